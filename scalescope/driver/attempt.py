@@ -14,8 +14,8 @@ from scalescope.model.trial import TrialState
 from scalescope.model.words import shortened
 from scalescope.redaction import hide
 
+# Characters kept of an error's message, of its traceback (the end), and of a result as JSON.
 MESSAGE_LIMIT, TRACEBACK_LIMIT, RESULT_LIMIT = 2_000, 8_000, 1_000_000
-"""Characters kept of an error's message, of its traceback (the end), and of a result as JSON."""
 
 
 @dataclass
@@ -47,19 +47,14 @@ def judge(attempt: Attempt) -> tuple[TrialState, str]:
 
 
 def changes(
-    before: Mapping[str, tuple[str, int, str]],
+    before: Mapping[str, tuple[str, int, str]],  # address -> name, threads, status
     after: Mapping[str, tuple[str, int, str]],
-    left: Collection[str] = (),
+    left: Collection[str] = (),  # addresses of workers that left in between
 ) -> str:
-    """Which workers were lost or came, in a sentence; empty when none was.
-
-    `before` and `after`: address -> name, threads and status. `left`: addresses of workers that left in between.
-    """
+    """Which workers were lost or joined, in a sentence; empty if none was."""
     lost = [before[address][0] for address in before if address not in after or address in left]
     came = [after[address][0] for address in after if address not in before]
     came += [address for address in left if address not in before and address not in after]
-    if not lost and not came:
-        return ""
     parts = []
     if lost:
         parts.append(f"lost {len(lost)} of {len(before)} workers during the trial ({_some(lost)})")
@@ -69,7 +64,7 @@ def changes(
 
 
 def checked_result(result: Any) -> tuple[Any, str]:
-    """What a workload returned, or why it cannot be kept."""
+    """What a workload returned, or None and why it cannot be kept."""
     try:
         text = json.dumps(result, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -80,10 +75,7 @@ def checked_result(result: Any) -> tuple[Any, str]:
 
 
 def describe(error: BaseException) -> dict[str, str]:
-    """`type`, `message` and `traceback` of an exception, cut to a size that a report can show.
-
-    The exception is not kept, because its frames hold the workload's futures.
-    """
+    """An exception as text, cut to a size that a report can show; its frames would hold the workload's futures."""
     full = traceback.TracebackException.from_exception(error)
     text = str(error) if isinstance(error, ScalescopeError) else "".join(full.format_exception_only()).strip()
     text = shortened(hide(text), MESSAGE_LIMIT)
@@ -94,7 +86,7 @@ def describe(error: BaseException) -> dict[str, str]:
 
 
 def plain(value: Any) -> Any:
-    """`value` with what JSON cannot carry replaced: numbers that are not finite by null, the rest by text."""
+    """`value` as JSON can carry it: numbers that are not finite become null, other objects text."""
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):

@@ -11,15 +11,14 @@ from datetime import UTC, datetime
 from scalescope.driver.protocol import Message, encode
 from scalescope.redaction import hide_all
 
-_WORDS = "key", "state", "type"  # of the protocol: a secret that is such a word must not break it
+_WORDS = "key", "state", "type"  # fields of the protocol, sent as they are even if a secret is such a word
 
 
 def take_over_streams() -> tuple[int, Channel]:
-    """Keep the standard streams for the protocol: returns the descriptor of requests, and the channel for replies.
+    """Keep the standard streams for the protocol; returns the descriptor of requests and the channel for replies.
 
-    Everything else in this process and its children now has an empty standard input, and writes to standard error: a
-    stray `print` cannot corrupt the protocol. Children do not inherit the private copies, so that the parent sees the
-    end of replies as soon as the driver ends.
+    All other code gets an empty standard input and writes to standard error, so a stray `print` cannot corrupt the
+    protocol. Children do not inherit the private copies, so the parent sees at once that the driver ended.
     """
     requests, replies = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -30,17 +29,14 @@ def take_over_streams() -> tuple[int, Channel]:
 
 
 class Channel:
-    """Sends replies, whole lines from any thread, to a descriptor that it owns."""
+    """Sends replies, whole lines from any thread."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._lock = threading.Lock()
 
     def send(self, message: Message) -> None:
-        """Send one message, without the secrets that this process knows.
-
-        If the parent no longer listens, nothing is sent and nothing raised: `DriverWatch` notices that, too.
-        """
+        """Send a message without the secrets that this process knows. `DriverWatch` notices if nobody listens."""
         given = {each.name: getattr(message, each.name) for each in fields(message) if each.name not in _WORDS}
         data = memoryview(encode(replace(message, **hide_all(given))))
         with self._lock:
@@ -52,7 +48,7 @@ class Channel:
 
 
 def real_seconds() -> float:
-    """A monotonic clock in real seconds, also where a virtual clock replaces those of the standard library."""
+    """A monotonic clock that a virtual clock does not replace."""
     return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 

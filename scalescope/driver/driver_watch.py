@@ -1,7 +1,7 @@
 """Notices what must end the driver: its parent is gone, a signal arrives, or a phase outlasts its limit.
 
-A thread does this, because the main thread is busy running a workload. It starts before a virtual clock has anything to
-do with the main thread, so that it lives in real time.
+A thread does this, because the main thread runs the workload. It starts before a virtual clock takes over the main
+thread, so it lives in real time.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from contextlib import suppress
 from scalescope.capture.client_thread import collection_deferred
 from scalescope.driver.channel import real_seconds
 
+# The pipe tells at once that the parent is gone, unless another process, such as a forked sibling, holds its end open.
+# Linux's death signal is of no use: it is sent when the *thread* that started the driver ends.
 PARENT_CHECK_S = 0.5
-"""Seconds between looks at who the parent is. The pipe says at once that it is gone, unless another process, such as a
-forked sibling, holds its other end open. (The death signal of Linux is sent when the *thread* ends that started the
-driver, and orchestrators start drivers from short-lived threads.)"""
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class DriverWatch:
-    """Reads request lines, and reports what must end the driver; all callbacks run in its thread."""
+    """Reads request lines and reports what must end the driver. All callbacks run in its thread."""
 
     def __init__(
         self,
@@ -46,22 +45,20 @@ class DriverWatch:
         os.set_blocking(self._wake, False)
 
     def start(self) -> None:
-        """Take over SIGTERM and SIGINT and start watching; to be called in the main thread."""
+        """Take over SIGTERM and SIGINT, and start watching; for the main thread."""
         for number in SIGNALS:
             signal.signal(number, _leave_to_watch)
-        # The interpreter writes the signal's number here from the signal handler itself, so that a main thread stuck
-        # in C does not delay it.
+        # The signal handler itself writes the signal's number here, so a main thread stuck in C does not delay it.
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         threading.Thread(target=self._watch, name="scalescope-driver-watch", daemon=True).start()
 
     def enter(self, phase: str, limit_s: float) -> None:
-        """Begin a phase with a limit in real seconds; the one before ends."""
+        """Begin a phase with a limit in real seconds, and end the previous one."""
         self._phase = phase, limit_s, real_seconds() + limit_s
         with suppress(BlockingIOError):  # full: it wakes anyway
             os.write(self._wake, b"\0")
 
     def leave(self) -> None:
-        """End the phase; nothing is limited until the next."""
         self._phase = None
 
     def _watch(self) -> None:
@@ -98,7 +95,7 @@ class DriverWatch:
 
 
 def where(thread_id: int, code: object = None) -> str:
-    """Where a thread is now; names the line of the function `code`, too, if that is on the stack."""
+    """Where a thread is now, with its line in the function `code` if that is on the stack."""
     with collection_deferred():
         frame = sys._current_frames().get(thread_id)
         if frame is None:
@@ -115,4 +112,4 @@ def where(thread_id: int, code: object = None) -> str:
 
 
 def _leave_to_watch(number: int, frame: object) -> None:
-    """Handle a signal in Python by nothing: the thread has read it already."""
+    """Do nothing: the thread has read the signal already."""

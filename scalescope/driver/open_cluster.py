@@ -33,36 +33,22 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SCALE_LIMIT_S, CLEAR_LIMIT_S = 150.0, 60.0
-"""Real seconds to scale a cluster whose specification has no limit of its own, and to clear up after a trial."""
+SCALE_LIMIT_S = 150.0  # to scale a cluster whose specification has no limit of its own
+CLEAR_LIMIT_S = 60.0  # to clear up after a trial
+LIMIT_MARGIN_S = 30.0  # added to the limit of a specification, so that the cluster's own error comes first
+IMPORT_TIMEOUT_S = 60.0  # for workers, and again for the scheduler; a trial runs even if imports take longer
+ASK_TIMEOUT_S, LAST_WORD_S = 30.0, 5.0  # for an answer of the scheduler; the second at the time limit of a trial
+DRAIN_LIMIT_S = 3.0  # for tasks to end after their trial; else the cluster is opened anew
+DRAIN_INTERVAL_S = 2.0  # real seconds between two collections of records; in simulated time there is one, at the end
 
-LIMIT_MARGIN_S = 30.0
-"""Added to the limit of a specification, so that the cluster's own error comes first."""
-
-IMPORT_TIMEOUT_S = 60.0
-"""Seconds within which workers, and then the scheduler, should import what a trial needs; it runs anyway."""
-
-ASK_TIMEOUT_S, LAST_WORD_S = 30.0, 5.0
-"""Seconds within which a scheduler must answer a question of the driver, and one at the time limit of a trial."""
-
-DRAIN_LIMIT_S = 3.0
-"""Seconds within which tasks must have ended after their trial; else the cluster is opened anew."""
-
-DRAIN_INTERVAL_S = 2.0
-"""Real seconds between two collections of records during a trial. In simulated time they are collected at its end."""
-
-Members = dict[str, tuple[str, int, str]]
-"""Workers as the scheduler knows them: address -> name, threads and status."""
+Members = dict[str, tuple[str, int, str]]  # workers that the scheduler knows: address -> name, threads, status
 
 
 class OpenCluster:
-    """Opens clusters as trials need them. All methods but `abandon` and `stands` belong to the main thread.
-
-    `enter` is called when a phase begins, with its name, its limit in real seconds, and a text for people.
-    """
+    """Opens clusters as trials need them. All methods but `abandon` and `stands` belong to the main thread."""
 
     def __init__(self, enter: Callable[[str, float, str], None]) -> None:
-        self.enter = enter
+        self.enter = enter  # called when a phase begins: its name, its limit in real seconds, a text for people
         self.cluster: Cluster[Any] | None = None
         self.capture: Capture | None = None
         self.clients = TrialClients()
@@ -92,7 +78,7 @@ class OpenCluster:
         self.cluster = clusters.build(spec, seed=self._request.seed)
         scratch = {}
         if spec.here and dask.config.get("temporary-directory", None) is None:
-            scratch["temporary-directory"] = self._request.folder  # removed with it; nothing else would
+            scratch["temporary-directory"] = self._request.folder  # so that it is removed with the folder
         self._settings.enter_context(dask.config.set({**scratch, **self.cluster.dask_config, **config}))
         self.cluster.report = lambda text: self.enter("opening", limit, text)
         self.opening = not spec.here
@@ -116,15 +102,15 @@ class OpenCluster:
             self._settings.close()
 
     def abandon(self) -> None:
-        """End the cluster's processes while the main thread is busy with it; for the end of the driver."""
+        """End the cluster's processes although the main thread is busy with the cluster."""
         cluster = self.cluster
         if cluster is not None and cluster.spec.real_time:  # a simulated one lives in this process alone
             cluster.close()
 
     def stands(self, limit_s: float) -> tuple[str, dict[str, Any]]:
-        """Where the tasks of the trial stand while the main thread is busy with it: in words, and as a fact of it.
+        """Where the tasks of the running trial stand: in words, and as a fact of the trial.
 
-        A trial that stood for half of its time limit has come to a standstill.
+        `limit_s` is the trial's time limit; a trial whose tasks stood for half of it has come to a standstill.
         """
         cluster, client = self.cluster, self._observer
         if cluster is None or client is None:
@@ -144,9 +130,9 @@ class OpenCluster:
     # ---------------------------------------------------------------- before a trial
 
     def prepare(self, point: Point, folder: str) -> Members:
-        """Have a cluster with exactly the point's workers and configuration, and no other tasks; returns the workers.
+        """Have a cluster with exactly the point's workers and configuration, and no tasks; returns the workers.
 
-        Workers that see `folder` may import from it, too.
+        Workers that see `folder` may also import from it.
         """
         config = dict(point.dask_config)
         if self.cluster is None or not self.cluster.is_whole() or self._config != config:
@@ -173,18 +159,18 @@ class OpenCluster:
         wrong = [name for name, threads, _ in present.values() if threads != point.threads_per_worker]
         if len(present) != point.workers or wrong:
             raise WorkersMissing(
-                f"the scheduler knows {len(present)} workers, {len(wrong)} of them with the wrong threads, where "
-                f"{point.workers} of {point.threads_per_worker} threads were asked for",
+                f"the scheduler knows {len(present)} workers, {len(wrong)} of them with wrong threads, instead of "
+                f"{point.workers} of {point.threads_per_worker} threads",
                 where=f"{cluster.kind} cluster",
                 cause="workers came or went between scaling and the trial",
-                next_step="run the trial again; look into the driver's log if it happens again",
+                next_step="run the trial again; read the driver's log if it happens again",
             )
         return present
 
     def import_modules(self, workload: Workload, workers: Collection[str]) -> str:
-        """Have every process import what the workload imports; else the first tasks would, at some sizes of a sweep.
+        """Have every process import the workload's modules; else the first tasks would, at some sizes of a sweep.
 
-        Returns a warning if they did not answer. A module that cannot be imported is left to the tasks that need it.
+        Returns a warning if they did not answer. If an import fails, the tasks that need the module report it.
         """
         assert self._observer is not None
         wanting = [address for address in workers if (workload.name, address) not in self._imported]
@@ -209,20 +195,19 @@ class OpenCluster:
         return ""
 
     def members(self) -> Members:
-        """The workers that the scheduler knows now."""
         return {address: tuple(entry) for address, entry in self._ask("census")["workers"].items()}
 
     # ---------------------------------------------------------------- after a trial
 
     def clear(self) -> None:
-        """Make the next trial independent of the last: no clients, no tasks, nothing learnt; else no cluster."""
+        """Remove clients, tasks and what the scheduler learnt; if that fails, close the cluster."""
         self.enter("clearing", CLEAR_LIMIT_S, "cleaning up")
         try:
             clean = not self.spoiled and self._drained()
-            why = "tasks of the one before still ran on it"
+            why = "tasks of the previous trial still ran on it"
         except Exception as error:
             why = f"it could not be cleared ({type(error).__name__}: {error})"
-            logger.exception("the cluster could not be cleared; it is closed, and opened anew for the next trial")
+            logger.exception("the cluster could not be cleared; the next trial gets a new one")
             clean = False
         if not clean:
             if not self.spoiled:
@@ -239,7 +224,7 @@ class OpenCluster:
         gc.collect()
         if not self.cluster.spec.real_time:  # it starts a new scheduler and workers for every trial
             return True
-        # What was cancelled, or whose client has left, the scheduler forgets, while the worker runs on with it.
+        # The scheduler forgets cancelled tasks and those of closed clients, but their workers may still run them.
         return ended and self._forget() and self._wait_for(lambda: not self._still_run())
 
     # ---------------------------------------------------------------- the scheduler
@@ -277,12 +262,10 @@ class OpenCluster:
             ) from error
 
     def _forget(self) -> bool:
-        """Have the scheduler without tasks and without anything learnt; whether that succeeded."""
         bandwidth = dask.utils.parse_bytes(dask.config.get("distributed.scheduler.bandwidth"))
         return self._wait_for(lambda: bool(self._ask("forget", bandwidth=bandwidth)))
 
     def _still_run(self) -> bool:
-        """Whether workers run tasks; the scheduler need not know of them."""
         assert self._observer is not None
         running = Shipment(sent_functions, "running")
         return any(self._observer.run(running, on_error="ignore", callback_timeout=ASK_TIMEOUT_S).values())

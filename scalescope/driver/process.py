@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import scalescope
@@ -46,12 +45,8 @@ _logger = logging.getLogger(__name__)
 
 LOG = "driver.log"
 CLOSE_TIMEOUT_S = 20.0
-TERMINATE_TIMEOUT_S = 5.0
-"""Seconds that a driver has to end after SIGTERM, before it is killed."""
-
-SILENCE_MARGIN_S = 30.0
-"""Seconds beyond a phase's own limit after which a driver that says nothing is taken to be stuck."""
-
+TERMINATE_TIMEOUT_S = 5.0  # between SIGTERM and SIGKILL
+SILENCE_MARGIN_S = 30.0  # beyond a phase's own limit; a driver that is silent longer is stuck
 _FIRST_WORD_S = 120.0
 _TAIL_LINES, _TAIL_CHARACTERS = 20, 4_000
 _POLL_S = 0.1
@@ -63,7 +58,6 @@ _HINTS = {
     signal.SIGABRT: "a compiled extension gave up; the stack is in the log",
     signal.SIGTERM: "it was ended from outside",
 }
-
 
 T = TypeVar("T", Ready, Opened, TrialDone)
 
@@ -77,10 +71,10 @@ class TrialOutcome(TrialResult):
 
 
 class Driver:
-    """A driver process with an open cluster. Use `start`, and as a context manager, or call `close`.
+    """A driver process with an open cluster. Make it with `start`; end it with `close`, or use it as a context manager.
 
-    The process leads a session of its own, so Ctrl-C in the terminal reaches only the parent, which closes it in order.
-    It ends by itself when the parent disappears.
+    The process leads a session of its own, so Ctrl-C reaches only the parent, which closes the driver in order. The
+    driver ends by itself when its parent does.
     """
 
     def __init__(
@@ -112,26 +106,13 @@ class Driver:
         spec: ClusterSpec,
         *,
         seed: int = 0,
-        folder: Path,
-        run: str = "",
-        python: str = sys.executable,
-        on_progress: Callable[[str], None] | None = None,
-        start_timeout_s: float = 120,
+        folder: Path,  # for its log and the raw records of its trials; made if it does not exist
+        run: str = "",  # id of the run
+        python: str = sys.executable,  # of the environment to run in
+        on_progress: Callable[[str], None] | None = None,  # called with a sentence when the driver begins something
+        start_timeout_s: float = 120,  # without the cluster, which has a limit of its own
     ) -> Driver:
-        """Start a driver and open a cluster in it.
-
-        Args:
-            spec: Which cluster.
-            seed: Of whatever is random in it.
-            folder: For its log and the raw records of its trials; made if it does not exist.
-            run: Id of the run that it works for, if there is one.
-            python: Interpreter of the environment to run in.
-            on_progress: Called with a sentence whenever the driver begins something.
-            start_timeout_s: Real seconds until the driver runs; the cluster has a limit of its own.
-
-        Raises:
-            InfrastructureError: The driver did not start, its environment cannot run it, or the cluster did not open.
-        """
+        """Start a driver and open a cluster in it; `InfrastructureError` if either fails."""
         folder = folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
         driver_folders.sweep()
@@ -141,23 +122,22 @@ class Driver:
             driver._greet(python, start_timeout_s)
             driver._open(spec, seed)
         except BaseException:
-            driver.close(timeout_s=5)  # with the time after it, as long as the driver takes to close a cluster
+            driver.close(timeout_s=5)
             raise
         return driver
 
     @property
     def alive(self) -> bool:
-        """Whether it can run another trial."""
         return not (self._ending or self._closed or self._exited())
 
     def run(self, planned: PlannedTrial, workload: str, *, timeout_s: float) -> TrialOutcome:
-        """Run one trial, at most `timeout_s` real seconds long. If the driver dies in it, the outcome is invalid.
+        """Run one trial, for at most `timeout_s` real seconds; if the driver dies during it, the outcome is invalid.
 
-        The driver answers before it has cleared up after the trial; it does so while the caller stores the outcome.
+        The driver answers first and clears up while the caller stores the outcome.
 
         Raises:
-            DriverError: The driver had ended before, and the trial has not begun.
-            InfrastructureError: No trial can have workers, or be recorded (`ends_run`).
+            DriverError: The driver ended before the trial began.
+            InfrastructureError: No trial can get workers or be recorded (`ends_run`).
         """
         with self._turn:
             if not self.alive:
@@ -175,7 +155,9 @@ class Driver:
             except InfrastructureError as error:
                 self._ending = True
                 self._end(grace_s=0)
-                if error.ends_run or not self._phase:  # without, it ended while it cleared up after the trial before
+                if (
+                    error.ends_run or not self._phase
+                ):  # without a phase, it ended while clearing up after an earlier trial
                     raise
                 return TrialOutcome(
                     state=TrialState.INVALID,
@@ -190,14 +172,11 @@ class Driver:
                 )
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Close the cluster and end the process: on request, after `timeout_s` by SIGTERM, at last by SIGKILL.
-
-        May be called at any time, from any thread, and again.
-        """
+        """End cluster and process: on request, after `timeout_s` by SIGTERM, at last by SIGKILL. Any thread may call it."""
         self._ending = True
         if not self._closed:
             assert self._process.stdin is not None
-            with contextlib.suppress(OSError, ValueError):  # it may be gone already, or its stream closed
+            with contextlib.suppress(OSError, ValueError):  # the driver may be gone, or the stream closed
                 self._process.stdin.write(encode(Close()))
                 self._process.stdin.close()
         self._end(grace_s=timeout_s)
@@ -205,9 +184,7 @@ class Driver:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     # ---------------------------------------------------------------- talking
@@ -219,14 +196,14 @@ class Driver:
             if self._exited():
                 interpreters.explain(python)
             raise
-        if "distributed" in ready.versions:  # else it was installed without its metadata
+        if "distributed" in ready.versions:  # it may be installed without metadata
             interpreters.refuse_old(python, ready.versions["distributed"])
         self.host, self.packages = dict(ready.host), dict(ready.packages)
         self.versions = {"python": ready.python, **ready.versions}
 
     def _open(self, spec: ClusterSpec, seed: int) -> None:
         self._send(Open(spec.to_mapping(), str(self._folder), seed))
-        limit_s = spec.open_limit_s + 2 * SILENCE_MARGIN_S  # its own error comes first, then the driver's
+        limit_s = spec.open_limit_s + 2 * SILENCE_MARGIN_S  # the cluster's own error comes first, then the driver's
         self.facts = dict(self._expect(Opened, limit_s, limit_s).facts)
 
     def _run(self, planned: PlannedTrial, workload: str, timeout_s: float, folder: Path) -> TrialOutcome:
@@ -235,9 +212,9 @@ class Driver:
         done = self._expect(TrialDone, _FIRST_WORD_S)
         if done.key != planned.key:
             raise DriverError(
-                f"the driver answered for trial {done.key} where {planned.key} was asked for",
+                f"the driver answered for trial {done.key} instead of {planned.key}",
                 where=f"driver process {self.pid}",
-                next_step="this is a defect of Scalescope",
+                next_step="report this as a defect of Scalescope",
             )
         self._ending = self._ending or done.ending
         answered = {each.name: getattr(done, each.name) for each in fields(TrialResult)}
@@ -252,10 +229,9 @@ class Driver:
             raise self._died() from error
 
     def _expect(self, wanted: type[T], first_word_s: float, total_s: float | None = None) -> T:
-        """The next reply of that kind; else the driver is silent or dead.
+        """Wait for a reply of this kind.
 
-        It must speak within `first_word_s`, then within the limit of each phase; with `total_s`, it must give the reply
-        within that time.
+        The driver must speak within `first_word_s`, then within the limit of each phase; `total_s` limits the sum.
         """
         now = time.monotonic()
         deadline = now + first_word_s
@@ -284,7 +260,7 @@ class Driver:
     def _next(self, deadline: float, wanted: str) -> Reply:
         while True:
             late, exited = time.monotonic() > deadline, self._exited()
-            try:  # what it said in time counts, even where this process was stopped, or busy, meanwhile
+            try:  # a reply that came in time counts, even if this process was stopped or busy meanwhile
                 reply = self._replies.get(timeout=0.5 if exited else _POLL_S)
             except queue.Empty:
                 if exited:
@@ -297,7 +273,6 @@ class Driver:
             return reply
 
     def _read(self) -> None:
-        """Take in replies until the driver's end of the pipe closes; in a thread, so that the driver never waits."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             try:
@@ -308,7 +283,7 @@ class Driver:
     # ---------------------------------------------------------------- the process
 
     def _exited(self) -> bool:
-        """Whether the process has ended. It stays a zombie, so that its process group's number stays ours."""
+        """Whether the process has ended. It stays a zombie, so that the kernel gives its group's number to no other."""
         if self._process.returncode is not None:
             return True
         try:
@@ -331,10 +306,7 @@ class Driver:
             if not self._wait(grace_s):
                 os.kill(self.pid, signal.SIGTERM)
                 if not self._wait(TERMINATE_TIMEOUT_S):
-                    _logger.warning(
-                        "driver process %d is killed; `scalescope reap` removes jobs and pods that it leaves",
-                        self.pid,
-                    )
+                    _logger.warning("killing driver process %d; `scalescope reap` removes its jobs and pods", self.pid)
             with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing is left of the group
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
@@ -342,7 +314,7 @@ class Driver:
             self._reader.join(5)
             for stream in (self._process.stdin, self._process.stdout):
                 assert stream is not None
-                with contextlib.suppress(BrokenPipeError):  # unsent requests, to nobody
+                with contextlib.suppress(BrokenPipeError):  # requests that were never read
                     stream.close()
 
     def _died(self, reason: str = "") -> DriverError:
@@ -389,7 +361,7 @@ def _spawn(spec: ClusterSpec, folder: Path, python: str, run: str) -> subprocess
     environ.pop("SCALESCOPE_CLOCK", None)
     if not spec.real_time:
         environ["SCALESCOPE_CLOCK"] = "virtual"
-        environ["PYTHONHASHSEED"] = "0"  # sets and dictionaries of the simulation repeat
+        environ["PYTHONHASHSEED"] = "0"  # sets keep their order between runs
     if os.path.abspath(python) != os.path.abspath(sys.executable):
         environ.pop("PYTHONHOME", None)
         paths = [str(_importable(folder)), environ.get("PYTHONPATH", "")]
@@ -397,7 +369,7 @@ def _spawn(spec: ClusterSpec, folder: Path, python: str, run: str) -> subprocess
     try:
         with open(folder / LOG, "ab") as log:
             return subprocess.Popen(
-                [python, "-P", "-m", "scalescope.driver"],  # the working folder comes last: see there
+                [python, "-P", "-m", "scalescope.driver"],  # `scalescope.driver` itself appends the working folder
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -414,7 +386,7 @@ def _spawn(spec: ClusterSpec, folder: Path, python: str, run: str) -> subprocess
 
 
 def _importable(folder: Path) -> Path:
-    """A folder with this package alone: with its own parent on the path, this environment's dask would come too."""
+    """A folder with this package alone; the folder above it also holds this environment's dask."""
     path = folder / "importable"
     path.mkdir(exist_ok=True)
     link = path / "scalescope"
@@ -426,7 +398,7 @@ def _importable(folder: Path) -> Path:
 
 
 def _fresh(path: Path) -> Path:
-    """Make a folder of that name, or with the next number: what an earlier attempt recorded is kept."""
+    """Make a folder of this name or, to keep the records of an earlier attempt, with the next number."""
     for attempt in range(1, 1000):
         candidate = path if attempt == 1 else path.with_name(f"{path.name}-{attempt}")
         try:
@@ -440,9 +412,8 @@ def _fresh(path: Path) -> Path:
 
 
 def _error(failed: Failed) -> ScalescopeError:
-    """The error that a driver reported; one of a type that only the driver knows becomes a `DriverError`."""
     kind = getattr(errors, failed.type, None)
-    if not (isinstance(kind, type) and issubclass(kind, ScalescopeError)):
+    if not (isinstance(kind, type) and issubclass(kind, ScalescopeError)):  # of a type that only the driver knows
         kind = DriverError
     elif issubclass(kind, errors.InvalidField):  # the field's name and value are in its text
         kind = errors.UsageError

@@ -1,8 +1,8 @@
-"""What the driver and its parent say to each other: one JSON object a line, over the driver's standard streams.
+"""Messages between the driver and its parent: one JSON object a line, over the driver's standard streams.
 
 The driver says `ready` first. Requests and replies: `open` > `opened` or `failed`; `trial` > `trial` or `failed`;
-`close` > `closed`. `progress` may come at any time while a request is served. Both ends are of one version, so an
-unknown kind or field, a missing field or a value of the wrong type means that the stream is corrupt: `DriverError`.
+`close` > `closed`. `progress` may come at any time while a request is served. Both ends have the same version, so an
+unknown kind or field, a missing field or a value of a wrong type means that the stream is corrupt: `DriverError`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RunTrial(Message):
     key: str  # identity within its sweep
     point: Mapping[str, Any]  # what to run (`Point.to_mapping`)
     repeat: int  # from 0
-    warmup: bool  # whether it is one
+    warmup: bool
     workload: str  # reference of the workload
     timeout_s: float  # real seconds after which it is stopped
     spool: str  # folder for its raw records; it exists
@@ -59,7 +59,7 @@ class Ready(Message):
     """The driver runs."""
 
     kind: ClassVar[str] = "ready"
-    pid: int  # its process, and process group where it has one of its own
+    pid: int
     python: str  # version of its interpreter
     versions: Mapping[str, Any]  # of the packages that decide what is measured
     host: Mapping[str, Any]  # facts of the machine
@@ -81,7 +81,7 @@ class PhaseBegan(Message):
     kind: ClassVar[str] = "progress"
     phase: str  # one word
     text: str  # for a person
-    limit_s: float  # real seconds within which it will speak again; after that it is stuck
+    limit_s: float  # real seconds within which the driver speaks again; a driver silent longer is stuck
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ class TrialDone(TrialResult, Message):
 
 @dataclass(frozen=True)
 class Failed(Message):
-    """A request could not be served; the fields are those of the error, `type` is its class in `scalescope.errors`."""
+    """A request failed; the fields are those of the error, `type` is its class in `scalescope.errors`."""
 
     kind: ClassVar[str] = "failed"
     type: str
@@ -122,7 +122,6 @@ class Failed(Message):
 
     @classmethod
     def of(cls, error: ScalescopeError) -> Failed:
-        """The reply that carries `error`."""
         kind = next(each.__name__ for each in type(error).__mro__ if each.__module__ == ScalescopeError.__module__)
         ends_run = isinstance(error, InfrastructureError) and error.ends_run
         return cls(kind, error.what, error.where, error.cause, error.next_step, ends_run)
@@ -130,10 +129,10 @@ class Failed(Message):
 
 @dataclass(frozen=True)
 class Closed(Message):
-    """The cluster is closed and the driver ends; `reason` says why."""
+    """The cluster is closed, and the driver ends."""
 
     kind: ClassVar[str] = "closed"
-    reason: str = ""
+    reason: str = ""  # why the driver ends
 
 
 Request = Open | RunTrial | Close
@@ -152,18 +151,16 @@ def encode(message: Message) -> bytes:
         raise DriverError(
             f"a {message.kind!r} message cannot be sent",
             where="driver protocol",
-            cause=f"it holds something that JSON cannot carry: {error}",
-            next_step="this is a defect of Scalescope unless a workload or cluster of your own put it there",
+            cause=f"JSON cannot carry a value in it: {error}",
+            next_step="return JSON from your workload or cluster class; else report this as a defect of Scalescope",
         ) from error
 
 
 def decode_request(line: bytes | str) -> Request:
-    """The request on a line; `DriverError` if it is none."""
     return _decode(line, _REQUESTS)  # type: ignore[return-value]
 
 
 def decode_reply(line: bytes | str) -> Reply:
-    """The reply on a line; `DriverError` if it is none."""
     return _decode(line, _REPLIES)  # type: ignore[return-value]
 
 
@@ -196,6 +193,6 @@ def _corrupt(problem: str, line: bytes | str) -> DriverError:
     return DriverError(
         f"a line between the driver and its parent {problem}",
         where=f"driver protocol: {shown!r}",
-        cause="the two ends are of different versions, or something else wrote into the stream",
+        cause="the two ends have different versions, or something else wrote into the stream",
         next_step="check that both interpreters import the same scalescope",
     )

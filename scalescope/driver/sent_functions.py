@@ -1,7 +1,4 @@
-"""Functions that the driver sends to the scheduler and to workers, as source text (`scalescope.capture.shipping`).
-
-This module may use the standard library and `distributed` only.
-"""
+"""Functions sent to scheduler and workers as source text; they may import the standard library and `distributed`."""
 
 from __future__ import annotations
 
@@ -11,8 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-TICKS_S = 0.1
-"""Long enough for a few ticks of an event loop."""
+TICKS_S = 0.1  # a few ticks of an event loop
 
 
 def census(dask_scheduler: Any = None) -> dict[str, Any]:
@@ -26,12 +22,10 @@ def census(dask_scheduler: Any = None) -> dict[str, Any]:
 
 
 async def import_modules(modules: Sequence[str], dask_worker: Any = None) -> None:
-    """Import these modules off the event loop, as far as they can be imported.
-
-    Each heartbeat of a worker reports how slow its loop was during a second. A new second begins here, so that the
-    imports are not reported in the trial.
-    """
+    """Import these modules off the event loop; one that fails is left out."""
     await asyncio.get_running_loop().run_in_executor(None, _import, modules)
+    # A heartbeat reports how slow the worker's loop was during a second. Begin a new second, so that the trial does not
+    # report the imports.
     if hasattr(dask_worker, "heartbeat") and getattr(dask_worker, "_tick_counter", False):  # not the scheduler
         dask_worker._cycle_ticks()
         await asyncio.sleep(TICKS_S)
@@ -46,16 +40,15 @@ def _import(modules: Sequence[str]) -> None:
 
 
 def running(dask_worker: Any = None) -> int:
-    """How many tasks a worker runs, in threads or, if they are coroutines, on its event loop."""
+    """How many tasks a worker runs in threads or, as coroutines, on its event loop."""
     return len({*dask_worker.active_threads.values(), *(task.key for task in dask_worker.state.executing)})
 
 
 def forget(bandwidth: int, dask_scheduler: Any = None) -> bool:
-    """Drop the durations by task prefix, and the bandwidth, that the scheduler learnt from earlier trials.
+    """Drop the durations and bandwidth that the scheduler learnt. Drops nothing and returns False if there are tasks.
 
-    By both it decides where tasks run and what is stolen, so a trial would depend on those before it. Workers keep the
-    bandwidth that they measured, and report it again. Returns False, and drops nothing, while there are tasks, which
-    refer to their prefixes. `bandwidth` is in bytes per second.
+    The scheduler places and steals tasks by both, so a trial would depend on earlier ones. Workers keep the bandwidth
+    that they measured, and report it again. `bandwidth` is in bytes per second.
     """
     if dask_scheduler.tasks:
         return False

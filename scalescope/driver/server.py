@@ -36,16 +36,11 @@ from scalescope.driver.trial_run import RUNNING, TrialRunner
 from scalescope.errors import DriverError, InfrastructureError, ScalescopeError
 from scalescope.model.trial import TrialState
 
-CLOSE_LIMIT_S = 10.0
-"""Real seconds in which a cluster must be closed when the driver ends; after that everything is killed."""
+CLOSE_LIMIT_S = 10.0  # real seconds to close the cluster when the driver ends; then everything is killed
+PATIENCE_S = 3.0  # part of these in which the main thread may finish clearing up, and close the cluster in order
 
-PATIENCE_S = 3.0
-"""Real seconds of these in which the main thread may come back from clearing up, and close the cluster in order."""
-
+# A phase that outlasts its limit gives EXIT_STUCK, a signal 128 and its number.
 EXIT_CLOSED, EXIT_PARENT_GONE, EXIT_STUCK, EXIT_PROTOCOL = 0, 10, 11, 12
-"""Exit statuses: closed on request, parent gone, a phase outlasted its limit, a request that was not understood. A
-signal gives 128 and its number."""
-
 VERSIONS = ("dask", "distributed", "tornado", "msgpack", "cloudpickle", "scalescope")
 
 logger = logging.getLogger(__name__)
@@ -53,23 +48,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Stop:
-    """Asks the main thread, which waits for requests, to end the driver."""
-
     reason: str
     status: int
     seen: str = ""  # where the main thread was
     parent_gone: bool = False
 
     def says(self, stands: str = "") -> str:
-        """Why it ends, with where the tasks of the trial stand if that was asked."""
-        parts = (self.reason, f": {stands}" if stands else "", f"; last seen: {self.seen}" if self.seen else "")
-        return "".join(parts)
+        return self.reason + (f": {stands}" if stands else "") + (f"; last seen: {self.seen}" if self.seen else "")
 
 
 @dataclass(frozen=True)
 class _Running:
-    """The trial in progress."""
-
     request: RunTrial
     started_at: str
     began: float
@@ -78,8 +67,8 @@ class _Running:
 class DriverServer:
     """Serves the requests of one parent.
 
-    The main thread serves; the thread of `DriverWatch` ends the process when there is a reason. Whichever comes first
-    settles the trial in progress: it is reported exactly once.
+    The main thread serves; the thread of `DriverWatch` ends the process when there is a reason. The first of the two
+    to finish the trial reports it, so that it is reported exactly once.
     """
 
     def __init__(self, requests: int, channel: Channel) -> None:
@@ -123,7 +112,7 @@ class DriverServer:
                 if isinstance(request, _Stop):
                     self._taken.set()
                     return request
-                if not self._ending:  # else the driver ends, and requests no longer matter
+                if not self._ending:
                     return request
 
     def _open(self, request: Open) -> None:
@@ -217,16 +206,16 @@ class DriverServer:
         self._end(stop, over_s=limit_s if phase == RUNNING else None)
 
     def _end(self, stop: _Stop, *, over_s: float | None = None) -> None:
-        """End the process: through the main thread if that comes back soon, else in spite of it.
+        """End the process: through the main thread if that is free soon, else without it.
 
-        `over_s` is the time limit of the trial in progress, if it is over: then the cluster is asked where tasks stand.
+        `over_s`: the time limit of the trial, if the trial exceeded it; then the report says where its tasks stand.
         """
         with self._lock:
             if self._ending:
                 return
             self._ending = True
-            running, self._trial = self._trial, None  # whatever becomes of it now, it is reported here
-        if running is None and not self._cluster.opening:  # it waits for requests, or clears up
+            running, self._trial = self._trial, None  # the main thread no longer reports it
+        if running is None and not self._cluster.opening:  # the main thread waits for requests, or clears up
             self._requests.put(stop)
             if self._taken.wait(PATIENCE_S):
                 return
@@ -254,7 +243,6 @@ class DriverServer:
 
 
 def ready(packages: Mapping[str, str]) -> Ready:
-    """The first message of a driver, about its own process."""
     return Ready(
         pid=os.getpid(),
         python=platform.python_version(),
@@ -269,7 +257,7 @@ def main() -> NoReturn:
     faulthandler.enable()
     logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s", level=logging.WARNING)
     for handler in logging.getLogger("distributed").handlers:
-        handler.setLevel(logging.WARNING)  # the log is for what went wrong; it has a line per worker otherwise
+        handler.setLevel(logging.WARNING)  # at INFO there is a line per worker
     DriverServer(requests, channel).serve()
 
 
@@ -281,7 +269,7 @@ def _version(name: str) -> str | None:
 
 
 def _exit(stop: _Stop, *, clean: bool) -> NoReturn:
-    """End at once, whatever other threads do; with the rest of the process group when nobody else would end it."""
+    """End at once, with the rest of the process group if the parent cannot end that."""
     logger.info("the driver ends: %s", stop.says())
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 def proof(asked: Mapping[str, str]) -> distributed.Security | None:
-    """Certificates for a client that a workload opens by the address of its cluster, as Beam's runner does."""
+    """Certificates for a client that a workload, such as Beam's runner, opens by the address of its cluster."""
     client = distributed.default_client()
     return client.security if asked["address"] == client.scheduler.address else None
 
 
 class TrialClients:
-    """Opens the default client of a trial; closing undoes what the trial did to clients and to Dask's configuration."""
+    """Opens the default client of a trial; `close` undoes what the trial did to clients and to Dask's configuration."""
 
     def __init__(self) -> None:
         self._config: dict[str, Any] | None = None
@@ -31,18 +31,17 @@ class TrialClients:
     def open(self, cluster: Cluster[Any]) -> distributed.Client:
         self._config = copy.deepcopy(dask.config.config)
         self._client = client = cluster.client()
-        # The default as in a script, not `client.as_current()`: there, a client that the workload opens takes over.
-        # Beam waits on the event loop of the default client; were that not its own, it would notice the end of its
-        # tasks only when something else wakes that loop, such as a heartbeat.
+        # Not `client.as_current()`: as in a script, a client that the workload opens must become the default. Beam
+        # waits on the default client's loop, and would notice the end of its tasks only when something else wakes it.
         distributed.client._set_global_client(client)
         dask.config.set({"distributed.client.security-loader": f"{__name__}.proof"})
         return client
 
     def close(self, keep: distributed.Client | None) -> None:
-        """Close all clients of this process but `keep`: they would take over as the default.
+        """Close all other clients of this process, which would become the default, and restore Dask's configuration.
 
-        Dask's configuration is put back, too: a default client that is closed while there is another one leaves its
-        `scheduler` there, with which nothing works once there is no client.
+        A default client that is closed while another is open leaves its `scheduler` in the configuration, where Dask
+        would still look for it.
         """
         client, self._client = self._client, None
         if client is not None:

@@ -30,31 +30,24 @@ from scalescope.workloads._beam import around as around_beam
 if TYPE_CHECKING:
     from scalescope.model.workload import Workload
 
-LOAD_LIMIT_S, RECORD_LIMIT_S = 120.0, 300.0
-"""Real seconds to import a workload, and to take in the records."""
-
-RUNNING = "running"
-"""The phase that has the time limit of its trial."""
+LOAD_LIMIT_S, RECORD_LIMIT_S = 120.0, 300.0  # real seconds to import a workload, and to read the records
+RUNNING = "running"  # the phase with the time limit of the trial
 
 RECORDS, CLUSTER_RECORDS, CLIENT_RECORDS = "records.spool", "cluster.spool", "client.spool"
 _CAPTURE_FACTS = ("tasks", "t_begin", "t_end", "clock_error_s", "received_bytes", "notes", "gpus")
 
 
 class TrialRunner:
-    """Runs one trial after another, in the main thread; `packages` is the digest of what is installed."""
+    """Runs one trial after another, in the main thread."""
 
-    def __init__(self, opened: OpenCluster, packages: str) -> None:
-        self.function: Callable[..., Any] | None = None  # what the trial in progress runs, once it is known
+    def __init__(self, opened: OpenCluster, packages: str) -> None:  # `packages`: digest of what is installed
+        self.function: Callable[..., Any] | None = None  # of the trial in progress
         self._opened = opened
         self._packages = packages
         self._workloads: dict[str, Workload] = {}
 
     def run(self, request: RunTrial) -> Attempt:
-        """Run a trial. What goes wrong is in the attempt.
-
-        Raises:
-            InfrastructureError: No trial can have workers, or be recorded (`ends_run`).
-        """
+        """Run a trial; only an `InfrastructureError` that ends the run is raised, other errors are in the attempt."""
         opened, attempt = self._opened, Attempt()
         try:
             self._attempt(request, attempt)
@@ -67,7 +60,7 @@ class TrialRunner:
             self._keep_records_of_cluster(request, attempt)
             if opened.cluster is not None:
                 attempt.facts["cluster"] = opened.cluster.facts()
-        except Exception as error:  # noqa: BLE001 - of the cluster or of ours: reported with the trial it spoiled
+        except Exception as error:  # noqa: BLE001 - reported with the trial
             opened.spoiled = True
             attempt.error = describe(error)
             attempt.problem = f"the driver could not run the trial: {attempt.error['message']}"
@@ -118,7 +111,7 @@ class TrialRunner:
         return self._workloads[reference]
 
     def _measure(self, request: RunTrial, workload: Workload, point: Point, attempt: Attempt) -> list[str]:
-        """Run and record; returns the addresses of workers that left meanwhile."""
+        """Run and record; returns the addresses of workers that left during the trial."""
         opened = self._opened
         cluster, capture, enter = opened.cluster, opened.capture, opened.enter
         assert cluster is not None
@@ -145,7 +138,7 @@ class TrialRunner:
                     result = workload.run(client, **point.params)
                 except InfrastructureError:
                     raise
-                except BaseException as error:  # noqa: BLE001 - its sys.exit must not end the driver
+                except BaseException as error:  # noqa: BLE001 - a workload's `sys.exit` must not end the driver
                     attempt.error = describe(error)
                     verb = "computed a wrong answer:" if isinstance(error, WrongAnswer) else "raised"
                     attempt.raised = f"the workload {verb} {attempt.error['message']}"
@@ -174,7 +167,6 @@ class TrialRunner:
         return recording.workers_left
 
     def _keep_records_of_cluster(self, request: RunTrial, attempt: Attempt) -> None:
-        """Keep what the cluster itself has recorded, also of a trial that could not run."""
         cluster = self._opened.cluster
         if cluster is None:
             return
@@ -187,10 +179,9 @@ class TrialRunner:
 
 
 def _write(path: Path, tables: Mapping[str, Columns], attempt: Attempt) -> None:
-    """Write tables; a trial without them is still valid."""
     try:
         with path.open("wb") as stream:
             for table, columns in tables.items():
                 spool.write_chunk(stream, table, columns)
     except OSError as error:
-        attempt.warnings.append(f"records could not be kept ({', '.join(tables)}): {error}")
+        attempt.warnings.append(f"records could not be kept ({', '.join(tables)}): {error}")  # the trial stays valid
