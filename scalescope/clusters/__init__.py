@@ -1,11 +1,6 @@
-"""Where it runs: clusters of every kind behind one interface, a folder for each kind.
+"""Clusters of every kind behind one interface, a folder for each kind; `jobqueue` holds all batch systems.
 
-A folder has the modules `spec` (see `scalescope.model.cluster`), `cluster` and, if a kind leaves something outside this
-process, `reaper` (see `scalescope.clusters.reaping`). What several kinds share stands beside the folders; `jobqueue` is
-the folder of all batch systems.
-
-This module imports no cluster, and only the standard library, so that the simulated cluster's clock can be installed
-before anything else is loaded.
+This module imports only the standard library, so that the simulated cluster's clock can be installed first.
 """
 
 from __future__ import annotations
@@ -18,7 +13,6 @@ from scalescope.errors import ClusterError
 if TYPE_CHECKING:
     from scalescope.clusters.base import Cluster
     from scalescope.model.cluster import ClusterSpec
-
 
 CLUSTERS = {
     "simulated": "scalescope.clusters.simulated.cluster:SimulatedCluster",
@@ -39,11 +33,7 @@ CLUSTERS = {
 
 
 def build(spec: ClusterSpec, seed: int = 0) -> Cluster[Any]:
-    """The cluster that `spec` describes, not yet open.
-
-    Raises:
-        ScalescopeError: A package that it needs is not installed, or its kind is unknown.
-    """
+    """The cluster that `spec` describes, not yet open; `ScalescopeError` if a package for it is missing."""
     if spec.kind not in CLUSTERS:
         raise ClusterError(f"there is no cluster of kind {spec.kind!r}", cause=f"known: {', '.join(CLUSTERS)}")
     spec.require()
@@ -57,8 +47,3 @@ def build(spec: ClusterSpec, seed: int = 0) -> Cluster[Any]:
             next_step="install what is missing into the environment that the driver runs in",
         ) from error
     return implementation(spec, seed=seed)
-
-
-def module(spec: type[ClusterSpec], name: str) -> str:
-    """The full name of a module in the folder of a kind."""
-    return f"{spec.__module__.rpartition('.')[0]}.{name}"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
 
+# For clusters with nannies: do not end a nanny that is slow to restart its worker; serve no HTTP, which anybody can read.
 NANNIES_CONFIG: Mapping[str, Any] = MappingProxyType(
     {
         "distributed.deploy.lost-worker-timeout": "1h",
@@ -30,7 +31,6 @@ NANNIES_CONFIG: Mapping[str, Any] = MappingProxyType(
         "distributed.worker.http.routes": [],
     }
 )
-"""For clusters with nannies: do not end a nanny that is slow to restart its worker; serve no HTTP without proof."""
 
 S = TypeVar("S", bound="ClusterSpec")
 
@@ -38,22 +38,22 @@ S = TypeVar("S", bound="ClusterSpec")
 class Cluster(ABC, Generic[S]):
     """A Dask cluster of one kind, owned by one driver process.
 
-    The driver calls `open`, then `scale` and `running` for every trial, at the end `close`, which may be called at any
+    The driver calls `open`, then `scale` and `running` for every trial, then `close`. `close` may be called at any
     time, and again.
     """
 
-    shows: ClassVar[str]  # what a trial on it can show, one sentence
+    shows: ClassVar[str]  # what a trial on it can show
     cannot_show: ClassVar[str]
-    dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # for its process; a point's own comes on top
-    nannies: ClassVar[bool] = False  # whether every worker is a process with a nanny, so that its log can outlive it
+    dask_config: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # of the driver; a point's own overrides it
+    nannies: ClassVar[bool] = False  # whether every worker has a nanny, which keeps the log of a dead worker
 
     def __init__(self, spec: S, *, seed: int = 0) -> None:
         self.spec = spec
         self.seed = seed
-        self.report: Callable[[str], object] = lambda text: None  # told what `scale` waits for; may be replaced
-        # To be set before `scale`:
-        self.groups: Mapping[str, int] = {}  # how many of the workers are in which further worker group
-        self.folder = ""  # where else workers that see it may import from
+        # The driver sets these before `scale`:
+        self.report: Callable[[str], object] = lambda text: None  # told what `scale` waits for
+        self.groups: Mapping[str, int] = {}  # worker group -> how many of the workers are in it
+        self.folder = ""  # workers that see it may also import from it
 
     @property
     def kind(self) -> str:
@@ -61,27 +61,26 @@ class Cluster(ABC, Generic[S]):
 
     @abstractmethod
     def open(self) -> None:
-        """Start the scheduler; Dask's configuration is already set in this process."""
+        """Start the scheduler; this process already has the cluster's Dask configuration."""
 
     def is_whole(self) -> bool:
-        """Whether it can be scaled again; if not, because what ended is not replaced, it must be opened anew."""
+        """Whether it can be scaled again; if a process of it ended for good, it must be opened anew."""
         return True
 
     @abstractmethod
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Have exactly these workers with exactly these threads, all registered, or raise `WorkersMissing`."""
+        """Have exactly these workers, all registered, or raise `WorkersMissing`."""
 
     @abstractmethod
     def client(self) -> Client:
-        """A new client of this cluster; the caller closes it."""
+        """A new client; the caller closes it."""
 
     @abstractmethod
-    def close(self) -> None:
-        """End every process and thread of the cluster."""
+    def close(self) -> None: ...
 
     @abstractmethod
     def facts(self) -> dict[str, Any]:
-        """What a reader of the result must know: layout, clock, costs, limits. JSON; each kind adds its own."""
+        """What a reader of the result must know, as JSON; each kind adds its own."""
         return {
             "kind": self.kind,
             "clock": "real" if self.spec.real_time else "virtual",
@@ -90,39 +89,37 @@ class Cluster(ABC, Generic[S]):
         }
 
     def _not_open(self) -> ClusterError:
-        return ClusterError(
-            f"the {self.kind} cluster is not open", next_step="call `open` first; it may have been closed"
-        )
+        return ClusterError(f"the {self.kind} cluster is not open", next_step="call `open` first")
 
     def submission(self, workers: int, threads_per_worker: int) -> str:
-        """The job script or manifest for a cluster of that size, if any; what is known only later is in capitals."""
+        """The job script or manifest for a cluster of that size, if any; values known only later are in capitals."""
         return ""
 
     def losses(self) -> str:
-        """Why workers were lost during the last trial, as far as the cluster knows; empty if none was."""
+        """Why workers were lost during the last trial, if the cluster knows; empty if none was."""
         return ""
 
     def records(self) -> Mapping[str, Columns]:
-        """Rows that the cluster keeps of the last trial, by table of `model.records`, or `ClusterError`."""
+        """Rows that the cluster itself recorded of the last trial, by table of `model.records`, or `ClusterError`."""
         return {}
 
     @contextmanager
     def idle(self) -> Iterator[None]:
-        """Hold while the driver waits for the next request, on the thread that opened the cluster."""
+        """Entered while the driver waits for a request, on the thread that opened the cluster."""
         yield
 
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
-        """Hold during a trial, on the thread that runs the workload."""
+        """Entered during a trial, on the thread that runs the workload."""
         yield
 
     def breaking(self, fault: Fault) -> Injection:
-        """Breaks something while it is entered; called only if the specification has such faults."""
+        """A context manager that injects the fault; called only if the specification lists it."""
         raise NotImplementedError(self.kind)
 
     @contextmanager
     def watched(self, passed: Callable[[], object]) -> Iterator[bool]:
-        """Call `passed` before and after each wait of this thread; yields whether time passes only then."""
+        """Call `passed` before and after each wait of this thread; yields whether time passes only in waits."""
         yield False
 
     def time(self) -> float:
@@ -133,15 +130,13 @@ class Cluster(ABC, Generic[S]):
 
 
 def registered(scheduler: Scheduler) -> list[WorkerState]:
-    """A scheduler's workers in no particular order, read from any thread.
-
-    `scheduler.workers.values()` raises `KeyError` while the event loop adds one: a `SortedDict` has the key first.
-    """
+    """A scheduler's workers in no particular order, read from any thread."""
+    # `scheduler.workers` is a `SortedDict`; its `values()` raises `KeyError` while the event loop adds a worker.
     return list(dict.values(scheduler.workers))
 
 
 class LogTail(logging.Handler):
-    """Keeps the first line of each of the last `most` records of a logger, from level INFO on, whatever is shown."""
+    """Keeps the first line of each of the last `most` records of a logger, from level INFO on."""
 
     def __init__(self, name: str, most: int, keep: Callable[[logging.LogRecord], bool] = lambda record: True) -> None:
         super().__init__(logging.INFO)

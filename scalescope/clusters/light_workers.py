@@ -19,6 +19,7 @@ import distributed.worker
 from distributed.system_monitor import SystemMonitor
 from distributed.utils import DequeHandler
 
+# Bookkeeping of the process (profiler, ticks, monitors) is off: each worker would repeat it. The profiler costs most.
 CONFIG: dict[str, Any] = {
     "distributed.admin.system-monitor.disk": False,
     "distributed.admin.system-monitor.gil.enabled": False,
@@ -35,14 +36,10 @@ CONFIG: dict[str, Any] = {
     "distributed.worker.profile.enabled": False,
     "distributed.worker.use-file-locking": False,
 }
-"""Settings that make hundreds of workers a process affordable.
-
-What is switched off is bookkeeping of the process itself (profiler, ticks, monitors), which would be counted once per
-worker. The largest single gain is the profiler's."""
 
 
 def apply() -> None:
-    """Make `CONFIG` the defaults of this process; what the user has set stays."""
+    """Make `CONFIG` the defaults of this process; the user's own settings stay."""
     dask.config.update_defaults(_nested(CONFIG))
 
 
@@ -65,7 +62,7 @@ class LightWorker(distributed.Worker):  # type: ignore[misc]
 
     @property
     def scheduler_delay(self) -> float:
-        """Always 0: on one host there is one clock, and distributed's estimate from heartbeats is only noise."""
+        """Always 0: one host has one clock, so distributed's estimate from heartbeats is noise."""
         return 0.0
 
     @scheduler_delay.setter
@@ -73,12 +70,12 @@ class LightWorker(distributed.Worker):  # type: ignore[misc]
         pass
 
     def _setup_logging(self, logger: logging.Logger) -> None:
-        # One handler per worker would handle every record of the process: start-up would cost their number squared.
+        # With a handler per worker, each would handle every record of the process: quadratic in the workers.
         self._deque_handler = _shared_handler()
         logger.addHandler(self._deque_handler)
 
     def start_http_server(self, *args: Any, **kwargs: Any) -> None:
-        """Do nothing: a server per worker would be most of its cost."""
+        """Do nothing: a server would be most of a worker's cost."""
 
 
 class LightScheduler(distributed.Scheduler):  # type: ignore[misc]
@@ -90,10 +87,9 @@ class LightScheduler(distributed.Scheduler):  # type: ignore[misc]
 
 @contextmanager
 def cheap_start(*, versions: bool = True) -> Iterator[None]:
-    """Make starting a worker cheap: one monitor and one look at the installed packages per process.
+    """Let workers of this process share one monitor and one look at the installed packages.
 
-    Workers of one process share what these measure, and a process need not compare its versions with itself. With
-    `versions=False`, workers do not tell the scheduler their versions; only for one that ran `compare_no_versions`.
+    With `versions=False`, workers do not tell the scheduler their versions; it must have run `compare_no_versions`.
     """
     shared = _SHARED if versions else (*_SHARED, (distributed.worker, "get_versions", _no_versions))
     saved = [(module, name, getattr(module, name)) for module, name, _ in shared]
@@ -107,17 +103,12 @@ def cheap_start(*, versions: bool = True) -> Iterator[None]:
 
 
 def compare_no_versions() -> None:
-    """Let the scheduler in this process compare no versions of workers.
-
-    It would compare those of all workers whenever one registers: their number squared.
-    """
+    """Keep the scheduler in this process from comparing all workers' versions whenever one registers."""
     distributed.versions.get_versions = _no_versions
     distributed.versions.error_message = _no_error
 
 
 _monitor: SystemMonitor | None = None
-
-
 _shared_versions = functools.cache(distributed.versions.get_versions)
 
 
@@ -152,12 +143,12 @@ _SHARED: tuple[tuple[ModuleType, str, Any], ...] = (
 
 
 def slow_heartbeats() -> None:
-    """Let all workers of this scheduler together send at most 20 heartbeats a second."""
+    """Let all workers together send at most 20 heartbeats a second; for the scheduler's process."""
     distributed.scheduler.heartbeat_interval = lambda workers: max(5.0, workers / 20)
 
 
 def freeze_garbage_collector(*, collect: bool = True) -> None:
-    """Take all that is loaded out of garbage collection, after a collection if `collect`, and collect rarely."""
+    """Exempt all loaded objects from garbage collection, and collect rarely."""
     if collect:
         gc.collect()
     gc.freeze()

@@ -1,8 +1,7 @@
 """Protects the processes of a cluster on this machine: other users cannot connect, and children end with their parent.
 
 Whoever reaches a scheduler or a worker can run code as its user, and every user of the machine reaches its loopback
-device. The kernel says whose a connection is before a byte of it is read. So there is no secret to keep, a client needs
-only the address, and messages cost nothing more.
+device. The kernel tells the user of a connection before a byte of it is read, so no secret and no encryption is needed.
 """
 
 from __future__ import annotations
@@ -24,11 +23,8 @@ from distributed.comm.tcp import TCPBackend, TCPConnector, TCPListener
 
 _SOCK_DIAG, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, _ALL_STATES = 4, 20, 1, 0xFFFFFFFF
 _ESTABLISHED, _LISTEN = 1, 10
-_REQUEST = struct.Struct("=IHHII BBBBI 2s2s16s16sI8s")
-"""`nlmsghdr` and `inet_diag_req_v2`: see sock_diag(7)."""
-_ANSWER = struct.Struct("=IHHII BBBB48s III II")
-"""`nlmsghdr` and `inet_diag_msg`; the last two are user and inode."""
-
+_REQUEST = struct.Struct("=IHHII BBBBI 2s2s16s16sI8s")  # `nlmsghdr` and `inet_diag_req_v2`: see sock_diag(7)
+_ANSWER = struct.Struct("=IHHII BBBB48s III II")  # `nlmsghdr` and `inet_diag_msg`; the last two are user and inode
 _PR_SET_PDEATHSIG = 1
 
 _logger = logging.getLogger(__name__)
@@ -37,8 +33,7 @@ _logger = logging.getLogger(__name__)
 def end_with_parent() -> None:
     """Have the kernel kill this process when its parent dies (Linux only; see prctl(2)).
 
-    distributed watches a pipe to the nanny in a thread. A task that never gives the interpreter lock away starves that
-    thread; the kernel does not need the lock.
+    distributed watches a pipe to the nanny from a thread, which starves if a task never releases the interpreter lock.
     """
     if sys.platform != "linux":
         return
@@ -52,8 +47,7 @@ def end_with_parent() -> None:
 def refuse_other_users() -> bool:
     """Refuse connections of other users in this process; call it before anything listens.
 
-    Returns:
-        Whether the system says whose a connection is. If not, nobody is refused, and the log says so.
+    Returns False, and refuses nobody, if the system does not tell the user of a connection.
     """
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as mine:
         theirs, _ = server.accept()
@@ -62,26 +56,27 @@ def refuse_other_users() -> bool:
     if known:
         backends["tcp"] = _Backend()
     else:
-        _logger.warning("other users of this machine can reach this cluster: the system does not say who connects")
+        _logger.warning("other users of this machine can reach this cluster: the system does not tell who connects")
     return known
 
 
 def words() -> str:
+    """Whether other users are refused, for the facts of a cluster."""
     return "other users refused" if refuse_other_users() else "open to other users of the machine"
 
 
 def _ours(connection: socket.socket, state: int) -> bool:
-    """Whether a loopback connection, not read from yet, leads to a process of this user.
+    """Whether the other end of a connection is a process of this user, or the connection is not over loopback.
 
-    `state` says what to look for at the other end: the connection (`_ESTABLISHED`), or the listening socket
-    (`_LISTEN`), because a connection that nobody has accepted yet belongs to nobody.
+    `state`: look for the connection itself at the other end (`_ESTABLISHED`), or, as a connection that is not yet
+    accepted has no owner, for the listening socket (`_LISTEN`).
     """
     try:
         here, there = connection.getsockname()[:2], connection.getpeername()[:2]
         if not any(ipaddress.ip_address(host).is_loopback for host, _ in (here, there)):
             return True
         owner = _owner(connection.family, there, here if state == _ESTABLISHED else ("", 0), state)
-        # If it is closed by now, another may have taken its place meanwhile.
+        # If the connection has closed, another one may have taken its ports.
         still = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
     except (OSError, AttributeError, ValueError):  # closed; or not Linux, or a kernel or sandbox without sock_diag(7)
         return False
@@ -89,7 +84,7 @@ def _ours(connection: socket.socket, state: int) -> bool:
 
 
 def _owner(family: int, end: tuple[str, int], other: tuple[str, int], state: int) -> int | None:
-    """The user of a TCP socket of this machine, if it is there and in this state."""
+    """The user of a TCP socket of this machine, if it exists in this state."""
     host, to = (socket.inet_pton(family, name) if name else b"" for name, _ in (end, other))
     ports = [struct.pack(">H", port) for _, port in (end, other)]
     header = (_REQUEST.size, _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 0, 0)
@@ -107,7 +102,7 @@ class _Connector(TCPConnector):  # type: ignore[misc]
         comm = await super().connect(address, *args, **kwargs)
         if not _ours(comm.stream.socket, _LISTEN):
             comm.abort()
-            raise CommClosedError(f"{address} is not listened on by a process of this user")
+            raise CommClosedError(f"no process of this user listens on {address}")
         return comm
 
 
@@ -115,7 +110,7 @@ class _Listener(TCPListener):  # type: ignore[misc]
     async def _prepare_stream(self, stream: Any, address: str) -> Any:
         if _ours(stream.socket, _ESTABLISHED):
             return stream
-        _logger.warning("refused a connection from %s: it is not of a process of this user, or closed", address)
+        _logger.warning("refused a connection from %s: it belongs to another user, or is closed", address)
         stream.close()
         return None
 

@@ -1,41 +1,50 @@
 """Removes what dead runs left: drivers of this machine by their folders, all else by the labels in the leases.
 
-The backend of a lease is a kind of cluster; the module `reaper` in the folder of that kind knows what can be left there
-and removes it. Numbers alone, of jobs or processes, are never believed.
+A number alone, of a job or a process, never proves that it belongs to a lease.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import StrEnum
-from importlib import import_module
-from types import ModuleType
+from pkgutil import resolve_name
 
-from scalescope import clusters, driver_folders, leases
+from scalescope import driver_folders, leases
 from scalescope.errors import ClusterError, ScalescopeError, StoreError
 from scalescope.leases import Lease
-from scalescope.model.cluster import kinds
 from scalescope.slurm import commands as slurm_commands
 from scalescope.slurm import jobs as slurm_jobs
 from scalescope.slurm.commands import Run
 
+# By the backend of the lease, a kind of cluster: a function of type `Reaper`.
+REAPERS = {
+    "kubernetes": "scalescope.clusters.kubernetes.reaper:reap",
+    "slurm": "scalescope.clusters.jobqueue.reaper:reap",
+    "htcondor": "scalescope.clusters.jobqueue.reaper:reap",
+    "lsf": "scalescope.clusters.jobqueue.reaper:reap",
+    "moab": "scalescope.clusters.jobqueue.reaper:reap",
+    "oar": "scalescope.clusters.jobqueue.reaper:reap",
+    "pbs": "scalescope.clusters.jobqueue.reaper:reap",
+    "sge": "scalescope.clusters.jobqueue.reaper:reap",
+}
+REAPERS_OF_OTHERS = ("scalescope.clusters.kubernetes.reaper:reap_others",)  # functions of type `ReaperOfOthers`
+
 LOCAL = "local"  # backend of drivers on this machine
 
-_AT_ONCE = 8  # leases; each mostly waits
+_AT_ONCE = 8  # leases; most of the time is spent waiting
 
 
 class Fate(StrEnum):
     """What was done about something that a run started."""
 
     OWNED = "owned"  # its owner lives: nothing was touched
-    REMOVED = "removed"  # its owner is dead: all that it left was removed, and the lease or folder too
+    REMOVED = "removed"  # its owner is dead: everything was removed, the lease or folder too
     WOULD_REMOVE = "would remove"  # dry run: it would have been removed
-    ELSEWHERE = "elsewhere"  # not touched: this host cannot tell whether its owner lives, or cannot reach what it left
+    ELSEWHERE = "elsewhere"  # not touched: another host must tell whether its owner lives, or remove it
     FAILED = "failed"  # its owner is dead, but something could not be removed: lease or folder stay for the next time
 
 
@@ -46,31 +55,34 @@ class Reaped:
     label: str  # of the lease, or the name of the folder
     backend: str  # empty if the lease could not be read
     fate: Fate
-    removed: tuple[str, ...] = ()  # numbers of the jobs or processes that were removed, or would have been
+    removed: tuple[str, ...] = ()  # numbers of jobs or processes; in a dry run, those that would be removed
     words: str = ""  # the reason, for people
     next_step: str = ""  # what to do about it, if anything
 
 
+# Removes what a dead owner left. Arguments: the lease, why its owner counts as dead, whether this is a dry run, and what
+# runs Slurm's commands.
 Reaper = Callable[[Lease, str, bool, Run | None], Reaped]
-"""Removes what a lease whose owner is dead left: called with the lease, why its owner is known to be dead, whether this
-is a dry run, and what runs Slurm's commands."""
 
+# Removes what dead owners on other hosts left, if the backend itself can tell. Arguments: all leases of the ledger, and
+# whether this is a dry run.
 ReaperOfOthers = Callable[[Collection[Lease], bool], list[Reaped]]
-"""Removes what dead owners on other hosts left, if the backend itself can tell: called with all leases of the ledger,
-and whether this is a dry run. It leaves owners on this host alone."""
 
 
 def reap(*, dry_run: bool = False, run: Run | None = None) -> list[Reaped]:
-    """Remove what dead owners left; say of each lease, and of each folder of a dead driver, what became of it.
+    """Remove what dead owners left; returns what became of each lease, and of each folder of a dead driver.
 
     `run` runs Slurm's commands; by default with the SLURM_CONF of each lease.
     """
-    results = list(_reap_drivers(dry_run))  # first: jobs are theirs, and have no owner once these have ended
+    results = list(_reap_drivers(dry_run))  # first: once a driver has ended, its jobs have no owner
     found, broken = leases.read_all()
     results += [_unreadable(error) for error in broken]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         results += pool.map(lambda lease: _reap(lease, dry_run, run), found)
-    others = [each for kind in kinds() for each in _reap_others(kind, found, dry_run)]
+    others: list[Reaped] = []
+    for name in REAPERS_OF_OTHERS:
+        reap_others: ReaperOfOthers = resolve_name(name)
+        others += reap_others(found, dry_run)
     told = {each.label for each in others}
     return [each for each in results if each.fate is not Fate.ELSEWHERE or each.label not in told] + others
 
@@ -95,37 +107,25 @@ def _reap(lease: Lease, dry_run: bool, run: Run | None) -> Reaped:
         owned, words = explain(lease, run=run)
         if owned:
             return Reaped(lease.label, lease.backend, Fate.OWNED, words=words)
-        reaper: Reaper | None = getattr(_module(lease.backend), "reap", None)
-        if reaper is None:
+        if lease.backend not in REAPERS:
             return elsewhere(
                 lease,
-                f"{words}; this version of Scalescope cannot remove what was asked of {lease.backend}",
-                f"what is named {lease.label} there is ours: remove it by hand, or leave it to its time limit",
+                f"{words}; this version of Scalescope cannot remove resources of {lease.backend}",
+                f"remove everything named {lease.label} there, or wait for its time limit",
             )
         if owned is None:
             step = f"run `scalescope reap` on {lease.owner.host.split()[0]}"
             return elsewhere(lease, words, step if lease.limit_at is None else f"{step}, or wait for its time limit")
+        reaper: Reaper = resolve_name(REAPERS[lease.backend])
         return reaper(lease, words, dry_run, run)
     except ScalescopeError as error:
         return failed(lease.label, lease.backend, error)
 
 
-def _reap_others(kind: str, found: Collection[Lease], dry_run: bool) -> list[Reaped]:
-    reaper: ReaperOfOthers | None = getattr(_module(kind), "reap_others", None)
-    return reaper(found, dry_run) if reaper else []
-
-
-def _module(backend: str) -> ModuleType | None:
-    if backend not in kinds():
-        return None
-    name = clusters.module(kinds()[backend], "reaper")
-    return None if importlib.util.find_spec(name) is None else import_module(name)
-
-
 def explain(lease: Lease, *, run: Run | None = None) -> tuple[bool | None, str]:
-    """Whether a lease is owned (None: it cannot be told), and why.
+    """Whether the owner of a lease lives (None: unknown), and how that is known.
 
-    The owner may run in a Slurm job on another host; then Slurm tells whether that job is still there.
+    If the owner ran in a Slurm job on another host, Slurm tells whether that job is still there.
     """
     owned = leases.is_owned(lease)
     owner = f"process {lease.owner.pid} on {lease.owner.host.split()[0]}"
@@ -139,20 +139,18 @@ def explain(lease: Lease, *, run: Run | None = None) -> tuple[bool | None, str]:
         except ClusterError as error:
             return None, f"its owner is Slurm job {lease.owner_job}, and Slurm does not answer: {error.cause}"
         return alive, f"its owner, Slurm job {lease.owner_job}, {'runs' if alive else 'has ended'}"
-    until = (
-        "" if lease.limit_at is None else f" before {time.strftime('%Y-%m-%d %H:%M', time.localtime(lease.limit_at))}"
-    )
-    return None, f"its owner is {owner}: whether it lives cannot be told from here{until}"
+    until = "" if lease.limit_at is None else time.strftime(" before %Y-%m-%d %H:%M", time.localtime(lease.limit_at))
+    return None, f"its owner is {owner}; this host cannot tell whether it lives{until}"
 
 
 def same_cluster(lease: Lease, run: Run | None) -> bool:
-    """Whether the Slurm that answers is the one of the lease; true if the lease does not say."""
+    """Whether the Slurm that answers is the lease's; true if the lease does not name one."""
     name = lease.details.get("cluster", "")
     return not name or slurm_jobs.cluster_name(run=commands(lease, run)) == name
 
 
 def commands(lease: Lease, run: Run | None) -> Run:
-    """What runs the commands of the lease's Slurm, unless it is given."""
+    """`run`, or a runner of commands of the lease's Slurm."""
     if run is not None:
         return run
     conf = str(lease.details.get("slurm_conf", ""))
@@ -163,7 +161,7 @@ def commands(lease: Lease, run: Run | None) -> Run:
 
 
 def removed(lease: Lease, dry_run: bool, numbers: Sequence[str], words: str) -> Reaped:
-    """Forget a lease when all that its dead owner left is removed, unless this is a dry run."""
+    """Report a removal, and forget the lease unless this is a dry run."""
     if not dry_run:
         leases.release(lease)
     fate = Fate.WOULD_REMOVE if dry_run else Fate.REMOVED
@@ -180,5 +178,4 @@ def failed(label: str, backend: str, error: ScalescopeError) -> Reaped:
 
 
 def _unreadable(error: StoreError) -> Reaped:
-    label = os.path.basename(error.where).partition(".")[0]
-    return failed(label, "", error)
+    return failed(os.path.basename(error.where).partition(".")[0], "", error)

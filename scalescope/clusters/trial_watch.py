@@ -20,23 +20,17 @@ if TYPE_CHECKING:
     from distributed import Scheduler
 
 LOOK_INTERVAL_S = 0.25
+REASON_TIMEOUT_S = 8.0  # for the batch system or Kubernetes to say why workers were lost
+CANCEL_INTERVAL_S = 1.0  # between two cancellations: a workload may submit more
+BEAT_S = 0.2  # between two looks for a standstill
 
-REASON_TIMEOUT_S = 8.0
-"""Seconds for the batch system, or Kubernetes, to say why workers were lost; then the trial ends without a reason."""
-
-CANCEL_INTERVAL_S = 1.0
-"""Seconds between two cancellations: a workload may go on to submit more."""
-
-BEAT_S = 0.2
-"""Seconds between two looks for a standstill."""
-
+# A standstill spoils a trial if it exceeds these seconds and this share of the trial: on a busy host a thread may wait
+# tenths of a second for a core.
 LEAST_S, PART = 1.0, 0.05
-"""A trial is spoilt by a standstill of more than this many seconds, if it is also more than this share of the trial. On
-a busy host a thread may wait tenths of a second for a core."""
 
+# A thread that waits for the interpreter lock sleeps 5 ms at a time (`sys.getswitchinterval`); a thread of a stopped
+# process does not run at all. Fewer sleeps per second than this mean a standstill.
 ASKS_PER_S = 5
-"""A thread that waits for the interpreter lock asks for it every 5 ms (`sys.getswitchinterval`) and sleeps in between.
-A thread of a stopped process does neither, so fewer sleeps per second than this mean a standstill."""
 
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # the former goes on while the host is suspended
 _STOPPED = "process {} of the cluster stood still for {{:.1f}} s: stopped"
@@ -44,7 +38,7 @@ _THREAD = getattr(resource, "RUSAGE_THREAD", None)
 
 
 class BackgroundThread(ABC):
-    """Runs `_run` in a thread while it is entered. Leaving sets the event `_over` and waits for the thread."""
+    """Runs `_run` in a thread while entered. Leaving sets the event `_over` and waits for the thread."""
 
     def __init__(self, name: str) -> None:
         self._over = threading.Event()
@@ -60,22 +54,19 @@ class BackgroundThread(ABC):
 
     @abstractmethod
     def _run(self) -> None:
-        """The work; it must end soon after `_over` is set."""
+        """Must return soon after `_over` is set."""
 
 
 class WorkerWatch(BackgroundThread):
-    """Notices lost workers, finds out why, then cancels what the workload still waits for.
-
-    A trial that lost a worker is invalid, and its workload may wait forever for results that went with the worker.
-    """
+    """Notices lost workers, asks why, then cancels all futures: the workload could wait forever for lost results."""
 
     def __init__(
         self,
         expected: int,
         *,
-        arrived: Callable[[], int],  # workers that are there now
-        explain: Callable[[int], object],  # told `arrived`; raises `ClusterError` with the reason once it is known
-        missing: Callable[[], str],  # which jobs or pods lack workers, and where they run
+        arrived: Callable[[], int],  # workers that are present
+        explain: Callable[[int], object],  # gets `arrived()`; raises `ClusterError` once the reason is known
+        missing: Callable[[], str],  # names the jobs or pods without workers, and their hosts
         cancel: Callable[[], object],  # runs `cancel_everything`; raises `RuntimeError` once the cluster is closed
         what: str = "workers",
     ) -> None:
@@ -89,7 +80,7 @@ class WorkerWatch(BackgroundThread):
         while self._arrived() >= self._expected:
             if over:
                 return
-            over = self._over.wait(LOOK_INTERVAL_S)  # then look once more: the loss may be why the trial is over
+            over = self._over.wait(LOOK_INTERVAL_S)  # look once more after the end: a loss may have ended the trial
         self.lost = self._reason()
         while not self._over.wait(CANCEL_INTERVAL_S):
             try:
@@ -100,16 +91,13 @@ class WorkerWatch(BackgroundThread):
     def _reason(self) -> str:
         lost = f"{self._expected - self._arrived()} of {self._expected} {self._what} were lost"
         deadline = time.monotonic() + REASON_TIMEOUT_S
-        while time.monotonic() < deadline:  # Slurm learns of the loss after us
+        while time.monotonic() < deadline:
             try:
                 self._explain(self._arrived())
             except ClusterError as error:
                 return f"{lost}: {error}"
-            time.sleep(LOOK_INTERVAL_S)  # even if the trial ends meanwhile: the reason is worth the wait
-        return (
-            f"{lost}, of {self._missing()}; nothing says why within {REASON_TIMEOUT_S:g} s. "
-            "A node that died is noticed late"
-        )
+            time.sleep(LOOK_INTERVAL_S)  # even if the trial ends: the reason is worth the wait
+        return f"{lost}, of {self._missing()}; no reason is known after {REASON_TIMEOUT_S:g} s: a node may have died"
 
 
 async def cancel_everything(dask_scheduler: Scheduler) -> None:
@@ -123,16 +111,15 @@ async def cancel_everything(dask_scheduler: Scheduler) -> None:
 
 
 class HaltWatch(BackgroundThread):
-    """Notices that this process, or one below it, stood still: the makespan then contains time that measures nothing.
+    """Notices that this process or a child stood still, so that the makespan holds time that measures nothing.
 
-    This process: a thread asks to be woken at intervals, and is woken late if the process was stopped, frozen or
-    starved of CPU (on Linux; elsewhere that looks like waiting for the interpreter lock). Processes below: the system
-    says whether a signal has stopped them. Real time only.
+    This process: a thread that wakes at intervals wakes late if the process was stopped, frozen or starved of CPU
+    (Linux only). Children: the system tells whether a signal has stopped them. Real time only.
     """
 
     def __init__(self) -> None:
         super().__init__("scalescope-halts")
-        self.reason = ""  # what stood still for too long, once it is left; empty if nothing did
+        self.reason = ""  # what stood still for too long, known when it is left; empty if nothing did
         self._seconds: dict[str, float] = defaultdict(float)  # by the sentence that reports them
 
     def __enter__(self) -> Self:
@@ -150,7 +137,7 @@ class HaltWatch(BackgroundThread):
     def _run(self) -> None:
         before, asked, over = self._began, _sleeps(), False
         while not over:
-            over = self._over.wait(BEAT_S)  # then look once more: it may have stood still until the end
+            over = self._over.wait(BEAT_S)  # look once more after the end
             now, asks = time.clock_gettime(_CLOCK), _sleeps()
             late_s = now - before - BEAT_S
             if _THREAD is not None and late_s >= LEAST_S and asks - asked < ASKS_PER_S * late_s:
@@ -163,5 +150,5 @@ class HaltWatch(BackgroundThread):
 
 
 def _sleeps() -> int:
-    """How often this thread has gone to sleep by itself."""
+    """How often this thread has given up the CPU by itself."""
     return 0 if _THREAD is None else resource.getrusage(_THREAD).ru_nvcsw

@@ -172,7 +172,7 @@ class Driver:
                 )
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """End cluster and process: on request, after `timeout_s` by SIGTERM, at last by SIGKILL. Any thread may call it."""
+        """End cluster and process: on request, after `timeout_s` by SIGTERM, then SIGKILL. Any thread may call it."""
         self._ending = True
         if not self._closed:
             assert self._process.stdin is not None

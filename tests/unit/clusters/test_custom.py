@@ -35,7 +35,7 @@ def test_any_class_is_scaled_used_and_closed(opened: Any) -> None:
 
 def test_threads_are_what_the_class_says(opened: Any) -> None:
     cluster = opened(cluster_class="distributed:LocalCluster", arguments=ARGUMENTS, start_timeout_s=1)
-    with pytest.raises(WorkersMissing, match="1 workers of 1 threads after 1 s, where 1 of 2") as caught:
+    with pytest.raises(WorkersMissing, match="1 workers of 1 threads after 1 s, instead of 1 of 2") as caught:
         cluster.scale(1, 2)
     assert "number of threads is its own" in caught.value.cause
 

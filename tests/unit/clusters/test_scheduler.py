@@ -66,7 +66,7 @@ def test_other_sizes_are_refused(theirs: distributed.LocalCluster, workers: int,
             cluster.scale(workers, threads)
     finally:
         cluster.close()
-    assert f"has 2 workers of 1 threads after 1 s, where {workers} of {threads} are asked for" in caught.value.what
+    assert f"has 2 workers of 1 threads after 1 s, instead of {workers} of {threads}" in caught.value.what
     assert "neither adds nor closes" in caught.value.cause
     assert "workers: [2]" in caught.value.next_step
 

@@ -72,5 +72,5 @@ def test_the_reason_is_not_waited_for_without_end(
         close_one(client)
         while not watching.lost:
             time.sleep(0.01)
-    assert watching.lost.startswith("1 of 2 workers were lost, of job 7 on n1; nothing says why")
+    assert watching.lost.startswith("1 of 2 workers were lost, of job 7 on n1; no reason is known")
     assert set(asked) == {1}
