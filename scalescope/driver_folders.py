@@ -1,7 +1,7 @@
-"""Folders of drivers on this machine: which belong to dead runs, and what such a run left.
+"""Temporary folders of drivers on this machine, and what a dead run left in them.
 
-A driver ends when its parent does; one that was killed with it, is stopped, or hangs in C code leaves its folder. The
-parent holds a file lock in it, which the kernel frees however the parent ends; processes of the driver carry the
+A driver ends when its parent does, unless it is stopped, stuck in C code or killed at the same time. The parent holds a
+lock on a file in the folder, which the kernel releases however the parent ends. Processes of the driver carry the
 folder's path in their environment.
 """
 
@@ -21,13 +21,9 @@ import psutil
 from scalescope.errors import ClusterError
 from scalescope.leases import PREFIX
 
-# Variable in the environment of a driver, and of the processes that it starts here, with the path of its folder
-FOLDER = "SCALESCOPE_DRIVER_FOLDER"
-
+FOLDER = "SCALESCOPE_DRIVER_FOLDER"  # in the environment of a driver and its processes here: path of its folder
 LOCK = "parent.lock"
-
-# Seconds that a driver has after SIGTERM to close its cluster, jobs included, and processes to end after SIGKILL
-TERM_S, KILL_S = 25.0, 3.0
+TERM_S, KILL_S = 25.0, 3.0  # for a driver to close its cluster, jobs included, after SIGTERM; to end after SIGKILL
 
 
 def claim(folder: Path, holder: object) -> None:
@@ -35,7 +31,7 @@ def claim(folder: Path, holder: object) -> None:
     beside = folder / f".{LOCK}"  # locked before it can be found
     descriptor = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
     weakref.finalize(holder, os.close, descriptor)
-    with suppress(OSError):  # a file system without locks: then `abandoned` finds none there either
+    with suppress(OSError):  # on a file system without locks, `abandoned` finds nothing
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     beside.replace(folder / LOCK)
 
@@ -45,7 +41,7 @@ def abandoned() -> Iterator[Path]:
     for folder in sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*")):
         try:
             descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW)
-        except OSError:  # not of a driver, or removed meanwhile
+        except OSError:  # not of a driver, or removed
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -58,7 +54,7 @@ def abandoned() -> Iterator[Path]:
 
 
 def processes(folder: Path) -> list[psutil.Process]:
-    """Processes of this user that a driver with this folder is or has started, except this one."""
+    """The driver of this folder and the processes that it started, except this one."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -71,9 +67,8 @@ def processes(folder: Path) -> list[psutil.Process]:
 
 
 def remove(folder: Path) -> None:
-    """End the processes of an abandoned folder and remove it; `ClusterError` if something resists."""
-    left = processes(folder)
-    # psutil spares a later process of the same number.
+    """End the processes of an abandoned folder and remove it, or raise `ClusterError`."""
+    left = processes(folder)  # psutil spares a later process of the same number
     for act, patience_s in ((psutil.Process.terminate, TERM_S), (psutil.Process.kill, KILL_S)):
         for process in left:
             with suppress(psutil.NoSuchProcess):
@@ -82,8 +77,8 @@ def remove(folder: Path) -> None:
     if left := processes(folder):
         raise ClusterError(
             f"processes {', '.join(str(process.pid) for process in left)} could not be ended",
-            cause="they may hang in the kernel, on a file system that does not answer",
-            next_step="`scalescope reap` again in a few minutes",
+            cause="they may wait in the kernel for a file system that does not answer",
+            next_step="run `scalescope reap` again in a few minutes",
         )
     try:
         shutil.rmtree(folder)
@@ -94,7 +89,7 @@ def remove(folder: Path) -> None:
 
 
 def sweep() -> None:
-    """Remove the folders of dead runs that have no process any more."""
+    """Remove the folders of dead runs whose processes have ended."""
     for folder in abandoned():
         if not processes(folder):
             shutil.rmtree(folder, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Asks a Python interpreter what it has, and says why it cannot run trials."""
+"""Asks a Python interpreter for its packages, and says why it cannot run trials."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ import scalescope
 from scalescope.errors import EnvironmentFailed
 from scalescope.model.environment import OLDEST_PYTHON
 
-OLDEST_DISTRIBUTED = (2023, 5)  # the oldest release with the internals that `capture` and `clusters` rely on
+OLDEST_DISTRIBUTED = (2023, 5)  # the oldest release with the internals that `capture` and `clusters` use
 
 _TIMEOUT_S = 120.0
 _HOST = Path(scalescope.__file__).parent / "capture" / "host.py"
 
-# The list and its digest come from the code with which a driver records them. Old interpreters, too, must get as far as
-# naming their version.
+# A driver records packages and digest with the same code. Even an old interpreter must be able to print its version.
 _LOOK = """
 import sys
 del sys.path[0]
@@ -52,7 +51,10 @@ class Interpreter:
 
 
 def look(python: str, *, importing: bool = False) -> Interpreter:
-    """Run this interpreter once, and have it import distributed if `importing`; raises `EnvironmentFailed`."""
+    """Run the interpreter at this path; `EnvironmentFailed` if it is too old or no Python.
+
+    With `importing`, it also tries to import distributed, which takes a second.
+    """
     environ = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "PYTHONPATH")}
     command = [python, "-c", _LOOK, str(_HOST), json.dumps(OLDEST_PYTHON), *(["import"] if importing else [])]
     folder = os.path.isdir(python)
@@ -61,7 +63,7 @@ def look(python: str, *, importing: bool = False) -> Interpreter:
         done = subprocess.run(command, capture_output=True, env=environ, timeout=_TIMEOUT_S, check=False)
         found = json.loads(done.stdout.strip().rpartition(b"\n")[2]) if done.returncode == 0 else None
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
-        raise _failed(python, f"it does not answer as Python does: {error}", f"give {path}") from error
+        raise _failed(python, f"it does not answer like Python: {error}", f"give {path}") from error
     if not isinstance(found, dict):
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()[-3:]
         cause = "\n    ".join([f"it ended with exit status {done.returncode}", *said])
@@ -72,6 +74,7 @@ def look(python: str, *, importing: bool = False) -> Interpreter:
 
 
 def refuse_old(python: str, release: str) -> None:
+    """Raise `EnvironmentFailed` if this release of distributed is too old."""
     numbers = tuple(int(number) for number in re.findall(r"\d+", release)[:2])
     if numbers < OLDEST_DISTRIBUTED:
         oldest = _text(OLDEST_DISTRIBUTED)
@@ -80,12 +83,11 @@ def refuse_old(python: str, release: str) -> None:
 
 def refuse_without_distributed(found: Interpreter) -> None:
     if "distributed" not in found.packages:
-        install = f"{found.python} -m pip install distributed"
-        raise _failed(found.python, "it has no distributed", install)
+        raise _failed(found.python, "it has no distributed", f"{found.python} -m pip install distributed")
 
 
 def explain(python: str) -> None:
-    """Raise `EnvironmentFailed` if the interpreter is why a driver did not start."""
+    """Raise `EnvironmentFailed` if the interpreter is the reason why a driver did not start."""
     found = look(python, importing=True)
     refuse_without_distributed(found)
     release = found.packages["distributed"]

@@ -1,8 +1,8 @@
-"""The ledger of what runs ask of Slurm, Kubernetes and other systems, and what must not outlive them.
+"""The ledger of the resources that runs request from Slurm, Kubernetes and other systems.
 
-A lease is written durably before its resource is asked for, and removed when the resource is gone. If its owner dies in
-between, even by SIGKILL, `clusters.reaping` finds what it left by the label. Each lease is a JSON file for its user
-alone, in `$SCALESCOPE_LEASES` or `$XDG_STATE_HOME/scalescope/leases`.
+A lease is written durably before its resource is requested, and removed when the resource is gone. If the owner dies in
+between, even by SIGKILL, `clusters.reaping` finds the resource by the label in the lease. Each lease is a JSON file for
+its user alone, in `$SCALESCOPE_LEASES`, or else in `$XDG_STATE_HOME/scalescope/leases`.
 """
 
 from __future__ import annotations
@@ -22,22 +22,21 @@ from scalescope.errors import StoreError
 from scalescope.owner import Owner, home
 
 VARIABLE = "SCALESCOPE_LEASES"
-RUN = "SCALESCOPE_RUN"  # variable in the environment of a driver with the id of its run
-
+RUN = "SCALESCOPE_RUN"  # in the environment of a driver: id of its run
 PREFIX = "scalescope-"
 _LABEL = re.compile(rf"{PREFIX}[0-9a-f]{{12}}")
 _SUFFIX = ".json"
-_LATEST = 1e11  # seconds since the epoch, or clock ticks since a boot, that no lease reaches: the year 5138
+_LATEST = 1e11  # seconds since the epoch (the year 5138), or clock ticks since a boot, that no lease reaches
 
 
 @dataclass(frozen=True)
 class Lease:
-    """Something that exists outside this process, or is about to."""
+    """A resource outside this process that exists, or is about to."""
 
-    label: str  # its name there: `scalescope-` and twelve hexadecimal digits
-    backend: str  # kind of cluster that it was asked of, such as `slurm`
-    owner: Owner  # the process that looks after it
-    owner_job: str = ""  # Slurm job of the owner, if any: Slurm can tell from any host whether it is still there
+    label: str  # its name: `scalescope-` and twelve hexadecimal digits
+    backend: str  # kind of cluster, such as `slurm`
+    owner: Owner  # the process that must remove it
+    owner_job: str = ""  # Slurm job of the owner, if any: Slurm can tell from any host whether that is over
     created_at: float = 0.0  # seconds since the epoch
     limit_at: float | None = None  # when it will have ended by itself, in seconds since the epoch, if that is known
     details: Mapping[str, Any] = field(default_factory=dict)  # JSON
@@ -58,7 +57,7 @@ def folder() -> Path:
 
 
 def state_folder() -> Path:
-    """Folder of files that outlive a process (XDG base directory specification)."""
+    """Folder of files that outlive a process, by the XDG base directory specification."""
     base = os.environ.get("XDG_STATE_HOME", "")
     root = Path(base) if os.path.isabs(base) else home() / ".local" / "state"
     return root / "scalescope"
@@ -67,17 +66,11 @@ def state_folder() -> Path:
 def intend(
     backend: str, label: str, details: Mapping[str, Any] | None = None, *, limit_s: float | None = None
 ) -> Lease:
-    """Write down that something is about to be asked for; when this returns, not even a power failure forgets it.
+    """Write a lease durably before its resource is requested; after a `StoreError`, the resource must not be requested.
 
-    Args:
-        backend: Kind of cluster that it is asked of.
-        label: From `new_label`; the resource must carry it as its name.
-        details: JSON.
-        limit_s: Seconds after which it will have ended by itself: the longest wait in a queue and the job's limit.
-            Without it, no other host can tell that its owner is dead, unless the owner runs in a Slurm job.
-
-    Raises:
-        StoreError: It could not be written; then the resource must not be asked for.
+    The resource must be named `label`, from `new_label`. `limit_s`: seconds after which it will have ended by itself,
+    such as the longest wait in a queue plus the time limit of the job. Without `limit_s`, another host cannot tell that
+    the owner is dead, unless the owner runs in a Slurm job.
     """
     now = time.time()
     lease = Lease(
@@ -94,7 +87,7 @@ def intend(
 
 
 def renew(lease: Lease, *, limit_s: float | None = None, **details: Any) -> Lease:
-    """Write a lease with a new time limit from now on, or further details, as durably as `intend`."""
+    """Write a lease with a new time limit from now on, or with further details, as durably as `intend`."""
     limit_at = lease.limit_at if limit_s is None else time.time() + limit_s
     renewed = replace(lease, limit_at=limit_at, details={**lease.details, **details})
     _write(renewed)
@@ -102,7 +95,7 @@ def renew(lease: Lease, *, limit_s: float | None = None, **details: Any) -> Leas
 
 
 def release(lease: Lease) -> None:
-    """Forget a lease when nothing of it is left; may be called again."""
+    """Remove the lease of a resource that is gone; may be called again."""
     path = _path(lease.label)
     try:
         path.unlink(missing_ok=True)
@@ -112,12 +105,12 @@ def release(lease: Lease) -> None:
         raise StoreError(
             f"a lease could not be removed: {error.strerror or error}",
             where=str(path),
-            next_step="nothing is left of it; `scalescope reap` removes the file when its folder can be written again",
+            next_step="its resource is gone; make the folder writable, then `scalescope reap` removes the file",
         ) from error
 
 
 def read_all() -> tuple[list[Lease], list[StoreError]]:
-    """All readable leases of this user, oldest first, and what is wrong with the others."""
+    """All readable leases of this user, the oldest first, and an error for each of the others."""
     found, broken = [], []
     where = folder()
     try:
@@ -135,7 +128,7 @@ def read_all() -> tuple[list[Lease], list[StoreError]]:
             continue
         try:
             found.append(_read(where / name))
-        except FileNotFoundError:  # released meanwhile
+        except FileNotFoundError:  # released since
             continue
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             broken.append(_unreadable(where / name, error))
@@ -143,7 +136,7 @@ def read_all() -> tuple[list[Lease], list[StoreError]]:
 
 
 def is_owned(lease: Lease) -> bool | None:
-    """Whether the owner lives; None if it ran on another host, and the lease's time limit is not over."""
+    """Whether the owner lives; None if it ran on another host and the lease's time limit is not over."""
     if lease.owner.is_here:
         return lease.owner.is_alive()
     if lease.limit_at is not None and time.time() > lease.limit_at:
@@ -176,9 +169,9 @@ def _write(lease: Lease) -> None:
         with contextlib.suppress(OSError):
             beside.unlink()
         raise StoreError(
-            f"a lease could not be written: {error.strerror or error}; so nothing was asked of {lease.backend}",
+            f"a lease could not be written, so nothing was requested from {lease.backend}: {error.strerror or error}",
             where=str(path),
-            cause="a resource is written down before it is asked for, so that it can be found if this process dies",
+            cause="a lease must exist before its resource, so that the resource is found if this process dies",
             next_step=f"make room or fix the permissions there, or set {VARIABLE} to a folder on another disk",
         ) from error
 
@@ -214,5 +207,5 @@ def _unreadable(path: Path, error: Exception) -> StoreError:
         "a lease cannot be read",
         where=str(path),
         cause=f"{type(error).__name__}: {error}",
-        next_step=f"its file name is its label: cancel what `squeue --name {path.stem}` shows, then remove the file",
+        next_step=f"cancel the jobs that `squeue --name {path.stem}` shows, then remove the file",
     )

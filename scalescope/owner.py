@@ -1,4 +1,4 @@
-"""Which process something belongs to, and whether that process still lives."""
+"""The process that owns a resource, and whether it still lives."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ import psutil
 
 from scalescope.errors import UsageError
 
-# Where there is no /proc, start times are derived from the host's clock, which may be set between two readings
-CLOCK_SLACK_S = 5.0
-
+CLOCK_SLACK_S = 5.0  # without /proc, start times come from the host's clock, which may be set between two readings
 _GONE = ("Z", "X")  # states of a process that has ended (`proc_pid_stat(5)`)
 
 
@@ -22,13 +20,13 @@ _GONE = ("Z", "X")  # states of a process that has ended (`proc_pid_stat(5)`)
 class Owner:
     """A process, told apart from every other on any host.
 
-    On Linux, `host` is four words: host name, process name space (containers may share the rest), machine id (hosts may
-    share a name) and boot id. Elsewhere it is the name alone.
+    On Linux, `host` is four words: the host's name, the process name space (containers may share the rest), the id of
+    the machine (hosts may share a name) and the id of its boot. Elsewhere it is the name.
     """
 
     host: str
     pid: int
-    process_started: float  # in clock ticks after that boot, which no change of the clock moves; else since the epoch
+    process_started: float  # clock ticks after that boot, which no change of the clock moves; else since the epoch
 
     @classmethod
     def current(cls) -> Owner:
@@ -36,7 +34,7 @@ class Owner:
 
     @classmethod
     def of(cls, pid: int) -> Owner:
-        """A process of this host; `ProcessLookupError` if there is none of that number."""
+        """A process of this host, or `ProcessLookupError`."""
         host = _host()
         try:
             return cls(host, pid, _start(pid)[1] if " " in host else psutil.Process(pid).create_time())
@@ -45,13 +43,13 @@ class Owner:
 
     @property
     def is_here(self) -> bool:
-        """Whether it ran on this host, so that `is_alive` can tell."""
+        """Whether it ran on this host, so that `is_alive` can be asked."""
         return self.host.split()[:3] == _host().split()[:3]
 
     def is_alive(self) -> bool:
         """Whether the process, one of this host, still runs; a zombie does not."""
         host = _host()
-        if self.host != host:  # the machine was started anew since
+        if self.host != host:  # the machine has restarted
             return False
         if " " not in host:
             return self._is_alive_by_clock()
@@ -74,7 +72,7 @@ class Owner:
 
 
 def user() -> str:
-    """Name of this process's user, or the number if the host has no name for it."""
+    """The name of this process's user, or its number if the host knows no name."""
     number = os.geteuid()
     try:
         return pwd.getpwuid(number).pw_name
@@ -83,7 +81,7 @@ def user() -> str:
 
 
 def home() -> Path:
-    """Home folder of this process's user; `UsageError` if it is not known."""
+    """The home folder of this process's user, or `UsageError`."""
     try:
         return Path.home()
     except RuntimeError as error:
@@ -96,13 +94,14 @@ def home() -> Path:
 
 
 def _start(pid: int) -> tuple[str, float]:
+    """State of a process, and its start in clock ticks after the boot."""
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    words = text.rpartition(")")[2].split()  # its name, in parentheses before that, may hold anything
+    words = text.rpartition(")")[2].split()  # its name, in parentheses before that, may hold any character
     return words[0], float(words[19])
 
 
 def _is_hidden(pid: int) -> bool:
-    """Whether /proc hides another user's process; then nobody can tell whether it is the same."""
+    """Whether /proc hides a process of another user, which may be the owner."""
     try:
         os.kill(pid, 0)
     except PermissionError:

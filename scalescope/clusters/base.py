@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
 
-# For clusters with nannies: do not end a nanny that is slow to restart its worker; serve no HTTP, which anybody can read.
+# For clusters with nannies: do not end a nanny that is slow to restart its worker; serve no HTTP, which has no login.
 NANNIES_CONFIG: Mapping[str, Any] = MappingProxyType(
     {
         "distributed.deploy.lost-worker-timeout": "1h",

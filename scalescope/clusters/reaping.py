@@ -60,8 +60,8 @@ class Reaped:
     next_step: str = ""  # what to do about it, if anything
 
 
-# Removes what a dead owner left. Arguments: the lease, why its owner counts as dead, whether this is a dry run, and what
-# runs Slurm's commands.
+# Removes what a dead owner left. Arguments: the lease, why its owner counts as dead, whether this is a dry run, and a
+# runner of Slurm's commands.
 Reaper = Callable[[Lease, str, bool, Run | None], Reaped]
 
 # Removes what dead owners on other hosts left, if the backend itself can tell. Arguments: all leases of the ledger, and

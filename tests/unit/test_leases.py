@@ -129,7 +129,7 @@ def test_a_full_disk_is_a_clear_error_and_leaves_nothing(ledger: Path) -> None:
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False, timeout=60
     )
     assert done.returncode == 1
-    assert "a lease could not be written: File too large; so nothing was asked of slurm" in done.stderr
+    assert "a lease could not be written, so nothing was requested from slurm: File too large" in done.stderr
     assert os.listdir(ledger) == []
 
 

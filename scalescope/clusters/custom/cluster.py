@@ -20,7 +20,7 @@ _logger = logging.getLogger(__name__)
 
 
 class CustomCluster(ObservedCluster[CustomSpec]):
-    """What somebody else's class makes, scaled by its own `scale`."""
+    """A cluster that a class outside Scalescope makes, scaled by its own `scale`."""
 
     shows: ClassVar[str] = "what the machines behind that class do"
     cannot_show: ClassVar[str] = "why its workers do not come or go away: only that class could tell"
@@ -30,34 +30,27 @@ class CustomCluster(ObservedCluster[CustomSpec]):
         self._made: Any = None
 
     def open(self) -> None:
-        """Call the class.
-
-        Raises:
-            UsageError: There is no such class, or a secret is not in the environment.
-            ClusterError: It raised.
-        """
         made = _import(self.spec.cluster_class)
         arguments = self.spec.arguments_with(self._secrets())
         try:
             self._made = made(**arguments)
             self._observer = self._client()
-        except Exception as error:  # whatever somebody else's class raises
+        except Exception as error:  # whatever the class raises
             self.close()
             raise ClusterError(
                 f"{self.spec.cluster_class} could not be started",
                 where=f"arguments {', '.join(arguments) or 'none'}",
                 cause=root_cause(error),
-                next_step="call it with these arguments in Python, until that works",
+                next_step="call it with these arguments in Python until that works",
             ) from error
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Call its `scale`, and wait until exactly these workers are there."""
         client = self._open()
         try:
             result = self._made.scale(workers)
             if inspect.isawaitable(result):
                 client.sync(_awaited, result)
-        except Exception as error:  # whatever somebody else's class raises
+        except Exception as error:  # whatever the class raises
             raise ClusterError(f"{self.spec.cluster_class}.scale({workers}) failed", cause=root_cause(error)) from error
         timeout_s = self.spec.start_timeout_s
         if not self._wait(workers, threads_per_worker, timeout_s):
@@ -67,30 +60,28 @@ class CustomCluster(ObservedCluster[CustomSpec]):
                 threads_per_worker,
                 timeout_s,
                 where=str(client.scheduler.address),
-                cause="the number of threads is its own: it must be in cluster.arguments"
+                cause="cluster.arguments sets another number of threads"
                 if len(self._present) == workers
-                else "they did not start in time, or it counts something else than workers",
+                else "they did not start in time, or its `scale` does not count workers",
                 next_step="set threads_per_worker to what its workers have, or raise cluster.start_timeout_s",
             )
 
     def client(self) -> distributed.Client:
-        """A client of it."""
         self._open()
         return self._client()
 
     def close(self) -> None:
-        """Disconnect, and call its `close`."""
         self._disconnect()
         made, self._made = self._made, None
         if made is None:
             return
         try:
-            made.close(timeout=CLOSE_TIMEOUT_S) if _takes_timeout(made.close) else made.close()
-        except Exception as error:  # noqa: BLE001 - nothing else can be done about it
+            takes_timeout = "timeout" in inspect.signature(made.close).parameters
+            made.close(timeout=CLOSE_TIMEOUT_S) if takes_timeout else made.close()
+        except Exception as error:  # noqa: BLE001 - whatever the class raises
             _logger.warning("%s did not close in order: %r", self.spec.cluster_class, error)
 
     def facts(self) -> dict[str, Any]:
-        """The class and its arguments; only the names of secrets."""
         return {
             **super().facts(),
             "layout": f"{self.spec.cluster_class}: {self._described()}",
@@ -111,7 +102,7 @@ class CustomCluster(ObservedCluster[CustomSpec]):
             raise UsageError(
                 f"the environment variable {missing[0]} is not set",
                 where="cluster.secrets",
-                cause="it should hold an argument of the cluster's class that nobody may read",
+                cause="it should hold a secret argument of the cluster's class",
                 next_step=f"export {missing[0]} where scalescope is started, or use a saved CustomCluster block",
             )
         return {name: os.environ[variable] for name, variable in self.spec.secrets.items()}
@@ -127,10 +118,6 @@ def _import(reference: str) -> Any:
             cause=str(error),
             next_step="install its package into the environment that the driver runs in, or correct the name",
         ) from error
-
-
-def _takes_timeout(function: Any) -> bool:
-    return "timeout" in inspect.signature(function).parameters
 
 
 async def _awaited(result: Any) -> Any:

@@ -15,7 +15,7 @@ from scalescope.model.parameters import Parameter
 from scalescope.redaction import NAMES, hide, know
 
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*").fullmatch
-_SECRET = re.compile(
+_SECRET = re.compile(  # matches text that holds a secret, in the formats that their makers document
     r"://[^\s/:@]*:[^\s/@]+@"  # an address with a password
     r"|-----BEGIN [A-Z ]*PRIVATE KEY"
     r"|\b(AKIA|ASIA)[A-Z0-9]{16}\b"  # AWS
@@ -25,8 +25,6 @@ _SECRET = re.compile(
     rf"|({NAMES.pattern})\w*[\"']?\s*[=:]\s*\S",  # KEY=value, --key=value, JSON
     re.IGNORECASE,
 )
-"""Matches text that holds a secret, in the formats that their makers document."""
-
 NOT_SHOWN = "(not shown)"
 
 
@@ -75,7 +73,7 @@ class CustomSpec(ClusterSpec):
         self.arguments_with(self.secrets)
 
     def arguments_with(self, values: Mapping[str, str]) -> dict[str, Any]:
-        """All arguments and secrets; `InvalidField` if there is an argument where a secret belongs."""
+        """All arguments, with these secrets; `InvalidField` if an argument stands where a secret belongs."""
         arguments = copy.deepcopy(dict(self.arguments))
         for name, value in values.items():
             place, last = _place(arguments, name)
@@ -84,13 +82,13 @@ class CustomSpec(ClusterSpec):
 
 
 def _secret(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Where something looks like a secret, by its name or by itself."""
+    """Paths of values that look like a secret, by name or by content."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             if NAMES.search(name) and item is not None and not isinstance(item, bool):
                 yield (*path, name)
             yield from _secret(item, (*path, name))
-        if NAMES.search(str(value.get("name", ""))) and "value" in value:  # as pods have their environment
+        if NAMES.search(str(value.get("name", ""))) and "value" in value:  # the environment of a pod
             yield (*path, "value")
     elif isinstance(value, list):
         for number, item in enumerate(value):
@@ -100,7 +98,7 @@ def _secret(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
 
 
 def _place(arguments: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
-    """The mapping in which an argument of this dotted name belongs, made if it is missing, and its last name."""
+    """The mapping for an argument of this dotted name, made if it is missing, and the last part of the name."""
     *above, last = name.split(".")
     place: Any = arguments
     for each in above:

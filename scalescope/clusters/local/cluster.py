@@ -27,18 +27,13 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 WORKER_PRELOAD = "scalescope.clusters.worker_preload"
-CLOSE_TIMEOUT_S = 6.0
-"""Seconds for an orderly end; what is alive then is killed."""
-
+CLOSE_TIMEOUT_S = 6.0  # for an orderly end, before processes are killed
 _POLL_S = 0.02
 _LOG_LINES = 12
 
 
 class LocalCluster(Cluster[LocalSpec]):
-    """A scheduler in this process, and one process per worker, each watched by a nanny.
-
-    All listen on the loopback interface only, for this user only; HTTP servers serve nothing.
-    """
+    """A scheduler in this process, and a process with a nanny per worker; on loopback, for this user only."""
 
     shows: ClassVar[str] = (
         "what this machine does: real processes, transfers, serialisation, memory and interpreter locks"
@@ -67,7 +62,7 @@ class LocalCluster(Cluster[LocalSpec]):
                 threads_per_worker=1,
                 processes=True,
                 host=HOST,
-                dashboard_address=f"{HOST}:0",  # of the metrics; without it they would want one fixed port
+                dashboard_address=f"{HOST}:0",  # else the metrics take a fixed port
                 scheduler_kwargs={"dashboard": False},
                 memory_limit=self.spec.memory_limit_mb * 2**20 or None,
                 silence_logs=logging.WARNING,
@@ -83,7 +78,7 @@ class LocalCluster(Cluster[LocalSpec]):
             ) from error
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Have exactly these workers; those that are right already are kept."""
+        """Have exactly these workers; right ones are kept."""
         cluster = self._cluster()
         self._workers, self._threads = workers, threads_per_worker
         self._log.lines.clear()
@@ -92,7 +87,7 @@ class LocalCluster(Cluster[LocalSpec]):
             cluster.sync(self._settle, workers, threads_per_worker, deadline, callback_timeout=None)
         except ClusterError:
             raise
-        except Exception as error:  # whatever a worker's process sent its nanny when it failed to start
+        except Exception as error:  # a nanny raises the error of its worker's process
             raise self._missing(error) from error
         finally:
             self._remember_processes()
@@ -101,13 +96,12 @@ class LocalCluster(Cluster[LocalSpec]):
         return distributed.Client(self._cluster(), set_as_default=False)
 
     def close(self) -> None:
-        """End the scheduler and every worker process, started or half started."""
         cluster, self._dask = self._dask, None
         if cluster is not None:
             self._remember_processes(cluster)
             try:
                 cluster.close(timeout=CLOSE_TIMEOUT_S)
-            except Exception as error:  # noqa: BLE001 - half started or half dead: what matters is that it ends, below
+            except Exception as error:  # noqa: BLE001 - half started or half dead: `_kill` ends it
                 logging.getLogger(__name__).warning("the local cluster did not close in order: %r", error)
                 self._remember_processes(cluster)
         _kill(self._processes.values())
@@ -127,9 +121,8 @@ class LocalCluster(Cluster[LocalSpec]):
         }
 
     def breaking(self, fault: Fault) -> Injection:
-        """The victim is the worker with the most results."""
 
-        def victim() -> tuple[str, int]:
+        def victim() -> tuple[str, int]:  # the worker with the most results
             cluster = self._cluster()
             pids = {nanny.worker_address: nanny.pid for nanny in list(cluster.workers.values())}
             present = [each for each in registered(cluster.scheduler) if pids.get(each.address)]
@@ -144,7 +137,7 @@ class LocalCluster(Cluster[LocalSpec]):
         return self._dask
 
     async def _settle(self, workers: int, threads: int, deadline: float) -> None:
-        """On the cluster's event loop: replace what is wrong, start what is missing, wait until all have registered."""
+        """On the cluster's event loop: replace wrong workers, start missing ones, wait until all have registered."""
         async with asyncio.timeout(deadline - time.monotonic()):
             while True:
                 await self._repair(workers, threads)
@@ -153,14 +146,13 @@ class LocalCluster(Cluster[LocalSpec]):
                 await asyncio.sleep(_POLL_S)
 
     async def _repair(self, workers: int, threads: int) -> None:
-        """Make the nannies what they should be; each starts its worker, and starts it again if it ends."""
         cluster = self._cluster()
         for name, nanny in list(cluster.workers.items()):
             if nanny.nthreads != threads or nanny.status != Status.running:
                 cluster.worker_spec.pop(name, None)
         while len(cluster.worker_spec) > workers:
             cluster.worker_spec.popitem()
-        # Shielded: cancelled half-way, it would forget the nannies that it has just made.
+        # Shielded: if cancelled half-way, it would forget nannies that it has started.
         if cluster.workers.keys() - cluster.worker_spec.keys():
             await asyncio.shield(cluster._correct_state())
         cluster.new_spec["options"]["nthreads"] = threads
@@ -181,17 +173,17 @@ class LocalCluster(Cluster[LocalSpec]):
         absent = [str(name) for name in cluster.worker_spec if name not in present]
         timed_out = isinstance(error, TimeoutError)
         reasons = [] if timed_out else [f"{type(error).__name__}: {error}"]
-        reasons += self._log.lines or ["their processes started, but did not register in time" if timed_out else ""]
+        reasons += self._log.lines or (["their processes started, but did not register in time"] if timed_out else [])
         return WorkersMissing(
             f"{len(present)} of {self._workers} local workers registered"
             + (f" within {self.spec.start_timeout_s:g} s" if timed_out else ""),
             where=f"workers {', '.join(absent[:10]) or 'none'}{' ...' if len(absent) > 10 else ''} on {HOST}",
-            cause="\n    ".join(reason for reason in reasons if reason),
+            cause="\n    ".join(reasons),
             next_step="read the driver's log; try fewer workers, or a larger cluster.start_timeout_s on a busy machine",
         )
 
     def _remember_processes(self, cluster: distributed.LocalCluster | None = None) -> None:
-        """Note the worker processes, so that `close` can end them whatever became of their nannies."""
+        """Note the worker processes, so that `close` can end them even if their nannies have died."""
         cluster = cluster or self._dask
         if cluster is None:
             return
@@ -202,13 +194,11 @@ class LocalCluster(Cluster[LocalSpec]):
 
 
 def _tells_an_end(record: logging.LogRecord) -> bool:
-    """Nannies log it below the level that is shown."""
     return record.levelno >= logging.WARNING or record.getMessage().startswith("Worker process")
 
 
 def _kill(processes: Iterable[psutil.Process]) -> None:
-    """End processes that are still alive; psutil spares a later process of the same number."""
-    killed = list(processes)
+    killed = list(processes)  # psutil spares a later process of the same number
     for process in killed:
         with suppress(psutil.NoSuchProcess):
             process.kill()

@@ -26,5 +26,4 @@ class LocalSpec(ClusterSpec):
 
     @property
     def faults(self) -> tuple[str, ...]:
-        """All: its processes are ours."""
         return KINDS

@@ -14,12 +14,11 @@ from scalescope.clusters.observed_cluster import CHECK_SCHEDULER, ObservedCluste
 from scalescope.clusters.scheduler.spec import SchedulerSpec
 from scalescope.errors import ClusterError
 
-ANSWER_S = 10.0
-"""Seconds in which a scheduler that is there answers."""
+ANSWER_S = 10.0  # within which a live scheduler answers
 
 
 class SchedulerCluster(ObservedCluster[SchedulerSpec]):
-    """A running scheduler of somebody else: connected to, never changed, never closed."""
+    """Somebody else's running scheduler; it is never changed and never closed."""
 
     shows: ClassVar[str] = "what that cluster does with the workers that it has now"
     cannot_show: ClassVar[str] = "other numbers of workers, and what other users of it do to the measurement"
@@ -28,7 +27,6 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
         self._observer = self.connect()
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Check that it has exactly these workers."""
         timeout_s = self.spec.start_timeout_s
         if not self._wait(workers, threads_per_worker, timeout_s):
             raise self._others(
@@ -37,7 +35,7 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
                 threads_per_worker,
                 timeout_s,
                 where=self._where(),
-                cause="Scalescope did not start these workers, so it neither adds nor closes any",
+                cause="Scalescope did not start these workers, so it does not add or close any",
                 next_step=f"ask for workers: [{len(self._present)}], or scale that cluster yourself before each run",
             )
 
@@ -46,7 +44,6 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
         return self.connect()
 
     def close(self) -> None:
-        """Disconnect; scheduler and workers stay."""
         self._disconnect()
 
     def facts(self) -> dict[str, Any]:
@@ -61,22 +58,17 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
         return ClusterError("not connected to the scheduler", next_step="call `open` first; it may have been closed")
 
     def connect(self) -> distributed.Client:
-        """A client that the caller closes.
-
-        Raises:
-            ClusterError: It does not answer, or the files of TLS cannot be read.
-        """
         spec, security = self.spec, self.security()
         place = {"scheduler_file": os.path.expanduser(spec.scheduler_file)} if spec.scheduler_file else {}
         try:
-            if place and not os.path.exists(place["scheduler_file"]):  # a client waits for it forever
+            if place and not os.path.exists(place["scheduler_file"]):  # a client would wait for it forever
                 raise FileNotFoundError(f"there is no file {place['scheduler_file']}")
             if spec.address:
                 asyncio.run(_answers(spec.address, security or Security(), min(spec.start_timeout_s, ANSWER_S)))
             return distributed.Client(
                 spec.address or None, **place, security=security, timeout=spec.start_timeout_s, set_as_default=False
             )
-        # TypeError: no files for an address with TLS
+        # TypeError: an address with TLS without files
         except (OSError, TypeError, ValueError, RuntimeError, MemoryError) as error:
             raise ClusterError(
                 "cannot connect to the running scheduler",
@@ -86,7 +78,7 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
             ) from error
 
     def security(self) -> Security | None:
-        """What the files of TLS make; None if Dask's configuration says it."""
+        """Security from the files of TLS; None to leave it to Dask's configuration."""
         spec = self.spec
         if not spec.tls_ca_file:
             return None
@@ -102,10 +94,10 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
 
 
 async def _answers(address: str, security: Security, timeout_s: float) -> None:
-    """Wait for a scheduler's answer: a client waits forever for one that takes connections and says nothing."""
+    """Wait for a scheduler's answer; a client would wait forever for a server that accepts and says nothing."""
     try:
         connected = connect(address, timeout=0.9 * timeout_s, **security.get_connection_args("client"))
         comm = await asyncio.wait_for(connected, timeout_s)
     except TimeoutError:
-        raise TimeoutError(f"it takes connections, and says nothing for {timeout_s:g} s") from None
+        raise TimeoutError(f"it accepts connections, but does not answer within {timeout_s:g} s") from None
     comm.abort()

@@ -1,9 +1,8 @@
 """Periodic bookkeeping of hundreds of workers, only when there is something to do.
 
-Heartbeats, searches for missing data, keep-alives and looks for work to steal would be most of what a long simulation
-computes. Here one coroutine delivers all heartbeats, directly instead of through messages, and the rest happens only
-when it can change anything. What the scheduler learns is the same, except for measured bandwidths, which an in-process
-cluster cannot show.
+Heartbeats, searches for missing data, keep-alives and work stealing would dominate a long simulation. Here a coroutine
+delivers all heartbeats without messages, and the rest happens only when it can change something. The scheduler learns
+the same, except for measured bandwidths, which an in-process cluster cannot show.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ POLL_S = 60.0
 
 
 class _Silent:
-    """Takes the place of a worker's periodic callback."""
-
     callback_time = 0.0
 
     def start(self) -> None: ...
@@ -38,7 +35,7 @@ class _Silent:
 
 
 class _Missing(set[Any]):
-    """Data that a worker misses; the first key in it starts the worker's search."""
+    """Data that a worker misses; the first key starts the worker's search."""
 
     def __init__(self, search: PeriodicCallback) -> None:
         super().__init__()
@@ -51,11 +48,11 @@ class _Missing(set[Any]):
 
 
 class SimulatedWorker(light_workers.LightWorker):
-    """A worker whose periodic bookkeeping is done by `send_heartbeats`, or when there is something to do."""
+    """A worker without periodic callbacks; `send_heartbeats` does their work."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.beating = True  # whether its heartbeats reach the scheduler
+        self.beating = True
         self._search = self.periodic_callbacks["find-missing"]
         self.state.missing_dep_flight = _Missing(self._search)
         for name in ("heartbeat", "keep-alive", "find-missing", "shift_counters"):
@@ -68,7 +65,6 @@ class SimulatedWorker(light_workers.LightWorker):
 
 
 async def send_heartbeats(scheduler: distributed.Scheduler, workers: Sequence[SimulatedWorker]) -> None:
-    """Send the workers' heartbeats until cancelled."""
     while True:
         now = time()
         for worker in workers:
@@ -78,7 +74,7 @@ async def send_heartbeats(scheduler: distributed.Scheduler, workers: Sequence[Si
 
 
 def _beat(scheduler: distributed.Scheduler, worker: SimulatedWorker, now: float) -> None:
-    """Do what `Scheduler.heartbeat_worker` does with a heartbeat that concerns scheduling."""
+    """Do the part of `Scheduler.heartbeat_worker` that concerns scheduling."""
     state = scheduler.workers.get(worker.contact_address)
     if state is None:
         return
@@ -93,7 +89,7 @@ def _beat(scheduler: distributed.Scheduler, worker: SimulatedWorker, now: float)
 
 
 def calm_scheduler(scheduler: distributed.Scheduler) -> None:
-    """Let the scheduler look every few seconds, not every quarter second, whether it is idle or without workers."""
+    """Let the scheduler check every few seconds, not every quarter second, whether it is idle or without workers."""
     for name in ("idle-timeout", "no-workers-timeout"):
         callback = scheduler.periodic_callbacks.get(name)
         if callback is not None:
@@ -101,11 +97,7 @@ def calm_scheduler(scheduler: distributed.Scheduler) -> None:
 
 
 class RestingBalancer:
-    """Work stealing that rests while there is nothing to steal.
-
-    It runs once a virtual second while a worker has more tasks than threads; else it could only try to steal tasks that
-    already run, which workers refuse. `wake` it when a task changes its state.
-    """
+    """Work stealing that rests until a worker has more tasks than threads; `wake` it when a task changes its state."""
 
     def __init__(self, scheduler: distributed.Scheduler) -> None:
         self._scheduler = scheduler
@@ -131,8 +123,7 @@ class RestingBalancer:
 def patient_iteration() -> Iterator[None]:
     """Let iterating over `as_completed` poll every virtual minute, and at its deadline.
 
-    It is woken when a future finishes; its poll every tenth of a second guards against a race that cannot happen while
-    one thread runs at a time.
+    Its poll every tenth of a second guards against a race that cannot happen while one thread runs at a time.
     """
     original = distributed.as_completed.__init__
 

@@ -1,4 +1,4 @@
-"""What the scheduler and a worker are charged for a task."""
+"""The virtual time that the scheduler and a worker spend on a task."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Calibration:
 
     @classmethod
     def choose(cls, spec: SimulatedSpec) -> Calibration:
-        """What the specification gives, else this host's, else the built-in reference."""
+        """The costs in the specification, else this host's, else the built-in reference."""
         base = cls.load() or cls()
         if spec.scheduler_us is None and spec.worker_us is None:
             return base
@@ -70,10 +70,7 @@ def calibration_file() -> Path:
 
 
 def measure(workers: int = 32, tasks: int = 1000, rounds: int = 3) -> Calibration:
-    """Measure what a real scheduler and real workers of this host spend on an empty task.
-
-    CPU seconds of the processes are counted, not elapsed ones, so that a busy host measures nearly the same.
-    """
+    """Measure the CPU seconds that a real scheduler and real workers of this host spend on an empty task."""
     import distributed
 
     from scalescope.clusters.virtual.cluster import VirtualCluster

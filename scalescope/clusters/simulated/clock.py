@@ -12,12 +12,12 @@ does not depend on how fast or how busy the host is.
 Each actor has a time of its own, never behind the event that woke it: CPU seconds that are charged to it advance it
 while the rest of the simulation stands still, and its next sleep starts from there.
 
-An actor that waits outside of the simulation (another process, a socket, sleep in C) is noticed by its system call. The
-clock stands still meanwhile, up to `ELSEWHERE_S`, and the real seconds are charged to that actor. Waits below
-`_STALL_CHECK_S` are not noticed.
+An actor that waits outside the simulation (another process, a socket, sleep in C) is noticed by its system call. The
+clock stands still for up to `ELSEWHERE_S`, and the real seconds are charged to that actor. Waits below `_STALL_CHECK_S`
+are not noticed.
 
-An actor that blocks on something else the clock cannot see (a contended `Lock`), or for longer, is noticed by its lack
-of CPU progress, set aside, and counted (`Clock.outside`); the clock waits `PATIENCE_S` real seconds for it, and then
+An actor that blocks for longer, or on something else that the clock cannot see (a contended `Lock`), is noticed by its
+lack of CPU progress, set aside and counted (`Clock.outside`). The clock waits `PATIENCE_S` real seconds for it, then
 goes on without it.
 """
 
@@ -40,26 +40,18 @@ real_monotonic: Final = time.monotonic
 real_sleep: Final = time.sleep
 thread_time: Final = time.thread_time
 
-EPOCH = 1_000_000_000.0
-"""What `time.time()` says at virtual second 0 (2001-09-09). Fixed, so that times are the same in every run."""
-
-PATIENCE_S = 2.0
-"""Real seconds that the clock stands still for an actor that blocks outside the simulation."""
-
-ELSEWHERE_S = 10.0
-"""Real seconds that the clock stands still for an actor that waits for another process, a socket or a timer."""
-
-LITTLE = 0.001
-"""Share of its sleep that a timeless actor sleeps."""
-
-SETTLE_S = 0.001
-"""Seconds of its own time that an actor may be ahead before it catches up, so that others see what it does in order."""
+EPOCH = 1_000_000_000.0  # `time.time()` at virtual second 0 (2001-09-09), so that times are the same in every run
+PATIENCE_S = 2.0  # real seconds that the clock stands still for an actor that blocks outside the simulation
+ELSEWHERE_S = 10.0  # real seconds that it stands still for an actor that waits for a process, a socket or a timer
+LITTLE = 0.001  # share of its sleep that a timeless actor sleeps
+SETTLE_S = 0.001  # seconds that an actor may be ahead before it catches up, so that others see its actions in order
 
 _STALL_CHECK_S = 0.05
 _STALL_CHECKS = 6
 
 _RUNNING, _RUNNABLE, _WAITING, _DONE = range(4)
 
+# System calls of Linux in which a thread waits for another process, a socket or a timer; `read` may wait for these.
 _READ = {"x86_64": 0, "aarch64": 63}.get(platform.machine(), -1)
 _WAITS = {
     # poll, select, nanosleep, connect, accept, recvfrom, recvmsg, wait4, clock_nanosleep, epoll_wait, waitid, pselect6,
@@ -69,7 +61,6 @@ _WAITS = {
     # wait4
     "aarch64": (22, 72, 73, 95, 101, 115, 202, 203, 207, 212, 242, 260),
 }.get(platform.machine(), ())
-"""System calls of Linux in which a thread waits for another process, a socket or a timer; so may `read`."""
 
 
 class Actor:
@@ -97,26 +88,25 @@ class Actor:
     def __init__(self, name: str, local: float, *, charging: bool) -> None:
         self.name = name
         self.charging = charging  # whether its CPU time is charged to its own time
-        self.locks = 0  # how many locks it holds that the kernel takes as well (see `locks`)
+        self.locks = 0  # how many locks it holds that the kernel also takes (see `locks`)
         self.passed: Callable[[], object] | None = None  # called in its thread before and after each wait
         self.state = _RUNNABLE
         self.go = _thread.allocate_lock()
         self.go.acquire()
-        self.ticket = 0  # counts waits, so that the alarm of an earlier wait is recognised
+        self.ticket = 0  # counts waits, so that an alarm of an earlier wait is ignored
         self.detached_at: float | None = None
         self.finished: threading.Event | None = None  # set by `adopt`, for those who join the thread
         self.native_id = 0
         self.thread_id = 0
-        self.elsewhere = False  # whether it was seen to wait outside of the simulation in this turn
-        # Whether what it computes takes no time, and what it sleeps only `LITTLE` of it, so that an actor that sleeps
-        # again and again until some time still comes to it.
+        self.elsewhere = False  # whether it was seen to wait outside the simulation in this turn
+        # Whether computing takes it no time, and sleeping only `LITTLE` of it. Without any, an actor that sleeps until
+        # some time would never get there.
         self.timeless = False
         self._local = local
         self._mark = 0.0
         self._turn = (0.0, 0.0)
 
     def time(self) -> float:
-        """Its own virtual time in seconds."""
         if self.elsewhere:  # the real seconds of this turn in which it did not compute
             self.elsewhere, (began, computed) = False, self._turn
             self._turn = real_monotonic(), thread_time()
@@ -129,7 +119,7 @@ class Actor:
         self._local = self.time()
 
     def resume(self) -> None:
-        """Start counting seconds; called in its own thread."""
+        """Start counting seconds; for its own thread."""
         computed = thread_time()
         self._turn = real_monotonic(), computed
         if self.charging:
@@ -150,7 +140,7 @@ class Actor:
 
 
 class Waiter:
-    """What an actor waits for; takes the place of a lock in `threading.Condition`."""
+    """What an actor waits for, in place of a lock in `threading.Condition`."""
 
     __slots__ = ("actor", "clock", "released")
 
@@ -160,15 +150,13 @@ class Waiter:
         self.released = False
 
     def release(self) -> None:
-        """Let the actor go on; called by `Condition.notify`, from any thread."""
+        """Let the actor go on; `Condition.notify` calls it, from any thread."""
         if self.released:
             raise RuntimeError("release unlocked lock")
         self.clock.wake(self)
 
 
 class _Kernel:
-    """Stands for the kernel's thread among the actors."""
-
     __slots__ = ("clock",)
 
     def __init__(self, clock: Clock) -> None:
@@ -208,7 +196,7 @@ class Clock:
 
     @property
     def engaged(self) -> bool:
-        """Whether time may pass: a thread of the outside world has joined the simulation."""
+        """Whether a thread of the outside world has joined the simulation, so that time may pass."""
         return self._engaged > 0
 
     # ---------------------------------------------------------------- for actors
@@ -258,7 +246,7 @@ class Clock:
             actor.resume()
 
     def sleep(self, seconds: float) -> None:
-        """Let virtual seconds pass for the calling actor; on the kernel, for everybody."""
+        """Let virtual seconds pass for the calling actor or, on the kernel, for everybody."""
         member = self.member()
         if isinstance(member, Actor):
             self._return_from_outside(member)
@@ -270,17 +258,16 @@ class Clock:
             self.charge(seconds)
 
     def settle(self) -> None:
-        """Let the calling actor's charged seconds pass, if there are any and it holds no lock of the loop."""
+        """Let the calling actor's charged seconds pass, unless it holds a lock of the loop."""
         actor = self.actor()
         if actor is not None and not actor.locks and self.is_ahead(actor):
             self._block(actor, wake=actor.time())
 
     def is_ahead(self, actor: Actor) -> bool:
-        """Whether an actor's own time is noticeably ahead."""
         return actor.time() - self.now > SETTLE_S
 
     def wait(self, waiter: Waiter, timeout: float | None) -> bool:
-        """Wait until `waiter.release()`, at most `timeout` virtual seconds; whether it was released."""
+        """Whether `waiter` is released within `timeout` virtual seconds."""
         actor = waiter.actor
         self._return_from_outside(actor)
         wake = None if timeout is None else actor.time() + max(timeout, 0.0)
@@ -302,11 +289,11 @@ class Clock:
             self._wake()
 
     def charge(self, seconds: float) -> None:
-        """Let virtual seconds pass for everybody; called on the kernel, for work that blocks its loop."""
+        """Let virtual seconds pass for everybody, for work that blocks the kernel's loop; for the kernel."""
         self.now += seconds
 
     def restart(self) -> None:
-        """Set the time back to 0; called by the only actor, when nothing is left that has a time of its own."""
+        """Set the time back to 0; for the only actor."""
         actor = self.actor()
         assert actor is not None
         with self._mutex:
@@ -318,7 +305,7 @@ class Clock:
     # ---------------------------------------------------------------- threads
 
     def adopt(self, name: str, run: Callable[[], object]) -> tuple[Actor, Callable[[], None]]:
-        """Prepare a thread that will start as an actor: returns the actor, and what the thread must run."""
+        """Make an actor for a thread that is about to start; returns it, and what the thread must run."""
         member = self.member()
         parent = member if isinstance(member, Actor) else None
         local = self.now if member is None else member.time()
@@ -357,7 +344,7 @@ class Clock:
             self._wake()
 
     def release_thread(self, thread: _PoolThread) -> None:
-        """Take back a pooled thread that has nothing to do; called in it, while it still has the turn."""
+        """Take back a pooled thread; for that thread, while it still has the turn."""
         with self._mutex:
             self._idle_threads.append(thread)
 
@@ -371,7 +358,7 @@ class Clock:
 
     @contextmanager
     def kernel(self, wake: Callable[[], object]) -> Iterator[None]:
-        """Make the calling thread the kernel; `wake` interrupts its selector from any thread."""
+        """Make the calling thread the kernel; `wake` must interrupt its selector from any thread."""
         if self._wake_kernel is not None:
             raise RuntimeError("a virtual clock has one kernel")
         self._here.member = _Kernel(self)
@@ -383,7 +370,7 @@ class Clock:
             self._here.member = None
 
     def run_actors(self) -> bool:
-        """Give every actor that can run now one turn; whether there was any."""
+        """Give a turn to every actor that can run now; whether there was any."""
         count = len(self._runnable)
         for _ in range(count):
             with self._mutex:
@@ -401,7 +388,7 @@ class Clock:
         return None
 
     def jump(self, target: float) -> None:
-        """Move the time to `target`, and make the sleepers runnable that wake until then."""
+        """Move the time to `target`, and wake the sleepers that are due."""
         if target > self.now:
             self.now = target
         with self._mutex:
@@ -415,11 +402,10 @@ class Clock:
 
     @property
     def blocked_outside(self) -> bool:
-        """Whether an actor blocks outside the simulation now."""
         return bool(self._detached)
 
     def must_be_patient(self) -> bool:
-        """Whether an actor has only just begun to block outside the simulation."""
+        """Whether an actor has just begun to block outside the simulation."""
         if not self._detached:
             return False
         newest = max(actor.detached_at or 0.0 for actor in self._detached)
@@ -433,7 +419,6 @@ class Clock:
         actor.thread_id = threading.get_ident()
 
     def _leave(self, actor: Actor) -> None:
-        """End of an actor, in its own thread."""
         actor.pause()
         if actor.finished is not None:
             actor.finished.set()
@@ -444,7 +429,7 @@ class Clock:
 
     def _block(self, actor: Actor, wake: float | None, waiter: Waiter | None = None) -> None:
         if actor.passed is not None:
-            actor.pause()  # so that its time has all that this turn cost
+            actor.pause()  # so that its time includes this turn
             actor.resume()
             actor.passed()
         actor.pause()
@@ -463,7 +448,6 @@ class Clock:
             actor.passed()
 
     def _return_from_outside(self, actor: Actor) -> None:
-        """An actor that blocked outside the simulation has missed what passed meanwhile."""
         if actor.detached_at is not None:
             actor.pause()
             actor.catch_up(self.now)
@@ -500,7 +484,7 @@ class Clock:
 
     def _detach(self, actor: Actor) -> bool:
         with self._mutex:
-            if self._returned.acquire(False):  # it came back just now
+            if self._returned.acquire(False):  # it has come back
                 return True
             actor.detached_at = real_monotonic()
             self._detached.add(actor)
@@ -514,8 +498,6 @@ class Clock:
 
 
 class _PoolThread:
-    """A thread that runs one actor after another."""
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._job: tuple[Actor, Callable[[], object]] | None = None
@@ -552,7 +534,7 @@ class _PoolThread:
 
 
 def real_start(thread: threading.Thread) -> None:
-    """Start a thread of the outside world, whatever `patches` did to `threading`."""
+    """Start a thread of the outside world, although `patches` replaced `threading.Thread.start`."""
     _original_start(thread)
 
 
@@ -560,10 +542,7 @@ _original_start = threading.Thread.start
 
 
 def _progress(actor: Actor) -> tuple[str, float] | None:
-    """State and CPU seconds of an actor's thread if it sleeps in the operating system, else None.
-
-    A thread that is ready to run but starved by a busy host is not blocked.
-    """
+    """State and CPU seconds of an actor's thread if it sleeps in the operating system; None if it only lacks a core."""
     try:
         with open(f"/proc/self/task/{actor.native_id}/stat") as stat:
             state = stat.read().rpartition(")")[2].split()[0]
@@ -578,7 +557,7 @@ def _progress(actor: Actor) -> tuple[str, float] | None:
 
 
 def _waits_elsewhere(actor: Actor) -> bool:
-    """Whether an actor's thread waits for another process, a socket or a timer; False if the system does not say."""
+    """Whether an actor's thread waits for another process, a socket or a timer; False if the system does not tell."""
     try:
         with open(f"/proc/self/task/{actor.native_id}/syscall") as file:
             number, *arguments = file.read().split()
@@ -589,5 +568,4 @@ def _waits_elsewhere(actor: Actor) -> bool:
         return False
 
 
-CLOCK = Clock()
-"""The clock of this process."""
+CLOCK = Clock()  # of this process

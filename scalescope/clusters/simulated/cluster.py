@@ -38,17 +38,16 @@ if TYPE_CHECKING:
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
 
+# Measured against real-time clusters by `tests/benchmarks/bench_simulated.py`.
 VALIDATED = "0.05 to 0.5 s (1 to 10 %) below real time on 20 to 300 emulated workers; see docs/clusters.md"
-"""Measured against real-time clusters by `tests/benchmarks/bench_simulated.py`."""
 
-SHORTEST_TASK_S = 1e-6
-"""distributed's work stealing asserts that every task takes some time."""
+SHORTEST_TASK_S = 1e-6  # distributed's work stealing asserts that every task takes some time
 
 
 class SimulatedCluster(Cluster[SimulatedSpec]):
     """The real scheduler, workers and clients on one event loop whose clock jumps to the next event.
 
-    Every trial starts on a fresh scheduler and fresh workers, so it does not depend on what ran before.
+    Every trial gets a new scheduler and new workers, so it does not depend on earlier trials.
     """
 
     shows: ClassVar[str] = "how the real scheduler, client and workers divide work over time, exactly repeatable"
@@ -71,14 +70,10 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
     # ---------------------------------------------------------------- life
 
     def open(self) -> None:
-        """Start the clock's event loop and a scheduler on it.
-
-        Raises:
-            ClusterError: The virtual clock is not installed in this process.
-        """
+        """Start the clock's event loop and a scheduler on it."""
         if not patches.installed():
             raise ClusterError(
-                "the virtual clock was not installed before everything else",
+                "the virtual clock was not installed when this process started",
                 where="simulated cluster",
                 cause="this process was not started as a driver with SCALESCOPE_CLOCK=virtual",
                 next_step="open simulated clusters through scalescope.driver",
@@ -105,12 +100,12 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
 
     @contextmanager
     def idle(self) -> Iterator[None]:
-        """Stop the time while the driver waits for the next request."""
+        """Stop the time while the driver waits for a request."""
         with CLOCK.disengage():
             yield
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Start a fresh scheduler with exactly these workers."""
+        """Start a new scheduler with exactly these workers."""
         self._stop_dask()
         self._sync(self._forget_timers)
         light_workers.freeze_garbage_collector()
@@ -128,7 +123,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
 
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
-        """Charge what this workload's tasks cost, and make random numbers and identifiers repeat."""
+        """Charge the cost of this workload's tasks, and make random numbers and identifiers repeat."""
         actor = CLOCK.actor()
         assert actor is not None
         cost = self.spec.task_cost
@@ -146,7 +141,6 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
 
     @contextmanager
     def watched(self, passed: Callable[[], object]) -> Iterator[bool]:
-        """Time passes where an actor waits; CPU seconds that are charged to it are looked at there, too."""
         actor = CLOCK.actor()
         assert actor is not None
         actor.passed = passed
@@ -156,7 +150,6 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
             actor.passed = None
 
     def time(self) -> float:
-        """Virtual seconds since the clock's epoch."""
         member = CLOCK.member()
         return EPOCH + (CLOCK.now if member is None else member.time())
 
@@ -185,7 +178,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         loop.close()
 
     def _repeat(self, phase: str) -> None:
-        """Reset what would differ between two runs from the same state: random numbers, identifiers, counters."""
+        """Reset whatever differs between two runs from the same state: random numbers, identifiers, counters."""
         patches.seed(self.seed, phase)
         if hasattr(distributed.Future, "_counter"):  # part of a future's token, hence of task keys, since 2024
             distributed.Future._counter = itertools.count()
@@ -203,7 +196,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         manager.__class__ = _StableAddresses
         manager._ip = "127.0.0.1"
         worker_state_machine.TaskState.__hash__ = _hash_by_key  # by identity, sets iterate differently in every run
-        if distributed.Future.__hash__ is object.__hash__:  # so it was in 2024.8
+        if distributed.Future.__hash__ is object.__hash__:  # as in 2024.8
             distributed.Future.__hash__ = _hash_by_key
         manager.addr_suffixes = itertools.count(1)
         self._repeat("start")
@@ -250,7 +243,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
 
 
 class _StableAddresses(inproc.Manager):  # type: ignore[misc]
-    """Addresses that are the same in every run: distributed orders and hashes workers by them."""
+    """Addresses that are the same in every run, because distributed orders and hashes workers by them."""
 
     def new_address(self) -> str:
         return f"{self.ip}/0/{next(self.addr_suffixes):06d}"
@@ -266,7 +259,7 @@ def _hash_by_key(task: worker_state_machine.TaskState | distributed.Future) -> i
 
 
 class _ChargeTransitions(SchedulerPlugin):  # type: ignore[misc]
-    """Lets virtual time pass for what the scheduler would have computed."""
+    """Lets virtual time pass for the scheduler's own work."""
 
     name = "scalescope-charge"
 
@@ -281,10 +274,9 @@ class _ChargeTransitions(SchedulerPlugin):  # type: ignore[misc]
 
 @contextmanager
 def task_durations(durations: Mapping[str, float], *, timeless: bool = False) -> Iterator[None]:
-    """Make each task of a known prefix take its recorded virtual seconds, and every task at least `SHORTEST_TASK_S`.
+    """Make tasks take the virtual seconds in `durations`, by key prefix, and at least `SHORTEST_TASK_S`.
 
-    With `timeless`, tasks run and give their results, but take no time (what they sleep, a thousandth of it); they wait
-    only for other tasks.
+    With `timeless`, tasks return their results but take no time (a sleep takes a thousandth of it).
     """
     name = next(name for name in ("_run_task_simple", "apply_function_simple") if hasattr(worker, name))
     original = getattr(worker, name)

@@ -19,8 +19,8 @@ _serial = itertools.count()
 class VirtualThreadPoolExecutor(Executor):
     """Runs functions as actors, at most `max_workers` at a time.
 
-    It has the internals of `distributed.threadpoolexecutor.ThreadPoolExecutor` that `secede` and `rejoin` need.
-    distributed recognises a thread pool by the class's name.
+    It has the internals of `distributed.threadpoolexecutor.ThreadPoolExecutor` that `secede` and `rejoin` need;
+    distributed recognises a thread pool by the name of its class.
     """
 
     on_virtual_clock = True
@@ -30,8 +30,8 @@ class VirtualThreadPoolExecutor(Executor):
         clock: Clock,
         max_workers: int,
         *,
-        delay: float = 0.0,  # virtual seconds from submission to start: what a worker spends on a task
-        charging: Callable[[], bool] = bool,  # asked at each start: is CPU time charged?
+        delay: float = 0.0,  # virtual seconds from submission to start
+        charging: Callable[[], bool] = bool,  # whether CPU time is charged; asked at each start
     ) -> None:
         self._clock = clock
         self._max_workers = max_workers
@@ -44,7 +44,7 @@ class VirtualThreadPoolExecutor(Executor):
         self._rejoin_lock = threading.Lock()
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Schedule a call; its future is set at the virtual time at which the call ends."""
+        """Schedule a call; its future is set at the virtual time when the call ends."""
         future: Future[Any] = Future()
 
         def run() -> None:
@@ -91,5 +91,5 @@ class VirtualThreadPoolExecutor(Executor):
             self._adjust_thread_count()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False, **_: Any) -> None:
-        """Drop what has not begun; do not wait, since virtual time may stand still."""
+        """Drop calls that have not begun; do not wait, because virtual time may stand still."""
         self._pending.clear()

@@ -1,8 +1,8 @@
 """Locks that the workload's threads share with the event loop of the simulation.
 
-A client calls the loop while it holds such a lock, and the loop takes the same lock. An actor whose own time is ahead
-catches up before it calls (`KernelLoop.call_soon_threadsafe`). If it did so with the lock held, the loop would wait for
-the lock and the actor for the loop, forever. It goes on instead, and its callback comes at its time.
+An actor whose own time is ahead catches up before it calls the loop (`KernelLoop.call_soon_threadsafe`). If it held a
+lock that the loop takes, actor and loop would wait for each other forever. It goes on instead, and its callback comes
+at its time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LoopLock:
 
 @contextmanager
 def loop_locks() -> Iterator[None]:
-    """Let clients and `as_completed` make locks of this kind, because their own loop callbacks take them too."""
+    """Let clients and `as_completed` make such locks, because their loop callbacks also take them."""
     module = distributed.client
     original = module.threading
     module.threading = SimpleNamespace(**{**vars(original), "Lock": LoopLock, "RLock": LoopLock})

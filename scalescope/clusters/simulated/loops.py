@@ -11,8 +11,7 @@ from typing import Any
 
 from scalescope.clusters.simulated.clock import CLOCK, Actor, Clock, Waiter
 
-OUTSIDE_WAIT_S = 0.02
-"""Real seconds for which a loop with sockets of the outside world waits for them before virtual time passes."""
+OUTSIDE_WAIT_S = 0.02  # real seconds that a loop waits for sockets of the outside world before virtual time passes
 
 
 class KernelSelector(selectors.DefaultSelector):
@@ -40,7 +39,7 @@ class KernelSelector(selectors.DefaultSelector):
             if not clock.engaged or (timer is None and wake is None):
                 return super().select(None)
             if clock.must_be_patient() or (clock.blocked_outside and not waited):
-                waited = True  # whom the last event released may need a moment to come back
+                waited = True  # an actor that the last event released may need a moment to come back
                 events = super().select(OUTSIDE_WAIT_S)
                 if events:
                     return events
@@ -72,23 +71,17 @@ class KernelLoop(asyncio.SelectorEventLoop):
         return self.clock.now
 
     def has_ready(self) -> bool:
-        """Whether a callback is ready to run."""
         return bool(self._ready)
 
     def next_timer(self) -> float | None:
-        """When the next timer is due, in virtual seconds."""
         return self._scheduled[0].when() if self._scheduled else None
 
     def forget_timers(self) -> None:
-        """Cancel every timer, once all that set them is closed."""
         for timer in self._scheduled:
             timer.cancel()
 
     def call_soon_threadsafe(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:  # type: ignore[override]
-        """Let an actor whose time is ahead catch up first, so that nobody sees the future.
-
-        If it holds a lock that the loop may want, it cannot, and the callback comes at the actor's time.
-        """
+        """Let an actor whose time is ahead catch up first; if it holds a lock of the loop, delay the callback."""
         self.clock.settle()
         actor = self.clock.actor()
         if actor is not None and self.clock.is_ahead(actor):
@@ -137,7 +130,7 @@ class ActorSelector(selectors.DefaultSelector):
 
 
 class ActorLoop(asyncio.SelectorEventLoop):
-    """An event loop that an actor runs: `asyncio.run` in a task, or the loop thread of a client."""
+    """An event loop that an actor runs: `asyncio.run` in a task, or a client's loop thread."""
 
     def __init__(self, clock: Clock) -> None:
         self._virtual = ActorSelector(clock)

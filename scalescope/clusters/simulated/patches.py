@@ -1,10 +1,7 @@
 """Puts the virtual clock under the standard library of this process.
 
-Only threads of the simulation see virtual time; all others see real time. `install` must be called before anything else
-is imported, so that `from time import sleep` finds the replacement; in modules that were loaded before, references are
-replaced.
-
-Out of reach from Python: `datetime.now()`, `threading.Lock.acquire(timeout=...)`, and sleeping in C.
+Only threads of the simulation see virtual time. Call `install` before other imports, so that `from time import sleep`
+finds the replacement. `datetime.now()`, `threading.Lock.acquire(timeout=...)` and sleeping in C stay in real time.
 """
 
 from __future__ import annotations
@@ -58,7 +55,7 @@ def installed() -> bool:
 
 
 def seed(value: int, phase: str) -> None:
-    """Make identifiers, by the phase of the trial, and the global random numbers of this process repeat."""
+    """Make the global random numbers of this process repeat, and identifiers by the phase of the trial."""
     global _seed
     _seed = f"{value} {phase}"
     _identifiers.clear()
@@ -85,7 +82,7 @@ def _replacement(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _published(function: Callable[..., Any], module: str, name: str) -> Callable[..., Any]:
-    """Make it pickle by reference as what it replaces."""
+    """Let a replacement pickle by reference, as the original does."""
     function.__module__, function.__name__, function.__qualname__ = module, name, name
     return function
 
@@ -112,7 +109,6 @@ def _sleep(seconds: float, /) -> None:
 
 
 def _wait(self: Any, timeout: float | None = None) -> bool:
-    """`threading.Condition.wait` on the virtual clock."""
     actor = CLOCK.actor()
     if actor is None:
         return _condition_wait(self, timeout)
@@ -132,14 +128,14 @@ def _wait(self: Any, timeout: float | None = None) -> bool:
 
 
 def _start(self: threading.Thread) -> None:
-    """`threading.Thread.start`: a thread that an actor starts is an actor too."""
+    """A thread that an actor starts is an actor, too."""
     if CLOCK.actor() is None:
         _thread_start(self)
         return
     actor, body = CLOCK.adopt(self.name, self.run)
     self.run = body  # type: ignore[method-assign]
     self._virtual_actor = actor  # type: ignore[attr-defined]
-    parent, CLOCK._here.member = CLOCK._here.member, None  # its start is waited for in real time
+    parent, CLOCK._here.member = CLOCK._here.member, None  # `start` waits in real time
     try:
         _thread_start(self)
     finally:
@@ -147,7 +143,6 @@ def _start(self: threading.Thread) -> None:
 
 
 def _join(self: threading.Thread, timeout: float | None = None) -> None:
-    """`threading.Thread.join` on the virtual clock, for actors that join actors."""
     target = getattr(self, "_virtual_actor", None)
     if CLOCK.actor() is None or target is None:
         _thread_join(self, timeout)
@@ -156,10 +151,7 @@ def _join(self: threading.Thread, timeout: float | None = None) -> None:
 
 
 def _identifier(version: int) -> uuid.UUID:
-    """The next identifier of the calling module.
-
-    Each module has a stream: cloudpickle draws one only when it first meets a class, which must not shift the others.
-    """
+    """The next identifier. Each module has a stream: cloudpickle draws from its own whenever it meets a new class."""
     module = sys._getframe(2).f_globals.get("__name__", "")
     stream = _identifiers.get(module)
     if stream is None:

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     from distributed.deploy.spec import SpecCluster
 
 CLOSE_TIMEOUT_S = 6.0
-LOOK_AGAIN_S = 3.0
-"""Seconds after which a nanny that was about to end may have ended, so that it can be replaced."""
-
+LOOK_AGAIN_S = 3.0  # then a nanny that was about to end may have ended, and can be replaced
 _LOG_LINES = 8
 
 _logger = logging.getLogger(__name__)
@@ -49,7 +47,7 @@ class SshCluster(ObservedCluster[SshSpec]):
         self._workers, self._threads = 0, 1
         self._serial = 0
         self._config = ""
-        self._log = LogTail(ssh.__name__, _LOG_LINES)  # what processes say over SSH, and nowhere else
+        self._log = LogTail(ssh.__name__, _LOG_LINES)  # what the processes print over SSH
 
     def open(self) -> None:
         host = self.spec.scheduler_host or self.spec.hosts[0]
@@ -73,11 +71,11 @@ class SshCluster(ObservedCluster[SshSpec]):
             )
             self._observer = distributed.Client(self._dask, set_as_default=False, timeout=self.spec.start_timeout_s)
         except Exception as error:  # of asyncssh and of distributed
-            self.close()  # which keeps what the log said
+            self.close()
             raise self._failed(f"the scheduler did not start on {host}", host, error) from error
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Have exactly these workers; those that are right already are kept."""
+        """Have exactly these workers; right ones are kept."""
         self._open()
         cluster = self._dask
         assert cluster is not None
@@ -110,13 +108,13 @@ class SshCluster(ObservedCluster[SshSpec]):
         return distributed.Client(self._dask, set_as_default=False)
 
     def close(self) -> None:
-        """End scheduler and workers; they end by themselves if a machine cannot be reached any more."""
+        """End scheduler and workers; on a machine that cannot be reached, they end by themselves."""
         self._disconnect()
         cluster, self._dask = self._dask, None
         if cluster is not None:
             try:
                 cluster.close(timeout=CLOSE_TIMEOUT_S)
-            except Exception as error:  # noqa: BLE001 - half started or half dead: the processes end with their connections
+            except Exception as error:  # noqa: BLE001 - the processes end with their connections
                 _logger.warning("the ssh cluster did not close in order: %r", error)
         self._log.detach()
 
@@ -131,13 +129,13 @@ class SshCluster(ObservedCluster[SshSpec]):
         }
 
     async def _settle(self, cluster: SpecCluster) -> None:
-        """On the cluster's event loop: close what is wrong, start what is missing."""
+        """On the cluster's event loop: close wrong workers, start missing ones."""
         for name, worker in list(cluster.workers.items()):
             if worker.kwargs["nthreads"] != self._threads or worker.proc is None or worker.proc.returncode is not None:
                 cluster.worker_spec.pop(name, None)
         while len(cluster.worker_spec) > self._workers:
             cluster.worker_spec.popitem()
-        # Shielded: cancelled half-way, it would forget the processes that it has just started.
+        # Shielded: if cancelled half-way, it would forget processes that it has started.
         await asyncio.shield(cluster._correct_state())
         while len(cluster.worker_spec) < self._workers:
             cluster.worker_spec[self._serial] = self._worker_spec(self._next_host(cluster))
@@ -162,7 +160,6 @@ class SshCluster(ObservedCluster[SshSpec]):
         return self._remote(host, options)
 
     def _remote(self, host: str, options: dict[str, Any]) -> dict[str, Any]:
-        """How the cluster starts one process there."""
         return {
             "cls": Remote,
             "options": {
@@ -197,7 +194,7 @@ class SshCluster(ObservedCluster[SshSpec]):
         return ClusterError(
             what,
             where=where,
-            cause=root_cause(error) + (f"; its last words:{said}" if said else ""),
-            next_step=f"`ssh {login} {self._python()} -m distributed.cli.dask_spec --version` must work without a "
-            "prompt",
+            cause=root_cause(error) + (f"; its last output:{said}" if said else ""),
+            next_step=f"run `ssh {login} {self._python()} -m distributed.cli.dask_spec --version` until it works "
+            "without a prompt",
         )

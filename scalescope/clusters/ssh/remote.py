@@ -1,7 +1,7 @@
 """A scheduler or a nanny on a machine that is reached over SSH.
 
 `distributed.deploy.ssh` puts Dask's configuration on the command line, which all users of that machine can read. Here
-it comes over standard input, with the credentials of the cluster in it.
+the configuration, with the cluster's credentials, comes over standard input.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ import dask
 from distributed.deploy import ssh
 from distributed.security import Security
 
+# Standard input ends with the SSH connection, and so does the process: no signal would come. Files in the working
+# folder must not hide modules of Python or Dask.
 START = """\
 import os, sys, threading
 os.environ["DASK_INTERNAL_INHERIT_CONFIG"] = sys.stdin.readline().strip()
@@ -30,9 +32,8 @@ if "" in sys.path:
     sys.path.append("")
 from distributed.cli.dask_spec import main
 main()"""
-"""Standard input ends with the SSH connection, and the process with it: no signal would come. Files in the folder where
-it starts must not hide modules of Python or Dask."""
 
+# Makes a folder for data that the process spills, in the folder `$0` if given, and removes it, even after a SIGKILL.
 SHELL = """\
 base=${0:-${TMPDIR:-/tmp}}
 mkdir -p "$base" && folder=$(mktemp -d "$base/scalescope-XXXXXX") || exit
@@ -40,16 +41,14 @@ env DASK_TEMPORARY_DIRECTORY="$folder" "$@"
 status=$?
 rm -rf "$folder"
 exit $status"""
-"""Gives the process a folder for what it spills, in the folder `$0` if given, and removes it, even after a SIGKILL."""
 
-END_S = 3.0
-"""Seconds for the process to end and remove its folder, before it is killed."""
+END_S = 3.0  # for the process to end and remove its folder, before it is killed
 
-_logger = logging.getLogger(ssh.__name__)  # what processes say over SSH, as with distributed's own
+_logger = logging.getLogger(ssh.__name__)  # takes what the processes print, as distributed does
 
 
 def configuration(security: Security) -> str:
-    """Dask's configuration of this process and the credentials of a cluster, as a line."""
+    """Dask's configuration of this process with the credentials of a cluster, as one line."""
     tls = {"ca-file": security.tls_ca_file} | {
         role: {name: getattr(security, f"tls_{role}_{name}") for name in ("cert", "key")}
         for role in ("scheduler", "worker", "client")
@@ -69,7 +68,7 @@ class Remote(ssh.Process):  # type: ignore[misc]
         connect_options: Mapping[str, Any],  # of `asyncssh.connect`
         python: str,  # interpreter there
         config: str,  # from `configuration`
-        scratch: str,  # folder there for what is spilled; empty: the one for temporary files
+        scratch: str,  # folder there for spilled data; empty: the one for temporary files
         kwargs: Mapping[str, Any],  # of the scheduler or nanny
         name: object = None,
     ) -> None:
@@ -81,7 +80,7 @@ class Remote(ssh.Process):  # type: ignore[misc]
         self._scratch = scratch
 
     async def start(self) -> None:
-        """Start it and wait until it tells its address, or ends."""
+        """Start it, and wait until it prints its address or ends."""
         import asyncssh  # an extra
 
         self.connection = await asyncssh.connect(self.address, **self._connect_options)
@@ -102,7 +101,7 @@ class Remote(ssh.Process):  # type: ignore[misc]
         await super().start()
 
     async def close(self) -> None:
-        """End it by the end of its standard input: a signal would end the shell, too."""
+        """End it by closing its standard input; a signal would also end the shell."""
         if self.proc is not None:
             with suppress(OSError, TimeoutError):
                 self.proc.stdin.write_eof()

@@ -72,14 +72,12 @@ class VirtualCluster(Cluster[VirtualSpec]):
                 self._limit = limit.measure(client)
 
     def is_whole(self) -> bool:
-        """Whether none of its processes has ended."""
         return self._scheduler is not None and not any(child.ended for child in (self._scheduler, *self._hosts))
 
     def client(self) -> distributed.Client:
         return distributed.Client(self._address, set_as_default=False, timeout=self.spec.start_timeout_s)
 
     def close(self) -> None:
-        """Stop every process; end those that do not stop in time."""
         self._hosts, self._scheduler = [], None
         self._stack.close()
 
@@ -98,7 +96,7 @@ class VirtualCluster(Cluster[VirtualSpec]):
 
 @contextmanager
 def _processes(roles: Sequence[str]) -> Iterator[list[_Child]]:
-    """A process per role, all forked from one that imports distributed once."""
+    """A process per role, all forked from one that has imported distributed."""
     parent = fork_server.take()
     sockets = parent.fork(len(roles))
     children = [_Child(role, Connection(mine.detach())) for role, mine in zip(roles, sockets, strict=True)]
@@ -115,16 +113,13 @@ def _processes(roles: Sequence[str]) -> Iterator[list[_Child]]:
 
 
 class _Child:
-    """A process of the cluster, as seen from the driver."""
-
     def __init__(self, role: str, pipe: Connection) -> None:
         self.role = role
         self._pipe = pipe
 
     @property
     def ended(self) -> bool:
-        """Between commands, when only the end of its pipe can be read."""
-        return self._pipe.poll()
+        return self._pipe.poll()  # between commands only the end of the pipe can be read
 
     def send(self, command: process.Command, *, quiet: bool = False) -> None:
         try:
@@ -156,6 +151,6 @@ class _Child:
         return ClusterError(
             f"the {self.role} process ended unexpectedly",
             where="virtual cluster",
-            cause="killed from outside, out of memory, or a task that ended its process",
-            next_step="see the driver's log",
+            cause="it was killed, ran out of memory, or ran a task that ended its process",
+            next_step="read the driver's log",
         )

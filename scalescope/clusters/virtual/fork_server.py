@@ -1,6 +1,6 @@
 """The process that imports distributed once and forks the processes of a virtual cluster.
 
-Only the standard library is imported here, so that a driver can start it before its own imports: on two cores both then
+This module imports only the standard library, so that a driver can start the process before its own imports, and both
 import at the same time.
 """
 
@@ -22,18 +22,12 @@ main({descriptor}, {path})
 
 
 class ForkServer:
-    """Forks processes on request.
+    """Forks processes on request; ends when no more requests can come and its children have ended."""
 
-    It ends when no more requests can come, because all are made or this process died, and when its children have ended.
-
-    Args:
-        stdout: Descriptor that all these processes write to; None for this process's standard output.
-    """
-
-    def __init__(self, stdout: int | None = None) -> None:
+    def __init__(self, stdout: int | None = None) -> None:  # `stdout`: descriptor that all these processes write to
         self._requests, theirs = socket.socketpair()
         with theirs:
-            # A new interpreter instead of a fork of this one, which may have threads that hold locks.
+            # A new interpreter: in a fork of this one, locks that its threads hold would stay locked.
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _CODE.format(descriptor=theirs.fileno(), path=sys.path)],
                 pass_fds=[theirs.fileno()],
@@ -42,18 +36,18 @@ class ForkServer:
             )
 
     def fork(self, number: int) -> list[socket.socket]:
-        """Fork all processes that are wanted, once; returns a socket to each, at its end if the fork failed."""
+        """Fork this many processes, once; returns a socket to each, closed at the other end if its fork failed."""
         sockets = []
         with self._requests:
             for _ in range(number):
                 mine, theirs = socket.socketpair()
                 sockets.append(mine)
-                with theirs, suppress(OSError):  # when the server has ended, the socket says so
+                with theirs, suppress(OSError):  # a server that has ended shows as a closed socket
                     socket.send_fds(self._requests, [b"."], [theirs.fileno()])
         return sockets
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it and all that it forked have ended; whether they have in time, in seconds."""
+        """Whether it and all its children end within `timeout` seconds."""
         try:
             self._process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -65,13 +59,13 @@ _prepared: ForkServer | None = None
 
 
 def prepare() -> None:
-    """Start the fork server of the cluster that this driver will open; its standard output is not the protocol's."""
+    """Start the fork server for the cluster that this driver will open."""
     global _prepared
-    _prepared = ForkServer(stdout=STDERR)
+    _prepared = ForkServer(stdout=STDERR)  # the driver's standard output belongs to the protocol
 
 
 def take() -> ForkServer:
-    """The server that was prepared, once; else a new one."""
+    """The prepared server, once; else a new one."""
     global _prepared
     server, _prepared = _prepared or ForkServer(), None
     return server

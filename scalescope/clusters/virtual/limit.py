@@ -8,12 +8,11 @@ import distributed
 
 from scalescope.model.emulation_limit import EmulationLimit
 
-TASKS, ROUNDS = 150, 3
-"""Tasks in a burst, and bursts that count."""
+TASKS, ROUNDS = 150, 3  # tasks in a burst, and bursts that count
 
 
 def measure(client: distributed.Client) -> EmulationLimit:
-    """Time bursts of empty tasks on the present workers: the median counts, the first is a warm-up."""
+    """The median time of bursts of empty tasks on the present workers, after a warm-up."""
     seconds = [_burst(client) for _ in range(ROUNDS + 1)][1:]
     return EmulationLimit(seconds_per_task=sorted(seconds)[ROUNDS // 2] / TASKS)
 

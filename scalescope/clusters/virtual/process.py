@@ -1,8 +1,7 @@
 """The processes of a virtual cluster: a scheduler, and hosts of many workers each.
 
-`main` runs in a process that imports distributed once and then forks a child for each socket that it is sent, so that a
-process costs milliseconds. A child obeys commands from its socket, answers each, and ends when the socket does: nothing
-of the cluster outlives the driver.
+`main` imports distributed once and forks a child for each socket that it receives, so that a process costs
+milliseconds. A child answers commands from its socket, and ends when the socket closes: no process outlives the driver.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from scalescope.clusters import light_workers, process_guard
 
 @dataclass(frozen=True)
 class StartScheduler:
-    """Start a scheduler on loopback; the answer is its address."""
+    """Start a scheduler on loopback; answers with its address."""
 
     config: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class HostWorkers:
-    """Have exactly these workers; the answer is their number."""
+    """Have exactly these workers; answers with their number."""
 
     scheduler: str  # address
     names: tuple[int, ...]  # workers of other names are closed
@@ -45,7 +44,7 @@ class HostWorkers:
 
 @dataclass(frozen=True)
 class SearchPath:
-    """Find modules where the driver finds them now, also in the folder of the workload's file; the answer is None."""
+    """Find modules where the driver finds them, such as the folder of the workload's file."""
 
     path: tuple[str, ...]
 
@@ -59,13 +58,10 @@ Command = StartScheduler | HostWorkers | SearchPath | Stop
 
 
 def main(descriptor: int, path: list[str]) -> None:
-    """Fork a child for every socket that comes over a socket; end when no more can come and all children have ended.
-
-    That socket ends when the driver is gone, even while this process still imports. `path` is the driver's `sys.path`.
-    """
-    sys.path[:] = path
+    """Fork a child for every socket that comes over the socket `descriptor`, until that ends with the driver."""
+    sys.path[:] = path  # the driver's
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the driver decides when to end
-    # The fork server imports with the collector off: a collection would touch memory that its children should share.
+    # Until here the collector was off: a collection would touch memory that the children should share.
     light_workers.freeze_garbage_collector(collect=False)
     gc.enable()
     requests = socket.socket(fileno=descriptor)
@@ -83,7 +79,7 @@ def main(descriptor: int, path: list[str]) -> None:
 
 
 def serve(pipe: Connection) -> None:
-    """Obey commands until the pipe ends; does not return."""
+    """Answer commands until the pipe ends; does not return."""
     logging.getLogger("distributed").setLevel(logging.WARNING)
     process_guard.refuse_other_users()
     asyncio.run(_serve(pipe))
@@ -108,7 +104,7 @@ async def _serve(pipe: Connection) -> None:
         command = await commands.get()
         try:
             answer = await process.obey(command)
-        except Exception as error:  # noqa: BLE001  # carried to the driver, which raises it
+        except Exception as error:  # noqa: BLE001 - the driver raises it
             pipe.send((False, f"{type(error).__name__}: {error}"))
         else:
             pipe.send((True, answer))
@@ -117,7 +113,7 @@ async def _serve(pipe: Connection) -> None:
 
 
 class Process:
-    """What one process holds."""
+    """The scheduler or the workers of one process."""
 
     def __init__(self) -> None:
         self.scheduler: distributed.Scheduler | None = None
@@ -170,4 +166,4 @@ class Process:
 def _end() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # tasks that still run in threads must not keep the process
+    os._exit(0)  # tasks in threads must not keep the process

@@ -23,9 +23,7 @@ class VirtualSpec(ClusterSpec):
 
     hosts: Annotated[
         int,
-        Parameter(
-            "Processes that the workers share; 0 lets Scalescope choose.", title="Processes", minimum=0, maximum=64
-        ),
+        Parameter("Processes that the workers share. 0: Scalescope chooses.", title="Processes", minimum=0, maximum=64),
     ] = 0
     start_timeout_s: Annotated[float, START_TIMEOUT] = 120.0
     check_limit: Annotated[

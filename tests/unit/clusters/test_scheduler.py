@@ -67,7 +67,7 @@ def test_other_sizes_are_refused(theirs: distributed.LocalCluster, workers: int,
     finally:
         cluster.close()
     assert f"has 2 workers of 1 threads after 1 s, instead of {workers} of {threads}" in caught.value.what
-    assert "neither adds nor closes" in caught.value.cause
+    assert "does not add or close" in caught.value.cause
     assert "workers: [2]" in caught.value.next_step
 
 
