@@ -14,12 +14,6 @@ from typing import Any
 HEALTHY = "healthy"
 FOLDER = Path(__file__).parent
 
-CLIENT = "client-busy"
-TRAVEL = "client-waits"
-WINDOW = "few-tasks-in-flight"
-WAITING = "waiting-tasks"
-RETRIED = "retried-tasks"
-NARROW = "narrow-stage"
 SIDE = "a side input that everything waits for"
 WORDS = (SIDE,)
 """True causes for which the catalogue has no code."""
@@ -91,40 +85,48 @@ _CASES: dict[tuple[str, str], Outside] = {}
 
 
 def case(
-    source: str,
     label: str | tuple[str, ...],
     workers: int | tuple[int, ...],
     cluster: str | Mapping[str, Any] = "simulated",
     *,
     threads: int = 1,
-    near: tuple[str, ...] = (),
-    lever: str = "",
-    mended: Mapping[str, Any] | None = None,
+    near: str = "",
     factor: float = 1.4,
     timeout_s: float = 60.0,
     **params: Any,
 ) -> Callable[[Function], Function]:
-    """Declare the function below; `mended` has the fields of the point that mend it, if that suffices."""
+    """Declare the function below, whose docstring names its source; `near` has codes with spaces between them."""
 
     def declared(function: Function) -> Function:
         file = Path(function.__code__.co_filename)
         kind = {"kind": cluster} if isinstance(cluster, str) else cluster
+        lever, mending = getattr(function, "remedy", ("", {}))
         _modelled(function, kind)
         _CASES[file.name, function.__name__] = Outside(
             name=f"{file.stem.removeprefix('of_')}/{function.__name__}",
             function=f"{file}:{function.__name__}",
-            source=source,
+            source=" ".join((function.__doc__ or "").split()).removesuffix("."),
             labels=(label,) if isinstance(label, str) else label,
             workers=(workers,) if isinstance(workers, int) else workers,
             threads=threads,
             cluster=kind,
             params=params,
             lever=lever,
-            mending=mended or {},
+            mending=mending,
             factor=factor,
-            near=near,
+            near=tuple(near.split()),
             timeout_s=timeout_s,
         )
+        return function
+
+    return declared
+
+
+def remedy(lever: str, **fields: Any) -> Callable[[Function], Function]:
+    """Say what mends the workload below: words, and the fields of the point that do it."""
+
+    def declared(function: Function) -> Function:
+        function.remedy = lever, fields  # type: ignore[attr-defined]
         return function
 
     return declared
@@ -137,9 +139,8 @@ def mends(written: Function, lever: str, **fields: Any) -> Callable[[Function], 
         file = Path(function.__code__.co_filename)
         known = _CASES[file.name, written.__name__]
         _modelled(function, known.cluster)
-        _CASES[file.name, written.__name__] = replace(
-            known, lever=lever, mended_by=f"{file}:{function.__name__}", mending=fields
-        )
+        mended_by = f"{file}:{function.__name__}"
+        _CASES[file.name, written.__name__] = replace(known, lever=lever, mended_by=mended_by, mending=fields)
         return function
 
     return declared

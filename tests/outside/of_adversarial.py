@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 
 import dask
-from declare import CLIENT, HEALTHY, NARROW, TRAVEL, WAITING, case, mends
+from declare import case, mends, remedy
 from distributed import Semaphore, fire_and_forget, get_client
 
-WRITTEN = "written as an adversarial case"
 
-
-@case(WRITTEN, HEALTHY, 8, near=("nested-client",))
+@case("healthy", 8, near="nested-client")
 def follow_up_not_awaited(client, tasks: int = 32, seconds: float = 2.0):
+    """written as an adversarial case."""
+
     def note(i):
         return i
 
@@ -24,8 +24,10 @@ def follow_up_not_awaited(client, tasks: int = 32, seconds: float = 2.0):
     client.gather(client.map(train, range(tasks), key="train", pure=False))
 
 
-@case(WRITTEN, HEALTHY, 8, near=("recomputation", "results-awaited-in-loop"))
+@case("healthy", 8, near="recomputation results-awaited-in-loop")
 def same_keys_new_data(client, epochs: int = 5, shards: int = 16, seconds: float = 1.0):
+    """written as an adversarial case."""
+
     def fit(epoch, i):
         time.sleep(seconds)
         return epoch * 1000 + i
@@ -37,8 +39,11 @@ def same_keys_new_data(client, epochs: int = 5, shards: int = 16, seconds: float
         time.sleep(0.2)  # the old keys are released
 
 
-@case(WRITTEN, "straggler", 4, near=("sequential-graph",), lever="split the long one", mended={"parts": 10})
+@case("straggler", 4, near="sequential-graph")
+@remedy("split the long one", parts=10)
 def four_fits_one_long(client, models: int = 4, seconds: float = 1.0, factor: float = 10.0, parts: int = 1):
+    """written as an adversarial case."""
+
     def fit(i):
         time.sleep(seconds * (factor / parts if i >= models - 1 else 1.0))
         return i
@@ -46,8 +51,10 @@ def four_fits_one_long(client, models: int = 4, seconds: float = 1.0, factor: fl
     client.gather(client.map(fit, range(models - 1 + parts), key="fit", pure=False))
 
 
-@case(WRITTEN, "results-awaited-in-loop", 8, near=("idle-workers-cause-unknown", "too-few-partitions"))
+@case("results-awaited-in-loop", 8, near="idle-workers-cause-unknown too-few-partitions")
 def compute_in_a_loop(client, rounds: int = 10, seconds: float = 0.4, at_once: bool = False):
+    """written as an adversarial case."""
+
     def step(x):
         time.sleep(seconds)
         return x
@@ -72,8 +79,9 @@ def compute_after_the_loop(client):
     compute_in_a_loop(client, at_once=True)
 
 
-@case(WRITTEN, WAITING, (1, 2, 4, 8), near=(HEALTHY, "work-inflation"))
+@case("waiting-tasks", (1, 2, 4, 8), near="healthy work-inflation")
 def two_leases_for_all(client, tasks: int = 32, seconds: float = 0.5, leases: int = 2):
+    """written as an adversarial case."""
     Semaphore(max_leases=leases, name="licence")
 
     def licensed(i):
@@ -95,8 +103,11 @@ def leases_for_all(client, tasks: int = 32, seconds: float = 0.5):
     client.gather(client.map(licensed, range(tasks), licence=licence, key="licensed", pure=False))
 
 
-@case(WRITTEN, (CLIENT, "slow-submission"), 8, near=(HEALTHY,), lever="prepare in tasks", mended={"prepare": 0.0})
+@case(("client-busy", "slow-submission"), 8, near="healthy")
+@remedy("prepare in tasks", prepare=0.0)
 def client_prepares_first(client, seconds: float = 1.0, prepare: float = 9.0, tasks: int = 8):
+    """written as an adversarial case."""
+
     def work(i):
         time.sleep(seconds)
         return i
@@ -105,8 +116,10 @@ def client_prepares_first(client, seconds: float = 1.0, prepare: float = 9.0, ta
     client.gather(client.map(work, range(tasks), key="work", pure=False))
 
 
-@case(WRITTEN, HEALTHY, 1, "local", threads=2, near=("gil-bound",))
+@case("healthy", 1, "local", threads=2, near="gil-bound")
 def half_waiting_half_computing(client, tasks: int = 8, rounds: int = 12, seconds: float = 0.02):
+    """written as an adversarial case."""
+
     def fetch_and_hash(i):
         import hashlib
 
@@ -121,8 +134,10 @@ def half_waiting_half_computing(client, tasks: int = 8, rounds: int = 12, second
     client.gather(client.map(fetch_and_hash, range(tasks), key="fetch", pure=False))
 
 
-@case(WRITTEN, (TRAVEL, "transfer-bound"), 2, "local", near=(HEALTHY, "uneven-waves"))
+@case(("client-waits", "transfer-bound"), 2, "local", near="healthy uneven-waves")
 def results_come_to_the_client(client, tasks: int = 8, mebibytes: int = 48, seconds: float = 0.1):
+    """written as an adversarial case."""
+
     def make(i):
         import random
 
@@ -145,8 +160,10 @@ def sizes_come_to_the_client(client, tasks: int = 8, mebibytes: int = 48, second
     client.gather(client.map(make, range(tasks), key="make", pure=False))
 
 
-@case(WRITTEN, "results-awaited-in-loop", 8, near=("too-few-partitions", "fewer-items-than-workers"))
+@case("results-awaited-in-loop", 8, near="too-few-partitions fewer-items-than-workers")
 def four_rounds_awaited(client, models: int = 4, seconds: float = 2.0):
+    """written as an adversarial case."""
+
     def fit(i):
         time.sleep(seconds)
         return i
@@ -164,16 +181,11 @@ def four_rounds_at_once(client, models: int = 4, seconds: float = 2.0):
     client.gather([client.submit(fit, i, key=f"fit-{i}") for i in range(models)])
 
 
-@case(
-    WRITTEN,
-    ("too-few-partitions", NARROW),
-    8,
-    near=("idle-workers-cause-unknown", "sequential-graph"),
-    lever="repartition to 8",
-    mended={"few": 8, "long": 3.0},
-    factor=1.3,
-)
+@case(("too-few-partitions", "narrow-stage"), 8, near="idle-workers-cause-unknown sequential-graph", factor=1.3)
+@remedy("repartition to 8", few=8, long=3.0)
 def repartitioned_to_four(client, parts: int = 64, wide: float = 0.25, few: int = 4, long: float = 6.0):
+    """written as an adversarial case."""
+
     def read(i):
         time.sleep(wide)
         return i
@@ -193,8 +205,9 @@ class Model:
         return seconds
 
 
-@case(WRITTEN, "results-awaited-in-loop", 8, "virtual", near=("idle-workers-cause-unknown", "slow-submission"))
+@case("results-awaited-in-loop", 8, "virtual", near="idle-workers-cause-unknown slow-submission")
 def actor_called_in_a_loop(client, rounds: int = 2, seconds: float = 0.4, actors: int = 8):
+    """written as an adversarial case."""
     made = [future.result() for future in [client.submit(Model, actor=True, pure=False) for _ in range(actors)]]
     for _ in range(rounds):
         for actor in made:
@@ -209,15 +222,10 @@ def actors_called_at_once(client, rounds: int = 2, seconds: float = 0.4, actors:
             future.result()
 
 
-@case(
-    WRITTEN,
-    ("skewed-tasks", "data-locality", "worker-restriction"),
-    8,
-    near=("slow-worker",),
-    lever="shards of equal size",
-    mended={"factor": 1.0, "seconds": 0.6 * 11 / 8},
-)
+@case(("skewed-tasks", "data-locality", "worker-restriction"), 8, near="slow-worker")
+@remedy("shards of equal size", factor=1.0, seconds=0.6 * 11 / 8)
 def heavy_shard_at_home(client, per_worker: int = 4, seconds: float = 0.6, factor: float = 4.0):
+    """written as an adversarial case."""
     addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
 
     def process(shard, part, seconds):

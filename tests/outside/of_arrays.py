@@ -14,23 +14,17 @@ import dask.dataframe as dd
 import numpy as np
 import pandas as pd
 from dask import delayed
-from declare import CLIENT, HEALTHY, NARROW, RETRIED, case, mends
+from declare import case, mends, remedy
 from distributed import worker_client
-
-AWAITED = "results-awaited-in-loop"
-
 
 # ------------------------------------------------------------------ graphs
 
 
-@case(
-    "make dd.to_csv accept name_function and asterisk in filename (each partition is linked to the one before it), "
-    "dask/dask#1303",
-    "sequential-graph",
-    12,
-    near=(NARROW, AWAITED, "straggler"),
-)
+@case("sequential-graph", 12, near="narrow-stage results-awaited-in-loop straggler")
 def partitions_appended_to_one_csv(client, partitions: int = 36):
+    """make dd.to_csv accept name_function and asterisk in filename (each partition is linked to the one before it),
+    dask/dask#1303."""
+
     def read(i):
         time.sleep(2)
         return pd.DataFrame({"x": [i]})
@@ -60,14 +54,11 @@ def partitions_written_to_many_csv(client, partitions: int = 36):
     dask.compute([delayed(to_csv)(part) for part in df.to_delayed()])
 
 
-@case(
-    "Layz dask working extra just for fun? (save_dataset for each product computes the longitudes every time), "
-    "pytroll/satpy#2434",
-    "recomputation",
-    8,
-    near=(AWAITED, CLIENT, "sequential-graph"),
-)
+@case("recomputation", 8, near="results-awaited-in-loop client-busy sequential-graph")
 def products_saved_one_by_one(client, products: int = 4, segments: int = 24, together: bool = False):
+    """Layz dask working extra just for fun? (save_dataset for each product computes the longitudes every time),
+    pytroll/satpy#2434."""
+
     @delayed
     def get_lonlats(segment):
         time.sleep(2)
@@ -102,15 +93,11 @@ def products_saved_in_one_go(client):
     products_saved_one_by_one(client, together=True)
 
 
-@case(
-    "Fix Dask tokenisation performance issues by not hashing (all of the time is spent in it), DKISTDC/dkist#361",
-    CLIENT,
-    12,
-    near=(HEALTHY, "slow-submission", "large-graph", "late-workers"),
-    lever="name=False",
-    mended={"hashed": False},
-)
+@case("client-busy", 12, near="healthy slow-submission large-graph late-workers")
+@remedy("name=False", hashed=False)
 def arrays_hashed_one_by_one(client, files: int = 60, hashed: bool = True):
+    """Fix Dask tokenisation performance issues by not hashing (all of the time is spent in it), DKISTDC/dkist#361."""
+
     class FileLoader:
         shape = (10,)
         ndim = 1
@@ -134,18 +121,14 @@ def arrays_hashed_one_by_one(client, files: int = 60, hashed: bool = True):
     return {"mean": float(da.stack(arrays).mean().compute())}
 
 
-@case(
-    "Add get_dask_client (worker_client with separate_thread=False, for collections within tasks of a flow), "
-    "prefect-archive/prefect-dask#33",
-    "nested-client",
-    8,
-    near=("straggler", "too-few-partitions", "undersubscribed-threads"),
-    lever="secede: worker_client() with a separate thread",
-    mended={"separate_thread": True},
-)
+@case("nested-client", 8, near="straggler too-few-partitions undersubscribed-threads")
+@remedy("secede: worker_client() with a separate thread", separate_thread=True)
 def flow_that_computes_in_its_tasks(
     client, tasks: int = 6, partitions: int = 8, seconds: float = 2.0, separate_thread: bool = False
 ):
+    """Add get_dask_client (worker_client with separate_thread=False, for collections within tasks of a flow),
+    prefect-archive/prefect-dask#33."""
+
     def timeseries(i):
         time.sleep(seconds)
         return pd.DataFrame({"x": [float(i)]})
@@ -159,14 +142,11 @@ def flow_that_computes_in_its_tasks(
     client.gather(client.map(calling_compute_in_a_task, range(tasks), pure=False))
 
 
-@case(
-    "Dask documentation, Overlapping Computations (a sliding mean): https://docs.dask.org/en/latest/array-overlap.html",
-    HEALTHY,
-    10,
-    threads=2,
-    near=("tiny-tasks", "transfer-bound", "sequential-graph", "data-locality"),
-)
+@case("healthy", 10, threads=2, near="tiny-tasks transfer-bound sequential-graph data-locality")
 def sliding_mean_with_overlap(client, chunks: int = 120, seconds: float = 3.0):
+    """Dask documentation, Overlapping Computations (a sliding mean):
+    https://docs.dask.org/en/latest/array-overlap.html."""
+
     def sliding_mean(x):
         if x.size:
             time.sleep(seconds)
@@ -180,14 +160,10 @@ def sliding_mean_with_overlap(client, chunks: int = 120, seconds: float = 3.0):
 # ------------------------------------------------------------------ on the real scheduler
 
 
-@case(
-    "Dask documentation, Joins (large to small): https://docs.dask.org/en/latest/dataframe-joins.html",
-    HEALTHY,
-    8,
-    "virtual",
-    near=("data-locality", "transfer-bound", "large-graph", NARROW),
-)
+@case("healthy", 8, "virtual", near="data-locality transfer-bound large-graph narrow-stage")
 def large_table_joined_with_a_small_one(client, partitions: int = 16, seconds: float = 3.0):
+    """Dask documentation, Joins (large to small): https://docs.dask.org/en/latest/dataframe-joins.html."""
+
     def read(i):
         time.sleep(seconds)
         return pd.DataFrame({"id": np.arange(20), "value": float(i)})
@@ -197,17 +173,11 @@ def large_table_joined_with_a_small_one(client, partitions: int = 16, seconds: f
     large.merge(small, on="id").groupby("name").value.sum().compute()
 
 
-@case(
-    "Exponential backoff on reading and writing (with retries= of Dask, the whole of a partition is done again), "
-    "fsspec/s3fs#237",
-    RETRIED,
-    4,
-    "virtual",
-    near=("skewed-tasks", "recomputation", "worker-died"),
-    lever="try the write again within the task, after a pause",
-    mended={"backoff": True},
-)
+@case("retried-tasks", 4, "virtual", near="skewed-tasks recomputation worker-died")
+@remedy("try the write again within the task, after a pause", backoff=True)
 def partitions_denied_by_the_store(client, backoff: bool = False, partitions: int = 24, seconds: float = 1.5):
+    """Exponential backoff on reading and writing (with retries= of Dask, the whole of a partition is done again),
+    fsspec/s3fs#237."""
     with tempfile.TemporaryDirectory() as folder:
 
         def put(i):
@@ -233,15 +203,11 @@ def partitions_denied_by_the_store(client, backoff: bool = False, partitions: in
         client.gather(client.compute(parts, retries=10))
 
 
-@case(
-    "Overlapping computations, prefetching like Tensorflow dataset pipeline? (batches of a stacked array for Keras), "
-    "dask/dask#5602",
-    AWAITED,
-    8,
-    "virtual",
-    near=(CLIENT, "too-few-partitions", "sequential-graph", "slow-submission"),
-)
+@case("results-awaited-in-loop", 8, "virtual", near="client-busy too-few-partitions sequential-graph slow-submission")
 def batches_fetched_when_needed(client, batches: int = 10, arrays: int = 4, prefetch: bool = False):
+    """Overlapping computations, prefetching like Tensorflow dataset pipeline? (batches of a stacked array for
+    Keras), dask/dask#5602."""
+
     def load(block):
         if block.size:
             time.sleep(1)
@@ -278,18 +244,12 @@ def parsed(records):
     return ElementTree.fromstring(f"<records>{lines}</records>")
 
 
-@case(
-    "Options to run pandas DataFrame.apply in parallel (a slow function of pure Python, with threads): "
-    "https://www.wrighters.io/options-to-run-pandas-dataframe-apply-in-parallel/",
-    "gil-bound",
-    1,
-    "local",
-    threads=2,
-    near=("undersubscribed-threads", "host-overloaded", "oversubscribed-threads", HEALTHY),
-    lever="processes instead of threads",
-    mended={"workers": 2, "threads": 1},
-)
+@case("gil-bound", 1, "local", threads=2, near="undersubscribed-threads host-overloaded oversubscribed-threads healthy")
+@remedy("processes instead of threads", workers=2, threads=1)
 def slow_function_applied(client, rows: int = 320, loops: int = 80_000, npartitions: int = 16):
+    """Options to run pandas DataFrame.apply in parallel (a slow function of pure Python, with threads):
+    https://www.wrighters.io/options-to-run-pandas-dataframe-apply-in-parallel/."""
+
     def slow_function(start):
         res = 0.0
         for i in range(int(loops * start)):
@@ -301,18 +261,12 @@ def slow_function_applied(client, rows: int = 320, loops: int = 80_000, npartiti
     df["start"].apply(slow_function, meta=("start", "f8")).sum().compute()
 
 
-@case(
-    "Repartitioning Dask DataFrames (the small file problem: 18 times slower): "
-    "https://coiled.io/blog/repartition-dataframe/",
-    "tiny-tasks",
-    2,
-    "local",
-    threads=2,
-    near=("gil-bound", "slow-submission", "large-graph", CLIENT, "event-loop-blocked"),
-    lever="fewer and larger files",
-    mended={"files": 20},
-)
+@case("tiny-tasks", 2, "local", threads=2, near="gil-bound slow-submission large-graph client-busy event-loop-blocked")
+@remedy("fewer and larger files", files=20)
 def many_small_files(client, files: int = 400, rows: int = 40_000):
+    """Repartitioning Dask DataFrames (the small file problem: 18 times slower):
+    https://coiled.io/blog/repartition-dataframe/."""
+
     def read(file):
         return pd.DataFrame({"id": range(rows // files), "value": float(file)})
 
@@ -321,14 +275,14 @@ def many_small_files(client, files: int = 400, rows: int = 40_000):
 
 
 @case(
-    "Dask multiprocessing scheduler much slower than implementation with built-in multiprocessing "
-    "(the same large XML goes with every task), dask/dask#1783",
     ("serialisation-bound", "large-graph"),
     2,
     "local",
-    near=("slow-submission", "transfer-bound", "tiny-tasks", "event-loop-blocked"),
+    near="slow-submission transfer-bound tiny-tasks event-loop-blocked",
 )
 def large_xml_with_every_task(client, tasks: int = 20, records: int = 5_000):
+    """Dask multiprocessing scheduler much slower than implementation with built-in multiprocessing (the same large
+    XML goes with every task), dask/dask#1783."""
     vast_xml = parsed(records)
 
     def modify(xml, i):
@@ -349,16 +303,11 @@ def large_xml_scattered(client, tasks: int = 20, records: int = 5_000):
     client.gather([client.submit(modify, vast_xml, i, pure=False) for i in range(tasks)])
 
 
-@case(
-    "Dask and ITK for large scale image analysis (each image of a stack deconvolved, and written where it is): "
-    "https://blog.dask.org/2019/08/09/image-itk/",
-    HEALTHY,
-    2,
-    "local",
-    threads=2,
-    near=("gil-bound", "transfer-bound", "memory-spill", "undersubscribed-threads"),
-)
+@case("healthy", 2, "local", threads=2, near="gil-bound transfer-bound memory-spill undersubscribed-threads")
 def images_deconvolved_and_stored(client, images: int = 40, seconds: float = 0.5):
+    """Dask and ITK for large scale image analysis (each image of a stack deconvolved, and written where it is):
+    https://blog.dask.org/2019/08/09/image-itk/."""
+
     def deconvolve(image, psf):
         if image.size:
             time.sleep(seconds)

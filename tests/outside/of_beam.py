@@ -7,10 +7,7 @@ import time
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.dask.dask_runner import DaskRunner
-from declare import HEALTHY, NARROW, SIDE, case, mends
-
-ISSUE = "[Bug]: Dask runner limited to 100 concurrent tasks, apache/beam#26669"
-FIRST = "a first pipeline, from a new user's trial of Scalescope"
+from declare import case, mends, remedy
 
 
 def options(client, npartitions: int = 0):
@@ -18,16 +15,11 @@ def options(client, npartitions: int = 0):
     return PipelineOptions(flags + ([f"--dask_npartitions={npartitions}"] if npartitions else []))
 
 
-@case(
-    ISSUE,
-    "too-few-partitions",
-    8,
-    "virtual",
-    near=("sequential-graph", "fewer-items-than-workers"),
-    lever="--dask_npartitions",
-    mended={"npartitions": 16},
-)
+@case("too-few-partitions", 8, "virtual", near="sequential-graph fewer-items-than-workers")
+@remedy("--dask_npartitions", npartitions=16)
 def three_no_ops(client, n_items: int = 64, npartitions: int = 0):
+    """[Bug]: Dask runner limited to 100 concurrent tasks, apache/beam#26669."""
+
     class NoopDoFn(beam.DoFn):
         def process(self, item):
             time.sleep(0.05)
@@ -44,16 +36,11 @@ def three_no_ops(client, n_items: int = 64, npartitions: int = 0):
     pipeline.run().wait_until_finish()
 
 
-@case(
-    FIRST,
-    "too-few-partitions",
-    10,
-    "virtual",
-    near=("sequential-graph", "nested-client"),
-    lever="--dask_npartitions=10",
-    mended={"npartitions": 10},
-)
+@case("too-few-partitions", 10, "virtual", near="sequential-graph nested-client")
+@remedy("--dask_npartitions=10", npartitions=10)
 def map_and_combine(client, items: int = 60, npartitions: int = 0):
+    """a first pipeline, from a new user's trial of Scalescope."""
+
     def work(i):
         time.sleep(0.4)
         return i
@@ -62,16 +49,11 @@ def map_and_combine(client, items: int = 60, npartitions: int = 0):
         pipeline | beam.Create(range(items)) | beam.Map(work) | beam.CombineGlobally(sum)
 
 
-@case(
-    FIRST + " (without the Combine)",
-    "too-few-partitions",
-    10,
-    "virtual",
-    near=("sequential-graph",),
-    lever="--dask_npartitions=20",
-    mended={"npartitions": 20},
-)
+@case("too-few-partitions", 10, "virtual", near="sequential-graph")
+@remedy("--dask_npartitions=20", npartitions=20)
 def map_alone(client, items: int = 60, npartitions: int = 0):
+    """a first pipeline, from a new user's trial of Scalescope (without the Combine)."""
+
     def work(i):
         time.sleep(0.1)
         return i
@@ -80,15 +62,11 @@ def map_alone(client, items: int = 60, npartitions: int = 0):
         pipeline | beam.Create(range(items)) | beam.Map(work)
 
 
-@case(
-    FIRST + " (on the simulated cluster)",
-    "too-few-partitions",
-    30,
-    near=("sequential-graph", "nested-client"),
-    lever="--dask_npartitions=30",
-    mended={"npartitions": 30},
-)
+@case("too-few-partitions", 30, near="sequential-graph nested-client")
+@remedy("--dask_npartitions=30", npartitions=30)
 def map_and_combine_simulated(client, items: int = 300, npartitions: int = 0):
+    """a first pipeline, from a new user's trial of Scalescope (on the simulated cluster)."""
+
     def work(i):
         time.sleep(0.2)
         return i
@@ -97,14 +75,10 @@ def map_and_combine_simulated(client, items: int = 300, npartitions: int = 0):
         pipeline | beam.Create(range(items)) | beam.Map(work) | beam.CombineGlobally(sum)
 
 
-@case(
-    "The Bag Partition is now configurable, apache/beam#33805",
-    HEALTHY,
-    8,
-    "virtual",
-    near=("too-few-partitions", "sequential-graph"),
-)
+@case("healthy", 8, "virtual", near="too-few-partitions sequential-graph")
 def with_partitions(client, items: int = 32):
+    """The Bag Partition is now configurable, apache/beam#33805."""
+
     def work(i):
         time.sleep(0.5)
         return i
@@ -113,17 +87,12 @@ def with_partitions(client, items: int = 32):
         pipeline | beam.Create(range(items)) | beam.Map(work)
 
 
-@case(
-    "Using Apache Beam with Dask has a scaling limit of 100-200 GPUs, rapidsai/deployment#235 "
-    "(200 items and more, one stage)",
-    "too-few-partitions",
-    16,
-    "virtual",
-    near=("uneven-waves",),
-    lever="--dask_npartitions=32",
-    mended={"npartitions": 32},
-)
+@case("too-few-partitions", 16, "virtual", near="uneven-waves")
+@remedy("--dask_npartitions=32", npartitions=32)
 def inference(client, images: int = 300, npartitions: int = 0):
+    """Using Apache Beam with Dask has a scaling limit of 100-200 GPUs, rapidsai/deployment#235 (200 items and more,
+    one stage)."""
+
     def infer(image):
         time.sleep(0.08)
         return image
@@ -132,16 +101,11 @@ def inference(client, images: int = 300, npartitions: int = 0):
         pipeline | beam.Create(range(images)) | beam.Map(infer)
 
 
-@case(
-    "Xarray-to-Zarr recipe (open each month, then store), pangeo-forge/pangeo-forge-recipes#614",
-    "too-few-partitions",
-    8,
-    "virtual",
-    near=("sequential-graph", "skewed-tasks"),
-    lever="--dask_npartitions=8",
-    mended={"npartitions": 8},
-)
+@case("too-few-partitions", 8, "virtual", near="sequential-graph skewed-tasks")
+@remedy("--dask_npartitions=8", npartitions=8)
 def months_to_zarr(client, months: int = 24, npartitions: int = 0):
+    """Xarray-to-Zarr recipe (open each month, then store), pangeo-forge/pangeo-forge-recipes#614."""
+
     def open_url(month):
         time.sleep(0.1)
         return month
@@ -159,16 +123,11 @@ def months_to_zarr(client, months: int = 24, npartitions: int = 0):
         )
 
 
-@case(
-    "DaskRunner GBK (group by key, then work on each group), apache/beam#29365",
-    ("too-few-partitions", "skewed-tasks"),
-    6,
-    "virtual",
-    near=("sequential-graph", "straggler"),
-    lever="--dask_npartitions=12",
-    mended={"npartitions": 12},
-)
+@case(("too-few-partitions", "skewed-tasks"), 6, "virtual", near="sequential-graph straggler")
+@remedy("--dask_npartitions=12", npartitions=12)
 def group_by_key(client, keys: int = 12, npartitions: int = 0):
+    """DaskRunner GBK (group by key, then work on each group), apache/beam#29365."""
+
     def work(group):
         time.sleep(2.0)
         return group[0]
@@ -178,13 +137,14 @@ def group_by_key(client, keys: int = 12, npartitions: int = 0):
 
 
 @case(
-    "Side inputs, Beam programming guide: https://beam.apache.org/documentation/programming-guide/#side-inputs",
-    (SIDE, "sequential-graph", "nested-client"),
+    ("a side input that everything waits for", "sequential-graph", "nested-client"),
     6,
     "virtual",
-    near=("too-few-partitions", "straggler"),
+    near="too-few-partitions straggler",
 )
 def slow_side_input(client, items: int = 12):
+    """Side inputs, Beam programming guide: https://beam.apache.org/documentation/programming-guide/#side-inputs."""
+
     def read_table(i):
         time.sleep(3.0)
         return i, 2 * i
@@ -216,17 +176,11 @@ def table_read_in_parts(client, items: int = 12):
 # ------------------------------------------------------------------ collected without the rules at hand
 
 
-@case(
-    "Joining with hot keys gets a pipeline from hours to days, user@beam.apache.org: "
-    "https://www.mail-archive.com/user@beam.apache.org/msg01892.html",
-    ("straggler", "skewed-tasks"),
-    6,
-    "virtual",
-    near=("too-few-partitions", "slow-worker", "data-locality", "uneven-waves"),
-    lever="divide the values of the hot key into parts",
-    mended={"largest": 15},
-)
+@case(("straggler", "skewed-tasks"), 6, "virtual", near="too-few-partitions slow-worker data-locality uneven-waves")
+@remedy("divide the values of the hot key into parts", largest=15)
 def join_with_a_hot_key(client, largest: int = 0, keys: int = 12, hot: int = 90, cold: int = 6):
+    """Joining with hot keys gets a pipeline from hours to days, user@beam.apache.org:
+    https://www.mail-archive.com/user@beam.apache.org/msg01892.html."""
     """The groups of both sides by key, of which one is large; `largest` is the largest part of a group."""
 
     def join(group):
@@ -247,14 +201,10 @@ def join_with_a_hot_key(client, largest: int = 0, keys: int = 12, hot: int = 90,
         pipeline | "groups" >> beam.Create(groups) | "join" >> beam.Map(join) | "undo" >> beam.FlatMap(undo_grouping)
 
 
-@case(
-    "Initial DaskRunner for Beam (a pipeline becomes bags; here one with enough partitions), apache/beam#22421",
-    HEALTHY,
-    8,
-    "virtual",
-    near=("too-few-partitions", NARROW, "sequential-graph", "tiny-tasks"),
-)
+@case("healthy", 8, "virtual", near="too-few-partitions narrow-stage sequential-graph tiny-tasks")
 def pipeline_that_reads_and_filters(client, files: int = 48, seconds: float = 1.0):
+    """Initial DaskRunner for Beam (a pipeline becomes bags; here one with enough partitions), apache/beam#22421."""
+
     def read(file):
         time.sleep(seconds)
         return file, list(range(5))

@@ -7,11 +7,13 @@ import time
 import dask
 import numpy as np
 from dask import delayed
-from declare import CLIENT, HEALTHY, TRAVEL, case, mends
+from declare import case, mends, remedy
 
 
-@case("use dask to open datasets in parallel (open_mfdataset), pydata/xarray#1981", CLIENT, 8, near=(HEALTHY,))
+@case("client-busy", 8, near="healthy")
 def open_many_files(client, files: int = 40):
+    """use dask to open datasets in parallel (open_mfdataset), pydata/xarray#1981."""
+
     def load(dataset):
         time.sleep(1)
         return dataset
@@ -37,16 +39,11 @@ def open_many_files_in_parallel(client, files: int = 40):
     dask.compute([delayed(load)(dataset) for dataset in datasets])
 
 
-@case(
-    "UserWarning: Sending large graph (building the job list took 35 s), danforthcenter/plantcv#1773",
-    CLIENT,
-    16,
-    "virtual",
-    near=(HEALTHY, "slow-submission", "late-workers"),
-    lever="build the job list within the tasks",
-    mended={"metadata": 0.0},
-)
+@case("client-busy", 16, "virtual", near="healthy slow-submission late-workers")
+@remedy("build the job list within the tasks", metadata=0.0)
 def build_the_job_list(client, metadata: float = 2.5, images: int = 64):
+    """UserWarning: Sending large graph (building the job list took 35 s), danforthcenter/plantcv#1773."""
+
     def process(image):
         time.sleep(0.5)
         return image
@@ -56,13 +53,10 @@ def build_the_job_list(client, metadata: float = 2.5, images: int = 64):
     client.gather(client.map(process, jobs, pure=False))
 
 
-@case(
-    "slow performance with open_mfdataset (a month after another), pydata/xarray#1385",
-    CLIENT,
-    12,
-    near=("results-awaited-in-loop", "slow-submission", "sequential-graph"),
-)
+@case("client-busy", 12, near="results-awaited-in-loop slow-submission sequential-graph")
 def month_after_month(client, months: int = 6, days: int = 12):
+    """slow performance with open_mfdataset (a month after another), pydata/xarray#1385."""
+
     def read(day):
         time.sleep(2)
         return day
@@ -90,16 +84,11 @@ def month_after_month_in_tasks(client, months: int = 6, days: int = 12):
     )
 
 
-@case(
-    "Implement sparse lsqr (gaps at the start of every iteration), dask/dask#5955",
-    CLIENT,
-    4,
-    "virtual",
-    near=("results-awaited-in-loop", "sequential-graph"),
-    lever="test for convergence less often",
-    mended={"test_every": 6},
-)
+@case("client-busy", 4, "virtual", near="results-awaited-in-loop sequential-graph")
+@remedy("test for convergence less often", test_every=6)
 def lsqr(client, iterations: int = 6, test_every: int = 1):
+    """Implement sparse lsqr (gaps at the start of every iteration), dask/dask#5955."""
+
     def matvec(block, i):
         time.sleep(0.5)
         return block
@@ -110,16 +99,11 @@ def lsqr(client, iterations: int = 6, test_every: int = 1):
             time.sleep(0.5)  # norms, prints, plots
 
 
-@case(
-    "Large time delay/white space between subsequent dask.compute() calls (a little of it), dask/distributed#7066",
-    CLIENT,
-    8,
-    near=(HEALTHY, "results-awaited-in-loop"),
-    lever="nothing between the computations",
-    mended={"between": 0.0},
-    factor=1.15,
-)
+@case("client-busy", 8, near="healthy results-awaited-in-loop", factor=1.15)
+@remedy("nothing between the computations", between=0.0)
 def a_little_between(client, between: float = 1.0):
+    """Large time delay/white space between subsequent dask.compute() calls (a little of it), dask/distributed#7066."""
+
     def case_runner(case):
         time.sleep(4)
         return case
@@ -129,13 +113,10 @@ def a_little_between(client, between: float = 1.0):
         time.sleep(between)
 
 
-@case(
-    "running out of memory when gathering results (then compress and write), dask/dask#1412",
-    CLIENT,
-    10,
-    near=(HEALTHY,),
-)
+@case("client-busy", 10, near="healthy")
 def compress_at_the_end(client, slices: int = 40):
+    """running out of memory when gathering results (then compress and write), dask/dask#1412."""
+
     def foo(i):
         time.sleep(1)
         return i
@@ -155,15 +136,11 @@ def compress_in_tasks(client, slices: int = 40):
     client.gather(client.map(foo, range(slices), pure=False))
 
 
-@case(
-    "Dask documentation, Efficiency (leave data on the cluster): "
-    "https://distributed.dask.org/en/stable/efficiency.html",
-    TRAVEL,
-    2,
-    "local",
-    near=(HEALTHY, "transfer-bound"),
-)
+@case("client-waits", 2, "local", near="healthy transfer-bound")
 def shapes_of_gathered_arrays(client, arrays: int = 16, side: int = 2_000):
+    """Dask documentation, Efficiency (leave data on the cluster):
+    https://distributed.dask.org/en/stable/efficiency.html."""
+
     def random(i):
         return np.ones((side, side)) * i
 
@@ -180,14 +157,10 @@ def shapes_of_arrays(client, arrays: int = 16, side: int = 2_000):
     return {"columns": sum(client.gather(client.map(lambda x: x.shape[1], futures, pure=False)))}
 
 
-@case(
-    "Streaming results to Client as they become available (a large array is computed as one), dask/distributed#4754",
-    TRAVEL,
-    2,
-    "local",
-    near=(HEALTHY, "transfer-bound", "sequential-graph"),
-)
+@case("client-waits", 2, "local", near="healthy transfer-bound sequential-graph")
 def whole_array_at_once(client, side: int = 5_000):
+    """Streaming results to Client as they become available (a large array is computed as one),
+    dask/distributed#4754."""
     import dask.array as da
 
     return {"corner": float(da.ones((side, side), chunks=(500, side)).compute()[0, 0])}
@@ -200,13 +173,11 @@ def sum_of_the_array(client, side: int = 5_000):
     return {"mean": float(da.ones((side, side), chunks=(500, side)).mean().compute())}
 
 
-@case(
-    "Gather the data locally, then submit for every element: https://distributed.dask.org/en/stable/task-launch.html",
-    HEALTHY,
-    8,
-    near=(CLIENT, "results-awaited-in-loop"),
-)
+@case("healthy", 8, near="client-busy results-awaited-in-loop")
 def gather_then_submit(client, elements: int = 160):
+    """Gather the data locally, then submit for every element:
+    https://distributed.dask.org/en/stable/task-launch.html."""
+
     def download_and_convert_to_list(uri):
         time.sleep(1)
         return list(range(elements))
@@ -222,13 +193,10 @@ def gather_then_submit(client, elements: int = 160):
 # ------------------------------------------------------------------ sending
 
 
-@case(
-    "Dask Futures (load on the client, submit each): https://docs.dask.org/en/stable/futures.html",
-    "slow-submission",
-    16,
-    near=("results-awaited-in-loop", CLIENT),
-)
+@case("slow-submission", 16, near="results-awaited-in-loop client-busy")
 def load_and_submit(client, files: int = 48):
+    """Dask Futures (load on the client, submit each): https://docs.dask.org/en/stable/futures.html."""
+
     def process(data):
         time.sleep(3)
         return data
@@ -253,16 +221,11 @@ def submit_load(client, files: int = 48):
     client.gather([client.submit(process, client.submit(load, filename)) for filename in range(files)])
 
 
-@case(
-    "Tune update_state (Executor.submit within for loops; arguments are prepared there), dask/distributed#6",
-    "slow-submission",
-    12,
-    "virtual",
-    near=("results-awaited-in-loop", "tiny-tasks"),
-    lever="prepare in the tasks",
-    mended={"prepare": 0.0},
-)
+@case("slow-submission", 12, "virtual", near="results-awaited-in-loop tiny-tasks")
+@remedy("prepare in the tasks", prepare=0.0)
 def submit_in_a_for_loop(client, prepare: float = 0.12, tasks: int = 36):
+    """Tune update_state (Executor.submit within for loops; arguments are prepared there), dask/distributed#6."""
+
     def func(i):
         time.sleep(0.5)
         return i
@@ -274,13 +237,10 @@ def submit_in_a_for_loop(client, prepare: float = 0.12, tasks: int = 36):
     client.gather(futures)
 
 
-@case(
-    "Tune update_state (Executor.submit within for loops), dask/distributed#6",
-    HEALTHY,
-    8,
-    near=("slow-submission", "tiny-tasks"),
-)
+@case("healthy", 8, near="slow-submission tiny-tasks")
 def submit_without_preparing(client, tasks: int = 160):
+    """Tune update_state (Executor.submit within for loops), dask/distributed#6."""
+
     def func(i):
         time.sleep(1)
         return i
@@ -288,14 +248,9 @@ def submit_without_preparing(client, tasks: int = 160):
     client.gather([client.submit(func, i) for i in range(tasks)])
 
 
-@case(
-    "Consider scattering data ahead of time (arrays in the graph), dask/dask#11562",
-    ("large-graph", "serialisation-bound"),
-    2,
-    "local",
-    near=("slow-submission", TRAVEL),
-)
+@case(("large-graph", "serialisation-bound"), 2, "local", near="slow-submission client-waits")
 def arrays_in_the_graph(client, mebibytes: int = 12, parts: int = 16):
+    """Consider scattering data ahead of time (arrays in the graph), dask/dask#11562."""
     expression = [np.random.default_rng(i).random(mebibytes * 2**17) for i in range(parts)]
 
     def infer(block):
@@ -315,15 +270,9 @@ def arrays_in_the_tasks(client, mebibytes: int = 12, parts: int = 16):
     dask.compute([delayed(infer)(i) for i in range(parts)])
 
 
-@case(
-    "abTEM's dask graphs embed large payloads literally instead of scattering them, abTEM/abTEM#444",
-    ("large-graph", "serialisation-bound"),
-    2,
-    "local",
-    threads=2,
-    near=("slow-submission",),
-)
+@case(("large-graph", "serialisation-bound"), 2, "local", threads=2, near="slow-submission")
 def the_same_payload_in_each(client, mebibytes: int = 12, tasks: int = 40):
+    """abTEM's dask graphs embed large payloads literally instead of scattering them, abTEM/abTEM#444."""
     potential = np.random.default_rng(0).random(mebibytes * 2**17)
 
     def multislice(potential, i):
@@ -344,14 +293,9 @@ def payload_scattered(client, mebibytes: int = 12, tasks: int = 40):
     client.gather([client.submit(multislice, potential, i, pure=False) for i in range(tasks)])
 
 
-@case(
-    "More Dask: Pre-Scattering Data: https://ericmjl.github.io/blog/2018/10/26/more-dask-pre-scattering-data/",
-    ("serialisation-bound", "large-graph"),
-    2,
-    "local",
-    near=("slow-submission", "tiny-tasks"),
-)
+@case(("serialisation-bound", "large-graph"), 2, "local", near="slow-submission tiny-tasks")
 def data_with_every_call(client, calls: int = 16):
+    """More Dask: Pre-Scattering Data: https://ericmjl.github.io/blog/2018/10/26/more-dask-pre-scattering-data/."""
     data = {f"key {i}": [i, str(i), {"value": i}] for i in range(50_000)}
 
     def func(data, i):
@@ -373,14 +317,9 @@ def data_scattered(client, calls: int = 16):
     client.gather([client.submit(func, data, i, pure=False) for i in range(calls)])
 
 
-@case(
-    "Large object warning (a MagicFunction with what the outer scope holds), eriknw/afar#11",
-    ("serialisation-bound", "large-graph"),
-    2,
-    "local",
-    near=("slow-submission", "tiny-tasks"),
-)
+@case(("serialisation-bound", "large-graph"), 2, "local", near="slow-submission tiny-tasks")
 def closure_over_a_table(client, calls: int = 12):
+    """Large object warning (a MagicFunction with what the outer scope holds), eriknw/afar#11."""
     table = [(i, str(i)) for i in range(150_000)]
 
     def remotely(i):
@@ -401,15 +340,10 @@ def rows_as_arguments(client, calls: int = 12):
     client.gather([client.submit(remotely, table[i], pure=False) for i in range(calls)])
 
 
-@case(
-    "More Dask: Pre-Scattering Data (as it recommends): "
-    "https://ericmjl.github.io/blog/2018/10/26/more-dask-pre-scattering-data/",
-    HEALTHY,
-    2,
-    "local",
-    near=("serialisation-bound", "large-graph", "transfer-bound", TRAVEL),
-)
+@case("healthy", 2, "local", near="serialisation-bound large-graph transfer-bound client-waits")
 def data_scattered_and_much_work(client, calls: int = 24):
+    """More Dask: Pre-Scattering Data (as it recommends):
+    https://ericmjl.github.io/blog/2018/10/26/more-dask-pre-scattering-data/."""
     data = client.scatter(np.ones(1_000_000), broadcast=True)
 
     def func(data, i):

@@ -12,21 +12,15 @@ import dask.bag as db
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-from declare import HEALTHY, NARROW, case, mends
-
-POSTMORTEM = "Post-mortem: why an easy workflow was horribly non-performant, dask/community#301"
-
+from declare import case, mends, remedy
 
 # ------------------------------------------------------------------ partitions
 
 
-@case(
-    "Dask Bag limits parallelism when scaling beyond 100-200 workers, dask/dask#10291",
-    "too-few-partitions",
-    300,
-    near=("fewer-items-than-workers", "uneven-waves"),
-)
+@case("too-few-partitions", 300, near="fewer-items-than-workers uneven-waves")
 def bag_of_300(client, items: int = 300):
+    """Dask Bag limits parallelism when scaling beyond 100-200 workers, dask/dask#10291."""
+
     def work(i):
         time.sleep(10)
         return i
@@ -43,13 +37,10 @@ def bag_of_300_partitions(client, items: int = 300):
     db.from_sequence(range(items), npartitions=items).map(work).compute()
 
 
-@case(
-    "Dask Bag limits parallelism (199 items), dask/dask#10291",
-    HEALTHY,
-    100,
-    near=("too-few-partitions", "fewer-items-than-workers"),
-)
+@case("healthy", 100, near="too-few-partitions fewer-items-than-workers")
 def bag_of_199(client, items: int = 199):
+    """Dask Bag limits parallelism (199 items), dask/dask#10291."""
+
     def work(i):
         time.sleep(10)
         return i
@@ -57,15 +48,11 @@ def bag_of_199(client, items: int = 199):
     db.from_sequence(range(items)).map(work).compute()
 
 
-@case(
-    "Cannot do chunked reads on compressed files (blocksize=None makes one partition), dask/dask#7758",
-    "too-few-partitions",
-    8,
-    near=("sequential-graph",),
-    lever="as many files as workers",
-    mended={"files": 8},
-)
+@case("too-few-partitions", 8, near="sequential-graph")
+@remedy("as many files as workers", files=8)
 def bag_of_a_gzip_file(client, files: int = 1, lines: int = 64):
+    """Cannot do chunked reads on compressed files (blocksize=None makes one partition), dask/dask#7758."""
+
     def analyse(fields):
         time.sleep(0.5)
         return len(fields)
@@ -78,16 +65,11 @@ def bag_of_a_gzip_file(client, files: int = 1, lines: int = 64):
         bag.map(analyse).compute()
 
 
-@case(
-    "Support chunksize parameter for read_parquet with a single file (npartitions is 1), dask/dask#5624",
-    "too-few-partitions",
-    4,
-    "virtual",
-    near=("sequential-graph", "fewer-items-than-workers"),
-    lever="row groups, and split_row_groups",
-    mended={"row_group": 5_000},
-)
+@case("too-few-partitions", 4, "virtual", near="sequential-graph fewer-items-than-workers")
+@remedy("row groups, and split_row_groups", row_group=5_000)
 def parquet_of_one_row_group(client, row_group: int = 40_000):
+    """Support chunksize parameter for read_parquet with a single file (npartitions is 1), dask/dask#5624."""
+
     def predict(part):
         time.sleep(len(part) * 1e-4)
         return part
@@ -99,15 +81,11 @@ def parquet_of_one_row_group(client, row_group: int = 40_000):
         len(df.map_partitions(predict, meta=df._meta).compute())
 
 
-@case(
-    "What is the role of npartitions in a Dask dataframe?, www.pythond.com/18362 (in Spanish)",
-    "too-few-partitions",
-    16,
-    near=("uneven-waves", "straggler"),
-    lever="npartitions: several times the cores",
-    mended={"npartitions": 64},
-)
+@case("too-few-partitions", 16, near="uneven-waves straggler")
+@remedy("npartitions: several times the cores", npartitions=64)
 def frame_of_five_partitions(client, npartitions: int = 5):
+    """What is the role of npartitions in a Dask dataframe?, www.pythond.com/18362 (in Spanish)."""
+
     def feature(part):
         time.sleep(len(part) * 1e-3)
         return part
@@ -116,16 +94,12 @@ def frame_of_five_partitions(client, npartitions: int = 5):
     df.map_partitions(feature, meta=df._meta).x.sum().compute()
 
 
-@case(
-    "Regular KilledWorker exception with dask dataframes (a groupby puts its result into one partition), "
-    "dask/distributed#5611",
-    (NARROW, "too-few-partitions"),
-    8,
-    near=("sequential-graph", "straggler"),
-    lever="split_out=8",
-    mended={"split_out": 8},
-)
+@case(("narrow-stage", "too-few-partitions"), 8, near="sequential-graph straggler")
+@remedy("split_out=8", split_out=8)
 def groupby_into_one_partition(client, split_out: int = 1):
+    """Regular KilledWorker exception with dask dataframes (a groupby puts its result into one partition),
+    dask/distributed#5611."""
+
     def load(i):
         time.sleep(1)
         return pd.DataFrame({"key": np.arange(800), "value": float(i)})
@@ -139,15 +113,11 @@ def groupby_into_one_partition(client, split_out: int = 1):
     means.map_partitions(model, meta=means._meta).compute()
 
 
-@case(
-    "Aggregations with multiple outputs (drop_duplicates ends with a single partition), dask/dask#1796",
-    (NARROW, "too-few-partitions"),
-    12,
-    near=("sequential-graph",),
-    lever="split_out=12",
-    mended={"split_out": 12},
-)
+@case(("narrow-stage", "too-few-partitions"), 12, near="sequential-graph")
+@remedy("split_out=12", split_out=12)
 def duplicates_into_one_partition(client, split_out: int = 1):
+    """Aggregations with multiple outputs (drop_duplicates ends with a single partition), dask/dask#1796."""
+
     def load(i):
         time.sleep(2)
         return pd.DataFrame({"user": np.arange(i % 2, 600, 2)})
@@ -161,13 +131,10 @@ def duplicates_into_one_partition(client, split_out: int = 1):
     users.map_partitions(clean, meta=users._meta).compute()
 
 
-@case(
-    "Change split_every=False default for DataFrame reductions like mean?, dask/dask#9450",
-    HEALTHY,
-    10,
-    near=("sequential-graph", NARROW),
-)
+@case("healthy", 10, near="sequential-graph narrow-stage")
 def mean_of_many_partitions(client, parts: int = 120):
+    """Change split_every=False default for DataFrame reductions like mean?, dask/dask#9450."""
+
     def load(i):
         time.sleep(1)
         return pd.DataFrame({"value": [float(i)]})
@@ -175,15 +142,11 @@ def mean_of_many_partitions(client, parts: int = 120):
     dd.from_map(load, range(parts), meta=pd.DataFrame({"value": [0.0]})).value.mean().compute()
 
 
-@case(
-    "Dask documentation, Array Best Practices (select a good chunk size): "
-    "https://docs.dask.org/en/stable/array-best-practices.html",
-    HEALTHY,
-    10,
-    threads=2,
-    near=("tiny-tasks", "uneven-waves"),
-)
+@case("healthy", 10, threads=2, near="tiny-tasks uneven-waves")
 def array_of_right_chunks(client, chunks: int = 200):
+    """Dask documentation, Array Best Practices (select a good chunk size):
+    https://docs.dask.org/en/stable/array-best-practices.html."""
+
     def block(x):
         time.sleep(1)
         return x + 1
@@ -191,18 +154,11 @@ def array_of_right_chunks(client, chunks: int = 200):
     da.zeros(chunks * 100, chunks=100).map_blocks(block, dtype=float).sum().compute()
 
 
-@case(
-    "Dask documentation, Array Best Practices (select a good chunk size): "
-    "https://docs.dask.org/en/stable/array-best-practices.html",
-    ("tiny-tasks", "large-graph"),
-    2,
-    "local",
-    threads=2,
-    near=("gil-bound", "slow-submission"),
-    lever="larger chunks",
-    mended={"chunk": 1_000},
-)
+@case(("tiny-tasks", "large-graph"), 2, "local", threads=2, near="gil-bound slow-submission")
+@remedy("larger chunks", chunk=1_000)
 def array_of_tiny_chunks(client, chunk: int = 40):
+    """Dask documentation, Array Best Practices (select a good chunk size):
+    https://docs.dask.org/en/stable/array-best-practices.html."""
     x = da.ones((2_000, 2_000), chunks=(chunk, chunk))
     (x + 1).sum().compute()
 
@@ -210,16 +166,11 @@ def array_of_tiny_chunks(client, chunk: int = 40):
 # ------------------------------------------------------------------ skew
 
 
-@case(
-    "Analyze web-hosted JSON data (a file per day): https://examples.dask.org/applications/json-data-on-the-web.html",
-    "skewed-tasks",
-    8,
-    near=("straggler", "uneven-waves"),
-    lever="parts of equal numbers of rows",
-    mended={"rows_at_once": 200},
-    factor=1.3,
-)
+@case("skewed-tasks", 8, near="straggler uneven-waves", factor=1.3)
+@remedy("parts of equal numbers of rows", rows_at_once=200)
 def days_of_different_size(client, rows_at_once: int = 0):
+    """Analyze web-hosted JSON data (a file per day):
+    https://examples.dask.org/applications/json-data-on-the-web.html."""
     rows = [200 * (1 + (day * 7) % 5) ** 2 for day in range(20)]
     if rows_at_once:
         rows = [rows_at_once] * (sum(rows) // rows_at_once)
@@ -231,16 +182,10 @@ def days_of_different_size(client, rows_at_once: int = 0):
     db.from_sequence(rows, npartitions=len(rows)).map(parse).sum().compute()
 
 
-@case(
-    "Npartitions with Groupby and Apply (groups of any size), dask/dask#967",
-    ("skewed-tasks", "straggler"),
-    6,
-    "virtual",
-    near=("slow-worker", "uneven-waves"),
-    lever="cut large groups",
-    mended={"cut": 20},
-)
+@case(("skewed-tasks", "straggler"), 6, "virtual", near="slow-worker uneven-waves")
+@remedy("cut large groups", cut=20)
 def apply_to_groups(client, cut: int = 0):
+    """Npartitions with Groupby and Apply (groups of any size), dask/dask#967."""
     sizes = [60, 50, 12, 12, 10, 10, 10, 8, 8, 8, 6, 6]
     if cut:
         sizes = [cut] * (sum(sizes) // cut)
@@ -255,8 +200,10 @@ def apply_to_groups(client, cut: int = 0):
 # ------------------------------------------------------------------ again and again
 
 
-@case(POSTMORTEM + " (prints)", "recomputation", 4, "virtual", near=("results-awaited-in-loop",))
+@case("recomputation", 4, "virtual", near="results-awaited-in-loop")
 def prints_along_the_way(client, persist: bool = False):
+    """Post-mortem: why an easy workflow was horribly non-performant, dask/community#301 (prints)."""
+
     def read(i):
         time.sleep(1.5)
         return pd.DataFrame({"x": [i], "y": [i % 3]})
@@ -276,16 +223,12 @@ def prints_of_what_is_persisted(client):
     return prints_along_the_way(client, persist=True)
 
 
-@case(
-    "Dask seems to re-compute delayed calls after calculating divisions (from_delayed, then sort_values), "
-    "dask/dask#8709",
-    "recomputation",
-    8,
-    near=("sequential-graph",),
-    lever="persist the parts first",
-    mended={"persist": True},
-)
+@case("recomputation", 8, near="sequential-graph")
+@remedy("persist the parts first", persist=True)
 def divisions_read_everything(client, persist: bool = False):
+    """Dask seems to re-compute delayed calls after calculating divisions (from_delayed, then sort_values),
+    dask/dask#8709."""
+
     def read(i):
         time.sleep(4)
         return pd.DataFrame({"name": np.arange(50) * 7 % 50, "x": float(i)})
@@ -298,15 +241,10 @@ def divisions_read_everything(client, persist: bool = False):
     return {"rows": len(df)}
 
 
-@case(
-    "to_parquet(compute=False) returns optimized graph (foo and bar are executed twice), dask/dask#5814",
-    "recomputation",
-    6,
-    near=("results-awaited-in-loop",),
-    lever="one compute of both, unoptimised",
-    mended={"twice": False},
-)
+@case("recomputation", 6, near="results-awaited-in-loop")
+@remedy("one compute of both, unoptimised", twice=False)
 def written_and_kept(client, twice: bool = True):
+    """to_parquet(compute=False) returns optimized graph (foo and bar are executed twice), dask/dask#5814."""
     import dask
 
     @dask.delayed
@@ -326,14 +264,10 @@ def written_and_kept(client, twice: bool = True):
         client.gather(client.compute([write(part) for part in parts] + parts))
 
 
-@case(
-    "Storing Dask DataFrames in Memory with persist: https://www.coiled.io/blog/dask-persist-dataframe",
-    HEALTHY,
-    6,
-    "virtual",
-    near=("recomputation", "results-awaited-in-loop"),
-)
+@case("healthy", 6, "virtual", near="recomputation results-awaited-in-loop")
 def queries_of_persisted_data(client, parts: int = 24):
+    """Storing Dask DataFrames in Memory with persist: https://www.coiled.io/blog/dask-persist-dataframe."""
+
     def read(i):
         time.sleep(1)
         return pd.DataFrame({"id": [i], "v": [float(i)]})

@@ -7,17 +7,16 @@ import time
 
 import dask
 from dask import delayed
-from declare import HEALTHY, case, mends
-
-BEST = "Dask documentation, Best Practices of delayed: https://docs.dask.org/en/stable/delayed-best-practices.html"
-WORKSHOP = "Parallelize code with dask.delayed, github.com/JDASoftwareGroup/gridka2019-dask-workshop"
-
+from declare import case, mends
 
 # ------------------------------------------------------------------ computes
 
 
-@case(f"{BEST} (compute on lots of computation at once)", "results-awaited-in-loop", 8, near=("too-few-partitions",))
+@case("results-awaited-in-loop", 8, near="too-few-partitions")
 def compute_in_the_loop(client, items: int = 24):
+    """Dask documentation, Best Practices of delayed: https://docs.dask.org/en/stable/delayed-best-practices.html
+    (compute on lots of computation at once)."""
+
     def f(x):
         time.sleep(1)
         return x + 1
@@ -37,8 +36,10 @@ def computed_at_once(client, items: int = 24):
     dask.compute(*[dask.delayed(f)(x) for x in range(items)])
 
 
-@case("Does dask recompute already computed tasks?, dask/dask#2614", "recomputation", 8)
+@case("recomputation", 8)
 def three_statistics(client, parts: int = 16, seconds: float = 1.0):
+    """Does dask recompute already computed tasks?, dask/dask#2614."""
+
     @delayed
     def load(i):
         time.sleep(seconds)
@@ -63,13 +64,10 @@ def three_statistics_at_once(client, parts: int = 16, seconds: float = 1.0):
     return {"range": largest - smallest, "total": total}
 
 
-@case(
-    "Persist or caching behavior question, dask/dask#3400",
-    HEALTHY,
-    8,
-    near=("recomputation", "results-awaited-in-loop"),
-)
+@case("healthy", 8, near="recomputation results-awaited-in-loop")
 def three_statistics_persisted(client, parts: int = 32):
+    """Persist or caching behavior question, dask/dask#3400."""
+
     @delayed
     def load(i):
         time.sleep(1)
@@ -82,15 +80,10 @@ def three_statistics_persisted(client, parts: int = 32):
     return {"range": largest - smallest, "total": total}
 
 
-@case(
-    "Large time delay/white space between subsequent dask.compute() calls, dask/distributed#7066",
-    "tiny-tasks",
-    2,
-    "local",
-    threads=2,
-    near=("large-graph", "gil-bound"),
-)
+@case("tiny-tasks", 2, "local", threads=2, near="large-graph gil-bound")
 def three_times_a_thousand_cases(client, ncases: int = 1000):
+    """Large time delay/white space between subsequent dask.compute() calls, dask/distributed#7066."""
+
     def case_runner(case):
         return round(case)
 
@@ -115,8 +108,11 @@ def three_times_ten_batches(client, ncases: int = 1000):
 # ------------------------------------------------------------------ shapes of graphs
 
 
-@case(f"{WORKSHOP} (total = add(total, inc(x)) in a loop)", "sequential-graph", 16)
+@case("sequential-graph", 16)
 def running_total(client, items: int = 16):
+    """Parallelize code with dask.delayed, github.com/JDASoftwareGroup/gridka2019-dask-workshop (total = add(total,
+    inc(x)) in a loop)."""
+
     @delayed
     def inc(x):
         time.sleep(1)
@@ -151,8 +147,11 @@ def tree_total(client, items: int = 16):
     level[0].compute()
 
 
-@case(f"{WORKSHOP} (exercise: how to parallelize the following for loop?)", HEALTHY, 4, near=("sequential-graph",))
+@case("healthy", 4, near="sequential-graph")
 def eight_increments(client):
+    """Parallelize code with dask.delayed, github.com/JDASoftwareGroup/gridka2019-dask-workshop (exercise: how to
+    parallelize the following for loop?)."""
+
     @delayed
     def inc(x):
         time.sleep(1)
@@ -162,14 +161,11 @@ def eight_increments(client):
     delayed(sum)(results).compute()
 
 
-@case(
-    f"{WORKSHOP} (why didn't we go down to 1 s?, asked of 5 workers)",
-    "uneven-waves",
-    5,
-    near=("sequential-graph", "straggler"),
-    factor=1.2,
-)
+@case("uneven-waves", 5, near="sequential-graph straggler", factor=1.2)
 def eight_increments_on_five(client, items: int = 8):
+    """Parallelize code with dask.delayed, github.com/JDASoftwareGroup/gridka2019-dask-workshop (why didn't we go
+    down to 1 s?, asked of 5 workers)."""
+
     @delayed
     def inc(x):
         time.sleep(8 / items)
@@ -188,13 +184,10 @@ def ten_increments_on_five(client, items: int = 10):
     delayed(sum)([inc(x) for x in range(items)]).compute()
 
 
-@case(
-    "Custom Workloads with Dask Delayed (tree reduction): https://examples.dask.org/delayed.html",
-    HEALTHY,
-    8,
-    near=("sequential-graph", "skewed-tasks"),
-)
+@case("healthy", 8, near="sequential-graph skewed-tasks")
 def increments_and_tree(client, items: int = 256):
+    """Custom Workloads with Dask Delayed (tree reduction): https://examples.dask.org/delayed.html."""
+
     def pause(*key):
         time.sleep(random.Random(repr(key)).random())
 
@@ -219,13 +212,10 @@ def increments_and_tree(client, items: int = 256):
     client.compute(zs[0]).result()
 
 
-@case(
-    "very inefficient use of dask-workers, dask/dask-drmaa#18",
-    HEALTHY,
-    250,
-    near=("data-locality", "worker-restriction"),
-)
+@case("healthy", 250, near="data-locality worker-restriction")
 def transmission(client, energies: int = 250):
+    """very inefficient use of dask-workers, dask/dask-drmaa#18."""
+
     def make_2d_scatter(i):
         time.sleep(0.1)
         return i
@@ -242,14 +232,9 @@ def transmission(client, energies: int = 250):
     client.gather(client.compute(r))
 
 
-@case(
-    "Root-ish tasks all schedule onto one worker, dask/distributed#6573 (tasks of 0.5 s; mended in Dask since)",
-    HEALTHY,
-    4,
-    "virtual",
-    near=("data-locality",),
-)
+@case("healthy", 4, "virtual", near="data-locality")
 def one_root(client, results: int = 40):
+    """Root-ish tasks all schedule onto one worker, dask/distributed#6573 (tasks of 0.5 s; mended in Dask since)."""
     root = dask.delayed(lambda n: "x" * n)(2**20, dask_key_name="root")
 
     def use(root, i):
@@ -261,8 +246,10 @@ def one_root(client, results: int = 40):
 # ------------------------------------------------------------------ durations
 
 
-@case("Dask really slow towards the end of the job, dask/distributed#2835", "straggler", 300, near=("uneven-waves",))
+@case("straggler", 300, near="uneven-waves")
 def eight_thousand_series(client, series: int = 1190):
+    """Dask really slow towards the end of the job, dask/distributed#2835."""
+
     def run_prophet(i):
         time.sleep(40.0 if i == series - 1 else 10.0)
         return i
@@ -281,9 +268,9 @@ def eight_thousand_series_long_first(client, series: int = 1190):
     client.gather([long, *client.compute([delayed(run_prophet)(i) for i in range(series - 1)])])
 
 
-@case("Very uneven load distribution, dask/dask#6884", ("skewed-tasks", "straggler"), 6, near=("data-locality",))
+@case(("skewed-tasks", "straggler"), 6, near="data-locality")
 def tables_of_a_database(client, split: int = 1):
-    """Each table is read, averaged and written by one task; `split` parts of each."""
+    """Very uneven load distribution, dask/dask#6884."""
 
     def task(table_name, rows):
         time.sleep(rows * 1e-6)
@@ -307,10 +294,10 @@ def tables_in_parts(client):
     tables_of_a_database(client, split=6)
 
 
-@case(
-    "Dask worker tasks allocation, dask/dask#6956", (HEALTHY, "skewed-tasks"), 2, near=("data-locality", "uneven-waves")
-)
+@case(("healthy", "skewed-tasks"), 2, near="data-locality uneven-waves")
 def odd_ones_are_long(client):
+    """Dask worker tasks allocation, dask/dask#6956."""
+
     def uneven_task(num):
         if num % 2 != 0:
             time.sleep(num)
@@ -318,8 +305,10 @@ def odd_ones_are_long(client):
     client.gather([client.submit(uneven_task, i, priority=1) for i in range(10)])
 
 
-@case("Work stealing is not happening, dask/dask-drmaa#51", HEALTHY, 2, near=("skewed-tasks", "data-locality"))
+@case("healthy", 2, near="skewed-tasks data-locality")
 def four_long_four_short(client):
+    """Work stealing is not happening, dask/dask-drmaa#51."""
+
     def execute(sleep_time):
         time.sleep(sleep_time)
         return sleep_time
@@ -331,13 +320,11 @@ def four_long_four_short(client):
 # ------------------------------------------------------------------ tasks within tasks
 
 
-@case(
-    "Breaking of concurrency when calling dask.delayed inside a delayed function (the rewritten form), dask/dask#10733",
-    HEALTHY,
-    8,
-    near=("nested-client",),
-)
+@case("healthy", 8, near="nested-client")
 def compute_inside_delayed(client, outer: int = 16):
+    """Breaking of concurrency when calling dask.delayed inside a delayed function (the rewritten form),
+    dask/dask#10733."""
+
     def add(x, y):
         time.sleep(2)
         return x + y
@@ -352,14 +339,10 @@ def compute_inside_delayed(client, outer: int = 16):
     dask.compute([do_math(10 * i, 2) for i in range(outer)])
 
 
-@case(
-    "Embarrassingly parallel Workloads: https://examples.dask.org/embarrassingly-parallel.html",
-    HEALTHY,
-    1,
-    threads=4,
-    near=("skewed-tasks", "gil-bound"),
-)
+@case("healthy", 1, threads=4, near="skewed-tasks gil-bound")
 def costly_simulations(client, parameters: int = 500):
+    """Embarrassingly parallel Workloads: https://examples.dask.org/embarrassingly-parallel.html."""
+
     def costly_simulation(list_param):
         time.sleep(random.Random(repr(list_param)).random())
         return sum(list_param)

@@ -8,25 +8,16 @@ import time
 from itertools import islice
 
 import numpy as np
-from declare import HEALTHY, WINDOW, case, mends
+from declare import case, mends, remedy
 from distributed import as_completed, get_client, rejoin, secede, worker_client
-
-EFFICIENCY = "Dask documentation, Efficiency: https://distributed.dask.org/en/stable/efficiency.html"
-LAUNCH = "Dask documentation, Launch Tasks from Tasks: https://distributed.dask.org/en/stable/task-launch.html"
-EVOLVING = "Handle Evolving Workflows: https://examples.dask.org/applications/evolving-workflows.html"
-SERVER = "Parameter server with dask-glm, gist.github.com/mrocklin/a92785743744b5c698984e16b7065037"
-
 
 # ------------------------------------------------------------------ who waits for whom
 
 
-@case(
-    "Unable to run worker_client in a loop (cl.submit(f).result()), dask/distributed#2022",
-    "results-awaited-in-loop",
-    4,
-    "virtual",
-)
+@case("results-awaited-in-loop", 4, "virtual")
 def submit_and_wait(client, times: int = 12):
+    """Unable to run worker_client in a loop (cl.submit(f).result()), dask/distributed#2022."""
+
     def test_func(i):
         time.sleep(0.5)
         return i
@@ -44,13 +35,9 @@ def submit_then_wait(client, times: int = 12):
     client.gather([client.submit(test_func, i, pure=False) for i in range(times)])
 
 
-@case(
-    "Adaptive hyper-parameter optimization, dask/dask-ml#161",
-    HEALTHY,
-    20,
-    near=("results-awaited-in-loop", "slow-submission", WINDOW),
-)
+@case("healthy", 20, near="results-awaited-in-loop slow-submission few-tasks-in-flight")
 def adaptive_search(client, initial: int = 20, fits: int = 200):
+    """Adaptive hyper-parameter optimization, dask/dask-ml#161."""
     rng = random.Random(1)
 
     def fit_and_score(params):
@@ -65,28 +52,20 @@ def adaptive_search(client, initial: int = 20, fits: int = 200):
             seq.add(client.submit(fit_and_score, (result + rng.random()) / 2))
 
 
-@case(
-    "Adaptive hyper-parameter optimization (a fixed number of initial guesses on a larger cluster), dask/dask-ml#161",
-    WINDOW,
-    20,
-    near=("slow-submission", "too-few-partitions", "results-awaited-in-loop"),
-    lever="as many guesses in flight as there are threads",
-    mended={"initial": 20},
-)
+@case("few-tasks-in-flight", 20, near="slow-submission too-few-partitions results-awaited-in-loop")
+@remedy("as many guesses in flight as there are threads", initial=20)
 def adaptive_search_too_narrow(client, initial: int = 5, fits: int = 100):
+    """Adaptive hyper-parameter optimization (a fixed number of initial guesses on a larger cluster),
+    dask/dask-ml#161."""
     adaptive_search(client, initial, fits)
 
 
-@case(
-    "limit number of currently submitted tasks to dask executor (max_submitted_tasks, on a larger cluster), "
-    "mapchete/mapchete#373",
-    WINDOW,
-    24,
-    near=("slow-submission", "too-few-partitions"),
-    lever="twice as many as there are threads",
-    mended={"max_submitted": 48},
-)
+@case("few-tasks-in-flight", 24, near="slow-submission too-few-partitions")
+@remedy("twice as many as there are threads", max_submitted=48)
 def limited_submission(client, max_submitted: int = 8, tiles: int = 144):
+    """limit number of currently submitted tasks to dask executor (max_submitted_tasks, on a larger cluster),
+    mapchete/mapchete#373."""
+
     def process(tile):
         time.sleep(0.5 + (tile * 37 % 10) / 10)
         return tile
@@ -99,8 +78,10 @@ def limited_submission(client, max_submitted: int = 8, tiles: int = 144):
             seq.add(client.submit(process, tile, pure=False))
 
 
-@case(SERVER, HEALTHY, 8, near=("results-awaited-in-loop", "too-few-partitions"))
+@case("healthy", 8, near="results-awaited-in-loop too-few-partitions")
 def gradient_descent(client, blocks: int = 8, iterations: int = 10):
+    """Parameter server with dask-glm, gist.github.com/mrocklin/a92785743744b5c698984e16b7065037."""
+
     def pointwise_gradient(beta, block):
         time.sleep(8.0 / blocks)
         return block
@@ -111,22 +92,18 @@ def gradient_descent(client, blocks: int = 8, iterations: int = 10):
         beta -= sum(client.gather(gradients))
 
 
-@case(
-    SERVER + " (X split into 8 chunks, on a larger cluster)",
-    "too-few-partitions",
-    32,
-    near=("results-awaited-in-loop", "narrow-stage"),
-    lever="as many chunks as threads",
-    mended={"blocks": 32},
-)
+@case("too-few-partitions", 32, near="results-awaited-in-loop narrow-stage")
+@remedy("as many chunks as threads", blocks=32)
 def gradient_descent_of_8_chunks(client, blocks: int = 8, iterations: int = 10):
+    """Parameter server with dask-glm, gist.github.com/mrocklin/a92785743744b5c698984e16b7065037 (X split into 8
+    chunks, on a larger cluster)."""
     gradient_descent(client, blocks, iterations)
 
 
-@case(
-    EVOLVING + " (1: as_completed)", HEALTHY, 1, threads=6, near=("slow-submission", "results-awaited-in-loop", WINDOW)
-)
+@case("healthy", 1, threads=6, near="slow-submission results-awaited-in-loop few-tasks-in-flight")
 def files_and_their_items(client, files: int = 60):
+    """Handle Evolving Workflows: https://examples.dask.org/applications/evolving-workflows.html (1: as_completed)."""
+
     def parse_file(fn):
         rng = random.Random(fn)
         time.sleep(rng.random())
@@ -148,8 +125,11 @@ def files_and_their_items(client, files: int = 60):
     client.gather(futures)
 
 
-@case(EVOLVING + " (3: submit tasks from tasks)", HEALTHY, 1, threads=6, near=("nested-client", "slow-submission"))
+@case("healthy", 1, threads=6, near="nested-client slow-submission")
 def files_that_submit_their_items(client, files: int = 60):
+    """Handle Evolving Workflows: https://examples.dask.org/applications/evolving-workflows.html (3: submit tasks
+    from tasks)."""
+
     def process_item(x):
         time.sleep(random.Random(x).random() / 4)
         return x + 1
@@ -171,8 +151,11 @@ def files_that_submit_their_items(client, files: int = 60):
 # ------------------------------------------------------------------ tasks that submit tasks
 
 
-@case(LAUNCH + " (get_client, without secede)", ("nested-client", "invalid-trials"), 2, threads=2, timeout_s=15.0)
+@case(("nested-client", "invalid-trials"), 2, threads=2, timeout_s=15.0)
 def fibonacci_without_secede(client, n: int = 6):
+    """Dask documentation, Launch Tasks from Tasks: https://distributed.dask.org/en/stable/task-launch.html
+    (get_client, without secede)."""
+
     def fib(n):
         time.sleep(0.1)
         if n < 2:
@@ -201,13 +184,10 @@ def fibonacci_with_worker_client(client, n: int = 6):
     client.submit(fib, n).result()
 
 
-@case(
-    "Dask easy Deadlock with gather and compute (a step task gathers its data tasks), dask/distributed#7047",
-    "nested-client",
-    8,
-    near=("straggler", "too-few-partitions"),
-)
+@case("nested-client", 8, near="straggler too-few-partitions")
 def steps_that_gather_their_data(client, steps: int = 6, files: int = 8):
+    """Dask easy Deadlock with gather and compute (a step task gathers its data tasks), dask/distributed#7047."""
+
     def data(step, i):
         time.sleep(1)
         return i
@@ -232,13 +212,11 @@ def steps_that_secede(client, steps: int = 6, files: int = 8):
     client.gather(client.map(step, range(steps), pure=False))
 
 
-@case(
-    "Workers idle even though there's queued work (tasks that submit a job, secede and wait), dask/distributed#4501",
-    HEALTHY,
-    4,
-    near=("nested-client",),
-)
+@case("healthy", 4, near="nested-client")
 def jobs_that_secede(client, jobs: int = 20):
+    """Workers idle even though there's queued work (tasks that submit a job, secede and wait),
+    dask/distributed#4501."""
+
     def long_running_job(seconds, i):
         time.sleep(seconds)
 
@@ -255,8 +233,10 @@ def jobs_that_secede(client, jobs: int = 20):
 # ------------------------------------------------------------------ sizes of tasks
 
 
-@case("Computation not distributed (map over a million scattered numbers), dask/distributed#2316", "tiny-tasks", 12)
+@case("tiny-tasks", 12)
 def squares_one_by_one(client, n: int = 6_000, batch: int = 1):
+    """Computation not distributed (map over a million scattered numbers), dask/distributed#2316."""
+
     def square(xs):
         time.sleep(1e-4 * len(xs))
         return [x**2 for x in xs]
@@ -273,8 +253,11 @@ def squares_in_batches(client, n: int = 6_000):
     squares_one_by_one(client, n, batch=100)
 
 
-@case(EFFICIENCY + " (use larger tasks: the same in chunks)", HEALTHY, 12, near=("tiny-tasks", "slow-submission"))
+@case("healthy", 12, near="tiny-tasks slow-submission")
 def chunks_of_a_sequence(client, seq: int = 600_000):
+    """Dask documentation, Efficiency: https://distributed.dask.org/en/stable/efficiency.html (use larger tasks: the
+    same in chunks)."""
+
     def f_many(chunk):
         time.sleep(1e-5 * len(chunk))
         return len(chunk)
@@ -282,13 +265,10 @@ def chunks_of_a_sequence(client, seq: int = 600_000):
     client.gather(client.map(f_many, [range(i, i + 2_500) for i in range(0, seq, 2_500)]))
 
 
-@case(
-    "Assign tasks to idle workers rather than queuing them (7 batches), dask/distributed#7384",
-    HEALTHY,
-    7,
-    near=("fewer-items-than-workers", "uneven-waves", "late-workers"),
-)
+@case("healthy", 7, near="fewer-items-than-workers uneven-waves late-workers")
 def seven_batches(client, items: int = 7, seconds: float = 10.0):
+    """Assign tasks to idle workers rather than queuing them (7 batches), dask/distributed#7384."""
+
     def batch(i):
         time.sleep(seconds)
         return i
@@ -296,29 +276,19 @@ def seven_batches(client, items: int = 7, seconds: float = 10.0):
     client.gather([client.submit(batch, i) for i in range(items)])
 
 
-@case(
-    "Assign tasks to idle workers rather than queuing them (7 batches, more workers), dask/distributed#7384",
-    "fewer-items-than-workers",
-    28,
-    near=("too-few-partitions",),
-    lever="split the payload into as many batches as there are workers",
-    mended={"items": 28, "seconds": 2.5},
-)
+@case("fewer-items-than-workers", 28, near="too-few-partitions")
+@remedy("split the payload into as many batches as there are workers", items=28, seconds=2.5)
 def seven_batches_on_28(client, items: int = 7, seconds: float = 10.0):
+    """Assign tasks to idle workers rather than queuing them (7 batches, more workers), dask/distributed#7384."""
     seven_batches(client, items=items, seconds=seconds)
 
 
-@case(
-    "Parallelizing with Dask & Dask Distributed (10 sets of arguments), "
-    "gist.github.com/masdeseiscaracteres/80d302e7ce44ab06c0d9f4d783fc0ac3",
-    ("fewer-items-than-workers", "skewed-tasks"),
-    40,
-    "virtual",
-    near=("too-few-partitions", "straggler"),
-    lever="split each set of arguments",
-    mended={"items": 40, "seconds": 0.125},
-)
+@case(("fewer-items-than-workers", "skewed-tasks"), 40, "virtual", near="too-few-partitions straggler")
+@remedy("split each set of arguments", items=40, seconds=0.125)
 def ten_sets_of_arguments(client, items: int = 10, seconds: float = 0.5):
+    """Parallelizing with Dask & Dask Distributed (10 sets of arguments),
+    gist.github.com/masdeseiscaracteres/80d302e7ce44ab06c0d9f4d783fc0ac3."""
+
     def foo(n):
         time.sleep(n * seconds)
         return n
@@ -326,27 +296,18 @@ def ten_sets_of_arguments(client, items: int = 10, seconds: float = 0.5):
     client.gather([client.submit(foo, 5 + i % 10, pure=False) for i in range(items)])
 
 
-@case(
-    "Assign tasks to idle workers rather than queuing them (three at work, then the next three), dask/distributed#7384",
-    "uneven-waves",
-    3,
-    near=("straggler", "skewed-tasks", "too-few-partitions"),
-    lever="as many batches as the workers divide",
-    mended={"items": 9, "seconds": 70 / 9},
-    factor=1.2,
-)
+@case("uneven-waves", 3, near="straggler skewed-tasks too-few-partitions", factor=1.2)
+@remedy("as many batches as the workers divide", items=9, seconds=70 / 9)
 def seven_batches_on_3(client, items: int = 7, seconds: float = 10.0):
+    """Assign tasks to idle workers rather than queuing them (three at work, then the next three),
+    dask/distributed#7384."""
     seven_batches(client, items=items, seconds=seconds)
 
 
-@case(
-    "Why uneven task allocation on many identical operations?, dask/dask#5158",
-    HEALTHY,
-    78,
-    threads=2,
-    near=("uneven-waves", "tiny-tasks", "data-locality"),
-)
+@case("healthy", 78, threads=2, near="uneven-waves tiny-tasks data-locality")
 def many_identical_operations(client, partitions: int = 1_560):
+    """Why uneven task allocation on many identical operations?, dask/dask#5158."""
+
     def read_parquet(i):
         time.sleep(4)
         return i
@@ -357,14 +318,9 @@ def many_identical_operations(client, partitions: int = 1_560):
 # ------------------------------------------------------------------ where tasks may run
 
 
-@case(
-    "Client submit with workers (only a-0 is getting jobs), dask/distributed#8862",
-    "worker-restriction",
-    4,
-    "virtual",
-    near=("data-locality", "straggler"),
-)
+@case("worker-restriction", 4, "virtual", near="data-locality straggler")
 def only_one_gets_jobs(client, jobs: int = 12):
+    """Client submit with workers (only a-0 is getting jobs), dask/distributed#8862."""
     first = sorted(client.scheduler_info(n_workers=-1)["workers"])[:1]
 
     def run_me(i):
@@ -387,13 +343,9 @@ def all_get_jobs(client, jobs: int = 12):
     client.gather([client.submit(run_me, i, pure=False) for i in range(jobs)])
 
 
-@case(
-    "Consolidating all tasks that write to a file on a single worker, dask/distributed#2163",
-    "worker-restriction",
-    8,
-    near=("data-locality", "sequential-graph"),
-)
+@case("worker-restriction", 8, near="data-locality sequential-graph")
 def one_writer(client, chunks: int = 64):
+    """Consolidating all tasks that write to a file on a single worker, dask/distributed#2163."""
     writer = min(client.scheduler_info(n_workers=-1)["workers"])
 
     def compute(i):
@@ -419,8 +371,9 @@ def every_worker_writes(client, chunks: int = 64):
     client.gather([client.submit(write, client.submit(compute, i)) for i in range(chunks)])
 
 
-@case("restrict task to specific workers, dask/distributed#6491", HEALTHY, 6, near=("worker-restriction",))
+@case("healthy", 6, near="worker-restriction")
 def a_worker_for_each(client, tasks: int = 36):
+    """restrict task to specific workers, dask/distributed#6491."""
     addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
 
     def func(i):
@@ -430,13 +383,10 @@ def a_worker_for_each(client, tasks: int = 36):
     client.gather([client.submit(func, i, workers=[addresses[i % len(addresses)]]) for i in range(tasks)])
 
 
-@case(
-    "@delayed and intake.to_dask don't seem to work together (all new tasks on worker #0), dask/distributed#5756",
-    "data-locality",
-    8,
-    near=("worker-restriction", "sequential-graph"),
-)
+@case("data-locality", 8, near="worker-restriction sequential-graph")
 def all_use_one_large_input(client, tasks: int = 16):
+    """@delayed and intake.to_dask don't seem to work together (all new tasks on worker #0), dask/distributed#5756."""
+
     def open_catalog():
         return np.empty(250_000_000)  # 2 GB, of which nothing is touched
 
@@ -458,15 +408,11 @@ def each_opens_its_own(client, tasks: int = 16):
     client.gather([client.submit(get_data, date) for date in range(tasks)])
 
 
-@case(
-    "Many Tasks assigned to one worker (here: to those that hold six large parts), dask/distributed#3126",
-    "data-locality",
-    16,
-    near=("too-few-partitions", "worker-restriction"),
-    lever="as many parts as there are workers",
-    mended={"parts": 16},
-)
+@case("data-locality", 16, near="too-few-partitions worker-restriction")
+@remedy("as many parts as there are workers", parts=16)
 def cuts_of_six_parts(client, parts: int = 6, cuts: int = 96):
+    """Many Tasks assigned to one worker (here: to those that hold six large parts), dask/distributed#3126."""
+
     def load(i):
         time.sleep(6 / parts)
         return np.empty(2_400_000_000 // parts)
@@ -479,13 +425,9 @@ def cuts_of_six_parts(client, parts: int = 6, cuts: int = 96):
     client.gather([client.submit(process, loaded[i % parts], i, pure=False) for i in range(cuts)])
 
 
-@case(
-    "Task stealing regression (a bag of a thousand partitions), dask/distributed#5564",
-    HEALTHY,
-    25,
-    near=("data-locality", "late-workers", "tiny-tasks"),
-)
+@case("healthy", 25, near="data-locality late-workers tiny-tasks")
 def a_thousand_partitions(client, partitions: int = 1_000):
+    """Task stealing regression (a bag of a thousand partitions), dask/distributed#5564."""
     import dask.bag as db
 
     def slow_function(value):
@@ -499,14 +441,9 @@ def a_thousand_partitions(client, partitions: int = 1_000):
 # ------------------------------------------------------------------ machines
 
 
-@case(
-    "Distributed on shared clusters or non-homogenous machines, dmlc/xgboost#3104",
-    "slow-worker",
-    10,
-    near=("straggler", "skewed-tasks"),
-)
+@case("slow-worker", 10, near="straggler skewed-tasks")
 def one_busy_machine(client, trees: int = 6, spare_slowest: bool = False):
-    """Ten machines, of which one has other jobs; each tree needs a part from every machine."""
+    """Distributed on shared clusters or non-homogenous machines, dmlc/xgboost#3104."""
     machines = sorted(client.scheduler_info(n_workers=-1)["workers"])
 
     def histogram(tree, part):
@@ -527,14 +464,9 @@ def without_the_busy_machine(client, trees: int = 6):
     one_busy_machine(client, trees, spare_slowest=True)
 
 
-@case(
-    "Distributed on shared clusters or non-homogenous machines (independent fits), dmlc/xgboost#3104",
-    ("slow-worker", "straggler"),
-    8,
-    "virtual",
-    near=("skewed-tasks", "uneven-waves"),
-)
+@case(("slow-worker", "straggler"), 8, "virtual", near="skewed-tasks uneven-waves")
 def fits_on_a_slow_machine(client, fits: int = 21, avoid: bool = False):
+    """Distributed on shared clusters or non-homogenous machines (independent fits), dmlc/xgboost#3104."""
     machines = sorted(client.scheduler_info(n_workers=-1)["workers"])
 
     def fit(i):
@@ -551,13 +483,10 @@ def fits_without_the_slow_machine(client, fits: int = 21):
     fits_on_a_slow_machine(client, fits, avoid=True)
 
 
-@case(
-    "Task timeouts and retries (the last of many thousands hang), dask/distributed#391",
-    "straggler",
-    20,
-    near=("slow-worker", "skewed-tasks"),
-)
+@case("straggler", 20, near="slow-worker skewed-tasks")
 def the_last_ones_hang(client, tasks: int = 400, gives_up: bool = False):
+    """Task timeouts and retries (the last of many thousands hang), dask/distributed#391."""
+
     def fetch(i):
         time.sleep((2 if gives_up else 30) if i in (tasks - 7, tasks - 40) else 1)
         if gives_up and i in (tasks - 7, tasks - 40):

@@ -15,12 +15,10 @@ import dask.array as da
 import dask.bag as db
 import numpy as np
 from dask import delayed
-from declare import HEALTHY, TRAVEL, WAITING, case, mends
+from declare import case, mends, remedy
 from distributed import get_worker
 
 SMALL = {"kind": "local", "memory_limit_mb": 400}
-PI = "Dask example (pi by slices, in Python), UCL-ARC/pi_examples#14"
-PRACTICES = "Dask documentation, Best Practices: https://docs.dask.org/en/stable/best-practices.html"
 
 
 # ------------------------------------------------------------------ interpreter and threads
@@ -34,33 +32,20 @@ def slice_of_pi(start, stop, step):
     return total
 
 
-@case(
-    PI,
-    "gil-bound",
-    1,
-    "local",
-    threads=4,
-    near=("undersubscribed-threads", "event-loop-blocked"),
-    lever="processes instead of threads",
-    mended={"workers": 4, "threads": 1},
-)
+@case("gil-bound", 1, "local", threads=4, near="undersubscribed-threads event-loop-blocked")
+@remedy("processes instead of threads", workers=4, threads=1)
 def pi_by_slices(client, slices: int = 4_000_000, parts: int = 8):
+    """Dask example (pi by slices, in Python), UCL-ARC/pi_examples#14."""
     size = slices // parts
     sums = client.map(slice_of_pi, range(0, slices, size), range(size, slices + 1, size), step=1 / slices, pure=False)
     return {"pi": sum(client.gather(sums)) / slices}
 
 
-@case(
-    "Suggestion for those experiencing slow runtimes (processes=False), EAPD-DRB/OG-PHL#24",
-    "gil-bound",
-    1,
-    "local",
-    threads=2,
-    near=("undersubscribed-threads", "host-overloaded"),
-    lever="processes instead of threads",
-    mended={"workers": 2, "threads": 1},
-)
+@case("gil-bound", 1, "local", threads=2, near="undersubscribed-threads host-overloaded")
+@remedy("processes instead of threads", workers=2, threads=1)
 def households_in_threads(client, households: int = 8):
+    """Suggestion for those experiencing slow runtimes (processes=False), EAPD-DRB/OG-PHL#24."""
+
     def solve(h):
         guess = 1.0
         for i in range(500_000):
@@ -70,15 +55,11 @@ def households_in_threads(client, households: int = 8):
     client.gather(client.map(solve, range(households), pure=False))
 
 
-@case(
-    PRACTICES + " (processes and threads: threads do help what waits)",
-    HEALTHY,
-    1,
-    "local",
-    threads=4,
-    near=("gil-bound", "event-loop-blocked"),
-)
+@case("healthy", 1, "local", threads=4, near="gil-bound event-loop-blocked")
 def requests_in_threads(client, requests: int = 40):
+    """Dask documentation, Best Practices: https://docs.dask.org/en/stable/best-practices.html (processes and
+    threads: threads do help what waits)."""
+
     def fetch(i):
         time.sleep(0.4)
         return i
@@ -86,16 +67,12 @@ def requests_in_threads(client, requests: int = 40):
     client.gather(client.map(fetch, range(requests), pure=False))
 
 
-@case(
-    PRACTICES + " (processes and threads: tasks that wait for a network)",
-    "undersubscribed-threads",
-    1,
-    "local",
-    near=(HEALTHY,),
-    lever="more threads for each worker",
-    mended={"threads": 8},
-)
+@case("undersubscribed-threads", 1, "local", near="healthy")
+@remedy("more threads for each worker", threads=8)
 def downloads_on_one_thread(client, files: int = 32):
+    """Dask documentation, Best Practices: https://docs.dask.org/en/stable/best-practices.html (processes and
+    threads: tasks that wait for a network)."""
+
     def download(i):
         time.sleep(0.15)
         return i
@@ -103,17 +80,12 @@ def downloads_on_one_thread(client, files: int = 32):
     client.gather(client.map(download, range(files), pure=False))
 
 
-@case(
-    "dask.delayed, parallelize any code (many small reads from a server, one thread for each worker): "
-    "github.com/dask/dask-tutorial",
-    "undersubscribed-threads",
-    2,
-    "local",
-    near=(HEALTHY, "tiny-tasks"),
-    lever="more threads for each worker",
-    mended={"threads": 6},
-)
+@case("undersubscribed-threads", 2, "local", near="healthy tiny-tasks")
+@remedy("more threads for each worker", threads=6)
 def queries_on_two_threads(client, queries: int = 36):
+    """dask.delayed, parallelize any code (many small reads from a server, one thread for each worker):
+    github.com/dask/dask-tutorial."""
+
     @delayed
     def read_sql(i):
         time.sleep(0.2)
@@ -125,16 +97,11 @@ def queries_on_two_threads(client, queries: int = 36):
 # ------------------------------------------------------------------ data on its way
 
 
-@case(
-    "Fixing stack of delayed calls inside two-view-estimator (most of it is transfer), borglab/gtsfm#492",
-    "transfer-bound",
-    4,
-    "local",
-    near=("serialisation-bound", "data-locality"),
-    lever="fewer, larger workers",
-    mended={"workers": 1, "threads": 4},
-)
+@case("transfer-bound", 4, "local", near="serialisation-bound data-locality")
+@remedy("fewer, larger workers", workers=1, threads=4)
 def all_pairs_of_images(client, images: int = 10, mebibytes: int = 24):
+    """Fixing stack of delayed calls inside two-view-estimator (most of it is transfer), borglab/gtsfm#492."""
+
     def load(i):
         return np.full(mebibytes * 2**17, float(i))
 
@@ -145,30 +112,20 @@ def all_pairs_of_images(client, images: int = 10, mebibytes: int = 24):
     client.gather([client.submit(two_view, a, b, pure=False) for a, b in combinations(loaded, 2)])
 
 
-@case(
-    "x + x.T, Dask Array: https://examples.dask.org/array.html",
-    "transfer-bound",
-    4,
-    "local",
-    near=("memory-spill", "data-locality"),
-    lever="fewer, larger workers",
-    mended={"workers": 1, "threads": 4},
-)
+@case("transfer-bound", 4, "local", near="memory-spill data-locality")
+@remedy("fewer, larger workers", workers=1, threads=4)
 def array_and_its_transpose(client, side: int = 6_000, chunk: int = 1_000):
+    """x + x.T, Dask Array: https://examples.dask.org/array.html."""
     x = da.random.random((side, side), chunks=(chunk, chunk)).persist()
     for times in range(1, 4):
         y = x + times * x.T
         y[::500, ::500].sum().compute()
 
 
-@case(
-    "Data not shared in threaded Local Cluster (a large array, of which each task needs a part), dask/distributed#2270",
-    TRAVEL,  # from the client: all tasks then run on the worker that has it
-    4,
-    "local",
-    near=("serialisation-bound", "slow-submission"),
-)
+@case("client-waits", 4, "local", near="serialisation-bound slow-submission")
 def large_array_to_all(client, mebibytes: int = 200, tasks: int = 8):
+    """Data not shared in threaded Local Cluster (a large array, of which each task needs a part),
+    dask/distributed#2270."""
     data = client.scatter(np.ones(mebibytes * 2**17))
 
     def myfunc(data, i):
@@ -188,14 +145,10 @@ def parts_loaded_where_needed(client, mebibytes: int = 200, tasks: int = 8):
     client.gather(client.map(myfunc, range(tasks), pure=False))
 
 
-@case(
-    "Dask Array: https://examples.dask.org/array.html (each chunk reduced where it is)",
-    HEALTHY,
-    2,
-    "local",
-    near=("transfer-bound", "memory-spill"),
-)
+@case("healthy", 2, "local", near="transfer-bound memory-spill")
 def chunks_reduced_in_place(client, chunks: int = 12):
+    """Dask Array: https://examples.dask.org/array.html (each chunk reduced where it is)."""
+
     def block(x):
         if x.size:  # Dask calls it in the client with an empty array, which takes real code no time
             time.sleep(0.5)
@@ -220,16 +173,10 @@ def largest_of(block):
     return float(block.max())
 
 
-@case(
-    "Dask workers spilling to disk too early (kept, although it is used once more only), dask/distributed#4061",
-    "memory-spill",
-    2,
-    SMALL,
-    near=("recomputation", "transfer-bound"),
-    lever="one pass that keeps nothing",
-    mended={"keep": False},
-)
+@case("memory-spill", 2, SMALL, near="recomputation transfer-bound")
+@remedy("one pass that keeps nothing", keep=False)
 def kept_on_disk(client, keep: bool = True, blocks: int = 30, mebibytes: int = 24):
+    """Dask workers spilling to disk too early (kept, although it is used once more only), dask/distributed#4061."""
     if keep:
         data = client.map(random_block, range(blocks), mebibytes=mebibytes, pure=False)
         client.gather(client.map(total_of, data, pure=False))
@@ -243,31 +190,20 @@ def kept_on_disk(client, keep: bool = True, blocks: int = 30, mebibytes: int = 2
         client.gather(client.map(both, range(blocks), pure=False))
 
 
-@case(
-    "memory spilling over to disk, pangeo-data/pangeo#679",
-    "memory-spill",
-    1,
-    SMALL,
-    threads=2,
-    near=("memory-paused", "gil-bound"),
-    lever="more memory for the worker",
-    mended={"cluster": {"kind": "local", "memory_limit_mb": 4_000}},
-)
+@case("memory-spill", 1, SMALL, threads=2, near="memory-paused gil-bound")
+@remedy("more memory for the worker", cluster={"kind": "local", "memory_limit_mb": 4_000})
 def ocean_on_a_small_worker(client, blocks: int = 40, mebibytes: int = 24):
+    """memory spilling over to disk, pangeo-data/pangeo#679."""
     data = client.map(random_block, range(blocks), mebibytes=mebibytes, pure=False)
     for _ in range(2):
         client.gather(client.map(total_of, data, pure=False))
 
 
-@case(
-    "Dask documentation, Worker Memory Management (below its target): "
-    "https://distributed.dask.org/en/stable/worker-memory.html",
-    HEALTHY,
-    2,
-    SMALL,
-    near=("memory-spill", "memory-paused"),
-)
+@case("healthy", 2, SMALL, near="memory-spill memory-paused")
 def below_the_target(client, blocks: int = 12):
+    """Dask documentation, Worker Memory Management (below its target):
+    https://distributed.dask.org/en/stable/worker-memory.html."""
+
     def load(i):
         time.sleep(0.4)
         return np.ones(2**17)
@@ -275,16 +211,11 @@ def below_the_target(client, blocks: int = 12):
     client.gather(client.map(total_of, client.map(load, range(blocks), pure=False), pure=False))
 
 
-@case(
-    "WIP: Memory management (unmanaged memory pauses workers and delays processing), skyportal/kowalski#226",
-    "memory-paused",
-    1,
-    {"kind": "local", "memory_limit_mb": 600},
-    near=("memory-spill", "straggler"),
-    lever="keep nothing in the process",
-    mended={"keep_s": 0.0},
-)
+@case("memory-paused", 1, {"kind": "local", "memory_limit_mb": 600}, near="memory-spill straggler")
+@remedy("keep nothing in the process", keep_s=0.0)
 def alerts_kept_for_a_while(client, keep_s: float = 3.0, alerts: int = 24):
+    """WIP: Memory management (unmanaged memory pauses workers and delays processing), skyportal/kowalski#226."""
+
     def process(i):
         kept = get_worker().__dict__.setdefault("alerts", [])
         if keep_s:
@@ -297,16 +228,11 @@ def alerts_kept_for_a_while(client, keep_s: float = 3.0, alerts: int = 24):
     client.gather(client.map(process, range(alerts), pure=False))
 
 
-@case(
-    "A brief pause can cause severe work unbalancing, dask/distributed#7742",
-    "memory-paused",
-    2,
-    {"kind": "local", "memory_limit_mb": 600},
-    near=("memory-spill", "data-locality"),
-    lever="keep nothing in the process",
-    mended={"keep_s": 0.0},
-)
+@case("memory-paused", 2, {"kind": "local", "memory_limit_mb": 600}, near="memory-spill data-locality")
+@remedy("keep nothing in the process", keep_s=0.0)
 def frames_kept_for_a_while(client, keep_s: float = 3.0, frames: int = 40):
+    """A brief pause can cause severe work unbalancing, dask/distributed#7742."""
+
     def work(i):
         kept = get_worker().__dict__.setdefault("frames", [])
         if keep_s:
@@ -322,17 +248,11 @@ def frames_kept_for_a_while(client, keep_s: float = 3.0, frames: int = 40):
 # ------------------------------------------------------------------ event loops
 
 
-@case(
-    "client.run() generates a tornado event loop freeze, dask/distributed#7495",
-    "event-loop-blocked",
-    2,
-    "local",
-    threads=2,
-    near=("tiny-tasks", "slow-submission"),
-    lever="do it in a task",
-    mended={"in_tasks": True},
-)
+@case("event-loop-blocked", 2, "local", threads=2, near="tiny-tasks slow-submission")
+@remedy("do it in a task", in_tasks=True)
 def run_freezes_the_loop(client, in_tasks: bool = False, tasks: int = 120):
+    """client.run() generates a tornado event loop freeze, dask/distributed#7495."""
+
     def load_settings():
         time.sleep(1.0)
 
@@ -345,15 +265,10 @@ def run_freezes_the_loop(client, in_tasks: bool = False, tasks: int = 120):
     client.gather(futures)
 
 
-@case(
-    "Support asynchronous tasks (they run within the event loop of the worker), dask/distributed#5151",
-    "event-loop-blocked",
-    2,
-    "local",
-    threads=4,
-    near=("gil-bound", "skewed-tasks", "uneven-waves"),
-)
+@case("event-loop-blocked", 2, "local", threads=4, near="gil-bound skewed-tasks uneven-waves")
 def async_tasks_that_block(client, tasks: int = 24):
+    """Support asynchronous tasks (they run within the event loop of the worker), dask/distributed#5151."""
+
     async def my_coro(arg):
         time.sleep(0.3)
         return arg
@@ -374,16 +289,15 @@ def async_tasks_that_await(client, tasks: int = 24):
 
 
 @case(
-    "Resilience against hardware failures: https://examples.dask.org/resilience.html",
     "worker-died",
     4,
     "local",
-    near=("worker-killing-task", "recomputation", "retried-tasks"),
-    lever="workers that are not preempted",
-    mended={"preempted": False},
+    near="worker-killing-task recomputation retried-tasks",
     **{"distributed.scheduler.allowed-failures": 100},
 )
+@remedy("workers that are not preempted", preempted=False)
 def preempted_workers(client, preempted: bool = True, n: int = 400):
+    """Resilience against hardware failures: https://examples.dask.org/resilience.html."""
     pids = sorted(client.run(os.getpid).values())
 
     def multiply_by_two(x):
@@ -398,17 +312,11 @@ def preempted_workers(client, preempted: bool = True, n: int = 400):
     return {"sum": summed.result()}
 
 
-@case(
-    "How to handle a job queueing system's walltime killing workers: "
-    "https://jobqueue.dask.org/en/latest/clusters-advanced-tips-and-tricks.html",
-    "worker-died",
-    3,
-    "local",
-    near=("worker-killing-task", "workers-missing"),
-    lever="end before the walltime",
-    mended={"walltime_s": 0.0},
-)
+@case("worker-died", 3, "local", near="worker-killing-task workers-missing")
+@remedy("end before the walltime", walltime_s=0.0)
 def walltime_reached(client, walltime_s: float = 1.0, tasks: int = 24):
+    """How to handle a job queueing system's walltime killing workers:
+    https://jobqueue.dask.org/en/latest/clusters-advanced-tips-and-tricks.html."""
     pids = sorted(client.run(os.getpid).values())
     futures = client.map(lambda i: time.sleep(0.25), range(tasks), pure=False)
     if walltime_s:
@@ -418,16 +326,11 @@ def walltime_reached(client, walltime_s: float = 1.0, tasks: int = 24):
     client.gather(futures)
 
 
-@case(
-    "Better handling of tasks that cause the worker to exit (submit(sys.exit, 1)), dask/distributed#301",
-    "worker-killing-task",
-    2,
-    "local",
-    near=("worker-died", "failed-trials", "retried-tasks"),
-    lever="leave that item out",
-    mended={"bad": -1},
-)
+@case("worker-killing-task", 2, "local", near="worker-died failed-trials retried-tasks")
+@remedy("leave that item out", bad=-1)
 def exits(client, bad: int = 5, items: int = 12):
+    """Better handling of tasks that cause the worker to exit (submit(sys.exit, 1)), dask/distributed#301."""
+
     def analyse(i):
         if i == bad:
             os._exit(1)
@@ -437,17 +340,11 @@ def exits(client, bad: int = 5, items: int = 12):
     client.gather(client.map(analyse, range(items), pure=False))
 
 
-@case(
-    "Debugging segfaults on workers, dask/distributed#2243",
-    "worker-killing-task",
-    2,
-    "local",
-    threads=2,
-    near=("worker-died", "failed-trials", "retried-tasks"),
-    lever="leave that item out",
-    mended={"bad": -1},
-)
+@case("worker-killing-task", 2, "local", threads=2, near="worker-died failed-trials retried-tasks")
+@remedy("leave that item out", bad=-1)
 def segfaults(client, bad: int = 3, items: int = 16):
+    """Debugging segfaults on workers, dask/distributed#2243."""
+
     def call_native(i):
         if i == bad:
             import ctypes
@@ -459,16 +356,10 @@ def segfaults(client, bad: int = 3, items: int = 16):
     client.gather(client.map(call_native, range(items), pure=False))
 
 
-@case(
-    "dd.to_hdf produces HDF5ExtError (unable to lock file, errno = 11) on local cluster, dask/dask#7926",
-    "failed-trials",
-    3,
-    "virtual",
-    near=(WAITING,),
-    lever="a file for each partition",
-    mended={"files": 12},
-)
+@case("failed-trials", 3, "virtual", near="waiting-tasks")
+@remedy("a file for each partition", files=12)
 def all_lock_one_file(client, files: int = 1, partitions: int = 12):
+    """dd.to_hdf produces HDF5ExtError (unable to lock file, errno = 11) on local cluster, dask/dask#7926."""
     with tempfile.TemporaryDirectory() as folder:
 
         def to_hdf(i):
@@ -480,14 +371,10 @@ def all_lock_one_file(client, files: int = 1, partitions: int = 12):
         client.gather(client.map(to_hdf, range(partitions), pure=False))
 
 
-@case(
-    "Actor future can't be passed to submit (cannot pickle '_thread.lock' object), dask/distributed#4488",
-    "failed-trials",
-    2,
-    "virtual",
-    near=("serialisation-bound",),
-)
+@case("failed-trials", 2, "virtual", near="serialisation-bound")
 def actor_future_as_argument(client, n: int = 4):
+    """Actor future can't be passed to submit (cannot pickle '_thread.lock' object), dask/distributed#4488."""
+
     class Actor:
         def foo(self):
             time.sleep(0.2)

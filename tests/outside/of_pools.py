@@ -12,23 +12,17 @@ from pathlib import Path
 import dask
 import numpy as np
 from dask import delayed
-from declare import CLIENT, HEALTHY, RETRIED, WAITING, WINDOW, case, mends
+from declare import case, mends, remedy
 from distributed import Event, Queue, get_worker, wait
 
 # ------------------------------------------------------------------ work that never starts
 
 
-@case(
-    "Dask hangs instead of erroring when a task requests a resource unknown to workers, dask/dask#9587",
-    ("worker-restriction", "invalid-trials"),
-    2,
-    "virtual",
-    near=(WAITING, "late-workers"),
-    timeout_s=10.0,
-    lever="ask for no resource",
-    mended={"gpus": 0},
-)
+@case(("worker-restriction", "invalid-trials"), 2, "virtual", near="waiting-tasks late-workers", timeout_s=10.0)
+@remedy("ask for no resource", gpus=0)
 def unknown_resource(client, gpus: int = 1, tasks: int = 12):
+    """Dask hangs instead of erroring when a task requests a resource unknown to workers, dask/dask#9587."""
+
     def on_gpu(i):
         time.sleep(1)
         return i
@@ -39,18 +33,11 @@ def unknown_resource(client, gpus: int = 1, tasks: int = 12):
         future.result()
 
 
-@case(
-    "[jvm-packages] xgboost spark training hangs when not all tasks run at the same time "
-    "(one task more than there are slots), dmlc/xgboost#2307",
-    ("invalid-trials", WAITING),
-    4,
-    "virtual",
-    near=("straggler", "nested-client"),
-    timeout_s=10.0,
-    lever="as many workers as tasks",
-    mended={"workers": 5},
-)
+@case(("invalid-trials", "waiting-tasks"), 4, "virtual", near="straggler nested-client", timeout_s=10.0)
+@remedy("as many workers as tasks", workers=5)
 def training_needs_all_at_once(client, tasks: int = 5, seconds: float = 6.0):
+    """[jvm-packages] xgboost spark training hangs when not all tasks run at the same time (one task more than there
+    are slots), dmlc/xgboost#2307."""
     run = uuid.uuid4().hex
     tracker, everyone = Queue(f"tracker-{run}"), Event(f"everyone-{run}")
 
@@ -70,16 +57,12 @@ def training_needs_all_at_once(client, tasks: int = 5, seconds: float = 6.0):
 # ------------------------------------------------------------------ searches
 
 
-@case(
-    "Possible to see the current hyperparameters for pipeline on Dask WebUI? "
-    "(the next generation waits for one pipeline of a hundred), EpistasisLab/tpot#1265",
-    "straggler",
-    25,
-    near=("results-awaited-in-loop", "skewed-tasks", "slow-worker", "sequential-graph"),
-    lever="a time limit that ends a pipeline while it is evaluated",
-    mended={"limit_s": 7.5},
-)
+@case("straggler", 25, near="results-awaited-in-loop skewed-tasks slow-worker sequential-graph")
+@remedy("a time limit that ends a pipeline while it is evaluated", limit_s=7.5)
 def one_pipeline_takes_forever(client, generations: int = 3, population: int = 100, limit_s: float = 90.0):
+    """Possible to see the current hyperparameters for pipeline on Dask WebUI? (the next generation waits for one
+    pipeline of a hundred), EpistasisLab/tpot#1265."""
+
     def evaluate(generation, individual):
         slow = individual == (41 + 7 * generation) % population
         time.sleep(min(limit_s, 90.0 if slow else 7.5))
@@ -89,14 +72,11 @@ def one_pipeline_takes_forever(client, generations: int = 3, population: int = 1
         client.gather(client.map(evaluate, [generation] * population, range(population), pure=False))
 
 
-@case(
-    "Dask documentation, Machine Learning (Optuna: many optimize methods in parallel, the study on the scheduler): "
-    "https://docs.dask.org/en/stable/ml.html",
-    HEALTHY,
-    40,
-    near=("skewed-tasks", "slow-submission", "results-awaited-in-loop", "uneven-waves"),
-)
+@case("healthy", 40, near="skewed-tasks slow-submission results-awaited-in-loop uneven-waves")
 def trials_of_a_study(client, trials: int = 500):
+    """Dask documentation, Machine Learning (Optuna: many optimize methods in parallel, the study on the scheduler):
+    https://docs.dask.org/en/stable/ml.html."""
+
     def optimize(trial):
         time.sleep(5 + 10 * random.Random(trial).random())
         return trial
@@ -107,15 +87,11 @@ def trials_of_a_study(client, trials: int = 500):
 # ------------------------------------------------------------------ workflow engines
 
 
-@case(
-    "Slow dask task creation for complex functions (one a second, by a flow that maps a method), "
-    "PrefectHQ/prefect#18191",
-    "slow-submission",
-    10,
-    "virtual",
-    near=("results-awaited-in-loop", WINDOW, "too-few-partitions"),
-)
+@case("slow-submission", 10, "virtual", near="results-awaited-in-loop few-tasks-in-flight too-few-partitions")
 def flow_creates_tasks_slowly(client, tasks: int = 40):
+    """Slow dask task creation for complex functions (one a second, by a flow that maps a method),
+    PrefectHQ/prefect#18191."""
+
     def method(i):
         time.sleep(4)
         return i
@@ -137,14 +113,11 @@ def tasks_created_at_once(client, tasks: int = 40):
     client.gather(client.map(method, range(tasks), pure=False))
 
 
-@case(
-    "Send dask graphs sequentially to scheduler (well after well; the graph of each is built first), "
-    "fmi-faim/faim-ipa#72",
-    (CLIENT, "results-awaited-in-loop"),
-    8,
-    near=("large-graph", "sequential-graph", "too-few-partitions"),
-)
+@case(("client-busy", "results-awaited-in-loop"), 8, near="large-graph sequential-graph too-few-partitions")
 def well_after_well(client, wells: int = 10, fields: int = 16):
+    """Send dask graphs sequentially to scheduler (well after well; the graph of each is built first),
+    fmi-faim/faim-ipa#72."""
+
     def stitch_and_bin(well, field):
         time.sleep(1)
         return field
@@ -170,14 +143,10 @@ def next_well_built_meanwhile(client, wells: int = 10, fields: int = 16):
     client.gather(running)
 
 
-@case(
-    "Processing updates (surface models in batches of 20 jobs on five workers), uw-cryo/lidar_tools#25",
-    HEALTHY,
-    5,
-    "virtual",
-    near=("results-awaited-in-loop", "sequential-graph", CLIENT, "uneven-waves"),
-)
+@case("healthy", 5, "virtual", near="results-awaited-in-loop sequential-graph client-busy uneven-waves")
 def surfaces_in_batches(client, jobs: int = 100, batch_size: int = 20):
+    """Processing updates (surface models in batches of 20 jobs on five workers), uw-cryo/lidar_tools#25."""
+
     def run_pipeline(i):
         time.sleep(0.56 + 0.08 * random.Random(i).random())
         return f"dsm_{i:04d}.tif"
@@ -191,14 +160,10 @@ def surfaces_in_batches(client, jobs: int = 100, batch_size: int = 20):
 # ------------------------------------------------------------------ storage and machines
 
 
-@case(
-    "Retries with prefect (and other executors) (a read from the object store fails now and then, "
-    "and the whole chunk is copied again), pangeo-data/rechunker#51",
-    RETRIED,
-    8,
-    near=("skewed-tasks", "straggler", "recomputation"),
-)
+@case("retried-tasks", 8, near="skewed-tasks straggler recomputation")
 def chunks_copied_again(client, chunks: int = 48, reads: int = 8, robust: bool = False):
+    """Retries with prefect (and other executors) (a read from the object store fails now and then, and the whole
+    chunk is copied again), pangeo-data/rechunker#51."""
     with tempfile.TemporaryDirectory() as folder:
 
         def get_item(chunk, read):
@@ -229,17 +194,11 @@ def reads_tried_again(client, chunks: int = 48):
     chunks_copied_again(client, chunks, robust=True)
 
 
-@case(
-    "Dask clusters getting stuck during pangeo-forge workloads (store_chunk takes 90 s on some workers and "
-    "600 s on others, which copy to a slow volume first), pangeo-forge/pangeo-forge-recipes#88",
-    "slow-worker",
-    6,
-    "virtual",
-    near=("straggler", "skewed-tasks", "results-awaited-in-loop", "uneven-waves"),
-    lever="copy_input_to_local_file=False",
-    mended={"copies_first": False},
-)
+@case("slow-worker", 6, "virtual", near="straggler skewed-tasks results-awaited-in-loop uneven-waves")
+@remedy("copy_input_to_local_file=False", copies_first=False)
 def chunks_stored_by_way_of_a_slow_volume(client, copies_first: bool = True, recipes: int = 3, chunks: int = 18):
+    """Dask clusters getting stuck during pangeo-forge workloads (store_chunk takes 90 s on some workers and 600 s
+    on others, which copy to a slow volume first), pangeo-forge/pangeo-forge-recipes#88."""
     slow = min(client.scheduler_info(n_workers=-1)["workers"])
 
     def store_chunk(recipe, chunk):
@@ -250,17 +209,12 @@ def chunks_stored_by_way_of_a_slow_volume(client, copies_first: bool = True, rec
         client.gather(client.map(store_chunk, [recipe] * chunks, range(chunks), pure=False))
 
 
-@case(
-    "[QST] How to use multiple threads per GPU worker? (GPUs are underused with one thread each), "
-    "rapidsai/dask-cuda#109",
-    "undersubscribed-threads",
-    1,
-    "local",
-    near=(HEALTHY, "tiny-tasks", "gil-bound"),
-    lever="more threads for each worker",
-    mended={"threads": 4},
-)
+@case("undersubscribed-threads", 1, "local", near="healthy tiny-tasks gil-bound")
+@remedy("more threads for each worker", threads=4)
 def one_thread_for_a_gpu(client, partitions: int = 16):
+    """[QST] How to use multiple threads per GPU worker? (GPUs are underused with one thread each),
+    rapidsai/dask-cuda#109."""
+
     def read_and_infer(i):
         time.sleep(0.25)  # read it from storage and copy it to the device
         time.sleep(0.05)  # run the kernels
@@ -272,15 +226,11 @@ def one_thread_for_a_gpu(client, partitions: int = 16):
 # ------------------------------------------------------------------ images
 
 
-@case(
-    "different cores on different branches (frames of a camera, scattered, measured and gathered behind a buffer, "
-    "as the answer recommends), python-streamz/streamz#196",
-    HEALTHY,
-    8,
-    "virtual",
-    near=(WINDOW, "slow-submission", "results-awaited-in-loop", "data-locality"),
-)
+@case("healthy", 8, "virtual", near="few-tasks-in-flight slow-submission results-awaited-in-loop data-locality")
 def frames_behind_a_buffer(client, frames: int = 120, buffer: int = 16):
+    """different cores on different branches (frames of a camera, scattered, measured and gathered behind a buffer,
+    as the answer recommends), python-streamz/streamz#196."""
+
     def focusmetric(image):
         time.sleep(0.6)
         return float(image.mean())
@@ -295,17 +245,11 @@ def frames_behind_a_buffer(client, frames: int = 120, buffer: int = 16):
     client.gather(list(waiting))
 
 
-@case(
-    "Remove baseline functionality using `pybaselines` (it does not release the lock), hyperspy/hyperspy#3441",
-    "gil-bound",
-    1,
-    "local",
-    threads=2,
-    near=("undersubscribed-threads", "event-loop-blocked"),
-    lever="processes instead of threads",
-    mended={"workers": 2, "threads": 1},
-)
+@case("gil-bound", 1, "local", threads=2, near="undersubscribed-threads event-loop-blocked")
+@remedy("processes instead of threads", workers=2, threads=1)
 def baselines_in_threads(client, signals: int = 8, points: int = 4_000, rounds: int = 2_000):
+    """Remove baseline functionality using `pybaselines` (it does not release the lock), hyperspy/hyperspy#3441."""
+
     def remove_baseline(signal):
         data = [signal + (i % 17) * 0.5 for i in range(points)]
         base = min(data)
@@ -316,15 +260,11 @@ def baselines_in_threads(client, signals: int = 8, points: int = 4_000, rounds: 
     client.gather(client.map(remove_baseline, range(signals), pure=False))
 
 
-@case(
-    "Image processing pipelines fails: insufficient memory due to breadth-first execution "
-    "(the flow keeps every image, loaded and rotated), PrefectHQ/prefect#4946",
-    "memory-spill",
-    1,
-    {"kind": "local", "memory_limit_mb": 600},
-    near=("memory-paused", "recomputation", "transfer-bound"),
-)
+@case("memory-spill", 1, {"kind": "local", "memory_limit_mb": 600}, near="memory-paused recomputation transfer-bound")
 def images_level_by_level(client, images: int = 56, mebibytes: int = 12):
+    """Image processing pipelines fails: insufficient memory due to breadth-first execution (the flow keeps every
+    image, loaded and rotated), PrefectHQ/prefect#4946."""
+
     def load_image(uri):
         return np.random.default_rng(uri).random((1024, mebibytes * 128))
 
@@ -350,15 +290,11 @@ def images_one_by_one(client, images: int = 56, mebibytes: int = 12):
     client.gather(client.map(process, range(images), pure=False))
 
 
-@case(
-    "Batch Prediction with PyTorch (load, transform, stack, predict with a delayed model): "
-    "https://examples.dask.org/machine-learning/torch-prediction.html",
-    HEALTHY,
-    2,
-    "virtual",
-    near=("large-graph", "serialisation-bound", "transfer-bound", "data-locality", "narrow-stage"),
-)
+@case("healthy", 2, "virtual", near="large-graph serialisation-bound transfer-bound data-locality narrow-stage")
 def batches_for_a_delayed_model(client, images: int = 60, batch: int = 10):
+    """Batch Prediction with PyTorch (load, transform, stack, predict with a delayed model):
+    https://examples.dask.org/machine-learning/torch-prediction.html."""
+
     @delayed
     def load(path):
         time.sleep(0.04)

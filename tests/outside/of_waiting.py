@@ -9,17 +9,14 @@ import tempfile
 import time
 import uuid
 
-from declare import HEALTHY, RETRIED, WAITING, case, mends
+from declare import case, mends, remedy
 from distributed import Event, Lock, Queue, Semaphore, get_worker
 
 
-@case(
-    "Locking for distributed writes (HDF5, one process at a time), dask/dask#1892",
-    WAITING,
-    8,
-    near=("skewed-tasks", "undersubscribed-threads", "work-inflation"),
-)
+@case("waiting-tasks", 8, near="skewed-tasks undersubscribed-threads work-inflation")
 def write_one_file(client, chunks: int = 40):
+    """Locking for distributed writes (HDF5, one process at a time), dask/dask#1892."""
+
     def compute_and_write(i):
         time.sleep(0.5)
         with Lock("out.h5"):
@@ -38,16 +35,11 @@ def write_many_files(client, chunks: int = 40):
     client.gather(client.map(compute_and_write, range(chunks)))
 
 
-@case(
-    "fix distributed writes (a lock per file, two files), pydata/xarray#1793",
-    WAITING,
-    6,
-    "virtual",
-    near=("skewed-tasks",),
-    lever="save_mfdataset: as many files as workers",
-    mended={"files": 12},
-)
+@case("waiting-tasks", 6, "virtual", near="skewed-tasks")
+@remedy("save_mfdataset: as many files as workers", files=12)
 def save_few_datasets(client, files: int = 2, chunks: int = 24):
+    """fix distributed writes (a lock per file, two files), pydata/xarray#1793."""
+
     def store(i):
         time.sleep(0.1)
         lock = Lock(f"{i % files}.nc")
@@ -57,8 +49,10 @@ def save_few_datasets(client, files: int = 2, chunks: int = 24):
     client.gather(client.map(store, range(chunks), pure=False))
 
 
-@case("Dask API, Lock: https://distributed.dask.org/en/stable/api.html", HEALTHY, 8, near=(WAITING,))
+@case("healthy", 8, near="waiting-tasks")
 def lock_for_a_log(client, tasks: int = 40):
+    """Dask API, Lock: https://distributed.dask.org/en/stable/api.html."""
+
     def work(i):
         time.sleep(2)
         with Lock("log"):
@@ -67,16 +61,10 @@ def lock_for_a_log(client, tasks: int = 40):
     client.gather(client.map(work, range(tasks)))
 
 
-@case(
-    "Semaphores release automatically (two leases of a database), dask/distributed#4057",
-    WAITING,
-    1,
-    threads=10,
-    near=("skewed-tasks", "gil-bound"),
-    lever="as many leases as the database takes",
-    mended={"leases": 10},
-)
+@case("waiting-tasks", 1, threads=10, near="skewed-tasks gil-bound")
+@remedy("as many leases as the database takes", leases=10)
 def two_leases_of_a_database(client, leases: int = 2, tasks: int = 20):
+    """Semaphores release automatically (two leases of a database), dask/distributed#4057."""
     sem = Semaphore(max_leases=leases, name=f"database-{uuid.uuid4().hex}")
 
     def access_limited(val, sem):
@@ -88,14 +76,10 @@ def two_leases_of_a_database(client, leases: int = 2, tasks: int = 20):
     sem.close()
 
 
-@case(
-    "task throttling (downloads limited to 8 connections; the lease is kept while the data is processed), "
-    "dask/distributed#800",
-    WAITING,
-    32,
-    near=("too-few-partitions",),
-)
+@case("waiting-tasks", 32, near="too-few-partitions")
 def lease_kept_too_long(client, tasks: int = 64):
+    """task throttling (downloads limited to 8 connections; the lease is kept while the data is processed),
+    dask/distributed#800."""
     sem = Semaphore(max_leases=8, name=f"server-{uuid.uuid4().hex}")
 
     def download_and_process(i):
@@ -120,16 +104,10 @@ def lease_given_back(client, tasks: int = 64):
     client.gather(client.map(download_and_process, range(tasks)))
 
 
-@case(
-    "Semaphore and other objects as task condition (a worker is held while it waits), dask/distributed#4104",
-    WAITING,
-    4,
-    "virtual",
-    near=("straggler",),
-    lever="as many leases as workers",
-    mended={"leases": 4},
-)
+@case("waiting-tasks", 4, "virtual", near="straggler")
+@remedy("as many leases as workers", leases=4)
 def one_lease_of_a_licence(client, leases: int = 1, tasks: int = 8):
+    """Semaphore and other objects as task condition (a worker is held while it waits), dask/distributed#4104."""
     sem = Semaphore(max_leases=leases, name=f"licence-{uuid.uuid4().hex}")
 
     def solve(i):
@@ -140,13 +118,9 @@ def one_lease_of_a_licence(client, leases: int = 1, tasks: int = 8):
     client.gather(client.map(solve, range(tasks), pure=False))
 
 
-@case(
-    "Dask Futures, Queues (tasks take what the client puts): https://docs.dask.org/en/stable/futures.html#queues",
-    WAITING,
-    8,
-    near=("slow-submission", "undersubscribed-threads"),
-)
+@case("waiting-tasks", 8, near="slow-submission undersubscribed-threads")
 def consumers_of_a_queue(client, items: int = 40):
+    """Dask Futures, Queues (tasks take what the client puts): https://docs.dask.org/en/stable/futures.html#queues."""
     name = uuid.uuid4().hex
     queue = Queue(name)
 
@@ -186,13 +160,10 @@ def consumers_that_read(client, items: int = 40):
     client.gather(consumers)
 
 
-@case(
-    "Stateful Actors (a counter that all increment), dask/distributed#2133",
-    WAITING,
-    8,
-    near=("skewed-tasks", "undersubscribed-threads"),
-)
+@case("waiting-tasks", 8, near="skewed-tasks undersubscribed-threads")
 def all_call_one_actor(client, tasks: int = 32, actors: int = 1):
+    """Stateful Actors (a counter that all increment), dask/distributed#2133."""
+
     class Counter:
         def __init__(self):
             self.n = 0
@@ -221,14 +192,10 @@ def count_in_the_results(client, tasks: int = 32):
     time.sleep(0.5)
 
 
-@case(
-    "Actor futures for as_completed (five actors, each called when it has answered), dask/distributed#5092",
-    (WAITING, "results-awaited-in-loop"),
-    5,
-    "virtual",
-    near=("idle-workers-cause-unknown",),
-)
+@case(("waiting-tasks", "results-awaited-in-loop"), 5, "virtual", near="idle-workers-cause-unknown")
 def actors_one_by_one(client, calls: int = 3):
+    """Actor futures for as_completed (five actors, each called when it has answered), dask/distributed#5092."""
+
     class Actor:
         def ping(self, seconds):
             time.sleep(seconds)
@@ -253,13 +220,9 @@ def actors_at_once(client, calls: int = 3):
             pong.result()
 
 
-@case(
-    "Dask Futures, Events (tasks wait until somebody sets it): https://docs.dask.org/en/stable/futures.html#events",
-    WAITING,
-    4,
-    near=("late-workers", "slow-submission"),
-)
+@case("waiting-tasks", 4, near="late-workers slow-submission")
 def wait_for_the_go(client, tasks: int = 8):
+    """Dask Futures, Events (tasks wait until somebody sets it): https://docs.dask.org/en/stable/futures.html#events."""
     event = Event(uuid.uuid4().hex)
 
     def wait_and_work(i, name):
@@ -284,15 +247,10 @@ def wait_for_nothing(client, tasks: int = 8):
     client.gather(futures)
 
 
-@case(
-    "add support for retrying failed tasks (retries= hides that most attempts fail), dask/distributed#352",
-    RETRIED,
-    8,
-    near=("skewed-tasks", "straggler"),
-    lever="mend what fails",
-    mended={"failing": 0},
-)
+@case("retried-tasks", 8, near="skewed-tasks straggler")
+@remedy("mend what fails", failing=0)
 def most_attempts_fail(client, failing: int = 3, tasks: int = 32):
+    """add support for retrying failed tasks (retries= hides that most attempts fail), dask/distributed#352."""
     name = uuid.uuid4().hex
 
     def download(i):
@@ -314,16 +272,11 @@ def most_attempts_fail(client, failing: int = 3, tasks: int = 32):
     client.gather(client.map(download, range(tasks), retries=10, pure=False))
 
 
-@case(
-    "add support for retrying failed tasks (with tenacity within the task instead), dask/distributed#352",
-    RETRIED,
-    4,
-    "virtual",
-    near=("skewed-tasks",),
-    lever="mend what fails",
-    mended={"failing": 0},
-)
+@case("retried-tasks", 4, "virtual", near="skewed-tasks")
+@remedy("mend what fails", failing=0)
 def backs_off_within_the_task(client, failing: int = 3, tasks: int = 12):
+    """add support for retrying failed tasks (with tenacity within the task instead), dask/distributed#352."""
+
     def call(i):
         for attempt in range(failing):
             time.sleep(0.1 * 2**attempt)
@@ -333,13 +286,10 @@ def backs_off_within_the_task(client, failing: int = 3, tasks: int = 12):
     client.gather(client.map(call, range(tasks), pure=False))
 
 
-@case(
-    "Sending large graph (each task starts a program for an image), danforthcenter/plantcv#1773",
-    HEALTHY,
-    4,
-    near=("invalid-trials", "nothing-measured"),
-)
+@case("healthy", 4, near="invalid-trials nothing-measured")
 def programs_on_the_simulated_cluster(client, tasks: int = 8):
+    """Sending large graph (each task starts a program for an image), danforthcenter/plantcv#1773."""
+
     def simulate(i):
         subprocess.run([sys.executable, "-c", "import time; time.sleep(0.25)"], check=True)
         return i
@@ -347,14 +297,10 @@ def programs_on_the_simulated_cluster(client, tasks: int = 8):
     client.gather(client.map(simulate, range(tasks), pure=False))
 
 
-@case(
-    "Sending large graph (each task starts a program for an image), danforthcenter/plantcv#1773",
-    HEALTHY,
-    4,
-    "virtual",
-    near=("gil-bound", "undersubscribed-threads"),
-)
+@case("healthy", 4, "virtual", near="gil-bound undersubscribed-threads")
 def programs(client, tasks: int = 8):
+    """Sending large graph (each task starts a program for an image), danforthcenter/plantcv#1773."""
+
     def simulate(i):
         subprocess.run([sys.executable, "-S", "-c", "import time; time.sleep(1.5)"], check=True)
         return i
@@ -365,16 +311,11 @@ def programs(client, tasks: int = 8):
 # ------------------------------------------------------------------ outside Dask
 
 
-@case(
-    "Parallel non-locked read using dask.Client crashes (60 % of the time is spent in a file lock), pydata/xarray#2190",
-    "work-inflation",
-    (1, 2, 4),
-    "local",
-    near=(WAITING, HEALTHY),
-    lever="a file for each worker",
-    mended={"files": 40},
-)
+@case("work-inflation", (1, 2, 4), "local", near="waiting-tasks healthy")
+@remedy("a file for each worker", files=40)
 def chunks_of_one_locked_file(client, files: int = 1, chunks: int = 40):
+    """Parallel non-locked read using dask.Client crashes (60 % of the time is spent in a file lock),
+    pydata/xarray#2190."""
     with tempfile.TemporaryDirectory() as folder:
 
         def read_and_square(i):
@@ -387,17 +328,10 @@ def chunks_of_one_locked_file(client, files: int = 1, chunks: int = 40):
         client.gather(client.map(read_and_square, range(chunks), pure=False))
 
 
-@case(
-    "Performance evaluation (weak scaling: `filter_func` takes 14 s instead of 8), ocean-eddy-cpt/gcm-filters#45",
-    "work-inflation",
-    (1, 4),
-    threads=9,
-    near=(HEALTHY, "gil-bound"),
-    lever="workers that share no memory bandwidth",
-    mended={"shared": False},
-    items_per_worker=18,
-)
+@case("work-inflation", (1, 4), threads=9, near="healthy gil-bound", items_per_worker=18)
+@remedy("workers that share no memory bandwidth", shared=False)
 def filters_on_more_cores(client, items: int = 18, shared: bool = True):
+    """Performance evaluation (weak scaling: `filter_func` takes 14 s instead of 8), ocean-eddy-cpt/gcm-filters#45."""
     several = len(client.scheduler_info(n_workers=-1)["workers"]) > 1
 
     def filter_func(i):
@@ -407,15 +341,12 @@ def filters_on_more_cores(client, items: int = 18, shared: bool = True):
     client.gather(client.map(filter_func, range(items), pure=False))
 
 
-@case(
-    "Use case with deep-learning frameworks: prediction in parallel (a model created on each worker), dask/dask-ml#281",
-    "work-inflation",
-    (2, 8),
-    near=("straggler", "skewed-tasks", "late-workers"),
-    lever="load it when workers start",
-    mended={"loading": 0.0},
-)
+@case("work-inflation", (2, 8), near="straggler skewed-tasks late-workers")
+@remedy("load it when workers start", loading=0.0)
 def a_model_for_each_worker(client, videos: int = 64, loading: float = 20.0):
+    """Use case with deep-learning frameworks: prediction in parallel (a model created on each worker),
+    dask/dask-ml#281."""
+
     def detect(video):
         models = get_worker().__dict__.setdefault("models", [])
         if not models:
