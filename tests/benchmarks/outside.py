@@ -24,7 +24,6 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "causes"))
@@ -42,14 +41,12 @@ from scalescope.model.finding import Severity
 from scalescope.model.sweep import Point, Sweep
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "outside-set.md"
-NEAR_IDEAL = 1.25
-"""Times the best possible time that the call of a healthy workload may take."""
+NEAR_IDEAL = 1.25  # times the best possible time that the call of a healthy workload may take
+# Labels that show by a trial that is no measurement
 FAILING = {"worker-died", "worker-killing-task", "failed-trials", "invalid-trials"}
-"""Labels that show by a trial that is no measurement."""
-AGREEMENT = 0.95
-"""Share of the cases in which a block must name the same cause first as the sweep."""
-BLOCK_LIMIT_S = 180.0
-"""Seconds in which a block must be over, with the start of its cluster."""
+AGREEMENT = 0.95  # share of the cases in which a block must name the same cause first as the sweep
+BLOCK_LIMIT_S = 180.0  # seconds in which a block must be over, with the start of its cluster
+COLUMNS = ("case", "source", "run on", "label", "remedy", "said first", "right", "lost", "proof", "predicted/measured")
 BANDS = (0.0, 0.5, 0.7, 0.9, 1.01)
 HEAD = """# Workloads that others wrote
 
@@ -72,19 +69,15 @@ their 20 causes were named first, and 7 of 8 healthy ones left alone.
 
 @dataclass(frozen=True)
 class Outcome:
-    """A case as written, and mended."""
-
     written: Result
     mended: Result | None = None
 
     @property
     def case(self) -> declare.Outside:
-        """The case."""
         return self.written.case  # type: ignore[return-value]
 
     @property
     def predicted(self) -> float | None:
-        """Predicted by measured seconds of the call with the remedy; None where that is unknown or the cause wrong."""
         found = self.written.verdict.findings[0]
         after = self.mended and self.mended.trials[-1]
         if not self.written.right or not found.gain or not after or not after.counts or after.metrics is None:
@@ -93,7 +86,6 @@ class Outcome:
 
     @property
     def proof(self) -> tuple[bool, str]:
-        """Whether the label is proven, and by what."""
         before = self.written.trials[-1]
         if self.case.expect == HEALTHY:
             if not before.counts or before.metrics is None:
@@ -113,14 +105,12 @@ class Outcome:
 
 
 def main() -> int:
-    """Run, print, write the page; 1 where `--prove` leaves a label unproven."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="*", help="names of cases, with * and ?")
     parser.add_argument("--kind", default="*", help="kind of cluster: simulated ones need no quiet host")
     parser.add_argument("--prove", action="store_true", help="run each with its remedy, too")
     parser.add_argument("--diagnose", action="store_true", help="compare what a block says with what the sweep says")
     parser.add_argument("--block", help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true", help="print results as JSON")
     parser.add_argument("--save", type=Path, help="keep the records in this file")
     parser.add_argument("--load", type=Path, nargs="+", help="judge the records in these files, instead of running")
     arguments = parser.parse_args()
@@ -150,7 +140,7 @@ def main() -> int:
     if arguments.diagnose:
         return compare(outcomes)
     proven = arguments.prove or arguments.load
-    print(json.dumps([as_json(each) for each in outcomes], indent=1) if arguments.json else text(outcomes))
+    print(text(outcomes))
     if proven and arguments.only == arguments.kind == "*":
         PAGE.write_text(page(outcomes), encoding="utf-8")
     print(f"{len(outcomes)} cases in {time.monotonic() - began:.0f} s", file=sys.stderr)
@@ -158,8 +148,6 @@ def main() -> int:
 
 
 def run(cases: Sequence[declare.Outside], *, prove: bool) -> list[Outcome]:
-    """Run cases as written and, if asked, mended; in the order of their declaration."""
-
     def finished(result: Result) -> None:
         print(line(result), file=sys.stderr, flush=True)
 
@@ -250,12 +238,10 @@ def run_block(case: declare.Outside) -> None:
 
 
 def line(result: Result) -> str:
-    """One case in a line, with its label."""
     return f"{confusion.line(result)}   label: {' or '.join(result.case.labels)}"  # type: ignore[attr-defined]
 
 
 def counts(outcomes: Sequence[Outcome]) -> dict[str, tuple[int, int]]:
-    """Per kind of case, how many there are and how many were answered rightly."""
     judged = [each for each in outcomes if not each.written.spoilt]
 
     def of(chosen: Iterable[Outcome]) -> tuple[int, int]:
@@ -274,7 +260,6 @@ def counts(outcomes: Sequence[Outcome]) -> dict[str, tuple[int, int]]:
 
 
 def classes(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, int, int, str]]:
-    """Per label: cases, how many were right, and what was said instead."""
     by_label: dict[str, list[Result]] = {}
     for each in outcomes:
         if not each.written.spoilt:
@@ -285,7 +270,6 @@ def classes(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, int, int, str]]:
 
 
 def calibration(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, int, int]]:
-    """Per band of confidence: findings that are worse than information, and how many of them are among the labels."""
     said = [
         (finding.confidence, finding.code in each.case.labels)
         for each in outcomes
@@ -299,14 +283,12 @@ def calibration(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, int, int]]:
 
 
 def predictions(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, int, int]]:
-    """How many predictions of what the remedy brings are within so many times of what it brought."""
     ratios = [ratio for each in outcomes if (ratio := each.predicted) is not None]
     for most in (1.25, 1.5, 2.0):
         yield f"within {most:g} times", len(ratios), sum(1 / most <= ratio <= most for ratio in ratios)
 
 
 def tables(outcomes: Sequence[Outcome]) -> Iterator[tuple[Sequence[str], list[Sequence[object]]]]:
-    """Heads and rows: the counts, the classes, the calibration."""
     yield ("", "cases", "right"), [(name, *row) for name, row in counts(outcomes).items()]
     yield ("label", "cases", "right", "named first instead"), list(classes(outcomes))
     yield ("confidence", "findings", "right"), list(calibration(outcomes))
@@ -314,7 +296,6 @@ def tables(outcomes: Sequence[Outcome]) -> Iterator[tuple[Sequence[str], list[Se
 
 
 def text(outcomes: Sequence[Outcome]) -> str:
-    """All of it for people; what was missed or is not proven last."""
     lines = []
     for head, rows in tables(outcomes):
         lines += ["".join(f"{cell!s:{46 if i == 0 else 8}}" for i, cell in enumerate(row)) for row in (head, *rows)]
@@ -324,25 +305,7 @@ def text(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def as_json(each: Outcome) -> dict[str, Any]:
-    """A case as JSON carries it."""
-    proven, by = each.proof
-    return {
-        "name": each.case.name,
-        "source": each.case.source,
-        "labels": each.case.labels,
-        "codes": each.written.codes,
-        "right": each.written.right,
-        "spoilt": each.written.spoilt,
-        "lost": round(each.written.lost, 4),
-        "proven": proven,
-        "by": by,
-        "states": [str(trial.state) for trial in each.written.trials],
-    }
-
-
 def page(outcomes: Sequence[Outcome]) -> str:
-    """`docs/outside-set.md`."""
     lines = [HEAD]
     for head, rows in tables(outcomes):
         lines += [markdown(head, rows), ""]
@@ -356,24 +319,11 @@ def page(outcomes: Sequence[Outcome]) -> str:
     cases = declare.all_cases()
     for group in dict.fromkeys(case.name.partition("/")[0] for case in cases):
         rows = [row(case, ran.get(case.name)) for case in cases if case.name.startswith(f"{group}/")]
-        head = (
-            "case",
-            "source",
-            "run on",
-            "label",
-            "remedy",
-            "said first",
-            "right",
-            "lost",
-            "proof",
-            "predicted / measured",
-        )
-        lines += ["", f"## {group}", "", markdown(head, rows)]
+        lines += ["", f"## {group}", "", markdown(COLUMNS, rows)]
     return "\n".join(lines) + "\n"
 
 
 def row(case: declare.Outside, outcome: Outcome | None) -> Sequence[object]:
-    """Of the page."""
     where = f"{case.cluster['kind']}, {'/'.join(map(str, case.workers))} x {case.threads}"
     known = f"`{case.name.partition('/')[2]}`", case.source, where, " or ".join(case.labels), case.lever
     if outcome is None:
@@ -385,7 +335,6 @@ def row(case: declare.Outside, outcome: Outcome | None) -> Sequence[object]:
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table, with what would end a cell escaped."""
     cells = [[str(cell).replace("|", "\\|").replace("\n", " ") for cell in row] for row in (head, *rows)]
     cells.insert(1, ["---"] * len(head))
     return "\n".join("| " + " | ".join(row) + " |" for row in cells)

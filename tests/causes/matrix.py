@@ -19,11 +19,10 @@ from scalescope.model.trial import Trial
 from scalescope.run.drivers import Drivers
 from scalescope.run.trials import measure
 
+# Share of the host used by others from which `host-overloaded` may come before the cause, with real processes
 BUSY_HOST = 0.1
-"""Share of the host used by others from which `host-overloaded` may come before the cause, with real processes."""
 
-LITTLE, MUCH = 0.10, 0.35
-"""Shares of worker time that a healthy case may lose, and that a positive one must."""
+LITTLE, MUCH = 0.10, 0.35  # shares of worker time that a healthy case may lose, and that a positive one must
 
 
 @dataclass(frozen=True)

@@ -26,15 +26,15 @@ from scalescope.model.sweep import Sweep
 pytestmark = pytest.mark.quiet
 
 CODES = set(by_code())
+# Two cores cannot show the first two, and what is unknown today should be known tomorrow. Workers that join during a
+# trial make it invalid on the clusters there are: what was late is tested on tables alone.
 NOT_PROVOKED = {
     *("oversubscribed-threads", "undersubscribed-threads", "late-workers", "idle-workers-cause-unknown"),
     "experiments",  # information, which takes several points
 }
-"""Two cores cannot show the first two, and what is unknown today should be known tomorrow. Workers that join during a
-trial make it invalid on the clusters there are: what was late is tested on tables alone."""
 
+# Cases with real processes that are quick enough to run each time
 REAL = ("gil-bound/python-1x3", "worker-killing-task/kill-2")
-"""Cases with real processes that are quick enough to run each time."""
 
 PART = matrix.stratified(all_cases(), per_code=1, healthy=4, real=REAL)
 

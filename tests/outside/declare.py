@@ -15,8 +15,7 @@ HEALTHY = "healthy"
 FOLDER = Path(__file__).parent
 
 SIDE = "a side input that everything waits for"
-WORDS = (SIDE,)
-"""True causes for which the catalogue has no code."""
+WORDS = (SIDE,)  # true causes for which the catalogue has no code
 
 Function = Callable[..., Any]
 

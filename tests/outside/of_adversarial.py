@@ -52,6 +52,7 @@ def four_fits_one_long(client, models: int = 4, seconds: float = 1.0, factor: fl
 
 
 @case("results-awaited-in-loop", 8, near="idle-workers-cause-unknown too-few-partitions")
+@remedy("one compute", at_once=True)
 def compute_in_a_loop(client, rounds: int = 10, seconds: float = 0.4, at_once: bool = False):
     """written as an adversarial case."""
 
@@ -72,11 +73,6 @@ def compute_in_a_loop(client, rounds: int = 10, seconds: float = 0.4, at_once: b
             client.gather(client.compute(parts, optimize_graph=False))
     if rest:
         client.gather(client.compute(rest, optimize_graph=False))
-
-
-@mends(compute_in_a_loop, "one compute")
-def compute_after_the_loop(client):
-    compute_in_a_loop(client, at_once=True)
 
 
 @case("waiting-tasks", (1, 2, 4, 8), near="healthy work-inflation")
@@ -135,7 +131,10 @@ def half_waiting_half_computing(client, tasks: int = 8, rounds: int = 12, second
 
 
 @case(("client-waits", "transfer-bound"), 2, "local", near="healthy uneven-waves")
-def results_come_to_the_client(client, tasks: int = 8, mebibytes: int = 48, seconds: float = 0.1):
+@remedy("reduce on the workers", reduced=True)
+def results_come_to_the_client(
+    client, tasks: int = 8, mebibytes: int = 48, seconds: float = 0.1, reduced: bool = False
+):
     """written as an adversarial case."""
 
     def make(i):
@@ -143,42 +142,24 @@ def results_come_to_the_client(client, tasks: int = 8, mebibytes: int = 48, seco
 
         block = random.Random(i).randbytes(1 << 20)
         time.sleep(seconds)
-        return block * mebibytes + bytes([i])
-
-    client.gather(client.map(make, range(tasks), key="make", pure=False))
-
-
-@mends(results_come_to_the_client, "reduce on the workers")
-def sizes_come_to_the_client(client, tasks: int = 8, mebibytes: int = 48, seconds: float = 0.1):
-    def make(i):
-        import random
-
-        block = random.Random(i).randbytes(1 << 20)
-        time.sleep(seconds)
-        return len(block * mebibytes + bytes([i]))
+        made = block * mebibytes + bytes([i])
+        return len(made) if reduced else made
 
     client.gather(client.map(make, range(tasks), key="make", pure=False))
 
 
 @case("results-awaited-in-loop", 8, near="too-few-partitions fewer-items-than-workers")
-def four_rounds_awaited(client, models: int = 4, seconds: float = 2.0):
+@remedy("gather after the loop", at_once=True)
+def four_rounds_awaited(client, models: int = 4, seconds: float = 2.0, at_once: bool = False):
     """written as an adversarial case."""
 
     def fit(i):
         time.sleep(seconds)
         return i
 
-    for i in range(models):
-        client.submit(fit, i, key=f"fit-{i}").result()
-
-
-@mends(four_rounds_awaited, "gather after the loop")
-def four_rounds_at_once(client, models: int = 4, seconds: float = 2.0):
-    def fit(i):
-        time.sleep(seconds)
-        return i
-
-    client.gather([client.submit(fit, i, key=f"fit-{i}") for i in range(models)])
+    fits = (client.submit(fit, i, key=f"fit-{i}") for i in range(models))
+    for future in list(fits) if at_once else fits:
+        future.result()
 
 
 @case(("too-few-partitions", "narrow-stage"), 8, near="idle-workers-cause-unknown sequential-graph", factor=1.3)
@@ -206,19 +187,13 @@ class Model:
 
 
 @case("results-awaited-in-loop", 8, "virtual", near="idle-workers-cause-unknown slow-submission")
-def actor_called_in_a_loop(client, rounds: int = 2, seconds: float = 0.4, actors: int = 8):
+@remedy("call all, then ask for the results", at_once=True)
+def actor_called_in_a_loop(client, rounds: int = 2, seconds: float = 0.4, actors: int = 8, at_once: bool = False):
     """written as an adversarial case."""
     made = [future.result() for future in [client.submit(Model, actor=True, pure=False) for _ in range(actors)]]
     for _ in range(rounds):
-        for actor in made:
-            actor.fit(seconds).result()
-
-
-@mends(actor_called_in_a_loop, "call all, then ask for the results")
-def actors_called_at_once(client, rounds: int = 2, seconds: float = 0.4, actors: int = 8):
-    made = [future.result() for future in [client.submit(Model, actor=True, pure=False) for _ in range(actors)]]
-    for _ in range(rounds):
-        for future in [actor.fit(seconds) for actor in made]:
+        calls = (actor.fit(seconds) for actor in made)
+        for future in list(calls) if at_once else calls:
             future.result()
 
 

@@ -21,7 +21,8 @@ from distributed import worker_client
 
 
 @case("sequential-graph", 12, near="narrow-stage results-awaited-in-loop straggler")
-def partitions_appended_to_one_csv(client, partitions: int = 36):
+@remedy("an asterisk in the name: a file for each partition", files="many")
+def partitions_appended_to_one_csv(client, partitions: int = 36, files: str = "one"):
     """make dd.to_csv accept name_function and asterisk in filename (each partition is linked to the one before it),
     dask/dask#1303."""
 
@@ -29,32 +30,22 @@ def partitions_appended_to_one_csv(client, partitions: int = 36):
         time.sleep(2)
         return pd.DataFrame({"x": [i]})
 
-    def to_csv(part, after):
+    def to_csv(part, after=None):
         time.sleep(1)
         return len(part)
 
     df = dd.from_map(read, range(partitions), meta=pd.DataFrame({"x": [0]}))
+    if files == "many":
+        dask.compute([delayed(to_csv)(part) for part in df.to_delayed()])
+        return
     link = None
     for part in df.to_delayed():
         link = delayed(to_csv)(part, link)
     link.compute()
 
 
-@mends(partitions_appended_to_one_csv, "an asterisk in the name: a file for each partition")
-def partitions_written_to_many_csv(client, partitions: int = 36):
-    def read(i):
-        time.sleep(2)
-        return pd.DataFrame({"x": [i]})
-
-    def to_csv(part):
-        time.sleep(1)
-        return len(part)
-
-    df = dd.from_map(read, range(partitions), meta=pd.DataFrame({"x": [0]}))
-    dask.compute([delayed(to_csv)(part) for part in df.to_delayed()])
-
-
 @case("recomputation", 8, near="results-awaited-in-loop client-busy sequential-graph")
+@remedy("save with compute=False, then compute all at once", together=True)
 def products_saved_one_by_one(client, products: int = 4, segments: int = 24, together: bool = False):
     """Layz dask working extra just for fun? (save_dataset for each product computes the longitudes every time),
     pytroll/satpy#2434."""
@@ -86,11 +77,6 @@ def products_saved_one_by_one(client, products: int = 4, segments: int = 24, tog
         else:
             image.max().compute()
     dask.compute(saved)
-
-
-@mends(products_saved_one_by_one, "save with compute=False, then compute all at once")
-def products_saved_in_one_go(client):
-    products_saved_one_by_one(client, together=True)
 
 
 @case("client-busy", 12, near="healthy slow-submission large-graph late-workers")
@@ -204,6 +190,7 @@ def partitions_denied_by_the_store(client, backoff: bool = False, partitions: in
 
 
 @case("results-awaited-in-loop", 8, "virtual", near="client-busy too-few-partitions sequential-graph slow-submission")
+@remedy("prefetch: ask for the next batches before the first is used", prefetch=True)
 def batches_fetched_when_needed(client, batches: int = 10, arrays: int = 4, prefetch: bool = False):
     """Overlapping computations, prefetching like Tensorflow dataset pipeline? (batches of a stacked array for
     Keras), dask/dask#5602."""
@@ -229,11 +216,6 @@ def batches_fetched_when_needed(client, batches: int = 10, arrays: int = 4, pref
     else:
         for b in range(batches):
             fit(dask.compute(data[b * size : (b + 1) * size])[0])
-
-
-@mends(batches_fetched_when_needed, "prefetch: ask for the next batches before the first is used")
-def batches_prefetched(client):
-    batches_fetched_when_needed(client, prefetch=True)
 
 
 # ------------------------------------------------------------------ in processes

@@ -181,7 +181,6 @@ def table_read_in_parts(client, items: int = 12):
 def join_with_a_hot_key(client, largest: int = 0, keys: int = 12, hot: int = 90, cold: int = 6):
     """Joining with hot keys gets a pipeline from hours to days, user@beam.apache.org:
     https://www.mail-archive.com/user@beam.apache.org/msg01892.html."""
-    """The groups of both sides by key, of which one is large; `largest` is the largest part of a group."""
 
     def join(group):
         key, values = group

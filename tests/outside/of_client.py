@@ -11,22 +11,10 @@ from declare import case, mends, remedy
 
 
 @case("client-busy", 8, near="healthy")
-def open_many_files(client, files: int = 40):
+@remedy("open_mfdataset(parallel=True)", parallel=True)
+def open_many_files(client, files: int = 40, parallel: bool = False):
     """use dask to open datasets in parallel (open_mfdataset), pydata/xarray#1981."""
 
-    def load(dataset):
-        time.sleep(1)
-        return dataset
-
-    datasets = []
-    for path in range(files):
-        time.sleep(0.3)  # open_dataset(path)
-        datasets.append(path)
-    dask.compute([delayed(load)(dataset) for dataset in datasets])
-
-
-@mends(open_many_files, "open_mfdataset(parallel=True)")
-def open_many_files_in_parallel(client, files: int = 40):
     def open_dataset(path):
         time.sleep(0.3)
         return path
@@ -35,7 +23,10 @@ def open_many_files_in_parallel(client, files: int = 40):
         time.sleep(1)
         return dataset
 
-    datasets = dask.compute([delayed(open_dataset)(path) for path in range(files)])[0]
+    if parallel:
+        datasets = dask.compute([delayed(open_dataset)(path) for path in range(files)])[0]
+    else:
+        datasets = [open_dataset(path) for path in range(files)]
     dask.compute([delayed(load)(dataset) for dataset in datasets])
 
 
@@ -54,7 +45,8 @@ def build_the_job_list(client, metadata: float = 2.5, images: int = 64):
 
 
 @case("client-busy", 12, near="results-awaited-in-loop slow-submission sequential-graph")
-def month_after_month(client, months: int = 6, days: int = 12):
+@remedy("transform in tasks", in_tasks=True)
+def month_after_month(client, months: int = 6, days: int = 12, in_tasks: bool = False):
     """slow performance with open_mfdataset (a month after another), pydata/xarray#1385."""
 
     def read(day):
@@ -65,23 +57,14 @@ def month_after_month(client, months: int = 6, days: int = 12):
         time.sleep(3)
         return sum(parts)
 
+    means = []
     for _ in range(months):
-        transform(client.gather(client.map(read, range(days), pure=False)))
-
-
-@mends(month_after_month, "transform in tasks")
-def month_after_month_in_tasks(client, months: int = 6, days: int = 12):
-    def read(day):
-        time.sleep(2)
-        return day
-
-    def transform(parts):
-        time.sleep(3)
-        return sum(parts)
-
-    client.gather(
-        [client.submit(transform, client.map(read, range(days), pure=False), pure=False) for _ in range(months)]
-    )
+        parts = client.map(read, range(days), pure=False)
+        if in_tasks:
+            means.append(client.submit(transform, parts, pure=False))
+        else:
+            transform(client.gather(parts))
+    client.gather(means)
 
 
 @case("client-busy", 4, "virtual", near="results-awaited-in-loop sequential-graph")
@@ -114,30 +97,22 @@ def a_little_between(client, between: float = 1.0):
 
 
 @case("client-busy", 10, near="healthy")
-def compress_at_the_end(client, slices: int = 40):
+@remedy("compress in the tasks", in_tasks=True)
+def compress_at_the_end(client, slices: int = 40, in_tasks: bool = False):
     """running out of memory when gathering results (then compress and write), dask/dask#1412."""
 
     def foo(i):
-        time.sleep(1)
+        time.sleep(1.2 if in_tasks else 1)
         return i
 
     results = client.gather(client.map(foo, range(slices), pure=False))
-    for _ in results:
+    for _ in () if in_tasks else results:
         time.sleep(0.2)  # compress and write
 
 
-@mends(compress_at_the_end, "compress in the tasks")
-def compress_in_tasks(client, slices: int = 40):
-    def foo(i):
-        time.sleep(1)
-        time.sleep(0.2)
-        return i
-
-    client.gather(client.map(foo, range(slices), pure=False))
-
-
 @case("client-waits", 2, "local", near="healthy transfer-bound")
-def shapes_of_gathered_arrays(client, arrays: int = 16, side: int = 2_000):
+@remedy("ask for the shape where the array is", gathered=False)
+def shapes_of_gathered_arrays(client, arrays: int = 16, side: int = 2_000, gathered: bool = True):
     """Dask documentation, Efficiency (leave data on the cluster):
     https://distributed.dask.org/en/stable/efficiency.html."""
 
@@ -145,32 +120,20 @@ def shapes_of_gathered_arrays(client, arrays: int = 16, side: int = 2_000):
         return np.ones((side, side)) * i
 
     futures = client.map(random, range(arrays), pure=False)
-    return {"columns": sum(x.shape[1] for x in client.gather(futures))}
-
-
-@mends(shapes_of_gathered_arrays, "ask for the shape where the array is")
-def shapes_of_arrays(client, arrays: int = 16, side: int = 2_000):
-    def random(i):
-        return np.ones((side, side)) * i
-
-    futures = client.map(random, range(arrays), pure=False)
+    if gathered:
+        return {"columns": sum(x.shape[1] for x in client.gather(futures))}
     return {"columns": sum(client.gather(client.map(lambda x: x.shape[1], futures, pure=False)))}
 
 
 @case("client-waits", 2, "local", near="healthy transfer-bound sequential-graph")
-def whole_array_at_once(client, side: int = 5_000):
+@remedy("reduce before it is computed", reduced=True)
+def whole_array_at_once(client, side: int = 5_000, reduced: bool = False):
     """Streaming results to Client as they become available (a large array is computed as one),
     dask/distributed#4754."""
     import dask.array as da
 
-    return {"corner": float(da.ones((side, side), chunks=(500, side)).compute()[0, 0])}
-
-
-@mends(whole_array_at_once, "reduce before it is computed")
-def sum_of_the_array(client, side: int = 5_000):
-    import dask.array as da
-
-    return {"mean": float(da.ones((side, side), chunks=(500, side)).mean().compute())}
+    array = da.ones((side, side), chunks=(500, side))
+    return {"value": float(array.mean().compute() if reduced else array.compute()[0, 0])}
 
 
 @case("healthy", 8, near="client-busy results-awaited-in-loop")
@@ -194,22 +157,10 @@ def gather_then_submit(client, elements: int = 160):
 
 
 @case("slow-submission", 16, near="results-awaited-in-loop client-busy")
-def load_and_submit(client, files: int = 48):
+@remedy("submit the loading, too", in_tasks=True)
+def load_and_submit(client, files: int = 48, in_tasks: bool = False):
     """Dask Futures (load on the client, submit each): https://docs.dask.org/en/stable/futures.html."""
 
-    def process(data):
-        time.sleep(3)
-        return data
-
-    futures = []
-    for filename in range(files):
-        time.sleep(0.5)  # data = load(filename)
-        futures.append(client.submit(process, filename))
-    client.gather(futures)
-
-
-@mends(load_and_submit, "submit the loading, too")
-def submit_load(client, files: int = 48):
     def load(filename):
         time.sleep(0.5)
         return filename
@@ -218,7 +169,11 @@ def submit_load(client, files: int = 48):
         time.sleep(3)
         return data
 
-    client.gather([client.submit(process, client.submit(load, filename)) for filename in range(files)])
+    futures = []
+    for filename in range(files):
+        data = client.submit(load, filename) if in_tasks else load(filename)
+        futures.append(client.submit(process, data))
+    client.gather(futures)
 
 
 @case("slow-submission", 12, "virtual", near="results-awaited-in-loop tiny-tasks")
@@ -249,66 +204,45 @@ def submit_without_preparing(client, tasks: int = 160):
 
 
 @case(("large-graph", "serialisation-bound"), 2, "local", near="slow-submission client-waits")
-def arrays_in_the_graph(client, mebibytes: int = 12, parts: int = 16):
+@remedy("load in the tasks", in_tasks=True)
+def arrays_in_the_graph(client, mebibytes: int = 12, parts: int = 16, in_tasks: bool = False):
     """Consider scattering data ahead of time (arrays in the graph), dask/dask#11562."""
-    expression = [np.random.default_rng(i).random(mebibytes * 2**17) for i in range(parts)]
+
+    def load(i):
+        return np.random.default_rng(i).random(mebibytes * 2**17)
 
     def infer(block):
+        block = load(block) if in_tasks else block
         time.sleep(0.05)
         return float(block[0])
 
+    expression = range(parts) if in_tasks else [load(i) for i in range(parts)]
     dask.compute([delayed(infer)(block) for block in expression])
 
 
-@mends(arrays_in_the_graph, "load in the tasks")
-def arrays_in_the_tasks(client, mebibytes: int = 12, parts: int = 16):
-    def infer(i):
-        block = np.random.default_rng(i).random(mebibytes * 2**17)
-        time.sleep(0.05)
-        return float(block[0])
-
-    dask.compute([delayed(infer)(i) for i in range(parts)])
-
-
 @case(("large-graph", "serialisation-bound"), 2, "local", threads=2, near="slow-submission")
-def the_same_payload_in_each(client, mebibytes: int = 12, tasks: int = 40):
+@remedy("scatter it once", scattered=True)
+def the_same_payload_in_each(client, mebibytes: int = 12, tasks: int = 40, scattered: bool = False):
     """abTEM's dask graphs embed large payloads literally instead of scattering them, abTEM/abTEM#444."""
     potential = np.random.default_rng(0).random(mebibytes * 2**17)
+    if scattered:
+        potential = client.scatter(potential, broadcast=True)
 
     def multislice(potential, i):
         time.sleep(0.05)
         return float(potential[i])
 
-    client.gather([client.submit(multislice, potential + i, i, pure=False) for i in range(tasks)])
-
-
-@mends(the_same_payload_in_each, "scatter it once")
-def payload_scattered(client, mebibytes: int = 12, tasks: int = 40):
-    potential = client.scatter(np.random.default_rng(0).random(mebibytes * 2**17), broadcast=True)
-
-    def multislice(potential, i):
-        time.sleep(0.05)
-        return float(potential[i] + i)
-
-    client.gather([client.submit(multislice, potential, i, pure=False) for i in range(tasks)])
+    payloads = [potential if scattered else potential + i for i in range(tasks)]
+    client.gather([client.submit(multislice, payload, i, pure=False) for i, payload in enumerate(payloads)])
 
 
 @case(("serialisation-bound", "large-graph"), 2, "local", near="slow-submission tiny-tasks")
-def data_with_every_call(client, calls: int = 16):
+@remedy("client.scatter([data], broadcast=True)", scattered=True)
+def data_with_every_call(client, calls: int = 16, scattered: bool = False):
     """More Dask: Pre-Scattering Data: https://ericmjl.github.io/blog/2018/10/26/more-dask-pre-scattering-data/."""
     data = {f"key {i}": [i, str(i), {"value": i}] for i in range(50_000)}
-
-    def func(data, i):
-        time.sleep(0.05)
-        return len(data) + i
-
-    client.gather([client.submit(func, data, i, pure=False) for i in range(calls)])
-
-
-@mends(data_with_every_call, "client.scatter([data], broadcast=True)")
-def data_scattered(client, calls: int = 16):
-    # In a list: of a dict by itself, each of the 50,000 values becomes a future.
-    [data] = client.scatter([{f"key {i}": [i, str(i), {"value": i}] for i in range(50_000)}], broadcast=True)
+    if scattered:  # in a list: of a dict by itself, each of the 50,000 values becomes a future
+        [data] = client.scatter([data], broadcast=True)
 
     def func(data, i):
         time.sleep(0.05)

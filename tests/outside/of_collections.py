@@ -12,29 +12,21 @@ import dask.bag as db
 import dask.dataframe as dd
 import numpy as np
 import pandas as pd
-from declare import case, mends, remedy
+from declare import case, remedy
 
 # ------------------------------------------------------------------ partitions
 
 
 @case("too-few-partitions", 300, near="fewer-items-than-workers uneven-waves")
-def bag_of_300(client, items: int = 300):
+@remedy("npartitions=300", npartitions=300)
+def bag_of_300(client, items: int = 300, npartitions: int = 0):
     """Dask Bag limits parallelism when scaling beyond 100-200 workers, dask/dask#10291."""
 
     def work(i):
         time.sleep(10)
         return i
 
-    db.from_sequence(range(items)).map(work).compute()
-
-
-@mends(bag_of_300, "npartitions=300")
-def bag_of_300_partitions(client, items: int = 300):
-    def work(i):
-        time.sleep(10)
-        return i
-
-    db.from_sequence(range(items), npartitions=items).map(work).compute()
+    db.from_sequence(range(items), npartitions=npartitions or None).map(work).compute()
 
 
 @case("healthy", 100, near="too-few-partitions fewer-items-than-workers")
@@ -201,6 +193,7 @@ def apply_to_groups(client, cut: int = 0):
 
 
 @case("recomputation", 4, "virtual", near="results-awaited-in-loop")
+@remedy("persist what was read", persist=True)
 def prints_along_the_way(client, persist: bool = False):
     """Post-mortem: why an easy workflow was horribly non-performant, dask/community#301 (prints)."""
 
@@ -216,11 +209,6 @@ def prints_along_the_way(client, persist: bool = False):
     df = df[df.y > 0]
     print(len(df))
     return {"sum": int(df.x.sum().compute())}
-
-
-@mends(prints_along_the_way, "persist what was read")
-def prints_of_what_is_persisted(client):
-    return prints_along_the_way(client, persist=True)
 
 
 @case("recomputation", 8, near="sequential-graph")

@@ -7,13 +7,14 @@ import time
 
 import dask
 from dask import delayed
-from declare import case, mends
+from declare import case, remedy
 
 # ------------------------------------------------------------------ computes
 
 
 @case("results-awaited-in-loop", 8, near="too-few-partitions")
-def compute_in_the_loop(client, items: int = 24):
+@remedy("collect the calls, compute once", at_once=True)
+def compute_in_the_loop(client, items: int = 24, at_once: bool = False):
     """Dask documentation, Best Practices of delayed: https://docs.dask.org/en/stable/delayed-best-practices.html
     (compute on lots of computation at once)."""
 
@@ -21,95 +22,60 @@ def compute_in_the_loop(client, items: int = 24):
         time.sleep(1)
         return x + 1
 
-    results = []
-    for x in range(items):
-        y = dask.delayed(f)(x)
-        results.append(y.compute())
-
-
-@mends(compute_in_the_loop, "collect the calls, compute once")
-def computed_at_once(client, items: int = 24):
-    def f(x):
-        time.sleep(1)
-        return x + 1
-
-    dask.compute(*[dask.delayed(f)(x) for x in range(items)])
+    results = [dask.delayed(f)(x) for x in range(items)]
+    if at_once:
+        dask.compute(*results)
+    else:
+        for y in results:
+            y.compute()
 
 
 @case("recomputation", 8)
-def three_statistics(client, parts: int = 16, seconds: float = 1.0):
+@remedy("one dask.compute for all that share the inputs", at_once=True)
+def three_statistics(client, parts: int = 16, at_once: bool = False, persist: bool = False):
     """Does dask recompute already computed tasks?, dask/dask#2614."""
 
     @delayed
     def load(i):
-        time.sleep(seconds)
+        time.sleep(1)
         return i
 
     data = [load(i) for i in range(parts)]
-    total = delayed(sum)(data).compute()
-    largest = delayed(max)(data).compute()
-    smallest = delayed(min)(data).compute()
-    return {"range": largest - smallest, "total": total}
-
-
-@mends(three_statistics, "one dask.compute for all that share the inputs")
-def three_statistics_at_once(client, parts: int = 16, seconds: float = 1.0):
-    @delayed
-    def load(i):
-        time.sleep(seconds)
-        return i
-
-    data = [load(i) for i in range(parts)]
-    total, largest, smallest = dask.compute(delayed(sum)(data), delayed(max)(data), delayed(min)(data))
+    if persist:
+        data = dask.persist(*data)
+    statistics = [delayed(function)(data) for function in (sum, max, min)]
+    results = dask.compute(*statistics) if at_once else [each.compute() for each in statistics]
+    total, largest, smallest = results
     return {"range": largest - smallest, "total": total}
 
 
 @case("healthy", 8, near="recomputation results-awaited-in-loop")
 def three_statistics_persisted(client, parts: int = 32):
     """Persist or caching behavior question, dask/dask#3400."""
-
-    @delayed
-    def load(i):
-        time.sleep(1)
-        return i
-
-    data = dask.persist(*[load(i) for i in range(parts)])
-    total = delayed(sum)(data).compute()
-    largest = delayed(max)(data).compute()
-    smallest = delayed(min)(data).compute()
-    return {"range": largest - smallest, "total": total}
+    return three_statistics(client, parts, persist=True)
 
 
 @case("tiny-tasks", 2, "local", threads=2, near="large-graph gil-bound")
-def three_times_a_thousand_cases(client, ncases: int = 1000):
+@remedy("a hundred cases in each task", batch=100)
+def three_times_a_thousand_cases(client, ncases: int = 1000, batch: int = 1):
     """Large time delay/white space between subsequent dask.compute() calls, dask/distributed#7066."""
 
-    def case_runner(case):
-        return round(case)
-
-    rng = random.Random(12345)
-    cases = [rng.random() for _ in range(ncases)]
-    for _ in ("preprocess", "run", "postprocess"):
-        cases = dask.compute(*[dask.delayed(case_runner)(case) for case in cases])
-
-
-@mends(three_times_a_thousand_cases, "a hundred cases in each task")
-def three_times_ten_batches(client, ncases: int = 1000):
-    def batch_runner(cases):
+    def case_runner(cases):
         return [round(case) for case in cases]
 
     rng = random.Random(12345)
     cases = [rng.random() for _ in range(ncases)]
-    batches = [cases[i : i + 100] for i in range(0, ncases, 100)]
+    batches = [cases[i : i + batch] for i in range(0, ncases, batch)]
     for _ in ("preprocess", "run", "postprocess"):
-        batches = dask.compute(*[dask.delayed(batch_runner)(batch) for batch in batches])
+        batches = dask.compute(*[dask.delayed(case_runner)(cases) for cases in batches])
 
 
 # ------------------------------------------------------------------ shapes of graphs
 
 
 @case("sequential-graph", 16)
-def running_total(client, items: int = 16):
+@remedy("add in pairs: a tree instead of a chain", tree=True)
+def running_total(client, items: int = 16, tree: bool = False):
     """Parallelize code with dask.delayed, github.com/JDASoftwareGroup/gridka2019-dask-workshop (total = add(total,
     inc(x)) in a loop)."""
 
@@ -123,28 +89,16 @@ def running_total(client, items: int = 16):
         time.sleep(1)
         return x + y
 
+    if tree:
+        level = [inc(x) for x in range(items)]
+        while len(level) > 1:
+            level = [add(*level[i : i + 2]) for i in range(0, len(level), 2)]
+        level[0].compute()
+        return
     total = 0
     for x in range(items):
         total = add(total, inc(x))
     total.compute()
-
-
-@mends(running_total, "add in pairs: a tree instead of a chain")
-def tree_total(client, items: int = 16):
-    @delayed
-    def inc(x):
-        time.sleep(1)
-        return x + 1
-
-    @delayed
-    def add(x, y):
-        time.sleep(1)
-        return x + y
-
-    level = [inc(x) for x in range(items)]
-    while len(level) > 1:
-        level = [add(*level[i : i + 2]) for i in range(0, len(level), 2)]
-    level[0].compute()
 
 
 @case("healthy", 4, near="sequential-graph")
@@ -162,20 +116,11 @@ def eight_increments(client):
 
 
 @case("uneven-waves", 5, near="sequential-graph straggler", factor=1.2)
+@remedy("as many tasks as the threads divide", items=10)
 def eight_increments_on_five(client, items: int = 8):
     """Parallelize code with dask.delayed, github.com/JDASoftwareGroup/gridka2019-dask-workshop (why didn't we go
     down to 1 s?, asked of 5 workers)."""
 
-    @delayed
-    def inc(x):
-        time.sleep(8 / items)
-        return x + 1
-
-    delayed(sum)([inc(x) for x in range(items)]).compute()
-
-
-@mends(eight_increments_on_five, "as many tasks as the threads divide", items=10)
-def ten_increments_on_five(client, items: int = 10):
     @delayed
     def inc(x):
         time.sleep(8 / items)
@@ -247,28 +192,21 @@ def one_root(client, results: int = 40):
 
 
 @case("straggler", 300, near="uneven-waves")
-def eight_thousand_series(client, series: int = 1190):
+@remedy("the long one first", long_first=True)
+def eight_thousand_series(client, series: int = 1190, long_first: bool = False):
     """Dask really slow towards the end of the job, dask/distributed#2835."""
 
     def run_prophet(i):
         time.sleep(40.0 if i == series - 1 else 10.0)
         return i
 
-    x = client.compute([delayed(run_prophet)(i) for i in range(series)], retries=10)
-    client.gather(x)
-
-
-@mends(eight_thousand_series, "the long one first")
-def eight_thousand_series_long_first(client, series: int = 1190):
-    def run_prophet(i):
-        time.sleep(40.0 if i == series - 1 else 10.0)
-        return i
-
-    long = client.compute(delayed(run_prophet)(series - 1), priority=10)
-    client.gather([long, *client.compute([delayed(run_prophet)(i) for i in range(series - 1)])])
+    x = [delayed(run_prophet)(i) for i in range(series)]
+    first = [client.compute(x.pop(), priority=10)] if long_first else []
+    client.gather([*first, *client.compute(x, retries=10)])
 
 
 @case(("skewed-tasks", "straggler"), 6, near="data-locality")
+@remedy("read large tables in parts", split=6)
 def tables_of_a_database(client, split: int = 1):
     """Very uneven load distribution, dask/dask#6884."""
 
@@ -287,11 +225,6 @@ def tables_of_a_database(client, split: int = 1):
         for part in range(split)
     }
     dask.delayed(runall)(**tasks).compute()
-
-
-@mends(tables_of_a_database, "read large tables in parts")
-def tables_in_parts(client):
-    tables_of_a_database(client, split=6)
 
 
 @case(("healthy", "skewed-tasks"), 2, near="data-locality uneven-waves")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import random
 import time
+from contextlib import nullcontext
 from itertools import islice
 
 import numpy as np
@@ -15,24 +16,17 @@ from distributed import as_completed, get_client, rejoin, secede, worker_client
 
 
 @case("results-awaited-in-loop", 4, "virtual")
-def submit_and_wait(client, times: int = 12):
+@remedy("submit all, gather once", at_once=True)
+def submit_and_wait(client, times: int = 12, at_once: bool = False):
     """Unable to run worker_client in a loop (cl.submit(f).result()), dask/distributed#2022."""
 
     def test_func(i):
         time.sleep(0.5)
         return i
 
-    for i in range(times):
-        client.submit(test_func, i, pure=False).result()
-
-
-@mends(submit_and_wait, "submit all, gather once")
-def submit_then_wait(client, times: int = 12):
-    def test_func(i):
-        time.sleep(0.5)
-        return i
-
-    client.gather([client.submit(test_func, i, pure=False) for i in range(times)])
+    futures = (client.submit(test_func, i, pure=False) for i in range(times))
+    for future in list(futures) if at_once else futures:
+        future.result()
 
 
 @case("healthy", 20, near="results-awaited-in-loop slow-submission few-tasks-in-flight")
@@ -152,7 +146,8 @@ def files_that_submit_their_items(client, files: int = 60):
 
 
 @case(("nested-client", "invalid-trials"), 2, threads=2, timeout_s=15.0)
-def fibonacci_without_secede(client, n: int = 6):
+@remedy("with worker_client()", secede=True)
+def fibonacci_without_secede(client, n: int = 6, secede: bool = False):
     """Dask documentation, Launch Tasks from Tasks: https://distributed.dask.org/en/stable/task-launch.html
     (get_client, without secede)."""
 
@@ -160,22 +155,7 @@ def fibonacci_without_secede(client, n: int = 6):
         time.sleep(0.1)
         if n < 2:
             return n
-        client = get_client()
-        a = client.submit(fib, n - 1)
-        b = client.submit(fib, n - 2)
-        a, b = client.gather([a, b])
-        return a + b
-
-    client.submit(fib, n).result()
-
-
-@mends(fibonacci_without_secede, "with worker_client()")
-def fibonacci_with_worker_client(client, n: int = 6):
-    def fib(n):
-        time.sleep(0.1)
-        if n < 2:
-            return n
-        with worker_client() as client:
+        with worker_client() if secede else nullcontext(get_client()) as client:
             a = client.submit(fib, n - 1)
             b = client.submit(fib, n - 2)
             a, b = client.gather([a, b])
@@ -185,7 +165,8 @@ def fibonacci_with_worker_client(client, n: int = 6):
 
 
 @case("nested-client", 8, near="straggler too-few-partitions")
-def steps_that_gather_their_data(client, steps: int = 6, files: int = 8):
+@remedy("secede before waiting", secede=True)
+def steps_that_gather_their_data(client, steps: int = 6, files: int = 8, secede: bool = False):
     """Dask easy Deadlock with gather and compute (a step task gathers its data tasks), dask/distributed#7047."""
 
     def data(step, i):
@@ -193,20 +174,7 @@ def steps_that_gather_their_data(client, steps: int = 6, files: int = 8):
         return i
 
     def step(number):
-        client = get_client()
-        return sum(client.gather(client.map(data, [number] * files, range(files), pure=False)))
-
-    client.gather(client.map(step, range(steps), pure=False))
-
-
-@mends(steps_that_gather_their_data, "secede before waiting")
-def steps_that_secede(client, steps: int = 6, files: int = 8):
-    def data(step, i):
-        time.sleep(1)
-        return i
-
-    def step(number):
-        with worker_client() as client:
+        with worker_client() if secede else nullcontext(get_client()) as client:
             return sum(client.gather(client.map(data, [number] * files, range(files), pure=False)))
 
     client.gather(client.map(step, range(steps), pure=False))
@@ -234,6 +202,7 @@ def jobs_that_secede(client, jobs: int = 20):
 
 
 @case("tiny-tasks", 12)
+@remedy("batches of a hundred numbers", batch=100)
 def squares_one_by_one(client, n: int = 6_000, batch: int = 1):
     """Computation not distributed (map over a million scattered numbers), dask/distributed#2316."""
 
@@ -246,11 +215,6 @@ def squares_one_by_one(client, n: int = 6_000, batch: int = 1):
 
     a = client.map(square, [list(range(i, i + batch)) for i in range(0, n, batch)])
     client.submit(total, a).result()
-
-
-@mends(squares_one_by_one, "batches of a hundred numbers")
-def squares_in_batches(client, n: int = 6_000):
-    squares_one_by_one(client, n, batch=100)
 
 
 @case("healthy", 12, near="tiny-tasks slow-submission")
@@ -319,7 +283,8 @@ def many_identical_operations(client, partitions: int = 1_560):
 
 
 @case("worker-restriction", 4, "virtual", near="data-locality straggler")
-def only_one_gets_jobs(client, jobs: int = 12):
+@remedy("no workers=", anywhere=True)
+def only_one_gets_jobs(client, jobs: int = 12, anywhere: bool = False):
     """Client submit with workers (only a-0 is getting jobs), dask/distributed#8862."""
     first = sorted(client.scheduler_info(n_workers=-1)["workers"])[:1]
 
@@ -327,26 +292,16 @@ def only_one_gets_jobs(client, jobs: int = 12):
         time.sleep(0.5)
         return i
 
-    futures = []
-    for i in range(jobs):
-        futures.append(client.submit(run_me, i, workers=first, pure=False))
+    futures = [client.submit(run_me, i, workers=None if anywhere else first, pure=False) for i in range(jobs)]
     for f in futures:
         f.result()
 
 
-@mends(only_one_gets_jobs, "no workers=")
-def all_get_jobs(client, jobs: int = 12):
-    def run_me(i):
-        time.sleep(0.5)
-        return i
-
-    client.gather([client.submit(run_me, i, pure=False) for i in range(jobs)])
-
-
 @case("worker-restriction", 8, near="data-locality sequential-graph")
-def one_writer(client, chunks: int = 64):
+@remedy("a file for each chunk, written where it was computed", everywhere=True)
+def one_writer(client, chunks: int = 64, everywhere: bool = False):
     """Consolidating all tasks that write to a file on a single worker, dask/distributed#2163."""
-    writer = min(client.scheduler_info(n_workers=-1)["workers"])
+    writer = None if everywhere else [min(client.scheduler_info(n_workers=-1)["workers"])]
 
     def compute(i):
         time.sleep(1)
@@ -355,20 +310,8 @@ def one_writer(client, chunks: int = 64):
     def write(chunk):
         time.sleep(0.5)
 
-    futures = [client.submit(write, client.submit(compute, i), workers=[writer]) for i in range(chunks)]
+    futures = [client.submit(write, client.submit(compute, i), workers=writer) for i in range(chunks)]
     client.gather(futures)
-
-
-@mends(one_writer, "a file for each chunk, written where it was computed")
-def every_worker_writes(client, chunks: int = 64):
-    def compute(i):
-        time.sleep(1)
-        return i
-
-    def write(chunk):
-        time.sleep(0.5)
-
-    client.gather([client.submit(write, client.submit(compute, i)) for i in range(chunks)])
 
 
 @case("healthy", 6, near="worker-restriction")
@@ -442,6 +385,7 @@ def a_thousand_partitions(client, partitions: int = 1_000):
 
 
 @case("slow-worker", 10, near="straggler skewed-tasks")
+@remedy("do without the slow machine", spare_slowest=True)
 def one_busy_machine(client, trees: int = 6, spare_slowest: bool = False):
     """Distributed on shared clusters or non-homogenous machines, dmlc/xgboost#3104."""
     machines = sorted(client.scheduler_info(n_workers=-1)["workers"])
@@ -459,12 +403,8 @@ def one_busy_machine(client, trees: int = 6, spare_slowest: bool = False):
         )
 
 
-@mends(one_busy_machine, "do without the slow machine")
-def without_the_busy_machine(client, trees: int = 6):
-    one_busy_machine(client, trees, spare_slowest=True)
-
-
 @case(("slow-worker", "straggler"), 8, "virtual", near="skewed-tasks uneven-waves")
+@remedy("do without the slow machine", avoid=True)
 def fits_on_a_slow_machine(client, fits: int = 21, avoid: bool = False):
     """Distributed on shared clusters or non-homogenous machines (independent fits), dmlc/xgboost#3104."""
     machines = sorted(client.scheduler_info(n_workers=-1)["workers"])
@@ -478,12 +418,8 @@ def fits_on_a_slow_machine(client, fits: int = 21, avoid: bool = False):
     client.gather(client.map(fit, range(fits), workers=machines[1:] if avoid else None, pure=False))
 
 
-@mends(fits_on_a_slow_machine, "do without the slow machine")
-def fits_without_the_slow_machine(client, fits: int = 21):
-    fits_on_a_slow_machine(client, fits, avoid=True)
-
-
 @case("straggler", 20, near="slow-worker skewed-tasks")
+@remedy("a timeout within the task, and another attempt", gives_up=True)
 def the_last_ones_hang(client, tasks: int = 400, gives_up: bool = False):
     """Task timeouts and retries (the last of many thousands hang), dask/distributed#391."""
 
@@ -494,8 +430,3 @@ def the_last_ones_hang(client, tasks: int = 400, gives_up: bool = False):
         return i
 
     client.gather(client.map(fetch, range(tasks)))
-
-
-@mends(the_last_ones_hang, "a timeout within the task, and another attempt")
-def the_last_ones_time_out(client, tasks: int = 400):
-    the_last_ones_hang(client, tasks, gives_up=True)

@@ -266,20 +266,15 @@ def run_freezes_the_loop(client, in_tasks: bool = False, tasks: int = 120):
 
 
 @case("event-loop-blocked", 2, "local", threads=4, near="gil-bound skewed-tasks uneven-waves")
-def async_tasks_that_block(client, tasks: int = 24):
+@remedy("await asyncio.sleep", awaits=True)
+def async_tasks_that_block(client, tasks: int = 24, awaits: bool = False):
     """Support asynchronous tasks (they run within the event loop of the worker), dask/distributed#5151."""
 
     async def my_coro(arg):
-        time.sleep(0.3)
-        return arg
-
-    client.gather(client.map(my_coro, range(tasks), pure=False))
-
-
-@mends(async_tasks_that_block, "await asyncio.sleep")
-def async_tasks_that_await(client, tasks: int = 24):
-    async def my_coro(arg):
-        await asyncio.sleep(0.3)
+        if awaits:
+            await asyncio.sleep(0.3)
+        else:
+            time.sleep(0.3)
         return arg
 
     client.gather(client.map(my_coro, range(tasks), pure=False))
@@ -372,7 +367,8 @@ def all_lock_one_file(client, files: int = 1, partitions: int = 12):
 
 
 @case("failed-trials", 2, "virtual", near="serialisation-bound")
-def actor_future_as_argument(client, n: int = 4):
+@remedy("call the actor within the task", in_task=True)
+def actor_future_as_argument(client, n: int = 4, in_task: bool = False):
     """Actor future can't be passed to submit (cannot pickle '_thread.lock' object), dask/distributed#4488."""
 
     class Actor:
@@ -381,16 +377,9 @@ def actor_future_as_argument(client, n: int = 4):
             return (1, 2)
 
     actor = client.submit(Actor, actor=True, pure=False).result()
-    future = actor.foo()
-    client.gather([client.submit(lambda pair, i: pair[i % 2], future, i, pure=False) for i in range(n)])
-
-
-@mends(actor_future_as_argument, "call the actor within the task")
-def actor_called_in_the_task(client, n: int = 4):
-    class Actor:
-        def foo(self):
-            time.sleep(0.2)
-            return (1, 2)
-
-    actor = client.submit(Actor, actor=True, pure=False).result()
-    client.gather([client.submit(lambda actor, i: actor.foo().result()[i % 2], actor, i, pure=False) for i in range(n)])
+    if in_task:
+        parts = [client.submit(lambda actor, i: actor.foo().result()[i % 2], actor, i, pure=False) for i in range(n)]
+    else:
+        future = actor.foo()
+        parts = [client.submit(lambda pair, i: pair[i % 2], future, i, pure=False) for i in range(n)]
+    client.gather(parts)

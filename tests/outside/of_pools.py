@@ -88,7 +88,8 @@ def trials_of_a_study(client, trials: int = 500):
 
 
 @case("slow-submission", 10, "virtual", near="results-awaited-in-loop few-tasks-in-flight too-few-partitions")
-def flow_creates_tasks_slowly(client, tasks: int = 40):
+@remedy("plain client.map", plain=True)
+def flow_creates_tasks_slowly(client, tasks: int = 40, plain: bool = False):
     """Slow dask task creation for complex functions (one a second, by a flow that maps a method),
     PrefectHQ/prefect#18191."""
 
@@ -98,23 +99,15 @@ def flow_creates_tasks_slowly(client, tasks: int = 40):
 
     futures = []
     for i in range(tasks):
-        time.sleep(1)  # the method is wrapped and pickled again
+        if not (plain and i):
+            time.sleep(1)  # the method is wrapped and pickled again
         futures.append(client.submit(method, i, pure=False))
     client.gather(futures)
 
 
-@mends(flow_creates_tasks_slowly, "plain client.map")
-def tasks_created_at_once(client, tasks: int = 40):
-    def method(i):
-        time.sleep(4)
-        return i
-
-    time.sleep(1)
-    client.gather(client.map(method, range(tasks), pure=False))
-
-
 @case(("client-busy", "results-awaited-in-loop"), 8, near="large-graph sequential-graph too-few-partitions")
-def well_after_well(client, wells: int = 10, fields: int = 16):
+@remedy("build the graph of the next well while one is computed", ahead=True)
+def well_after_well(client, wells: int = 10, fields: int = 16, ahead: bool = False):
     """Send dask graphs sequentially to scheduler (well after well; the graph of each is built first),
     fmi-faim/faim-ipa#72."""
 
@@ -122,24 +115,15 @@ def well_after_well(client, wells: int = 10, fields: int = 16):
         time.sleep(1)
         return field
 
+    running = []
     for well in range(wells):
         time.sleep(2)  # build the graph of this well
         graph = [delayed(stitch_and_bin, pure=False)(well, field) for field in range(fields)]
-        dask.compute(graph)
-
-
-@mends(well_after_well, "build the graph of the next well while one is computed")
-def next_well_built_meanwhile(client, wells: int = 10, fields: int = 16):
-    def stitch_and_bin(well, field):
-        time.sleep(1)
-        return field
-
-    running = []
-    for well in range(wells):
-        time.sleep(2)
-        graph = [delayed(stitch_and_bin, pure=False)(well, field) for field in range(fields)]
-        client.gather(running)
-        running = client.compute(graph)
+        if ahead:
+            client.gather(running)
+            running = client.compute(graph)
+        else:
+            dask.compute(graph)
     client.gather(running)
 
 
@@ -161,6 +145,7 @@ def surfaces_in_batches(client, jobs: int = 100, batch_size: int = 20):
 
 
 @case("retried-tasks", 8, near="skewed-tasks straggler recomputation")
+@remedy("read again what failed, within the task (robust_getitem)", robust=True)
 def chunks_copied_again(client, chunks: int = 48, reads: int = 8, robust: bool = False):
     """Retries with prefect (and other executors) (a read from the object store fails now and then, and the whole
     chunk is copied again), pangeo-data/rechunker#51."""
@@ -187,11 +172,6 @@ def chunks_copied_again(client, chunks: int = 48, reads: int = 8, robust: bool =
             return chunk
 
         client.gather(client.map(copy_chunk, range(chunks), retries=5, pure=False))
-
-
-@mends(chunks_copied_again, "read again what failed, within the task (robust_getitem)")
-def reads_tried_again(client, chunks: int = 48):
-    chunks_copied_again(client, chunks, robust=True)
 
 
 @case("slow-worker", 6, "virtual", near="straggler skewed-tasks results-awaited-in-loop uneven-waves")

@@ -8,28 +8,21 @@ import sys
 import tempfile
 import time
 import uuid
+from contextlib import nullcontext
 
 from declare import case, mends, remedy
 from distributed import Event, Lock, Queue, Semaphore, get_worker
 
 
 @case("waiting-tasks", 8, near="skewed-tasks undersubscribed-threads work-inflation")
-def write_one_file(client, chunks: int = 40):
+@remedy("a file for each chunk", files="many")
+def write_one_file(client, chunks: int = 40, files: str = "one"):
     """Locking for distributed writes (HDF5, one process at a time), dask/dask#1892."""
 
     def compute_and_write(i):
         time.sleep(0.5)
-        with Lock("out.h5"):
+        with Lock("out.h5") if files == "one" else nullcontext():
             time.sleep(0.5)
-        return i
-
-    client.gather(client.map(compute_and_write, range(chunks)))
-
-
-@mends(write_one_file, "a file for each chunk")
-def write_many_files(client, chunks: int = 40):
-    def compute_and_write(i):
-        time.sleep(1)
         return i
 
     client.gather(client.map(compute_and_write, range(chunks)))
@@ -77,28 +70,16 @@ def two_leases_of_a_database(client, leases: int = 2, tasks: int = 20):
 
 
 @case("waiting-tasks", 32, near="too-few-partitions")
-def lease_kept_too_long(client, tasks: int = 64):
+@remedy("give the lease back after the download", kept=False)
+def lease_kept_too_long(client, tasks: int = 64, kept: bool = True):
     """task throttling (downloads limited to 8 connections; the lease is kept while the data is processed),
     dask/distributed#800."""
     sem = Semaphore(max_leases=8, name=f"server-{uuid.uuid4().hex}")
 
     def download_and_process(i):
         with sem:
-            time.sleep(1)
-            time.sleep(3)
-        return i
-
-    client.gather(client.map(download_and_process, range(tasks)))
-
-
-@mends(lease_kept_too_long, "give the lease back after the download")
-def lease_given_back(client, tasks: int = 64):
-    sem = Semaphore(max_leases=8, name=f"server-{uuid.uuid4().hex}")
-
-    def download_and_process(i):
-        with sem:
-            time.sleep(1)
-        time.sleep(3)
+            time.sleep(4 if kept else 1)
+        time.sleep(0 if kept else 3)
         return i
 
     client.gather(client.map(download_and_process, range(tasks)))
@@ -119,7 +100,8 @@ def one_lease_of_a_licence(client, leases: int = 1, tasks: int = 8):
 
 
 @case("waiting-tasks", 8, near="slow-submission undersubscribed-threads")
-def consumers_of_a_queue(client, items: int = 40):
+@remedy("put names, and let the consumers read", consumers_read=True)
+def consumers_of_a_queue(client, items: int = 40, consumers_read: bool = False):
     """Dask Futures, Queues (tasks take what the client puts): https://docs.dask.org/en/stable/futures.html#queues."""
     name = uuid.uuid4().hex
     queue = Queue(name)
@@ -128,32 +110,14 @@ def consumers_of_a_queue(client, items: int = 40):
         queue = Queue(name)
         done = 0
         while queue.get() is not None:
-            time.sleep(1)
+            time.sleep(1.4 if consumers_read else 1)
             done += 1
         return done
 
     consumers = client.map(consume, range(8), pure=False)
     for item in range(items):
-        time.sleep(0.4)  # read it from disk
-        queue.put(item)
-    for _ in consumers:
-        queue.put(None)
-    client.gather(consumers)
-
-
-@mends(consumers_of_a_queue, "put names, and let the consumers read")
-def consumers_that_read(client, items: int = 40):
-    name = uuid.uuid4().hex
-    queue = Queue(name)
-
-    def consume(i):
-        queue = Queue(name)
-        while queue.get() is not None:
-            time.sleep(0.4)
-            time.sleep(1)
-
-    consumers = client.map(consume, range(8), pure=False)
-    for item in range(items):
+        if not consumers_read:
+            time.sleep(0.4)  # read it from disk
         queue.put(item)
     for _ in consumers:
         queue.put(None)
@@ -193,7 +157,8 @@ def count_in_the_results(client, tasks: int = 32):
 
 
 @case(("waiting-tasks", "results-awaited-in-loop"), 5, "virtual", near="idle-workers-cause-unknown")
-def actors_one_by_one(client, calls: int = 3):
+@remedy("call all, then ask for the results", at_once=True)
+def actors_one_by_one(client, calls: int = 3, at_once: bool = False):
     """Actor futures for as_completed (five actors, each called when it has answered), dask/distributed#5092."""
 
     class Actor:
@@ -203,47 +168,26 @@ def actors_one_by_one(client, calls: int = 3):
 
     actors = [client.submit(Actor, actor=True, pure=False).result() for _ in range(5)]
     for _ in range(calls):
-        for actor in actors:
-            actor.ping(0.3).result()
-
-
-@mends(actors_one_by_one, "call all, then ask for the results")
-def actors_at_once(client, calls: int = 3):
-    class Actor:
-        def ping(self, seconds):
-            time.sleep(seconds)
-            return seconds
-
-    actors = [client.submit(Actor, actor=True, pure=False).result() for _ in range(5)]
-    for _ in range(calls):
-        for pong in [actor.ping(0.3) for actor in actors]:
+        pongs = (actor.ping(0.3) for actor in actors)
+        for pong in list(pongs) if at_once else pongs:
             pong.result()
 
 
 @case("waiting-tasks", 4, near="late-workers slow-submission")
-def wait_for_the_go(client, tasks: int = 8):
+@remedy("what needs no table is done first", needed=False)
+def wait_for_the_go(client, tasks: int = 8, needed: bool = True):
     """Dask Futures, Events (tasks wait until somebody sets it): https://docs.dask.org/en/stable/futures.html#events."""
     event = Event(uuid.uuid4().hex)
 
     def wait_and_work(i, name):
-        Event(name).wait()
+        if needed:
+            Event(name).wait()
         time.sleep(2)
         return i
 
     futures = client.map(wait_and_work, range(tasks), name=event.name, pure=False)
     time.sleep(6)  # the table that they need is written
     event.set()
-    client.gather(futures)
-
-
-@mends(wait_for_the_go, "what needs no table is done first")
-def wait_for_nothing(client, tasks: int = 8):
-    def work(i):
-        time.sleep(2)
-        return i
-
-    futures = client.map(work, range(tasks), pure=False)
-    time.sleep(6)
     client.gather(futures)
 
 

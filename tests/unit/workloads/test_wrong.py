@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from .conftest import Place
 
 ENTRIES = {entry.workload: entry for entry in SUITE}
-ITEMS = 6
-"""Most items of a run here."""
+ITEMS = 6  # most items of a run here
+# Prefix of the task that is wrong, where the first of all may be: other random numbers, or rows that nobody asks for,
+# give another right answer
 AFTER = {
     "array-matmul": "chunk_sum",
     "array-qr": "getitem",
@@ -34,14 +35,13 @@ AFTER = {
     "tpch-q3": "chunk",
     "xarray-anomaly": "days",
 }
-"""Prefix of the task that is wrong, where the first of all may be: other random numbers, or rows that nobody asks for,
-give another right answer."""
 LEFT_OUT = {  # besides those that change workers, which run on `local` alone
     "beam-files": "its tasks return no numbers; test_checks has its files wrong",
     "futures-nested": "its tasks need workers in processes of their own",
     "xgboost-train": "one wrong number in its data still makes a good model",
     "scalescope_flows.task_runner:run": "needs a Prefect server",
 }
+# The others are run by `make test`
 QUICK = (
     "array-mirror",
     "array-rechunk",
@@ -58,7 +58,6 @@ QUICK = (
     "xarray-resample",
     "zarr-roundtrip",
 )
-"""The others are run by `make test`."""
 
 
 def wrong(value: Any) -> Any:

@@ -84,8 +84,7 @@ def on(
     return Observation.of(replace(observation.trial, facts=facts), tables)
 
 
-KEPT_S = 0.008
-"""What a worker needs to hand over a task while its threads keep the interpreter lock."""
+KEPT_S = 0.008  # what a worker needs to hand over a task while its threads keep the interpreter lock
 
 
 def full(cluster, task, workers, threads, *, seconds=1.0, each=10, gap_s=0.0):
