@@ -6,14 +6,34 @@ little, or has nothing that anybody could change. Where several answers are defe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).with_name("workloads.py")
-
 HEALTHY = "healthy"
+
+# Why worker time does not show the loss, or shows one that nobody can change.
+OUTSIDE = "a task that waits for something outside Dask counts as busy"
+WAITS = "a thread that waits inside a task counts as busy"
+AGAIN = "work done again counts as busy"
+FAILED = "a failed trial has no complete measurement"
+NONE = "nothing was measured"
+LOCK = "a thread that waits for the interpreter lock counts as busy"
+TRAVELS = "the graph travels before the scheduler knows a task"
+LONGER = "the tasks themselves take longer"
+DIES = "the trial fails"
+NOTHING = "nothing ran"
+ENDED = "it never ended"
+
+AWAITED = "results-awaited-in-loop"
+FEWER = "fewer-items-than-workers"
+SERIAL = "serialisation-bound"
+UNMEASURED = "nothing-measured"
+
+NO_STEALING = {"distributed.scheduler.work-stealing": False}
+GIVEN_UP_SOON = {"distributed.scheduler.allowed-failures": 1}
 
 
 @dataclass(frozen=True)
@@ -31,8 +51,7 @@ class Case:
     also: tuple[str, ...] = ()  # codes that may come first as well
     seed: int = 0  # of the durations, where the workload has a parameter of that name
     timeout_s: float = 120.0  # real seconds until the trial is stopped
-    # why worker time does not show the loss, or shows one that nobody can change; empty where it does
-    quiet_loss: str = ""
+    quiet_loss: str = ""  # why worker time does not show the loss; empty where it does
 
     @property
     def real(self) -> bool:
@@ -59,806 +78,417 @@ class Case:
         }
 
 
-def _case(
-    expect: str, name: str, workload: str, workers: int | tuple[int, ...], *, also: tuple[str, ...] = (), **rest: Any
+def case(
+    name: str, workload: str, workers: int | tuple[int, ...], *, also: str = "", quiet: str = "", **rest: Any
 ) -> Case:
-    known = {"threads", "config", "cluster", "seed", "timeout_s", "quiet_loss"}
-    options = {key: rest.pop(key) for key in list(rest) if key in known}
+    """One case; what is no field of `Case` is a parameter of the workload."""
+    options = {key: rest.pop(key) for key in ("threads", "config", "cluster", "seed", "timeout_s") if key in rest}
     sizes = (workers,) if isinstance(workers, int) else workers
-    return Case(f"{expect}/{name}", expect, workload, sizes, params=rest, also=also, **options)
+    expect = name.partition("/")[0]
+    return Case(name, expect, workload, sizes, params=rest, also=tuple(also.split()), quiet_loss=quiet, **options)
 
 
-def _healthy() -> Iterator[Case]:
-    def case(name: str, workload: str, workers: int | tuple[int, ...], **rest: Any) -> Case:
-        return _case(HEALTHY, name, workload, workers, **rest)
+def local(*known: Any, limit_mb: int = 0, start_timeout_s: float = 60.0, **rest: Any) -> Case:
+    """One case on real processes of this host."""
+    cluster = {"kind": "local", "memory_limit_mb": limit_mb, "start_timeout_s": start_timeout_s}
+    return case(*known, cluster=cluster, **rest)
 
-    for workers, waves, seconds in (
-        (4, 1, 1.0),
-        (4, 3, 0.5),
-        (10, 2, 2.0),
-        (40, 1, 5.0),
-        (100, 3, 1.0),
-        (300, 1, 10.0),
-    ):
-        yield case(f"map-{workers}x{waves}", "futures-map", workers, items=workers * waves, seconds=seconds)
-    for workers, waves, amount, seed in (
-        (4, 8, 0.2, 1),
-        (8, 5, 0.15, 2),
-        (16, 4, 0.1, 3),
-        (50, 3, 0.1, 4),
-        (100, 6, 0.12, 5),
-        (200, 1, 0.05, 6),
-    ):
-        yield case(
-            f"varied-{workers}x{waves}",
-            "stages",
-            workers,
-            items=workers * waves,
-            profile="jitter",
-            amount=amount,
-            seed=seed,
-        )
-    for shape, workers, waves in (("delayed", 12, 4), ("bag", 30, 2), ("array", 20, 12), ("delayed", 120, 2)):
-        yield case(
-            f"{shape}-{workers}",
-            "stages",
-            workers,
-            items=workers * waves,
-            seconds=2.0,
-            profile="jitter",
-            amount=0.08,
-            shape=shape,
-            seed=workers,
-        )
-    for workers, count, link in (
-        (10, 3, "chain"),
-        (40, 5, "chain"),
-        (20, 2, "barrier"),
-        (60, 2, "barrier"),
-        (16, 3, "client"),
-    ):
-        yield case(
-            f"stages-{link}-{workers}",
-            "stages",
-            workers,
-            items=workers * (5 if link == "barrier" else 2),
-            seconds=1.0,
-            profile="jitter",
-            amount=0.05,
-            stages=count,
-            link=link,
-            seed=3,
-        )
-    yield case("stages-shorter-and-shorter", "stages", 24, items=96, seconds=4.0, stages=4, shrink=0.5)
-    yield case("bag-default-100", "bag", 50, items=100, seconds=2.0, jitter=0.05)
-    yield case("bag-default-300-items-10-workers", "bag", 10, items=300, seconds=0.5, jitter=0.1)
-    yield case("bag-many-partitions", "bag", 40, items=800, seconds=0.5, npartitions=400, jitter=0.2)
-    yield case("bag-built-in", "bag-map", 64, items=64, seconds=3.0, stages=2, npartitions="items")
-    yield case("array-sum", "chunks", 10, length=4000, chunk=16, seconds=0.5)
-    yield case("array-map-only", "chunks", 50, length=1000, chunk=10, seconds=3.0, reduce=False)
-    yield case("data-frame", "frame", 10, partitions=40, seconds=1.5)
-    yield case("data-frame-wide", "frame", 60, partitions=120, seconds=3.0, steps=1)
-    yield case("tree-wide", "tree", 16, leaves=256, seconds=1.0, reduce_seconds=0.05)
-    yield case("tree-delayed", "tree", 32, leaves=512, seconds=1.0, reduce_seconds=0.05, shape="delayed")
-    yield case("tree-built-in", "tree-reduce", 8, items=128, seconds=1.0, reduce_seconds=0.05)
-    yield case("beam-one-partition-each", "beam-pardo", 40, items=40, seconds=2.0, stages=2, npartitions="items")
-    yield case("beam-two-waves", "beam-pardo", 20, items=40, seconds=1.0, stages=3, npartitions=40)
-    yield case("beam-many", "beam-pardo", 100, items=100, seconds=5.0, stages=1, npartitions="items")
-    yield case("pipeline", "pipeline", 12, items=120, seed=4)
-    yield case("pipeline-wide", "pipeline", 40, items=480, load=0.3, work=2.0, save=0.3, seed=5)
-    yield case("chains-for-all", "chain", 6, length=6, chains=12, seconds=0.5)
-    yield case("one-worker-chain", "chain", 1, length=12, seconds=0.5)
-    yield case("threads-4x4", "stages", 4, threads=4, items=192, profile="jitter", amount=0.1, seed=6)
-    yield case("threads-20x8", "stages", 20, threads=8, items=1600, seconds=3.0, profile="jitter", amount=0.1, seed=7)
-    yield case("window-busy", "windowed", 20, items=300, window=40, seed=1)
-    yield case("window-busy-wide", "windowed", 60, items=600, window=150, seconds=2.0, seed=2)
-    yield case("sent-quickly", "slowly_sent", 10, items=300, seconds=1.0, pause=0.002, seed=1)
-    yield case(
-        "sent-quickly-long-tasks", "slowly_sent", 40, items=160, seconds=8.0, pause=0.005, form="compute", seed=2
-    )
-    yield case("sent-faster-than-done", "slowly_sent", 4, items=60, seconds=2.0, pause=0.02, seed=3)
-    yield case("awaited-but-wide", "awaited", 8, steps=4, width=64, seconds=0.5, form="map", jitter=0.08, seed=4)
-    yield case("epochs-of-delayed", "awaited", 20, steps=5, width=100, seconds=0.6, form="delayed", jitter=0.1, seed=5)
-    yield case("two-maps-little-thinking", "thinking", 10, items=50, seconds=2.0, think=0.5)
-    yield case("little-thinking-first", "thinking", 10, items=50, seconds=2.0, think=0.5, when="before")
-    yield case("priorities", "prioritised", 10, items=80, how="priority", seed=1)
-    yield case("retries-annotated", "prioritised", 16, items=128, how="retries", seed=2)
-    yield case("delayed-annotated", "prioritised", 30, items=150, how="annotated", seed=3)
-    yield case("restricted-to-all", "restricted", 10, items=80, allowed=10, seed=1)
-    yield case("restricted-to-the-host", "restricted", 20, items=100, how="host", seed=2)
-    yield case("restricted-loosely", "restricted", 8, items=80, allowed=8, how="loose", seed=3)
-    yield case("few-restricted", "restricted", 10, items=100, allowed=2, share=0.08, seed=4)
-    yield case("resource-everywhere", "restricted", 12, items=96, allowed=12, how="resources", seed=5)
-    yield case("straggler-in-many-waves", "stages", 10, items=300, late=1, factor=3.0, where="first", seed=8)
-    yield case("slightly-slow-worker", "slow_workers", 10, items=80, stages=3, factor=1.1, seed=1)
-    yield case("skew-in-many-small-tasks", "stages", 10, items=1000, seconds=0.2, profile="uniform", amount=3.0, seed=9)
-    yield case("outer-task-of-a-wide-map", "nested", 8, outer=1, inner=64, seconds=1.0, form="worker_client")
-    yield case("outer-tasks-secede", "nested", 6, outer=6, inner=20, seconds=1.0, form="worker_client")
-    yield case("persisted", "again", 20, items=80, load=1.0, use=0.4, rounds=3, form="persisted")
-    yield case("in-one-go", "one_go", 20, items=80, load=1.0, use=0.4, rounds=3)
-    yield case("data-broadcast", "near_data", 10, items=100, nbytes=10**9, broadcast=True)
-    yield case("data-small", "near_data", 10, items=100, nbytes=1000)
-    yield case("data-on-each", "near_data", 10, items=100, nbytes=10**9, holders=10)
-    yield case("large-results-in-place", "stages", 12, items=48, stages=3, nbytes=500_000_000)
-    yield case("retried-errors", "raises", 10, items=200, bad=50, how="retried", seconds=0.5)
-    yield case("enough-leases", "semaphore", 10, items=60, leases=20)
-    yield case("short-tasks-few-workers", "tiny", 4, items=600, seconds=0.1)
-    yield case("short-tasks-beside-long", "tiny", 10, items=100, seconds=0.02, big=100)
-    yield case(
-        "no-stealing",
+
+CASES = (
+    case("healthy/map-4x1", "futures-map", 4, items=4, seconds=1.0),
+    case("healthy/map-4x3", "futures-map", 4, items=12, seconds=0.5),
+    case("healthy/map-10x2", "futures-map", 10, items=20, seconds=2.0),
+    case("healthy/map-40x1", "futures-map", 40, items=40, seconds=5.0),
+    case("healthy/map-100x3", "futures-map", 100, items=300, seconds=1.0),
+    case("healthy/map-300x1", "futures-map", 300, items=300, seconds=10.0),
+    case("healthy/varied-4x8", "stages", 4, items=32, amount=0.2, seed=1),
+    case("healthy/varied-8x5", "stages", 8, items=40, amount=0.15, seed=2),
+    case("healthy/varied-16x4", "stages", 16, items=64, amount=0.1, seed=3),
+    case("healthy/varied-50x3", "stages", 50, items=150, amount=0.1, seed=4),
+    case("healthy/varied-100x6", "stages", 100, items=600, amount=0.12, seed=5),
+    case("healthy/varied-200x1", "stages", 200, items=200, amount=0.05, seed=6),
+    case("healthy/delayed-12", "stages", 12, items=48, seconds=2.0, amount=0.08, shape="delayed", seed=12),
+    case("healthy/bag-30", "stages", 30, items=60, seconds=2.0, amount=0.08, shape="bag", seed=30),
+    case("healthy/array-20", "stages", 20, items=240, seconds=2.0, amount=0.08, shape="array", seed=20),
+    case("healthy/delayed-120", "stages", 120, items=240, seconds=2.0, amount=0.08, shape="delayed", seed=120),
+    case("healthy/stages-chain-10", "stages", 10, items=20, amount=0.05, stages=3, seed=3),
+    case("healthy/stages-chain-40", "stages", 40, items=80, amount=0.05, stages=5, seed=3),
+    case("healthy/stages-barrier-20", "stages", 20, items=100, amount=0.05, stages=2, link="barrier", seed=3),
+    case("healthy/stages-barrier-60", "stages", 60, items=300, amount=0.05, stages=2, link="barrier", seed=3),
+    case("healthy/stages-client-16", "stages", 16, items=32, amount=0.05, stages=3, link="client", seed=3),
+    case("healthy/stages-shorter-and-shorter", "stages", 24, items=96, seconds=4.0, stages=4, shrink=0.5),
+    case("healthy/bag-default-100", "bag", 50, items=100, seconds=2.0, jitter=0.05),
+    case("healthy/bag-default-300-items-10-workers", "bag", 10, items=300, seconds=0.5, jitter=0.1),
+    case("healthy/bag-many-partitions", "bag", 40, items=800, seconds=0.5, npartitions=400, jitter=0.2),
+    case("healthy/bag-built-in", "bag-map", 64, items=64, seconds=3.0, stages=2, npartitions="items"),
+    case("healthy/array-sum", "chunks", 10, length=4000, chunk=16, seconds=0.5),
+    case("healthy/array-map-only", "chunks", 50, seconds=3.0, reduce=False),
+    case("healthy/data-frame", "frame", 10, partitions=40, seconds=1.5),
+    case("healthy/data-frame-wide", "frame", 60, partitions=120, seconds=3.0, steps=1),
+    case("healthy/tree-wide", "tree", 16, leaves=256, reduce_seconds=0.05),
+    case("healthy/tree-delayed", "tree", 32, leaves=512, reduce_seconds=0.05, shape="delayed"),
+    case("healthy/tree-built-in", "tree-reduce", 8, items=128, seconds=1.0, reduce_seconds=0.05),
+    case("healthy/beam-one-partition-each", "beam-pardo", 40, items=40, seconds=2.0, stages=2, npartitions="items"),
+    case("healthy/beam-two-waves", "beam-pardo", 20, items=40, seconds=1.0, stages=3, npartitions=40),
+    case("healthy/beam-many", "beam-pardo", 100, items=100, seconds=5.0, stages=1, npartitions="items"),
+    case("healthy/pipeline", "pipeline", 12, items=120, seed=4),
+    case("healthy/pipeline-wide", "pipeline", 40, items=480, load=0.3, work=2.0, save=0.3, seed=5),
+    case("healthy/chains-for-all", "chain", 6, length=6, chains=12, seconds=0.5),
+    case("healthy/one-worker-chain", "chain", 1, length=12, seconds=0.5),
+    case("healthy/threads-4x4", "stages", 4, threads=4, items=192, amount=0.1, seed=6),
+    case("healthy/threads-20x8", "stages", 20, threads=8, items=1600, seconds=3.0, amount=0.1, seed=7),
+    case("healthy/window-busy", "windowed", 20, items=300, seed=1),
+    case("healthy/window-busy-wide", "windowed", 60, items=600, window=150, seconds=2.0, seed=2),
+    case("healthy/sent-quickly", "slowly_sent", 10, items=300, pause=0.002, seed=1),
+    case("healthy/long-sent-quickly", "slowly_sent", 40, items=160, seconds=8.0, pause=0.005, form="compute", seed=2),
+    case("healthy/sent-faster-than-done", "slowly_sent", 4, items=60, seconds=2.0, pause=0.02, seed=3),
+    case("healthy/awaited-but-wide", "awaited", 8, steps=4, width=64, form="map", jitter=0.08, seed=4),
+    case("healthy/epochs-of-delayed", "awaited", 20, steps=5, width=100, seconds=0.6, form="delayed", seed=5),
+    case("healthy/two-maps-little-thinking", "thinking", 10, items=50, seconds=2.0, think=0.5),
+    case("healthy/little-thinking-first", "thinking", 10, items=50, seconds=2.0, think=0.5, when="before"),
+    case("healthy/priorities", "prioritised", 10, items=80, seed=1),
+    case("healthy/retries-annotated", "prioritised", 16, items=128, how="retries", seed=2),
+    case("healthy/delayed-annotated", "prioritised", 30, items=150, how="annotated", seed=3),
+    case("healthy/restricted-to-all", "restricted", 10, items=80, allowed=10, seed=1),
+    case("healthy/restricted-to-the-host", "restricted", 20, items=100, how="host", seed=2),
+    case("healthy/restricted-loosely", "restricted", 8, items=80, allowed=8, how="loose", seed=3),
+    case("healthy/few-restricted", "restricted", 10, items=100, allowed=2, share=0.08, seed=4),
+    case("healthy/resource-everywhere", "restricted", 12, items=96, allowed=12, how="resources", seed=5),
+    case("healthy/straggler-in-many-waves", "stages", 10, items=300, late=1, factor=3.0, where="first", seed=8),
+    case("healthy/slightly-slow-worker", "slow_workers", 10, items=80, factor=1.1, seed=1),
+    case("healthy/skew-in-many-tasks", "stages", 10, items=1000, seconds=0.2, profile="uniform", amount=3.0, seed=9),
+    case("healthy/outer-task-of-a-wide-map", "nested", 8, outer=1, inner=64),
+    case("healthy/outer-tasks-secede", "nested", 6, outer=6, inner=20),
+    case("healthy/persisted", "again", 20, items=80, use=0.4, rounds=3, form="persisted"),
+    case("healthy/in-one-go", "again", 20, items=80, load=1.0, use=0.4, rounds=3, form="one_go"),
+    case("healthy/data-broadcast", "near_data", 10, items=100, nbytes=10**9, broadcast=True),
+    case("healthy/data-small", "near_data", 10, items=100, nbytes=1000),
+    case("healthy/data-on-each", "near_data", 10, items=100, nbytes=10**9, holders=10),
+    case("healthy/large-results-in-place", "stages", 12, items=48, stages=3, nbytes=500000000),
+    case("healthy/retried-errors", "raises", 10, items=200, bad=50, how="retried", seconds=0.5),
+    case("healthy/enough-leases", "semaphore", 10, items=60, leases=20),
+    case("healthy/short-tasks-few-workers", "tiny", 4, items=600, seconds=0.1),
+    case("healthy/short-tasks-beside-long", "tiny", 10, items=100, seconds=0.02, big=100),
+    case("healthy/no-stealing", "stages", 10, items=80, amount=0.1, seed=10, config=NO_STEALING),
+    case("healthy/sweep-map", "futures-map", (1, 2, 4, 8, 16), items=(16, 32, 64, 128, 256), seconds=0.5),
+    case("healthy/sweep-same-items", "stages", (2, 4, 8, 16), items=96, amount=0.1, seed=11),
+    case("healthy/sweep-beam", "beam-pardo", (5, 10, 20, 40), items=(10, 20, 40, 80), seconds=1.0, npartitions="items"),
+    case("healthy/sweep-nothing-shared", "shared", (1, 2, 4, 8), items=64, serves=8, jitter=0.1),
+    case("healthy/sweep-weak-scaling", "bag", (10, 25, 50), items=(20, 50, 100), seconds=2.0, jitter=0.05),
+    case("too-few-partitions/bag-default-101-on-100", "bag", 100, items=101),
+    case("too-few-partitions/bag-default-260-on-250", "bag", 250, items=260),
+    case("too-few-partitions/bag-default-220-on-200", "bag", 200, items=220),
+    case("too-few-partitions/bag-default-401-on-300", "bag", 300, items=401),
+    case("too-few-partitions/bag-8-on-40", "bag", 40, items=400, seconds=0.5, npartitions=8),
+    case("too-few-partitions/bag-map-built-in", "bag-map", 300, items=330, seconds=1.0),
+    case("too-few-partitions/beam-default-100", "beam-pardo", 100, items=100, seconds=0.5, stages=2),
+    case("too-few-partitions/beam-default-1000", "beam-pardo", 40, items=1000, seconds=0.2, stages=1),
+    case("too-few-partitions/beam-npartitions-10", "beam-pardo", 60, items=240, seconds=0.5, npartitions=10),
+    case("too-few-partitions/beam-sweep", "beam-pardo", (10, 50, 100), items=(10, 50, 100), seconds=1.0, stages=3),
+    case("too-few-partitions/bag-sweep", "bag", (50, 100, 200), items=(50, 100, 200)),
+    case("too-few-partitions/array-4-chunks", "chunks", 40, chunk=250, seconds=3.0, also=FEWER),
+    case("too-few-partitions/array-30-chunks", "chunks", 100, length=3000, chunk=100, also=FEWER),
+    case("too-few-partitions/frame-5-partitions", "frame", 30, partitions=5, seconds=3.0, also=FEWER),
+    case("too-few-partitions/frame-40-on-200", "frame", 200, partitions=40, seconds=3.0, also=FEWER),
+    case("fewer-items-than-workers/3-on-8", "futures-map", 8, items=3, seconds=2.0),
+    case("fewer-items-than-workers/10-on-40", "futures-map", 40, items=10, seconds=1.0),
+    case("fewer-items-than-workers/60-on-100", "futures-map", 100, items=60, seconds=1.0),
+    case("fewer-items-than-workers/120-on-300", "futures-map", 300, items=120, seconds=4.0),
+    case("fewer-items-than-workers/beam-20-on-50", "beam-pardo", 50, items=20, seconds=1.0, npartitions="items"),
+    case("fewer-items-than-workers/bag-16-on-64", "bag", 64, items=16, seconds=2.0),
+    case("sequential-graph/1-of-12-on-4", "chain", 4, length=12, seconds=0.5),
+    case("sequential-graph/1-of-20-on-20", "chain", 20, shape="delayed", seconds=0.5),
+    case("sequential-graph/2-of-15-on-10", "chain", 10, length=15, chains=2, seconds=0.5),
+    case("sequential-graph/3-of-30-on-100", "chain", 100, length=30, chains=3, shape="delayed", seconds=0.5),
+    case("sequential-graph/1-of-10-on-200", "chain", 200, length=10, seconds=0.5),
+    case(
+        "sequential-graph/slow-trunk", "tree", 30, leaves=60, seconds=0.5, fan_in=2, reduce_seconds=2.0, shape="delayed"
+    ),
+    case("uneven-waves/12-on-10", "futures-map", 10, items=12, seconds=1.0),
+    case("uneven-waves/22-on-20", "futures-map", 20, items=22, seconds=2.0),
+    case("uneven-waves/44-on-40", "futures-map", 40, items=44, seconds=0.5),
+    case("uneven-waves/110-on-100", "futures-map", 100, items=110, seconds=1.0),
+    case("uneven-waves/310-on-300", "futures-map", 300, items=310, seconds=3.0),
+    case("uneven-waves/18-on-16", "futures-map", 16, items=18, seconds=1.0),
+    case("uneven-waves/bag-36-on-30", "bag", 30, items=36, seconds=2.0),
+    case("narrow-stage/1-of-8-1", "narrowing", 8, items=16, few=1),
+    case("narrow-stage/3-of-20-1", "narrowing", 20, items=40, few=3),
+    case("narrow-stage/10-of-100-1", "narrowing", 100, items=200, few=10),
+    case("narrow-stage/1-of-16-5", "narrowing", 16, items=32, few=1, rounds=5),
+    case("work-inflation/two-served", "shared", (1, 2, 4, 8), items=64, jitter=0.1, quiet=OUTSIDE),
+    case("work-inflation/eight-served", "shared", (4, 16, 64), items=256, serves=8, jitter=0.2, quiet=OUTSIDE),
+    case(
+        "work-inflation/items-for-each", "shared", (2, 8, 32), items=(8, 32, 128), serves=6, jitter=0.1, quiet=OUTSIDE
+    ),
+    case("work-inflation/each-starts-up", "shared", (1, 4, 16), items=64, serves=16, start_up=4.0, quiet=OUTSIDE),
+    case("client-busy/between-20", "thinking", 20, items=60, think=8.0),
+    case("client-busy/between-80", "thinking", 80, items=160, rounds=3, think=6.0),
+    case("client-busy/before-10", "thinking", 10, items=40, rounds=1, think=6.0, when="before"),
+    case("client-busy/after-300", "thinking", 300, items=300, rounds=1, seconds=4.0, think=5.0, when="after"),
+    case("client-waits/gathers-8x64MiB", "gathering", 2, cluster={"kind": "local"}),
+    case("client-waits/gathers-32x24MiB", "gathering", 2, arrays=32, mebibytes=24, cluster={"kind": "local"}),
+    case("client-waits/gathers-4x200MiB", "gathering", 4, arrays=4, mebibytes=200, cluster={"kind": "local"}),
+    case("straggler/map-4", "stages", 4, items=12, amount=0.1, late=1, factor=12.0, where="last", seed=1),
+    case("straggler/map-10", "stages", 10, items=20, amount=0.1, late=1, seed=2),
+    case("straggler/map-20", "stages", 20, items=60, seconds=0.5, amount=0.1, late=2, factor=15.0, seed=3),
+    case("straggler/map-50", "stages", 50, items=50, seconds=4.0, amount=0.1, late=1, factor=6.0, seed=4),
+    case(
+        "straggler/map-100",
         "stages",
-        10,
-        items=80,
-        profile="jitter",
-        amount=0.1,
-        seed=10,
-        config={"distributed.scheduler.work-stealing": False},
-    )
-    yield case("sweep-map", "futures-map", (1, 2, 4, 8, 16), items=(16, 32, 64, 128, 256), seconds=0.5)
-    yield case("sweep-same-items", "stages", (2, 4, 8, 16), items=96, profile="jitter", amount=0.1, seed=11)
-    yield case("sweep-beam", "beam-pardo", (5, 10, 20, 40), items=(10, 20, 40, 80), seconds=1.0, npartitions="items")
-    yield case("sweep-nothing-shared", "shared", (1, 2, 4, 8), items=64, serves=8, jitter=0.1)
-    yield case("sweep-weak-scaling", "bag", (10, 25, 50), items=(20, 50, 100), seconds=2.0, jitter=0.05)
-
-
-def _structure() -> Iterator[Case]:
-    yield from _sweep_level()
-    code = "straggler"
-    for i, (workers, waves, late, factor, where, seconds) in enumerate(
-        (
-            (4, 3, 1, 12.0, "last", 1.0),
-            (10, 2, 1, 10.0, "random", 1.0),
-            (20, 3, 2, 15.0, "random", 0.5),
-            (50, 1, 1, 6.0, "random", 4.0),
-            (100, 4, 3, 20.0, "last", 0.5),
-            (300, 1, 2, 8.0, "random", 2.0),
-        )
-    ):
-        yield _case(
-            code,
-            f"map-{workers}",
-            "stages",
-            workers,
-            items=workers * waves,
-            seconds=seconds,
-            profile="jitter",
-            amount=0.1,
-            late=late,
-            factor=factor,
-            where=where,
-            seed=i + 1,
-        )
-    for shape, workers, seed in (("delayed", 16, 7), ("bag", 40, 8), ("array", 30, 9)):
-        yield _case(
-            code,
-            f"{shape}-{workers}",
-            "stages",
-            workers,
-            items=workers * 2,
-            profile="jitter",
-            amount=0.05,
-            late=1,
-            factor=9.0,
-            shape=shape,
-            seed=seed,
-        )
-    for link, workers, seed in (("barrier", 20, 10), ("client", 12, 11)):
-        yield _case(
-            code,
-            f"stages-{link}-{workers}",
-            "stages",
-            workers,
-            items=workers * 2,
-            profile="jitter",
-            amount=0.1,
-            late=1,
-            factor=10.0,
-            stages=3,
-            link=link,
-            seed=seed,
-        )
-    yield _case(code, "threads-5x4", "stages", 5, threads=4, items=60, late=1, factor=12.0, where="last", seed=12)
-
-    code = "skewed-tasks"
-    for i, (workers, waves, profile, amount, link, shape) in enumerate(
-        (
-            (8, 1, "ramp", 12.0, "chain", "futures"),
-            (20, 1, "uniform", 20.0, "chain", "delayed"),
-            (40, 1, "ramp", 30.0, "chain", "bag"),
-            (100, 1, "uniform", 30.0, "chain", "futures"),
-            (30, 1, "bimodal", 9.0, "chain", "futures"),
-            (16, 1, "uniform", 15.0, "barrier", "futures"),
-            (12, 1, "ramp", 10.0, "client", "array"),
-            (250, 1, "uniform", 12.0, "chain", "futures"),
-        )
-    ):
-        yield _case(
-            code,
-            f"{profile}-{workers}",
-            "stages",
-            workers,
-            items=workers * waves,
-            seconds=3.0 if link == "barrier" else 0.3,
-            profile=profile,
-            amount=amount,
-            link=link,
-            shape=shape,
-            stages=1 if link == "chain" else 3,
-            seed=i + 1,
-        )
-    for workers, seed in ((25, 3), (60, 4)):
-        yield _case(
-            code,
-            f"lognormal-{workers}",
-            "stages",
-            workers,
-            items=workers,
-            profile="lognormal",
-            amount=1.0,
-            seed=seed,
-            also=("straggler",),
-        )
-    yield _case(
-        code, "sizes-40", "stages", 40, items=40, seconds=0.5, profile="uniform", amount=20.0, nbytes=1_000_000, seed=5
-    )
-
-    code = "slow-worker"
-    for i, (workers, slow, factor, seconds, stages) in enumerate(
-        (
-            (4, 1, 5.0, 4.0, 3),
-            (8, 1, 4.0, 3.0, 4),
-            (20, 1, 4.0, 5.0, 3),
-            (50, 3, 5.0, 4.0, 2),
-            (100, 2, 3.0, 6.0, 5),
-            (200, 1, 6.0, 3.0, 2),
-        )
-    ):
-        yield _case(
-            code,
-            f"{slow}-of-{workers}",
-            "slow_workers",
-            workers,
-            items=workers,
-            seconds=seconds,
-            stages=stages,
-            slow=slow,
-            factor=factor,
-            seed=i + 1,
-        )
-    yield _case(
-        code, "1-of-10-two-waves", "slow_workers", 10, items=20, seconds=3.0, slow=1, factor=6.0, stages=4, seed=7
-    )
-
-    code = "tiny-tasks"
-    for workers, items, seconds, shape in (
-        (20, 1500, 0.001, "futures"),
-        (50, 1500, 0.002, "delayed"),
-        (100, 2000, 0.001, "futures"),
-        (40, 1500, 0.0005, "bag"),
-        (60, 1200, 0.005, "futures"),
-        (200, 1500, 0.002, "delayed"),
-        (100, 1200, 0.001, "array"),
-    ):
-        yield _case(
-            code, f"{shape}-{workers}x{seconds * 1000:g}ms", "tiny", workers, items=items, seconds=seconds, shape=shape
-        )
-
-
-def _sweep_level() -> Iterator[Case]:
-    code = "too-few-partitions"
-    few = ("fewer-items-than-workers",)
-    for workers, items in ((100, 101), (250, 260), (200, 220), (300, 401)):
-        yield _case(code, f"bag-default-{items}-on-{workers}", "bag", workers, items=items, seconds=1.0)
-    yield _case(code, "bag-8-on-40", "bag", 40, items=400, seconds=0.5, npartitions=8)
-    yield _case(code, "bag-map-built-in", "bag-map", 300, items=330, seconds=1.0)
-    yield _case(code, "beam-default-100", "beam-pardo", 100, items=100, seconds=0.5, stages=2)
-    yield _case(code, "beam-default-1000", "beam-pardo", 40, items=1000, seconds=0.2, stages=1)
-    yield _case(code, "beam-npartitions-10", "beam-pardo", 60, items=240, seconds=0.5, npartitions=10)
-    yield _case(code, "beam-sweep", "beam-pardo", (10, 50, 100), items=(10, 50, 100), seconds=1.0, stages=3)
-    yield _case(code, "bag-sweep", "bag", (50, 100, 200), items=(50, 100, 200), seconds=1.0)
-    yield _case(code, "array-4-chunks", "chunks", 40, length=1000, chunk=250, seconds=3.0, also=few)
-    yield _case(code, "array-30-chunks", "chunks", 100, length=3000, chunk=100, seconds=1.0, also=few)
-    yield _case(code, "frame-5-partitions", "frame", 30, partitions=5, seconds=3.0, also=few)
-    yield _case(code, "frame-40-on-200", "frame", 200, partitions=40, seconds=3.0, also=few)
-
-    code = "fewer-items-than-workers"
-    for workers, items, seconds in ((8, 3, 2.0), (40, 10, 1.0), (100, 60, 1.0), (300, 120, 4.0)):
-        yield _case(code, f"{items}-on-{workers}", "futures-map", workers, items=items, seconds=seconds)
-    yield _case(code, "beam-20-on-50", "beam-pardo", 50, items=20, seconds=1.0, npartitions="items")
-    yield _case(code, "bag-16-on-64", "bag", 64, items=16, seconds=2.0)
-
-    code = "sequential-graph"
-    for workers, length, chains, shape in (
-        (4, 12, 1, "futures"),
-        (20, 20, 1, "delayed"),
-        (10, 15, 2, "futures"),
-        (100, 30, 3, "delayed"),
-        (200, 10, 1, "futures"),
-    ):
-        yield _case(
-            code,
-            f"{chains}-of-{length}-on-{workers}",
-            "chain",
-            workers,
-            length=length,
-            chains=chains,
-            shape=shape,
-            seconds=0.5,
-        )
-    yield _case(
-        code,
-        "tree-with-a-slow-trunk",
-        "tree",
-        30,
-        leaves=60,
+        100,
+        items=400,
         seconds=0.5,
-        fan_in=2,
-        reduce_seconds=2.0,
+        amount=0.1,
+        late=3,
+        factor=20.0,
+        where="last",
+        seed=5,
+    ),
+    case("straggler/map-300", "stages", 300, items=300, seconds=2.0, amount=0.1, late=2, factor=8.0, seed=6),
+    case("straggler/delayed-16", "stages", 16, items=32, amount=0.05, late=1, factor=9.0, shape="delayed", seed=7),
+    case("straggler/bag-40", "stages", 40, items=80, amount=0.05, late=1, factor=9.0, shape="bag", seed=8),
+    case("straggler/array-30", "stages", 30, items=60, amount=0.05, late=1, factor=9.0, shape="array", seed=9),
+    case("straggler/stages-barrier-20", "stages", 20, items=40, amount=0.1, late=1, stages=3, link="barrier", seed=10),
+    case("straggler/stages-client-12", "stages", 12, items=24, amount=0.1, late=1, stages=3, link="client", seed=11),
+    case("straggler/threads-5x4", "stages", 5, threads=4, items=60, late=1, factor=12.0, where="last", seed=12),
+    case("skewed-tasks/ramp-8", "stages", 8, items=8, seconds=0.3, profile="ramp", amount=12.0, seed=1),
+    case(
+        "skewed-tasks/uniform-20",
+        "stages",
+        20,
+        items=20,
+        seconds=0.3,
+        profile="uniform",
+        amount=20.0,
         shape="delayed",
-    )
-
-    code = "uneven-waves"
-    for workers, items, seconds in (
-        (10, 12, 1.0),
-        (20, 22, 2.0),
-        (40, 44, 0.5),
-        (100, 110, 1.0),
-        (300, 310, 3.0),
-        (16, 18, 1.0),
-    ):
-        yield _case(code, f"{items}-on-{workers}", "futures-map", workers, items=items, seconds=seconds)
-    yield _case(code, "bag-36-on-30", "bag", 30, items=36, seconds=2.0)
-
-    code = "narrow-stage"
-    for workers, few, rounds in ((8, 1, 1), (20, 3, 1), (100, 10, 1), (16, 1, 5)):
-        yield _case(
-            code, f"{few}-of-{workers}-{rounds}", "narrowing", workers, items=2 * workers, few=few, rounds=rounds
-        )
-
-    code = "work-inflation"
-    shared = {"quiet_loss": "a task that waits for something outside Dask counts as busy"}
-    yield _case(code, "two-served", "shared", (1, 2, 4, 8), items=64, jitter=0.1, **shared)
-    yield _case(code, "eight-served", "shared", (4, 16, 64), items=256, serves=8, jitter=0.2, **shared)
-    yield _case(code, "items-for-each", "shared", (2, 8, 32), items=(8, 32, 128), serves=6, jitter=0.1, **shared)
-    yield _case(code, "each-starts-up", "shared", (1, 4, 16), items=64, serves=16, start_up=4.0, **shared)
-
-    code = "client-busy"
-    yield _case(code, "between-20", "thinking", 20, items=60, seconds=1.0, think=8.0)
-    yield _case(code, "between-80", "thinking", 80, items=160, rounds=3, think=6.0)
-    yield _case(code, "before-10", "thinking", 10, items=40, rounds=1, think=6.0, when="before")
-    yield _case(code, "after-300", "thinking", 300, items=300, rounds=1, seconds=4.0, think=5.0, when="after")
-
-    code = "client-waits"
-    for workers, arrays, mebibytes in ((2, 8, 64), (2, 32, 24), (4, 4, 200)):
-        name = f"gathers-{arrays}x{mebibytes}MiB"
-        yield _case(code, name, "gathering", workers, arrays=arrays, mebibytes=mebibytes, cluster={"kind": "local"})
-
-
-def _submission() -> Iterator[Case]:
-    code = "results-awaited-in-loop"
-    for i, (workers, width, steps, form) in enumerate(
-        (
-            (4, 1, 25, "result"),
-            (10, 1, 30, "delayed"),
-            (40, 1, 40, "result"),
-            (100, 1, 30, "wait"),
-            (20, 3, 25, "map"),
-            (60, 4, 20, "result"),
-            (12, 2, 30, "as_completed"),
-            (300, 5, 20, "delayed"),
-        )
-    ):
-        yield _case(
-            code, f"{form}-{width}-on-{workers}", "awaited", workers, steps=steps, width=width, form=form, seed=i + 1
-        )
-    yield _case(code, "short-queries", "awaited", 16, steps=60, width=1, seconds=0.05, seed=9)
-
-    code = "slow-submission"
-    for i, (workers, pause, seconds, items, form) in enumerate(
-        (
-            (10, 0.5, 1.0, 40, "submit"),
-            (20, 0.2, 1.0, 80, "compute"),
-            (50, 0.1, 1.0, 150, "submit"),
-            (100, 0.05, 1.0, 200, "compute"),
-            (40, 0.1, 0.5, 120, "pairs"),
-            (8, 0.4, 0.8, 40, "submit"),
-            (200, 0.1, 3.0, 150, "submit"),
-        )
-    ):
-        yield _case(
-            code,
-            f"{form}-{workers}",
-            "slowly_sent",
-            workers,
-            items=items,
-            seconds=seconds,
-            pause=pause,
-            form=form,
-            seed=i + 1,
-        )
-
-    code = "few-tasks-in-flight"
-    for workers, in_flight in ((8, 2), (20, 5), (100, 30)):
-        yield _case(code, f"{in_flight}-on-{workers}", "window", workers, items=20 * in_flight, in_flight=in_flight)
-
-    code = "waiting-tasks"
-    for workers, leases, items in ((8, 1, 40), (20, 4, 120), (100, 30, 400)):
-        yield _case(
-            code,
-            f"{leases}-leases-on-{workers}",
-            "semaphore",
-            workers,
-            items=items,
-            leases=leases,
-            quiet_loss="a thread that waits inside a task counts as busy",
-        )
-
-    code = "nested-client"
-    for workers, outer, inner, seconds in ((16, 12, 4, 1.0), (8, 6, 4, 0.5), (40, 30, 3, 1.0), (100, 80, 2, 2.0)):
-        yield _case(
-            code,
-            f"blocking-{outer}-on-{workers}",
-            "nested",
-            workers,
-            outer=outer,
-            inner=inner,
-            seconds=seconds,
-            form="blocking",
-            quiet_loss="a thread that waits inside a task counts as busy",
-        )
-    for workers, outer, inner in ((20, 4, 12), (40, 6, 15)):
-        yield _case(
-            code,
-            f"one-by-one-{outer}-on-{workers}",
-            "nested",
-            workers,
-            outer=outer,
-            inner=inner,
-            seconds=0.5,
-            form="one_by_one",
-            also=("results-awaited-in-loop",),
-        )
-
-
-def _placement() -> Iterator[Case]:
-    code = "worker-restriction"
-    for i, (workers, allowed, how, items, share) in enumerate(
-        (
-            (4, 1, "workers", 24, 1.0),
-            (10, 1, "workers", 40, 1.0),
-            (20, 2, "annotate", 60, 1.0),
-            (50, 5, "workers", 100, 1.0),
-            (100, 10, "name", 200, 1.0),
-            (12, 3, "resources", 48, 1.0),
-            (40, 4, "resources", 120, 1.0),
-            (200, 20, "workers", 300, 1.0),
-            (10, 1, "workers", 60, 0.5),
-            (30, 2, "resources", 90, 0.5),
-        )
-    ):
-        yield _case(
-            code,
-            f"{how}-{allowed}-of-{workers}-{share:g}",
-            "restricted",
-            workers,
-            allowed=allowed,
-            how=how,
-            items=items,
-            share=share,
-            seed=i + 1,
-        )
-
-    code = "data-locality"
-    off = {"distributed.scheduler.work-stealing": False}
-    for workers, holders, how, items, config in (
-        (10, 1, "scatter", 20, {}),
-        (20, 2, "scatter", 40, {}),
-        (50, 3, "results", 90, {}),
-        (100, 8, "scatter", 200, off),
-        (8, 1, "results", 14, off),
-        (40, 4, "results", 80, {}),
-    ):
-        yield _case(
-            code,
-            f"{how}-{holders}-of-{workers}",
-            "near_data",
-            workers,
-            holders=holders,
-            how=how,
-            items=items,
-            config=config,
-        )
-
-
-def _again() -> Iterator[Case]:
-    code = "recomputation"
-    for workers, items, load, use, rounds, form in (
-        (10, 20, 1.0, 0.2, 4, "delayed"),
-        (20, 40, 2.0, 0.5, 3, "delayed"),
-        (50, 50, 3.0, 0.3, 4, "bag"),
-        (100, 200, 1.0, 0.2, 3, "delayed"),
-        (8, 32, 0.8, 0.2, 5, "bag"),
-        (30, 60, 2.0, 0.2, 6, "delayed"),
-    ):
-        yield _case(
-            code,
-            f"{form}-{rounds}-times-on-{workers}",
-            "again",
-            workers,
-            items=items,
-            load=load,
-            use=use,
-            rounds=rounds,
-            form=form,
-            quiet_loss="work done again counts as busy",
-        )
-
-
-def _failures() -> Iterator[Case]:
-    quiet = "a failed trial has no complete measurement"
-    for workers, items, how in ((4, 12, "task"), (20, 60, "task"), (100, 200, "task"), (10, 30, "client")):
-        yield _case(
-            "failed-trials",
-            f"{how}-{workers}",
-            "raises",
-            workers,
-            items=items,
-            how=how,
-            quiet_loss=quiet,
-            also=("nothing-measured",),
-        )
-    for workers, items, bad in ((8, 40, 1), (30, 120, 1), (100, 300, 1)):
-        yield _case("retried-tasks", f"{workers}", "raises", workers, items=items, bad=bad, how="retried")
-    for sizes, items, bad in (((4, 20), (12, 60), (99, 7)), ((10, 20, 40), (30, 60, 120), (500, 500, 3))):
-        yield _case(
-            "failed-trials", f"last-of-{len(sizes)}-points", "raises", sizes, items=items, bad=bad, quiet_loss=quiet
-        )
-    for workers in (2, 20):
-        yield _case(
-            "nothing-measured",
-            f"no-task-on-{workers}",
-            "nothing",
-            workers,
-            also=("invalid-trials",),
-            quiet_loss="nothing was measured",
-        )
-    for workers, leave, items, graceful, back in (
-        (10, 5, 60, False, -1.0),
-        (40, 20, 200, False, -1.0),
-        (100, 70, 400, False, 6.0),
-        (20, 12, 100, False, -1.0),
-    ):
-        yield _case(
-            "worker-died",
-            f"{leave}-of-{workers}{'-back' if back >= 0 else ''}",
-            "workers_leave",
-            workers,
-            leave=leave,
-            items=items,
-            graceful=graceful,
-            back=back,
-            also=("workers-missing",),
-        )
-    for workers, leave, items in ((10, 6, 60), (60, 40, 240)):
-        yield _case(
-            "workers-missing",
-            f"retired-{leave}-of-{workers}",
-            "workers_leave",
-            workers,
-            leave=leave,
-            items=items,
-            graceful=True,
-            also=("worker-died",),
-        )
-
-
-def _local() -> Iterator[Case]:
-    def local(limit: int = 0, start_timeout_s: float = 60.0) -> dict[str, Any]:
-        return {"kind": "local", "memory_limit_mb": limit, "start_timeout_s": start_timeout_s}
-
-    plain = local()
-    yield _case(HEALTHY, "local-numpy", "computing", 2, items=10, seconds=0.3, cluster=plain)
-    yield _case(HEALTHY, "local-python", "computing", 2, items=12, seconds=0.4, how="python", cluster=plain)
-    yield _case(
-        HEALTHY,
-        "local-own-arrays",
-        "exchange",
-        2,
-        items=4,
-        mebibytes=8,
-        seconds=0.4,
-        rounds=3,
-        across=False,
-        cluster=plain,
-    )
-    yield _case(
-        HEALTHY, "local-little-exchange", "exchange", 2, items=4, mebibytes=1, seconds=0.4, rounds=3, cluster=plain
-    )
-    yield _case(HEALTHY, "local-threads-numpy", "computing", 1, threads=2, items=8, seconds=0.4, cluster=plain)
-
-    for threads, items in ((4, 12), (3, 9)):
-        yield _case(
-            "gil-bound",
-            f"python-1x{threads}",
-            "computing",
-            1,
-            threads=threads,
-            items=items,
-            seconds=0.25,
-            how="python",
-            cluster=plain,
-            quiet_loss="a thread that waits for the interpreter lock counts as busy",
-        )
-    yield _case(
-        "transfer-bound", "2-workers", "exchange", 2, items=4, mebibytes=160, rounds=2, seconds=0.0, cluster=plain
-    )
-    yield _case(
-        "transfer-bound", "4-workers", "exchange", 4, items=4, mebibytes=80, rounds=2, seconds=0.0, cluster=plain
-    )
-    yield _case(
-        "serialisation-bound",
-        "2-workers",
-        "with_parcels",
-        2,
-        items=10,
-        objects=25_000,
-        cluster=plain,
-        also=("large-graph",),
-    )
-    yield _case(
-        "serialisation-bound",
-        "3-workers",
-        "with_parcels",
-        3,
-        items=15,
-        objects=20_000,
-        cluster=plain,
-        also=("large-graph",),
-    )
-    yield _case(
-        "serialisation-bound",
-        "results",
-        "exchanged_parcels",
-        3,
-        objects=25_000,
-        rounds=2,
-        cluster=plain,
-        also=("transfer-bound",),
-    )
-    outside = "the graph travels before the scheduler knows a task"
-    yield _case(
-        "large-graph",
-        "objects",
-        "large_graph",
-        2,
-        how="objects",
-        tasks=8,
-        mebibytes=16,
-        cluster=plain,
-        quiet_loss=outside,
-        also=("serialisation-bound",),
-    )
-    yield _case(
-        "large-graph",
-        "constants",
-        "large_graph",
-        2,
-        tasks=8,
-        mebibytes=60,
-        seconds=0.02,
-        cluster=plain,
-        quiet_loss=outside,
-        also=("serialisation-bound",),
-    )
-    yield _case(
-        "large-graph",
-        "objects-in-rounds",
+        seed=2,
+    ),
+    case("skewed-tasks/ramp-40", "stages", 40, items=40, seconds=0.3, profile="ramp", amount=30.0, shape="bag", seed=3),
+    case("skewed-tasks/uniform-100", "stages", 100, items=100, seconds=0.3, profile="uniform", amount=30.0, seed=4),
+    case("skewed-tasks/bimodal-30", "stages", 30, items=30, seconds=0.3, profile="bimodal", amount=9.0, seed=5),
+    case(
+        "skewed-tasks/uniform-16",
+        "stages",
+        16,
+        items=16,
+        seconds=3.0,
+        profile="uniform",
+        amount=15.0,
+        link="barrier",
+        stages=3,
+        seed=6,
+    ),
+    case(
+        "skewed-tasks/ramp-12",
+        "stages",
+        12,
+        items=12,
+        seconds=0.3,
+        profile="ramp",
+        amount=10.0,
+        link="client",
+        shape="array",
+        stages=3,
+        seed=7,
+    ),
+    case("skewed-tasks/uniform-250", "stages", 250, items=250, seconds=0.3, profile="uniform", amount=12.0, seed=8),
+    case(
+        "skewed-tasks/lognormal-25", "stages", 25, items=25, profile="lognormal", amount=1.0, seed=3, also="straggler"
+    ),
+    case(
+        "skewed-tasks/lognormal-60", "stages", 60, items=60, profile="lognormal", amount=1.0, seed=4, also="straggler"
+    ),
+    case(
+        "skewed-tasks/sizes-40",
+        "stages",
+        40,
+        items=40,
+        seconds=0.5,
+        profile="uniform",
+        amount=20.0,
+        nbytes=10**6,
+        seed=5,
+    ),
+    case("slow-worker/1-of-4", "slow_workers", 4, items=4, seconds=4.0, factor=5.0, seed=1),
+    case("slow-worker/1-of-8", "slow_workers", 8, items=8, seconds=3.0, stages=4, seed=2),
+    case("slow-worker/1-of-20", "slow_workers", 20, items=20, seconds=5.0, seed=3),
+    case("slow-worker/3-of-50", "slow_workers", 50, items=50, seconds=4.0, stages=2, slow=3, factor=5.0, seed=4),
+    case("slow-worker/2-of-100", "slow_workers", 100, items=100, seconds=6.0, stages=5, slow=2, factor=3.0, seed=5),
+    case("slow-worker/1-of-200", "slow_workers", 200, items=200, seconds=3.0, stages=2, factor=6.0, seed=6),
+    case("slow-worker/1-of-10-two-waves", "slow_workers", 10, items=20, seconds=3.0, factor=6.0, stages=4, seed=7),
+    case("tiny-tasks/futures-20x1ms", "tiny", 20, items=1500),
+    case("tiny-tasks/delayed-50x2ms", "tiny", 50, items=1500, seconds=0.002, shape="delayed"),
+    case("tiny-tasks/futures-100x1ms", "tiny", 100, items=2000),
+    case("tiny-tasks/bag-40x0.5ms", "tiny", 40, items=1500, seconds=0.0005, shape="bag"),
+    case("tiny-tasks/futures-60x5ms", "tiny", 60, items=1200, seconds=0.005),
+    case("tiny-tasks/delayed-200x2ms", "tiny", 200, items=1500, seconds=0.002, shape="delayed"),
+    case("tiny-tasks/array-100x1ms", "tiny", 100, items=1200, shape="array"),
+    case("results-awaited-in-loop/result-1-on-4", "awaited", 4, steps=25, seed=1),
+    case("results-awaited-in-loop/delayed-1-on-10", "awaited", 10, steps=30, form="delayed", seed=2),
+    case("results-awaited-in-loop/result-1-on-40", "awaited", 40, steps=40, seed=3),
+    case("results-awaited-in-loop/wait-1-on-100", "awaited", 100, steps=30, form="wait", seed=4),
+    case("results-awaited-in-loop/map-3-on-20", "awaited", 20, steps=25, width=3, form="map", seed=5),
+    case("results-awaited-in-loop/result-4-on-60", "awaited", 60, width=4, seed=6),
+    case("results-awaited-in-loop/as_completed-2-on-12", "awaited", 12, steps=30, width=2, form="as_completed", seed=7),
+    case("results-awaited-in-loop/delayed-5-on-300", "awaited", 300, width=5, form="delayed", seed=8),
+    case("results-awaited-in-loop/short-queries", "awaited", 16, steps=60, seconds=0.05, seed=9),
+    case("slow-submission/submit-10", "slowly_sent", 10, items=40, pause=0.5, seed=1),
+    case("slow-submission/compute-20", "slowly_sent", 20, items=80, pause=0.2, form="compute", seed=2),
+    case("slow-submission/submit-50", "slowly_sent", 50, items=150, seed=3),
+    case("slow-submission/compute-100", "slowly_sent", 100, items=200, pause=0.05, form="compute", seed=4),
+    case("slow-submission/pairs-40", "slowly_sent", 40, items=120, seconds=0.5, form="pairs", seed=5),
+    case("slow-submission/submit-8", "slowly_sent", 8, items=40, seconds=0.8, pause=0.4, seed=6),
+    case("slow-submission/submit-200", "slowly_sent", 200, items=150, seconds=3.0, seed=7),
+    case("few-tasks-in-flight/2-on-8", "windowed", 8, items=40, window=2, jitter=0.5, seed=1),
+    case("few-tasks-in-flight/5-on-20", "windowed", 20, items=100, window=5, jitter=0.5, seed=1),
+    case("few-tasks-in-flight/30-on-100", "windowed", 100, items=600, window=30, jitter=0.5, seed=1),
+    case("waiting-tasks/1-leases-on-8", "semaphore", 8, items=40, leases=1, quiet=WAITS),
+    case("waiting-tasks/4-leases-on-20", "semaphore", 20, items=120, leases=4, quiet=WAITS),
+    case("waiting-tasks/30-leases-on-100", "semaphore", 100, items=400, leases=30, quiet=WAITS),
+    case("nested-client/blocking-12-on-16", "nested", 16, outer=12, inner=4, form="blocking", quiet=WAITS),
+    case("nested-client/blocking-6-on-8", "nested", 8, outer=6, inner=4, seconds=0.5, form="blocking", quiet=WAITS),
+    case("nested-client/blocking-30-on-40", "nested", 40, outer=30, inner=3, form="blocking", quiet=WAITS),
+    case(
+        "nested-client/blocking-80-on-100", "nested", 100, outer=80, inner=2, seconds=2.0, form="blocking", quiet=WAITS
+    ),
+    case(
+        "nested-client/one-by-one-4-on-20",
+        "nested",
+        20,
+        outer=4,
+        inner=12,
+        seconds=0.5,
+        form="one_by_one",
+        also=AWAITED,
+    ),
+    case(
+        "nested-client/one-by-one-6-on-40",
+        "nested",
+        40,
+        outer=6,
+        inner=15,
+        seconds=0.5,
+        form="one_by_one",
+        also=AWAITED,
+    ),
+    case("worker-restriction/workers-1-of-4-1", "restricted", 4, items=24, seed=1),
+    case("worker-restriction/workers-1-of-10-1", "restricted", 10, items=40, seed=2),
+    case("worker-restriction/annotate-2-of-20-1", "restricted", 20, allowed=2, how="annotate", items=60, seed=3),
+    case("worker-restriction/workers-5-of-50-1", "restricted", 50, allowed=5, items=100, seed=4),
+    case("worker-restriction/name-10-of-100-1", "restricted", 100, allowed=10, how="name", items=200, seed=5),
+    case("worker-restriction/resources-3-of-12-1", "restricted", 12, allowed=3, how="resources", items=48, seed=6),
+    case("worker-restriction/resources-4-of-40-1", "restricted", 40, allowed=4, how="resources", items=120, seed=7),
+    case("worker-restriction/workers-20-of-200-1", "restricted", 200, allowed=20, items=300, seed=8),
+    case("worker-restriction/workers-1-of-10-0.5", "restricted", 10, items=60, share=0.5, seed=9),
+    case(
+        "worker-restriction/resources-2-of-30-0.5",
+        "restricted",
+        30,
+        allowed=2,
+        how="resources",
+        items=90,
+        share=0.5,
+        seed=10,
+    ),
+    case("data-locality/scatter-1-of-10", "near_data", 10, items=20),
+    case("data-locality/scatter-2-of-20", "near_data", 20, holders=2, items=40),
+    case("data-locality/results-3-of-50", "near_data", 50, holders=3, how="results", items=90),
+    case("data-locality/scatter-8-of-100", "near_data", 100, holders=8, items=200, config=NO_STEALING),
+    case("data-locality/results-1-of-8", "near_data", 8, how="results", items=14, config=NO_STEALING),
+    case("data-locality/results-4-of-40", "near_data", 40, holders=4, how="results", items=80),
+    case("recomputation/delayed-4-times-on-10", "again", 10, items=20, quiet=AGAIN),
+    case("recomputation/delayed-3-times-on-20", "again", 20, items=40, load=2.0, use=0.5, rounds=3, quiet=AGAIN),
+    case("recomputation/bag-4-times-on-50", "again", 50, items=50, load=3.0, use=0.3, form="bag", quiet=AGAIN),
+    case("recomputation/delayed-3-times-on-100", "again", 100, items=200, rounds=3, quiet=AGAIN),
+    case("recomputation/bag-5-times-on-8", "again", 8, items=32, load=0.8, rounds=5, form="bag", quiet=AGAIN),
+    case("recomputation/delayed-6-times-on-30", "again", 30, items=60, load=2.0, rounds=6, quiet=AGAIN),
+    case("failed-trials/task-4", "raises", 4, items=12, also=UNMEASURED, quiet=FAILED),
+    case("failed-trials/task-20", "raises", 20, items=60, also=UNMEASURED, quiet=FAILED),
+    case("failed-trials/task-100", "raises", 100, items=200, also=UNMEASURED, quiet=FAILED),
+    case("failed-trials/client-10", "raises", 10, items=30, how="client", also=UNMEASURED, quiet=FAILED),
+    case("retried-tasks/8", "raises", 8, items=40, bad=1, how="retried"),
+    case("retried-tasks/30", "raises", 30, items=120, bad=1, how="retried"),
+    case("retried-tasks/100", "raises", 100, items=300, bad=1, how="retried"),
+    case("failed-trials/last-of-2-points", "raises", (4, 20), items=(12, 60), bad=(99, 7), quiet=FAILED),
+    case(
+        "failed-trials/last-of-3-points", "raises", (10, 20, 40), items=(30, 60, 120), bad=(500, 500, 3), quiet=FAILED
+    ),
+    case("nothing-measured/no-task-on-2", "nothing", 2, also="invalid-trials", quiet=NONE),
+    case("nothing-measured/no-task-on-20", "nothing", 20, also="invalid-trials", quiet=NONE),
+    case("worker-died/5-of-10", "workers_leave", 10, leave=5, items=60, also="workers-missing"),
+    case("worker-died/20-of-40", "workers_leave", 40, leave=20, items=200, also="workers-missing"),
+    case("worker-died/70-of-100-back", "workers_leave", 100, leave=70, items=400, back=6.0, also="workers-missing"),
+    case("worker-died/12-of-20", "workers_leave", 20, leave=12, items=100, also="workers-missing"),
+    case("workers-missing/retired-6-of-10", "workers_leave", 10, leave=6, items=60, graceful=True, also="worker-died"),
+    case(
+        "workers-missing/retired-40-of-60", "workers_leave", 60, leave=40, items=240, graceful=True, also="worker-died"
+    ),
+    local("healthy/local-numpy", "computing", 2, items=10),
+    local("healthy/local-python", "computing", 2, items=12, seconds=0.4, how="python"),
+    local("healthy/local-own-arrays", "exchange", 2, items=4, mebibytes=8, seconds=0.4, rounds=3, across=False),
+    local("healthy/local-little-exchange", "exchange", 2, items=4, mebibytes=1, seconds=0.4, rounds=3),
+    local("healthy/local-threads-numpy", "computing", 1, threads=2, items=8, seconds=0.4),
+    local("gil-bound/python-1x4", "computing", 1, threads=4, items=12, seconds=0.25, how="python", quiet=LOCK),
+    local("gil-bound/python-1x3", "computing", 1, threads=3, items=9, seconds=0.25, how="python", quiet=LOCK),
+    local("transfer-bound/2-workers", "exchange", 2, items=4, mebibytes=160, rounds=2, seconds=0.0),
+    local("transfer-bound/4-workers", "exchange", 4, items=4, mebibytes=80, rounds=2, seconds=0.0),
+    local("serialisation-bound/2-workers", "with_parcels", 2, items=10, objects=25000, also="large-graph"),
+    local("serialisation-bound/3-workers", "with_parcels", 3, items=15, objects=20000, also="large-graph"),
+    local("serialisation-bound/results", "exchanged_parcels", 3, objects=25000, rounds=2, also="transfer-bound"),
+    local("large-graph/objects", "large_graph", 2, how="objects", mebibytes=16, also=SERIAL, quiet=TRAVELS),
+    local("large-graph/constants", "large_graph", 2, mebibytes=60, seconds=0.02, also=SERIAL, quiet=TRAVELS),
+    local(
+        "large-graph/objects-in-rounds",
         "large_graph",
         2,
         how="objects",
         tasks=4,
         mebibytes=32,
         rounds=3,
-        cluster=plain,
-        quiet_loss=outside,
-        also=("serialisation-bound",),
-    )
-    yield _case("event-loop-blocked", "scheduler", "blocked_loops", 2, items=40, stalls=4, stall=1.0, cluster=plain)
-    yield _case(
-        "event-loop-blocked",
-        "workers",
-        "blocked_loops",
-        2,
-        items=40,
-        stalls=4,
-        stall=1.0,
-        where="workers",
-        cluster=plain,
-    )
-    yield _case(
-        "host-overloaded",
-        "8-others",
-        "beside_others",
-        2,
-        others=8,
-        items=10,
-        last=5.0,
-        cluster=plain,
-        quiet_loss="the tasks themselves take longer",
-    )
-    dies = "the trial fails"
-    quick = {"distributed.scheduler.allowed-failures": 1}
-    for how, workers in (("exit", 2), ("segv", 3), ("kill", 2)):
-        yield _case(
-            "worker-killing-task",
-            f"{how}-{workers}",
-            "worker_killing",
-            workers,
-            how=how,
-            config=quick,
-            cluster=plain,
-            quiet_loss=dies,
-        )
-    yield _case(
-        "worker-died", "killed-1-of-3", "killed_workers", 3, cluster=plain, quiet_loss=dies, also=("workers-missing",)
-    )
-    yield _case(
-        "workers-missing",
-        "too-late-to-register",
-        "computing",
-        8,
-        cluster=local(start_timeout_s=1.0),
-        quiet_loss="nothing ran",
-    )
-    yield _case(
-        "invalid-trials",
-        "timed-out",
-        "lasting",
-        2,
-        seconds=30.0,
-        timeout_s=2.0,
-        cluster=plain,
-        quiet_loss="it never ended",
-        also=("nothing-measured",),
-    )
-    yield _case(
-        "invalid-trials",
-        "one-timed-out",
-        "lasting",
-        (1, 1),
-        seconds=(0.3, 30.0),
-        timeout_s=3.0,
-        cluster=plain,
-        quiet_loss="it never ended",
-    )
-    for outer, inner, form in ((3, 4, "blocking"), (2, 6, "one_by_one")):
-        yield _case(
-            "nested-client",
-            f"local-{form}",
-            "nested",
-            4,
-            outer=outer,
-            inner=inner,
-            seconds=0.3,
-            form=form,
-            cluster=plain,
-            quiet_loss="a thread that waits inside a task counts as busy",
-            also=("results-awaited-in-loop",),
-        )
-    spill = local(limit=400)
-    yield _case("memory-spill", "720-of-400-MiB", "memory", 1, items=24, mebibytes=30, cluster=spill)
-    yield _case("memory-spill", "two-workers", "memory", 2, items=36, mebibytes=30, cluster=spill)
-    yield _case(
-        HEALTHY, "local-memory-suffices", "memory", 2, items=10, mebibytes=10, seconds=0.5, passes=1, cluster=spill
-    )
-    yield _case("memory-paused", "one-worker", "hoarding", 1, items=20, mebibytes=260, cluster=spill)
-    yield _case("memory-paused", "two-workers", "hoarding", 2, items=40, mebibytes=260, cluster=spill)
+        also=SERIAL,
+        quiet=TRAVELS,
+    ),
+    local("event-loop-blocked/scheduler", "blocked_loops", 2, items=40, stall=1.0),
+    local("event-loop-blocked/workers", "blocked_loops", 2, items=40, stall=1.0, where="workers"),
+    local("host-overloaded/8-others", "beside_others", 2, items=10, last=5.0, quiet=LONGER),
+    local("worker-killing-task/exit-2", "worker_killing", 2, config=GIVEN_UP_SOON, quiet=DIES),
+    local("worker-killing-task/segv-3", "worker_killing", 3, how="segv", config=GIVEN_UP_SOON, quiet=DIES),
+    local("worker-killing-task/kill-2", "worker_killing", 2, how="kill", config=GIVEN_UP_SOON, quiet=DIES),
+    local("worker-died/killed-1-of-3", "killed_workers", 3, also="workers-missing", quiet=DIES),
+    local("workers-missing/too-late-to-register", "computing", 8, start_timeout_s=1.0, quiet=NOTHING),
+    local("invalid-trials/timed-out", "lasting", 2, seconds=30.0, timeout_s=2.0, also=UNMEASURED, quiet=ENDED),
+    local("invalid-trials/one-timed-out", "lasting", (1, 1), seconds=(0.3, 30.0), timeout_s=3.0, quiet=ENDED),
+    local(
+        "nested-client/local-blocking",
+        "nested",
+        4,
+        outer=3,
+        inner=4,
+        seconds=0.3,
+        form="blocking",
+        also=AWAITED,
+        quiet=WAITS,
+    ),
+    local(
+        "nested-client/local-one_by_one",
+        "nested",
+        4,
+        outer=2,
+        inner=6,
+        seconds=0.3,
+        form="one_by_one",
+        also=AWAITED,
+        quiet=WAITS,
+    ),
+    local("memory-spill/720-of-400-MiB", "memory", 1, items=24, limit_mb=400),
+    local("memory-spill/two-workers", "memory", 2, items=36, limit_mb=400),
+    local("healthy/local-memory-suffices", "memory", 2, items=10, mebibytes=10, seconds=0.5, passes=1, limit_mb=400),
+    local("memory-paused/one-worker", "hoarding", 1, items=20, mebibytes=260, limit_mb=400),
+    local("memory-paused/two-workers", "hoarding", 2, items=40, mebibytes=260, limit_mb=400),
+)
 
 
 def all_cases() -> tuple[Case, ...]:
-    """Every case, the simulated ones first, so ordered that clusters and drivers can be shared."""
-    cases = [*_healthy(), *_structure(), *_submission(), *_placement(), *_again(), *_failures(), *_local()]
-    names = [case.name for case in cases]
-    if len(set(names)) != len(names):
-        raise ValueError(f"names are not unique: {sorted(name for name in names if names.count(name) > 1)}")
-    return tuple(cases)
+    """Every case; names are unique."""
+    assert len({case.name for case in CASES}) == len(CASES)
+    return CASES

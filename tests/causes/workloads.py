@@ -6,6 +6,7 @@ and run on the simulated cluster in virtual time; the others need real processes
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
@@ -18,13 +19,12 @@ from functools import partial
 from typing import Any
 
 import dask
-from distributed import Client, Semaphore, as_completed, get_client, get_worker, rejoin, secede, wait, worker_client
+from distributed import Semaphore, as_completed, get_client, get_worker, wait, worker_client
 
 Function = Callable[..., Any]
 
 
 def modelled(function: Function) -> Function:
-    """Mark a workload whose tasks sleep for the time that they stand for."""
     function.modelled = True  # type: ignore[attr-defined]
     return function
 
@@ -33,9 +33,7 @@ def modelled(function: Function) -> Function:
 
 
 class Sized:
-    """A result that says how many bytes it has."""
-
-    def __init__(self, nbytes: int) -> None:
+    def __init__(self, nbytes: int):
         self.nbytes = nbytes
 
     def __sizeof__(self) -> int:
@@ -43,24 +41,20 @@ class Sized:
 
 
 def step(seconds: float, *inputs: object) -> float:
-    """Take that long."""
     time.sleep(seconds)
     return seconds
 
 
 def step_to_bytes(seconds: float, nbytes: int, *inputs: object) -> Sized:
-    """Take that long, and have a result of that size."""
     time.sleep(seconds)
     return Sized(nbytes)
 
 
 def join(inputs: Iterable[object]) -> int:
-    """Wait for all inputs; takes next to nothing."""
     return sum(1 for _ in inputs)
 
 
 def block(durations: list[float], length: int, block_id: Any = None) -> Any:
-    """One block of an array, made from nothing."""
     import numpy as np
 
     time.sleep(durations[block_id[0]])
@@ -73,24 +67,20 @@ def block(durations: list[float], length: int, block_id: Any = None) -> Any:
 def profile_of(profile: str, items: int, seconds: float, amount: float, rng: random.Random) -> list[float]:
     """Durations of the tasks of one stage, by the name of their distribution.
 
-    `amount` is the half width (`jitter`), the sigma (`lognormal`), the exponent (`pareto`), or the ratio of the longest
-    to the shortest (`ramp`, `bimodal`, `uniform`).
+    `amount` is the half width (`jitter`), the sigma (`lognormal`), or the ratio of the longest to the shortest.
     """
-    if profile == "even":
-        return [seconds] * items
-    if profile == "jitter":
-        return [seconds * rng.uniform(1 - amount, 1 + amount) for _ in range(items)]
-    if profile == "lognormal":
-        return [seconds * rng.lognormvariate(0, amount) for _ in range(items)]
-    if profile == "pareto":
-        return [seconds * rng.paretovariate(amount) for _ in range(items)]
-    if profile == "uniform":
-        return [seconds * rng.uniform(1, amount) for _ in range(items)]
-    if profile == "bimodal":
-        return [seconds * (amount if rng.random() < 0.4 else 1.0) for _ in range(items)]
-    if profile == "ramp":
-        return [seconds * (1 + (amount - 1) * i / max(items - 1, 1)) for i in range(items)]
-    raise ValueError(profile)
+    factor_of: dict[str, Callable[[int], float]] = {
+        "jitter": lambda i: rng.uniform(1 - amount, 1 + amount),
+        "lognormal": lambda i: rng.lognormvariate(0, amount),
+        "uniform": lambda i: rng.uniform(1, amount),
+        "bimodal": lambda i: amount if rng.random() < 0.4 else 1.0,
+        "ramp": lambda i: 1 + (amount - 1) * i / max(items - 1, 1),
+    }
+    return [seconds * factor_of[profile](i) for i in range(items)]
+
+
+def jittered(items: int, seconds: float, jitter: float, seed: int) -> list[float]:
+    return profile_of("jitter", items, seconds, jitter, random.Random(seed))
 
 
 def delay_some(durations: list[float], count: int, factor: float, where: str, rng: random.Random) -> list[float]:
@@ -105,7 +95,7 @@ def delay_some(durations: list[float], count: int, factor: float, where: str, rn
 # ------------------------------------------------------------------ shapes
 
 
-def run_stage(client: Client, durations: list[float], shape: str, stage: int = 0) -> None:
+def run_stage(client, durations: list[float], shape: str, stage: int = 0):
     """One independent task per duration, and all results awaited."""
     name = f"work{stage}"
     if shape == "futures":
@@ -135,11 +125,11 @@ def run_stage(client: Client, durations: list[float], shape: str, stage: int = 0
 
 @modelled
 def stages(
-    client: Client,
+    client,
     *,
     items: int = 100,
     seconds: float = 1.0,
-    profile: str = "even",
+    profile: str = "jitter",
     amount: float = 0.0,
     late: int = 0,
     factor: float = 10.0,
@@ -150,25 +140,17 @@ def stages(
     shrink: float = 1.0,
     nbytes: int = 0,
     seed: int = 0,
-) -> None:
+):
     """Stages of independent tasks.
 
     Args:
-        client: Of the cluster.
-        items: Tasks of the first stage.
-        seconds: Typical duration of a task.
-        profile: Distribution of durations, see `profile_of`.
-        amount: Its parameter.
-        late: Tasks of each stage that take `factor` times as long.
-        factor: How much longer.
-        where: Which those are.
-        stages: How many.
+        amount: Parameter of the profile, see `profile_of`.
+        late: Tasks of each stage that take `factor` times as long, at the places `where`.
         link: `chain` (each task after its counterpart), `barrier` (after all tasks of the stage before, inside the
             graph), or `client` (the client gathers each stage).
         shape: The API, for `link="client"` and for a single stage.
         shrink: Ratio of durations from one stage to the next.
-        nbytes: Size of each result, of one whose duration is typical; 0 leaves it at a number's.
-        seed: Of the durations.
+        nbytes: Size of the result of a task of typical duration; 0 leaves it at a number's.
     """
     rng = random.Random(seed)
     futures: Any = None
@@ -190,25 +172,16 @@ def stages(
 
 
 @modelled
-def bag(
-    client: Client,
-    *,
-    items: int = 100,
-    seconds: float = 1.0,
-    npartitions: int | None = None,
-    jitter: float = 0.0,
-    seed: int = 0,
-) -> None:
+def bag(client, *, items: int = 100, seconds: float = 1.0, npartitions: int | None = None, jitter: float = 0.0):
     """A bag as dask divides it, or in so many partitions, mapped twice."""
     import dask.bag as db
 
-    rng = random.Random(seed)
-    durations = profile_of("jitter", items, seconds / 2, jitter, rng)
+    durations = jittered(items, seconds / 2, jitter, 0)
     client.gather(client.compute(db.from_sequence(durations, npartitions=npartitions).map(step).map(step)))
 
 
 @modelled
-def chunks(client: Client, *, length: int = 1000, chunk: int = 10, seconds: float = 1.0, reduce: bool = True) -> None:
+def chunks(client, *, length: int = 1000, chunk: int = 10, seconds: float = 1.0, reduce: bool = True):
     """A dask array of `length` in chunks; a chunk takes `seconds`."""
     import dask.array as da
     import numpy as np
@@ -221,7 +194,7 @@ def chunks(client: Client, *, length: int = 1000, chunk: int = 10, seconds: floa
 
 
 @modelled
-def frame(client: Client, *, partitions: int = 20, seconds: float = 1.0, steps: int = 2) -> None:
+def frame(client, *, partitions: int = 20, seconds: float = 1.0, steps: int = 2):
     """A dask data frame of so many partitions, each mapped `steps` times, and its length."""
     import dask.dataframe as dd
     import pandas as pd
@@ -244,14 +217,14 @@ def frame(client: Client, *, partitions: int = 20, seconds: float = 1.0, steps: 
 
 @modelled
 def tree(
-    client: Client,
+    client,
     *,
     leaves: int = 128,
     seconds: float = 1.0,
     fan_in: int = 8,
     reduce_seconds: float = 0.1,
     shape: str = "futures",
-) -> None:
+):
     """Leaves and a tree of reductions."""
     if shape == "delayed":
         leaf, add = dask.delayed(step, pure=False), dask.delayed(step, pure=False)
@@ -274,9 +247,7 @@ def tree(
 
 
 @modelled
-def pipeline(
-    client: Client, *, items: int = 100, load: float = 0.1, work: float = 1.0, save: float = 0.2, seed: int = 0
-) -> None:
+def pipeline(client, *, items: int = 100, load: float = 0.1, work: float = 1.0, save: float = 0.2, seed: int = 0):
     """Load, process and save each item, as one graph of delayed calls, with 10 % of variation."""
     rng = random.Random(seed)
     one = dask.delayed(step, pure=False)
@@ -290,7 +261,7 @@ def pipeline(
 
 
 @modelled
-def chain(client: Client, *, length: int = 20, seconds: float = 1.0, chains: int = 1, shape: str = "futures") -> None:
+def chain(client, *, length: int = 20, seconds: float = 1.0, chains: int = 1, shape: str = "futures"):
     """Tasks of which each needs the one before."""
     ends: list[Any] = []
     for lane in range(chains):
@@ -312,25 +283,17 @@ def chain(client: Client, *, length: int = 20, seconds: float = 1.0, chains: int
 
 @modelled
 def slow_workers(
-    client: Client,
-    *,
-    items: int = 40,
-    seconds: float = 1.0,
-    stages: int = 3,
-    slow: int = 1,
-    factor: float = 4.0,
-    jitter: float = 0.05,
-    seed: int = 0,
-) -> None:
+    client, *, items: int = 40, seconds: float = 1.0, stages: int = 3, slow: int = 1, factor: float = 4.0, seed: int = 0
+):
     """Stages with a barrier after each; on `slow` workers everything takes `factor` times as long."""
     rng = random.Random(seed)
 
-    def on_worker(seconds: float, after: object = None) -> None:
+    def on_worker(seconds: float, after: object = None):
         time.sleep(seconds * (factor if int(get_worker().name) % 1_000_000 < slow else 1.0))
 
     barrier: Any = None
     for stage in range(stages):
-        durations = profile_of("jitter", items, seconds, jitter, rng)
+        durations = profile_of("jitter", items, seconds, 0.05, rng)
         futures = client.map(on_worker, durations, after=barrier, key=f"stage{stage}", pure=False)
         barrier = client.submit(join, futures, key=f"barrier-{stage}")
     wait(barrier)
@@ -341,7 +304,7 @@ def slow_workers(
 
 @modelled
 def awaited(
-    client: Client,
+    client,
     *,
     steps: int = 20,
     seconds: float = 0.5,
@@ -349,7 +312,7 @@ def awaited(
     form: str = "result",
     jitter: float = 0.1,
     seed: int = 0,
-) -> None:
+):
     """A loop that waits for `width` tasks before it sends the next."""
     rng = random.Random(seed)
     for i in range(steps):
@@ -375,19 +338,12 @@ def awaited(
 
 @modelled
 def slowly_sent(
-    client: Client,
-    *,
-    items: int = 100,
-    seconds: float = 1.0,
-    pause: float = 0.1,
-    form: str = "submit",
-    jitter: float = 0.1,
-    seed: int = 0,
-) -> None:
+    client, *, items: int = 100, seconds: float = 1.0, pause: float = 0.1, form: str = "submit", seed: int = 0
+):
     """A loop that prepares each task for `pause` seconds, sends it, and does not wait."""
     rng = random.Random(seed)
     futures: list[Any] = []
-    for i, duration in enumerate(profile_of("jitter", items, seconds, jitter, rng)):
+    for i, duration in enumerate(profile_of("jitter", items, seconds, 0.1, rng)):
         time.sleep(pause * rng.uniform(0.8, 1.2))
         if form == "compute":
             futures.append(client.compute(dask.delayed(step, pure=False)(duration, dask_key_name=f"item-{i}")))
@@ -400,30 +356,19 @@ def slowly_sent(
 
 
 @modelled
-def windowed(
-    client: Client, *, items: int = 200, seconds: float = 1.0, window: int = 40, jitter: float = 0.15, seed: int = 0
-) -> None:
+def windowed(client, *, items: int = 200, seconds: float = 1.0, window: int = 40, jitter: float = 0.15, seed: int = 0):
     """Keep `window` tasks in flight: each that completes brings the next."""
-    rng = random.Random(seed)
-    durations = profile_of("jitter", items, seconds, jitter, rng)
-    futures = client.map(step, durations[:window], key="item", pure=False)
-    running = as_completed(futures)
-    waiting = durations[window:]
+    rest = iter(jittered(items, seconds, jitter, seed))
+    running = as_completed([client.submit(step, length, pure=False) for length in itertools.islice(rest, window)])
     for _ in running:
-        if waiting:
-            running.add(client.submit(step, waiting.pop(), pure=False))
+        for length in itertools.islice(rest, 1):
+            running.add(client.submit(step, length, pure=False))
 
 
 @modelled
 def thinking(
-    client: Client,
-    *,
-    rounds: int = 2,
-    items: int = 100,
-    seconds: float = 1.0,
-    think: float = 10.0,
-    when: str = "between",
-) -> None:
+    client, *, rounds: int = 2, items: int = 100, seconds: float = 1.0, think: float = 10.0, when: str = "between"
+):
     """Wide maps, before, between or after which the client does something else, without the cluster."""
     if when == "before":
         time.sleep(think)
@@ -435,31 +380,22 @@ def thinking(
         time.sleep(think)
 
 
-def gathering(client: Client, *, arrays: int = 8, mebibytes: int = 64, seconds: float = 0.1) -> None:
+def gathering(client, *, arrays: int = 8, mebibytes: int = 64):
     """The client fetches all results, which are large."""
     import numpy as np
 
     def make(i: int) -> object:
-        time.sleep(seconds)
+        time.sleep(0.1)
         return np.full(mebibytes * 2**17, float(i))
 
     assert len(client.gather(client.map(make, range(arrays), pure=False))) == arrays
 
 
 @modelled
-def nested(
-    client: Client,
-    *,
-    outer: int = 8,
-    inner: int = 8,
-    seconds: float = 1.0,
-    form: str = "worker_client",
-    head: float = 0.0,
-) -> None:
+def nested(client, *, outer: int = 8, inner: int = 8, seconds: float = 1.0, form: str = "worker_client"):
     """Tasks that submit tasks and wait for them: holding their thread (`blocking`), or giving it back meanwhile."""
 
-    def part(seconds: float, name: str, count: int) -> None:
-        time.sleep(head)
+    def part(seconds: float, name: str, count: int):
         keys = [f"inner-{name}-{i}" for i in range(count)]
         if form == "worker_client":
             with worker_client() as own:
@@ -472,11 +408,6 @@ def nested(
             return
         own = get_client()
         futures = own.map(step, [seconds] * count, key=keys, priority=10)
-        if form == "secede":
-            secede()
-            own.gather(futures)
-            rejoin()
-            return
         while not all(future.done() for future in futures):  # blocks its thread
             time.sleep(0.05)
 
@@ -485,7 +416,7 @@ def nested(
 
 
 @modelled
-def tiny(client: Client, *, items: int = 2000, seconds: float = 0.001, shape: str = "futures", big: int = 0) -> None:
+def tiny(client, *, items: int = 2000, seconds: float = 0.001, shape: str = "futures", big: int = 0):
     """Tasks that last next to nothing, and `big` tasks of a second beside them."""
     others = client.map(step, [1.0] * big, key="big", pure=False)
     run_stage(client, [seconds] * items, shape)
@@ -495,29 +426,18 @@ def tiny(client: Client, *, items: int = 2000, seconds: float = 0.001, shape: st
 # ------------------------------------------------------------------ where tasks may run
 
 
-async def give_resource(dask_worker: Any, name: str) -> None:
+async def give_resource(dask_worker: Any, name: str):
     """Let a worker offer one unit of a resource."""
     await dask_worker.set_resources(**{name: 1})
 
 
 @modelled
-def restricted(
-    client: Client,
-    *,
-    items: int = 100,
-    seconds: float = 1.0,
-    allowed: int = 1,
-    how: str = "workers",
-    share: float = 1.0,
-    jitter: float = 0.1,
-    seed: int = 0,
-) -> None:
+def restricted(client, *, items: int = 100, allowed: int = 1, how: str = "workers", share: float = 1.0, seed: int = 0):
     """Tasks of which a `share` is confined to `allowed` workers, by address, annotation, name or resource.
 
     `how="loose"` lets others work too, and `"host"` confines to a host on which they all are.
     """
-    rng = random.Random(seed)
-    durations = profile_of("jitter", items, seconds, jitter, rng)
+    durations = jittered(items, 1.0, 0.1, seed)
     confined = round(items * share)
     addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])[:allowed]
     free = client.map(step, durations[confined:], key="free", pure=False)
@@ -542,12 +462,9 @@ def restricted(
 
 
 @modelled
-def prioritised(
-    client: Client, *, items: int = 100, seconds: float = 1.0, how: str = "priority", jitter: float = 0.1, seed: int = 0
-) -> None:
+def prioritised(client, *, items: int = 100, how: str = "priority", seed: int = 0):
     """Annotations that change nothing about where tasks may run."""
-    rng = random.Random(seed)
-    durations = profile_of("jitter", items, seconds, jitter, rng)
+    durations = jittered(items, 1.0, 0.1, seed)
     if how == "priority":
         half = items // 2
         futures = client.map(step, durations[:half], key="later", pure=False, priority=-5)
@@ -563,15 +480,14 @@ def prioritised(
 
 @modelled
 def near_data(
-    client: Client,
+    client,
     *,
     items: int = 100,
-    seconds: float = 0.5,
     nbytes: int = 2_000_000_000,
     holders: int = 1,
     how: str = "scatter",
     broadcast: bool = False,
-) -> None:
+):
     """Tasks that all need data of `nbytes` which only `holders` workers have."""
     data: list[Any]
     if how == "scatter":
@@ -581,39 +497,31 @@ def near_data(
             for address in addresses
         ]
     else:
-        data = [client.submit(step_to_bytes, seconds, nbytes, key=f"load-{i}") for i in range(holders)]
+        data = [client.submit(step_to_bytes, 0.5, nbytes, key=f"load-{i}") for i in range(holders)]
         wait(data)
     inputs = [data[i % holders] for i in range(items)]
-    wait(client.map(step, [seconds] * items, inputs, key="use", pure=False))
+    wait(client.map(step, [0.5] * items, inputs, key="use", pure=False))
 
 
 @modelled
-def semaphore(client: Client, *, items: int = 40, seconds: float = 1.0, leases: int = 100) -> None:
+def semaphore(client, *, items: int = 40, leases: int = 100):
     """Tasks that take a lease of a semaphore."""
     leases_of_all = Semaphore(max_leases=leases, name="leases")
 
-    def leased(seconds: float) -> None:
+    def leased(i: int):
         with leases_of_all:
-            time.sleep(seconds)
+            time.sleep(1.0)
 
-    wait(client.map(leased, [seconds] * items, key="leased", pure=False))
+    wait(client.map(leased, range(items), key="leased", pure=False))
 
 
 @modelled
-def shared(
-    client: Client,
-    *,
-    items: int = 64,
-    seconds: float = 0.5,
-    serves: int = 2,
-    start_up: float = 0.0,
-    jitter: float = 0.0,
-) -> None:
+def shared(client, *, items: int = 64, serves: int = 2, start_up: float = 0.0, jitter: float = 0.0):
     """Tasks that share something outside Dask, which serves so many threads at once; or a start-up of each worker."""
     rng = random.Random(items)
-    each = seconds * max(1.0, sum(client.nthreads().values()) / serves)
+    each = 0.5 * max(1.0, sum(client.nthreads().values()) / serves)
 
-    def read(seconds: float) -> None:
+    def read(seconds: float):
         started = get_worker().__dict__.setdefault("started", [])
         time.sleep(seconds + (0.0 if started else start_up))
         started.append(True)
@@ -623,37 +531,21 @@ def shared(
 
 
 @modelled
-def narrowing(
-    client: Client, *, items: int = 40, few: int = 2, seconds: float = 1.0, narrow: float = 5.0, rounds: int = 1
-) -> None:
+def narrowing(client, *, items: int = 40, few: int = 2, rounds: int = 1):
     """Many tasks, then a few that need all of them, and so on."""
     needed: list[Any] = []
     for round in range(rounds):
-        loads = client.map(step, [seconds] * items, [needed] * items, key=f"load-{round}", pure=False)
-        needed = client.map(step, [narrow] * few, [loads] * few, key=f"train-{round}", pure=False)
+        loads = client.map(step, [1.0] * items, [needed] * items, key=f"load-{round}", pure=False)
+        needed = client.map(step, [5.0] * few, [loads] * few, key=f"train-{round}", pure=False)
     wait(needed)
-
-
-@modelled
-def window(client: Client, *, items: int = 100, in_flight: int = 5, seconds: float = 1.0, seed: int = 1) -> None:
-    """A client that sends a task whenever one has ended."""
-    rng = random.Random(seed)
-    rest = iter([seconds * rng.uniform(0.5, 1.5) for _ in range(items)])
-    running = as_completed([client.submit(step, next(rest), pure=False) for _ in range(in_flight)])
-    for _ in running:
-        for length in rest:
-            running.add(client.submit(step, length, pure=False))
-            break
 
 
 # ------------------------------------------------------------------ the same again
 
 
 @modelled
-def again(
-    client: Client, *, items: int = 40, load: float = 1.0, use: float = 0.2, rounds: int = 4, form: str = "delayed"
-) -> None:
-    """Several results of the same loaded data, computed one after another; `persisted` keeps the data."""
+def again(client, *, items: int = 40, load: float = 1.0, use: float = 0.2, rounds: int = 4, form: str = "delayed"):
+    """Results of the same loaded data, one after another; `persisted` keeps the data, `one_go` computes all at once."""
     one = dask.delayed(step, pure=False)
     if form == "bag":
         import dask.bag as db
@@ -665,26 +557,18 @@ def again(
     loaded: list[Any] = [one(load, dask_key_name=f"load-{i}") for i in range(items)]
     if form == "persisted":
         loaded = list(client.persist(loaded))
-    for turn in range(rounds):
-        uses = [one(use, value, dask_key_name=f"use{turn}-{i}") for i, value in enumerate(loaded)]
+    turns = [
+        [one(use, value, dask_key_name=f"use{turn}-{i}") for i, value in enumerate(loaded)] for turn in range(rounds)
+    ]
+    for uses in [list(itertools.chain.from_iterable(turns))] if form == "one_go" else turns:
         client.gather(client.compute(uses, optimize_graph=False))
-    del loaded
-
-
-@modelled
-def one_go(client: Client, *, items: int = 40, load: float = 1.0, use: float = 0.2, rounds: int = 4) -> None:
-    """Several results of the same loaded data, in one computation."""
-    one = dask.delayed(step, pure=False)
-    loaded = [one(load, dask_key_name=f"load-{i}") for i in range(items)]
-    uses = [one(use, value, dask_key_name=f"use{turn}-{i}") for turn in range(rounds) for i, value in enumerate(loaded)]
-    client.gather(client.compute(uses, optimize_graph=False))
 
 
 # ------------------------------------------------------------------ failures
 
 
 @modelled
-def raises(client: Client, *, items: int = 40, seconds: float = 1.0, bad: int = 7, how: str = "task") -> None:
+def raises(client, *, items: int = 40, seconds: float = 1.0, bad: int = 7, how: str = "task"):
     """A task that raises, a client that raises, or tasks that raise once and are tried again."""
 
     def fragile(index: int, seconds: float, seen: dict[str, int] | None = None) -> int:
@@ -715,13 +599,12 @@ def _was_here(name: str) -> bool:
 
 
 @modelled
-def nothing(client: Client, *, seconds: float = 1.0) -> int:
-    """Computes without the cluster."""
-    time.sleep(seconds)
+def nothing(client) -> int:
+    time.sleep(1.0)
     return sum(range(1000))
 
 
-async def _remove(dask_scheduler: Any, count: int, graceful: bool) -> None:
+async def _remove(dask_scheduler: Any, count: int, graceful: bool):
     """Have workers leave, the last ones: retired, or gone from one moment to the next."""
     addresses = sorted(dask_scheduler.workers)[-count:]
     if graceful:
@@ -731,7 +614,7 @@ async def _remove(dask_scheduler: Any, count: int, graceful: bool) -> None:
         await dask_scheduler.remove_worker(address, stimulus_id=f"lost-{address}", expected=False, close=True)
 
 
-async def _add(dask_scheduler: Any, count: int, nthreads: int) -> None:
+async def _add(dask_scheduler: Any, count: int, nthreads: int):
     """Have workers join a simulated cluster."""
     from scalescope.clusters.simulated.bookkeeping import SimulatedWorker
     from scalescope.clusters.simulated.clock import CLOCK
@@ -745,19 +628,10 @@ async def _add(dask_scheduler: Any, count: int, nthreads: int) -> None:
 
 
 @modelled
-def workers_leave(
-    client: Client,
-    *,
-    items: int = 100,
-    seconds: float = 1.0,
-    leave: int = 4,
-    at: float = 1.5,
-    graceful: bool = False,
-    back: float = -1.0,
-) -> None:
-    """Workers leave `at` seconds after the start; `back` seconds later as many join, unless it is negative."""
-    futures = client.map(step, [seconds] * items, key="item", pure=False)
-    time.sleep(at)
+def workers_leave(client, *, items: int = 100, leave: int = 4, graceful: bool = False, back: float = -1.0):
+    """Workers leave 1.5 s after the start; `back` seconds later as many join, unless it is negative."""
+    futures = client.map(step, [1.0] * items, key="item", pure=False)
+    time.sleep(1.5)
     client.run_on_scheduler(_remove, count=leave, graceful=graceful)
     if back >= 0:
         time.sleep(back)
@@ -788,12 +662,10 @@ def number_crunch(seconds: float, *inputs: object) -> float:
     return float(values.sum())
 
 
-def computing(client: Client, *, items: int = 16, seconds: float = 0.3, how: str = "numpy", waves: int = 1) -> None:
+def computing(client, *, items: int = 16, seconds: float = 0.3, how: str = "numpy"):
     """Tasks that compute: in numpy (`numpy`) or in Python (`python`)."""
-    for wave in range(waves):
-        wait(
-            client.map(spin if how == "python" else number_crunch, [seconds] * items, key=f"compute{wave}", pure=False)
-        )
+    compute = spin if how == "python" else number_crunch
+    wait(client.map(compute, [seconds] * items, key="compute", pure=False))
 
 
 def make_array(mebibytes: int, index: int, seconds: float = 0.0) -> Any:
@@ -805,14 +677,13 @@ def make_array(mebibytes: int, index: int, seconds: float = 0.0) -> Any:
 
 
 def use_arrays(seconds: float, *arrays: Any) -> int:
-    """Look at each array, and compute for a while."""
     spin(seconds)
     return sum(int(array[0]) for array in arrays)
 
 
 def exchange(
-    client: Client, *, items: int = 8, mebibytes: int = 32, seconds: float = 0.01, rounds: int = 1, across: bool = True
-) -> None:
+    client, *, items: int = 8, mebibytes: int = 32, seconds: float = 0.01, rounds: int = 1, across: bool = True
+):
     """Tasks that take arrays from the other workers (`across`), or only one that is on theirs."""
     addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
     count = len(addresses)
@@ -835,43 +706,39 @@ def exchange(
 class Parcel:
     """Data that takes long to unpack: a great many small Python objects."""
 
-    def __init__(self, objects: int) -> None:
+    def __init__(self, objects: int):
         self.content = {f"name-{i}": (i, str(i), [i, i + 1]) for i in range(objects)}
 
 
 def unpack(parcel: Parcel, seconds: float) -> int:
-    """Use what came with the task."""
     spin(seconds)
     return len(parcel.content)
 
 
-def with_parcels(client: Client, *, items: int = 12, objects: int = 60_000, seconds: float = 0.02) -> None:
+def with_parcels(client, *, items: int = 12, objects: int = 60_000):
     """Tasks that carry their data within them, instead of as a result of another task."""
     task = dask.delayed(unpack, pure=False)
     parcel = Parcel(objects)
-    tasks = [task(parcel, seconds, dask_key_name=f"unpack-{i}") for i in range(items)]
+    tasks = [task(parcel, 0.02, dask_key_name=f"unpack-{i}") for i in range(items)]
     client.gather(client.compute(tasks, optimize_graph=False))
 
 
 def make_parcel(objects: int, index: int) -> Parcel:
-    """A result that takes long to pack and to unpack."""
     return Parcel(objects + index)
 
 
-def exchanged_parcels(
-    client: Client, *, items: int = 6, objects: int = 60_000, seconds: float = 0.02, rounds: int = 3
-) -> None:
+def exchanged_parcels(client, *, objects: int = 60_000, rounds: int = 3):
     """Results of many small objects, each used on every other worker."""
     addresses = sorted(client.scheduler_info(n_workers=-1)["workers"])
     count = len(addresses)
     for turn in range(rounds):
         made = [
             client.submit(make_parcel, objects, i, key=f"make{turn}-{i}", workers=[addresses[i % count]])
-            for i in range(items)
+            for i in range(6)
         ]
         wait(made)
         futures = [
-            client.submit(unpack, parcel, seconds, key=f"unpack{turn}-{i}-{k}", workers=[addresses[(i + k) % count]])
+            client.submit(unpack, parcel, 0.02, key=f"unpack{turn}-{i}-{k}", workers=[addresses[(i + k) % count]])
             for i, parcel in enumerate(made)
             for k in range(1, count)
         ]
@@ -879,38 +746,33 @@ def exchanged_parcels(
 
 
 def large_graph(
-    client: Client, *, tasks: int = 8, mebibytes: int = 8, seconds: float = 0.1, rounds: int = 1, how: str = "constants"
-) -> None:
-    """Graphs with large constants in them, or with very many tasks for little work."""
+    client, *, tasks: int = 8, mebibytes: int = 8, seconds: float = 0.1, rounds: int = 1, how: str = "constants"
+):
+    """Graphs with large constants in them: arrays, or many small `objects`."""
     one = dask.delayed(use_arrays, pure=False)
     for turn in range(rounds):
         if how == "constants":
             arrays = [make_array(mebibytes, turn * tasks + i) for i in range(tasks)]
             graph = [one(seconds, array, dask_key_name=f"use{turn}-{i}") for i, array in enumerate(arrays)]
-        elif how == "objects":
+        else:
             row = {f"{turn} {j}": [j, str(j)] for j in range(mebibytes * 4_000)}
             rows = [dict(row) for i in range(tasks)]
             small = dask.delayed(lambda seconds, row: spin(seconds), pure=False)
             held = [dask.delayed(row, name=f"row{turn}-{i}", traverse=False) for i, row in enumerate(rows)]
             graph = [small(seconds, row, dask_key_name=f"use{turn}-{i}") for i, row in enumerate(held)]
-        else:
-            small = dask.delayed(spin, pure=False)
-            graph = [small(seconds, dask_key_name=f"use{turn}-{i}") for i in range(tasks)]
         client.gather(client.compute(graph, optimize_graph=False))
 
 
 def hold(mebibytes: int, seconds: float, index: int) -> bytes:
-    """A result of that size which does not compress."""
     spin(seconds)
     return random.Random(index).randbytes(2**20) * mebibytes
 
 
 def measure_length(data: bytes) -> int:
-    """Use a result."""
     return len(data)
 
 
-def memory(client: Client, *, items: int = 24, mebibytes: int = 30, seconds: float = 0.02, passes: int = 2) -> None:
+def memory(client, *, items: int = 24, mebibytes: int = 30, seconds: float = 0.02, passes: int = 2):
     """Results that are kept, and read again in several passes."""
     kept = client.map(hold, [mebibytes] * items, [seconds] * items, range(items), key="hold", pure=False)
     wait(kept)
@@ -918,12 +780,7 @@ def memory(client: Client, *, items: int = 24, mebibytes: int = 30, seconds: flo
         wait(client.map(measure_length, kept, key=f"measure{turn}", pure=False))
 
 
-_hoard: list[bytearray] = []
-
-
-def hoarding(
-    client: Client, *, items: int = 20, seconds: float = 0.1, mebibytes: int = 400, hold_s: float = 4.0
-) -> None:
+def hoarding(client, *, items: int = 20, mebibytes: int = 400):
     """Tasks of which the first on each worker allocates memory outside Dask's view, and frees it seconds later."""
 
     def task(index: int) -> int:
@@ -931,55 +788,44 @@ def hoarding(
 
         if not hasattr(process, "hoard"):
             process.hoard = [b"\1" * (mebibytes * 2**20)]  # type: ignore[attr-defined]
-            threading.Timer(hold_s, process.hoard.clear).start()  # type: ignore[attr-defined]
-        time.sleep(seconds)
+            threading.Timer(4.0, process.hoard.clear).start()  # type: ignore[attr-defined]
+        time.sleep(0.1)
         return index
 
     wait(client.map(task, range(items), key="item", pure=False))
 
 
-def worker_killing(
-    client: Client, *, items: int = 20, seconds: float = 0.2, bad: int = 5, how: str = "exit", after: float = 0.1
-) -> None:
+def worker_killing(client, *, how: str = "exit"):
     """One task ends the process that runs it, each time."""
 
     def task(index: int) -> int:
-        if index == bad:
-            spin(after)
+        if index == 5:
+            spin(0.1)
             if how == "segv":
                 os.kill(os.getpid(), signal.SIGSEGV)
             if how == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             os._exit(3)
-        spin(seconds)
+        spin(0.2)
         return index
 
-    client.gather(client.map(task, range(items), key="item", pure=False))
+    client.gather(client.map(task, range(20), key="item", pure=False))
 
 
-def killed_workers(client: Client, *, items: int = 20, seconds: float = 0.2, at: float = 0.7, kill: int = 1) -> None:
-    """Somebody ends worker processes while they work."""
-    pids = list(client.run(os.getpid).values())[:kill]
-    futures = client.map(spin, [seconds] * items, key="item", pure=False)
-    time.sleep(at)
-    for pid in pids:
-        os.kill(pid, signal.SIGKILL)
+def killed_workers(client):
+    """Somebody ends a worker process while it works."""
+    pid = next(iter(client.run(os.getpid).values()))
+    futures = client.map(spin, [0.2] * 20, key="item", pure=False)
+    time.sleep(0.7)
+    os.kill(pid, signal.SIGKILL)
     client.gather(futures)
 
 
-def blocked_loops(
-    client: Client,
-    *,
-    items: int = 60,
-    seconds: float = 0.05,
-    stall: float = 0.8,
-    stalls: int = 4,
-    where: str = "scheduler",
-) -> None:
+def blocked_loops(client, *, items: int = 60, stall: float = 0.8, stalls: int = 4, where: str = "scheduler"):
     """Something blocks the event loop of the scheduler, or of the workers, again and again."""
-    futures = client.map(spin, [seconds] * items, key="item", pure=False)
+    futures = client.map(spin, [0.05] * items, key="item", pure=False)
 
-    def trouble() -> None:
+    def trouble():
         for _ in range(stalls):
             time.sleep(0.1)
             if where == "scheduler":
@@ -993,15 +839,14 @@ def blocked_loops(
     thread.join()
 
 
-def beside_others(client: Client, *, items: int = 16, seconds: float = 0.3, others: int = 8, last: float = 8.0) -> None:
+def beside_others(client, *, items: int = 16, others: int = 8, last: float = 8.0):
     """Other people's processes use the host meanwhile."""
     burn = f"import time; end = time.monotonic() + {last}\nwhile time.monotonic() < end: pass"
     # Through a process that ends at once, so that these are not the driver's own.
     start = f"import subprocess, sys\nfor _ in range({others}): subprocess.Popen([sys.executable, '-c', {burn!r}])"
     subprocess.run([sys.executable, "-c", start], check=True)
-    wait(client.map(spin, [seconds] * items, key="item", pure=False))
+    wait(client.map(spin, [0.3] * items, key="item", pure=False))
 
 
-def lasting(client: Client, *, seconds: float = 10.0) -> None:
-    """A task that does not end in time."""
+def lasting(client, *, seconds: float = 10.0):
     client.submit(time.sleep, seconds).result()
