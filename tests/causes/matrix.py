@@ -27,8 +27,6 @@ LITTLE, MUCH = 0.10, 0.35  # shares of worker time that a healthy case may lose,
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a case."""
-
     case: Case  # the case
     trials: tuple[Trial, ...]  # its trials, with metrics and findings
     verdict: Verdict  # of the sweep
@@ -37,7 +35,6 @@ class Result:
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """Codes of all findings, worst first."""
         return tuple(finding.code for finding in self.verdict.findings) or (HEALTHY,)
 
     @property
@@ -58,7 +55,6 @@ class Result:
 
     @property
     def right(self) -> bool:
-        """Whether a fair expert would agree."""
         return self.named in (self.case.expect, *self.case.also)
 
     @property
@@ -79,8 +75,6 @@ class Result:
 
 
 class _Kept:
-    """Stands where the store would be: keeps the records of the trials saved."""
-
     def __init__(self) -> None:
         self.tables: list[Mapping[str, Any]] = []
 
@@ -157,8 +151,6 @@ def _run_group(cases: Sequence[Case], finished: Callable[[Result], None]) -> lis
 
 @dataclass(frozen=True)
 class Rates:
-    """How often the verdict was right."""
-
     recall: Mapping[str, tuple[int, int]]  # per expected code: cases, and how many were named first
     healthy: int  # healthy cases
     accused: int  # how many of them were accused of something
@@ -167,18 +159,15 @@ class Rates:
 
     @property
     def overall(self) -> float:
-        """Share of the positive cases whose cause came first."""
         total = sum(count for count, _ in self.recall.values())
         return sum(right for _, right in self.recall.values()) / total if total else 1.0
 
     @property
     def false_alarms(self) -> float:
-        """Share of the healthy cases that were accused."""
         return self.accused / self.healthy if self.healthy else 0.0
 
 
 def count(results: Iterable[Result]) -> Rates:
-    """Rates over results."""
     everything = list(results)
     results = [result for result in everything if not result.spoilt]
     positive = [result for result in results if result.case.expect != HEALTHY]
