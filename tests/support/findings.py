@@ -31,3 +31,9 @@ def findings_of(
             needed = 0.0 if finding.severity in (Severity.INFO, Severity.LOW) else least * whole * 0.999
             assert needed <= finding.lost_s <= whole * (1 + 1e-9)
     return {finding.code: finding for finding in findings}
+
+
+def only(findings: dict[str, Finding], code: str) -> Finding:
+    """The finding with this code, after checking that there is no other."""
+    assert list(findings) == [code]
+    return findings[code]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import json
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from support.findings import findings_of
 from scalescope.analysis.measure import measure
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Finding
-from scalescope.model.records import TABLES
+from scalescope.model.records import from_rows
 from scalescope.model.standstill import STANDSTILL, Standstill
 from scalescope.model.sweep import Point
 from scalescope.model.trial import Trial, TrialState
@@ -25,16 +24,13 @@ from scalescope.model.trial import Trial, TrialState
 EPOCH = 1_000.0
 # Codes that are named for their share of the makespan alone; a large graph costs time before it as well
 NOTEWORTHY = {
-    *("straggler", "skewed-tasks", "slow-worker", "tiny-tasks"),
-    *("results-awaited-in-loop", "slow-submission", "few-tasks-in-flight", "nested-client"),
-    *("worker-restriction", "late-workers", "data-locality"),
+    *("straggler", "skewed-tasks", "slow-worker", "tiny-tasks", "results-awaited-in-loop", "slow-submission"),
+    *("few-tasks-in-flight", "nested-client", "worker-restriction", "late-workers", "data-locality"),
 }
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task."""
-
     seconds: float  # how long it takes
     name: str = "work"  # its prefix, and its group
     needs: tuple[int, ...] = ()  # indices of tasks whose results it needs
@@ -81,32 +77,23 @@ class Cluster:
     ) -> Observation:
         """The trial of these rows of the table `tasks`; times are relative."""
         counts = Counter(row.get("graph", 0) for row in rows)
-        per_graph = [counts[i] for i in range(len(graphs))]
         tables = {
             "tasks": _columns("tasks", rows),
-            "dependencies": _columns(
+            "dependencies": from_rows(
                 "dependencies", [{"task": i, "needs": j} for i, row in enumerate(rows) for j in row.get("needs", ())]
             ),
             "graphs": _columns(
                 "graphs",
                 [
-                    {
-                        "time": when,
-                        "seconds": graph.seconds,
-                        "client": graph.client,
-                        "tasks": count,
-                        "nbytes": graph.nbytes,
-                    }
-                    for graph, when, count in zip(graphs, sent, per_graph, strict=True)
+                    {"time": when, "tasks": counts[i]}
+                    | {name: getattr(graph, name) for name in ("seconds", "client", "nbytes")}
+                    for i, (graph, when) in enumerate(zip(graphs, sent, strict=True))
                 ],
             ),
             "workers": _columns("workers", [self._member(i) for i in range(self.workers)]),
             "events": _columns(
                 "events",
-                [
-                    {"time": when, "topic": topic, "message": json.dumps(message)}
-                    for when, topic, message in self.events
-                ],
+                [{"time": when, "topic": topic, "message": json.dumps(text)} for when, topic, text in self.events],
             ),
         }
         point = Point(self.asked or self.workers, self.threads)
@@ -116,14 +103,8 @@ class Cluster:
         return Observation.of(trial, tables)
 
     def _member(self, worker: int) -> dict[str, Any]:
-        return {
-            "worker": address(worker),
-            "name": str(worker),
-            "host": "h",
-            "nthreads": self.threads,
-            "joined": self.joined.get(worker, -5.0),
-            "left": self.left.get(worker, 0.0),
-        }
+        known = {"worker": address(worker), "name": str(worker), "host": "h", "nthreads": self.threads}
+        return {**known, "joined": self.joined.get(worker, -5.0), "left": self.left.get(worker, 0.0)}
 
 
 def address(worker: int) -> str:
@@ -184,11 +165,7 @@ class _Run:
         for i in self.members[graph]:
             self.known[i] = now
             if not self.missing[i]:
-                self._runnable(now, i)
-
-    def _runnable(self, now: float, task: int) -> None:
-        self.known[task] = now
-        self.ready.append(task)
+                self.ready.append(i)
 
     def _joined(self, now: float, worker: int) -> None:
         self.free[worker] = self.cluster.threads
@@ -200,7 +177,8 @@ class _Run:
         for other in self.dependents.get(task, ()):
             self.missing[other] -= 1
             if not self.missing[other] and other in self.known:
-                self._runnable(now, other)
+                self.known[other] = now
+                self.ready.append(other)
         graph = self.tasks[task].graph
         self.open[graph] -= 1
         if not self.open[graph]:
@@ -232,19 +210,10 @@ class _Run:
         soft = bool(task.on) and not task.pinned
         spans = [self.rows[need]["span"] for need in task.needs]
         self.rows[i] = {
-            "key": f"{task.name}-{i}",
-            "prefix": task.name,
-            "group": task.name,
-            "worker": address(worker),
-            "index": worker,
-            "thread": self.threads[worker].pop(),
-            "graph": task.graph,
-            "runnable": self.known[i],
-            "assigned": self.known[i] if soft else self.scheduler,
-            "start": start,
-            "stop": stop,
-            "done": stop,
-            "span": stop - start + max(spans, default=0.0),
+            **{"key": f"{task.name}-{i}", "prefix": task.name, "group": task.name},
+            **{"worker": address(worker), "index": worker, "thread": self.threads[worker].pop(), "graph": task.graph},
+            **{"runnable": self.known[i], "assigned": self.known[i] if soft else self.scheduler},
+            **{"start": start, "stop": stop, "done": stop, "span": stop - start + max(spans, default=0.0)},
             "nbytes": task.nbytes,
             "transfer": task.transfer,
             "allowed": len(task.on) if task.pinned else 0,
@@ -256,35 +225,26 @@ MOMENTS = ("time", "runnable", "assigned", "start", "stop", "done", "joined", "l
 
 
 def _columns(table: str, rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    rows = [
-        {name: "" if kind == "str" else 0 for name, kind in TABLES[table].items()}
-        | {
-            name: value + EPOCH if name in MOMENTS and (value or name != "left") else value
-            for name, value in row.items()
-        }
+    absolute = [
+        {name: value + EPOCH if name in MOMENTS and (value or name != "left") else value for name, value in row.items()}
         for row in rows
     ]
-    return {
-        name: [row[name] for row in rows] if kind == "str" else array(kind, [row[name] for row in rows])
-        for name, kind in TABLES[table].items()
-    }
+    return from_rows(table, absolute)
 
 
 @pytest.fixture(scope="session")
 def cluster() -> type[Cluster]:
-    """`Cluster(workers).run(tasks)` is what a trial leaves."""
+    """`cluster(workers).run(tasks)` is what a trial leaves."""
     return Cluster
 
 
 @pytest.fixture(scope="session")
 def task() -> type[Task]:
-    """One task of a workload."""
     return Task
 
 
 @pytest.fixture(scope="session")
 def graph() -> type[Graph]:
-    """One graph of a workload."""
     return Graph
 
 
@@ -302,6 +262,4 @@ def standing() -> Callable[..., Observation]:
 
 @pytest.fixture(scope="session")
 def find() -> Callable[[Observation], dict[str, Finding]]:
-    """The findings of a trial by code, worst first; what holds for every finding is checked on the way."""
-
     return partial(findings_of, bounded=NOTEWORTHY)

@@ -15,20 +15,17 @@ from support.small_records import EPOCH
 from scalescope.diagnosis.blame import BETWEEN, INTAKE, OTHER, blame, kept
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.metrics import WORKER_TIME
+from scalescope.model.records import from_rows
 from scalescope.model.trial import BLAMED
 
 
 def called(observation: Observation, begin: float, *rows: tuple[float, str, str]) -> Observation:
     """The same trial with a client that did these things, each so many seconds."""
-    seconds = [row[0] for row in rows]
-    client = {
-        "time": array("d", EPOCH + begin + np.cumsum([0.0, *seconds[:-1]])),
-        "seconds": array("d", seconds),
-        "where": [where for _, where, _ in rows],
-        "what": [what for _, _, what in rows],
-        "waits": array("b", [0] * len(rows)),
-    }
-    return Observation.of(observation.trial, {**observation.tables, "client": client})
+    client, time = [], EPOCH + begin
+    for seconds, where, what in rows:
+        client.append({"time": time, "seconds": seconds, "where": where, "what": what})
+        time += seconds
+    return Observation.of(observation.trial, {**observation.tables, "client": from_rows("client", client)})
 
 
 def charged(observation: Observation, bins: int = 50) -> dict[tuple[str, str], Any]:

@@ -6,11 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.findings import only
 
 from scalescope.diagnosis.observation import Observation
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.finding import Severity
-from scalescope.model.records import ACTOR_CALLS, IMPORT
+from scalescope.model.records import ACTOR_CALLS, IMPORT, from_rows
 from scalescope.model.sweep import Sweep
 
 EPOCH = 1_000.0
@@ -22,14 +23,11 @@ Doing = tuple[str, str, int]
 
 def watched(observation: Observation, *rows: tuple[float, Doing], begin: float = 0.0) -> Observation:
     """The same trial with a client that did this for so many seconds, one after the other, from `begin` on."""
-    time, client = EPOCH + begin, {name: [] for name in ("time", "seconds", "where", "what", "waits")}
-    for seconds, doing in rows:
-        for column, value in zip(client.values(), (time, seconds, *doing), strict=True):
-            column.append(value)
+    time, client = EPOCH + begin, []
+    for seconds, (where, what, waits) in rows:
+        client.append({"time": time, "seconds": seconds, "where": where, "what": what, "waits": waits})
         time += seconds
-    numbers = {"time": "d", "seconds": "d", "waits": "b"}
-    table = {name: array(numbers[name], rows) if name in numbers else rows for name, rows in client.items()}
-    return Observation.of(observation.trial, {**observation.tables, "client": table})
+    return Observation.of(observation.trial, {**observation.tables, "client": from_rows("client", client)})
 
 
 def rounds(cluster: Any, task: Any, graph: Any, count: int = 3, pause: float = 0.0) -> Observation:
@@ -52,8 +50,7 @@ def test_a_client_that_waits_for_its_tasks_is_healthy(cluster, task, graph, find
 @pytest.mark.parametrize("seconds", [0.5, 2.0, 4.0])
 def test_a_client_that_works_before_the_first_graph(cluster, task, graph, find, seconds):
     observed = watched(rounds(cluster, task, graph, 1), (seconds, SLEEP), (2.0, GATHER), begin=-seconds)
-    (finding,) = find(observed).values()
-    assert finding.code == "client-busy"
+    finding = only(find(observed), "client-busy")
     assert finding.severity is (Severity.HIGH if seconds > 1 else Severity.MEDIUM)
     assert finding.lost_s == pytest.approx(8 * seconds) == observed.seconds("client")
     assert finding.summary == (
@@ -129,11 +126,9 @@ def test_the_gaps_of_a_loop_belong_to_its_own_finding(cluster, task, graph, find
 
 def test_a_graph_that_is_taken_in_is_not_what_the_client_does(cluster, task, graph, find):
     observed = cluster(8).run([task(2.0)] * 8, [graph(at=-4.0, seconds=4.0, nbytes=10**9)])
-    tasks = {
-        **observed.tables["tasks"],
-        **{name: array("d", [EPOCH] * 8) for name in ("runnable", "assigned", "start")},
-    }
-    tasks |= {name: array("d", [EPOCH + 2.0] * 8) for name in ("stop", "done")}
+    begin, end = array("d", [EPOCH] * 8), array("d", [EPOCH + 2.0] * 8)
+    moments = {"runnable": begin, "assigned": begin, "start": begin, "stop": end, "done": end}
+    tasks = {**observed.tables["tasks"], **moments}
     observed = Observation.of(observed.trial, {**observed.tables, "tasks": tasks})
     observed = watched(observed, (6.0, GATHER), begin=-4.0)
     assert (observed.seconds("client"), observed.seconds("no_runnable_task")) == (0.0, pytest.approx(32))
@@ -244,8 +239,7 @@ def test_actors_that_are_called_all_at_once_are_healthy(cluster, task, find):
 
 def test_actors_that_are_called_one_after_the_other(cluster, task, find):
     observed = acting(cluster, task, [(i % 8, 0.1 + 0.5 * i) for i in range(16)])
-    (finding,) = find(observed).values()
-    assert finding.code == "results-awaited-in-loop"
+    finding = only(find(observed), "results-awaited-in-loop")
     assert finding.severity is Severity.HIGH
     assert finding.lost_s == pytest.approx(7 * 8.0, rel=0.02)
     assert finding.summary.startswith(
@@ -255,8 +249,7 @@ def test_actors_that_are_called_one_after_the_other(cluster, task, find):
 
 def test_one_actor_that_does_it_all(cluster, task, find):
     observed = acting(cluster, task, [(0, 0.1 + 0.5 * i) for i in range(16)])
-    (finding,) = find(observed).values()
-    assert finding.code == "client-waits"
+    finding = only(find(observed), "client-waits")
     assert "16 calls of actors (`M.fit`) ran on 1 worker" in finding.summary
     assert finding.remedy.startswith("an actor runs one method at a time")
 
@@ -265,8 +258,7 @@ def test_actors_made_one_by_one_that_are_called_in_between_were_not_sent_too_slo
     message = {"worker": "tcp://10.0.0.0:4000", "end": EPOCH + 0.7, "seconds": 0.5, "methods": {"M.fit": [1, 0.5]}}
     tasks = [task(0.01, "M"), task(0.01, "M", graph=1), task(0.01, "sqrt", graph=2)]
     observed = cluster(2, events=[(0.7, ACTOR_CALLS, message)]).run(tasks, [graph(), graph(at=0.1), graph(at=0.75)])
-    (finding,) = find(watched(observed, (0.76, ANSWER))).values()
-    assert finding.code == "client-waits"
+    finding = only(find(watched(observed, (0.76, ANSWER))), "client-waits")
     assert "1 call of actors (`M.fit`) ran on 1 worker" in finding.summary
 
 

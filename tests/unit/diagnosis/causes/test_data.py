@@ -6,10 +6,11 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from support.findings import findings_of
+from support.findings import findings_of, only
 
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
+from scalescope.model.records import from_rows
 
 SIZES = [(1, 1), (2, 1), (4, 2), (20, 1), (100, 1)]
 EPOCH = 1_000.0
@@ -34,9 +35,7 @@ def changed(observation, **columns):
 @pytest.mark.parametrize("share", [0.2, 0.6])
 def test_transfer_bound(cluster, task, workers, threads, share):
     tasks = [task(1.0 - share, "reduce", transfer=share, nbytes=10**7)] * workers * threads * 4
-    findings = found(cluster(workers, threads).run(tasks))
-    assert list(findings) == ["transfer-bound"]
-    finding = findings["transfer-bound"]
+    finding = only(found(cluster(workers, threads).run(tasks)), "transfer-bound")
     assert finding.lost_s == pytest.approx(share * 4 * workers * threads)
     assert finding.severity is (Severity.HIGH if share >= 0.3 else Severity.MEDIUM)
     assert "`reduce`" in finding.summary
@@ -72,8 +71,9 @@ def test_small_messages_are_no_data(cluster, task, seconds):
     assert not found(cluster(4).run(tasks))
 
 
-def test_some_transfer_is_healthy(cluster, task):
+def test_some_transfer_or_spilling_that_computing_hides_is_healthy(cluster, task):
     assert not found(cluster(4).run([task(1.0, transfer=0.08)] * 40))
+    assert not found(changed(cluster(4).run([task(1.0)] * 40), disk_write=0.9))
 
 
 # ------------------------------------------------------------------ serialisation
@@ -96,9 +96,8 @@ def test_import_of_modules_is_low(cluster, task, workers):
     def start(row):
         return run.tables["tasks"]["start"][row] + (1.0 if row < workers else 0.0)
 
-    finding = found(changed(run, start=start, deserialize=lambda row: 1.0 if row < workers else 0.001))[
-        "serialisation-bound"
-    ]
+    seen = changed(run, start=start, deserialize=lambda row: 1.0 if row < workers else 0.001)
+    finding = found(seen)["serialisation-bound"]
     assert finding.severity is Severity.LOW
     assert "preload" in finding.remedy
 
@@ -112,16 +111,16 @@ def test_heavy_tasks_by_what_was_handed_over(cluster, task, graph, workers):
     assert finding.confidence < 0.9
 
 
-def test_light_graph_that_starts_late_is_something_else(cluster, task, graph):
-    assert not found(cluster(4, gap_s=0.3).run([task(0.05)] * 40, [graph(nbytes=20_000)]))
-
-
-def test_a_large_graph_of_small_tasks_is_something_else(cluster, task, graph):
-    assert not found(cluster(4, gap_s=0.004).run([task(0.004)] * 400, [graph(nbytes=5_000_000)]))
-
-
-def test_a_large_graph_that_is_handed_out_fast(cluster, task, graph):
-    assert not found(cluster(4, gap_s=0.002).run([task(1.0)] * 40, [graph(nbytes=5_000_000)]))
+@pytest.mark.parametrize(
+    ("gap_s", "seconds", "count", "nbytes"),
+    [
+        pytest.param(0.3, 0.05, 40, 20_000, id="a light graph that starts late"),
+        pytest.param(0.004, 0.004, 400, 5_000_000, id="a large graph of small tasks"),
+        pytest.param(0.002, 1.0, 40, 5_000_000, id="a large graph that is handed out fast"),
+    ],
+)
+def test_tasks_that_are_not_heavy(cluster, task, graph, gap_s, seconds, count, nbytes):
+    assert not found(cluster(4, gap_s=gap_s).run([task(seconds)] * count, [graph(nbytes=nbytes)]))
 
 
 @pytest.mark.parametrize(("first_s", "later_s", "named"), [(3.0, 0.01, True), (0.1, 0.01, False), (3.0, 1.0, False)])
@@ -160,23 +159,19 @@ def test_waiting_for_a_free_thread_is_not_handing_over(cluster, task, graph):
 def test_memory_spill(cluster, task, workers, threads):
     run = cluster(workers, threads, gap_s=0.5).run([task(0.5, "sum")] * workers * threads * 4)
     run = changed(run, disk_read=0.5)
-    memory = {
-        "worker": ["tcp://10.0.0.0:4000"] * 3 + ["scheduler"],
-        "time": array("d", [EPOCH, EPOCH + 1, EPOCH + 2, EPOCH]),
-        "spilled": array("q", [0, 3_000_000_000, 2_000_000_000, 0]),
-        "rss": array("q", [1, 1, 1, 1]),
-        "managed": array("q", [1, 1, 1, 1]),
-    }
+    rows = [("tcp://10.0.0.0:4000", i, spilled) for i, spilled in enumerate([0, 3 * 10**9, 2 * 10**9])]
+    memory = from_rows(
+        "memory",
+        [
+            {"worker": worker, "time": EPOCH + time, "spilled": spilled, "rss": 1, "managed": 1}
+            for worker, time, spilled in [*rows, ("scheduler", 0, 0)]
+        ],
+    )
     trial = replace(run.trial, facts={"cluster": {"memory_limit_mb": 400}})
     findings = found(Observation.of(trial, {**run.tables, "memory": memory}))
     assert list(findings) == ["memory-spill"]
     assert "3 GB were on disk" in findings["memory-spill"].summary
     assert "limit 400 MiB each" in findings["memory-spill"].summary
-
-
-def test_spilling_while_threads_compute(cluster, task):
-    run = cluster(4).run([task(1.0)] * 40)
-    assert not found(changed(run, disk_write=0.9))
 
 
 def paused(worker, begin, end):
@@ -210,31 +205,24 @@ def test_memory_paused(cluster, task, workers):
 def test_whether_dask_knows_of_the_memory(cluster, task, managed, word):
     run = cluster(1, events=paused(0, 1.0, 5.0)).run([task(1.0)] * 4)
     times = [1.0, 6.0, 7.0, 8.0]
-    tasks = {
-        "start": lambda row: EPOCH + times[row] - 1 + 1e-9,
-        "stop": lambda row: EPOCH + times[row],
-        "done": lambda row: EPOCH + times[row],
-    }
-    memory = {
-        "worker": ["tcp://10.0.0.0:4000"] * 2,
-        "time": array("d", [EPOCH + 0.5, EPOCH + 3]),
-        "rss": array("q", [2_000_000_000, 1_000_000_000]),
-        "managed": array("q", [0, managed]),
-        "spilled": array("q", [0, 0]),
-    }
-    run = changed(run, **tasks)
+    rows = [
+        {"worker": "tcp://10.0.0.0:4000", "time": EPOCH + 0.5, "rss": 2 * 10**9},
+        {"worker": "tcp://10.0.0.0:4000", "time": EPOCH + 3, "rss": 10**9, "managed": managed},
+    ]
+    memory = from_rows("memory", rows)
+    run = changed(
+        run,
+        start=lambda row: EPOCH + times[row] - 1 + 1e-9,
+        **dict.fromkeys(("stop", "done"), lambda row: EPOCH + times[row]),
+    )
     finding = found(Observation.of(run.trial, {**run.tables, "memory": memory}))["memory-paused"]
     assert word in finding.remedy
 
 
-def test_a_pause_in_which_nothing_waits(cluster, task):
-    """The other workers have one long task each; there is nothing for the one that is paused."""
-    tasks = [task(10.0) if i else task(1.0) for i in range(4)]
-    assert not found(cluster(4, events=paused(0, 1.0, 10.0)).run(tasks))
-
-
-def test_a_short_pause(cluster, task):
+def test_a_short_pause_or_one_in_which_nothing_waits(cluster, task):
     assert not found(cluster(4, events=paused(0, 1.0, 1.2)).run([task(1.0)] * 40))
+    tasks = [task(10.0) if i else task(1.0) for i in range(4)]  # one each, and no more for the one that is paused
+    assert not found(cluster(4, events=paused(0, 1.0, 10.0)).run(tasks))
 
 
 # ------------------------------------------------------------------ recomputation
@@ -248,9 +236,7 @@ def test_recomputation(cluster, task, graph, workers, threads, times):
     graphs = [graph(after=i - 1 if i else None) for i in range(times)]
     run = cluster(workers, threads).run(tasks, graphs)
     assert not found(changed(run, key=lambda row: f"load-{row % each}"))  # the user's own keys: new work each time
-    findings = found(changed(run, key=lambda row: f"load-{row % each:032x}"))
-    assert list(findings) == ["recomputation"]
-    finding = findings["recomputation"]
+    finding = only(found(changed(run, key=lambda row: f"load-{row % each:032x}")), "recomputation")
     assert finding.lost_s == pytest.approx((times - 1) * each)
     assert f"up to {times} times each" in finding.summary
     assert "persist" in finding.remedy

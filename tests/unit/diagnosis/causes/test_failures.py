@@ -2,18 +2,17 @@ from __future__ import annotations
 
 import json
 import random
-from array import array
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import pytest
-from support.findings import findings_of
+from support.findings import findings_of, only
 
 from scalescope.diagnosis.evidence.departures import deaths
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
-from scalescope.model.records import TABLES
+from scalescope.model.records import from_rows
 from scalescope.model.sweep import Point
 from scalescope.model.trial import Trial, TrialState
 
@@ -22,16 +21,6 @@ EPOCH = 1_000.0
 
 def address(number: int) -> str:
     return f"tcp://10.0.0.{number}:4000"
-
-
-def columns(table: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    empty = {name: "" if kind == "str" else 0 for name, kind in TABLES[table].items()}
-    return {
-        name: [(empty | row)[name] for row in rows]
-        if kind == "str"
-        else array(kind, [(empty | row)[name] for row in rows])
-        for name, kind in TABLES[table].items()
-    }
 
 
 @dataclass
@@ -74,15 +63,7 @@ class Story:
             row | {"key": key, "prefix": prefix, "group": prefix, "worker": address(worker), "status": status} | rest
         )
 
-    def leaves(
-        self,
-        worker: int,
-        when: float,
-        *,
-        expected: bool | None = False,
-        code: int | None = None,
-        reason: str = "handle-worker-cleanup",
-    ) -> None:
+    def leaves(self, worker, when, *, expected=False, code=None, reason="handle-worker-cleanup") -> None:
         row = next(row for row in self.members if row["worker"] == address(worker))
         row |= {"left": EPOCH + when, "reason": f"{reason}-{EPOCH + when}"}
         message = {"action": "remove-worker", "worker": address(worker), "expected": expected}
@@ -99,15 +80,14 @@ class Story:
             {"time": EPOCH + when, "topic": topic, "message": json.dumps(message)}
             for when, topic, message in self.events
         ]
-        tables = {
-            "tasks": columns("tasks", self.tasks),
-            "workers": columns("workers", self.members),
-            "events": columns("events", events),
-            "logs": columns("logs", logs),
-        }
-        point = Point(self.workers, self.threads)
-        state = trial.pop("state", TrialState.INVALID)
-        return Observation.of(Trial("t", point, 0, False, state, **trial), tables)
+        rows = {"tasks": self.tasks, "workers": self.members, "events": events, "logs": logs}
+        tables = {name: from_rows(name, known) for name, known in rows.items()}
+        trial = {"state": TrialState.INVALID, **trial}
+        return Observation.of(Trial("t", Point(self.workers, self.threads), 0, False, **trial), tables)
+
+    def dead(self) -> list[str]:
+        """Addresses of the workers that left."""
+        return [row["worker"] for row in self.members if row.get("left")]
 
 
 CODES = {"worker-killing-task", "worker-died", "workers-missing"}
@@ -150,9 +130,7 @@ def worker_killing(
 @pytest.mark.parametrize(("workers", "items"), [(1, 5), (2, 20), (4, 20), (20, 100), (100, 1000)])
 def test_worker_killing_task(workers, items, seed):
     story = worker_killing(workers, items, seed=seed)
-    findings = find(story.observation())
-    assert list(findings) == ["worker-killing-task"]
-    finding = findings["worker-killing-task"]
+    finding = only(find(story.observation()), "worker-killing-task")
     assert finding.severity is Severity.HIGH
     assert finding.confidence >= 0.9
     assert f"Task `{story.bad}` ended every worker that ran it: all 4 workers that died had it" in finding.summary
@@ -174,17 +152,14 @@ def test_how_the_processes_ended(code, words, look):
 
 def test_the_line_of_the_crash_is_named():
     story = worker_killing(4, 40, code=-11)
-    for row in [row for row in story.members if row.get("left")]:
-        for text in (
-            "Fatal Python error: Segmentation fault",
-            "",
-            "Thread 0x00007f1 (most recent call first):",
-            '  File "/lib/threading.py", line 320 in wait',
-            "Current thread 0x00007f2 (most recent call first):",
-            '  File "/home/me/decode.py", line 12 in decode',
-            '  File "/home/me/work.py", line 3 in work',
-        ):
-            story.logs.append((row["worker"], "FAULT", text))
+    crash = """Fatal Python error: Segmentation fault
+
+Thread 0x00007f1 (most recent call first):
+  File "/lib/threading.py", line 320 in wait
+Current thread 0x00007f2 (most recent call first):
+  File "/home/me/decode.py", line 12 in decode
+  File "/home/me/work.py", line 3 in work"""
+    story.logs += [(worker, "FAULT", text) for worker in story.dead() for text in crash.splitlines()]
     finding = find(story.observation())["worker-killing-task"]
     assert 'Fatal Python error: Segmentation fault, File "/home/me/decode.py", line 12 in decode' in finding.summary
     assert "threading.py" not in finding.summary
@@ -195,10 +170,10 @@ def test_the_line_of_the_crash_is_named():
 )
 def test_what_kubernetes_said_of_the_end(said, look):
     story = worker_killing(4, 40, code=None)
-    for row in [row for row in story.members if row.get("left")]:
-        story.logs.append((row["worker"], "ERROR", "something"))
-        story.logs.append((row["worker"], "CRITICAL", f"Kubernetes: {said}"))
-        story.logs.append((row["worker"], "WARNING", "of the container that came after"))
+    for worker in story.dead():
+        story.logs.append((worker, "ERROR", "something"))
+        story.logs.append((worker, "CRITICAL", f"Kubernetes: {said}"))
+        story.logs.append((worker, "WARNING", "of the container that came after"))
     finding = find(story.observation())["worker-killing-task"]
     assert f"(Kubernetes: {said})" in finding.summary
     assert look in finding.remedy
@@ -207,10 +182,9 @@ def test_what_kubernetes_said_of_the_end(said, look):
 def test_the_event_loop_is_not_where_it_crashed():
     """A signal that was sent from outside is dealt with by the main thread."""
     story = worker_killing(4, 40, code=-11)
-    for row in [row for row in story.members if row.get("left")]:
-        frame = '  File "/lib/selectors.py", line 468 in select'
-        for text in ("Fatal Python error: Segmentation fault", "Current thread 0x0 (most recent call first):", frame):
-            story.logs.append((row["worker"], "FAULT", text))
+    frame = '  File "/lib/selectors.py", line 468 in select'
+    crash = ("Fatal Python error: Segmentation fault", "Current thread 0x0 (most recent call first):", frame)
+    story.logs += [(worker, "FAULT", text) for worker in story.dead() for text in crash]
     finding = find(story.observation())["worker-killing-task"]
     assert "(Fatal Python error: Segmentation fault)" in finding.summary
     assert "stacks of its threads" in finding.remedy
@@ -218,8 +192,8 @@ def test_the_event_loop_is_not_where_it_crashed():
 
 def test_the_nanny_ended_them_for_their_memory():
     story = worker_killing(4, 40, code=-15)
-    for row in [row for row in story.members if row.get("left")]:
-        story.events.append((1.0, "worker-restart-memory", {"worker": row["worker"], "pid": 1, "rss": 10**9}))
+    over = {"pid": 1, "rss": 10**9}
+    story.events += [(1.0, "worker-restart-memory", {"worker": worker, **over}) for worker in story.dead()]
     finding = find(story.observation())["worker-killing-task"]
     assert "its memory was over the limit" in finding.summary
     assert "memory_limit" in finding.remedy
@@ -295,9 +269,7 @@ def test_worker_died(workers, dead):
         story.cut_short(f"work-{workers * 4 + worker}", worker, 4.0, 4.5)
         story.finished(f"work-{workers * 4 + worker}", workers - 1, 8.0 + worker)
         story.leaves(worker, 4.51, code=-9)
-    findings = find(story.observation())
-    assert list(findings) == ["worker-died"]
-    finding = findings["worker-died"]
+    finding = only(find(story.observation()), "worker-died")
     assert finding.severity is Severity.HIGH
     assert finding.summary.startswith("1 worker died" if dead == 1 else "2 workers died")
     assert "SIGKILL" in finding.summary
@@ -374,11 +346,8 @@ def test_the_log_is_quoted():
     story = Story(2)
     story.evenly(10, 1, 1)
     story.leaves(0, 3.0)
-    story.logs += [
-        (address(0), "INFO", "fine"),
-        (address(0), "ERROR", "worker.py disk quota exceeded.\nmore"),
-        (address(0), "INFO", "bye"),
-    ]
+    said = (("INFO", "fine"), ("ERROR", "worker.py disk quota exceeded.\nmore"), ("INFO", "bye"))
+    story.logs += [(address(0), *each) for each in said]
     assert "Its log ends: worker.py disk quota exceeded." in find(story.observation())["worker-died"].summary
     story.logs += [(address(0), "CRITICAL", "Kubernetes: Evicted: disk pressure")]
     where = {"pods": [{"worker": address(0), "node": "n1", "instance_type": "e2-small"}]}
@@ -455,23 +424,18 @@ def test_workers_that_never_came(asked, came):
     story = Story(asked)
     story.members = story.members[:came]
     story.evenly(came * 10, came)
-    findings = find(story.observation())
-    assert list(findings) == ["workers-missing"]
-    finding = findings["workers-missing"]
+    finding = only(find(story.observation()), "workers-missing")
     assert "never came" in finding.summary
     assert f"{asked - came}.0 of {asked} threads" in finding.summary
     assert finding.lost_s <= (asked - came) * 10
 
 
-def test_workers_that_nobody_would_have_needed():
+def test_workers_that_nobody_needed_or_that_came_later_are_not_missing():
     story = Story(20)
     story.members = story.members[:4]
     for item in range(4):
         story.finished(f"work-{item}", item, 0.0, 10.0)
     assert not find(story.observation())
-
-
-def test_workers_that_come_later_are_late_not_missing():
     story = Story(4)
     for row in story.members[2:]:
         row["joined"] = EPOCH + 5.0
@@ -504,13 +468,10 @@ def test_healthy(workers, threads):
     assert not find(story.observation(state=TrialState.VALID))
 
 
-def test_a_workload_that_raised_is_nobodys_death():
+def test_a_workload_that_raised_or_left_no_records_is_nobodys_death():
     story = Story(2)
     story.finished("work-0", 0, 0.0)
     facts = {"error": {"type": "ValueError", "message": "no", "traceback": ""}}
     assert not find(story.observation(state=TrialState.FAILED, facts=facts))
-
-
-def test_no_records():
     trial = Trial("t", Point(2), 0, False, TrialState.INVALID, "the driver died")
     assert not find(Observation.of(trial, {}))

@@ -7,11 +7,12 @@ from functools import partial
 
 import numpy as np
 import pytest
-from support.findings import findings_of
+from support.findings import findings_of, only
 
 from scalescope.diagnosis.evidence import cpu_samples
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
+from scalescope.model.records import from_rows
 
 SIZES = [(1, 2), (1, 4), (4, 4), (20, 2), (100, 8)]
 EPOCH = 1_000.0
@@ -21,29 +22,11 @@ found = partial(findings_of, codes=CODES, bounded=CODES)
 
 def load(cpus=8, *, ours=0.3, own=0.0, others=0.02, stolen=0.0, seconds=9.0):
     """What the driver says of its host."""
-    return {
-        "cpus": cpus,
-        "ours": ours,
-        "own": own,
-        "others": others,
-        "stolen": stolen,
-        "idle": 1 - ours - others - stolen,
-        "seconds": seconds,
-    }
+    shares = {"ours": ours, "own": own, "others": others, "stolen": stolen, "idle": 1 - ours - others - stolen}
+    return {"cpus": cpus, "seconds": seconds, **shares}
 
 
-def on(
-    observation,
-    host,
-    *,
-    cpu=None,
-    lag=(),
-    graphs=(),
-    clock="real",
-    interval=0.5,
-    late=lambda worker, sample: 0.0,
-    workers=None,
-):
+def on(observation, host, *, cpu=None, lag=(), graphs=(), clock="real", late=lambda *_: 0.0, workers=None):
     """The same trial on a host, with samples of each worker's CPU (a number, or of worker and sample) and stalls."""
     addresses = observation.tables["workers"]["worker"]
     seconds = observation.attempts.makespan
@@ -54,32 +37,17 @@ def on(
             moment, sample = 0.1, 0
             while moment < seconds + 1:
                 used = cpu(worker, sample) if callable(cpu) else cpu
-                rows.append((address, EPOCH + moment, used))
-                moment += interval + late(worker, sample)
+                rows.append({"worker": address, "time": EPOCH + moment, "cpu": used})
+                moment += 0.5 + late(worker, sample)
                 sample += 1
-        rows.append(("scheduler", EPOCH + 1, 0.3))
-        zeros = array("q", [0] * len(rows))
-        tables["memory"] = {
-            "worker": [row[0] for row in rows],
-            "time": array("d", [row[1] for row in rows]),
-            "cpu": array("f", [row[2] for row in rows]),
-            "rss": zeros,
-            "managed": zeros,
-            "spilled": zeros,
-        }
-    tables["lag"] = {
-        "process": [row[0] for row in lag],
-        "time": array("d", [EPOCH + row[1] for row in lag]),
-        "seconds": array("f", [row[2] for row in lag]),
-    }
+        rows.append({"worker": "scheduler", "time": EPOCH + 1, "cpu": 0.3})
+        tables["memory"] = from_rows("memory", rows)
+    stalls = [{"process": process, "time": EPOCH + time, "seconds": seconds} for process, time, seconds in lag]
+    tables["lag"] = from_rows("lag", stalls)
     if graphs:
-        tables["graphs"] = {
-            "time": array("d", [EPOCH + row[0] for row in graphs]),
-            "seconds": array("d", [row[1] for row in graphs]),
-            "client": ["Client-1"] * len(graphs),
-            "tasks": array("q", [1] * len(graphs)),
-            "nbytes": array("q", [1000] * len(graphs)),
-        }
+        known = {"client": "Client-1", "tasks": 1, "nbytes": 1000}
+        sent = [{"time": EPOCH + time, "seconds": seconds, **known} for time, seconds in graphs]
+        tables["graphs"] = from_rows("graphs", sent)
     facts = {"host": {"hostname": "h", "load": host}, "cluster": {"clock": clock}}
     return Observation.of(replace(observation.trial, facts=facts), tables)
 
@@ -119,9 +87,7 @@ def test_samples_follow_the_clock_of_each_worker(cluster, task):
 def test_gil_bound(cluster, task, workers, threads, seed):
     rng = random.Random(seed)
     run = full(cluster, task, workers, threads, gap_s=KEPT_S)
-    findings = found(on(run, load(4 * workers, ours=0.3), cpu=lambda *_: rng.gauss(1.0, 0.05)))
-    assert list(findings) == ["gil-bound"]
-    finding = findings["gil-bound"]
+    finding = only(found(on(run, load(4 * workers, ours=0.3), cpu=lambda *_: rng.gauss(1.0, 0.05))), "gil-bound")
     assert finding.severity is Severity.HIGH
     assert "GIL" in finding.summary
     assert "`parse`" in finding.summary
@@ -198,28 +164,26 @@ def test_one_core_on_average_but_not_at_any_time(cluster, task):
     assert "gil-bound" not in found(run)
 
 
+@pytest.mark.parametrize(
+    ("workers", "threads", "host", "samples"),
+    [
+        pytest.param(4, 1, load(8, ours=0.55), {"cpu": 1.0}, id="one thread each"),
+        pytest.param(1, 4, load(1, ours=0.97), {"cpu": 0.98}, id="no second core to be had"),
+        # Only the first worker of a process has samples; its CPU is that of all of them.
+        pytest.param(20, 2, load(80), {"cpu": 1.0, "workers": 10}, id="workers that share a process"),
+        pytest.param(2, 4, load(8), {"cpu": 0.0}, id="CPU not recorded"),
+    ],
+)
+def test_one_core_and_no_lock(cluster, task, workers, threads, host, samples):
+    assert "gil-bound" not in found(on(full(cluster, task, workers, threads), host, **samples))
+
+
 def test_one_task_at_a_time_uses_one_core(cluster, task):
-    assert not found(
-        on(cluster(1, 4).run([task(1.0, needs=(i - 1,) if i else ()) for i in range(20)]), load(8), cpu=1.0)
-    )
-
-
-def test_one_thread_each(cluster, task):
-    assert not found(on(full(cluster, task, 4, 1), load(8, ours=0.55), cpu=1.0))
-
-
-def test_no_second_core_to_be_had(cluster, task):
-    findings = found(on(full(cluster, task, 1, 4), load(1, ours=0.97), cpu=0.98))
-    assert "gil-bound" not in findings
-
-
-def test_workers_that_share_a_process(cluster, task):
-    """Only the first worker of a process has samples; its CPU is that of all of them."""
-    assert not found(on(full(cluster, task, 20, 2), load(80), cpu=1.0, workers=10))
+    chain = [task(1.0, needs=(i - 1,) if i else ()) for i in range(20)]
+    assert not found(on(cluster(1, 4).run(chain), load(8), cpu=1.0))
 
 
 def test_cpu_was_not_recorded(cluster, task):
-    assert not found(on(full(cluster, task, 2, 4), load(8), cpu=0.0))
     run = on(full(cluster, task, 2, 4), load(8), cpu=1.0)
     del run.tables["memory"]["cpu"]
     assert not found(run)
@@ -242,9 +206,7 @@ def starved(cluster, task, workers, *, stall=1.0, every=2.0, rounds=5):
 @pytest.mark.parametrize("stall", [0.3, 1.0, 1.5])
 def test_scheduler_blocked(cluster, task, workers, stall):
     lag = [("scheduler", 2.0 * turn + 2.0, stall) for turn in range(4)]
-    findings = found(on(starved(cluster, task, workers, stall=stall), load(), lag=lag))
-    assert list(findings) == ["event-loop-blocked"]
-    finding = findings["event-loop-blocked"]
+    finding = only(found(on(starved(cluster, task, workers, stall=stall), load(), lag=lag)), "event-loop-blocked")
     assert finding.summary.startswith("The scheduler's event loop was stalled 4 times")
     assert finding.lost_s == pytest.approx(4 * stall * workers, rel=0.35)
     assert "scheduler=True" in finding.remedy
@@ -277,20 +239,13 @@ def test_workers_blocked_by_samples_that_came_late(cluster, task, workers):
     assert list(found(often)) == ["event-loop-blocked"]
 
 
-def test_stalls_while_all_threads_compute(cluster, task):
-    lag = [("scheduler", moment, 0.8) for moment in range(1, 10)]
-    lag += [("tcp://10.0.0.1:4000", moment, 0.8) for moment in range(1, 10)]
-    assert not found(on(full(cluster, task, 4, 1), load(), lag=lag))
-
-
-def test_stalls_while_nothing_waits(cluster, task):
+def test_stalls_that_cost_nothing(cluster, task):
+    lag = [(process, moment, 0.8) for process in ("scheduler", "tcp://10.0.0.1:4000") for moment in range(1, 10)]
+    assert not found(on(full(cluster, task, 4, 1), load(), lag=lag))  # all threads compute
     chain = [task(1.0, needs=(i - 1,) if i else ()) for i in range(10)]
-    assert not found(on(cluster(10).run(chain), load(), lag=[("scheduler", moment, 0.9) for moment in range(1, 10)]))
-
-
-def test_stalls_of_tens_of_milliseconds(cluster, task):
-    lag = [("scheduler", moment / 2, 0.06) for moment in range(20)]
-    assert not found(on(starved(cluster, task, 4), load(), lag=lag))
+    assert not found(on(cluster(10).run(chain), load(), lag=lag[:9]))  # nothing waits
+    short = [("scheduler", moment / 2, 0.06) for moment in range(20)]
+    assert not found(on(starved(cluster, task, 4), load(), lag=short))
 
 
 def test_taking_in_a_graph_is_another_cause(cluster, task):
@@ -319,20 +274,15 @@ def test_pools_inside_tasks(cluster, task, workers, cpus):
 @pytest.mark.parametrize(("workers", "threads", "cpus"), [(8, 1, 2), (4, 4, 4), (32, 2, 16)])
 def test_more_task_threads_than_cores(cluster, task, workers, threads, cpus):
     run = on(full(cluster, task, workers, threads), load(cpus, ours=0.97, others=0.01), cpu=0.97 * cpus / workers)
-    findings = found(run)
-    assert list(findings) == ["oversubscribed-threads"]
-    finding = findings["oversubscribed-threads"]
+    finding = only(found(run), "oversubscribed-threads")
     assert f"at most {cpus} threads on this host" in finding.remedy
     assert finding.lost_s == pytest.approx((workers * threads - 0.97 * cpus) * run.attempts.makespan, rel=0.1)
 
 
-def test_pools_on_a_host_with_idle_cores(cluster, task):
-    assert not found(on(full(cluster, task, 2, 1), load(16, ours=0.5), cpu=4.0))
-
-
-@pytest.mark.parametrize(("workers", "cpus"), [(2, 2), (4, 4), (16, 16)])
-def test_as_many_threads_as_cores(cluster, task, workers, cpus):
-    assert not found(on(full(cluster, task, workers, 1), load(cpus, ours=0.97, others=0.02), cpu=0.97))
+@pytest.mark.parametrize("cores", [2, 4, 16])
+def test_threads_that_cores_suffice_for(cluster, task, cores):
+    assert not found(on(full(cluster, task, cores, 1), load(cores, ours=0.97, others=0.02), cpu=0.97))
+    assert not found(on(full(cluster, task, 2, 1), load(16, ours=0.5), cpu=4.0))  # pools in tasks, and idle cores
 
 
 def test_many_sleeping_tasks_on_two_cores(cluster, task):
@@ -372,30 +322,24 @@ def test_no_advice_where_nothing_waits_or_threads_are_idle(cluster, task):
 @pytest.mark.parametrize("recorded", [True, False])
 def test_host_overloaded(cluster, task, workers, threads, recorded):
     cpus = max(2, workers)
-    cpu = 0.5 * cpus / workers if recorded else None
-    run = on(
-        full(cluster, task, workers, threads), load(cpus, ours=0.5, others=0.48), cpu=min(cpu, 0.6) if cpu else None
-    )
-    finding = found(run)["host-overloaded"]
+    cpu = min(0.5 * cpus / workers, 0.6) if recorded else None
+    host = load(cpus, ours=0.5, others=0.48)
+    finding = found(on(full(cluster, task, workers, threads), host, cpu=cpu))["host-overloaded"]
     assert finding.severity is Severity.MEDIUM
     assert "48 % of the" in finding.summary
 
 
 def test_other_machines_on_the_same_hardware(cluster, task):
-    finding = found(on(full(cluster, task, 4, 1), load(4, ours=0.6, others=0.05, stolen=0.25), cpu=0.6))[
-        "host-overloaded"
-    ]
+    host = load(4, ours=0.6, others=0.05, stolen=0.25)
+    finding = found(on(full(cluster, task, 4, 1), host, cpu=0.6))["host-overloaded"]
     assert finding.summary.startswith("Other machines")
     assert "dedicated" in finding.remedy
 
 
 @pytest.mark.parametrize("cpus", [2, 4, 16, 64])
-def test_an_idle_host_with_one_busy_core(cluster, task, cpus):
+def test_a_host_that_others_leave_to_us(cluster, task, cpus):
     run = on(full(cluster, task, 2, 1), load(cpus, ours=1 / cpus if cpus > 2 else 0.3, others=1 / cpus), cpu=0.5)
     assert "host-overloaded" not in found(run)
-
-
-def test_a_host_that_we_fill_ourselves(cluster, task):
     assert not found(on(full(cluster, task, 4, 1), load(4, ours=0.9, others=0.06), cpu=0.9))
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.findings import only
 
 from scalescope.model.finding import Severity
 from scalescope.model.standstill import StandingTasks, Standstill
@@ -20,9 +21,9 @@ def test_worker_restriction(cluster, task, find, workers, allowed, seconds):
         pytest.skip("no restriction")
     on = tuple(range(allowed))
     events = [(0.0, "restriction", {"prefix": "inc", "workers": ["w0"], "hosts": [], "resources": {}})]
-    findings = find(cluster(workers, events=events).run([task(seconds, "inc", on=on)] * 4 * workers))
-    assert list(findings) == ["worker-restriction"]
-    finding = findings["worker-restriction"]
+    finding = only(
+        find(cluster(workers, events=events).run([task(seconds, "inc", on=on)] * 4 * workers)), "worker-restriction"
+    )
     assert finding.severity is Severity.HIGH
     assert f"may run on {allowed} of {workers} workers only" in finding.summary
     assert f"remove `workers=[...]` from the call that makes `inc` tasks ({allowed} of {workers} w" in finding.remedy
@@ -111,9 +112,7 @@ def test_late_workers(cluster, task, find, workers, late):
     """They come in the middle of the run."""
     count = min(workers - 1, round(late * workers))
     joined = {workers - 1 - i: 5.0 for i in range(count)}
-    findings = find(cluster(workers, joined=joined).run([task(1.0)] * 10 * workers))
-    assert list(findings) == ["late-workers"]
-    finding = findings["late-workers"]
+    finding = only(find(cluster(workers, joined=joined).run([task(1.0)] * 10 * workers)), "late-workers")
     assert f"{count} worker" in finding.summary
     assert f"client.wait_for_workers({workers})" in finding.remedy
     assert finding.lost_s == pytest.approx(5.0 * count, rel=0.01)
@@ -149,9 +148,7 @@ def test_a_replacement_is_not_late(cluster, task, find):
 def test_one_input_for_all(cluster, task, find, workers, seconds):
     tasks = [task(0.1, "load", on=(1,), pinned=False, nbytes=10**9)]
     tasks += [task(seconds, "use", (0,), on=(1,), pinned=False) for _ in range(4 * workers)]
-    findings = find(cluster(workers).run(tasks))
-    assert list(findings) == ["data-locality"]
-    finding = findings["data-locality"]
+    finding = only(find(cluster(workers).run(tasks)), "data-locality")
     assert finding.severity is Severity.HIGH
     assert "hold their input `load-0` (1 GB)" in finding.summary
     assert "default-task-durations: {use: 1m}" in finding.remedy

@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from support.findings import only
 
 from scalescope.model.finding import Severity
 
@@ -63,9 +64,7 @@ def test_a_few_tasks_after_many(cluster, task, find, workers, threads, narrow, s
     rng = random.Random(seed)
     count = workers * threads * rng.choice([2, 3])
     tasks = wide(task, count) + wide(task, narrow, rng.uniform(2.0, 9.0), "train", tuple(range(count)))
-    found = find(cluster(workers, threads, gap_s=0.001).run(tasks))
-    assert list(found) == ["narrow-stage"]
-    finding = found["narrow-stage"]
+    finding = only(find(cluster(workers, threads, gap_s=0.001).run(tasks)), "narrow-stage")
     assert finding.severity is (
         Severity.HIGH if finding.lost_s > 0.3 * _whole(tasks, workers, threads) else Severity.MEDIUM
     )

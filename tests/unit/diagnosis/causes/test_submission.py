@@ -5,6 +5,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 import pytest
+from support.findings import only
 
 from scalescope.model.finding import Severity
 from scalescope.model.standstill import NO_THREAD, StandingTasks, Standstill
@@ -22,9 +23,7 @@ def test_results_awaited_in_loop(cluster, task, graph, find, workers, seed):
     rounds, seconds = rng.choice([8, 20, 60]), rng.choice([0.1, 1.0, 10.0])
     tasks = [task(seconds * rng.lognormvariate(0, rng.choice([0, 0.4])), "inc", graph=i) for i in range(rounds)]
     graphs = [graph(after=i - 1 if i else None, at=0.005) for i in range(rounds)]
-    findings = find(cluster(workers).run(tasks, graphs))
-    assert list(findings) == ["results-awaited-in-loop"]
-    finding = findings["results-awaited-in-loop"]
+    finding = only(find(cluster(workers).run(tasks, graphs)), "results-awaited-in-loop")
     assert finding.severity is Severity.HIGH
     assert f"sent {rounds} graphs of 1 task (`inc`)" in finding.summary
     assert "`futures = client.map(inc, items)` and `client.gather(futures)` instead of" in finding.remedy
@@ -111,9 +110,9 @@ def test_slow_submission(cluster, task, graph, find, workers, seed):
     seconds = rng.choice([0.5, 2.0])
     every = 4 * seconds / workers
     tasks = [task(seconds * rng.lognormvariate(0, 0.2), "inc", graph=i) for i in range(max(20, 2 * workers))]
-    findings = find(cluster(workers).run(tasks, [graph(at=i * every) for i in range(len(tasks))]))
-    assert list(findings) == ["slow-submission"]
-    finding = findings["slow-submission"]
+    finding = only(
+        find(cluster(workers).run(tasks, [graph(at=i * every) for i in range(len(tasks))])), "slow-submission"
+    )
     assert finding.severity is Severity.HIGH
     assert "client.map(inc, items)" in finding.remedy
 
@@ -159,8 +158,8 @@ def test_futures_that_depend_on_each_other(cluster, task, graph, find):
 )
 def test_large_graph(cluster, task, graph, find, nbytes, tasks, hint):
     work = [task(20.0 * 4 / tasks) for _ in range(tasks)]
-    findings = find(cluster(4).run(work, [graph(at=0.0, seconds=30.0, nbytes=nbytes)]))
-    assert not findings  # all of it was known at once: what the scheduler does with it delays nobody
+    observation = cluster(4).run(work, [graph(at=0.0, seconds=30.0, nbytes=nbytes)])
+    assert not find(observation)  # all of it was known at once: what the scheduler does with it delays nobody
     observation = cluster(4).run(work, [graph(at=0.0, seconds=30.0, nbytes=nbytes)])
     observation.tables["graphs"]["time"][0] -= 30.0
     finding = find(observation)["large-graph"]
@@ -178,14 +177,9 @@ def test_a_later_large_graph(cluster, task, graph, find):
     assert "The scheduler needed 10 s to take in a graph of 4 tasks and 1 GB" in finding.summary
 
 
-def test_a_large_graph_that_costs_little(cluster, task, graph, find):
-    observation = cluster(4).run([task(100.0)] * 4, [graph(seconds=5.0, nbytes=10**9)])
-    observation.tables["graphs"]["time"][0] -= 5.0
-    assert not find(observation)
-
-
-def test_a_small_graph_taken_in_slowly_is_not_large(cluster, task, graph, find):
-    observation = cluster(4).run([task(1.0)] * 4, [graph(seconds=5.0)])
+@pytest.mark.parametrize(("seconds", "nbytes"), [(100.0, 10**9), (1.0, 1000)], ids=["costs little", "small"])
+def test_a_graph_taken_in_slowly_that_is_small_or_costs_little(cluster, task, graph, find, seconds, nbytes):
+    observation = cluster(4).run([task(seconds)] * 4, [graph(seconds=5.0, nbytes=nbytes)])
     observation.tables["graphs"]["time"][0] -= 5.0
     assert not find(observation)
 
@@ -199,19 +193,9 @@ def nested(graph, rows, sent):
 
 
 def row(name, number, worker, start, stop, graph=0, runnable=0.0):
-    return {
-        "key": f"{name}-{number}",
-        "prefix": name,
-        "group": name,
-        "worker": f"tcp://10.0.0.{worker}:4000",
-        "runnable": runnable,
-        "assigned": runnable,
-        "start": start,
-        "stop": stop,
-        "done": stop,
-        "span": stop - start,
-        "graph": graph,
-    }
+    known = {"key": f"{name}-{number}", "prefix": name, "group": name, "worker": f"tcp://10.0.0.{worker}:4000"}
+    moments = {"runnable": runnable, "assigned": runnable, "start": start, "stop": stop, "done": stop}
+    return {**known, **moments, "span": stop - start, "graph": graph}
 
 
 @pytest.mark.parametrize("workers", [4, 10, 40])
@@ -220,9 +204,7 @@ def test_tasks_that_wait_for_tasks_of_their_own(cluster, graph, find, workers):
     half = workers // 2
     rows = [row("parent", i, i, 0.0, 10.0) for i in range(half)]
     rows += [row("child", i, half + i, 0.1, 9.9, 1 + i, 0.1) for i in range(half)]
-    findings = find(cluster(workers).observe(*nested(graph, rows, [0.1] * half)))
-    assert list(findings) == ["nested-client"]
-    finding = findings["nested-client"]
+    finding = only(find(cluster(workers).observe(*nested(graph, rows, [0.1] * half))), "nested-client")
     assert finding.lost_s == pytest.approx(half * 9.9, rel=0.1)
     assert f"{half} tasks `parent` held their threads" in finding.summary
     assert "with worker_client() as client:" in finding.remedy

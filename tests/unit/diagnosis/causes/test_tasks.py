@@ -3,6 +3,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from support.findings import only
 
 from scalescope.model.finding import Severity
 
@@ -24,9 +25,7 @@ def test_straggler(cluster, task, find, workers, threads, seed):
     n = workers * threads * rng.choice([2, 3])
     where = rng.randrange(n)
     tasks = [task(12.0 if i == where else noisy(rng, 1.0)) for i in range(n)]
-    findings = find(cluster(workers, threads, gap_s=0.001).run(tasks))
-    assert list(findings) == ["straggler"]
-    finding = findings["straggler"]
+    finding = only(find(cluster(workers, threads, gap_s=0.001).run(tasks)), "straggler")
     assert finding.severity is Severity.HIGH
     assert f"`work-{where}` took 12 s" in finding.summary
     assert finding.summary.startswith(f"1 task of {n} `work` held up the others")
@@ -159,9 +158,7 @@ def test_slow_worker(cluster, task, find, workers, times, seed):
         barrier = (begin - 1,) if stage else ()
         tasks += [task(noisy(rng, 1.0), f"stage-{stage}", barrier) for _ in range(max(workers, 6) * 2 - 1)]
         tasks += [task(0.01, f"join-{stage}", tuple(range(begin, len(tasks))))]
-    findings = find(cluster(workers, slower={slow: times}).run(tasks))
-    assert list(findings) == ["slow-worker"]
-    finding = findings["slow-worker"]
+    finding = only(find(cluster(workers, slower={slow: times}).run(tasks)), "slow-worker")
     assert f"`tcp://10.0.0.{slow}:4000` is" in finding.summary
     assert "retire_workers" in finding.remedy
 
@@ -210,9 +207,7 @@ def test_half_of_the_workers_are_not_slow(cluster, task, find):
 )
 def test_tiny_tasks(cluster, task, find, workers, seconds, tasks):
     """The scheduler hands out a task each millisecond, and workers need another."""
-    findings = find(cluster(workers, dispatch_s=0.001, gap_s=0.001).run([task(seconds)] * tasks))
-    assert list(findings) == ["tiny-tasks"]
-    finding = findings["tiny-tasks"]
+    finding = only(find(cluster(workers, dispatch_s=0.001, gap_s=0.001).run([task(seconds)] * tasks)), "tiny-tasks")
     assert finding.severity is Severity.HIGH
     assert f"{tasks:,} tasks, most of them `work`" in finding.summary
     assert "times as much (a list of items per call" in finding.remedy
