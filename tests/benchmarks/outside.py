@@ -50,20 +50,20 @@ COLUMNS = ("case", "source", "run on", "label", "remedy", "said first", "right",
 BANDS = (0.0, 0.5, 0.7, 0.9, 1.01)
 HEAD = """# Workloads that others wrote
 
-The rules of the diagnosis were written beside [cases of our own](../tests/causes/cases.py), which therefore prove
-little. These workloads come from documentation, tutorials, blog posts and public threads; what they compute is replaced
-by sleeping or small arrays, and their shape is as it was. Each label was read off the source, and proven by running the
-workload with its remedy applied (or, if healthy, by the best possible time). Where the catalogue has no code for the
-true cause, the label is in words: no answer counts as right then, unless a code is named beside it.
+The rules of the diagnosis were written together with [cases of our own](../tests/causes/cases.py), which therefore
+prove little. The workloads on this page come from documentation, tutorials, blog posts and public threads. Sleeps or
+small arrays replace their computation; their shape is unchanged. Each label was read off the source, and proven by
+running the workload with its remedy applied (a healthy one by the best possible time). If the catalogue has no code for
+the true cause, the label is in words. Then no answer counts as right, unless the label also names a code.
 
-`python tests/benchmarks/outside.py --prove` writes this page from what it measured, whatever comes out. Four causes are
-not among the labels, since no function of a user brings them about on a host of two cores: `late-workers`,
+`python tests/benchmarks/outside.py --prove` writes this page from its measurements, whatever comes out. Four causes are
+not among the labels, because no function of a user brings them about on a host of two cores: `late-workers`,
 `workers-missing`, `host-overloaded` and `oversubscribed-threads`.
 
-Rules were mended since by looking at what they missed here, and the cases of `work-inflation` are younger than their
-rule: these are no longer the figures of a set that nobody had seen. Such a set were the groups `arrays` and `pools` and
-the last two cases of `beam`, collected later without knowledge of the rules: before anything was mended for them, 17 of
-their 20 causes were named first, and 7 of 8 healthy ones left alone.
+Rules have since been mended by looking at what they missed here, and the cases of `work-inflation` are younger than
+their rule: these are no longer the figures of an unseen set. Only the groups `arrays` and `pools` and the last two
+cases of `beam` were collected later, without knowledge of the rules. Before anything was mended for them, 17 of their
+20 causes were named first, and 7 of 8 healthy ones left alone.
 """
 
 
