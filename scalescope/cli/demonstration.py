@@ -97,13 +97,7 @@ def _row(ours: Trial, theirs: Trial) -> tuple[str, ...]:
         return (*shown, "", "", f"no data: {theirs.reason or ours.reason}", "")
     difference = ours.metrics.makespan_s / theirs.metrics.makespan_s - 1
     used = f"{ours.metrics.workers_used}, {theirs.metrics.workers_used}"
-    return (
-        *shown,
-        f"{ours.metrics.makespan_s:.2f}",
-        f"{theirs.metrics.makespan_s:.2f}",
-        f"{difference:+.1%}",
-        used,
-    )
+    return (*shown, f"{ours.metrics.makespan_s:.2f}", f"{theirs.metrics.makespan_s:.2f}", f"{difference:+.1%}", used)
 
 
 def _title(console: Console, text: str) -> None:

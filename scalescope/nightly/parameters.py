@@ -18,8 +18,7 @@ class NightlyParameters:
     """Run a suite of workloads, and say which got worse since earlier nights, by how much, and because of what."""
 
     history: Annotated[
-        str,
-        Parameter("Name of the history. Nights are compared with earlier nights of the same history."),
+        str, Parameter("Name of the history. Nights are compared with earlier nights of the same history.")
     ] = "nightly"
     workloads: Annotated[
         list[str],
@@ -87,11 +86,7 @@ class NightlyParameters:
         "makespan_s"
     )
     smallest_effect: Annotated[
-        float,
-        replace(
-            SMALLEST_EFFECT,
-            help="Ignore changes up to this share: 0.05 is 5 %.",
-        ),
+        float, replace(SMALLEST_EFFECT, help="Ignore changes up to this share: 0.05 is 5 %.")
     ] = 0.05
     max_pairs: MaxPairs = 20
     minutes: Annotated[

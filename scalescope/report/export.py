@@ -50,10 +50,7 @@ def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
         _table(summaries),
         markdown_list("Scaling", [f"{title}: {line}" for title, line in run_tables.knees(sweep, trials)]),
         _worker_time(summaries, verdict),
-        markdown_list(
-            "Also found",
-            [f"{finding.severity.word}: {finding.line}" for finding in verdict.findings[1:]],
-        ),
+        markdown_list("Also found", [f"{finding.severity.word}: {finding.line}" for finding in verdict.findings[1:]]),
         markdown_list("Excluded trials", run_tables.reasons(summaries)),
         markdown_list("Quality of the capture", run_tables.warnings(summaries)),
         "\n\n".join(markdown_text(line) for line in cluster_lines(sweep, trials)),

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import fsspec
 
-from scalescope.errors import InvalidField, StoreError, UsageError
-from scalescope.store.location import holds_password, redact
+from scalescope.errors import StoreError, UsageError
+from scalescope.store.location import redact, refuse_password
 
 
 def is_address(place: str | Path) -> bool:
@@ -29,7 +29,7 @@ def absolute(place: str | Path) -> str:
 def check(place: str | Path, what: str) -> None:
     """Write and remove a probe file, so that an unwritable place is refused before measuring begins."""
     address = absolute(place)
-    _no_password(address, what)
+    refuse_password(what, address)
     folder, _, name = address.rpartition("/")
     if not name or os.path.isdir(address):
         raise UsageError(f"The {what} needs a file, and {address} is a folder", next_step=f"Give {address}/{what}.html")
@@ -40,19 +40,9 @@ def check(place: str | Path, what: str) -> None:
 
 def check_folder(place: str, what: str) -> None:
     """Create a folder, and refuse it if nothing can be written there."""
-    _no_password(place, what)
+    refuse_password(what, place)
     make_folder(place, what)
     _try(absolute(place), what)
-
-
-def _no_password(address: str, what: str) -> None:
-    if holds_password(address):
-        raise InvalidField(
-            what,
-            redact(address),
-            "an address without a password",
-            next_step="Give it in fsspec's configuration (~/.config/fsspec).",
-        )
 
 
 def _try(folder: str, what: str) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from scalescope.analysis.summary import PointSummary, summarise
 from scalescope.errors import UsageError
 from scalescope.model.finding import Finding
-from scalescope.model.metrics import PARTS, numbers
+from scalescope.model.metrics import PARTS
 from scalescope.model.trial import Trial
 from scalescope.model.words import plural, seconds
 from scalescope.report import export, run_tables, worker_time
@@ -111,7 +111,7 @@ class Plot:
         for figure in self.figures:
             figure.grid.grid_line_color = figure.axis.axis_line_color = figure.axis.major_tick_line_color = FAINT
             figure.axis.axis_label_text_color = figure.axis.major_label_text_color = GREY
-        self._titles = [f"{each.title[:1].upper()}{each.title[1:]}: {each.line}" for each in found]
+        self._titles = [f"{run_tables.capital(each.title)}: {each.line}" for each in found]
 
     def _repr_html_(self) -> str:
         from bokeh.embed import file_html
@@ -144,15 +144,11 @@ def table(data: Any) -> pandas.DataFrame:
 
 
 def _row(summary: PointSummary) -> dict[str, Any]:
-    point, metrics = summary.point, summary.metrics
-    measured = {} if metrics is None else numbers(metrics)
-    for name, mean in summary.intervals.items():
-        measured |= {name: mean.mean, f"{name}_low": mean.low, f"{name}_high": mean.high}
-    seconds = {} if metrics is None else {f"worker_time.{part}": metrics.worker_time_s.get(part, 0.0) for part in PARTS}
+    spent = summary.metrics.worker_time_s if summary.metrics else None
     return {
-        **point.values,
-        **measured,
-        **seconds,
+        **summary.point.values,
+        **run_tables.measured(summary),
+        **({} if spent is None else {f"worker_time.{part}": spent.get(part, 0.0) for part in PARTS}),
         "valid": summary.valid,
         "failed": summary.failed,
         "invalid": summary.invalid,

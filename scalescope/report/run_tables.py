@@ -46,7 +46,7 @@ def columns(summaries: Sequence[PointSummary]) -> tuple[Column[PointSummary], ..
         found.append(Column(name, name, _setting(name), short=short if short != name else ""))
     found += MEASURED.values()
     if any(summary.failed or summary.invalid or summary.valid > 1 for summary in summaries):
-        found.append(Column("valid", "valid", _valid))
+        found.append(Column("valid", "valid", lambda row: f"{row.valid}/{row.valid + row.failed + row.invalid}"))
     return tuple(found)
 
 
@@ -64,17 +64,15 @@ def points_table(
 
 def row(summary: PointSummary) -> dict[str, Any]:
     """One row for programs: all metrics, unrounded; means come with the ends of their intervals."""
-    measured = dict.fromkeys(METRICS) if summary.metrics is None else numbers(summary.metrics)
-    for name, mean in summary.intervals.items():
-        measured |= {name: mean.mean, f"{name}_low": mean.low, f"{name}_high": mean.high}
+    found = dict.fromkeys(METRICS) | measured(summary)
     return {
         "id": summary.point.id,
         "point": summary.point.to_mapping(),
         "workers": summary.point.workers,
         "threads": summary.point.threads,
         "items": summary.point.items,
-        **measured,
-        "partitions": measured["widest_stage"],
+        **found,
+        "partitions": found["widest_stage"],
         "valid": summary.valid,
         "failed": summary.failed,
         "invalid": summary.invalid,
@@ -88,27 +86,33 @@ def row(summary: PointSummary) -> dict[str, Any]:
     }
 
 
+def measured(summary: PointSummary) -> dict[str, Any]:
+    """Measured metrics by name; for those with an interval the mean and its ends."""
+    found: dict[str, Any] = {} if summary.metrics is None else numbers(summary.metrics)
+    for name, mean in summary.intervals.items():
+        found |= {name: mean.mean, f"{name}_low": mean.low, f"{name}_high": mean.high}
+    return found
+
+
 # ------------------------------------------------------------------ scaling
 
 
 def knees(sweep: Sweep, trials: Sequence[Trial]) -> list[tuple[str, str]]:
     """Where throughput stops growing: title and sentence of each series of at least three worker counts."""
     found = [knee for knee in of_sweep(sweep, trials) if len(knee.series.points) > 2]
-    return [(_capital(knee.title), knee.line + _to_measure(knee)) for knee in found]
+    return [(capital(knee.title), knee.line + to_measure(knee)) for knee in found]
 
 
-def _to_measure(knee: Knee) -> str:
+def to_measure(knee: Knee) -> str:
+    """A sentence, after a blank, on what to measure next; empty if nothing would narrow the knee down."""
     if not knee.refine:
         return ""
-    return f" To know more, measure {_listing(knee.refine)} workers (`refine` set to {len(knee.refine)} does)."
+    *most, last = (f"{number:,}" for number in sorted(knee.refine))
+    listed = f"{', '.join(most)} and {last}" if most else last
+    return f" To know more, measure {listed} workers (`refine` set to {len(knee.refine)} does)."
 
 
-def _listing(numbers: Sequence[int]) -> str:
-    texts = [f"{number:,}" for number in sorted(numbers)]
-    return texts[0] if len(texts) == 1 else f"{', '.join(texts[:-1])} and {texts[-1]}"
-
-
-def _capital(text: str) -> str:
+def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
@@ -184,10 +188,6 @@ WRITTEN: Mapping[Unit, Callable[[float], str]] = {
 
 def _setting(name: str) -> Callable[[PointSummary], Any]:
     return lambda row: settings(row.point).get(name)
-
-
-def _valid(row: PointSummary) -> str:
-    return f"{row.valid}/{row.valid + row.failed + row.invalid}"
 
 
 def _column(metric: Metric) -> Column[PointSummary]:

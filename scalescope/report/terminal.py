@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -11,7 +10,6 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from scalescope.analysis.summary import MeanInterval, PointSummary, label, settings, summarise, varied
-from scalescope.model.fields import Scalar
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial
@@ -53,17 +51,18 @@ def render(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict, *, width: in
     """The whole report, `width` characters wide; by default as wide as the terminal."""
     width = width or Console().width
     summaries = summarise(trials)
-    blocks = [
+    blocks: list[list[RenderableType]] = [
         _headline(verdict),
         _points(summaries, width),
         _scaling(sweep, trials),
         _worker_time(summaries, verdict, width),
-        _other_findings(verdict),
+        [line for finding in verdict.findings[1:] for line in _finding(finding)],
         _listed("Excluded trials", run_tables.reasons(summaries), "red"),
         _listed("Quality of the capture", run_tables.warnings(summaries), "yellow"),
-        _cluster(sweep, trials),
+        [Text(line, style="dim") for line in cluster_lines(sweep, trials)],
     ]
-    return Group(*_spaced(block for block in blocks if block))
+    spaced = [line for block in blocks if block for line in [*block, Text()]]
+    return Group(*spaced[:-1])
 
 
 def print_run(console: Console, run: run_tables.Run) -> None:
@@ -82,7 +81,7 @@ def render_comparison(
         Column("workers", "workers", lambda pair: pair.point.workers, count),
         Column("items", "items", lambda pair: pair.point.items, count),
     ]
-    columns += [Column(name, name, partial(_setting, name)) for name in names]
+    columns += [_setting(name) for name in names]
     columns += [
         _of_side(side, attribute, name) for side, attribute in (("A", "left"), ("B", "right")) for name in COMPARED
     ]
@@ -93,8 +92,8 @@ def render_comparison(
     return Group(Text(f"A: {labels[0]}"), Text(f"B: {labels[1]}"), Text(), to_terminal(table))
 
 
-def _setting(name: str, pair: run_tables.Pair) -> Scalar:
-    return settings(pair.point).get(name)
+def _setting(name: str) -> Column[run_tables.Pair]:
+    return Column(name, name, lambda pair: settings(pair.point).get(name))
 
 
 def _of_side(side: str, attribute: str, name: str) -> Column[run_tables.Pair]:
@@ -169,14 +168,6 @@ def _worker_time(summaries: Sequence[PointSummary], verdict: Verdict, width: int
     return [title, bar, legend, *([Text.assemble(("Lost to: ", "bold"), lost)] if lost else [])]
 
 
-def _other_findings(verdict: Verdict) -> list[RenderableType]:
-    return [line for finding in verdict.findings[1:] for line in _finding(finding)]
-
-
-def _cluster(sweep: Sweep, trials: Sequence[Trial]) -> list[RenderableType]:
-    return [Text(line, style="dim") for line in cluster_lines(sweep, trials)]
-
-
 # ------------------------------------------------------------------ pieces
 
 
@@ -196,10 +187,3 @@ def _listed(title: str, items: Sequence[str], style: str) -> list[RenderableType
     if len(items) > REASONS_SHOWN:
         lines.append(Text(f"  and {len(items) - REASONS_SHOWN} more", style="dim"))
     return lines
-
-
-def _spaced(blocks: Iterable[list[RenderableType]]) -> Iterator[RenderableType]:
-    for i, block in enumerate(blocks):
-        if i:
-            yield Text()
-        yield from block

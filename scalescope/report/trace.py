@@ -274,16 +274,12 @@ def _write(stream: TextIO, first: Event, rest: Iterator[Event], title: str) -> i
     stream.write(json.dumps(head)[:-1] + ', "traceEvents": [\n')
     encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
     count = 0
-    for batch in _batches(chain((first,), rest)):
+    found = chain((first,), rest)
+    while batch := list(islice(found, _BATCH)):
         stream.write((",\n" if count else "") + encode(batch)[1:-1])  # a seventh faster than one by one
         count += len(batch)
     stream.write("\n]}\n")
     return count
-
-
-def _batches(found: Iterator[Event]) -> Iterator[list[Event]]:
-    while batch := list(islice(found, _BATCH)):
-        yield batch
 
 
 def _meta(pid: int, what: str, tid: int = 0, **arguments: Any) -> Event:

@@ -1,7 +1,7 @@
 """JSON and text in a form that every database accepts.
 
-PostgreSQL refuses NaN and infinity in JSON, and NUL in text. Both databases refuse lone surrogates in text,
-which Python makes of file names that are not UTF-8.
+PostgreSQL refuses NaN and infinity in JSON, and NUL in text. No database accepts lone surrogates in text, which Python
+makes of file names that are not UTF-8.
 """
 
 from __future__ import annotations
@@ -29,11 +29,6 @@ def dumps(value: object) -> str:
         ) from error
 
 
-def loads(text: str | bytes) -> Any:
-    """The inverse of `dumps`."""
-    return json.loads(text, object_hook=_unmark)
-
-
 @dataclass(frozen=True)
 class Unreadable:
     """Stands for damaged JSON in a row, so that the other rows can be read."""
@@ -41,10 +36,10 @@ class Unreadable:
     problem: str
 
 
-def loads_any(text: str | bytes) -> Any:
-    """As `loads`, but `Unreadable` for damaged JSON."""
+def loads(text: str | bytes) -> Any:
+    """The inverse of `dumps`, or `Unreadable`."""
     try:
-        return loads(text)
+        return json.loads(text, object_hook=_unmark)
     except ValueError as error:
         return Unreadable(str(error))
 

@@ -13,9 +13,15 @@ from sqlalchemy.exc import ArgumentError
 
 from scalescope.errors import InvalidField
 from scalescope.owner import home
-from scalescope.store import network_filesystem
 
 VARIABLE = "SCALESCOPE_STORE"
+MOUNTS = Path("/proc/self/mounts")
+# Types of file systems (`proc_pid_mounts(5)`) that several machines can mount. SQLite's WAL does not work there, and
+# clocks of several hosts write the times.
+_NETWORK = re.compile(
+    r"nfs4?|cifs|smb3|smbfs|ncpfs|lustre|gpfs|mmfs|beegfs|fhgfs|panfs|wekafs|pvfs2|orangefs|ceph|glusterfs|afs"
+    r"|9p|virtiofs|vboxsf|fuse\.(?!fuse-overlayfs|lxcfs|portal).*"
+)
 _ALLOWED = "a path, sqlite:///PATH or postgresql://USER@HOST/DATABASE"
 
 
@@ -30,7 +36,7 @@ class Location:
     @cached_property
     def network(self) -> str:
         """Type of the network file system that holds the SQLite file; empty if it is local."""
-        return network_filesystem.file_system(self.path) if self.path else ""
+        return network_filesystem(self.path) if self.path else ""
 
     @property
     def shown(self) -> str:
@@ -83,6 +89,27 @@ def redact(text: str) -> str:
 
 def holds_password(address: str) -> bool:
     return redact(address) != address
+
+
+def refuse_password(what: str, address: str) -> None:
+    if holds_password(address):
+        next_step = "Give it in fsspec's configuration (~/.config/fsspec)."
+        raise InvalidField(what, redact(address), "an address without a password", next_step=next_step)
+
+
+def network_filesystem(path: Path) -> str:
+    """Type of the network file system that holds a path; empty if it is local or unknown."""
+    try:
+        lines = MOUNTS.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:  # no Linux
+        return ""
+    where, found = os.path.realpath(path), ("", "")
+    for line in lines:
+        _, point, kind, *_ = line.split(" ")
+        point = re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), point)
+        if os.path.commonpath([where, point]) == point and len(point) >= len(found[0]):
+            found = point, kind
+    return found[1] if _NETWORK.fullmatch(found[1]) else ""
 
 
 def _sqlite(path: Path) -> Location:

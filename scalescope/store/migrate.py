@@ -23,11 +23,7 @@ _IN_PROCESS = threading.Lock()  # Alembic keeps its context in module globals
 
 
 def upgrade(engine: Engine, location: Location) -> None:
-    """Create or upgrade the tables, unless they are up to date.
-
-    Raises:
-        StoreError: A newer Scalescope, or another application, made the database; or the lock could not be taken.
-    """
+    """Create or upgrade the tables; refuse a database of another application or of a newer Scalescope."""
     path, where, journal = location.path, location.shown, "DELETE" if location.network else "WAL"
     with engine.connect() as connection:
         kept = path is None or journal == "WAL" or _journal(connection) == journal
@@ -41,11 +37,8 @@ def upgrade(engine: Engine, location: Location) -> None:
                 connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": ADVISORY_LOCK})
             found = _revision(connection)
             if found is None and path and inspect(connection).get_table_names():
-                raise StoreError(
-                    "The file is the database of another application",
-                    where=where,
-                    next_step="Give the store a file of its own.",
-                )
+                next_step = "Give the store a file of its own."
+                raise StoreError("The file is the database of another application", where=where, next_step=next_step)
             if found != REVISION:
                 _migrate(connection, found, where)
 
@@ -81,10 +74,6 @@ def _journal(connection: Connection) -> str:
 
 
 def _set_journal(engine: Engine, journal: str) -> None:
-    """WAL lets readers and the writer not wait for each other, but needs shared memory, and thus one host.
-
-    It cannot be set in a transaction, and fails if another process has the file open, so the caller holds the lock.
-    """
     connection = engine.raw_connection()
     try:
         connection.cursor().execute(f"PRAGMA journal_mode={journal}")
@@ -94,7 +83,6 @@ def _set_journal(engine: Engine, journal: str) -> None:
 
 @contextmanager
 def _file_lock(path: Path, where: str) -> Iterator[None]:
-    """Hold `PATH.lock`. The file is not removed: two processes could then lock two files of one name."""
     deadline = time.monotonic() + WAIT_S
     with path.with_name(path.name + ".lock").open("w") as file:
         while True:
@@ -103,10 +91,8 @@ def _file_lock(path: Path, where: str) -> Iterator[None]:
                 break
             except BlockingIOError as error:
                 if time.monotonic() > deadline:
-                    raise StoreError(
-                        f"Another process has held {file.name} for {WAIT_S:.0f} s",
-                        where=where,
-                        next_step=f"End that process (`fuser {file.name}` names it) and start again.",
-                    ) from error
+                    text = f"Another process has held {file.name} for {WAIT_S:.0f} s"
+                    next_step = f"End that process (`fuser {file.name}` names it) and start again."
+                    raise StoreError(text, where=where, next_step=next_step) from error
                 time.sleep(0.02)
         yield

@@ -29,10 +29,7 @@ class PrunableItem:
 
 
 def find(store: Store, *, older_than_days: float, keep_bytes: float | None = None) -> list[PrunableItem]:
-    """What is older than `older_than_days`, or exceeds `keep_bytes` with all that is newer; oldest first.
-
-    Nothing that still runs is included.
-    """
+    """What is older, or beyond `keep_bytes` with all that is newer, and not running; oldest first."""
     runs: dict[str, list[str]] = defaultdict(list)
     running = set()
     with store.reading("read the runs") as session:

@@ -62,7 +62,6 @@ def point_row(point: Point) -> PointRow:
 
 
 def trial_row(run_id: str, trial: Trial, *, saved_at: datetime, records: str) -> TrialRow:
-    """The row of a trial, without its environment."""
     facts, environment = split_packages(trial.facts)
     return TrialRow(
         run_id=run_id,
@@ -134,11 +133,7 @@ def readable(found: Iterable[T], read: Callable[[T], R]) -> list[R]:
 
 
 def one_of(found: Sequence[Named], reference: str, what: str, where: str) -> Named | None:
-    """The row with this id, or the only one whose id starts with it, or None.
-
-    Raises:
-        UsageError: There are several.
-    """
+    """The row with this id, or the only one whose id starts with it, or None; `UsageError` if there are several."""
     exact = [row for row in found if row.id == reference]
     if len(found) > 1 and not exact:
         text = f"Several {what} begin with {reference!r}: {listed(found)}"
@@ -153,7 +148,6 @@ def listed(found: Iterable[RunRow | StudyRow]) -> str:
 
 
 def finding_rows(run_id: str, verdict: Verdict) -> list[FindingRow]:
-    """The rows of a verdict's findings, in its order."""
     return [
         FindingRow(
             run_id=run_id,

@@ -9,10 +9,9 @@ import sqlite3
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote
 
@@ -20,7 +19,7 @@ from sqlalchemy import Connection, Engine, Select, create_engine, delete, event,
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, object_session, selectinload
 
-from scalescope.errors import InvalidField, StoreError, UsageError
+from scalescope.errors import StoreError, UsageError
 from scalescope.model import fields
 from scalescope.model.finding import Verdict
 from scalescope.model.sweep import PlannedTrial, Sweep
@@ -29,8 +28,8 @@ from scalescope.owner import Owner, user
 from scalescope.store import records as record_files
 from scalescope.store import row_conversion
 from scalescope.store.failures import explained
-from scalescope.store.json_text import clean, dumps, loads_any
-from scalescope.store.location import Location, holds_password, locate, redact
+from scalescope.store.json_text import clean, dumps, loads
+from scalescope.store.location import Location, locate, refuse_password
 from scalescope.store.migrate import upgrade
 from scalescope.store.schema import EnvironmentRow, FindingRow, PointRow, RunRow, RunState, TrialRow
 from scalescope.store.studies import Studies, now_of
@@ -72,10 +71,7 @@ class SweepRun:
 
 
 class Store:
-    """Runs, trials and raw records, in one database and one folder; all methods raise `StoreError` on its failures.
-
-    Threads may share it; each process opens its own.
-    """
+    """Runs, trials and raw records, in one database and one folder. Threads may share it; processes open their own."""
 
     def __init__(self, engine: Engine, location: Location, record_root: str) -> None:
         self._engine = engine
@@ -91,34 +87,21 @@ class Store:
 
     @classmethod
     def open(cls, url: str = "", records: str = "") -> Store:
-        """Open a store; create it, or upgrade its schema, if necessary.
+        """Open a store; create it, or upgrade its schema, if necessary. `url`: see `locate`.
 
-        `url`: see `locate`. `records`: folder or fsspec address of the raw records, by default `records` beside the
-        SQLite file, or in the user's data folder.
-
-        Raises:
-            InvalidField: An address is not understood.
-            StoreError: It cannot be opened, or a newer Scalescope made it.
+        `records`: folder or fsspec address of the raw records, by default `records` beside the SQLite file, or in the
+        user's data folder.
         """
         location = locate(url)
-        if holds_password(records):
-            raise InvalidField(
-                "records",
-                redact(records),
-                "an address without a password",
-                next_step="Give it in fsspec's configuration (~/.config/fsspec).",
-            )
+        refuse_password("records", records)
         if not records:
             records = str(location.default_records)
         elif "://" not in records:
             records = os.path.abspath(Path(records).expanduser())
         if location.network:
-            logger.warning(
-                "%s is on a network file system (%s), where SQLite is slow and depends on its locks. For more than one "
-                "host, use PostgreSQL: SCALESCOPE_STORE=postgresql://USER@HOST/DATABASE",
-                location.shown,
-                location.network,
-            )
+            text = "%s is on a network file system (%s), where SQLite is slow and depends on its locks. "
+            text += "For more than one host, use PostgreSQL: SCALESCOPE_STORE=postgresql://USER@HOST/DATABASE"
+            logger.warning(text, location.shown, location.network)
         with explained("open the store", location.shown):
             engine = _engine(location)
             try:
@@ -134,13 +117,8 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
-
-    def __repr__(self) -> str:
-        return f"Store({self.where!r}, records={self.records!r})"
 
     def folder(self, reference: str) -> str:
         """Address of the folder of a run or study among the raw records."""
@@ -159,9 +137,8 @@ class Store:
         """Begin a run of a sweep, or resume the newest one where it stopped.
 
         A run is resumed if it is not complete, has the same sweep, study, workload version, code and packages, and
-        nobody runs it: it was stopped or failed, or its owner is dead or is this process. If two processes resume at
-        once, one gets the run, and the other a new one. If only the code differs, the fact `instead_of` of the new run
-        names the run that was not resumed.
+        nobody runs it: it was stopped or failed, or its owner is dead or is this process. Of two processes that resume
+        at once, one gets a new run. If only the code differs, the fact `instead_of` names the run not resumed.
         """
         known, environment = row_conversion.split_packages({**(facts or {}), row_conversion.USER: user()})
         code = known.get(row_conversion.CODE, "")
@@ -183,25 +160,16 @@ class Store:
                 if not fresh and (other := _with_other_code(session, same, code)):
                     known[row_conversion.INSTEAD_OF] = other
                 run_id = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
-                session.add(
-                    RunRow(
-                        id=run_id,
-                        sweep_id=sweep.id,
-                        workload=clean(sweep.workload),
-                        workload_version=workload_version,
-                        spec=sweep.to_mapping(),
-                        created_at=now,
-                        environment_hash=environment.hash if environment else None,
-                        facts=known,
-                        study_id=study or None,
-                        **ownership,
-                    )
-                )
+                row = RunRow(id=run_id, created_at=now, facts=known, study_id=study or None, **ownership)
+                row.sweep_id, row.spec, row.workload = sweep.id, sweep.to_mapping(), clean(sweep.workload)
+                row.workload_version = workload_version
+                row.environment_hash = environment.hash if environment else None
+                session.add(row)
         self._owned[run_id] = ownership["owner"]
         return self.run(run_id)
 
     def _watch(self, resumable: list[Any]) -> _Heartbeat | None:
-        """Watch the newest resumable run, if it is on another host: return its heartbeat if it stayed silent.
+        """Heartbeat of the newest resumable run if it runs on another host and stays silent.
 
         For SQLite on a network file system, where clocks of several hosts wrote the times.
         """
@@ -227,7 +195,6 @@ class Store:
     def _resume(
         self, session: Session, resumable: list[Any], ownership: Mapping[str, Any], watched: _Heartbeat | None
     ) -> str | None:
-        """Take over the newest resumable run, unless it is complete or somebody runs it; return its id."""
         run = _newest_of(session, resumable)
         if run is None or run.state == RunState.COMPLETE:
             return None
@@ -255,10 +222,7 @@ class Store:
         return taken
 
     def finished(self, run_id: str, *, besides: Collection[str] = ()) -> dict[str, Trial]:
-        """Trials that a resumed run need not repeat, by key, without those whose keys are `besides`.
-
-        Invalid and failed trials are included: running them again would choose results by their outcome.
-        """
+        """Trials that a resumed run need not repeat, by key, without those whose keys are `besides`."""
         statement = (
             select(TrialRow)
             .where(TrialRow.run_id == run_id, TrialRow.interrupted.is_(False))
@@ -278,9 +242,6 @@ class Store:
 
         Records are written first, then, in one transaction, the row that names them. Saving again changes nothing,
         unless the trial had been interrupted. Returns the trial with the address of its records.
-
-        Raises:
-            StoreError: The database or file system refuses, or another process has taken over the run.
         """
         address = trial.records
         if tables:
@@ -301,7 +262,10 @@ class Store:
             before = self._before.pop(run_id, None)
             of_ours = select(TrialRow.key).where(TrialRow.run_id == run_id, TrialRow.saved_at >= row.started_at)
             if before is not None and verdict is None and session.scalar(of_ours.limit(1)) is None:
-                _restore(row, before)
+                columns, findings = before
+                for name, value in columns.items():
+                    setattr(row, name, value)
+                row.findings = [FindingRow(**each) for each in findings]
                 return
             row.state = state
             row.finished_at = now_of(session)
@@ -316,11 +280,7 @@ class Store:
             self._owned_run(session, run_id, renew=True).planned = planned
 
     def beat(self, run_id: str) -> None:
-        """Renew the heartbeat of a run, at least every 30 s; otherwise another host may take it over.
-
-        Raises:
-            StoreError: Another process has taken over the run: stop then.
-        """
+        """Renew the heartbeat, at least every 30 s; raises `StoreError` if another process has taken over the run."""
         with self.writing("renew the heartbeat") as session:
             self._owned_run(session, run_id, renew=True)
 
@@ -342,11 +302,7 @@ class Store:
             return row_conversion.readable(found, lambda row: self._run(row, saved=counts.get(row.id, 0)))
 
     def run(self, reference: str = "latest") -> SweepRun:
-        """One run, by its id, the start of its id, or `latest`: the newest that belongs to nothing larger.
-
-        Raises:
-            UsageError: There is no such run, or there are several.
-        """
+        """One run, by its id, the start of its id, or `latest` (which belongs to nothing larger); else `UsageError`."""
         with self.reading("read a run") as session:
             found: Sequence[RunRow] = []
             if reference == "latest":
@@ -365,30 +321,19 @@ class Store:
                 next_step=f"`scalescope show --list` lists studies. Runs: {ids}.",
             )
         if ids:
-            raise UsageError(
-                f"There is no run {reference!r}", where=self.where, next_step=f"There are: {ids}; or `latest`."
-            )
-        raise UsageError(
-            "The store holds no runs",
-            where=self.where,
-            next_step="`scalescope sweep` makes one; or name another store.",
-        )
+            next_step = f"There are: {ids}; or `latest`."
+            raise UsageError(f"There is no run {reference!r}", where=self.where, next_step=next_step)
+        next_step = "`scalescope sweep` makes one; or name another store."
+        raise UsageError("The store holds no runs", where=self.where, next_step=next_step)
 
     def tables(self, trial: Trial, *names: str) -> dict[str, dict[str, Any]]:
-        """Raw records of a trial: for each named table, or for all, a numpy array or list of text per column.
-
-        Raises:
-            StoreError: There are no such records, or they are damaged.
-        """
+        """Raw records of a trial: for each named table, or for all, a numpy array or list of text per column."""
         if not trial.records:
             raise StoreError(f"Trial {trial.key} has no raw records", where=self.where, cause=trial.reason)
         present = record_files.names(trial.records)
         if missing := [name for name in names if name not in present]:
-            raise StoreError(
-                f"Trial {trial.key} has no table {', '.join(missing)}",
-                where=trial.records,
-                next_step=f"It has: {', '.join(present)}.",
-            )
+            text = f"Trial {trial.key} has no table {', '.join(missing)}"
+            raise StoreError(text, where=trial.records, next_step=f"It has: {', '.join(present)}.")
         return {name: record_files.read(trial.records, name) for name in names or present}
 
     def _save_row(self, run_id: str, trial: Trial, address: str) -> Trial:
@@ -411,7 +356,6 @@ class Store:
             return self._trial(row)
 
     def _owned_run(self, session: Session, run_id: str, *, renew: bool = False) -> RunRow:
-        """The run's row; refused if another process has taken over. `renew` locks it and renews the heartbeat."""
         row = session.get(RunRow, run_id, with_for_update=renew)
         if row is None:
             raise StoreError(f"There is no run {run_id!r}", where=self.where, cause="It was deleted while it ran.")
@@ -450,7 +394,6 @@ class Store:
             )
 
     def _saved(self, row: TrialRow | None) -> Trial | None:
-        """The stored trial, unless it must be saved again: it was interrupted, or cannot be read."""
         return None if row is None or row.interrupted else next(iter(row_conversion.readable([row], self._trial)), None)
 
     def _trial(self, row: TrialRow) -> Trial:
@@ -489,35 +432,21 @@ _Heartbeat = tuple[str, datetime]  # owner of a run, and its last heartbeat by t
 _Before = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]
 
 
-def _restore(row: RunRow, before: _Before) -> None:
-    values, findings = before
-    for name, value in values.items():
-        setattr(row, name, value)
-    row.findings = [FindingRow(**each) for each in findings]
-
-
 def _ownership(now: datetime, *, planned: int) -> dict[str, Any]:
-    owner = Owner.current()
     return {
         "state": RunState.RUNNING.value,
         "planned": planned,
         "started_at": now,
         "heartbeat_at": now,
         "owner": secrets.token_hex(8),
-        "host": owner.host,
-        "pid": owner.pid,
-        "process_started": owner.process_started,
+        **asdict(Owner.current()),
     }
 
 
 def _with_other_code(session: Session, same: list[Any], code: str) -> str | None:
-    """Id of the newest run, if that is not complete and other code kept it from being resumed."""
     newest = select(RunRow.id, RunRow.state, _CODE).where(*same).order_by(*_NEWEST).limit(1)
-    last = session.execute(newest).one_or_none()
-    if last is None or last.state == RunState.COMPLETE or (last[2] or "") == code:
-        return None
-    found: str = last.id
-    return found
+    run_id, state, last = session.execute(newest).one_or_none() or ("", RunState.COMPLETE, None)
+    return None if state == RunState.COMPLETE or (last or "") == code else run_id
 
 
 def _newest_of(session: Session, same: list[Any]) -> Any:
@@ -541,7 +470,6 @@ def is_abandoned(owner: Owner, *, silent: bool) -> bool:
 
 
 def _insert_missing(session: Session, row: EnvironmentRow | PointRow) -> None:
-    """Insert a row that another run may have inserted already; rows with equal keys are equal."""
     insert = postgresql.insert if session.get_bind().dialect.name == "postgresql" else sqlite.insert
     values = {column.name: getattr(row, column.name) for column in type(row).__table__.columns}
     session.execute(insert(type(row)).values(**values).on_conflict_do_nothing())
@@ -555,25 +483,16 @@ def _newest_runs(*, trials: bool = True) -> Select[Any]:
 
 
 def _engine(location: Location) -> Engine:
+    as_json: dict[str, Any] = {"json_serializer": dumps, "json_deserializer": loads}
     if location.path:
         location.path.parent.mkdir(parents=True, exist_ok=True)
-        engine = create_engine(
-            location.url,
-            json_serializer=dumps,
-            json_deserializer=loads_any,
-            connect_args={"timeout": LOCK_TIMEOUT_S},
-        )
+        engine = create_engine(location.url, connect_args={"timeout": LOCK_TIMEOUT_S}, **as_json)
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
     try:
-        return create_engine(
-            location.url,
-            json_serializer=dumps,
-            json_deserializer=loads_any,
-            pool_pre_ping=True,
-            connect_args={} if "connect_timeout" in location.url.query else {"connect_timeout": 10},
-        )
+        limit = {} if "connect_timeout" in location.url.query else {"connect_timeout": 10}
+        return create_engine(location.url, pool_pre_ping=True, connect_args=limit, **as_json)
     except ModuleNotFoundError as error:
         raise StoreError(
             f"Could not open the store: {error}",
@@ -592,6 +511,5 @@ def _configure_sqlite(connection: sqlite3.Connection, _record: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """Take the lock first: a transaction that reads and then writes fails if another wrote in between."""
     write = connection.get_execution_options().get("scalescope_write", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")

@@ -20,6 +20,7 @@ from scalescope.store.json_text import clean
 from scalescope.store.schema import RunRow, StudyRow
 
 Transaction = Callable[[str], AbstractContextManager[Session]]
+_NEWEST = select(StudyRow).order_by(StudyRow.created_at.desc(), StudyRow.id.desc())
 
 
 class Studies:
@@ -31,14 +32,11 @@ class Studies:
         self._where = where
 
     def begin(self, kind: str, question: Mapping[str, Any], *, follows: str = "", fresh: bool = False) -> Study:
-        """Begin a study, or continue the newest one of the same question if that has no answer yet.
-
-        `follows` is the id of the run or study that led to it.
-        """
+        """Begin a study, or continue the newest one of the same question if that has no answer yet."""
         question_id = digest([kind, question])
         with self._write("begin a study") as session:
-            same = select(StudyRow).where(StudyRow.question_id == question_id)
-            row = None if fresh else session.scalars(same.order_by(StudyRow.created_at.desc()).limit(1)).one_or_none()
+            same = _NEWEST.where(StudyRow.question_id == question_id).limit(1)
+            row = None if fresh else session.scalars(same).one_or_none()
             if row is None or row.finished_at is not None:
                 now = now_of(session)
                 row = StudyRow(
@@ -74,29 +72,21 @@ class Studies:
     def newest(self, *, limit: int = 50, kind: str | None = None) -> list[Study]:
         """The newest studies, newest first; of one kind if given."""
         with self._read("read the studies") as session:
-            newest = select(StudyRow).order_by(StudyRow.created_at.desc(), StudyRow.id.desc()).limit(limit)
-            if kind is not None:
-                newest = newest.where(StudyRow.kind == kind)
-            return row_conversion.readable(session.scalars(newest), partial(self._study, session))
+            newest = _NEWEST if kind is None else _NEWEST.where(StudyRow.kind == kind)
+            return row_conversion.readable(session.scalars(newest.limit(limit)), partial(self._study, session))
 
     def get(self, reference: str) -> Study:
-        """One study, by its id, the start of its id, or its kind: the newest of that kind.
-
-        Raises:
-            UsageError: There is no such study, or there are several.
-        """
+        """One study, by its id, the start of its id, or its kind: the newest of that kind; else `UsageError`."""
         with self._read("read a study") as session:
-            newest = select(StudyRow).order_by(StudyRow.created_at.desc(), StudyRow.id.desc())
             if reference.isalpha():
-                found = session.scalars(newest.where(StudyRow.kind == reference).limit(1)).all()
+                found = session.scalars(_NEWEST.where(StudyRow.kind == reference).limit(1)).all()
             else:
                 begins = StudyRow.id.startswith(clean(reference), autoescape=True)
-                found = session.scalars(newest.where(begins).limit(6)).all()
+                found = session.scalars(_NEWEST.where(begins).limit(6)).all()
             if row := row_conversion.one_of(found, reference, "studies", self._where):
                 return self._study(session, row)
-        raise UsageError(
-            f"There is no study {reference!r}", where=self._where, next_step="`scalescope show --list` lists them."
-        )
+        next_step = "`scalescope show --list` lists them."
+        raise UsageError(f"There is no study {reference!r}", where=self._where, next_step=next_step)
 
     def following(self, reference: str) -> tuple[str, ...]:
         """Ids of the studies to which a run or study led, oldest first."""

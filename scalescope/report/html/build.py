@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scalescope.analysis import knee
-from scalescope.analysis.summary import summarise
+from scalescope.analysis.summary import label, summarise, varied
 from scalescope.errors import UsageError
 from scalescope.model.metrics import PARTS
 from scalescope.report import files, links, run_tables, worker_time
 from scalescope.report.html import embed, page, theme
-from scalescope.report.html.glossary import TERMS
 from scalescope.store.store import SweepRun
 
 if TYPE_CHECKING:
@@ -66,13 +65,15 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
     verdict = run_tables.verdict_of(run)
     summaries = summarise(run.trials)
     canvas = charts.Canvas()
-    knees = knee.of_sweep(run.sweep, run.trials)
-    for i, found in enumerate(knees[: page.MOST_KNEES]):
+    series = []
+    for i, found in enumerate(knee.of_sweep(run.sweep, run.trials)[: page.MOST_KNEES]):
         charts.scaling(canvas, f"knee-{i}", found)
+        series.append(page.speedup_chart(f"knee-{i}", found))
     detail = trials.build(run, summaries, read, canvas, trial)
     bars = page.bars(summaries)
     worst = worker_time.worst_point(summaries, verdict)
-    findings = page.blocks(verdict)
+    where = label(worst.point, varied(summary.point for summary in summaries)) if worst else ""
+    findings = [page.block(finding) for finding in verdict.findings]
     points, legend = run_tables.points_table(summaries, most=page.MOST_POINTS)
     return fill(
         "report.html.j2",
@@ -82,7 +83,7 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
         line=verdict.line,
         findings=findings,
         figures=page.key_figures(worst),
-        figures_of=page.worst_text(worst, summaries, verdict) if worst and len(summaries) > 1 else "",
+        figures_of=f"{where}: {page.worst_why(worst, verdict)}" if worst and len(summaries) > 1 else "",
         provenance=page.provenance(run),
         packages=page.packages(run),
         links=links.of_run(run, followed_by)[: links.MOST_LINKS],
@@ -90,11 +91,11 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
         legend=legend,
         bars=bars,
         parts=page.legend_parts(bars),
-        series=page.series(knees),
+        series=series,
         trial=detail,
         reasons=run_tables.reasons(summaries),
         warnings=run_tables.warnings(summaries),
-        terms=TERMS,
+        terms=page.TERMS,
         worker_time=[(name, part.title, part.help) for name, part in PARTS.items()],
     )
 

@@ -12,24 +12,15 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from bokeh import models
 from bokeh.core.json_encoder import serialize_json
 from bokeh.document import Document
 from bokeh.embed.util import standalone_docs_json_and_render_items
 from bokeh.model import Model
-from bokeh.models import (
-    BoxAnnotation,
-    BoxZoomTool,
-    ColumnDataSource,
-    HoverTool,
-    LinearColorMapper,
-    NumeralTickFormatter,
-    Range1d,
-    Span,
-)
 from bokeh.plotting import figure
 from bokeh.resources import Resources
 
-from scalescope.analysis.attempts import Attempts, Floats
+from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.knee import Knee
 from scalescope.analysis.work_span import Profile
 from scalescope.diagnosis.blame import Blame
@@ -100,13 +91,8 @@ class Canvas:
                 major_tick_in=0,
                 major_tick_out=4,
             )
-            self.paint(
-                axis,
-                axis_label_text_color="muted",
-                major_label_text_color="muted",
-                axis_line_color="rule",
-                major_tick_line_color="rule",
-            )
+            self.paint(axis, axis_label_text_color="muted", major_label_text_color="muted")
+            self.paint(axis, axis_line_color="rule", major_tick_line_color="rule")
         made.xgrid.grid_line_color = None
         for grid in made.ygrid:
             self.paint(grid, grid_line_color="rule")
@@ -133,9 +119,15 @@ def scaling(canvas: Canvas, name: str, knee: Knee) -> None:
     scale = "log" if max(threads) > LOG_FROM * min(threads) and min(speedup) > 0 else "linear"
     made = canvas.figure(name, height=320, x_label="threads", y_label="speed-up", x_axis_type=scale, y_axis_type=scale)
     for axis in made.axis:
-        axis.formatter = NumeralTickFormatter(format="0,0.[00]")
+        axis.formatter = models.NumeralTickFormatter(format="0,0.[00]")
     if knee.k is not None:
-        _knee(canvas, made, knee.k, knee.low or knee.k, knee.high or knee.k)
+        ends = {"left": knee.low or knee.k, "right": knee.high or knee.k}
+        band = models.BoxAnnotation(**ends, fill_alpha=0.13, line_color=None)
+        at = models.Span(location=knee.k, dimension="height", line_width=1.5, line_dash="dotted")
+        canvas.paint(band, fill_color="fit")
+        canvas.paint(at, line_color="fit")
+        made.add_layout(band)
+        made.add_layout(at)
     ideal = made.line(*_columns(knee.ideal()), line_width=1.5, line_dash="dashed")
     canvas.paint(ideal.glyph, line_color="ideal")
     if knee.fit is not None:
@@ -152,14 +144,14 @@ def nights(
 ) -> None:
     """A series night by night. `changes`: first night (from 0), level before and level after."""
     made = canvas.figure(name, height=320, x_label="night with a result", y_label=_plain(unit, "value"))
-    made.xaxis.formatter = NumeralTickFormatter(format="0,0")
-    made.yaxis.formatter = NumeralTickFormatter(format="0,0.[0000]")
+    made.xaxis.formatter = models.NumeralTickFormatter(format="0,0")
+    made.yaxis.formatter = models.NumeralTickFormatter(format="0,0.[0000]")
     for at, before, after in changes:
-        place = Span(location=at + 0.5, dimension="height", line_width=1.5, line_dash="dashed")
+        place = models.Span(location=at + 0.5, dimension="height", line_width=1.5, line_dash="dashed")
         canvas.paint(place, line_color="fit")
         made.add_layout(place)
         levels = {"x0": [at - LEVEL_NIGHTS, at + 0.5], "x1": [at + 0.5, at + LEVEL_NIGHTS + 1], "y": [before, after]}
-        drawn = made.segment("x0", "y", "x1", "y", source=ColumnDataSource(levels), line_width=2.5)
+        drawn = made.segment("x0", "y", "x1", "y", source=models.ColumnDataSource(levels), line_width=2.5)
         canvas.paint(drawn.glyph, line_color="fit")
     place_of = list(range(1, len(values) + 1))
     canvas.paint(made.line(place_of, list(values), line_width=1, line_alpha=0.5).glyph, line_color="busy")
@@ -181,20 +173,22 @@ def threshold(
     axis, metric = _plain(labels[0], "value"), _plain(labels[1], "metric")
     made = canvas.figure(name, height=340, x_label=axis, y_label=metric)
     for each in made.axis:
-        each.formatter = NumeralTickFormatter(format="0,0.[000]")
+        each.formatter = models.NumeralTickFormatter(format="0,0.[000]")
     for parts, colour, strength in ((doubts, "not_assigned", 0.16), (jumps, "fit", 0.2)):
         for left, right in parts:
-            box = BoxAnnotation(left=left, right=right, fill_alpha=strength, line_width=0)
+            box = models.BoxAnnotation(left=left, right=right, fill_alpha=strength, line_width=0)
             canvas.paint(box, fill_color=colour)
             made.add_layout(box)
     ends = {left for left, _ in jumps}
     lines = _regimes(spots, ends)
     source = {"x": [[x for x, _ in line] for line in lines], "y": [[y for _, y in line] for line in lines]}
-    canvas.paint(made.multi_line("x", "y", source=ColumnDataSource(source), line_width=1.5).glyph, line_color="busy")
+    canvas.paint(
+        made.multi_line("x", "y", source=models.ColumnDataSource(source), line_width=1.5).glyph, line_color="busy"
+    )
     height = dict(spots)
     rises = [(left, height[left], right, height[right]) for left, right in jumps if left in height and right in height]
     ends_of_rises = {name: [rise[i] for rise in rises] for i, name in enumerate(("x0", "y0", "x1", "y1"))}
-    rising = made.segment(*ends_of_rises, source=ColumnDataSource(ends_of_rises), line_width=2.5)
+    rising = made.segment(*ends_of_rises, source=models.ColumnDataSource(ends_of_rises), line_width=2.5)
     canvas.paint(rising.glyph, line_color="fit")
     tips = {"value": "@x{0,0.[0000]}", "metric": "@y{0,0.[0000]}"}
     _marks(canvas, made, [x for x, _ in spots], [y for _, y in spots], tips, size=8)
@@ -203,12 +197,12 @@ def threshold(
 def pairs(canvas: Canvas, name: str, measured: Sequence[tuple[float | None, float | None]], metric: str) -> None:
     """The pairs of a comparison in the order they ran, A and B of each, without trials that are not valid."""
     made = canvas.figure(name, height=260, x_label="pair", y_label=_plain(metric, "metric"))
-    made.xaxis.formatter = NumeralTickFormatter(format="0,0")
-    made.yaxis.formatter = NumeralTickFormatter(format="0,0.[0000]")
+    made.xaxis.formatter = models.NumeralTickFormatter(format="0,0")
+    made.yaxis.formatter = models.NumeralTickFormatter(format="0,0.[0000]")
     made.xaxis.ticker.min_interval = 1
     both = [(i, a, b) for i, (a, b) in enumerate(measured, 1) if a is not None and b is not None]
     source = {"x": [i for i, _, _ in both], "a": [a for _, a, _ in both], "b": [b for _, _, b in both]}
-    joined = made.segment("x", "a", "x", "b", source=ColumnDataSource(source), line_width=1.5)
+    joined = made.segment("x", "a", "x", "b", source=models.ColumnDataSource(source), line_width=1.5)
     canvas.paint(joined.glyph, line_color="ideal")
     for side, colour, marker in (("a", "transfer", "circle"), ("b", "fit", "square")):
         place = "ab".index(side)
@@ -221,10 +215,10 @@ def _marks(
     canvas: Canvas, made: Any, x: Sequence[Any], y: Sequence[Any], tips: dict[str, str], *, colour: str = "busy",
     size: int = 9, **given: Any,
 ) -> None:  # fmt: skip
-    source = ColumnDataSource({"x": list(x), "y": list(y)})
+    source = models.ColumnDataSource({"x": list(x), "y": list(y)})
     marks = made.scatter("x", "y", source=source, size=size, line_width=1.2, **given)
     canvas.paint(marks.glyph, fill_color=colour, line_color="page")
-    made.add_tools(HoverTool(renderers=[marks], tooltips=list(tips.items())))
+    made.add_tools(models.HoverTool(renderers=[marks], tooltips=list(tips.items())))
 
 
 def _plain(text: str, other: str) -> str:
@@ -245,15 +239,6 @@ def _columns(pairs: Sequence[tuple[float, float]]) -> list[list[float]]:
     return [list(column) for column in zip(*pairs, strict=True)]
 
 
-def _knee(canvas: Canvas, made: Any, k: float, low: float, high: float) -> None:
-    band = BoxAnnotation(left=low, right=high, fill_alpha=0.13, line_color=None)
-    at = Span(location=k, dimension="height", line_width=1.5, line_dash="dotted")
-    canvas.paint(band, fill_color="fit")
-    canvas.paint(at, line_color="fit")
-    made.add_layout(band)
-    made.add_layout(at)
-
-
 # ------------------------------------------------------------------ a trial
 
 
@@ -263,7 +248,7 @@ class TrialCharts:
     def __init__(self, canvas: Canvas, attempts: Attempts) -> None:
         self._canvas = canvas
         begin, end = attempts.begin, attempts.end
-        self._range = Range1d(begin, end, bounds=(begin, end))
+        self._range = models.Range1d(begin, end, bounds=(begin, end))
         self._reading = canvas.reading
         self._reading |= {"range": self._range.id, "begin": begin, "end": end, "makespan": attempts.makespan}
         self._reading |= {"cursors": [], "figures": {}}
@@ -274,7 +259,7 @@ class TrialCharts:
         made.y_range.start = 0
         width = np.diff(blame.edges)
         tops = np.cumsum([np.zeros(len(width)), *(charge.seconds / width for charge in blame.charges)], axis=0)
-        source = ColumnDataSource({"time": blame.edges.astype(np.float32)})
+        source = models.ColumnDataSource({"time": blame.edges.astype(np.float32)})
         for i, top in enumerate(tops):
             source.data[f"top{i}"] = np.append(top, top[-1]).astype(np.float32)
         for i, style in enumerate(styles):
@@ -294,7 +279,7 @@ class TrialCharts:
         for name, step in steps.items():
             level = step.level.astype(np.int32)
             level[-1:] = level[-2:-1]  # the drop to zero at the end of the trial says nothing
-            source = ColumnDataSource({"time": step.time.astype(np.float32), "level": level})
+            source = models.ColumnDataSource({"time": step.time.astype(np.float32), "level": level})
             ids[name] = source.id
             if name == "running":
                 area = made.varea_step("time", 0, "level", source=source, step_mode="after", fill_alpha=0.85)
@@ -310,20 +295,11 @@ class TrialCharts:
         """Busy share of each worker over time."""
         rows = len(heat.share)
         made = self._figure("heat", height=max(120, min(320, 40 + 14 * rows)), y_label="workers", rows=rows)
-        mapper = LinearColorMapper(low=0, high=255, palette=["#000000"] * HEAT_STEPS)
+        mapper = models.LinearColorMapper(low=0, high=255, palette=_between(LIGHT["heat-low"], LIGHT["heat-high"]))
         self._canvas.paints.append((mapper.id, "palette", ["heat-low", "heat-high"]))
-        mapper.palette = _between(LIGHT["heat-low"], LIGHT["heat-high"])
-        source = ColumnDataSource({"image": [heat.share]})
-        made.image(
-            "image",
-            source=source,
-            x=0,
-            y=-0.5,
-            dw=self._reading["makespan"],
-            dh=rows,
-            color_mapper=mapper,
-            level="image",
-        )
+        source = models.ColumnDataSource({"image": [heat.share]})
+        area = {"x": 0, "y": -0.5, "dw": self._reading["makespan"], "dh": rows}
+        made.image("image", source=source, color_mapper=mapper, level="image", **area)
         self._reading["heat"] = {"source": source.id, "workers": heat.workers}
 
     def gantt(self, bars: Bars, rows: int) -> None:
@@ -332,8 +308,8 @@ class TrialCharts:
         data = {"row": bars.row.astype(small), "left": bars.left, "right": bars.right, "stage": bars.stage}
         if bars.merged_below_s:
             data["count"] = bars.count
-        source = ColumnDataSource(data)
-        mapper = LinearColorMapper(low=-0.5, high=LOST + 0.5, palette=["#000000"] * (LOST + 1))
+        source = models.ColumnDataSource(data)
+        mapper = models.LinearColorMapper(low=-0.5, high=LOST + 0.5, palette=["#000000"] * (LOST + 1))
         self._canvas.paint(mapper, palette=[stage_colour(code) for code in range(LOST + 1)])
         colour = {"field": "stage", "transform": mapper}
         outlined = len(bars.row) <= OUTLINED_BARS and rows <= OUTLINED_ROWS
@@ -347,8 +323,11 @@ class TrialCharts:
         """Resident, managed and spilled memory in GiB."""
         made = self._figure("memory", height=200, y_label="memory, GiB")
         made.y_range.start = 0
-        columns = {name: _gib(getattr(memory, name)) for name in ("rss", "managed", "spilled", "highest", "scheduler")}
-        source = ColumnDataSource({"time": memory.time.astype(np.float32), **columns})
+        columns = {
+            name: (getattr(memory, name) / 2**30).astype(np.float32)
+            for name in ("rss", "managed", "spilled", "highest", "scheduler")
+        }
+        source = models.ColumnDataSource({"time": memory.time.astype(np.float32), **columns})
         styles = {"rss": ("busy", "solid"), "managed": ("transfer", "solid"), "spilled": ("spill", "solid"),
                   "highest": ("not_assigned", "dashed"), "scheduler": ("ideal", "dotted")}  # fmt: skip
         for name, (colour, dash) in styles.items():
@@ -357,23 +336,16 @@ class TrialCharts:
         self._reading["memory"] = source.id
 
     def _figure(self, name: str, *, height: int, y_label: str, rows: int = 0) -> Any:
-        zoom = BoxZoomTool(dimensions="width")
-        made = self._canvas.figure(
-            name,
-            height=height,
-            x_label="time, s",
-            y_label=y_label,
-            x_range=self._range,
-            tools=[zoom],
-            active_drag=zoom,
-            **({"y_range": Range1d(rows - 0.5, -0.5)} if rows else {}),
-        )
-        made.xaxis.formatter = NumeralTickFormatter(format="0,0.[000]")
-        made.yaxis.formatter = NumeralTickFormatter(format="0,0.[00]")
+        zoom = models.BoxZoomTool(dimensions="width")
+        given = {"x_range": self._range, "tools": [zoom], "active_drag": zoom}
+        given |= {"y_range": models.Range1d(rows - 0.5, -0.5)} if rows else {}
+        made = self._canvas.figure(name, height=height, x_label="time, s", y_label=y_label, **given)
+        made.xaxis.formatter = models.NumeralTickFormatter(format="0,0.[000]")
+        made.yaxis.formatter = models.NumeralTickFormatter(format="0,0.[00]")
         if rows:
             made.ygrid.visible = False
             made.yaxis.ticker.min_interval = 1
-        cursor = Span(location=0, dimension="height", line_width=1, line_alpha=0.9, visible=False)
+        cursor = models.Span(location=0, dimension="height", line_width=1, line_alpha=0.9, visible=False)
         self._canvas.paint(cursor, line_color="cursor")
         made.add_layout(cursor)
         self._reading["cursors"].append(cursor.id)
@@ -381,11 +353,7 @@ class TrialCharts:
         return made
 
 
-def _gib(values: Floats) -> Any:
-    return (values / 2**30).astype(np.float32)
-
-
-def _between(low: str, high: str, steps: int = HEAT_STEPS) -> list[str]:
-    ends = [np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) for colour in (low, high)]
-    mixed = (np.rint(ends[0] + (ends[1] - ends[0]) * t / (steps - 1)).astype(int) for t in range(steps))
+def _between(low: str, high: str) -> list[str]:
+    first, last = ([int(colour[i : i + 2], 16) for i in (1, 3, 5)] for colour in (low, high))
+    mixed = np.rint(np.linspace(first, last, HEAT_STEPS)).astype(int)
     return ["#" + "".join(f"{part:02x}" for part in colour) for colour in mixed]

@@ -55,7 +55,14 @@ def draw(seen: Observation, attempts: Attempts, groups: Groups, canvas: Canvas) 
     bars = gantt.bars(attempts, lines.of_attempt, gantt.stage_codes(attempts, groups))
     drawn.gantt(bars, len(lines.worker))
     names, stages = _names(seen, attempts), _stage_names(groups, bars)
-    _name(names, stages, canvas, heat, lines, bars)
+    place = np.empty(len(heat.order), np.int64)
+    place[heat.order] = np.arange(len(heat.order))
+    canvas.reading |= {  # the names behind rows and colours, for the page's script
+        "workers": [names[worker] for worker in heat.order],
+        "rows": place[lines.worker].tolist(),
+        "stages": [name for _, name in stages],
+        "step": bars.merged_below_s,
+    }
     found = [
         _blame(charged, styles, canvas),
         _parallelism(attempts, levels),
@@ -76,22 +83,6 @@ def _names(seen: Observation, attempts: Attempts) -> list[str]:
         f"{named[address]} ({address})" if named.get(address) not in (None, "", address) else address
         for address in attempts.addresses
     ]
-
-
-def _name(
-    names: Sequence[str],
-    stages: Sequence[tuple[str, str]],
-    canvas: Canvas,
-    heat: Heat,
-    lines: gantt.Rows,
-    bars: gantt.Bars,
-) -> None:
-    place = np.empty(len(heat.order), np.int64)
-    place[heat.order] = np.arange(len(heat.order))
-    canvas.reading["workers"] = [names[worker] for worker in heat.order]
-    canvas.reading["rows"] = place[lines.worker].tolist()
-    canvas.reading["stages"] = [name for _, name in stages]
-    canvas.reading["step"] = bars.merged_below_s
 
 
 def _stage_names(groups: Groups, bars: gantt.Bars) -> list[tuple[str, str]]:
@@ -171,10 +162,10 @@ def _parallelism(attempts: Attempts, levels: Profile) -> TimeChart:
 
 def _heat(heat: Heat, names: Sequence[str]) -> TimeChart:
     idle = int((heat.busy == 0).sum())
-    shown = list(range(len(heat.order)))
+    shown, cut = list(range(len(heat.order))), ""
     if len(shown) > 2 * TABLE_WORKERS:
         shown = shown[:TABLE_WORKERS] + shown[-TABLE_WORKERS:]
-    cut = f"The {TABLE_WORKERS} busiest and the {TABLE_WORKERS} idlest."
+        cut = f"The {TABLE_WORKERS} busiest and the {TABLE_WORKERS} idlest."
     cells = tuple((names[heat.order[i]], percent(float(heat.busy[i]))) for i in shown)
     averaged = f"Each row is the average of {heat.workers} workers." if heat.workers > 1 else ""
     never = f"{idle:,} of {plural(len(heat.order), 'worker')} never ran a task" if idle else "Every worker ran a task"
@@ -185,12 +176,7 @@ def _heat(heat: Heat, names: Sequence[str]) -> TimeChart:
         "Busy workers",
         f"{never}; the busiest was busy {percent(float(heat.busy.max(initial=0)))} of the time{half}. The busiest is "
         "on top.",
-        ReportTable.of(
-            "Busy share of workers, the busiest first",
-            ("worker", "busy"),
-            cells,
-            notice=cut if len(shown) < len(heat.order) else "",
-        ),
+        ReportTable.of("Busy share of workers, the busiest first", ("worker", "busy"), cells, notice=cut),
         (("heat-low", "idle"), ("heat-high", "busy")),
         averaged,
     )

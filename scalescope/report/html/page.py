@@ -11,15 +11,34 @@ from scalescope.analysis.knee import Knee
 from scalescope.analysis.summary import PointSummary, label, settings, varied
 from scalescope.model.environment import Environment
 from scalescope.model.finding import Finding, Severity, Verdict
-from scalescope.model.metrics import WORKER_TIME, WORKING
+from scalescope.model.metrics import METRICS, WORKER_TIME, WORKING
 from scalescope.model.words import percent, plural, seconds
 from scalescope.report import worker_time
 from scalescope.report.cluster_lines import cluster_lines
+from scalescope.report.run_tables import capital, to_measure
 from scalescope.store.store import SweepRun
 
 MOST_POINTS = 200  # points in a table: nobody reads more
 MOST_KNEES = 6  # charts of series; the table has the points of the others
 VERSIONS = ("python", "dask", "distributed")
+# in the order in which they appear in the report
+TERMS: tuple[tuple[str, str], ...] = (
+    ("Point, trial", "A point is one combination of settings; a trial is one measured run of it."),
+    *(
+        (metric.term, metric.help + (f" Column “{metric.title}”." if metric.rank is not None else ""))
+        for metric in METRICS.values()
+        if metric.term
+    ),
+    (
+        "Speed-up, knee",
+        "Throughput in units of one thread that is always busy; the ideal on P threads is P. The knee is where it "
+        "stops growing, with its 95 % interval, which holds if the fitted model does.",
+    ),
+    (
+        "Worker time",
+        "P × the time of the workload’s call: what was paid for. It is divided without remainder into the parts below.",
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -27,7 +46,7 @@ class WorkerTimeBar:
     """The worker time of one point."""
 
     label: str  # the point in words
-    total: str  # thread-seconds, as text
+    total: str  # thread-seconds
     parts: tuple[worker_time.WorkerTimePart, ...]
 
 
@@ -48,15 +67,10 @@ class SpeedupChart:
     chart: str  # name of the figure
     title: str
     line: str  # what the chart shows
-    refine: str  # what to measure next
     legend: tuple[tuple[str, str], ...]  # colour and meaning
 
 
-def blocks(verdict: Verdict) -> list[FindingBlock]:
-    return [_block(finding) for finding in verdict.findings]
-
-
-def _block(finding: Finding) -> FindingBlock:
+def block(finding: Finding) -> FindingBlock:
     healthy = finding.code == "healthy"
     facts = []
     if finding.confidence < 1:
@@ -81,10 +95,10 @@ def evidence_value(value: float | int | str) -> str:
 
 def provenance(run: SweepRun) -> list[tuple[str, str]]:
     """What ran, with which versions, where, when, and in which order."""
-    facts = _first_facts(run)
+    facts: Mapping[str, Any] = next((trial.facts for trial in run.trials if trial.facts.get("cluster")), {})
     found = [
         ("Workload", f"{run.sweep.workload}, version {run.workload_version}"),
-        ("Parameters", _pairs(_shared(run))),
+        ("Parameters", ", ".join(f"{name}={value}" for name, value in _shared(run).items())),
         ("Cluster", " ".join(cluster_lines(run.sweep, run.trials)).removeprefix("Cluster: ")),
         ("Validated", _of(facts, "cluster").get("validated", "")),
         *((f"Versions, {label}" if label else "Versions", text) for label, text in _versions(run)),
@@ -118,10 +132,6 @@ def _packages(facts: Mapping[str, Any]) -> dict[str, str]:
     return {str(name): str(version) for name, version in _of(facts, "packages").items()}
 
 
-def _first_facts(run: SweepRun) -> Mapping[str, Any]:
-    return next((trial.facts for trial in run.trials if trial.facts.get("cluster")), {})
-
-
 def _of(facts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     found = facts.get(name)
     return found if isinstance(found, Mapping) else {}
@@ -134,10 +144,6 @@ def _shared(run: SweepRun) -> dict[str, Any]:
         return dict(run.sweep.params)
     names = varied(points)
     return {name: value for name, value in settings(points[0]).items() if name not in names and value is not None}
-
-
-def _pairs(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
 def _versions(run: SweepRun) -> Iterator[tuple[str, str]]:
@@ -197,11 +203,7 @@ def legend_parts(found: Sequence[WorkerTimeBar]) -> list[tuple[str, str]]:
     return [(name, titles[name]) for name in WORKER_TIME if name in titles]
 
 
-def series(knees: Sequence[Knee]) -> list[SpeedupChart]:
-    return [_series(f"knee-{i}", knee) for i, knee in enumerate(knees[:MOST_KNEES])]
-
-
-def _series(name: str, knee: Knee) -> SpeedupChart:
+def speedup_chart(name: str, knee: Knee) -> SpeedupChart:
     legend = [("busy", "measured"), ("ideal", "ideal: every thread always busy")]
     if knee.fit is not None:
         band = ", with its knee and the 95 % interval" if knee.k is not None else ""
@@ -209,18 +211,7 @@ def _series(name: str, knee: Knee) -> SpeedupChart:
     line = knee.line
     if knee.low is not None and knee.high is not None:
         line += f" 95 % interval of the knee: {knee.low:,.0f} to {knee.high:,.0f} threads."
-    return SpeedupChart(name, knee.title[:1].upper() + knee.title[1:], line, _refine(knee), tuple(legend))
-
-
-def _refine(knee: Knee) -> str:
-    if not knee.refine:
-        return ""
-    return "To narrow it down, measure " + ", ".join(f"{count:,}" for count in knee.refine) + " workers too."
-
-
-def worst_text(worst: PointSummary, summaries: Sequence[PointSummary], verdict: Verdict | None) -> str:
-    """Which point is looked at, and why that one."""
-    return f"{label(worst.point, varied(summary.point for summary in summaries))}: {worst_why(worst, verdict)}"
+    return SpeedupChart(name, capital(knee.title), line + to_measure(knee), tuple(legend))
 
 
 def worst_why(worst: PointSummary, verdict: Verdict | None) -> str:

@@ -79,17 +79,11 @@ def table(seen: Observation, attempts: Attempts, groups: Groups) -> ReportTable:
                 f"{seconds(stage.begin_s)}–{seconds(stage.end_s)}",
             )
         )
-    heads = (
-        "stage", *(["items per task"] if items is not None else []), "tasks", "workers", "most at once", "median s",
-        "p99 s", "longest s", "work s", "from–to s",
-    )  # fmt: skip
+    heads = ["stage", *(["items per task"] if items is not None else []), "tasks", "workers", "most at once"]
+    heads += ["median s", "p99 s", "longest s", "work s", "from–to s"]
     left = len(groups.stages) - len(kept)
-    return ReportTable.of(
-        _flow(seen) + "stages in the order in which they began",
-        heads,
-        tuple(cells),
-        notice=f"{left:,} more stages with less work are left out." if left else "",
-    )
+    notice = f"{left:,} more stages with less work are left out." if left else ""
+    return ReportTable.of(f"{_flow(seen)}stages in the order in which they began", heads, cells, notice=notice)
 
 
 def _flow(seen: Observation) -> str:

@@ -74,16 +74,11 @@ def build(
         attempts = Attempts.read(tables)
     except (StoreError, CaptureError) as error:  # the rest of the report stands without it
         return TrialPage(title, why, missing=str(error))
-    return _build(Observation(trial, tables, attempts), attempts, title, why, summaries, canvas)
-
-
-def _build(
-    seen: Observation, attempts: Attempts, title: str, why: str, summaries: Sequence[PointSummary], canvas: Canvas
-) -> TrialPage:
+    seen = Observation(trial, tables, attempts)
     graph = Graph.read(seen.tables, attempts)
     groups = stages.Groups.of(seen.stages, attempts)
     path, path_text = what_if.path(attempts, graph)
-    replays, replays_text = what_if.what_if(seen.trial, attempts, graph, summaries)
+    replays, replays_text = what_if.what_if(trial, attempts, graph, summaries)
     return TrialPage(
         title,
         why,

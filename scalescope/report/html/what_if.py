@@ -66,10 +66,10 @@ def what_if(
     for threads in _worth_asking(here, measured):
         if left >= tasks:
             replayed[threads], left = replay.makespan(threads), left - tasks
-    cells = [
-        _row(_threads(threads, here), replayed[threads], replayed[here], measured.get(threads))
-        for threads in sorted(replayed)
-    ]
+    cells = []
+    for threads in sorted(replayed):
+        what = plural(threads, "thread") + (", as it was" if threads == here else "")
+        cells.append(_row(what, replayed[threads], replayed[here], measured.get(threads)))
     for text, times, change in CHANGES:
         if left >= times * tasks:
             left -= int(times * tasks)
@@ -82,10 +82,6 @@ def _worth_asking(here: int, measured: dict[int, float]) -> Iterator[int]:
     """Numbers of threads, the most telling first: this one, the nearest measured ones, then others."""
     near = sorted(measured, key=lambda threads: max(threads / here, here / threads))
     yield from dict.fromkeys([here, *near[:MOST_MEASURED], 2 * here, max(1, here // 2), 4 * here])
-
-
-def _threads(threads: int, here: int) -> str:
-    return plural(threads, "thread") + (", as it was" if threads == here else "")
 
 
 def _row(what: str, makespan: float, reference: float, measured: float | None) -> tuple[str, ...]:

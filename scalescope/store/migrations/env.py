@@ -1,7 +1,4 @@
-"""Run by Alembic, on the connection and in the transaction that `scalescope.store.migrate` holds.
-
-A new revision is written by hand; the test that compares tables and migrations prints what is missing.
-"""
+"""Run by Alembic, on the connection and in the transaction that `scalescope.store.migrate` holds."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ from alembic import context
 
 from scalescope.store.schema import VERSION_TABLE, StoreBase
 
+# Revisions are written by hand; the test that compares tables and migrations prints what is missing.
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=StoreBase.metadata,

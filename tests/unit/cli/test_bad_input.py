@@ -45,12 +45,7 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 # what is wrong: the options, then what the error must say: field … value, and what is expected
 OPTIONS: dict[str, tuple[str, ...]] = {
-    "unknown workload": (
-        "-w futures-mop -a workers=1",
-        "workload: … got 'futures-mop'",
-        "did you mean",
-        "bag-map",
-    ),
+    "unknown workload": ("-w futures-mop -a workers=1", "workload: … got 'futures-mop'", "did you mean", "bag-map"),
     "a file without its function": ("-w own.py -a workers=1", "workload: … got 'own.py'", "own.py:compute"),
     "misspelt key of Dask": (
         f"{GOOD} -a distributed.schedulr.worker-saturation=1,2",
@@ -78,17 +73,9 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "bool as number": ("-w futures-map -a workers=true", "axes.workers: … got True", "a whole number"),
     "text as number": ("-w futures-map -a workers=many", "axes.workers: … got 'many'", "a whole number"),
     "too many workers": ("-w futures-map -a workers=5001", "axes.workers: … got 5001", "from 1 to 5000"),
-    "too many threads": (
-        f"{GOOD} -a threads_per_worker=5000",
-        "axes.threads_per_worker: … got 5000",
-        "to 1024",
-    ),
+    "too many threads": (f"{GOOD} -a threads_per_worker=5000", "axes.threads_per_worker: … got 5000", "to 1024"),
     "empty axis": ("-w futures-map -a workers=", "--axis workers: … got ''", "FIRST..LAST"),
-    "duplicate values": (
-        "-w futures-map -a workers=1,2,1",
-        "axes.workers: … got [1, 2, 1]",
-        "1 is there twice",
-    ),
+    "duplicate values": ("-w futures-map -a workers=1,2,1", "axes.workers: … got [1, 2, 1]", "1 is there twice"),
     "duplicate axis": (f"{GOOD} -a workers=3", "--axis: … got 'workers=3'", "'workers' is there twice"),
     "not a number": (f"{GOOD} -a seconds=nan", "axes.seconds[0]: … got nan", "a finite number"),
     "infinite": (f"{GOOD} -p seconds=inf", "params.seconds: … got inf", "a finite number"),
@@ -108,11 +95,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
         "cluster.host: unknown name",
         "did you mean 'hosts'?",
     ),
-    "bad cluster value": (
-        f"{GOOD} -c virtual --cluster-option hosts=-1",
-        "cluster.hosts: … got -1",
-        "from 0 to 64",
-    ),
+    "bad cluster value": (f"{GOOD} -c virtual --cluster-option hosts=-1", "cluster.hosts: … got -1", "from 0 to 64"),
     "option of a saved cluster": (
         f"{GOOD} -c simulated-cluster/prod --cluster-option task_cost=cpu",
         "--cluster-option: … got {'task_cost': 'cpu'}",
@@ -123,30 +106,19 @@ OPTIONS: dict[str, tuple[str, ...]] = {
         "cluster.task_cost: … got 'free'",
         "'auto', 'none', 'cpu', 'recorded'",
     ),
-    "items twice": (
-        f"{GOOD} -a items_per_worker=1 -p items=4",
-        "axes.items_per_worker: … got 1",
-        "only one of",
-    ),
+    "items twice": (f"{GOOD} -a items_per_worker=1 -p items=4", "axes.items_per_worker: … got 1", "only one of"),
     "items per worker without items": (
         "-w own.py:compute -a items_per_worker=1",
         "axes.items_per_worker: … got 1",
         "no parameter 'items'",
     ),
     "bad store": (f"{GOOD} --store mysql://host/db", "store: … got 'mysql://host/db'", "postgresql://"),
-    "bad store with password": (
-        f"{GOOD} --store mysql://me:secret@host/db",
-        "store: … got 'mysql://me:***@host/db'",
-    ),
+    "bad store with password": (f"{GOOD} --store mysql://me:secret@host/db", "store: … got 'mysql://me:***@host/db'"),
     "repeats 0": (f"{GOOD} --repeats 0", "repeats: … got 0", "from 1 to 1000"),
     "negative warm-ups": (f"{GOOD} --warmups -1", "warmups: … got -1", "from 0 to 100"),
     "negative seed": (f"{GOOD} --seed -1", "seed: … got -1", "from 0 to"),
     "timeout 0": (f"{GOOD} --timeout 0", "trial_timeout_s: … got 0.0", "from 1 to"),
-    "parallel in real time": (
-        f"{GOOD} -c virtual --parallel-clusters 2",
-        "parallel_clusters: … got 2",
-        "real time",
-    ),
+    "parallel in real time": (f"{GOOD} -c virtual --parallel-clusters 2", "parallel_clusters: … got 2", "real time"),
     "no parallel clusters": (f"{GOOD} --parallel-clusters 0", "parallel_clusters: … got 0", "at least 1"),
     "missing user's file": (
         "-w none.py:compute -a workers=1",
@@ -201,26 +173,10 @@ FILES: dict[str, tuple[str, ...]] = {
         "axes.workers: … got '3..1'",
         "goes up",
     ),
-    "axis is empty": (
-        "workload: futures-map\naxes: {workers: []}\n",
-        "axes.workers: … got []",
-        "at least one value",
-    ),
-    "nested value": (
-        "workload: futures-map\naxes: {workers: [[1]]}\n",
-        "axes.workers[0]: … got [1]",
-        "a number, text",
-    ),
-    "not a number": (
-        "workload: futures-map\naxes: {seconds: [.nan]}\n",
-        "axes.seconds[0]: … got nan",
-        "finite",
-    ),
-    "points are a mapping": (
-        "workload: futures-map\npoints: {workers: 1}\n",
-        "points: … got {'workers': 1}",
-        "a list",
-    ),
+    "axis is empty": ("workload: futures-map\naxes: {workers: []}\n", "axes.workers: … got []", "at least one value"),
+    "nested value": ("workload: futures-map\naxes: {workers: [[1]]}\n", "axes.workers[0]: … got [1]", "a number, text"),
+    "not a number": ("workload: futures-map\naxes: {seconds: [.nan]}\n", "axes.seconds[0]: … got nan", "finite"),
+    "points are a mapping": ("workload: futures-map\npoints: {workers: 1}\n", "points: … got {'workers': 1}", "a list"),
     "point with unknown name": (
         "workload: futures-map\npoints: [{worker: 1}]\n",
         "points[0].worker: unknown name",
@@ -231,36 +187,20 @@ FILES: dict[str, tuple[str, ...]] = {
         "params: … got [1]",
         "a mapping",
     ),
-    "cluster without kind": (
-        "workload: futures-map\ncluster: {hosts: 2}\n",
-        "cluster.kind: … got None",
-        "simulated",
-    ),
-    "cluster is a list": (
-        "workload: futures-map\ncluster: [virtual]\n",
-        "cluster: … got ['virtual']",
-        "a mapping",
-    ),
+    "cluster without kind": ("workload: futures-map\ncluster: {hosts: 2}\n", "cluster.kind: … got None", "simulated"),
+    "cluster is a list": ("workload: futures-map\ncluster: [virtual]\n", "cluster: … got ['virtual']", "a mapping"),
     "true repeats": (
         "workload: futures-map\naxes: {workers: [1]}\nrepeats: yes\n",
         "repeats: … got True",
         "a whole number",
     ),
-    "seed is text": (
-        "workload: futures-map\naxes: {workers: [1]}\nseed: 'a'\n",
-        "seed: … got 'a'",
-        "a whole number",
-    ),
+    "seed is text": ("workload: futures-map\naxes: {workers: [1]}\nseed: 'a'\n", "seed: … got 'a'", "a whole number"),
     "too many workers for the cluster": (
         "workload: futures-map\naxes: {workers: [300]}\ncluster: local\n",
         "axes.workers: … got 300",
         "from 1 to 256",
     ),
-    "store is a number": (
-        "workload: futures-map\naxes: {workers: [1]}\nstore: 3\n",
-        "store: … got 3",
-        "text",
-    ),
+    "store is a number": ("workload: futures-map\naxes: {workers: [1]}\nstore: 3\n", "store: … got 3", "text"),
 }
 
 

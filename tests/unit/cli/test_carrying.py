@@ -26,11 +26,7 @@ def makes_an_error_of_it() -> None:
 
 @pytest.mark.parametrize(
     ("stopped", "status"),
-    [
-        (lambda: stop(signal.SIGINT), 130),
-        (lambda: stop(signal.SIGTERM), 143),
-        (makes_an_error_of_it, 130),
-    ],
+    [(lambda: stop(signal.SIGINT), 130), (lambda: stop(signal.SIGTERM), 143), (makes_an_error_of_it, 130)],
     ids=["Ctrl-C", "SIGTERM", "Ctrl-C that another error hides"],
 )
 def test_it_ends_with_the_status_of_its_signal(

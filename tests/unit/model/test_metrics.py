@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scalescope.model.metrics import METRICS, Metric, Metrics
-from scalescope.report.html.glossary import TERMS
+from scalescope.report.html.page import TERMS
 from scalescope.report.run_tables import MEASURED
 from scalescope.studies.symptom import LARGER_IS_BETTER, NAMES
 

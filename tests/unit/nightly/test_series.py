@@ -29,10 +29,7 @@ def series(hardware: str = "a CPU", metric: str = "makespan_s") -> NightlySeries
 
 def nights(values: Sequence[float], of: NightlySeries | None = None) -> list[Night]:
     return [
-        Night(
-            Study(f"nightly-{number:04}", "nightly", {}),
-            NightRecord(measured=(Measured(of or series(), value, 3),)),
-        )
+        Night(Study(f"nightly-{number:04}", "nightly", {}), NightRecord(measured=(Measured(of or series(), value, 3),)))
         for number, value in enumerate(values)
     ]
 

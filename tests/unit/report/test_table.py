@@ -58,10 +58,7 @@ def test_the_same_table_everywhere(printed):
         "| &lt;x&gt; | 1 | y |",
         "| z | 2 |  |",
     ]
-    assert to_mappings(TABLE) == [
-        {"name": "&lt;x&gt;", "a|b": "1", "note": "y"},
-        {"name": "z", "a|b": "2", "note": ""},
-    ]
+    assert to_mappings(TABLE) == [{"name": "&lt;x&gt;", "a|b": "1", "note": "y"}, {"name": "z", "a|b": "2", "note": ""}]
     lines = printed(to_terminal(TABLE)).splitlines()
     assert [line.split() for line in lines if "─" not in line] == [["name", "a|b"], ["<x>", "1", "y"], ["z", "2"]]
 

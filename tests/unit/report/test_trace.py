@@ -259,9 +259,7 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 def test_the_trial_that_the_verdict_is_about(trial: Any, finished: Any) -> None:
     run = finished(
-        trial(10, 10, 10, records="r"),
-        trial(300, 300, 3, repeat=0),
-        trial(300, 300, 3, repeat=1, records="r"),
+        trial(10, 10, 10, records="r"), trial(300, 300, 3, repeat=0), trial(300, 300, 3, repeat=1, records="r")
     )
     assert trace.choose(run.trials, run.verdict) is run.trials[2]
     assert trace.choose(run.trials, None) is run.trials[2]

@@ -63,7 +63,7 @@ def test_on_a_network_file_system_there_is_no_wal(
     mounts.write_text(f"/dev/sda / ext4 rw 0 0\nserver:/a {str(tmp_path).replace('t', chr(92) + '164')} nfs4 rw 0 0\n")
     for path in (tmp_path / "made before.db", tmp_path / "new.db"):
         Store.open(str(tmp_path / "made before.db")).close()
-        monkeypatch.setattr("scalescope.store.network_filesystem.MOUNTS", mounts)
+        monkeypatch.setattr("scalescope.store.location.MOUNTS", mounts)
         with Store.open(str(path)) as store, store._engine.connect() as connection:
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "delete"
         assert "on a network file system (nfs4)" in caplog.text

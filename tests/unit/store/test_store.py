@@ -24,7 +24,7 @@ from scalescope.model.metrics import METRICS, Combine, Metrics
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState
 from scalescope.owner import Owner, user
-from scalescope.store import RunState, Store, network_filesystem
+from scalescope.store import RunState, Store, location
 from scalescope.store.schema import EnvironmentRow, FindingRow, PointRow, RunRow, TrialRow
 
 Make = Callable[..., Any]
@@ -340,7 +340,7 @@ class TestResume:
     def test_on_a_network_file_system_no_two_clocks_are_compared(
         self, tmp_path: Path, sweep: Sweep, monkeypatch: pytest.MonkeyPatch, ahead_s: float, alive: bool
     ) -> None:
-        monkeypatch.setattr(network_filesystem, "file_system", lambda path: "nfs4")
+        monkeypatch.setattr(location, "network_filesystem", lambda path: "nfs4")
         monkeypatch.setattr("scalescope.store.store.HEARTBEAT_LIMIT_S", 0.3)
         monkeypatch.setattr("scalescope.store.store.WATCH_INTERVAL_S", 0.05)
         with Store.open(str(tmp_path / "a.db")) as store:
