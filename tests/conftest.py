@@ -8,6 +8,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -109,9 +110,14 @@ def _leases_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
     """Tests have a ledger and a temporary folder of their own, and look at no Kubernetes of this user."""
     from scalescope import leases
 
-    with pytest.MonkeyPatch.context() as patch:
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
         folder = tmp_path_factory.mktemp("leases")
-        patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("tmp")))
+        temporary = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="scalescope-tests-", ignore_cleanup_errors=True)
+        )
+        os.chmod(temporary, 0o755)  # some servers of the tests run as another user
+        patch.setattr(tempfile, "tempdir", temporary)
         patch.setenv(leases.VARIABLE, str(folder))
         patch.setenv("KUBECONFIG", str(folder / "no-kubeconfig"))
         yield
