@@ -1,11 +1,11 @@
-"""A real Kubernetes of two nodes on this machine, to try things and for the tests.
+"""A real Kubernetes of two nodes on this machine, for the tests and for trying things.
 
-API server with RBAC, scheduler, DNS, two kubelets, each with a containerd of its own, kube-proxy, the operator of
-dask-kubernetes and an image of Scalescope. The node `gpu` has GPUs that the scheduler counts, though there are none.
+It has an API server with RBAC, scheduler, DNS, two kubelets, each with a containerd of its own, kube-proxy, the
+operator of dask-kubernetes and an image of Scalescope. The scheduler counts GPUs on the node `gpu`, which has none.
 
     sudo python infra/kubernetes/mini.py up
 
-All of it lives in namespaces of its own, and ends with its owner: by Ctrl-C, `down`, or SIGKILL.
+It runs in namespaces of its own, and ends with its owner: by Ctrl-C, `down`, or SIGKILL.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))  # what lies beside this file
+sys.path.insert(0, str(HERE))
 
 import mini_image  # noqa: E402
 from mini_config import GPU, PRODUCT, USERS, Configuration  # noqa: E402
@@ -49,13 +49,7 @@ _SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin",
 
 
 def programs() -> Path:
-    """The folder of the programs of Kubernetes.
-
-    KUBEBUILDER_ASSETS names it, or SCALESCOPE_KUBERNETES names the packed program, which is unpacked once.
-
-    Raises:
-        MiniKubernetesError: Neither is set, or programs are missing there.
-    """
+    """The folder KUBEBUILDER_ASSETS, or one with the packed program SCALESCOPE_KUBERNETES, which is unpacked once."""
     if packed := os.environ.get("SCALESCOPE_KUBERNETES"):
         source = Path(packed)
         if not source.is_file():
@@ -72,18 +66,18 @@ def programs() -> Path:
         return folder
     if not (assets := os.environ.get("KUBEBUILDER_ASSETS")):
         raise MiniKubernetesError(
-            "no programs of Kubernetes: set SCALESCOPE_KUBERNETES to the packed file, or KUBEBUILDER_ASSETS to a folder"
-            f" of them ({HOW})"
+            "no programs of Kubernetes: set SCALESCOPE_KUBERNETES to the packed file, or KUBEBUILDER_ASSETS to their "
+            f"folder ({HOW})"
         )
     if missing := [name for name in PARTS if not (Path(assets) / name).exists()]:
-        raise MiniKubernetesError(f"KUBEBUILDER_ASSETS={assets}: {', '.join(missing)} missing there")
+        raise MiniKubernetesError(f"KUBEBUILDER_ASSETS={assets} lacks {', '.join(missing)}")
     return Path(assets)
 
 
 def unmet() -> str:
-    """Why a cluster cannot be started on this machine; empty where it can."""
+    """Why a cluster cannot be started on this machine; empty if it can."""
     if os.geteuid() != 0:
-        return "only root can make nodes: start it with sudo"
+        return "only root can make nodes: use sudo"
     if missing := [package for program, package in NEEDED.items() if shutil.which(program, path=_SEARCH_PATH) is None]:
         return f"not installed: {', '.join(missing)} (Debian: apt-get install {' '.join(missing)})"
     if not Path("/proc/sys/net/bridge").exists():
@@ -96,23 +90,18 @@ def unmet() -> str:
 
 
 class MiniKubernetes:
-    """A Kubernetes of this process: ends when `close` is called or when this process dies, however it dies.
+    """A Kubernetes that ends with `close`, or when this process dies."""
 
-    Args:
-        folder: Of the kubeconfig, the logs, and until the end the data of the nodes.
-        gpus: GPUs of the node `gpu`; they are not real.
-        network: N of 10.N.0.0/16, which nodes, pods and services use; None: the first free one from 89.
-        operator: Whether the operator of dask-kubernetes runs.
-
-    Attributes:
-        host: The address under which pods reach this machine.
-        image: The image of Scalescope that both nodes have.
-    """
-
-    image = mini_image.NAME
+    image = mini_image.NAME  # of Scalescope; both nodes have it
+    host: str  # address of this machine for pods
 
     def __init__(
-        self, folder: str | os.PathLike[str], *, gpus: int = 4, network: int | None = None, operator: bool = True
+        self,
+        folder: str | os.PathLike[str],  # for the kubeconfig, the logs, and until the end the data of the nodes
+        *,
+        gpus: int = 4,  # of the node `gpu`; they are not real
+        network: int | None = None,  # N of 10.N.0.0/16 for nodes, pods and services; None: the first free one from 89
+        operator: bool = True,  # whether the operator of dask-kubernetes runs
     ) -> None:
         self.folder = Path(folder).resolve()
         self.gpus, self.network, self.operator = gpus, network, operator
@@ -123,11 +112,7 @@ class MiniKubernetes:
         self._pids: dict[str, int] = {}
 
     def start(self) -> MiniKubernetes:
-        """Start all parts, and wait until both nodes are ready and the operator runs.
-
-        Raises:
-            MiniKubernetesError: Something is not installed, or does not come up; with the end of its log.
-        """
+        """Start all parts, and wait until both nodes are ready and the operator runs."""
         if reason := unmet():
             raise MiniKubernetesError(reason)
         self.programs = programs()
@@ -139,7 +124,7 @@ class MiniKubernetes:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            start_new_session=True,  # Ctrl-C is for the owner alone
+            start_new_session=True,  # so that Ctrl-C reaches only the owner
         )
         try:
             answer = self._ask(node="control")
@@ -166,7 +151,7 @@ class MiniKubernetes:
         return self
 
     def close(self) -> None:
-        """End all nodes and pods; only the kubeconfig and the logs are left. May be called twice."""
+        """End all nodes and pods; kubeconfig and logs stay."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None and keeper.stdin is not None and keeper.stdout is not None:
             keeper.stdin.close()
@@ -174,11 +159,7 @@ class MiniKubernetes:
             keeper.wait()
 
     def wait(self) -> None:
-        """Wait until somebody ends the cluster (`down`).
-
-        Raises:
-            MiniKubernetesError: It ended by itself.
-        """
+        """Wait until `down` ends the cluster; `MiniKubernetesError` if it ended by itself."""
         if self._keeper is not None and self._keeper.wait():
             raise MiniKubernetesError(f"the keeper of the nodes was killed, so they ended; logs: {self.folder / 'log'}")
 
@@ -195,12 +176,12 @@ class MiniKubernetes:
         return self._run(str(self.programs / "kubectl"), *arguments, stdin=stdin)
 
     def stop_node(self, name: str) -> None:
-        """Cut the power of a node: its processes, mounts and interfaces are gone, and nobody is told."""
+        """Cut the power of a node: its processes, mounts and interfaces are gone without notice."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pids[name], signal.SIGKILL)
 
     def start_node(self, name: str) -> None:
-        """Start a stopped node again, with the disk that it had, and wait until it is ready."""
+        """Start a stopped node with its old disk, and wait until it is ready."""
         self._start_runtime(name)
         self._start_kubelet(name)
         self._await_node(name)
@@ -220,7 +201,6 @@ class MiniKubernetes:
         self._part("control", "coredns", "-conf", str(config.write("control/Corefile", config.dns())))
 
     def _start_runtime(self, name: str) -> None:
-        """Start a node with its containerd, which has the images."""
         config, is_new = self._config, not (self.folder / name).exists()
         if is_new:
             mini_image.copy_store(self._store, self.folder / name / "lib/containerd")
@@ -258,7 +238,7 @@ class MiniKubernetes:
         if keeper is None or keeper.stdin is None or keeper.stdout is None:
             raise MiniKubernetesError("the cluster is not running")
         with self._asking:
-            with contextlib.suppress(BrokenPipeError):  # it said why, and ended
+            with contextlib.suppress(BrokenPipeError):  # the keeper ended, after its reason
                 keeper.stdin.write(json.dumps(order) + "\n")
                 keeper.stdin.flush()
             answer = json.loads(keeper.stdout.readline() or '{"error": "the keeper of the nodes died"}')
@@ -305,8 +285,6 @@ class MiniKubernetes:
             return any(self.kubectl("get", "--raw", f"{where}/{name}:8080/proxy/healthz") for name in names)
         return False
 
-    # ------------------------------------------------------------------ small things
-
     def _run(self, *command: str, stdin: str = "", **variables: str) -> str:
         environment = {**os.environ, "PATH": _SEARCH_PATH, **self.environment, **variables}
         done = subprocess.run(command, env=environment, input=stdin, capture_output=True, text=True, timeout=600)
@@ -315,7 +293,6 @@ class MiniKubernetes:
         return done.stdout
 
     def _until(self, done: Callable[[], bool], node: str, part: str) -> None:
-        """Wait for what a part does; raises with the end of its log if it does not, or if the part ended."""
         pid = self._pids[f"{node}-{part}"]
         if not (_poll(lambda: done() or not _alive(pid)) and _alive(pid)):
             log = self.folder / "log" / f"{node}-{part}.log"
@@ -341,7 +318,7 @@ def _alive(pid: int) -> bool:
 
 
 def keeper_of(folder: Path) -> int | None:
-    """The process id of the keeper of the cluster in a folder; None where none runs."""
+    """The process id of the keeper of the cluster in a folder; None if none runs."""
     with contextlib.suppress(FileNotFoundError), open(folder / "keeper") as mine:
         try:
             fcntl.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -363,7 +340,7 @@ def up(folder: Path, **options: Any) -> None:
 
 
 def down(folder: Path) -> None:
-    """End the cluster of a folder, whoever owns it; nothing is left of it."""
+    """End the cluster of a folder."""
     if (pid := keeper_of(folder)) is None:
         print(f"no cluster is running in {folder}")
         return
@@ -373,7 +350,6 @@ def down(folder: Path) -> None:
 
 
 def status(folder: Path) -> None:
-    """Show the nodes and pods of the cluster in a folder."""
     if keeper_of(folder) is None:
         sys.exit(f"no cluster is running in {folder}")
     kubectl = [str(programs() / "kubectl"), f"--kubeconfig={folder / 'kubeconfig'}"]
@@ -390,7 +366,7 @@ def main() -> None:
     add, shown = parser.add_argument, "(default: %(default)s)"
     add("--folder", type=Path, default=CACHE / "cluster", help=f"kubeconfig, logs, state {shown}")
     add("--gpus", type=int, default=4, help=f"GPUs of the node gpu; they are not real {shown}")
-    add("--bare", action="store_true", help="without the operator of dask-kubernetes")
+    add("--bare", action="store_true", help="leave out the operator of dask-kubernetes")
     add("--network", type=int, metavar="N", help="use 10.N.0.0/16 (default: the first free one from 89)")
     given = parser.parse_args()
     folder = given.folder.resolve()

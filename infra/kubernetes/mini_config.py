@@ -1,4 +1,4 @@
-"""What the parts of a small Kubernetes are told: their options and files of configuration."""
+"""Options and configuration files of the parts of a small Kubernetes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 from mini_keeper import ADDRESSES, SERVICES
 
 GPU, PRODUCT = "nvidia.com/gpu", "NVIDIA-H200"
-LOST_S = 10  # from the last sign of a kubelet to NotReady; its pods are evicted as long after that
-AUDIT = {  # what pods ask of the API server, those of Kubernetes itself aside
+LOST_S = 10  # from the last sign of a kubelet to NotReady, and from there to the eviction of its pods
+AUDIT = {  # requests of pods to the API server, without those of Kubernetes's own pods
     "apiVersion": "audit.k8s.io/v1",
     "kind": "Policy",
     "omitStages": ["RequestReceived"],
@@ -21,7 +21,7 @@ AUDIT = {  # what pods ask of the API server, those of Kubernetes itself aside
         {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
     ],
 }
-USERS = {  # and their groups; a node's name is its kubelet's
+USERS = {  # and their groups
     "admin": "system:masters",
     "system:coredns": "system:masters",
     "system:kube-controller-manager": "",
@@ -33,7 +33,7 @@ USERS = {  # and their groups; a node's name is its kubelet's
 
 
 class Configuration:
-    """Of the cluster whose network is 10.N.0.0/16, with its files in a folder."""
+    """Configuration of the cluster whose network is 10.N.0.0/16, with its files in a folder."""
 
     def __init__(self, folder: Path, network: int, tokens: dict[str, str], sandbox: str) -> None:
         self.folder, self.network, self.tokens, self.sandbox = folder, network, tokens, sandbox
@@ -51,7 +51,6 @@ class Configuration:
         return path
 
     def kubeconfig(self, user: str, path: str = "") -> Path:
-        """The kubeconfig of a user, with all that it needs inside."""
         authority = base64.b64encode((self.pki / "api.crt").read_bytes()).decode()
         cluster = {"server": f"https://{self.control}:6443", "certificate-authority-data": authority}
         content = {
@@ -65,7 +64,7 @@ class Configuration:
         return self.write(path or f"control/{user.replace(':', '-')}.kubeconfig", content)
 
     def certificate(self) -> list[str]:
-        """The command that makes the one certificate, which is its own authority."""
+        """The command that makes the certificate, which is its own authority."""
         names = f"IP:{self.control},IP:{self.address(1, SERVICES)},DNS:kubernetes.default.svc,DNS:kubernetes.default"
         self.pki.mkdir(parents=True, exist_ok=True)
         return [
@@ -132,7 +131,6 @@ class Configuration:
     # ------------------------------------------------------------------ nodes of pods
 
     def containerd(self) -> str:
-        """With the usual paths, for a node has its own /run and /var/lib."""
         return f"""version = 2
 [plugins."io.containerd.internal.v1.opt"]
   path = "/var/lib/containerd/opt"
@@ -186,7 +184,7 @@ class Configuration:
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
             "kind": "KubeProxyConfiguration",
             "mode": "iptables",
-            "clusterCIDR": f"{self.address(0, ADDRESSES['cpu'])}/23",  # of both nodes' pods: others are masqueraded
+            "clusterCIDR": f"{self.address(0, ADDRESSES['cpu'])}/23",  # of both nodes' pods; others are masqueraded
             "hostnameOverride": node,
             "clientConnection": {"kubeconfig": str(self.kubeconfig("system:kube-proxy"))},
             "conntrack": {"maxPerCore": 0},

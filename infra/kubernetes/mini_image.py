@@ -1,7 +1,7 @@
 """Images for a small Kubernetes, made without a registry and without a network.
 
-The base has what this machine and this Python have: a shell, shared libraries, the interpreter, and the packages that
-Scalescope depends on. On it, buildah builds the Dockerfile as anybody would; pip finds all but Scalescope installed.
+The base is made of this machine's shell, shared libraries, interpreter and the packages that Scalescope needs. buildah
+builds the Dockerfile on it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "localhost/scalescope:dev"
-BASE = "localhost/base:dev"  # also what holds the network of a pod: it sleeps
+BASE = "localhost/base:dev"  # also the container that holds the network of a pod: it sleeps
 EXTRAS = ("kubernetes", "report", "postgresql", "beam")
 SOURCES = ("scalescope", "flows", "blocks", "pyproject.toml")
 HERE = "infra/kubernetes"
@@ -44,7 +44,7 @@ TOOLS = (
 )
 NOT_PACKED = "site-packages dist-packages EXTERNALLY-MANAGED test idlelib tkinter turtledemo lib2to3"
 LIBRARIES = Path("usr/lib") / (sysconfig.get_config_var("MULTIARCH") or "x86_64-linux-gnu")
-LIBRARIES_OF_WHEELS = (  # those that PEP 513 lets wheels take for granted
+LIBRARIES_OF_WHEELS = (  # PEP 513 lets wheels expect these
     "libc.so.6 libm.so.6 libdl.so.2 libpthread.so.0 librt.so.1 libutil.so.1 libresolv.so.2 libnsl.so.1"
     " libgcc_s.so.1 libstdc++.so.6"
 )
@@ -56,11 +56,10 @@ ENVIRONMENT = ["PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "SSL_CERT_FI
 
 
 def prepare(cache: Path) -> tuple[Path, Path]:
-    """Make what both nodes need, where the cache does not have it.
+    """Make the images, unless they are in the cache.
 
-    Returns:
-        The data folder of a containerd that has the base, and a folder in OCI's layout with the other layers of
-        Scalescope's image.
+    Returns the data folder of a containerd with the base, and a folder in OCI's layout with the other layers of
+    Scalescope's image.
     """
     packages = _distributions(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"])
     versions = [f"{each.name}={each.version}" for each in packages]
@@ -84,7 +83,7 @@ def prepare(cache: Path) -> tuple[Path, Path]:
 
 
 def copy_store(store: Path, data: Path) -> None:
-    """Give a containerd its data: links, but for the databases, for no other file is ever changed."""
+    """Give a containerd its data: copies of the databases, and links to all other files, which never change."""
     data.parent.mkdir(parents=True)
     linked = ["--link"] if data.parent.stat().st_dev == store.stat().st_dev else []
     _run("cp", "--archive", *linked, str(store), str(data))
@@ -104,7 +103,6 @@ def _digest(names: tuple[str, ...], *more: str) -> str:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make a folder, and hold its lock."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "lock", "w") as mine:
         fcntl.flock(mine, fcntl.LOCK_EX)
@@ -113,7 +111,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def _forget_old(cache: Path, folder: Path) -> None:
-    """Remove what was made for other versions of packages and not used for a day: gigabytes each."""
+    """Remove images with other versions of packages that were not used for a day; each has gigabytes."""
     for lock in cache.glob("image-*/lock"):
         if lock.parent != folder and lock.stat().st_mtime < time.time() - 24 * 3600:
             shutil.rmtree(lock.parent, ignore_errors=True)
@@ -169,12 +167,12 @@ def _names(name: str) -> dict[str, str]:
 
 
 def _distributions(project: dict[str, Any]) -> list[importlib.metadata.Distribution]:
-    """The installed packages that Scalescope needs with these extras, and what those need; and pip."""
+    """pip, and the installed packages that Scalescope needs with these extras, directly or indirectly."""
     found: dict[str, importlib.metadata.Distribution] = {}
     done: set[tuple[str, str]] = set()
     wanted = [Requirement(each) for each in ("pip", *project["dependencies"])]
     wanted += [Requirement(each) for extra in EXTRAS for each in project["optional-dependencies"][extra]]
-    for requirement in wanted:  # it grows
+    for requirement in wanted:  # which grows in the loop
         name = canonicalize_name(requirement.name)
         for extra in {"", *requirement.extras}:
             if (name, extra) not in done:
@@ -226,12 +224,12 @@ def _libraries(program: Path) -> list[Path]:
 
 
 def _pack_package(layer: tarfile.TarFile, package: importlib.metadata.Distribution) -> None:
-    """A package with its bytecode, which uv does not list: pods cannot write it, and each would compile everything."""
+    """A package with its bytecode, which uv does not list: pods cannot write it, and each would compile all files."""
     for file in package.files or ():
         path = Path(str(file.locate())).resolve()
         if path.parent.name == "bin" and ".." in file.parts:
             content = path.read_bytes()
-            if content.startswith(b"#!"):  # of the environment here
+            if content.startswith(b"#!"):
                 content = f"#!/{PREFIX}/bin/python\n".encode() + content.partition(b"\n")[2]
             _add_text(layer, f"usr/local/bin/{path.name}", content, 0o755)
         elif ".." not in file.parts and path.exists() and path.suffix != ".pyc":
@@ -255,7 +253,7 @@ def _add_text(layer: tarfile.TarFile, name: str, content: str | bytes, mode: int
 
 
 def _unpack(folder: Path, base: Path, store: Path) -> None:
-    """Let a containerd unpack the base once for all nodes; its namespaces end it."""
+    """Let a containerd unpack the base once for all nodes; it ends with its namespaces."""
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         made, socket = Path(temporary, "store"), Path(temporary, "socket")
         config = Path(temporary, "config.toml")
@@ -270,7 +268,7 @@ def _unpack(folder: Path, base: Path, store: Path) -> None:
             f" tar --directory {base} --create . | {ctr} images import -"
         )
         _run("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script)
-        for blob in (base / "blobs/sha256").iterdir():  # once on the disk, not twice
+        for blob in (base / "blobs/sha256").iterdir():  # keep one copy on the disk
             theirs = made / "io.containerd.content.v1.content/blobs/sha256" / blob.name
             theirs.unlink()
             theirs.hardlink_to(blob)
@@ -281,7 +279,7 @@ def _unpack(folder: Path, base: Path, store: Path) -> None:
 
 
 def _build(folder: Path, base: Path, image: Path) -> None:
-    """Build the Dockerfile, and keep the layers that the base does not have."""
+    """Build the Dockerfile, and keep the layers that are not in the base."""
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         context, made = Path(temporary, "context"), Path(temporary, "image")
         for name in ("pyproject.toml", "constraints.txt", "infra/kubernetes/entrypoint.sh"):
@@ -290,14 +288,14 @@ def _build(folder: Path, base: Path, image: Path) -> None:
         _run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", f"--wheel-dir={context}/dist", str(ROOT))
         (made / "blobs/sha256").mkdir(parents=True)
         layer = json.loads(_manifest(base).read_text())["layers"][0]["digest"].removeprefix("sha256:")
-        (made / "blobs/sha256" / layer).symlink_to(base / "blobs/sha256" / layer)  # so it is not copied
+        (made / "blobs/sha256" / layer).symlink_to(base / "blobs/sha256" / layer)  # so that it is not copied
         buildah = ["unshare", "--mount", "buildah", "--storage-driver=overlay"]
         buildah += [f"--root={folder}/buildah", f"--runroot={temporary}/run"]
         _run(
             *(*buildah, "bud", "--quiet", "--isolation=chroot", "--layers", "--format=oci", f"--tag={NAME}"),
             *(f"--build-arg=BASE=oci:{base.name}", f"--build-arg=EXTRAS={' '.join(EXTRAS)}"),
             *(f"--file={ROOT}/infra/kubernetes/Dockerfile", str(context)),
-            cwd=base.parent,  # buildah makes a name of the path, in which no part may begin with a dot
+            cwd=base.parent,  # buildah makes a name of the path, whose parts must not begin with a dot
         )
         _run(*buildah, "push", "--quiet", "--disable-compression", "--format=oci", NAME, f"oci:{made}")
         (made / "blobs/sha256" / layer).unlink()

@@ -1,10 +1,10 @@
 """The keeper of a small Kubernetes: makes its nodes, runs their programs, and ends everything.
 
-A node is a process in a mount, network, PID, IPC and UTS namespace of its own. What runs there are its descendants, so
-with it the kernel ends them all, and their mounts, interfaces and firewall rules with them. Of the machine itself the
-keeper uses one network interface, which goes with the nodes, and one folder of control groups, which it removes.
+A node is a process in a mount, network, PID, IPC and UTS namespace of its own. When it ends, the kernel ends all
+processes in it, with their mounts, interfaces and firewall rules. On the machine itself, the keeper uses one network
+interface, which goes with the nodes, and one folder of control groups, which it removes.
 
-It obeys lines of JSON on standard input, until their end: its owner closed the pipe, or died, however it died.
+It obeys lines of JSON on standard input until its owner closes the pipe or dies.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-ADDRESSES = {"control": 1, "cpu": 2, "gpu": 3}  # the last number of each node's, and the third one of its pods'
+ADDRESSES = {"control": 1, "cpu": 2, "gpu": 3}  # last number of a node's address, third one of its pods' addresses
 HOST, SERVICES = 254, 10
 NETWORKS = range(89, 100)  # 10.89.0.0/16, ...
 CGROUPS = Path("/sys/fs/cgroup")
+# For versions 1 and 2 of control groups; without it, all pods of a busy host together get the share of one process.
 SHARES = {"cpu.shares": "16384", "cpu.weight": "1600"}
-"""By version of control groups: on a busy host, all pods together would else get what one process beside them gets."""
-# What a kubelet wants of the kernel. It sees these values, so it does not change those of the machine.
+# Values that a kubelet requires of the kernel: it sees these, and does not change those of the machine.
 SYSCTLS = {
     "vm/overcommit_memory": 1,
     "vm/panic_on_oom": 0,
@@ -43,11 +43,10 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class MiniKubernetesError(RuntimeError):
-    """Kubernetes or its image could not be made, or did not answer."""
+    """Kubernetes or its image cannot be made, or does not answer."""
 
 
 def _sh(*command: str | int | Path) -> str:
-    """Runs a program, and returns what it wrote; its error names the program's."""
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode:
         raise MiniKubernetesError(f"{' '.join(map(str, command))}: {done.stderr.strip() or done.stdout.strip()}")
@@ -55,7 +54,7 @@ def _sh(*command: str | int | Path) -> str:
 
 
 def enter(pid: int, *command: str) -> list[str]:
-    """The command that runs a command on the node of which this is the first process."""
+    """The command line that runs a command on the node whose first process is `pid`."""
     return ["nsenter", f"--target={pid}", "--mount", "--net", "--pid", "--ipc", "--uts", "--", *command]
 
 
@@ -71,7 +70,7 @@ def _spawn(command: list[str], **output: Any) -> subprocess.Popen[str]:
 
 
 class Keeper:
-    """Nodes and programs of one cluster, below `folder`, which already exists."""
+    """Nodes and programs of one cluster, below the existing `folder`."""
 
     def __init__(self, folder: Path, network: int | None) -> None:
         self.folder, self.candidates = folder, [network] if network is not None else list(NETWORKS)
@@ -80,7 +79,7 @@ class Keeper:
         self.started: list[subprocess.Popen[str]] = []
 
     def obey(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Carries out one order, and returns what to answer."""
+        """Carry out one order; returns the answer."""
         node = order["node"]
         if "command" not in order:
             return self.make_node(node)
@@ -90,7 +89,6 @@ class Keeper:
         return {"pid": process.pid}
 
     def make_node(self, name: str) -> dict[str, Any]:
-        """Starts a node, with its network."""
         data = self.folder / name
         for each in ("lib/cni/net.d", "log"):
             (data / each).mkdir(parents=True, exist_ok=True)
@@ -110,7 +108,7 @@ class Keeper:
         return {"pid": pid, "network": self.network}
 
     def connect_host(self, pid: int) -> None:
-        """Connects the machine with a bridge in the node of the API server, in the first network that nobody uses."""
+        """Connect the machine with a bridge in the node of the API server, in the first free network."""
         used = _sh("ip", "-4", "route")
         for network in self.candidates:
             link = f"kube{network}"
@@ -134,9 +132,8 @@ class Keeper:
         self.routes(ip)
 
     def connect_node(self, name: str, pid: int) -> None:
-        """Connects a node with the bridge."""
         ip, control = _ip(pid), _ip(self.nodes["control"])
-        with contextlib.suppress(MiniKubernetesError):  # of the node that had this name, and was stopped just now
+        with contextlib.suppress(MiniKubernetesError):  # of a stopped node of this name
             _sh(*control, "link", "delete", name)
         _sh(*control, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", pid)
         _sh(*control, "link", "set", name, "master", "nodes", "up")
@@ -146,7 +143,7 @@ class Keeper:
         self.make_cgroup(name)
 
     def routes(self, ip: list[str], at: str = "") -> None:
-        """Ways to the pods of other nodes, and to services, which the node `cpu` translates for who is no node."""
+        """Add routes to the pods of other nodes and, for a machine that is no node, to services by the node `cpu`."""
         base = f"10.{self.network}"
         for name in ("cpu", "gpu"):
             if name != at:
@@ -155,12 +152,12 @@ class Keeper:
             _sh(*ip, "route", "add", f"{base}.{SERVICES}.0/24", "via", f"{base}.0.{ADDRESSES['cpu']}")
 
     def make_cgroup(self, node: str) -> None:
-        """Make a folder for the pods of a node: two kubelets in one would clear away each other's."""
+        """Make a folder for the pods of a node: two kubelets in one would remove each other's pods."""
         for top in _hierarchies():
             folder = top / f"kube{self.network}" / node
             folder.mkdir(parents=True, exist_ok=True)
             for each in (folder.parent, folder):
-                for name in ("cpuset.cpus", "cpuset.mems"):  # of version 1, where they begin empty
+                for name in ("cpuset.cpus", "cpuset.mems"):  # of version 1, where they are empty at first
                     if (each / name).exists() and top.name == "cpuset":
                         (each / name).write_text((top / name).read_text())
             for name, most in SHARES.items():
@@ -168,7 +165,6 @@ class Keeper:
                     (folder.parent / name).write_text(most)
 
     def remove_cgroups(self) -> None:
-        """Remove the folders of control groups, once the processes are gone."""
         deadline = time.monotonic() + 10
         for ours in [top / f"kube{self.network}" for top in _hierarchies()]:
             while ours.exists():
@@ -180,14 +176,14 @@ class Keeper:
                 time.sleep(0.02)
 
     def end(self) -> None:
-        """Ends all nodes, and returns when nothing is left of them."""
+        """End all nodes, and wait until nothing is left of them."""
         for pid in self.nodes.values():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for process in self.started:
             process.wait()
         self.remove_cgroups()
-        with contextlib.suppress(MiniKubernetesError):  # it goes by itself, but waits for the last packets
+        with contextlib.suppress(MiniKubernetesError):  # by itself it waits for the last packets
             _sh("ip", "link", "delete", f"kube{self.network}")
         self.remove_data()
 
@@ -207,7 +203,6 @@ def _hierarchies() -> Iterable[Path]:
 
 
 def keep(folder: Path, network: int | None) -> None:
-    """Obeys until the end of standard input, or SIGTERM."""
     with open(folder / "keeper", "a+") as mine:
         try:
             fcntl.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -220,7 +215,7 @@ def keep(folder: Path, network: int | None) -> None:
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         keeper = Keeper(folder, network)
-        keeper.remove_data()  # of one that was killed
+        keeper.remove_data()  # of a keeper that was killed
         try:
             for line in sys.stdin:
                 try:
@@ -235,7 +230,7 @@ def keep(folder: Path, network: int | None) -> None:
 
 
 def be_node(name: str, data: Path) -> None:
-    """The first process of a node: prepares its namespaces, and then collects its dead."""
+    """Be the first process of a node: prepare its namespaces, then collect its dead."""
     _sh("mount", "--make-rshared", "/")
     _sh("mount", "--bind", data / "lib", "/var/lib")
     _sh("mount", "--bind", data / "log", "/var/log")
@@ -247,7 +242,7 @@ def be_node(name: str, data: Path) -> None:
         file.write_text(f"{value}\n")
         _sh("mount", "--bind", file, f"/proc/sys/{key}")
     _sh("ip", "link", "set", "lo", "up")
-    for key in ("ip_forward", "tcp_orphan_retries", "tcp_fin_timeout"):  # the latter: a dead network ends at once
+    for key in ("ip_forward", "tcp_orphan_retries", "tcp_fin_timeout"):  # the last two end a dead network at once
         Path("/proc/sys/net/ipv4", key).write_text("1")
     Path("/proc/sys/net/bridge/bridge-nf-call-iptables").write_text("1")
     print("ready", flush=True)

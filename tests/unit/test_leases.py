@@ -113,7 +113,7 @@ def test_a_kubernetes_that_does_not_answer_is_no_failure(tmp_path: Path, monkeyp
     monkeypatch.setenv("KUBECONFIG", str(path))
     [told] = reaping.reap()
     assert told.fate is Fate.ELSEWHERE
-    assert "what others left is not looked for: Kubernetes does not answer" in told.words
+    assert "clusters of other hosts are not looked for: Kubernetes does not answer" in told.words
 
 
 def test_a_full_disk_is_a_clear_error_and_leaves_nothing(ledger: Path) -> None:

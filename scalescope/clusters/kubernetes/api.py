@@ -1,6 +1,6 @@
-"""Requests to the API server of a Kubernetes cluster, one after the other, through kr8s.
+"""Requests to the API server of a Kubernetes cluster, one at a time, through kr8s.
 
-kr8s finds the server and the credentials: the kubeconfig of `$KUBECONFIG` or of the user, or in a pod its account.
+kr8s finds the server and the credentials: `$KUBECONFIG`, the user's kubeconfig, or the account of the pod.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from scalescope.clusters.kubernetes.port_forward import forwarded
 from scalescope.errors import RequestRefused
 
 REQUEST_TIMEOUT_S = 10.0
-SILENCE_S = 20.0
-"""Seconds for which a server that answered before may be silent: it is being updated, or a connection broke."""
+SILENCE_S = 20.0  # for which a server that has answered before may be silent, as during an update
 
 FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _MERGE = {"content-type": "application/merge-patch+json"}
-_METADATA_ONLY = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}  # never secrets' data
-_CLUSTER = "dask.org/cluster-name"  # the operator's label: a copy of our cluster, labels and all, has another name
-_CLEARED_AWAY = ("unable to retrieve container logs", "failed to try resolving symlinks")
-"""A kubelet's answer in place of the log of a container that it has removed."""
+_METADATA_ONLY = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}  # no data of secrets
+_CLUSTER = "dask.org/cluster-name"  # the operator's label; a copy of our cluster with our labels has another name
+_CLEARED_AWAY = (
+    "unable to retrieve container logs",
+    "failed to try resolving symlinks",
+)  # no log of a removed container
 _APPS = "apps/v1"
 _STRICT = {"fieldValidation": "Strict"}
 _PARTS = ((GROUP, "daskworkergroups"), (_APPS, "deployments"), ("v1", "pods"), ("v1", "services"), ("v1", "secrets"))
@@ -47,14 +48,7 @@ Raw = dict[str, Any]  # an object of Kubernetes, as its API writes it
 class Api:
     """One namespace of one Kubernetes cluster. Its requests may come from any thread, and raise `ClusterError`.
 
-    Args:
-        context: Of the kubeconfig; empty is the current one.
-        namespace: Empty is that of the context.
-        kubeconfig: Its path; empty is where kr8s finds it.
-
-    Attributes:
-        server: Address of the API server.
-        namespace: The one that is used.
+    Without `context`, the current one of the kubeconfig; without `namespace`, the context's.
     """
 
     def __init__(self, context: str = "", namespace: str = "", *, kubeconfig: str = "") -> None:
@@ -62,11 +56,11 @@ class Api:
         self._portal = self._open.enter_context(start_blocking_portal())
         self._answered = False
         self.server, self.namespace = context or "the current context", namespace
-        self._server_time = (0.0, 0.0)  # what the server said, and when by our monotonic clock
+        self._server_time = (0.0, 0.0)  # the server's clock, and our monotonic clock at that time
 
         async def connect() -> Any:
             options = {"context": context or None, "namespace": namespace or None, "kubeconfig": kubeconfig or None}
-            with anyio.move_on_after(REQUEST_TIMEOUT_S):  # kr8s 0.20 would try for ever
+            with anyio.move_on_after(REQUEST_TIMEOUT_S):  # kr8s 0.20 would try forever
                 return await kr8s.asyncio.api(**options)
             raise TimeoutError(f"no answer within {REQUEST_TIMEOUT_S:g} s")
 
@@ -77,7 +71,7 @@ class Api:
             raise
         self.server, self.namespace = str(self._api.auth.server), str(self._api.namespace)
         if self.namespace == "default" and not namespace and self.is_inside and _POD_NAMESPACE.exists():
-            self.namespace = _POD_NAMESPACE.read_text().strip()  # kr8s 0.20 means to read it, but does not
+            self.namespace = _POD_NAMESPACE.read_text().strip()  # kr8s 0.20 does not read it
 
     def __enter__(self) -> Self:
         return self
@@ -90,7 +84,7 @@ class Api:
 
     @property
     def is_inside(self) -> bool:
-        """Whether this process is in a pod of this very cluster, so that pods can be reached by their addresses."""
+        """Whether this process is in a pod of this cluster, and can reach pods by their addresses."""
         return os.environ.get("KUBERNETES_SERVICE_HOST", "?") == urlsplit(self.server).hostname
 
     def now(self) -> float:
@@ -98,7 +92,7 @@ class Api:
         said, at = self._server_time
         return said + time.monotonic() - at
 
-    # ---------------------------------------------------------------- what there is
+    # ---------------------------------------------------------------- reading
 
     def pods(self, label: str) -> list[Raw]:
         return self._list("v1", "pods", labelSelector=_of_cluster(label))
@@ -108,7 +102,7 @@ class Api:
         return self._list(_APPS, "deployments", labelSelector=_of_cluster(label))
 
     def events(self, label: str) -> list[Raw]:
-        """Events of the objects of a cluster, which are all named after its label; the oldest first."""
+        """Events of the objects of a cluster, whose names begin with its label; the oldest first."""
         found = [each for each in self._list("v1", "events") if each["involvedObject"]["name"].startswith(label)]
         return sorted(found, key=event_time)
 
@@ -117,11 +111,11 @@ class Api:
         return sorted(self._list("v1", "events", fieldSelector=f"involvedObject.name={pod}"), key=event_time)
 
     def node(self, name: str) -> Raw:
-        """A node; empty where it is gone."""
+        """A node; empty if it is gone."""
         return self._found("v1", f"nodes/{name}", namespaced=False) or {}
 
     def log(self, pod: str, lines: int, *, previous: bool = False, timestamps: bool = False) -> str:
-        """The end of the log of a pod, or of its `previous` container; empty where there is none."""
+        """The end of the log of a pod, or of its `previous` container; empty if there is none."""
         options = {"previous": previous, "timestamps": timestamps}
         params = {"tailLines": str(lines), **{name: "true" for name, given in options.items() if given}}
         try:
@@ -141,17 +135,17 @@ class Api:
         return self._list(GROUP, "daskclusters", labelSelector=f"{MANAGED_BY}={OURS}")
 
     def parts(self, label: str = "") -> list[tuple[str, str, Raw]]:
-        """Version, plural and metadata of what our clusters, or one of them, consist of, as far as one may list it."""
+        """Version, plural and metadata of the objects of our clusters, or of one, that this user may list."""
         selector = {"labelSelector": f"{MANAGED_BY}={OURS}" + (f",{INSTANCE}={label}" if label else "")}
         parts = []
         for version, what in _PARTS:
             if self.may("list", version.rpartition("/")[0], what):
                 found = self._ask("GET", version, what, selector, headers=_METADATA_ONLY)["items"]
-                parts += [(version, what, each["metadata"]) for each in found or ()]  # null where there is none
+                parts += [(version, what, each["metadata"]) for each in found or ()]  # null if there is none
         return [part for part in parts if _belongs_to_its_cluster(part[2]["labels"])]
 
     def operators(self) -> list[Raw]:
-        """The Deployments of the operator in any namespace; none where one may not list them."""
+        """The Deployments of the operator in any namespace; none if this user may not list them."""
         try:
             selector = {"labelSelector": OPERATOR_LABEL}
             return list(self._ask("GET", _APPS, "deployments", selector, namespaced=False)["items"])
@@ -161,12 +155,11 @@ class Api:
             return []
 
     def has_operator_resources(self) -> bool:
-        """Whether the operator's custom resources are known here."""
         known = self._found(GROUP, "", namespaced=False) or {"resources": []}
         return {"daskclusters", "daskworkergroups"} <= {each["name"] for each in known["resources"]}
 
     def may(self, verb: str, group: str, resource: str) -> bool:
-        """Whether this user may do that in this namespace; `resource` is `pods`, or `pods/log`."""
+        """Whether this user may do that in this namespace; `resource` as in `pods` or `pods/log`."""
         name, _, part = resource.partition("/")
         asked = {"namespace": self.namespace, "verb": verb, "group": group, "resource": name, "subresource": part}
         version = "authorization.k8s.io/v1"
@@ -175,7 +168,7 @@ class Api:
         return bool(found["status"]["allowed"])
 
     def objection(self, pod: Raw) -> str:
-        """What the server would say against a pod, in its words. A quota may be used up just now, and is not said."""
+        """Why the server would refuse a pod, in its words; a used-up quota does not count, because it may get free."""
         try:
             self._ask("POST", "v1", "pods", {**_STRICT, "dryRun": "All"}, body=pod)
         except RequestRefused as error:
@@ -188,7 +181,7 @@ class Api:
     # ---------------------------------------------------------------- changes
 
     def create(self, manifest: Raw) -> Raw:
-        """Create a custom resource or a secret; a field that the server does not know is refused."""
+        """Create a custom resource or a secret; the server refuses unknown fields."""
         return dict(self._ask("POST", manifest["apiVersion"], f"{manifest['kind'].lower()}s", _STRICT, body=manifest))
 
     def annotate(self, label: str, annotations: Mapping[str, str]) -> None:
@@ -201,22 +194,21 @@ class Api:
         self.delete(GROUP, f"daskworkergroups/{group}")
 
     def delete_cluster(self, label: str, version: str = "") -> None:
-        """Have a cluster deleted with all its parts; status 409 if it is not of this resource version."""
+        """Delete a cluster with all its parts; status 409 if it has another resource version."""
         body = {"preconditions": {"resourceVersion": version}} if version else None
         self.delete(GROUP, f"daskclusters/{label}", body)
 
     def delete(self, version: str, url: str, body: Raw | None = None) -> None:
-        """Have an object deleted; it may be gone already."""
         with _may_be_gone():
             self._ask("DELETE", version, url, body=body)
 
     def drop_finalizers(self, label: str) -> None:
-        """Let a cluster that is being deleted go without the operator; its parts go with it."""
+        """Let a cluster that is being deleted go without the operator."""
         with _may_be_gone():
             self._patch(f"daskclusters/{label}", {"metadata": {"finalizers": None}})
 
     def forward(self, pod: str, port: int) -> int:
-        """Forward a port of this machine to one of a pod, until this is closed; returns its number."""
+        """Forward a port of this machine to a port of a pod until `close`; returns its number."""
         forward = forwarded(self._api, self.namespace, pod, port)
         return self._open.enter_context(self._portal.wrap_async_context_manager(forward))
 
@@ -259,7 +251,7 @@ class Api:
                 self._server_time = (parsedate_to_datetime(response.headers["date"]).timestamp(), time.monotonic())
                 return response.text if text else response.json()
 
-        deadline = time.monotonic() + (0 if text else SILENCE_S)  # of a log, it is the node that does not answer
+        deadline = time.monotonic() + (0 if text else SILENCE_S)  # for a log, the silent one is the node
         while True:
             try:
                 return self._call(ask, f"{method} {url}")
@@ -303,5 +295,5 @@ def _belongs_to_its_cluster(labels: Mapping[str, str]) -> bool:
 
 
 def event_time(event: Raw) -> str:
-    """The time of an event, the last one where it came several times, as in RFC 3339."""
+    """The last time of an event, as in RFC 3339."""
     return str(event.get("lastTimestamp") or event.get("eventTime") or event["metadata"]["creationTimestamp"])

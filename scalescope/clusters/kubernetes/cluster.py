@@ -38,14 +38,12 @@ if TYPE_CHECKING:
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
 
-CLOSE_TIMEOUT_S = 15.0
-"""Seconds for everything of a cluster to be gone."""
-
+CLOSE_TIMEOUT_S = 15.0  # for everything of a cluster to be gone
 CONNECT_TIMEOUT_S = 30.0
 REPORT_INTERVAL_S = 15.0
 LOOK_INTERVAL_S = 0.5
 
-ALLOWED = (
+ALLOWED = (  # what the user must be allowed to do
     *((verb, "kubernetes.dask.org", "daskclusters") for verb in ("get", "create", "patch", "delete")),
     *((verb, "kubernetes.dask.org", "daskworkergroups") for verb in ("list", "create", "patch", "delete")),
     ("create", "", "secrets"),
@@ -53,28 +51,24 @@ ALLOWED = (
     ("get", "", "pods/log"),
     ("list", "apps", "deployments"),
 )
-"""What the user must be allowed to do."""
-
+# What else is needed to reach the scheduler from outside Kubernetes.
 FROM_OUTSIDE = (("get", "", "pods"), ("get", "", "pods/portforward"), ("create", "", "pods/portforward"))
-"""What else is needed to reach the scheduler from outside of Kubernetes."""
 
-_INSTALLS = re.compile("EXTRA_(APT|CONDA|PIP)_PACKAGES=").match
-"""Variables that have Dask's images install packages at their start."""
-
+_INSTALLS = re.compile("EXTRA_(APT|CONDA|PIP)_PACKAGES=").match  # with these, Dask's images install packages at start
 _logger = logging.getLogger(__name__)
 
 
 class KubernetesCluster(ObservedCluster[KubernetesSpec]):
-    """A scheduler and workers in pods of their own, made by the Dask operator from one custom resource.
+    """A scheduler and workers in a pod each, made by the Dask operator from one custom resource.
 
-    Its phase may stay Pending (https://github.com/dask/dask-kubernetes/issues/968): pods and the scheduler tell.
+    The phase of the resource may stay Pending (https://github.com/dask/dask-kubernetes/issues/968), so it is not read.
     """
 
     shows: ClassVar[str] = (
         "what these nodes do: real pods, their network and accelerators, serialisation, memory, interpreter locks"
     )
     cannot_show: ClassVar[str] = (
-        "what other pods on the nodes do meanwhile; from outside of Kubernetes, results come through its API server"
+        "what other pods on the nodes do meanwhile; from outside Kubernetes, results come through its API server"
     )
 
     def __init__(self, spec: KubernetesSpec, *, seed: int = 0) -> None:
@@ -87,8 +81,9 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         self._asking = threading.Lock()
         self._security: Security | None = None
         self._uid = self._address = self._lost = ""
-        self._sizes: dict[str, int] = {}  # workers of each group by its name; the main one has none
-        self._made: dict[str, str] = {}  # and the name of its custom resource
+        # By the name of a worker group; the main group's name is empty:
+        self._sizes: dict[str, int] = {}  # its workers
+        self._made: dict[str, str] = {}  # the name of its custom resource
         self._whole: set[str] = set()  # groups that have all their workers
         self._threads, self._serial = 0, 0
         self._scheduler: list[Raw] = []
@@ -100,12 +95,11 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
     # ---------------------------------------------------------------- from open to close
 
     def open(self) -> None:
-        """Have the operator start the scheduler, and connect to it."""
         spec = self.spec
         if any(_INSTALLS(each) for name in ("", *spec.group_names) for each in spec.group(name).environment):
             _logger.warning(
-                "every pod installs packages when it starts, which takes time and may give other versions each time; "
-                "for measurements, build an image that has them"
+                "every pod installs packages when it starts, which takes time, and versions may differ each time; "
+                "for measurements, build an image with the packages"
             )
         self._api = api = Api(spec.context, spec.namespace)
         self._record = PodRecord(api, self.label)
@@ -119,7 +113,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             asked = manifests.cluster(spec, self.label, api.namespace)
             asked["metadata"]["annotations"] = {**asked["metadata"]["annotations"], **begun(api)}
             with self._asking:
-                self._kube()  # it may be closed by another thread
+                self._kube()  # another thread may have closed it
                 self._lease = leases.intend(self.kind, self.label, known, limit_s=limit_s)
                 self._uid = str(self._create(api, asked)["metadata"]["uid"])
                 self._renewer = Renewer(api, self._lease, limit_s)
@@ -131,7 +125,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             raise
 
     def close(self) -> None:
-        """Remove everything, and wait until it is gone. May be called at any time."""
+        """Remove everything, and wait until it is gone."""
         self._disconnect()
         with self._asking:
             lease, self._lease = self._lease, None
@@ -151,14 +145,13 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         if all(each.endswith(ENDING) for each in left):
             leases.release(lease)
         else:
-            _logger.warning("%s is not gone: %s; `scalescope reap` removes it later", self.label, ", ".join(left))
+            _logger.warning("%s is not gone: %s; run `scalescope reap` later", self.label, ", ".join(left))
 
     def client(self) -> distributed.Client:
         self._open()
         return self._client()
 
     def facts(self) -> dict[str, Any]:
-        """Layout, manifest, and where the pods run."""
         layout = f"a pod for each worker, made by the Dask operator; {'tls' if self.spec.tls else 'tcp'}"
         return {
             **super().facts(),
@@ -179,7 +172,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
     # ---------------------------------------------------------------- sizes
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        """Have exactly these workers; a group is replaced where its threads change, or some of it was lost."""
+        """Have exactly these workers; a group is replaced if its threads change or some of its workers were lost."""
         self._open()
         began = time.monotonic()
         try:
@@ -193,15 +186,14 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         self._counted = self._count()
 
     def _asked(self, workers: int) -> dict[str, int]:
-        """The size of each group by its name."""
         further = {name: self.groups.get(name, 0) for name in self.spec.group_names}
         return {"": workers - sum(further.values()), **further}
 
     def _ask_for(self, api: Api, sizes: dict[str, int], threads: int) -> None:
         if api.cluster(self.label) is None:
             raise self._gone()
-        # A group that is not whole is replaced: Kubernetes restarts dead containers later each time, and the operator
-        # does not retire workers that it does not know yet.
+        # A group that is not whole is replaced: Kubernetes waits longer before each restart of a container, and the
+        # operator does not retire workers that it does not know yet.
         kept = self._whole & self._made.keys() if threads == self._threads else set()
         before, self._sizes, self._threads = self._sizes, sizes, threads
         self._whole, self._lost = set(), ""
@@ -232,7 +224,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         self._create(api, made)
 
     def _retire_next(self, surplus: Mapping[str, int]) -> None:
-        """Tell the scheduler which workers to choose: the operator asks it for so many, whatever their group."""
+        """Tell the scheduler which workers to retire: the operator only asks it for a number, of any group."""
         leaving: list[str] = []
         for group, number in surplus.items():
             leaving += [pod["status"]["podIP"] for pod in self._pods if _group_of(pod) == group][: max(number, 0)]
@@ -240,7 +232,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             self._on_scheduler(retire_order, "retire_next", leaving)
 
     def _has_arrived(self, pods: list[Raw]) -> bool:
-        """Whether these pods, and no others, are the workers that are asked for."""
+        """Whether exactly these pods are the requested workers."""
         try:
             self._present = {str(address): int(number) for address, number in self._open().nthreads().items()}
         except (OSError, TimeoutError) as error:
@@ -255,7 +247,6 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         )
 
     def _await(self, component: str, number: int, is_there: Callable[[list[Raw]], bool]) -> list[Raw]:
-        """Wait until pods of a component are there; returns them."""
         watch = PodWatch(self._kube(), self.label, component, self.spec, self._made.values())
         said, said_at = "", 0.0
         while True:
@@ -274,7 +265,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
 
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
-        """Watch the pods; when some are lost, find out why and end the trial, which would wait for them in vain."""
+        """Watch the pods; if some are lost, find out why and end the trial, which would wait for them forever."""
         watch = PodWatch(self._kube(), self.label, "", self.spec)
         names = {pod["metadata"]["name"]: restarts(pod) for pod in [*self._pods, *self._scheduler]}
         gone: set[str] = set()
@@ -321,7 +312,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         return self._lost
 
     def records(self) -> dict[str, Columns]:
-        """Logs of all pods, and Kubernetes' events. How far counters went is added to the facts."""
+        """Logs of all pods, and Kubernetes's events; adds the growth of counters to the facts."""
         if self._whole == self._sizes.keys():
             try:
                 self._facts["counters"] = counters.grown(self._counted, self._count())
@@ -332,7 +323,6 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
     # ---------------------------------------------------------------- parts
 
     def _check(self, api: Api) -> None:
-        """Refuse what cannot work, before anything is asked for."""
         where = f"namespace {api.namespace} at {api.server}"
         if not api.has_operator_resources():
             raise refusal("the Dask operator is not installed", where, "NoOperator")
@@ -341,7 +331,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             raise refusal(f"you may not {', '.join(refusals)}", where, "HTTP 403", status=403)
 
     def _try(self, api: Api) -> None:
-        """Have Kubernetes check all pods before any is made: limits, policies and webhooks answer at once."""
+        """Have Kubernetes check all pods before any is created: limits, policies and webhooks answer at once."""
         if not api.may("create", "", "pods"):
             return
         spec, label = self.spec, self.label
@@ -376,7 +366,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         self._check_versions(self._observer)
 
     def _check_versions(self, client: distributed.Client) -> None:
-        """Refuse an image with another Dask than here: what fails because of it does not say so."""
+        """Refuse an image with another Dask than here; failures that it causes do not name it."""
         found = client.get_versions()
         here = _versions(found["client"]["packages"])
         for there in (_versions(side["packages"]) for side in (found["scheduler"], *found["workers"].values())):
@@ -384,7 +374,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
                 raise ClusterError(
                     "the image has other versions than the driver",
                     where=", ".join(self._images()),
-                    cause=f"it has {there}; here there is {here}",
+                    cause=f"the image has {there}; the driver has {here}",
                     next_step="set `cluster.image` to one with the driver's versions, or install the image's here",
                     category="other-versions",
                 )
@@ -407,7 +397,6 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         )
 
     def _silent(self, error: Exception) -> ClusterError:
-        """Why the scheduler does not answer, from its pod."""
         watch = PodWatch(self._kube(), self.label, "scheduler", self.spec)
         watch.look()
         if ended := watch.ended({pod["metadata"]["name"]: restarts(pod) for pod in self._scheduler}):
@@ -428,8 +417,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             raise self._silent(error) from error
 
     def _on_scheduler(self, module: ModuleType, name: str, *given: object) -> Any:
-        """Run a function of a module, which the image need not have, on the scheduler."""
-        cloudpickle.register_pickle_by_value(module)
+        cloudpickle.register_pickle_by_value(module)  # the image need not have it
         try:
             return self._open().run_on_scheduler(getattr(module, name), *given, callback_timeout=CONNECT_TIMEOUT_S)
         except (OSError, ValueError, TimeoutError) as error:
@@ -451,6 +439,6 @@ def _group_of(pod: Raw) -> str:
 
 
 def _versions(packages: Mapping[str, str]) -> str:
-    """Those that must be the same on both sides: of Python the first two numbers, and of distributed."""
+    """The versions that driver and image must share."""
     python = ".".join(packages["python"].split(".")[:2])
     return f"Python {python} and distributed {packages['distributed']}"

@@ -1,6 +1,6 @@
-"""The lease on a cluster itself: it tells everybody who reaches the custom resource whether its owner lives.
+"""The lease in the annotations of a cluster: it tells other hosts whether the owner lives, by the API server's clock.
 
-Its times are those of the API server's clock. The ledger (`scalescope.leases`) is on the owner's host.
+The owner's host has a lease of its own in the ledger (`scalescope.leases`).
 """
 
 from __future__ import annotations
@@ -15,15 +15,11 @@ from scalescope.errors import ScalescopeError
 from scalescope.leases import Lease
 from scalescope.owner import Owner
 
-LEASE_S = 300.0
-"""Seconds that a lease holds: so long other hosts leave a dead owner's cluster alone."""
-
+LEASE_S = 300.0  # for which other hosts leave a dead owner's cluster alone
 RENEW_S, RETRY_S = 60.0, 10.0
-LEDGER_S = 3600.0
-"""Seconds of the lease in the ledger, besides the idle timeout: two hosts' clocks may differ."""
+LEDGER_S = 3600.0  # of the lease in the ledger, besides the idle timeout: clocks of hosts may differ
 
-UNTIL, OWNER = "scalescope/lease-until", "scalescope/owner"
-"""Annotations of the custom resource. The operator copies their first values to what it makes, without effect."""
+UNTIL, OWNER = "scalescope/lease-until", "scalescope/owner"  # annotations of the custom resource
 
 _logger = logging.getLogger(__name__)
 
@@ -36,7 +32,7 @@ def begun(api: Api) -> dict[str, str]:
 
 
 def holds_until(cluster: Raw) -> datetime | None:
-    """When the lease on a cluster ends; None where there is none."""
+    """When the lease on a cluster ends; None if it has none."""
     try:
         found = datetime.fromisoformat(cluster["metadata"].get("annotations", {})[UNTIL])
     except (KeyError, ValueError):
@@ -45,15 +41,15 @@ def holds_until(cluster: Raw) -> datetime | None:
 
 
 class Renewer:
-    """A thread that renews both leases of a cluster as long as this process lives; `limit_s` is that of the ledger."""
+    """A thread that renews both leases of a cluster while this process lives."""
 
-    def __init__(self, api: Api, lease: Lease, limit_s: float) -> None:
+    def __init__(self, api: Api, lease: Lease, limit_s: float) -> None:  # `limit_s`: of the lease in the ledger
         self._api, self._lease, self._limit_s = api, lease, limit_s
         self._over, self._writing = threading.Event(), threading.Lock()
         threading.Thread(target=self._renew, name="scalescope-lease", daemon=True).start()
 
     def stop(self) -> None:
-        """End; nothing is written from now on."""
+        """End; nothing is written after this returns."""
         with self._writing:
             self._over.set()
 
@@ -61,7 +57,7 @@ class Renewer:
         pause_s = RENEW_S
         while not self._over.wait(pause_s):
             try:
-                if self._api.cluster(self._lease.label) is None:  # the answer also sets the clock of `begun`
+                if self._api.cluster(self._lease.label) is None:  # the answer also sets the clock that `begun` reads
                     return
                 self._api.annotate(self._lease.label, begun(self._api))
                 with self._writing:

@@ -1,7 +1,6 @@
-"""Counters of Dask's processes that the records of a trial lack, read before and after it.
+"""Counters of Dask's processes, read before and after a trial: garbage collection, interpreter lock, spilling, CPU.
 
-Garbage collection, waiting for the interpreter lock, spilling, bytes between workers, and how long its CPU limit
-throttled a container. This module is sent to schedulers and workers: it imports the standard library and `distributed`.
+This module is sent to schedulers and workers, so it imports only the standard library and `distributed`.
 """
 
 from __future__ import annotations
@@ -10,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-THROTTLED = "container_cpu_cfs_throttled_seconds_total"
-"""cAdvisor's name; all others are Dask's own."""
+THROTTLED = "container_cpu_cfs_throttled_seconds_total"  # cAdvisor's name; the others are Dask's
 
 NAMES = (
     "gc_collection_seconds_total",
@@ -20,15 +18,12 @@ NAMES = (
     "spill_bytes_total",
     "spill_time_seconds_total",
 )
+# File, field and its unit in seconds, for versions 2 and 1 of control groups.
 _CPU_STAT = (("cpu.stat", "throttled_usec", 1e-6), ("cpu/cpu.stat", "throttled_time", 1e-9))
-"""File, field and its unit in seconds, of versions 2 and 1 of control groups."""
 
 
 def read(dask_worker: Any = None) -> dict[str, float]:
-    """The counters of this process by name and labels; `distributed` fills in the worker or the scheduler.
-
-    Dask's own are missing where prometheus_client is not installed.
-    """
+    """The counters of this process by name and labels; without prometheus_client, Dask's own are missing."""
     return {**_of_dask(dask_worker), **_of_container(Path("/sys/fs/cgroup"))}
 
 
@@ -62,9 +57,9 @@ def _of_container(root: Path) -> dict[str, float]:
 
 
 def grown(before: Mapping[str, Mapping[str, float]], after: Mapping[str, Mapping[str, float]]) -> dict[str, Any]:
-    """By how much counters grew: of the scheduler, of all workers, and of the worker where it was most.
+    """How much counters grew: of the scheduler, of all workers, and of the worker with the largest growth.
 
-    Both arguments are counters by process (`scheduler` or an address); a process counts that is in both.
+    Both arguments: counters by process (`scheduler` or an address). A process that is missing in one does not count.
     """
     by_name: dict[str, list[float]] = {}
     scheduler = {}

@@ -1,4 +1,4 @@
-"""Failures on Kubernetes: how each is recognised, its category, its likely cause and the next step."""
+"""Failures on Kubernetes: the pattern, category, likely cause and next step of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Outlook(Enum):
 
 
 class Failure(NamedTuple):
-    """One way to fail. In `next_step`, {} is `scheduler_` or nothing, POD the pod and NODE its node."""
+    """One way to fail. In `next_step`, {} becomes `scheduler_` or nothing, POD the pod, NODE its node."""
 
     category: str
     outlook: Outlook
@@ -37,8 +37,8 @@ _SPOT = "run again, or keep off spot nodes with `cluster.{}node_selector`"
 _ROLE = "apply the Role of docs/kubernetes.md, or ask an administrator for it"
 OPERATOR_LABEL = "app.kubernetes.io/name=dask-kubernetes-operator"  # of its Deployment, by its Helm chart
 
-# A row applies where its pattern is found in "REASON: MESSAGE", ignoring case; the first such row names the category.
-# The reason is Kubernetes' own, `HTTP STATUS` of a refused request, `Log` of a container, or a word of ours.
+# A row applies if its pattern is found in "REASON: MESSAGE", ignoring case; the first such row names the category.
+# The reason is Kubernetes's own, `HTTP STATUS` of a refused request, `Log` of a container, or a word of ours.
 # fmt: off
 FAILURES = tuple(Failure(*row) for row in (
     # ---- the log of a container that ended by itself
@@ -63,7 +63,7 @@ FAILURES = tuple(Failure(*row) for row in (
      "the node's disk is full", "`kubectl describe node NODE` shows ephemeral-storage"),
     ("no-permission", MUST_ACT, r"^Log: .*(Permission denied|PermissionError)",
      "user 1000 may not read or write a file", "change the rights of that file in the image"),
-    # ---- requests, and what Kubernetes does not let anybody create
+    # ---- refused requests
     ("webhook-silent", UNLIKELY, _ASK + "failed calling webhook",
      "an admission webhook does not answer",
      "ask an administrator: `kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations`"),
@@ -220,14 +220,13 @@ FAILURES = tuple(Failure(*row) for row in (
     ("crashed", MUST_ACT,
      r"^(CrashLoopBackOff|Error|Completed|StartError|ContainerCannotRun|RunContainerError|CreateContainer\w*)",
      "its process ended by itself",
-     "read its last words above; if it never starts, try `docker run IMAGE dask worker --version`"),
+     "read the end of its log above; if it never starts, try `docker run IMAGE dask worker --version`"),
 ))
 # fmt: on
 
 
-@lru_cache(256)  # all pods that wait say the same
+@lru_cache(256)  # waiting pods have the same message
 def matching(reason: str, message: str = "") -> tuple[Failure, ...]:
-    """All rows that apply, the most specific one first."""
     text = f"{reason}: {message}" if message else reason
     return tuple(row for row in FAILURES if re.search(row.pattern, text, re.IGNORECASE | re.DOTALL))
 
@@ -235,7 +234,7 @@ def matching(reason: str, message: str = "") -> tuple[Failure, ...]:
 def refusal(
     what: str, where: str, reason: str, message: str = "", *, detail: str = "", status: int = 0
 ) -> RequestRefused:
-    """The error for a request that Kubernetes, or the operator, does not carry out; `detail` is added to its cause."""
+    """The error for a request that Kubernetes or the operator refuses; `detail` is added to its cause."""
     row = matching(reason, message)[0]
     return RequestRefused(
         what,

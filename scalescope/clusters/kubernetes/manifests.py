@@ -1,7 +1,7 @@
-"""What is asked of Kubernetes for a cluster, from its specification: pure functions.
+"""The manifests of a cluster, from its specification: pure functions.
 
 The operator makes a Deployment and a Service for the scheduler of a `DaskCluster`, and a Deployment for each worker of
-a `DaskWorkerGroup`. The cluster's own group stays empty: ours are replaced as a whole when their threads change.
+a `DaskWorkerGroup`. The cluster's own group stays empty, because a group is replaced when its threads change.
 """
 
 from __future__ import annotations
@@ -24,30 +24,29 @@ from scalescope.clusters.kubernetes.spec import TOLERATION, KubernetesSpec
 
 GROUP = "kubernetes.dask.org/v1"  # of the operator's resources
 
+# Labels of every object of a cluster: the label of its lease, this package, and the id of the run, if known.
 INSTANCE, MANAGED_BY, OURS = "app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "scalescope"
-"""Labels of everything that belongs to a cluster: the label of its lease, and this package."""
+RUN = "scalescope/run"
 
-RUN = "scalescope/run"  # label: the id of the run, where it is known
-
+# Annotations of all pods: an autoscaler that empties their nodes to save money would end the trial.
 STAYS = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "karpenter.sh/do-not-disrupt": "true"}
-"""Annotations of all pods: an autoscaler that empties their nodes to save money would end the trial."""
 
+# Labels from the operator: `scheduler` or `worker`, and the name of a worker's group.
 COMPONENT, WORKER_GROUP = "dask.org/component", "dask.org/workergroup-name"
-"""Labels that the operator gives: `scheduler` or `worker`, and the name of a worker's group."""
 
 COMM_PORT, HTTP_PORT = 8786, 8787
 _PORTS = {"tcp-comm": COMM_PORT, "http-dashboard": HTTP_PORT}
-USER = 1000  # and group, of all processes: never root, whatever the image says
+USER = 1000  # user and group of all processes: never root, whatever the image says
 GRACE_S = 5  # for processes to end by themselves
 DEATH_TIMEOUT_S = 60
 
 _FOLDER = "/etc/scalescope"
 _CONFIG, _PACKAGE = "dask.config", "scalescope.zip"
+# Parts of this package that the built-in workloads need in tasks: pods import them from the secret.
 _SHIPPED = ("workloads", "model", "__init__.py", "errors.py", "redaction.py")
-"""Parts of this package that tasks of the built-in workloads need: pods import them from the secret."""
 _LOCAL = ("jobqueue", "kubernetes", "temporary-directory")  # Dask's configuration for this machine only
+# Routes by which the operator retires workers and learns that the scheduler is idle; with TLS there is no other way.
 _API = "distributed.http.scheduler.api"
-"""Routes by which the operator retires workers and learns that the scheduler is idle; with TLS, its only way."""
 
 
 def labels(label: str) -> dict[str, str]:
@@ -63,7 +62,7 @@ def group_name(label: str, serial: int, group: str = "") -> str:
 
 
 def cluster(spec: KubernetesSpec, label: str, namespace: str) -> dict[str, Any]:
-    """The custom resource of a cluster, without workers; `label` is its name, and that of its lease."""
+    """The custom resource of a cluster, without workers; `label` is its name and its lease's."""
     return {
         "apiVersion": GROUP,
         "kind": "DaskCluster",
@@ -94,13 +93,10 @@ def workers(
     number: int,
     threads: int,
     group: str = "",
-    serial: int = 1,
-    owner: str = "",
+    serial: int = 1,  # numbers the groups of a cluster
+    owner: str = "",  # UID of the cluster; the group is deleted with it
 ) -> dict[str, Any]:
-    """The custom resource of a group of workers; the main group has no name.
-
-    `serial` numbers the groups of a cluster. `owner` is the UID of the cluster, with which the group is deleted.
-    """
+    """The custom resource of a group of workers; the main group has no name."""
     name = group_name(label, serial, group)
     metadata = {"name": name, "namespace": namespace, "labels": labels(label), "annotations": STAYS}
     return {
@@ -141,9 +137,9 @@ def scheduler_pod(spec: KubernetesSpec, label: str) -> dict[str, Any]:
 
 
 def worker_pod(spec: KubernetesSpec, label: str, namespace: str, threads: int, group: str = "") -> dict[str, Any]:
-    """The pod of a worker; workers of a group have its name as a resource, one for each thread.
+    """The pod of a worker; a worker of a group has the group's name as a resource, one for each thread.
 
-    Without a nanny (dask-cuda always has one) a dead process ends the container, and Kubernetes tells why.
+    Without a nanny (dask-cuda always has one), a dead process ends the container, and Kubernetes tells why.
     """
     spec = spec.group(group)
     command = ["cuda", "worker"] if spec.cuda else ["worker", "--no-nanny"]
@@ -152,7 +148,7 @@ def worker_pod(spec: KubernetesSpec, label: str, namespace: str, threads: int, g
     command += ["--death-timeout", str(DEATH_TIMEOUT_S), "--dashboard-address", f":{HTTP_PORT}"]  # of the metrics
     command += ["--resources", f"{group}={threads}"] if group else []
     own = {name: str(value) for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items()}
-    own["DASK_SCHEDULER_ADDRESS"] = scheduler_address(spec, label, namespace)  # else the operator sets one of plain TCP
+    own["DASK_SCHEDULER_ADDRESS"] = scheduler_address(spec, label, namespace)  # the operator's own is plain TCP
     resources = _resources(spec.cpu or float(threads), float(threads), spec.memory_mb, spec.gpus)
     pod = _pod(spec, label, "worker", command, own, resources)
     pod["containers"][0]["ports"] = [_port("http-dashboard", HTTP_PORT)]
@@ -170,7 +166,7 @@ def worker_pod(spec: KubernetesSpec, label: str, namespace: str, threads: int, g
 
 
 def image(spec: KubernetesSpec) -> str:
-    """The image asked for, or Dask's own image with the versions of this process."""
+    """The requested image, or Dask's own image with the versions of this process."""
     if spec.image:
         return spec.image
     from dask_kubernetes.operator import make_cluster_spec
@@ -180,10 +176,7 @@ def image(spec: KubernetesSpec) -> str:
 
 
 def text(spec: KubernetesSpec, sizes: Mapping[str, int], threads: int) -> str:
-    """The custom resources of a cluster as YAML, with placeholders for what is known only later.
-
-    `sizes` are the workers of each group by its name.
-    """
+    """The custom resources of a cluster as YAML, with placeholders for unknown values; `sizes`: workers by group."""
     label, namespace = "scalescope-LABEL", spec.namespace or "NAMESPACE"
     shown = [cluster(spec, label, namespace)]
     for group, number in sizes.items():
@@ -192,7 +185,7 @@ def text(spec: KubernetesSpec, sizes: Mapping[str, int], threads: int) -> str:
 
 
 def trial_pod(pod: dict[str, Any], label: str) -> dict[str, Any]:
-    """A pod to ask about, not to make: with the owner of a Deployment's pods, for some clusters refuse others."""
+    """A pod for a dry run; with the owner of a Deployment's pod, because some clusters refuse pods without."""
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": label, "uid": label}
     metadata = {"generateName": f"{label}-", "labels": labels(label), "ownerReferences": [owner]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}
@@ -217,7 +210,7 @@ def _pod(
     own: Mapping[str, str],
     resources: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """What all pods have in common; the variables `own` are overridden by the user's."""
+    """The pod that scheduler and workers share; the user's variables override `own`."""
     own = {"HOME": "/tmp", "PYTHONPATH": f"{_FOLDER}/{_PACKAGE}", "PYTHONFAULTHANDLER": "1", **own}  # noqa: S108
     variables = {**own, **dict(each.split("=", 1) for each in spec.environment)}
     config = {"secretKeyRef": {"name": label, "key": _CONFIG}}
@@ -225,7 +218,7 @@ def _pod(
         "name": name,
         "image": image(spec),
         "imagePullPolicy": "IfNotPresent",
-        "args": ["dask", *command],  # not `command`: the entrypoint of Dask's images prepares them
+        "args": ["dask", *command],  # not `command`, which would skip the entrypoint of Dask's images
         "env": [
             *({"name": key, "value": value} for key, value in variables.items()),
             {"name": "DASK_INTERNAL_INHERIT_CONFIG", "valueFrom": config},
@@ -268,7 +261,7 @@ def _resources(cpu: float, most_cpu: float, memory_mb: int, gpus: int = 0) -> di
 
 
 def _cpus(number: float) -> str:
-    thousandths = max(round(number * 1000), 1)  # there are no smaller ones
+    thousandths = max(round(number * 1000), 1)  # Kubernetes has no smaller unit
     return f"{thousandths}m" if thousandths % 1000 else str(thousandths // 1000)
 
 
@@ -295,7 +288,7 @@ def _package() -> bytes:
 
 
 def _config(spec: KubernetesSpec) -> dict[str, Any]:
-    """This process' configuration of Dask, with the routes for the operator and the certificates."""
+    """This process's configuration of Dask, with the operator's routes and the certificates."""
     mine = {name: value for name, value in dask.config.config.items() if name not in _LOCAL}
     routes = dask.config.get("distributed.scheduler.http.routes")
     more: dict[str, Any] = {"distributed": {"scheduler": {"http": {"routes": [*routes, _API]}}}}

@@ -1,4 +1,4 @@
-"""Removes from one namespace the clusters of dead owners, and what has lost its cluster."""
+"""Removes from one namespace the clusters of dead owners, and parts whose cluster is gone."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from scalescope.errors import RequestRefused, ScalescopeError
 from scalescope.leases import Lease
 from scalescope.owner import Owner
 
+# Seconds before a second look: a killed process may have just requested a cluster, and Kubernetes may still be
+# collecting the parts of one that was just closed.
 SETTLE_S = 1.5
-"""Seconds before a second look: a killed process may have just asked for a cluster, and Kubernetes may still be
-collecting the parts of one that was just closed."""
 
-_AT_ONCE = 8  # clusters; each mostly waits
+_AT_ONCE = 8  # clusters; most of the time is spent waiting
 
 
 def reap_cluster(api: Api, lease: Lease, words: str, dry_run: bool) -> Reaped:
-    """Remove the cluster of a lease of the ledger, whose owner is dead as `words` say."""
+    """Remove the cluster of a lease of the ledger; `words`: how it is known that the owner is dead."""
     if not dry_run and not remains(api, lease.label):
         time.sleep(SETTLE_S)
     return _remove(api, lease, words, dry_run)
 
 
 def reap_namespace(api: Api, found: Collection[Lease], dry_run: bool) -> list[Reaped]:
-    """Judge each cluster that is not one of this host's, and what has lost its cluster."""
+    """Judge each cluster that is not this host's, and parts whose cluster is gone."""
     try:
         clusters = api.clusters()
     except RequestRefused as error:
@@ -63,21 +63,20 @@ def reap_namespace(api: Api, found: Collection[Lease], dry_run: bool) -> list[Re
 
 
 def _orphans(api: Api) -> set[str]:
-    """Labels of parts that neither have a cluster nor are being deleted."""
+    """Labels of parts that have no cluster and are not being deleted."""
     parts = [metadata for _, _, metadata in api.parts() if "deletionTimestamp" not in metadata]
     labels = {str(each["labels"].get(INSTANCE)) for each in parts}
-    clusters = {each["metadata"]["name"] for each in api.clusters()}  # asked for last: a part follows its cluster
+    clusters = {each["metadata"]["name"] for each in api.clusters()}  # last: a cluster exists before its parts
     return set(filter(leases.is_label, labels)) - clusters
 
 
 def _judge(api: Api, lease: Lease, cluster: Raw | None, dry_run: bool) -> Reaped:
-    """Remove a cluster if its lease on itself is over."""
     if cluster is None:
         return _remove(api, lease, "its DaskCluster is gone", dry_run)
     until = holds_until(cluster)
     if until is None:
         idle_s = cluster["spec"].get("idleTimeout", 0)
-        words = f"it has no lease on itself; the operator removes it when it has done nothing for {idle_s} s"
+        words = f"it has no lease of its own; the operator removes it when it has been idle for {idle_s} s"
         return reaping.elsewhere(lease, words, f"`kubectl delete daskcluster {lease.label}`, if nobody uses it")
     now = datetime.fromtimestamp(api.now(), UTC)
     owner = cluster["metadata"]["annotations"].get(OWNER, "unknown")
@@ -90,7 +89,7 @@ def _judge(api: Api, lease: Lease, cluster: Raw | None, dry_run: bool) -> Reaped
     except RequestRefused as error:
         if error.status != CONFLICT:
             raise
-        return _judge(api, lease, api.cluster(lease.label), dry_run)  # just renewed, or written by the operator
+        return _judge(api, lease, api.cluster(lease.label), dry_run)  # its owner or the operator has just changed it
 
 
 def _remove(api: Api, lease: Lease, words: str, dry_run: bool, *, version: str = "") -> Reaped:

@@ -1,4 +1,4 @@
-"""Why a pod does not run, from what Kubernetes says of it: pure functions."""
+"""Why a pod does not run, from its Kubernetes object: pure functions."""
 
 from __future__ import annotations
 
@@ -12,55 +12,42 @@ from scalescope.clusters.kubernetes.failures import Outlook, matching
 Raw = Mapping[str, Any]  # an object of Kubernetes, as its API writes it
 R = TypeVar("R", bound=Raw)
 
+# Reasons of our own: a pod is gone or being deleted without a reason; its container does not answer its probe.
 DELETED, UNREADY = "Deleted", "Unready"
-"""Reasons of our own: a pod is gone, or going, without a reason; its container does not answer its probe."""
 
 _STARTING = {"ContainerCreating", "PodInitializing", "Pending", ""}
 _ENDED_BY_ITSELF = {"Error", "Completed"}
 _TOOK_IT_AWAY = {"Preempted", "Evicted", "TaintManagerEviction"}  # reasons of events
-_SCALING = {
-    "TriggeredScaleUp",
-    "NotTriggerScaleUp",
-    "FailedScaleUp",
-    "Nominated",
-    "FailedScheduling",
-}  # Karpenter's too
+# The last two are also Karpenter's.
+_SCALING = {"TriggeredScaleUp", "NotTriggerScaleUp", "FailedScaleUp", "Nominated", "FailedScheduling"}
 _FROM_OUTSIDE = re.compile("Delet|Evict|Preempt|Terminat|Shutdown|Node|OutOf|UnexpectedAdmission|TopologyAffinity")
+# Since Kubernetes 1.31, the scheduler's message for a pod that no existing node could ever hold.
 _NO_NODE = re.compile(
     r"0/(\d+) nodes are available: .*preemption: 0/\1 nodes are available: \1 Preemption is not helpful"
 )
-"""Since Kubernetes 1.31 the scheduler says this of a pod that no existing node could ever hold."""
 
 
 @dataclass(frozen=True)
 class PodProblem:
-    """Why a pod does not run, or why there is none.
+    """Why a pod does not run, or why there is none."""
 
-    Attributes:
-        reason: Kubernetes' word, such as `Unschedulable` or `OOMKilled`, or `Deleted`, `Unready` or `NodeLost`.
-        message: Kubernetes' own sentence.
-        pod: Name of the pod, or of the Deployment that has none.
-        node: Where it is; empty where it is on none.
-        restarts: How often its container was started again.
-    """
-
-    reason: str
-    message: str
-    pod: str
+    reason: str  # Kubernetes's word, such as `Unschedulable` or `OOMKilled`, or `Deleted`, `Unready` or `NodeLost`
+    message: str  # Kubernetes's sentence
+    pod: str  # name of the pod, or of the Deployment without one
     node: str = ""
-    restarts: int = 0
+    restarts: int = 0  # of its container
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.message}" if self.message else self.reason
 
     @property
     def is_from_outside(self) -> bool:
-        """Whether something else ended the container, so that its log says nothing of it."""
+        """Whether something else ended the container, so that its log does not tell why."""
         return _FROM_OUTSIDE.match(self.reason) is not None
 
     @property
     def outlook(self) -> Outlook:
-        """Whether it will run by itself. A container that ended once is started again; the second end tells."""
+        """Whether it will run by itself; a container that ended once is restarted, so only its second end counts."""
         if self.reason in _STARTING or (self.reason in _ENDED_BY_ITSELF and not self.restarts):
             return Outlook.STARTING
         rows = matching(self.reason, self.message)
@@ -71,7 +58,7 @@ class PodProblem:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What a problem is called, what likely caused it, and what to do."""
+    """The category, likely cause and next step of a problem."""
 
     category: str
     cause: str
@@ -79,13 +66,13 @@ class Explanation:
 
 
 def explain(problem: PodProblem, log: str = "") -> Explanation:
-    """Explain a problem, also by the end of the log of a container that ended by itself."""
+    """Explain a problem; `log`: the end of the log of a container that ended by itself."""
     rows = matching("Log", log) if log and problem.reason in _ENDED_BY_ITSELF else ()
     rows += matching(problem.reason, problem.message)
     category, cause, step = "", "", "see `kubectl describe pod POD`"
     if rows:
         category, _, _, cause, step = rows[0]
-    if problem.reason == "Unschedulable" and len(rows) > 1:  # nodes differ in their reasons; the last row has none
+    if problem.reason == "Unschedulable" and len(rows) > 1:  # nodes have different reasons; the last row is for all
         cause = "; ".join(row.cause for row in rows[:-1])
         step = "; or ".join(row.next_step for row in rows[:-1])
     step = step.replace("{}", "scheduler_" if is_scheduler(problem.pod) else "")
@@ -93,17 +80,15 @@ def explain(problem: PodProblem, log: str = "") -> Explanation:
 
 
 def is_scheduler(name: str) -> bool:
-    """Whether a pod or Deployment is the scheduler's."""
     return "-scheduler" in name
 
 
 def restarts(pod: Raw) -> int:
-    """How often the containers of a pod were started again."""
     return sum(each.get("restartCount", 0) for each in pod.get("status", {}).get("containerStatuses", ()))
 
 
 def problem_of_pod(pod: Raw) -> PodProblem | None:
-    """Why a pod does not run; None where it does."""
+    """Why a pod does not run; None if it does."""
     status, conditions = pod.get("status", {}), _conditions(pod)
     if status.get("phase") == "Failed":
         disrupted = conditions.get("DisruptionTarget", {})
@@ -122,19 +107,19 @@ def problem_of_pod(pod: Raw) -> PodProblem | None:
     if containers and all(each.get("ready") for each in containers):
         return _problem(pod, "NodeLost", ready.get("message", ""))
     if containers and all("running" in each.get("state", {}) for each in containers):
-        return _problem(pod, UNREADY, "its container runs, and does not answer its probe")
+        return _problem(pod, UNREADY, "its container runs, but does not answer its probe")
     return _problem(pod, status.get("phase", ""), "its container starts")
 
 
 def problem_of_ended(pod: Raw | None, name: str, count: int) -> PodProblem | None:
-    """Why a pod that ran, with `count` restarts, does so no more; None where it still does. `pod` is None if gone."""
+    """Why a pod that ran, with `count` restarts, no longer runs; None if it still does. `pod` is None if it is gone."""
     if pod is None:
-        return PodProblem(DELETED, "the pod is not there any more", name)
+        return PodProblem(DELETED, "the pod does not exist any more", name)
     if "deletionTimestamp" in pod["metadata"]:
         disrupted = _conditions(pod).get("DisruptionTarget", {})
         return _problem(pod, disrupted.get("reason") or DELETED, disrupted.get("message") or "the pod is being deleted")
     problem = problem_of_pod(pod)
-    if problem is not None and problem.reason != UNREADY:  # a scheduler that has much to do
+    if problem is not None and problem.reason != UNREADY:  # as a busy scheduler
         return problem
     if restarts(pod) == count:
         return None
@@ -143,13 +128,13 @@ def problem_of_ended(pod: Raw | None, name: str, count: int) -> PodProblem | Non
 
 
 def problem_of_deployment(deployment: Raw) -> PodProblem | None:
-    """Why a Deployment may not have a pod; Kubernetes says it nowhere else."""
+    """Why a Deployment has no pod; Kubernetes tells it nowhere else."""
     failed = _conditions(deployment).get("ReplicaFailure", {})
     return _problem(deployment, failed["reason"], failed["message"]) if failed.get("status") == "True" else None
 
 
 def with_events(problem: PodProblem, events: Sequence[Raw]) -> PodProblem:
-    """Add what only events of the pod (the oldest first) say: of volumes, networks, autoscalers, and what took it."""
+    """Add what only events of the pod (the oldest first) tell: volumes, networks, autoscalers, evictions."""
     if problem.reason == DELETED:
         took = [each for each in events if each["reason"] in _TOOK_IT_AWAY]
         return _by_event(problem, took[-1]) if took else problem
@@ -163,7 +148,7 @@ def with_events(problem: PodProblem, events: Sequence[Raw]) -> PodProblem:
 
 
 def with_node(problem: PodProblem, node: Raw) -> PodProblem:
-    """Replace the problem of a pod that is being started, where its node does not answer."""
+    """Replace the problem of a starting pod if its node does not answer."""
     ready = _conditions(node).get("Ready", {"status": "True"})
     if ready["status"] == "True":
         return problem
@@ -171,7 +156,7 @@ def with_node(problem: PodProblem, node: Raw) -> PodProblem:
 
 
 def without_replaced(pods: Sequence[R]) -> list[R]:
-    """Pods without those that failed and have a successor: a ReplicaSet makes another one, and keeps both."""
+    """Pods without those that failed and were replaced: a ReplicaSet keeps both."""
 
     def owner(pod: R) -> str:
         owners = pod["metadata"].get("ownerReferences")

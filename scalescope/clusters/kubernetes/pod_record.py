@@ -1,4 +1,4 @@
-"""What a trial keeps of its pods: where they ran, and what they and Kubernetes said."""
+"""What a trial keeps of its pods: where they ran, their logs, and events."""
 
 from __future__ import annotations
 
@@ -17,17 +17,15 @@ from scalescope.clusters.kubernetes.pod_problems import problem_of_ended, proble
 from scalescope.model.node_labels import INSTANCE_TYPE, is_spot
 from scalescope.model.records import KUBERNETES, Columns, from_rows
 
+# Bytes kept of all logs of a trial, and of one pod, at most; each pod may have LEAST_BYTES however many pods there are.
 LOGS_BYTES, POD_BYTES, LEAST_BYTES = 4 * 2**20, 256 * 1024, 4096
-"""At most kept of all logs of a trial; of one pod; and what each pod may have however many there are."""
-
 READERS = 8  # of logs at a time
 _LINE = 80  # bytes of a usual line
 
+# A log record as Dask writes it.
 _RECORD = re.compile(r"\S+ \S+ - (?P<name>\S+) - (?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) - (?P<text>.*)")
-"""A log record as Dask writes it."""
-
+# The start of each line of a log, but not of a kubelet's message that a log is gone.
 _TIMED = re.compile(r"\d{4}-\d\d-\d\dT\S+ ")
-"""Each line of a log begins so; the kubelet's own words about a log that it no longer has do not."""
 
 _GPU = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name")
 
@@ -38,7 +36,7 @@ _Row = tuple[float, str, str, str]  # time, worker, level, text
 
 
 class PodRecord:
-    """The pods of one cluster, from trial to trial; each line of a log is kept with one trial."""
+    """Records of the pods of one cluster; each line of a log is kept with one trial."""
 
     def __init__(self, api: Api, label: str) -> None:
         self._api, self._label = api, label
@@ -51,12 +49,12 @@ class PodRecord:
         self._restarts: dict[str, int] = {}
 
     def place(self, pods: Sequence[Raw], addresses: Sequence[str]) -> list[dict[str, Any]]:
-        """Take note of the pods of the workers that are there now; returns where they run: `facts_of_pod` of each."""
+        """Note the pods of the present workers; returns `facts_of_pod` of each."""
         by_host = {urlsplit(address).hostname: address for address in addresses}
         self._workers |= {each["metadata"]["name"]: by_host.get(each["status"].get("podIP"), "") for each in pods}
         self._restarts = {each["metadata"]["name"]: restarts(each) for each in pods}
         names = {str(each["spec"].get("nodeName", "")) for each in pods} - self._nodes.keys() - {""}
-        if names and self._api.may("get", "", "nodes"):  # a Role is of one namespace; nodes are of none
+        if names and self._api.may("get", "", "nodes"):  # a Role alone cannot allow it: nodes have no namespace
             self._nodes |= {name: self._api.node(name) for name in sorted(names)}
         return [
             {
@@ -68,15 +66,15 @@ class PodRecord:
         ]
 
     def read_ending(self, pods: Sequence[Raw]) -> None:
-        """Read the logs of those pods that are being deleted: they go with the pods."""
+        """Read the logs of pods that are being deleted, before they go with the pods."""
         ending = [each for each in pods if "deletionTimestamp" in each["metadata"]]
         self._read([each for each in ending if each["metadata"]["name"] not in self._ending])
         self._ending |= {each["metadata"]["name"] for each in ending}
 
     def of_trial(self) -> Columns:
-        """Rows of `records.LOGS` by time: all that was logged since the last call, events, and why containers ended.
+        """Rows of `records.LOGS` since the last call, by time: logs, events, and why containers ended.
 
-        Events and ends begin with `Kubernetes`. `worker` is an address, or the name of a pod without a Dask worker.
+        Events and ends begin with `Kubernetes`. `worker`: an address, or the name of a pod without a Dask worker.
         """
         pods = {each["metadata"]["name"]: each for each in self._api.pods(self._label)}
         schedulers = (name for name, each in pods.items() if each["metadata"]["labels"].get(COMPONENT) == "scheduler")
@@ -106,12 +104,12 @@ class PodRecord:
         rows: list[_Row] = []
         for number in range(max(count - 1, 0), count + 1):
             text = self._api.log(name, most // _LINE, previous=number < count, timestamps=True)
-            lines = [line for line in text.split("\n") if _TIMED.match(line)]  # a progress bar's have \r in them
+            lines = [line for line in text.split("\n") if _TIMED.match(line)]  # progress bars have \r in their lines
             rows += self._new_lines((name, number), self._who(name), lines, most)
         return rows
 
     def _new_lines(self, key: tuple[str, int], who: str, lines: Sequence[str], most: int) -> list[_Row]:
-        """Rows of the lines that were not read before, from the end on, as many as may be kept."""
+        """Rows of the lines that are new, as many of the last as may be kept."""
         before, rows, size = self._last.get(key), list[_Row](), 0
         for line in reversed(lines):
             if line == before:
@@ -136,7 +134,7 @@ class PodRecord:
             uid, count = each["metadata"]["uid"], int(each.get("count") or 1)
             if self._events.get(uid, 0) < count:
                 self._events[uid] = count
-                level = str(each.get("type") or "Normal")  # `Warning` is no `WARNING` of the worker's own
+                level = str(each.get("type") or "Normal")  # `Warning` here, but `WARNING` in a worker's own log
                 text = f"{KUBERNETES}{each['reason']}: {' '.join(str(each.get('message', '')).split())}"
                 rows.append((_seconds(event_time(each)), self._who(each["involvedObject"]["name"]), level, text))
         return rows
@@ -146,7 +144,7 @@ class PodRecord:
 
 
 def facts_of_pod(pod: Raw, node: Raw) -> dict[str, Any]:
-    """Where a pod runs, as JSON: from its node, or where that is empty (not allowed) from the pod's own selector."""
+    """Where a pod runs, as JSON: from its node or, if that is empty (not allowed), from the pod's own selector."""
     labels = {**pod["spec"].get("nodeSelector", {}), **node.get("metadata", {}).get("labels", {})}
     info, allocatable = (node.get("status", {}).get(name, {}) for name in ("nodeInfo", "allocatable"))
     spot = is_spot(labels)
@@ -164,9 +162,9 @@ def facts_of_pod(pod: Raw, node: Raw) -> dict[str, Any]:
 
 
 def node_share(pod: Raw, allocatable: Mapping[str, str]) -> float:
-    """The largest share of what a node has for pods that a pod requests of CPU, memory or GPUs, from 0 to 1.
+    """The largest share of a node's CPU, memory or GPUs that a pod requests, from 0 to 1.
 
-    The dominant share of Ghodsi et al. (Dominant Resource Fairness, NSDI 2011): it keeps more such pods off a node.
+    It is the dominant share of Ghodsi et al. (Dominant Resource Fairness, NSDI 2011): it limits such pods on a node.
     """
     asked: dict[str, float] = {}
     for each in pod["spec"]["containers"]:
@@ -180,7 +178,7 @@ def node_share(pod: Raw, allocatable: Mapping[str, str]) -> float:
 
 
 def amount(quantity: str) -> float:
-    """A quantity such as `500m`, `4Gi` or `2` as a number; 0 for what is written otherwise."""
+    """A quantity such as `500m`, `4Gi` or `2` as a number; 0 for any other text."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-zA-Z]*)", quantity)
     return float(found[1]) * _POWERS.get(found[2], 0.0) if found else 0.0
 
@@ -197,7 +195,7 @@ def _cut(most: int) -> str:
 
 
 def _ended_at(pod: Raw) -> float:
-    """When its last container ended, in seconds since the epoch; now, where nobody says."""
+    """When its last container ended, in seconds since the epoch; now, if that is unknown."""
     states = (
         each.get(name, {}).get("terminated", {}).get("finishedAt")
         for each in pod.get("status", {}).get("containerStatuses", ())

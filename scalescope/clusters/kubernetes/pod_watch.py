@@ -1,4 +1,4 @@
-"""Watches the pods of a cluster: says why some are missing, and gives up where they will not come."""
+"""Watches the pods of a cluster: says why some are missing, and gives up if they will not come."""
 
 from __future__ import annotations
 
@@ -26,20 +26,12 @@ from scalescope.clusters.kubernetes.pod_problems import (
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.errors import ClusterError, WorkersMissing
 
+# Seconds that an unlikely problem must last after the last ending pod: those hold quota, nodes and GPUs, and Kubernetes
+# waits longer before each new try.
 SETTLE_S = 6.0
-"""Seconds that an unlikely problem must last, counted from when no pod of the cluster is ending any more: those hold
-quota, nodes and GPUs, and Kubernetes tries again more and more rarely."""
-
-ENDING_S = 10.0
-"""Seconds that an ending pod is waited for; after that its node probably does not answer."""
-
-OPERATOR_S = 30.0
-"""Seconds within which the operator, which may be restarting, must have made something. One that is visibly switched
-off is not waited for."""
-
-RETRY_S = 60.0
-"""Seconds after which the operator tries again what failed."""
-
+ENDING_S = 10.0  # to wait for an ending pod; after that its node probably does not answer
+OPERATOR_S = 30.0  # for the operator, which may be restarting, to make something
+RETRY_S = 60.0  # after which the operator tries again
 EVENTS_INTERVAL_S = 2.0
 LOG_LINES, LOG_TRIES, LOG_INTERVAL_S = 20, 3, 0.5
 
@@ -49,23 +41,19 @@ _REFUSED = re.compile("forbidden|denied|invalid")
 
 
 class PodWatch:
-    """The pods of one component of a cluster, `scheduler` or `worker`, while they are waited for.
-
-    An empty component is all pods. `groups` are the worker groups that there should be (None: any); pods of others are
-    ending. `problems` (the worst first) and `seen` (all pods, the ending ones too) are of the last look.
-    """
+    """Waits for the pods of one component of a cluster."""
 
     def __init__(
         self,
         api: Api,
         label: str,
-        component: str,
+        component: str,  # `scheduler` or `worker`; empty: all pods
         spec: KubernetesSpec,
-        groups: Collection[str] | None = None,
+        groups: Collection[str] | None = None,  # names of worker groups; pods of others are ending. None: any
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.problems: list[PodProblem] = []
-        self.seen: list[Raw] = []
+        self.problems: list[PodProblem] = []  # of the last look, the worst first
+        self.seen: list[Raw] = []  # all pods of the last look, also those that are ending
         self._api, self._label, self._component, self._spec, self._clock = api, label, component, spec, clock
         self._groups = groups
         self._since: dict[Outlook, float] = {}
@@ -99,11 +87,11 @@ class PodWatch:
         return [each for each in self._pods if problem_of_pod(each) is None]
 
     def check(self, expected: int, arrived: int) -> str:
-        """What is being waited for, in a sentence; `arrived` of the expected pods are known to Dask.
+        """What is missing, in a sentence; `arrived`: pods that Dask knows.
 
         Raises:
-            ClusterError: They will not come, or there is no room for them within the limits.
-            WorkersMissing: They have room, but did not arrive within `start_timeout_s`.
+            ClusterError: Pods will not come, or find no room within the limits.
+            WorkersMissing: Pods have room, but did not arrive within `start_timeout_s`.
         """
         now, spec = self._clock(), self._spec
         if len(self._deployments) < expected and now - self._began > SETTLE_S:
@@ -119,7 +107,7 @@ class PodWatch:
             limit_s, name = limits[problem.outlook]
             if now - self._since[problem.outlook] >= limit_s:
                 worst = self.problems[0]
-                if not limits[worst.outlook][1]:  # such as a lost node, for whose room others wait in vain
+                if not limits[worst.outlook][1]:  # such as a lost node, whose room the other pods wait for
                     raise self.error(worst, self._headline(worst, expected))
                 raise self.error(problem, self._headline(problem, expected, limit_s), name)
         if now - self._placed_at > spec.start_timeout_s:
@@ -136,11 +124,11 @@ class PodWatch:
 
     @property
     def is_ending(self) -> bool:
-        """Whether pods are ending: Kubernetes starts the container of a retired worker again, which may yet arrive."""
+        """Whether pods are ending: Kubernetes restarts the container of a retired worker, which may still arrive."""
         return any(self._clock() - since < ENDING_S for since in self._ending.values())
 
     def ended(self, restarts: Mapping[str, int]) -> list[PodProblem]:
-        """Why some of these pods, given with the restarts that they had, run no more; as of the last look."""
+        """Why some of these pods, given with their earlier restarts, no longer run; as of the last look."""
         found = {pod["metadata"]["name"]: pod for pod in self.seen}
         problems = (problem_of_ended(found.get(name), name, count) for name, count in restarts.items())
         return [each for each in problems if each]
@@ -148,7 +136,7 @@ class PodWatch:
     def error(
         self, problem: PodProblem, what: str = "", limit: str = "", kind: type[ClusterError] = ClusterError
     ) -> ClusterError:
-        """The error for a problem; `limit` is the field that says how long such a pod may wait."""
+        """The error for a problem; `limit`: the field that says how long such a pod may wait."""
         if problem.reason == DELETED and self._may("list", "events"):
             problem = with_events(problem, self._api.events_of(problem.pod))
         log = "" if problem.is_from_outside else self._log(problem)
@@ -178,7 +166,7 @@ class PodWatch:
             before = self._api.log(problem.pod, LOG_LINES, previous=True) if problem.restarts else ""
             if found := before or self._api.log(problem.pod, LOG_LINES):
                 return found
-            time.sleep(LOG_INTERVAL_S)  # a container that has just ended is cleared away, and the next one starts
+            time.sleep(LOG_INTERVAL_S)  # until the next container starts
         return ""
 
     def _headline(self, problem: PodProblem, expected: int, after_s: float = 0) -> str:
@@ -192,7 +180,7 @@ class PodWatch:
         return sum(each.reason == problem.reason for each in self.problems)
 
     def _with_details(self, problem: PodProblem, now: float) -> PodProblem:
-        """Add what events and the node say of a pod that is starting or waits for a node."""
+        """Add what events and the node say about a pod that is starting or waits for a node."""
         if problem.outlook in (Outlook.MUST_ACT, Outlook.UNLIKELY):
             return problem
         name, node = problem.pod, problem.node
@@ -238,7 +226,7 @@ class PodWatch:
         if self._component == "scheduler":
             return "the scheduler is missing"
         if arrived > expected:
-            return f"{arrived - expected} workers more than {expected}"
+            return f"{arrived - expected} workers too many ({expected} requested)"
         return f"{expected - arrived} of {expected} workers missing"
 
     def _late(self, expected: int, arrived: int) -> ClusterError:
@@ -248,7 +236,7 @@ class PodWatch:
         category, cause = "no-connection", "their pods run, but do not reach the scheduler: check network policies"
         if arrived > expected:
             category = "not-retired"
-            cause = "the operator could not retire them: they hold data for which the others have no memory"
+            cause = "the operator could not retire them: the other workers have no memory for their data"
         log = self._api.log(self._pods[0]["metadata"]["name"], LOG_LINES) if self._pods else ""
         return WorkersMissing(
             what,
@@ -261,10 +249,10 @@ class PodWatch:
 
 
 def operator_failure(resources: Sequence[Raw]) -> str:
-    """Why the operator could not make the parts of a cluster, as it notes at custom resources; empty where it could.
+    """Why the operator could not make the parts of a cluster, from its notes in annotations; empty if it could.
 
-    Refusals come first. Anything else may pass a minute later: where the operator is refused something of another
-    cluster, kr8s 0.20 also breaks off its requests for ours, an error without words.
+    Refusals come first; another failure may pass a minute later. If the operator is refused something for another
+    cluster, kr8s 0.20 also breaks off its requests for ours, without a message.
     """
     notes = [
         json.loads(value)

@@ -1,6 +1,6 @@
-"""Reaches a port of a pod from outside of Kubernetes, through a websocket of the API server.
+"""Reaches a port of a pod from outside Kubernetes, through a websocket of the API server.
 
-kr8s 0.20 does so too, but reconnects without a pause and without end where the pod is gone.
+kr8s 0.20 can do this, too, but reconnects without a pause and without end if the pod is gone.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import httpx
 import httpx_ws
 
 _BLOCK = 2**20
-_ERRORS = 1  # number of the channel; data are 0
+_ERRORS = 1  # channel of errors; data have channel 0
 
 _logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
 async def forwarded(api: Any, namespace: str, pod: str, port: int) -> AsyncIterator[int]:
-    """A port of this machine's loopback device that leads to one of a pod; `api` is kr8s', on this event loop."""
+    """A port of this machine's loopback device that leads to a port of a pod; `api` is kr8s's, on this event loop."""
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -36,7 +36,7 @@ async def forwarded(api: Any, namespace: str, pod: str, port: int) -> AsyncItera
                     _logger.debug("a connection to %s ends: %r", pod, end)
         except (OSError, httpx.HTTPError, httpx_ws.HTTPXWSException) as error:
             _logger.debug("no connection to %s: %r", pod, error)
-        except asyncio.CancelledError:  # by the end of the event loop; asyncio would log it as an error
+        except asyncio.CancelledError:  # the event loop ends; asyncio would log an error
             return
         finally:
             writer.close()
@@ -58,7 +58,7 @@ async def _receive(socket: Any, writer: asyncio.StreamWriter) -> None:
     while True:
         message = await socket.receive_bytes()
         channel = message[0]
-        if channel not in opened:  # the first message of a channel is the number of the port
+        if channel not in opened:  # the first message of a channel is the port's number
             opened.add(channel)
         elif channel == _ERRORS:
             raise ConnectionError(message[1:].decode(errors="replace"))

@@ -1,7 +1,7 @@
-"""Removes the clusters that dead owners left in Kubernetes, and what has lost its cluster; nothing else.
+"""Removes the clusters of dead owners from Kubernetes, and parts whose cluster is gone.
 
-Two leases tell that an owner is dead: the one in the ledger of its host (`scalescope.leases`), and, for all other hosts
-and pods, the one on the cluster itself (`cluster_lease`).
+Two leases tell whether an owner is dead: the one in its host's ledger (`scalescope.leases`) and, for other hosts and
+pods, the one on the cluster itself (`cluster_lease`).
 """
 
 from __future__ import annotations
@@ -24,27 +24,22 @@ if TYPE_CHECKING:
 
 
 def reap(lease: Lease, words: str, dry_run: bool, run: Run | None) -> Reaped:
-    """Remove the cluster of a lease of the ledger; see `reaping.Reaper`.
-
-    Raises:
-        ClusterError: Kubernetes does not answer or does not allow it, or something does not go away.
-        UsageError: kr8s is not installed here.
-    """
+    """Remove the cluster of a lease of the ledger; see `reaping.Reaper`."""
     KubernetesSpec().require()
     from scalescope.clusters.kubernetes.namespace_reaper import reap_cluster
 
     server = str(lease.details.get("server", ""))
     with _connect(lease.details) as api:
         if api.server != server:
-            words = f"{words}; its pods are in the Kubernetes at {server}, and here is {api.server}"
-            return reaping.elsewhere(lease, words, "run `scalescope reap` where that one is the current context")
+            words = f"{words}; its pods are in the Kubernetes at {server}, but the current context is {api.server}"
+            return reaping.elsewhere(lease, words, f"run `scalescope reap` with a context of {server}")
         return reap_cluster(api, lease, words, dry_run)
 
 
 def reap_others(found: Collection[Lease], dry_run: bool) -> list[Reaped]:
     """Remove the clusters of dead owners elsewhere; see `reaping.ReaperOfOthers`.
 
-    Looks into the namespaces that leases of this host name, and into that of the current context or of this pod.
+    Looks into the namespaces of this host's leases, and into that of the current context or of this pod.
     """
     if any(importlib.util.find_spec(name) is None for name in KubernetesSpec.packages):
         return []
@@ -56,7 +51,7 @@ def reap_others(found: Collection[Lease], dry_run: bool) -> list[Reaped]:
         if asked in seen:
             continue
         seen.add(asked)
-        from scalescope.clusters.kubernetes.namespace_reaper import reap_namespace  # only now: it loads kr8s
+        from scalescope.clusters.kubernetes.namespace_reaper import reap_namespace  # late: it loads kr8s
 
         try:
             with _connect(details) as api:
@@ -65,14 +60,14 @@ def reap_others(found: Collection[Lease], dry_run: bool) -> list[Reaped]:
                     seen.add(here)
                     results += reap_namespace(api, found, dry_run)
         except ClusterError as error:
-            words = ": ".join(filter(None, ("what others left is not looked for", error.what, error.cause)))
+            words = ": ".join(filter(None, ("clusters of other hosts are not looked for", error.what, error.cause)))
             label = error.where or asked[0]
             results.append(Reaped(label, KubernetesSpec.kind, Fate.ELSEWHERE, (), words, error.next_step))
     return results
 
 
 def _connect(details: Mapping[str, Any]) -> Api:
-    """Where a cluster was asked for; without details, the current context."""
+    """The server of a lease; without details, the current context's."""
     from scalescope.clusters.kubernetes.api import Api
 
     kubeconfig = str(details.get("kubeconfig", ""))

@@ -8,32 +8,23 @@ from scalescope.clusters.kubernetes.api import Api
 from scalescope.clusters.kubernetes.manifests import GROUP
 from scalescope.errors import ClusterError
 
-OPERATOR_S = 4.0
-"""Seconds that the operator has to let go of a cluster; then its finalizer is taken off without it."""
-
+OPERATOR_S = 4.0  # for the operator to let go of a cluster; then its finalizer is removed
+# Seconds within which Kubernetes begins to end objects without an owner; if it has not begun by then, it never does. It
+# takes more than 10 if Kubernetes has just learned new kinds, or lacks CPU.
 COLLECTED_S = 20.0
-"""Seconds in which Kubernetes begins to end what has lost its owner; later it never does. More than 10 where it has
-just learned of new kinds, or is short of processors."""
-
-GONE_S = 60.0
-"""Seconds for everything to be gone: a pod whose node is lost stays longer, and is named."""
-
-ENDING = " (ending)"
-"""Said of what is deleted and has only to end: its node is slow to stop it, or lost."""
-
+GONE_S = 60.0  # for everything to be gone; a pod whose node is lost stays longer, and is named
+ENDING = " (ending)"  # marks an object that is deleted, but whose node is slow to stop it, or lost
 _LOOK_S = 0.2
 
 
 def remove(api: Api, label: str, timeout_s: float, version: str = "") -> list[str]:
-    """Delete a cluster and wait until nothing of it is left; returns what is left after `timeout_s` seconds, in words.
+    """Delete a cluster and wait until nothing is left; returns what is left after `timeout_s` seconds, in words.
 
-    The operator holds a cluster by a finalizer, for its timers alone. If it is away, nobody would ever take that off.
-
-    Raises:
-        RequestRefused: Status 409 where its custom resource is of another version than `version`.
+    The operator's finalizer, which it only needs for its timers, would hold a cluster forever if the operator is away.
+    Raises `RequestRefused` with status 409 if the custom resource has another version than `version`.
     """
     began = time.monotonic()
-    own_group = f"daskworkergroups/{label}-default"  # not collected where its cluster goes before adopting it
+    own_group = f"daskworkergroups/{label}-default"  # not collected if its cluster goes before adopting it
     api.delete_cluster(label, version)
     while left := remains(api, label):
         waited_s = time.monotonic() - began
@@ -51,11 +42,7 @@ def remove(api: Api, label: str, timeout_s: float, version: str = "") -> list[st
 
 
 def remove_for_good(api: Api, label: str, version: str = "") -> None:
-    """Remove a cluster whose owner is dead, also parts that have lost their cluster and are not collected.
-
-    Raises:
-        ClusterError: Something does not go away.
-    """
+    """Remove a cluster whose owner is dead, and parts that Kubernetes does not collect, or raise `ClusterError`."""
     remove(api, label, GONE_S, version)
     lost = [part for part in api.parts(label) if "deletionTimestamp" not in part[2]]
     if lost and api.cluster(label) is None:
@@ -66,14 +53,14 @@ def remove_for_good(api: Api, label: str, version: str = "") -> None:
         raise ClusterError(
             f"not gone {GONE_S:g} s after it was deleted: {', '.join(left)}",
             where=f"namespace {api.namespace} at {api.server}",
-            cause="a node that does not answer keeps its pods, or somebody else's finalizer does",
-            next_step="`kubectl get nodes`; `scalescope reap` again when the node is back or removed",
+            cause="a node that does not answer keeps its pods, or a finalizer of another program keeps an object",
+            next_step="see `kubectl get nodes`; run `scalescope reap` again when the node is back or removed",
             category="not-removed",
         )
 
 
 def remains(api: Api, label: str) -> list[str]:
-    """What there is of a cluster, in words."""
+    """The objects of a cluster, in words."""
     kinds = (("Deployment", api.deployments(label)), ("pod", api.pods(label)))
     found = [
         f"{kind} {each['metadata']['name']}" + (ENDING if "deletionTimestamp" in each["metadata"] else "")

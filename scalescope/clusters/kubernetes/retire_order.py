@@ -1,7 +1,4 @@
-"""Has the scheduler retire the workers that we choose; the operator says only how many, whatever their group.
-
-This module is sent to the scheduler, whose image need not have this package.
-"""
+"""Chooses the workers that the scheduler retires: the operator only requests a number. Sent to the scheduler."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def retire_next(hosts: Sequence[str], dask_scheduler: Scheduler) -> None:
-    """Make the workers on these hosts the next to go; several may ask, and again: those not yet chosen come first."""
+    """Make the workers on these hosts the next to retire; those that were not chosen before come first."""
     chosen: set[str] = set()
 
     def workers_to_close(n: int = 0, **other: Any) -> list[str]:

@@ -26,7 +26,7 @@ _TOLERATIONS = partial(
     Text, accepts=TOLERATION.fullmatch, allowed="KEY, KEY=VALUE, KEY:EFFECT or KEY=VALUE:EFFECT", separator=","
 )
 _GROUP = re.compile(r"[a-z]([a-z0-9-]{0,13}[a-z0-9])?")
-_OWN = (
+_OWN = (  # fields that may differ in a further worker group
     "image",
     "cpu",
     "memory_mb",
@@ -41,7 +41,6 @@ _OWN = (
     "environment",
     "environment_secrets",
 )
-"""Fields that may differ in a further worker group."""
 _SECRET = re.compile(r"password|passwd|secret|token|api_?key|credential", re.IGNORECASE)
 
 
@@ -206,7 +205,7 @@ class KubernetesSpec(ClusterSpec):
         return tuple(self.groups)
 
     def group(self, name: str) -> KubernetesSpec:
-        """The specification of the workers of a group; the main one has no name."""
+        """The specification of the workers of a group; the main group has no name."""
         if not name:
             return self
         without: dict[str, Any] = {"groups": {}, "gpus": 0, "gpu_product": "", "cuda": False}

@@ -112,7 +112,7 @@ def test_the_log_of_a_pod_that_is_being_deleted_is_read_before_it_goes(kube: Kub
     kube.found = []
     said = texts(kept)
     assert said[0] == (WORKER, "", "terminated")
-    assert said[1] == (WORKER, "CRITICAL", "Kubernetes: Deleted: the pod is not there any more")
+    assert said[1] == (WORKER, "CRITICAL", "Kubernetes: Deleted: the pod does not exist any more")
 
 
 def test_what_is_cut_says_so(kube: Kube, kept: PodRecord, monkeypatch: pytest.MonkeyPatch) -> None:
