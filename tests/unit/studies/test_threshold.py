@@ -83,9 +83,7 @@ def test_the_reported_case_is_found_with_few_points() -> None:
     assert (threshold.jumps[0].before, threshold.jumps[0].after) == (800, 404)
     assert threshold.points == threshold.trials <= 15
     assert threshold.resolved
-    assert threshold.line.startswith(
-        "tasks falls from 800 to 404 between items 199 and 200 ("
-    )
+    assert threshold.line.startswith("tasks falls from 800 to 404 between items 199 and 200 (")
 
 
 def test_what_beam_does_in_truth_is_a_sawtooth_whose_worst_tooth_comes_first() -> None:
