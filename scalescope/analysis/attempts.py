@@ -1,7 +1,4 @@
-"""The recorded attempts to run tasks, as arrays on one time axis whose zero is the first task known.
-
-Everything else in this package computes on `Attempts`; only this module knows the tables of `scalescope.model.records`.
-"""
+"""Task attempts of a trial as arrays on one time axis. Only this module knows the tables of `model.records`."""
 
 from __future__ import annotations
 
@@ -20,36 +17,34 @@ from scalescope.model.records import ACTOR_CALLS, STATUS_FINISHED, STATUS_LOST, 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-Columns = Mapping[str, Any]
-"""Column name to `array.array`, numpy array or list, all of one length (`scalescope.model.records`)."""
+Columns = Mapping[str, Any]  # by name: `array.array`, numpy array or list, all of one length
 Tables = Mapping[str, Columns]
 _Scalar = TypeVar("_Scalar", bound=np.generic)
-_OnAxis = Callable[[Floats], Floats]
-"""Turns times of the records into seconds since the epoch, clipped."""
+_OnAxis = Callable[[Floats], Floats]  # from times of the records to seconds since the epoch, clipped
 
 
 @dataclass(frozen=True)
 class Members:
-    """When which worker was there; one element per row of the table `workers`."""
+    """When each worker was present; one element per row of the table `workers`."""
 
     worker: Ints  # index into `Attempts.addresses`
     nthreads: Ints
-    joined: Floats  # `Attempts.begin` for a worker that was there from the first
-    left: Floats  # `Attempts.end` for a worker that stayed
+    joined: Floats  # `Attempts.begin` if present from the start
+    left: Floats  # `Attempts.end` if it stayed
 
 
 @dataclass(frozen=True)
 class Pauses:
-    """When which worker was paused, by its events; one element per pause."""
+    """When workers were paused; one element per pause."""
 
     worker: Ints  # index into `Attempts.addresses`
-    begin: Floats  # `Attempts.begin` for a worker that was paused from the first
-    end: Floats  # `Attempts.end` for a worker that stayed so
+    begin: Floats  # `Attempts.begin` if paused from the start
+    end: Floats  # `Attempts.end` if paused to the end
 
 
 @dataclass(frozen=True)
 class Calls:
-    """When which worker ran methods of actors; one element per series of calls that followed each other."""
+    """When workers ran actors' methods; one element per series of consecutive calls."""
 
     worker: Ints  # index into `Attempts.addresses`
     begin: Floats
@@ -66,10 +61,8 @@ class Attempts:
     makespan: float  # from there to the end of the last computation, or call of an actor
     begin: float  # when the workload was called, 0 or before; 0 where that was not recorded
     end: float  # when it returned, or the makespan, if that is later
-    # From when to when a graph was taken in, or a task was known and the scheduler did not know its end; shape (n, 2),
-    # rising and apart.
-    pending: Floats
-    addresses: tuple[str, ...]  # all workers, recorded or only named by a task
+    pending: Floats  # (n, 2), rising, disjoint: a graph was being received, or a task was known and had not ended
+    addresses: tuple[str, ...]  # of all workers, also those that only a task names
     members: Members
     pauses: Pauses
     calls: Calls
@@ -92,16 +85,11 @@ class Attempts:
 
     @property
     def elapsed(self) -> float:
-        """Seconds from `begin` to `end`."""
         return self.end - self.begin
 
     @classmethod
     def read(cls, tables: Tables) -> Attempts:
-        """Read the tables of one trial.
-
-        Raises:
-            CaptureError: There is nothing to measure, or the columns of a table differ in length.
-        """
+        """Read the tables of one trial; raises `CaptureError` if there is nothing to measure or a table is ragged."""
         tasks, workers, events = (_table(tables, name) for name in ("tasks", "workers", "events"))
         if not len(tasks["key"]):
             raise _nothing("no task was recorded")
@@ -134,7 +122,7 @@ class Attempts:
             makespan=makespan,
             begin=begin,
             end=end,
-            pending=within(_united((known, over), _intake(tables.get("graphs", {})))),
+            pending=within(_united((known, over), _received(tables.get("graphs", {})))),
             addresses=addresses,
             members=_members(workers, index, worker, within),
             pauses=_pauses(events, index, within),
@@ -160,7 +148,7 @@ class Attempts:
 
 
 class _Pick:
-    """Keeps the rows of a mask; costs nothing where it keeps them all."""
+    """Keeps the rows of a mask, without a copy where it keeps all."""
 
     def __init__(self, mask: Bools) -> None:
         self._mask = mask
@@ -199,46 +187,42 @@ def _nothing(what: str) -> CaptureError:
 
 
 def _lifetimes(tasks: Columns) -> tuple[Floats, Floats]:
-    """When each task was first known (infinity: never), and when the scheduler knew its end."""
     times = [np.asarray(tasks[name], np.float64) for name in ("runnable", "assigned", "start")]
-    known = np.min([np.where(each > 0, each, np.inf) for each in times], axis=0)
+    known = np.min([np.where(each > 0, each, np.inf) for each in times], axis=0)  # infinity: never
     return known, np.max([known, times[2], tasks["stop"], tasks["done"]], axis=0)
 
 
 def _ends(tasks: Columns, pick: _Pick) -> Floats:
-    """When each attempt ended; only the scheduler may know when a lost one did."""
     start, stop, done = (pick.floats(tasks[name]) for name in ("start", "stop", "done"))
+    # the worker of a lost attempt may not have reported its end: then the scheduler's time counts
     lost = pick(np.asarray(tasks["status"])) == STATUS_LOST
     return np.maximum(np.where((stop <= start) & lost, done, stop), start)
 
 
 def _waits(tasks: Columns, pick: _Pick) -> tuple[Floats, Floats]:
-    """`Attempts.runnable` and `Attempts.prepared_from`, before they are clipped."""
     runnable, assigned, start = (pick.floats(tasks[name]) for name in ("runnable", "assigned", "start"))
     runnable = np.where(runnable > 0, runnable, np.where(assigned > 0, assigned, start))
-    # A task that is tried again waits since it was assigned again, not since its inputs were there.
+    # A retry waits since it was assigned again, not since its inputs were in memory.
     again = pick(np.asarray(tasks["retries"])) > 0
     runnable = np.minimum(np.where(again, np.maximum(runnable, assigned), runnable), start)
     return runnable, np.where((assigned > 0) & (assigned <= start), np.maximum(assigned, runnable), runnable)
 
 
 def _call(client: Columns, epoch: float, makespan: float) -> tuple[float, float]:
-    """`Attempts.begin` and `Attempts.end`."""
     time, seconds = client.get("time", ()), client.get("seconds", ())
     if not len(time):
         return 0.0, makespan
     return min(float(time[0]) - epoch, 0.0), max(float(time[-1] + seconds[-1]) - epoch, makespan)
 
 
-def _intake(graphs: Columns) -> tuple[Floats, Floats]:
-    """From when to when the scheduler took in each graph."""
+def _received(graphs: Columns) -> tuple[Floats, Floats]:
     time, seconds = (np.asarray(graphs.get(name, ()), np.float64) for name in ("time", "seconds"))
     return time, time + seconds
 
 
 def _united(*intervals: tuple[Floats, Floats]) -> Floats:
-    """What the intervals [begin, end) cover together, as intervals that are rising and apart."""
     begin, end = (np.concatenate(each) for each in zip(*intervals, strict=True))
+    # the union of intervals [begin, end), rising and disjoint
     order = np.argsort(begin)
     begin, end = begin[order], np.maximum.accumulate(end[order])
     fresh = np.append(True, begin[1:] > end[:-1])
@@ -246,7 +230,7 @@ def _united(*intervals: tuple[Floats, Floats]) -> Floats:
 
 
 def codes(names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
-    """The different names, and for each name its place among them."""
+    """The distinct names, and the index of each name among them."""
     different = tuple(dict.fromkeys(names))
     return different, _codes(names, {name: i for i, name in enumerate(different)})
 
@@ -256,7 +240,7 @@ def _codes(names: Sequence[str], index: Mapping[str, int]) -> Ints:
 
 
 def _members(workers: Columns, index: Mapping[str, int], used: Ints, on_axis: _OnAxis) -> Members:
-    """The rows of `workers`, and one thread for the whole trial for each worker that only a task names."""
+    # a worker that only a task names has one thread for the whole trial
     recorded = _codes(workers["worker"], index)
     unknown = np.setdiff1d(np.unique(used), recorded)
     joined, left = (np.asarray(workers[name], np.float64) for name in ("joined", "left"))
@@ -270,14 +254,13 @@ def _members(workers: Columns, index: Mapping[str, int], used: Ints, on_axis: _O
 
 
 def told(events: Columns, topic: str) -> list[tuple[float, Mapping[str, Any]]]:
-    """Time and message of the structured events of one topic whose message is an object."""
+    """Time and message of the events of one topic whose message is an object."""
     rows = zip(*(events.get(name, ()) for name in ("topic", "time", "message")), strict=True)
     found = [(float(when), json.loads(message)) for name, when, message in rows if name == topic]
     return [(when, message) for when, message in found if isinstance(message, dict)]
 
 
 def _pauses(events: Columns, index: Mapping[str, int], on_axis: _OnAxis) -> Pauses:
-    """Made of the changes of status of each worker, in the order in which the scheduler saw them."""
     since: dict[int, float] = {}
     seen: set[int] = set()
     found: list[tuple[int, float, float]] = []
@@ -312,7 +295,7 @@ def _calls(called: Sequence[Mapping[str, Any]], index: Mapping[str, int], on_axi
 
 
 def _superseded(tasks: Columns, workers: Columns, pick: _Pick, stop: Floats, status: npt.NDArray[Any]) -> Bools:
-    """Attempts that finished on a worker that left later, and whose task finished once more."""
+    # finished on a worker that left later, and the task finished once more
     result = np.zeros(len(stop), dtype=bool)
     left = {address: time for address, time in zip(workers["worker"], workers["left"], strict=True) if time > 0}
     if not left:

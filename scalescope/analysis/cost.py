@@ -1,11 +1,8 @@
-"""What a sweep costs: an estimate before it, the sum while it runs, and a budget that ends it. Pure functions.
+"""What a sweep costs: an estimate before it, the sum while it runs, and a budget that ends it.
 
-Counted is the time for which a trial holds its workers, and for which workers in jobs wait for others. What a cluster
-costs before its workers arrive and between trials is not counted.
-
-On Kubernetes with a price of the node, a worker costs its share of the node: the largest of what it requests of its
-CPUs, memory and GPUs (`node_share` in the facts of a trial), or the whole node while that is unknown. The scheduler's
-pod, and what nobody else can use of a node, are not counted.
+Counted is the time for which a trial holds its workers, and for which workers in jobs wait for others; not what a
+cluster costs before its workers arrive and between trials. On Kubernetes a worker costs the largest of its shares of
+the node's CPUs, memory and GPUs (fact `node_share`), or the whole node while that is unknown.
 """
 
 from __future__ import annotations
@@ -31,17 +28,13 @@ DEFAULT = "default"
 class Prices:
     """What an hour of a worker costs."""
 
-    # money by partition or kind of cluster; `default` is for all others
-    worker_hour: Mapping[str, float] = field(default_factory=dict)
+    worker_hour: Mapping[str, float] = field(default_factory=dict)  # by partition or kind of cluster, or `default`
     currency: str = ""
-    # money for a whole node of Kubernetes, by instance type
-    node_hour: Mapping[str, float] = field(default_factory=dict)
-    # the same for spot nodes; those without a price cost as the others
-    spot_node_hour: Mapping[str, float] = field(default_factory=dict)
+    node_hour: Mapping[str, float] = field(default_factory=dict)  # a whole Kubernetes node, by instance type
+    spot_node_hour: Mapping[str, float] = field(default_factory=dict)  # default: the price of `node_hour`
 
     @classmethod
     def from_mapping(cls, data: object) -> Prices:
-        """Build a price table from what YAML carries: the fields of this class."""
         given = fields.mapping("prices", data)
         fields.reject_unknown("prices", given, ["currency", *_TABLES])
         tables = {
@@ -54,11 +47,10 @@ class Prices:
         return cls(currency=fields.text("prices.currency", given.get("currency", "EUR")), **tables)
 
     def of(self, spec: ClusterSpec, pods: Sequence[Mapping[str, Any]] = ()) -> float | None:
-        """The price of a worker-hour there; None where it is not known.
+        """The price of a worker-hour; None if unknown.
 
-        Args:
-            spec: The dearest of its partitions counts, or the nodes that its selector names.
-            pods: Where workers ran on Kubernetes, by the facts of a trial; the mean of their prices counts.
+        `spec` is priced by its dearest partition, or by the nodes that its selector names; `pods` (facts of a trial on
+        Kubernetes) by the mean of their nodes.
         """
         if spec.here:
             return 0.0
@@ -106,7 +98,6 @@ class Cost:
         )
 
     def mean(self) -> Cost:
-        """The cost of one of these trials."""
         n, money = self.trials, self.money
         return Cost(
             1, self.time_s / n, self.worker_hours / n, self.core_hours / n, money if money is None else money / n
@@ -146,17 +137,7 @@ def cost(
     waited_s: float = 0.0,
     held_worker_s: float = 0.0,
 ) -> Cost:
-    """What a trial costs that takes so many real seconds.
-
-    Args:
-        spec: Where it runs.
-        point: What runs.
-        seconds: Real seconds.
-        prices: The price table.
-        pods: Where its workers ran on Kubernetes, if known.
-        waited_s: Seconds of these in which workers were waited for.
-        held_worker_s: Seconds of workers that were held meanwhile.
-    """
+    """What a trial of so many real seconds costs: `waited_s` of them for workers, while `held_worker_s` were held."""
     if spec.here:
         return Cost(1, seconds)
     hours = (point.workers * max(seconds - waited_s, 0.0) + held_worker_s) / 3600
@@ -166,12 +147,11 @@ def cost(
 
 
 def spent(sweep: Sweep, trials: Iterable[Trial], prices: Prices) -> Cost:
-    """What trials have cost, whatever came of them."""
     return Spending.of(sweep, trials, prices).total
 
 
 def estimate(sweep: Sweep, plan: Iterable[PlannedTrial], prices: Prices, done: Sequence[Trial] = ()) -> SweepEstimate:
-    """What trials will cost: the mean of earlier trials (`done`) of the same point, or else up to the time limit."""
+    """The cost of planned trials: the mean of the earlier trials (`done`) of a point, or else its time limit."""
     so_far = Spending.of(sweep, done, prices)
     total, measured = Cost(), 0
     for planned in plan:
@@ -198,11 +178,10 @@ def _of_trial(sweep: Sweep, trial: Trial, prices: Prices) -> Cost:
 
 @dataclass
 class Spending:
-    """What trials have cost so far, whatever came of them: a running sum of all and of each point."""
+    """What trials have cost so far, whether valid or not."""
 
     total: Cost = field(default_factory=Cost)  # of all
-    # by id of the point, without what a driver needs before and after a trial
-    points: dict[str, Cost] = field(default_factory=dict)
+    points: dict[str, Cost] = field(default_factory=dict)  # by id of the point
     keys: set[str] = field(default_factory=set)  # of the trials counted
 
     @classmethod
@@ -219,7 +198,6 @@ class Spending:
         self.keys.add(trial.key)
 
     def mean(self, point: Point) -> Cost | None:
-        """The mean cost of a trial of this point; None where none has run."""
         known = self.points.get(point.id)
         return known and known.mean()
 
@@ -235,11 +213,7 @@ class Budget:
 
     @classmethod
     def from_mapping(cls, data: object, prices: Prices, clusters: Iterable[ClusterSpec] = ()) -> Budget:
-        """Build a budget from what YAML carries: limits by name.
-
-        Raises:
-            InvalidField: A limit is unknown or no number from 0, or it limits money and a cluster has no price.
-        """
+        """From what YAML carries. Raises `InvalidField` also if it limits money and a cluster has no price."""
         budget = check(cls, fields.mapping("budget", data), "budget")
         for spec in clusters if budget.money is not None else ():
             if prices.of(spec) is None:
@@ -254,16 +228,11 @@ class Budget:
 
     @property
     def limits(self) -> dict[str, float]:
-        """The limits that are set, as `from_mapping` takes them."""
-        given = {each.name: getattr(self, each.name) for each in declared(Budget)}
-        return {name: limit for name, limit in given.items() if limit is not None}
+        limits = {each.name: getattr(self, each.name) for each in declared(Budget)}
+        return {name: limit for name, limit in limits.items() if limit is not None}
 
     def stops(self, sweep: Sweep, spending: Spending, planned: PlannedTrial) -> str:
-        """Why a trial must not run; an empty string where it may.
-
-        It must not when a limit is reached, or the trial would exceed it. A trial whose point was never measured is
-        counted with its time limit.
-        """
+        """Why a trial must not run, or empty; a point that was never measured counts with its time limit."""
         so_far, known = spending.total, spending.mean(planned.point)
         after = so_far + (known or _bound(sweep, planned.point, self.prices))
         for unit, limit, now, then in (
@@ -274,9 +243,9 @@ class Budget:
             if limit is None or now is None or then is None:
                 continue
             if now >= limit or then > limit:
-                next_one = (
-                    f"about {number(then - now, 2)}" if known else f"up to {number(then - now, 2)}, its time limit"
-                )
-                hint = "" if known else f" of {number(sweep.trial_timeout_s)} s; a lower `trial_timeout_s` allows more"
-                return f"{number(now)} of {number(limit)} {unit} are spent, and the next trial takes {next_one}{hint}"
+                takes = f"about {number(then - now, 2)}"
+                if not known:
+                    takes = f"up to {number(then - now, 2)}, its time limit of {number(sweep.trial_timeout_s)} s; "
+                    takes += "a lower `trial_timeout_s` allows more"
+                return f"{number(now)} of {number(limit)} {unit} are spent, and the next trial takes {takes}"
         return ""

@@ -13,23 +13,18 @@ from scalescope.errors import CaptureError
 
 @dataclass(frozen=True)
 class Graph:
-    """Which node needs the result of which. Nodes read from a trial are numbered as the elements of `Attempts`.
+    """Which node needs the result of which, as compressed sparse rows.
 
-    Compressed sparse rows: node `i` needs `needs[first[i]:first[i + 1]]`. Numbers are a topological order: a node needs
-    only nodes of smaller numbers.
+    Nodes are the elements of `Attempts`; node `i` needs `needs[first[i]:first[i + 1]]`, all of smaller numbers.
     """
 
     first: Ints  # where the needs of each node begin; shape (nodes + 1,)
     needs: Ints  # node numbers; shape (edges,)
-    known: bool = True  # False: dependencies were not recorded, and nothing may be concluded from there being none
+    known: bool = True  # False: dependencies were not recorded
 
     @classmethod
     def of(cls, nodes: int, node: Ints, needs: Ints, *, known: bool = True) -> Graph:
-        """A graph from its edges, in any order, each once.
-
-        Raises:
-            CaptureError: A node needs itself or one with a larger number.
-        """
+        """A graph from its distinct edges in any order; raises `CaptureError` if a node needs a later one."""
         wrong = np.flatnonzero(needs >= node)
         if len(wrong):
             raise CaptureError(
@@ -40,17 +35,15 @@ class Graph:
                 next_step="run the trial again",
             )
         order = np.argsort(node, kind="stable")
-        return cls(_offsets(node, nodes), needs[order], known)
+        first = np.concatenate([[0], np.cumsum(np.bincount(node, minlength=nodes))]).astype(np.int64)
+        return cls(first, needs[order], known)
 
     @classmethod
     def read(cls, tables: Tables, attempts: Attempts) -> Graph:
-        """The graph of one trial.
+        """The graph of one trial, without attempts that never began.
 
-        Dependencies of or on attempts that never began are left out. A graph without recorded dependencies is known
-        where no recorded `span` exceeds the duration of its task: then there were none.
-
-        Raises:
-            CaptureError: The table names rows that are not there, or a task that needs a later one.
+        Without recorded dependencies it is known only if no `span` exceeds the duration of its task: then there are
+        none.
         """
         table = tables.get("dependencies", {})
         task, needs = (np.asarray(table.get(name, ()), dtype=np.int64) for name in ("task", "needs"))
@@ -78,17 +71,16 @@ class Graph:
 
     @cached_property
     def node(self) -> Ints:
-        """The node of each edge in `needs`; shape (edges,)."""
-        return np.repeat(np.arange(len(self)), np.diff(self.first))
+        return np.repeat(np.arange(len(self)), np.diff(self.first))  # of each edge in `needs`
 
     def restricted(self, kept: Bools) -> Graph:
-        """The graph of some nodes, numbered anew, with the edges between them."""
+        """The graph of the kept nodes, renumbered."""
         number = np.cumsum(kept) - 1
         inside = kept[self.node] & kept[self.needs]
         return Graph.of(int(kept.sum()), number[self.node[inside]], number[self.needs[inside]], known=self.known)
 
     def earliest(self, seconds: Floats) -> Floats:
-        """When each node could start at the earliest, given the duration of each node; shapes (nodes,)."""
+        """The earliest start of each node, given its duration."""
         start = [0.0] * len(self)
         if len(self.needs):
             length = seconds.tolist()
@@ -97,9 +89,3 @@ class Graph:
                 if end > start[node]:
                     start[node] = end
         return np.array(start)
-
-
-def _offsets(sorted_or_not: Ints, nodes: int) -> Ints:
-    """Where the entries of each node begin once they are sorted."""
-    counts = np.bincount(sorted_or_not, minlength=nodes)
-    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

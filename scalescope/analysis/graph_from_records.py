@@ -1,4 +1,4 @@
-"""Makes a graph of the records of a trial, to be run again without what its tasks did."""
+"""Makes a graph of a trial's records, to be run again without what its tasks did."""
 
 from __future__ import annotations
 
@@ -12,20 +12,15 @@ from scalescope.errors import CaptureError
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
 from scalescope.model.records import STATUS_FINISHED
 
-MOST_TASKS = 20_000
-"""Largest graph that is replayed: the file would be large, and a search over it long."""
-NESTED = "Client-worker-"
-"""Begins the id of a client inside a task; what it sends counts as sent with its task's graph."""
+MOST_TASKS = 20_000  # largest graph that is replayed: a larger file is long to search
+NESTED = "Client-worker-"  # begins the id of a client inside a task; what it sends counts to its task's graph
 
 
 def recorded_graph(tables: Tables) -> RecordedGraph:
-    """The finished tasks of a trial, each once, with their dependencies, restrictions and submissions.
+    """The finished tasks of a trial, each once, with dependencies, restrictions and submissions.
 
-    The submission of a task is not recorded. A task without dependencies is taken to have come with the last one before
-    it was runnable; another with the first one that still lacks tasks, from that of its dependencies on.
-
-    Raises:
-        CaptureError: The dependencies were not recorded, no task finished, or there are too many.
+    The submission of a task is not recorded: a task without dependencies belongs to the last one before it was
+    runnable, another one to the first that still lacks tasks, from that of its dependencies on.
     """
     tasks = tables.get("tasks", {})
     rows = _finished(tables)
@@ -59,23 +54,21 @@ def recorded_graph(tables: Tables) -> RecordedGraph:
 
 
 def _finished(tables: Tables) -> list[int]:
-    """Rows of finished attempts, the last of each task."""
     tasks = tables.get("tasks", {"key": (), "status": ()})
     last = {key: row for row, key in enumerate(tasks["key"]) if tasks["status"][row] == STATUS_FINISHED}
     return sorted(last.values())
 
 
 def _known(tables: Tables, rows: Sequence[int]) -> bool:
-    """Whether dependencies were recorded, or there were none: then no `span` exceeds the duration of its task."""
     if len(tables.get("dependencies", {}).get("task", ())):
         return True
+    # without dependencies no `span` exceeds the duration of its task
     tasks = tables["tasks"]
     durations = {row: tasks["stop"][row] - tasks["start"][row] for row in rows}
     return all(tasks["span"][row] <= duration * (1 + 1e-6) + 1e-6 for row, duration in durations.items())
 
 
 def _needs(tables: Tables, rows: set[int]) -> dict[int, list[int]]:
-    """Dependencies between the rows that count; the last attempt of a task stands for all."""
     keys = tables["tasks"]["key"]
     by_key = {keys[row]: row for row in rows}
     needs: dict[int, set[int]] = {row: set() for row in rows}
@@ -89,7 +82,7 @@ def _needs(tables: Tables, rows: set[int]) -> dict[int, list[int]]:
 
 @dataclass
 class _Sent:
-    """A submission by the client, and its rows found so far. It counts tasks of earlier submissions that it needs."""
+    """A submission by the client, and its rows so far; tasks of earlier submissions that it needs count too."""
 
     time: float
     tasks: int
@@ -101,7 +94,6 @@ class _Sent:
 
 
 def _graphs(tables: Tables) -> list[_Sent]:
-    """What the workload's clients sent, in order; one for everything where that was not recorded."""
     graphs = tables.get("graphs", {})
     found = [
         _Sent(float(time), int(tasks))
@@ -128,7 +120,6 @@ def _assign(tables: Tables, rows: Sequence[int], needs: dict[int, list[int]]) ->
 
 
 def _depths(rows: Sequence[int], needs: dict[int, list[int]]) -> dict[int, int]:
-    """Tasks on the longest path to each row; a task has a later row than those that it needs."""
     depth: dict[int, int] = {}
     for row in sorted(rows):
         depth[row] = 1 + max((depth.get(need, 0) for need in needs[row]), default=0)
@@ -136,7 +127,6 @@ def _depths(rows: Sequence[int], needs: dict[int, list[int]]) -> dict[int, int]:
 
 
 def _in_order(tables: Tables, rows: Sequence[int], needs: dict[int, list[int]], sent: dict[int, int]) -> list[int]:
-    """Rows by submission, then by start; none before one that it needs."""
     tasks = tables["tasks"]
     order = sorted(rows, key=lambda row: (sent[row], tasks["start"][row], row))  # as dask's priorities had it
     placed: set[int] = set()
@@ -158,7 +148,6 @@ def _in_order(tables: Tables, rows: Sequence[int], needs: dict[int, list[int]], 
 def _submissions(
     tables: Tables, rows: Sequence[int], sent: dict[int, int], used: Sequence[int]
 ) -> tuple[Submission, ...]:
-    """What each submission waited for, as far as times tell, and how long the client took besides."""
     graphs, done = _graphs(tables), tables["tasks"]["done"]
     ended = {number: max(float(done[row]) for row in rows if sent[row] == number) for number in used}
     found = [Submission()]
@@ -172,9 +161,8 @@ def _submissions(
 
 
 def _stages(groups: Sequence[str], prefixes: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:
-    """Distinct names of the task groups, each of which dask takes for one word; and the group of each task."""
     index: dict[str, int] = {}
-    names: list[str] = []
+    names: list[str] = []  # distinct, and each one word, so that dask keeps the whole as the prefix of keys
     for group, prefix in zip(groups, prefixes, strict=True):
         if group not in index:
             index[group] = len(names)
@@ -185,5 +173,4 @@ def _stages(groups: Sequence[str], prefixes: Sequence[str]) -> tuple[tuple[str, 
 
 
 def _rounded(seconds: float) -> float:
-    """Three significant digits: the rest is noise, and a script stays short."""
-    return float(f"{max(seconds, 0.0):.3g}")
+    return float(f"{max(seconds, 0.0):.3g}")  # more digits are noise, and would lengthen the script

@@ -1,12 +1,10 @@
-"""Where throughput stops growing with the workers: the knee of a sweep.
+"""Finds where throughput stops growing with the workers: the knee of a sweep.
 
-Points that differ only in workers form a series: strong scaling where items stay the same, weak scaling where they grow
-with the workers. Throughput (items per second) is divided by that of one thread that is always busy with the tasks of
-the smallest point: a speed-up, ideally P on P threads.
+Points that differ only in workers form a series: strong scaling if items stay the same, weak scaling if they grow with
+the workers. Throughput is divided by that of one always busy thread: a speed-up, ideally P on P threads.
 
-A curve alone cannot name a cause. A series is called capped at k only where a model with a cap fits best, the interval
-of k lies inside the sweep, no point above k ran more than about k tasks at once, and the widest stage has k tasks.
-`Knee.refine` says which points to add.
+A curve alone cannot name a cause. A series is capped at k only if a model with a cap fits best, the interval of k lies
+inside the sweep, no point above k ran more than about k tasks at once, and the widest stage has k tasks.
 """
 
 from __future__ import annotations
@@ -21,28 +19,23 @@ from typing import Any
 
 import numpy as np
 
-from scalescope.analysis.scaling import WEAK, Fit, Floats, Interval, Model, compare, in_waves, interval_of
+from scalescope.analysis.scaling import WEAK, Fit, Floats, Interval, compare, in_waves, interval_of
 from scalescope.analysis.summary import settings, varied
 from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, Point, Sweep
 from scalescope.model.trial import Trial
 from scalescope.model.words import percent, plural
 
-FEWEST = 5
-"""Worker counts needed to fit a curve: a cap has two parameters, and needs points on both sides."""
+FEWEST = 5  # worker counts needed to fit a curve: a cap has two parameters and needs points on both sides
+# Largest error of a model: 5 % or twice the spread of repeats; 10 % without repeats.
 MISFIT, MISFIT_ONCE, MISFIT_NOISE = 0.05, 0.10, 2.0
-"""Largest error of a model: 5 % or twice the spread of repeats, 10 % without repeats. Trials of one point spread by
-2-5 % on a good machine."""
-GROWTH = 1.05
-"""Growth of throughput over the whole sweep below which it counts as none."""
-ABOUT = 0.05
-"""How far the most tasks at once may be from k, as a share of k."""
-ROUND = 3
-"""Points to add at once: few, since each answer changes the question."""
+GROWTH = 1.05  # smallest growth of throughput over the sweep that counts
+ABOUT = 0.05  # how far the most tasks at once may be from k, as a share of k
+ROUND = 3  # points to add at once: each result changes which are wanted next
+# Added if no model with two shape parameters could be fitted.
 SHARP = (
     " Only sharp bends can be compared with so few measurements: repeat them, or the interval may miss a gradual one."
 )
-"""Added where no model with two shape parameters could be fitted."""
 CAPS = ("cap", "amdahl-cap", "wave")
 _DRAWN = 120
 
@@ -56,7 +49,7 @@ class Scaling(StrEnum):
 
 @dataclass(frozen=True)
 class ScalingSeries:
-    """Points that differ only in workers (and in items, in proportion to workers), and what their trials measured."""
+    """Points that differ only in workers (and items in proportion), and what their trials measured."""
 
     scaling: Scaling
     items: int | None  # of every point; None for weak scaling, or where the workload has none
@@ -68,19 +61,16 @@ class ScalingSeries:
 
     @property
     def unit(self) -> str:
-        """What k counts: workers, or threads where workers have several."""
         return "worker" if self.points[0].threads_per_worker == 1 else "thread"
 
     @property
     def fixed(self) -> str:
-        """What stays fixed while workers are added, in words."""
         if self.scaling is Scaling.WEAK:
             plural_s = "" if self.items_per_worker == 1 else "s"
             return f"weak scaling, {self.items_per_worker:g} item{plural_s} per worker"
         return "strong scaling" + ("" if self.items is None else f", {plural(self.items, 'item')}")
 
     def at(self, workers: int) -> Point:
-        """The point with so many workers."""
         first = self.points[0]
         params = dict(first.params)
         if self.items_per_worker is not None:
@@ -90,26 +80,25 @@ class ScalingSeries:
 
 @dataclass(frozen=True)
 class Knee:
-    """What a series says about where it stops scaling."""
+    """Where a series stops scaling."""
 
     series: ScalingSeries
     where: str  # settings of this series that differ between series
     line: str  # one sentence for people
-    fits: tuple[Fit, ...] = ()  # all models compared, the chosen one first; empty where there are too few points
-    fit: Fit | None = None  # the chosen model; None where there are too few points or none fits
-    k: float | None = None  # workers (threads, where a worker has several) at which throughput stops growing
+    fits: tuple[Fit, ...] = ()  # all models compared, best first; empty with too few points
+    fit: Fit | None = None  # the chosen model; None if none fits
+    k: float | None = None  # workers (or threads, see `unit`) at which throughput stops growing
     low: float | None = None  # ends of the 95 % interval of k, if the model holds
     high: float | None = None
-    capped: bool = False  # whether the number of tasks is the cause
-    refine: tuple[int, ...] = ()  # worker counts that would tell more, most useful first
+    capped: bool = False  # the number of tasks is the cause
+    refine: tuple[int, ...] = ()  # worker counts to measure next, most useful first
 
     @property
     def title(self) -> str:
-        """The subject of `line`."""
         return ", ".join(part for part in (self.series.fixed, self.where) if part)
 
     def curve(self) -> tuple[tuple[float, float], ...]:
-        """Threads and speed-up of the chosen model over what was measured; empty without one."""
+        """Threads and speed-up of the chosen model over the measured range; empty without one."""
         if self.fit is None:
             return ()
         first, last = min(self.series.threads), max(self.series.threads)
@@ -118,7 +107,7 @@ class Knee:
         return tuple(zip(threads.tolist(), self.fit.curve(threads).tolist(), strict=True))
 
     def ideal(self) -> tuple[tuple[float, float], ...]:
-        """Both ends of the ideal line: every thread always busy."""
+        """Both ends of the line on which every thread is always busy."""
         ends = min(self.series.threads), max(self.series.threads)
         return tuple((float(threads), float(threads)) for threads in ends)
 
@@ -150,14 +139,17 @@ class Knee:
 
 
 def of_sweep(sweep: Sweep, trials: Iterable[Trial]) -> tuple[Knee, ...]:
-    """The knee of every series of a sweep; warm-ups and trials that are not valid are left out."""
     found = series_of(sweep, trials)
     names = varied(series.points[0] for series in found)
-    return tuple(of_series(series, where=_where(series, names)) for series in found)
+    knees = []
+    for series in found:
+        values = settings(series.points[0])
+        knees.append(_judged(series, ", ".join(f"{name}={values[name]}" for name in names if name in values)))
+    return tuple(knees)
 
 
 def further(sweep: Sweep, trials: Iterable[Trial]) -> tuple[Point, ...]:
-    """Points to add to a sweep to know its knees better, most useful first."""
+    """Points to add to a sweep to narrow down its knees, most useful first."""
     knees = of_sweep(sweep, trials)
     turns = range(max((len(knee.refine) for knee in knees), default=0))
     points = [knee.series.at(knee.refine[turn]) for turn in turns for knee in knees if turn < len(knee.refine)]
@@ -168,10 +160,10 @@ def further(sweep: Sweep, trials: Iterable[Trial]) -> tuple[Point, ...]:
 
 
 def series_of(sweep: Sweep, trials: Iterable[Trial]) -> tuple[ScalingSeries, ...]:
-    """The series of at least two worker counts in what was measured.
+    """The series of at least two worker counts among the valid trials.
 
-    Points of equal items belong together first (strong scaling), then those of equal items per worker (weak scaling).
-    In a sweep with the axis `items_per_worker` it is the other way round.
+    Points of equal items belong together first, then those of equal items per worker; the other way round with the axis
+    `items_per_worker`.
     """
     valid = [trial for trial in trials if trial.counts and trial.metrics is not None]
     groups: dict[str, list[Trial]] = {}
@@ -187,8 +179,8 @@ def series_of(sweep: Sweep, trials: Iterable[Trial]) -> tuple[ScalingSeries, ...
     return tuple(found)
 
 
+# `_strong` and `_weak` return the series, and the trials that are in none.
 def _strong(trials: Sequence[Trial]) -> tuple[list[ScalingSeries], list[Trial]]:
-    """Series of equal items, and the trials that are in none."""
     by_items: dict[int | None, list[Trial]] = {}
     for trial in trials:
         by_items.setdefault(trial.point.items, []).append(trial)
@@ -202,9 +194,8 @@ def _strong(trials: Sequence[Trial]) -> tuple[list[ScalingSeries], list[Trial]]:
 
 
 def _weak(trials: Sequence[Trial]) -> tuple[list[ScalingSeries], list[Trial]]:
-    """Series of equal items per worker up to rounding, and the trials that are in none."""
-    found, taken = [], []
-    # The most workers first: there rounding to whole items blurs the ratio least.
+    found, lonely = [], []
+    # most workers first: there rounding to whole items distorts the ratio least
     rest: dict[int, dict[int, list[Trial]]] = {}
     for trial in sorted(trials, key=lambda trial: -trial.point.workers):
         if trial.point.items:
@@ -218,8 +209,8 @@ def _weak(trials: Sequence[Trial]) -> tuple[list[ScalingSeries], list[Trial]]:
         if _several(members):
             found.append(_series(Scaling.WEAK, members, None, ratio))
         else:
-            taken += members
-    return found, taken + others
+            lonely += members
+    return found, lonely + others
 
 
 def _several(trials: Sequence[Trial]) -> bool:
@@ -245,30 +236,27 @@ def _series(scaling: Scaling, trials: Sequence[Trial], items: int | None, per_wo
     )
 
 
-def _where(series: ScalingSeries, names: Sequence[str]) -> str:
-    values = settings(series.points[0])
-    return ", ".join(f"{name}={values[name]}" for name in names if name in values)
-
-
 # ------------------------------------------------------------------ judgement
 
 
-def of_series(series: ScalingSeries, *, where: str = "") -> Knee:
+def _judged(series: ScalingSeries, where: str) -> Knee:
     counts = sorted(set(series.threads))
     if len(counts) < FEWEST:
         line = f"Too few worker counts to fit a curve: {len(counts)} measured, at least {FEWEST} are needed."
         return Knee(series, where, line, refine=_between(series, FEWEST - len(counts)))
     threads, speedup = _data(series)
-    fits = compare(_models(series), threads, speedup)
+    # waves only of as many tasks as a stage really has, since noise looks like waves
+    models = WEAK if series.scaling is Scaling.WEAK else in_waves(metrics.widest_stage for metrics in series.metrics)
+    fits = compare(models, threads, speedup)
     best = fits[0]
-    limit = _tolerated(series)
-    if best.error > limit:
+    if best.error > _tolerated(series):
         line = (
             f"No model fits the {len(counts)} worker counts "
             f"(`{best.model.name}` comes nearest, off by {percent(best.error)})."
         )
         return Knee(series, where, line, fits, refine=_where_off(series, best))
-    if _gain(best, counts) < GROWTH:
+    curve = best.curve(counts)
+    if curve.max() < GROWTH * curve[0]:
         line = (
             f"Throughput does not grow from {plural(counts[0], series.unit)} on, the fewest measured: "
             "the knee is there or below."
@@ -280,29 +268,16 @@ def of_series(series: ScalingSeries, *, where: str = "") -> Knee:
     return _with_knee(series, where, fits, at)
 
 
-def _models(series: ScalingSeries) -> tuple[Model, ...]:
-    """Models for this load; waves only of as many tasks as a stage really has, for noise looks like waves."""
-    if series.scaling is Scaling.WEAK:
-        return WEAK
-    return in_waves(metrics.widest_stage for metrics in series.metrics)
-
-
-def _gain(fit: Fit, counts: Sequence[int]) -> float:
-    curve = fit.curve(counts)
-    return float(curve.max() / curve[0])
-
-
 def _data(series: ScalingSeries) -> tuple[Floats, Floats]:
-    """P and speed-up of all trials, or of one per point where repeats agree exactly: they are no new evidence."""
     threads, speedup = np.asarray(series.threads, dtype=np.float64), np.asarray(series.speedup)
-    if _spread(series) == 0:
+    if _spread(series) == 0:  # repeats that agree exactly are no new evidence
         _, first = np.unique(threads, return_index=True)
         return threads[first], speedup[first]
     return threads, speedup
 
 
 def _spread(series: ScalingSeries) -> float | None:
-    """Standard deviation of repeats on the log scale, pooled over points; None without repeats."""
+    # standard deviation of repeats on the log scale, pooled over points; None without repeats
     by_threads: dict[int, list[float]] = {}
     for threads, speedup in zip(series.threads, series.speedup, strict=True):
         by_threads.setdefault(threads, []).append(math.log(speedup))
@@ -330,8 +305,10 @@ def _no_knee(series: ScalingSeries, fit: Fit) -> str:
     if fit.model.name == "wave" and fit.k is not None:
         return f"{upto} grows in steps, as {plural(round(fit.k), 'equal task')} in waves would."
     if fit.model.name == "batch":
-        batch = f"every batch of {plural(round(fit.shape['b']), 'item')} runs on one {series.unit}"
-        return f"No knee up to {plural(last, series.unit)}: {batch}, so more {series.unit}s alone change nothing."
+        return (
+            f"No knee up to {plural(last, series.unit)}: every batch of {plural(round(fit.shape['b']), 'item')} runs "
+            f"on one {series.unit}, so more {series.unit}s alone change nothing."
+        )
     return f"{upto} still grows, ever slower."
 
 
@@ -341,7 +318,11 @@ def _with_knee(series: ScalingSeries, where: str, fits: tuple[Fit, ...], at: Int
     inside = first < at.low and at.high < last
     count = _structural(series, at) if inside and fit.model.name in CAPS else None
     if count is not None:
-        line = _capped_line(series, count)
+        peak = median_low(metrics.peak_parallelism for metrics in _by_threads(series)[last])
+        line = (
+            f"Capped at {plural(count, series.unit)}: the widest stage has {plural(count, 'task')}, {peak:,} ran at "
+            f"once on {plural(last, series.unit)}, and {last - peak:,} were idle."
+        )
         return Knee(series, where, line, fits, fit, float(count), at.low, at.high, capped=True)
     if at.high >= last or _is_slight(series, at):
         line = (
@@ -354,13 +335,13 @@ def _with_knee(series: ScalingSeries, where: str, fits: tuple[Fit, ...], at: Int
 
 
 def _is_slight(series: ScalingSeries, at: Interval) -> bool:
-    """Whether a knee rests on the last point alone, which is lower by no more than a trial may be off."""
+    # the knee rests on the last point alone, which is lower by no more than a trial may be off
     beyond = {threads for threads in series.threads if threads > at.k}
     return len(beyond) == 1 and 1 - at.k / max(beyond) <= _tolerated(series)
 
 
 def _structural(series: ScalingSeries, at: Interval) -> int | None:
-    """The tasks of the widest stage, where they are k and all that ran at once at every point above k."""
+    # the tasks of the widest stage, if they are k and all that ran at once at every point above k
     widths = set()
     for threads, found in _by_threads(series).items():
         if threads <= at.high:
@@ -380,15 +361,6 @@ def _by_threads(series: ScalingSeries) -> Mapping[int, list[Metrics]]:
     for threads, metrics in zip(series.threads, series.metrics, strict=True):
         found.setdefault(threads, []).append(metrics)
     return found
-
-
-def _capped_line(series: ScalingSeries, count: int) -> str:
-    last = max(series.threads)
-    peak = median_low(metrics.peak_parallelism for metrics in _by_threads(series)[last])
-    return (
-        f"Capped at {plural(count, series.unit)}: the widest stage has {plural(count, 'task')}, {peak:,} ran at once "
-        f"on {plural(last, series.unit)}, and {last - peak:,} were idle."
-    )
 
 
 def _saturates(series: ScalingSeries, fit: Fit, at: Interval) -> str:
@@ -414,7 +386,6 @@ def _number(value: float) -> str:
 
 
 def _near(series: ScalingSeries, at: Interval) -> tuple[int, ...]:
-    """Workers around k that were not measured, while the interval is wider than one step."""
     step = series.points[0].threads_per_worker
     if at.high - at.low <= step:
         return ()
@@ -423,7 +394,6 @@ def _near(series: ScalingSeries, at: Interval) -> tuple[int, ...]:
 
 
 def _between(series: ScalingSeries, number: int) -> tuple[int, ...]:
-    """Workers in the middle of the widest gaps, by ratio."""
     counts = sorted({point.workers for point in series.points})
     added: list[float] = []
     for _ in range(number):
@@ -438,7 +408,6 @@ def _between(series: ScalingSeries, number: int) -> tuple[int, ...]:
 
 
 def _where_off(series: ScalingSeries, fit: Fit) -> tuple[int, ...]:
-    """Workers on both sides of the point that is farthest off the model."""
     step = series.points[0].threads_per_worker
     errors = np.abs(np.log(np.asarray(series.speedup) / fit.curve(series.threads)))
     worst = series.threads[int(errors.argmax())] // step
@@ -449,7 +418,6 @@ def _where_off(series: ScalingSeries, fit: Fit) -> tuple[int, ...]:
 
 
 def _inside(series: ScalingSeries, workers: Iterable[float]) -> tuple[int, ...]:
-    """At most `ROUND` whole worker counts inside the sweep that were not measured."""
     measured = {point.workers for point in series.points}
     wanted = dict.fromkeys(round(value) for value in workers)
     inside = [value for value in wanted if min(measured) < value < max(measured) and value not in measured]

@@ -1,13 +1,12 @@
 """Threads of each worker, instant by instant: how `scalescope.analysis.worker_time` is computed.
 
-Whatever begins or ends on a worker is an event, packed into one integer, so that one sort puts everything in place
-(three times as fast as to sort indices and gather):
+Whatever begins or ends on a worker is an event, packed into one integer, since one sort of integers is faster than
+sorting indices and gathering:
 
-    | worker | time in units of 2^-50 of the whole time | kind, 5 bits |
+    | worker | time in units of 2^-50 of the whole time, coarser above 255 workers | kind, 5 bits |
 
-With more than 255 workers the unit is coarser by a bit per doubling. Cumulated, the kinds give how many threads want
-each state; in the order of `STATES` they claim the threads that the worker has. What is left is idle. Only the changes
-of the idle threads are then brought on a common time axis, against the tasks that wait.
+Cumulated, the kinds tell how many threads want each state; in the order of `STATES` they claim the threads that the
+worker has. The rest is idle. Changes of idle threads are then merged with the tasks that wait.
 """
 
 from __future__ import annotations
@@ -20,28 +19,24 @@ import numpy.typing as npt
 
 from scalescope.analysis.attempts import Attempts, Floats, Ints
 
+# Of threads that are present and not simply idle, in the order in which they claim threads.
 STATES = ("busy", "lost", "actors", "serialisation", "spill", "transfer", "paused")
-"""States of threads that are there and not simply idle, in the order in which they claim threads."""
 
-Clock = Callable[[Floats], Floats]
-"""Turns seconds since the epoch into the seconds until then that count, from any origin."""
+Clock = Callable[[Floats], Floats]  # from seconds since the epoch to the seconds until then that count, from any origin
 Levels = npt.NDArray[np.int32]
 _Keys = npt.NDArray[np.uint64]
 
+# Kinds of events, in their order at one instant. A mark is an edge between bins. Boundary i ends a state of an attempt
+# and begins the next: its kind is `_BOUNDARY + 2 * i`, plus one if the result was not used. `_SETTLED` comes last, when
+# the last task starts.
 _MARK, _JOIN, _LEAVE, _PAUSE, _RESUME, _CALL, _ANSWER, _BOUNDARY, _SETTLED = 0, 1, 2, 3, 4, 5, 6, 7, 31
-"""Kinds of events, in their order at one instant.
-
-A mark is an edge between bins. Boundary i ends a state of an attempt and begins the next: its kind is
-`_BOUNDARY + 2 * i`, and one more where the result was not used. `_SETTLED` comes last when the last task starts.
-"""
 _KIND_BITS = 5
-_PIECE = 1 << 17
-"""Events, of whole workers, that are computed at once: few enough to stay in a processor's cache."""
+_PIECE = 1 << 17  # events, of whole workers, computed at once: few enough for a processor's cache
 
 
 @dataclass(frozen=True)
 class Idle:
-    """Where the number of idle threads of a worker changes, and at each edge; by worker, then by time."""
+    """Idle threads of each worker whenever they change and at each edge; by worker, then by time."""
 
     time: Floats  # seconds since the epoch
     cell: Ints  # first element of each worker and bin
@@ -53,13 +48,10 @@ class Idle:
 class Chain:
     """The states through which attempts pass before and after they run."""
 
-    # State, begin and end; `running` is one of them. Each begins where the one before ends. States that never occur
-    # are left out.
-    steps: tuple[tuple[str, Floats, Floats], ...]
+    steps: tuple[tuple[str, Floats, Floats], ...]  # state, begin, end; contiguous; without states that never occur
 
     @classmethod
     def of(cls, attempts: Attempts) -> Chain:
-        """Overheads lie directly before the start (see `worker_time`)."""
         read = np.maximum(attempts.start - attempts.disk_read, attempts.prepared_from)
         deserialize = np.maximum(read - attempts.deserialize, attempts.prepared_from)
         transfer = np.maximum(deserialize - attempts.transfer, attempts.prepared_from)
@@ -79,11 +71,10 @@ class Chain:
 
     @property
     def boundaries(self) -> list[Floats]:
-        """When each state begins, and when the last ends."""
         return [self.steps[0][1], *(end for _, _, end in self.steps)]
 
     def changes(self, *, paused: bool, called: bool) -> dict[str, npt.NDArray[np.int8]]:
-        """For each state that occurs: how many more threads want it after an event, by kind of event."""
+        """Per state and kind of event: how many more threads want the state after it."""
         found = {state: np.zeros(1 << _KIND_BITS, np.int8) for state in STATES}
         for i, (step, _, _) in enumerate(self.steps):
             for wasted in (0, 1):
@@ -113,7 +104,7 @@ class Events:
 
     @classmethod
     def of(cls, attempts: Attempts, chain: Chain, edges: Floats) -> Events:
-        """The events of a trial. `edges` go from its begin to its end."""
+        """`edges` go from the begin of the trial to its end."""
         count, members, pauses, calls = len(attempts.addresses), attempts.members, attempts.pauses, attempts.calls
         time_bits = min(50, 58 - count.bit_length())
         origin, unit = attempts.begin, attempts.elapsed / (1 << time_bits)
@@ -186,7 +177,6 @@ class Events:
         return parts, _joined(found)
 
     def _pieces(self) -> Iterator[tuple[int, int, _Keys]]:
-        """First worker, the worker after the last, and the keys of all of them."""
         shift = np.uint64(self.time_bits + 1 + _KIND_BITS)
         starts = np.searchsorted(self.keys, np.arange(self.workers + 1, dtype=np.uint64) << shift)
         first = 0
@@ -209,7 +199,7 @@ class Events:
 def unwanted(idle: Idle, waiting: tuple[Floats, Floats], clock: Clock) -> Floats:
     """Seconds until each time of `idle`, weighted with the share of idle threads for which no task waits.
 
-    With i idle threads and r waiting tasks that share is 1 - min(i, r) / i. `waiting`: begin and end of each wait.
+    With i idle threads and r waiting tasks the share is 1 - min(i, r) / i. `waiting` holds begin and end of each wait.
     """
     begin, end = waiting
     n = len(idle.time)
@@ -229,7 +219,7 @@ def unwanted(idle: Idle, waiting: tuple[Floats, Floats], clock: Clock) -> Floats
 
 
 def unoccupied(pending: Floats, clock: Clock) -> Clock:
-    """A clock that counts only while no task is known, from when some is (`Attempts.pending`)."""
+    """A clock that counts only between the intervals of `pending` (`Attempts.pending`)."""
     bounds = pending.ravel()  # ends and begins of free time, in turn
     counted = clock(bounds)
     passed = integral(counted[2::2] - counted[1:-1:2])

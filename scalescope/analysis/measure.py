@@ -10,29 +10,19 @@ from itertools import compress
 import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Floats, Tables, codes
-from scalescope.analysis.recovery import recovery
 from scalescope.analysis.worker_time import divide
 from scalescope.model.metrics import Metrics, PrefixWork
 from scalescope.model.records import STATUS_ERRED
 
-MOST_PREFIXES = 10
-"""Prefixes whose work is kept with a trial."""
+MOST_PREFIXES = 10  # prefixes whose work is kept with a trial
+BINS_S = 0.05  # shortest interval over which busy threads are averaged
+AS_BEFORE = 0.9  # share of the earlier busy threads that counts as recovered
 
 
 def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempts | None = None) -> Metrics:
-    """Compute what one trial measured.
+    """Compute what one trial measured; raises `CaptureError` if no task finished.
 
-    The makespan begins when the first task is known to the scheduler and ends with the last computation. Work counts
-    attempts whose result was used; attempts that erred or were lost are worker time `lost`.
-
-    Args:
-        tables: All records of the trial (`scalescope.model.records`).
-        threads: P, the threads asked for: workers × threads per worker.
-        elapsed_s: The workload's call as its caller saw it, in seconds.
-        attempts: Of these tables, where they were read already.
-
-    Raises:
-        CaptureError: No task finished: a measured nothing is never a result.
+    `threads` is P, the threads asked for; `elapsed_s` the workload's call as its caller saw it.
     """
     attempts = attempts or Attempts.read(tables)
     useful = attempts.useful
@@ -62,7 +52,7 @@ def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempt
         **_lost(tables, attempts),
         **_memory(tables),
         transferred_bytes=_transferred(tables),
-        recovery_s=recovery(tables, attempts),
+        recovery_s=_recovery(tables, attempts),
     )
 
 
@@ -95,6 +85,41 @@ def _transferred(tables: Tables) -> float:
     return float(np.asarray(tables["tasks"]["nbytes"], float)[once[:, 0]].sum()) if len(once) else 0.0
 
 
+def _recovery(tables: Tables, attempts: Attempts) -> float | None:
+    """Seconds from the fault until threads are as busy as before; 0 if they never were less busy.
+
+    None without a fault, if nothing ran before it, or if threads were never as busy again.
+    """
+    faults = tables.get("faults", {})
+    if not len(faults.get("begin", ())):
+        return None
+    begin, end = (float(faults[name][0]) - attempts.epoch for name in ("begin", "end"))
+    # a stopped worker computes nothing, whatever its tasks say
+    stopped = str(faults["worker"][0]) if faults["kind"][0] == "pause-worker" else ""
+    width = max(BINS_S, 2 * float(np.median(attempts.stop - attempts.start)))
+    before, after = int(begin / width), int((attempts.makespan - begin) / width)
+    edges = np.arange(-before, after + 1, dtype=np.float64) * width + begin  # the fault begins with one of them
+    busy = _running(attempts.start, attempts.stop, edges)
+    if stopped in attempts.addresses:
+        own = attempts.worker == attempts.addresses.index(stopped)
+        start, stop = np.maximum(attempts.start[own], begin), np.minimum(attempts.stop[own], end)
+        busy -= _running(start, np.maximum(stop, start), edges)
+    computing = busy[:before][busy[:before] > 0]
+    if not len(computing):
+        return None
+    level = AS_BEFORE * float(np.median(computing))
+    less = np.flatnonzero(busy[before:] < level)
+    if not len(less):
+        return 0.0
+    again = np.flatnonzero(busy[before + less[0] :] >= level)
+    return float(width * (less[0] + again[0])) if len(again) else None
+
+
+def _running(start: Floats, stop: Floats, edges: Floats) -> Floats:
+    covered: Floats = np.array([np.clip(edge - start, 0, stop - start).sum() for edge in edges])
+    return np.asarray(np.diff(covered) / np.diff(edges), np.float64)
+
+
 def _by_prefix(prefixes: Sequence[str], durations: Floats) -> dict[str, PrefixWork]:
     names, place = codes(prefixes)
     order = np.lexsort((durations, place))
@@ -105,10 +130,7 @@ def _by_prefix(prefixes: Sequence[str], durations: Floats) -> dict[str, PrefixWo
 
 @dataclass(frozen=True)
 class Stage:
-    """All tasks of one task group: the partitions of one operation.
-
-    Tasks of `client.map` and `client.submit` form one group per function name, whatever their number of calls.
-    """
+    """All tasks of one task group. `client.map` and `client.submit` form one group per function name."""
 
     group: str  # by dask's own rule
     prefix: str  # the group without the token that makes it unique
@@ -121,11 +143,9 @@ class Stage:
 
 
 def stages_of(attempts: Attempts) -> tuple[Stage, ...]:
-    """All stages of a trial, by their begin."""
-    useful = attempts.useful
-    groups = dict(zip(_used(attempts.group, attempts), _used(attempts.prefix, attempts), strict=True))
-    index = {group: i for i, group in enumerate(groups)}
-    code = np.fromiter(map(index.__getitem__, _used(attempts.group, attempts)), np.int64, int(useful.sum()))
+    useful, group = attempts.useful, _used(attempts.group, attempts)
+    prefix_of = dict(zip(group, _used(attempts.prefix, attempts), strict=True))
+    groups, code = codes(group)
     start, stop, count = attempts.start[useful], attempts.stop[useful], len(groups)
     begin, end, longest = np.full(count, np.inf), np.zeros(count), np.zeros(count)
     np.minimum.at(begin, code, start)
@@ -136,8 +156,10 @@ def stages_of(attempts: Attempts) -> tuple[Stage, ...]:
     pairs = np.unique(code * len(attempts.addresses) + attempts.worker[useful])
     workers = np.bincount(pairs // len(attempts.addresses), minlength=count)
     found = [
-        Stage(group, prefix, *map(int, (tasks[i], workers[i])), *map(float, (work[i], longest[i], begin[i], end[i])))
-        for i, (group, prefix) in enumerate(groups.items())
+        Stage(
+            name, prefix_of[name], int(tasks[i]), int(workers[i]), *map(float, (work[i], longest[i], begin[i], end[i]))
+        )
+        for i, name in enumerate(groups)
     ]
     return tuple(sorted(found, key=lambda stage: (stage.begin_s, stage.end_s, stage.group)))
 

@@ -1,12 +1,8 @@
 """Interleaved pairs (a, b) of one metric: by which factor b differs from a, and how sure that is.
 
-The method: Student's paired t-test on log ratios ln(b / a). On the log scale, because times spread by factors; paired,
-because what the machine does to both trials of a pair cancels. The sign-flip test asks the same without assuming
-normal noise.
-
-A metric that is 0 in some trial (tasks spilled, workers lost) has no ratio. All pairs are then compared by their
-relative difference 2(b - a) / (a + b), which is close to the log ratio for small differences, 0 where both are 0, and
-2 where only a is.
+The method is Student's paired t-test on log ratios ln(b / a): on the log scale because times spread by factors; paired
+because what the machine does to both trials cancels. The sign-flip test does not assume normal noise. If a metric is 0
+in some trial, all pairs are compared by 2(b - a) / (a + b) instead, which is close to the log ratio.
 """
 
 from __future__ import annotations
@@ -21,20 +17,17 @@ import numpy.typing as npt
 from scalescope.errors import InvalidField
 
 Floats = npt.NDArray[np.float64]
+# In the order in which they ran; None stands for a trial that is not valid.
 Pairs = Sequence[tuple[float | None, float | None]]
-"""Pairs in the order in which they ran; None stands for a trial that is not valid."""
 
-EXACT = 1e-12
-"""Effects that differ by less are equal: what rounding makes of numbers that are equal to the last bit."""
+EXACT = 1e-12  # effects that differ by less are equal: rounding
+# A pair is set aside if its effect is over five scaled median absolute deviations from the median (Hampel 1974), since
+# a shared host stops for a moment now and then. If that is over a fifth of the pairs, or there are fewer than seven,
+# all count.
 OUTLYING, OUTLYING_SHARE, OUTLYING_FROM = 5.0, 0.2, 7
-"""A pair is set aside when its effect is over five scaled median absolute deviations from the median (Hampel 1974): a
-shared host stops for a moment now and then, and one such pair in ten hides a difference of 5 %. Where over a fifth
-would be, they are the noise, and all count. Fewer than seven pairs all count: their median deviation says little."""
 _MAD = 1.4826  # standard deviation of normal noise in median absolute deviations
-POWER = 0.8
-"""Chance to find a difference as large as the minimal effect (convention of Cohen, 1988)."""
-FLIPS_EXACT = 30
-"""Pairs up to which all sign flips are counted; beyond, `FLIPS_DRAWN` of them."""
+POWER = 0.8  # chance to find a difference as large as the minimal effect (Cohen, 1988)
+FLIPS_EXACT = 30  # pairs up to which all sign flips are counted; beyond, `FLIPS_DRAWN` of them
 FLIPS_DRAWN = 20_000
 
 
@@ -49,12 +42,10 @@ class Effects:
 
     @property
     def outlying(self) -> int:
-        """Pairs set aside."""
         return len(self.odd)
 
     @property
     def pairs(self) -> int:
-        """Pairs that count."""
         return len(self.values)
 
     @property
@@ -63,16 +54,16 @@ class Effects:
 
     @property
     def exact(self) -> bool:
-        """Whether all pairs say the same, as on a simulated cluster."""
+        """Whether all pairs agree, as on a simulated cluster."""
         return bool(np.ptp(self.values) <= EXACT)
 
     @property
     def error(self) -> float:
-        """Standard error of the mean; 0 where all pairs say the same."""
+        """Standard error of the mean."""
         return 0.0 if self.exact else float(self.values.std(ddof=1)) / math.sqrt(self.pairs)
 
     def ratio(self, effect: float) -> float:
-        """The factor b / a that an effect stands for, from 0 to infinity."""
+        """The factor b / a of an effect, from 0 to infinity."""
         if self.log:
             return math.exp(effect)
         if effect >= 2:
@@ -85,12 +76,9 @@ class Effects:
 
 
 def effects(pairs: Pairs, *, log: bool | None = None) -> Effects:
-    """The effect in every pair of two valid trials.
+    """The effect in every pair of valid trials; raises `InvalidField` if a number is negative or not finite.
 
-    `log=False` makes them relative differences though no number is 0, to be compared with others that are.
-
-    Raises:
-        InvalidField: A number is negative, infinite or not a number.
+    `log=False` makes them relative differences in any case, to be compared with others that are.
     """
     valid = [(_checked(a), _checked(b)) for a, b in pairs if a is not None and b is not None]
     a, b = np.array(valid, dtype=float).reshape(-1, 2).T
@@ -131,8 +119,7 @@ def t_test(found: Effects) -> float:
 def sign_flip(found: Effects, *, seed: int = 0) -> float:
     """Two-sided p of the sign-flip test (Fisher 1935): how many ways to swap a and b give as large a mean effect.
 
-    Needs no normal noise, only that both orders are equally likely without an effect. At least 2 / 2**pairs. Up to
-    `FLIPS_EXACT` pairs all flips are counted, by sums over each half of the pairs. Beyond, a seeded sample counts the
+    Up to `FLIPS_EXACT` pairs all flips are counted, by sums over each half. Beyond, a seeded sample counts the
     observation itself (Phipson and Smyth 2010), so that p is never 0.
     """
     values = found.values
@@ -148,10 +135,10 @@ def sign_flip(found: Effects, *, seed: int = 0) -> float:
 
 
 def minimal_effect(found: Effects, level: float = 0.05) -> float:
-    """The smallest difference that so many pairs with such noise would show in `POWER` of the runs.
+    """The smallest difference that so many pairs with such noise would show in `POWER` of the runs, as a share.
 
     Bloom (1995), "Minimum detectable effects", Evaluation Review 19(5): standard error times (t(1 - level / 2) +
-    t(power)), with the observed standard deviation. As a share: 0.03 is b 3 % larger than a.
+    t(power)).
     """
     freedom = found.pairs - 1
     smallest = (_quantile(1 - level / 2, freedom) + _quantile(POWER, freedom)) * found.error
@@ -159,17 +146,14 @@ def minimal_effect(found: Effects, level: float = 0.05) -> float:
 
 
 def false_discovery(p: Sequence[float]) -> tuple[float, ...]:
-    """Adjusted p of many tests (Benjamini and Hochberg, 1995), in the same order.
-
-    On average at most one in twenty differences whose adjusted p is at most 0.05 is none.
-    """
+    """Adjusted p of many tests (Benjamini and Hochberg, 1995), in the same order."""
     from scipy.stats import false_discovery_control  # importing it takes longer than all else here
 
     return tuple(float(value) for value in false_discovery_control(p)) if p else ()
 
 
 def welch(first: Effects, second: Effects, share: float) -> float:
-    """Two-sided p that the mean of `first` is `share` times the mean of `second`, whose error counts too.
+    """Two-sided p that the mean of `first` is `share` times that of `second`, whose error counts too.
 
     Welch (1947) with the degrees of freedom of Satterthwaite (1946). Without any noise p is 1 if equal, else 0.
     """
@@ -188,7 +172,6 @@ def _checked(value: float) -> float:
 
 
 def _sums(values: Floats) -> Floats:
-    """Sums of all values, for each choice of signs."""
     sums = np.zeros(1)
     for value in values:
         sums = np.concatenate([sums - value, sums + value])

@@ -1,15 +1,11 @@
 """What if: the recorded tasks, scheduled again on paper, on other numbers of threads and at other task sizes.
 
-List scheduling (Graham 1966): whenever a thread is free, it takes the ready task that was recorded to start first. On P
-threads this ends within T1 / P + T∞, and never before max(T1 / P, T∞). What else the record shows is kept:
+List scheduling (Graham 1966): a free thread takes the ready task that was recorded to start first. What else the record
+shows is kept: a task occupies a thread for `overhead_s` more; it is runnable its `delay` after what it needs has ended;
+and where nothing ran or waited until the client sent more, the next tasks are a new phase, which begins when all of the
+last have ended, after the client's pause.
 
-- A task occupies a thread for `overhead_s` more: assignment, transfer of inputs, deserialisation.
-- A task is runnable its `delay` after what it needs has ended: the way over the scheduler, or a client that thinks.
-- Where nothing ran or waited until the client sent more, the client is taken to have waited for results: the tasks
-  before and after are two phases. The next begins when all of the last have ended, and after the client's pause.
-
-Not known are a scheduler or network that is saturated at more threads (it is too fast there), memory, placement (any
-thread may take any task), and attempts that failed (left out). Compare it with what was measured (`errors`).
+Not modelled: a scheduler or network that saturates at more threads, memory, placement, and attempts that failed.
 """
 
 from __future__ import annotations
@@ -31,17 +27,16 @@ class Replay:
 
     seconds: Floats  # duration of each
     graph: Graph  # what each needs
-    overhead_s: float  # for which a task occupies a thread besides
-    rank: Ints  # place in the list from which a free thread takes the first ready task; from 0, each once
-    # seconds from the end of its last need in its phase, or from the begin of the phase, until it is runnable
-    delay: Floats
+    overhead_s: float  # a task occupies its thread so much longer
+    rank: Ints  # place in the list from which a free thread takes the first ready task
+    delay: Floats  # seconds until runnable, from the end of its last need in its phase or the begin of the phase
     phase: Ints  # number, from 0
     pauses: Floats  # seconds from the end of the phase before to the begin of each phase
     group: Sequence[str]
 
     @classmethod
     def of(cls, attempts: Attempts, graph: Graph) -> Replay | None:
-        """The attempts whose result was used; None where the graph is not known."""
+        """The attempts whose result was used; None if the graph is not known."""
         if not graph.known:
             return None
         useful = np.flatnonzero(attempts.useful)
@@ -67,7 +62,6 @@ class Replay:
         )
 
     def makespan(self, threads: int) -> float:
-        """Seconds from the first task to the end of the last, on so many threads."""
         if threads < 1:
             raise InvalidField("threads", threads, "1 or more")
         order = np.argsort(self.rank)
@@ -79,18 +73,15 @@ class Replay:
         return _scheduled(seconds, delay, node, need, self.phase[order], self.pauses, threads)
 
     def with_durations(self, factor: float) -> Replay:
-        """The same tasks, each this many times as long."""
         if not factor >= 0:
             raise InvalidField("factor", factor, "0 or more")
         return replace(self, seconds=self.seconds * factor)
 
     def with_partitions(self, factor: float) -> Replay:
-        """The same work in `factor` times as many partitions per stage: tasks are split above 1, merged below.
+        """The same work in `factor` times as many partitions per stage, at least one.
 
-        A stage of n tasks becomes round(n × factor) tasks, and at least one. This holds for element-wise stages, whose
-        tasks need nothing, or one task of such a stage and data shared by a whole stage. Tasks that bring several
-        together (a reduction, a shuffle) stay, and need all parts of what they needed. A stage of a single task is
-        split, though the record cannot tell whether it can be.
+        This holds for element-wise stages: their tasks need nothing, or one task of such a stage and data shared by a
+        whole stage. Tasks that combine several (a reduction, a shuffle) stay, and need all parts of what they needed.
         """
         if not factor > 0:
             raise InvalidField("factor", factor, "above 0")
@@ -100,9 +91,8 @@ class Replay:
 def overhead(attempts: Attempts) -> float:
     """Seconds that a task costs its thread besides its duration: the median over tasks whose result was used.
 
-    They run from when the thread was free and the task runnable to the begin of its computation: assignment, transfer
-    of inputs that nothing hid, deserialisation. The recorded thread of a task is not used: a simulated worker shows
-    more threads than it has.
+    They run from when the thread was free and the task runnable to the begin of its computation. The recorded thread is
+    not used: a simulated worker shows more threads than it has.
     """
     members, worker = attempts.members, attempts.worker
     joined = np.full(len(attempts.addresses), attempts.makespan)
@@ -121,7 +111,7 @@ def overhead(attempts: Attempts) -> float:
 
 
 def errors(replayed: Mapping[int, float], measured: Mapping[int, float]) -> dict[int, float]:
-    """How far replayed makespans are from measured ones, by threads: above 0 where the replay is too slow."""
+    """How far replayed makespans are from measured ones, by threads; above 0 if the replay is too slow."""
     both = sorted(threads for threads in replayed.keys() & measured.keys() if measured[threads] > 0)
     return {threads: replayed[threads] / measured[threads] - 1 for threads in both}
 
@@ -130,10 +120,7 @@ def errors(replayed: Mapping[int, float], measured: Mapping[int, float]) -> dict
 
 
 def _phases(runnable: Floats, stop: Floats, needless: Bools) -> tuple[Ints, Floats, Floats]:
-    """The phase of each task; when each phase began; and how long nothing ran or waited before it.
-
-    A phase begins with a task that needs nothing and was runnable only after all before it had ended.
-    """
+    # a phase begins with a task that needs nothing and was runnable only after all before it had ended
     order = np.lexsort((stop, runnable))
     ended = np.concatenate([[0.0], np.maximum.accumulate(stop[order])[:-1]])
     first = needless[order] & (runnable[order] > ended)
@@ -154,7 +141,6 @@ def _independent(seconds: Floats, delay: Floats, threads: int) -> float:
 def _scheduled(
     seconds: Floats, delay: Floats, node: Ints, need: Ints, phase: Ints, pauses: Floats, threads: int
 ) -> float:
-    """The makespan of tasks that are numbered in the order of the list; edges join tasks of one phase."""
     count, length, wait = len(seconds), seconds.tolist(), delay.tolist()
     missing, phases = np.bincount(node, minlength=count), phase.tolist()
     dependents = node[np.argsort(need, kind="stable")].tolist()
@@ -205,10 +191,7 @@ def _scheduled(
 
 @dataclass(frozen=True)
 class _Cells:
-    """Interchangeable tasks of one phase, group and depth form a cell; any other task is alone in its cell.
-
-    The tasks of a cell, in order, share its parts evenly.
-    """
+    """Interchangeable tasks of one phase, group and depth form a cell and share its parts evenly; others are alone."""
 
     cell: Ints  # of each task; no cell needs one with a larger number
     place: Ints  # of each task within its cell, from 0
@@ -258,7 +241,7 @@ class _Cells:
         )
 
     def _seconds(self, seconds: Floats) -> Floats:
-        """Durations of the parts, from those of the tasks in the order of cells and places."""
+        # `seconds` in the order of cells and places
         cell = np.repeat(np.arange(len(self.parts)), self.parts)
         local = np.arange(len(cell)) - (np.cumsum(self.parts) - self.parts)[cell]
         before, share = (np.cumsum(self.tasks) - self.tasks)[cell], self.tasks[cell] / self.parts[cell]
@@ -268,7 +251,7 @@ class _Cells:
         return durations
 
     def _graph(self, graph: Graph, low: Ints, high: Ints, total: int) -> Graph:
-        """A part needs all parts of what its tasks needed, or only its counterpart where two stages are cut alike."""
+        # a part needs all parts of what its tasks needed, or only its counterpart if two stages are cut alike
         node, need = graph.node, graph.needs
         alike = np.all([values[node] == values[need] for values in (self.place, high - low)], axis=0)
         alike &= (self.tasks[self.cell[node]] == self.tasks[self.cell[need]]) & (
@@ -282,11 +265,9 @@ class _Cells:
 
 
 def _elementwise(graph: Graph, group: Ints) -> tuple[Ints, Ints]:
-    """How many element-wise stages lie before each task (-1: its stage is not element-wise), and where its chain began.
-
-    A task is element-wise when it needs at most one task of each stage, and these are element-wise or shared data: a
-    task without needs whose result several such tasks of one stage need.
-    """
+    # Returns how many element-wise stages lie before each task (-1: its own is not), and where its chain began.
+    # A task is element-wise if it needs at most one task of each stage, and these are element-wise or shared data:
+    # tasks without needs whose result several such tasks of one stage need.
     node, need, groups = graph.node, graph.needs, int(group.max()) + 1
     _, of_stage, counts = np.unique(node * groups + group[need], return_inverse=True, return_counts=True)
     single = counts[of_stage] == 1
@@ -308,7 +289,7 @@ def _elementwise(graph: Graph, group: Ints) -> tuple[Ints, Ints]:
 
 
 def _pairs(owner: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-    """Each owner with each of the numbers from its `low` up to its `high`."""
+    # each owner with each number from its `low` up to its `high`
     widths = high - low
     number = np.arange(int(widths.sum())) - np.repeat(np.cumsum(widths) - widths - low, widths)
     return np.repeat(owner, widths), number

@@ -12,10 +12,9 @@
 | `merge` | P / max(1, floor(P / b)), k = 2 b - 1: a load that grows with P, in pieces that double at 2 b |
 | `batch` | max(1, P / b): a load that grows with P, in pieces of b, each on one thread |
 
-Errors of times are relative: all is fitted by least squares on the logarithm. Models are compared by the corrected
-information criterion of Akaike (AICc; Hurvich and Tsai, 1989). The interval of k comes from a parametric bootstrap
-(Efron and Tibshirani, 1993, section 6.5) whose noise is as much wider as Student's t is than the normal distribution:
-without that, intervals of few measurements are too narrow. Deterministic.
+Times have relative errors: least squares on the logarithm. Models are compared by AICc (Hurvich and Tsai, 1989). The
+interval of k comes from a parametric bootstrap (Efron and Tibshirani, 1993, section 6.5) whose noise is as much wider
+as Student's t is than the normal distribution, since intervals of few measurements would be too narrow.
 """
 
 from __future__ import annotations
@@ -30,16 +29,15 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+# Relative error below which a fit is exact: else overheads of microseconds decide on a virtual clock.
 RESOLUTION = 0.005
-"""Relative error below which a fit counts as exact: else overheads of microseconds decide on a virtual clock."""
-SAMPLES, SEED, LEVEL = 400, 20_260_101, 0.95
-"""Samples of the bootstrap, seed of its generator, level of the interval."""
+SAMPLES, SEED, LEVEL = 400, 20_260_101, 0.95  # samples of the bootstrap, seed of its generator, level of the interval
+# Among models whose AICc differs by less, the simplest is taken (Burnham and Anderson, 2002, section 2.6): else one
+# knee in six would be read into noise.
 PARSIMONY = 2.0
-"""Among models whose AICc differs by less, the simplest is taken (Burnham and Anderson, 2002, section 2.6): else one
-knee in six would be read into noise."""
+# Added to the AICc of models that jump: one whole number among hundreds fits noise as well as two smooth parameters do
+# (tests/benchmarks/bench_knee.py).
 WAVE_PENALTY = 4.0
-"""Added to the AICc of models that jump: one parameter of hundreds of whole numbers fits noise as two smooth parameters
-do (tests/benchmarks/bench_knee.py)."""
 _ROUNDS, _SHRINK, _SIDE = 60, 0.7, 9
 _SAME = 1e-9
 _KNEES = 100
@@ -51,14 +49,14 @@ class Model:
     """A family of curves."""
 
     name: str
-    parameters: tuple[str, ...]  # of the shape
-    # throughput for threads and shape parameters, up to the rate; broadcasts
-    curve: Callable[..., Floats] = field(repr=False, compare=False)
-    # values of each parameter with which the search begins, for the thread counts measured
-    candidates: Callable[[Floats], tuple[Floats, ...]] = field(repr=False, compare=False)
-    # threads at which it stops growing, for shape parameters; infinite where it never does
-    knee: Callable[..., Floats] | None = field(default=None, repr=False, compare=False)
+    # of the shape: the values with which the search begins, for the thread counts measured
+    parameters: Mapping[str, Callable[[Floats], Floats]] = field(compare=False)
+    curve: Callable[..., Floats]  # throughput for threads and shape parameters, up to the rate; broadcasts
+    knee: Callable[..., Floats] | None = None  # threads at which it stops growing, for shape parameters
     whole: bool = False  # its parameter is a whole number: no search beyond the candidates
+
+    def candidates(self, threads: Floats) -> list[Floats]:
+        return [values(threads) for values in self.parameters.values()]
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Interval:
-    """A number of threads and the ends of its 95 % interval, if the model holds."""
+    """A number of threads and its 95 % interval, if the model holds."""
 
     k: float
     low: float
@@ -87,46 +85,6 @@ class Interval:
 
 
 # ------------------------------------------------------------------ the models
-
-
-def _linear(threads: Floats) -> Floats:
-    return threads
-
-
-def _amdahl(threads: Floats, s: Floats) -> Floats:
-    return threads / (1 + s * (threads - 1))
-
-
-def _usl(threads: Floats, s: Floats, c: Floats) -> Floats:
-    return threads / (1 + s * (threads - 1) + c * threads * (threads - 1))
-
-
-def _cap(threads: Floats, k: Floats) -> Floats:
-    return np.minimum(threads, k)
-
-
-def _amdahl_cap(threads: Floats, s: Floats, k: Floats) -> Floats:
-    return _amdahl(np.minimum(threads, k), s)
-
-
-def _retrograde(threads: Floats, k: Floats, b: Floats) -> Floats:
-    return np.minimum(threads, k) * np.minimum(1.0, k / threads) ** b
-
-
-def _wave(threads: Floats, k: Floats) -> Floats:
-    return np.asarray(k / np.ceil(k / threads))
-
-
-def _slots(threads: Floats, k: Floats) -> Floats:
-    return np.asarray(threads / np.ceil(threads / k))
-
-
-def _merge(threads: Floats, b: Floats) -> Floats:
-    return np.asarray(threads / np.maximum(1.0, np.floor(threads / b)))
-
-
-def _batch(threads: Floats, b: Floats) -> Floats:
-    return np.maximum(1.0, threads / b)
 
 
 def _serial(threads: Floats) -> Floats:
@@ -137,8 +95,12 @@ def _crosstalk(threads: Floats) -> Floats:
     return np.concatenate([[0.0], np.geomspace(1e-8, 0.1, 43)])
 
 
+def _slopes(threads: Floats) -> Floats:
+    return np.geomspace(0.1, 4.0, 25)
+
+
 def _knees(threads: Floats) -> Floats:
-    """Thread counts measured and values between them, some hundreds in all."""
+    # thread counts measured and values between them, some hundreds in all
     distinct = np.unique(threads)
     if len(distinct) > _KNEES:
         distinct = distinct[np.linspace(0, len(distinct) - 1, _KNEES).astype(int)]
@@ -148,48 +110,49 @@ def _knees(threads: Floats) -> Floats:
 
 
 def _wholes(threads: Floats) -> Floats:
-    """From the fewest threads to twice the most: with more tasks the waves are too small to matter."""
+    # up to twice the most threads: with more tasks the waves are too small to matter
     return np.arange(max(2, int(threads.min())), 2 * int(threads.max()) + 1, dtype=np.float64)
 
 
-def _slopes(threads: Floats) -> Floats:
-    return np.geomspace(0.1, 4.0, 25)
+def _amdahl(threads: Floats, s: Floats) -> Floats:
+    return threads / (1 + s * (threads - 1))
 
 
-def _own(k: Floats, *rest: Floats) -> Floats:
-    return k
+def _usl_peak(s: Floats, c: Floats) -> Floats:
+    return np.sqrt(np.divide(1 - s, c, out=np.full_like(s, np.inf), where=c > 0))
 
 
-LINEAR = Model("linear", (), _linear, lambda threads: ())
-AMDAHL = Model("amdahl", ("s",), _amdahl, lambda threads: (_serial(threads),))
+LINEAR = Model("linear", {}, lambda p: p)
+AMDAHL = Model("amdahl", {"s": _serial}, _amdahl)
 USL = Model(
-    "usl",
-    ("s", "c"),
-    _usl,
-    lambda threads: (_serial(threads), _crosstalk(threads)),
-    lambda s, c: np.sqrt(np.divide(1 - s, c, out=np.full_like(s, np.inf), where=c > 0)),
+    "usl", {"s": _serial, "c": _crosstalk}, lambda p, s, c: p / (1 + s * (p - 1) + c * p * (p - 1)), knee=_usl_peak
 )
-CAP = Model("cap", ("k",), _cap, lambda threads: (_knees(threads),), _own)
+CAP = Model("cap", {"k": _knees}, np.minimum, knee=lambda k: k)
 AMDAHL_CAP = Model(
-    "amdahl-cap", ("s", "k"), _amdahl_cap, lambda threads: (_serial(threads), _knees(threads)), lambda s, k: k
+    "amdahl-cap", {"s": _serial, "k": _knees}, lambda p, s, k: _amdahl(np.minimum(p, k), s), knee=lambda s, k: k
 )
-RETROGRADE = Model("retrograde", ("k", "b"), _retrograde, lambda threads: (_knees(threads), _slopes(threads)), _own)
-WAVE = Model("wave", ("k",), _wave, lambda threads: (_wholes(threads),), _own, whole=True)
-SLOTS = Model("wave", ("k",), _slots, lambda threads: (_wholes(threads),), _own, whole=True)
-MERGE = Model("merge", ("b",), _merge, lambda threads: (_wholes(threads),), lambda b: 2 * b - 1, whole=True)
-BATCH = Model("batch", ("b",), _batch, lambda threads: (_wholes(threads),), whole=True)
+RETROGRADE = Model(
+    "retrograde",
+    {"k": _knees, "b": _slopes},
+    lambda p, k, b: np.minimum(p, k) * np.minimum(1.0, k / p) ** b,
+    knee=lambda k, b: k,
+)
+WAVE = Model("wave", {"k": _wholes}, lambda p, k: k / np.ceil(k / p), knee=lambda k: k, whole=True)
+SLOTS = Model("wave", {"k": _wholes}, lambda p, k: p / np.ceil(p / k), knee=lambda k: k, whole=True)
+MERGE = Model(
+    "merge", {"b": _wholes}, lambda p, b: p / np.maximum(1.0, np.floor(p / b)), knee=lambda b: 2 * b - 1, whole=True
+)
+BATCH = Model("batch", {"b": _wholes}, lambda p, b: np.maximum(1.0, p / b), whole=True)
 
 SMOOTH = (LINEAR, CAP, AMDAHL, USL, AMDAHL_CAP, RETROGRADE)
-STRONG = (*SMOOTH, WAVE)
-"""For a load that stays the same."""
-WEAK = (*SMOOTH, SLOTS, MERGE, BATCH)
-"""For a load that grows with the threads."""
+STRONG = (*SMOOTH, WAVE)  # for a load that stays the same
+WEAK = (*SMOOTH, SLOTS, MERGE, BATCH)  # for a load that grows with the threads
 
 
 def in_waves(counts: Iterable[int]) -> tuple[Model, ...]:
     """`STRONG` for a load whose number of equal tasks is one of these."""
     known = np.array(sorted(set(counts)), dtype=np.float64)
-    return (*SMOOTH, replace(WAVE, candidates=lambda threads: (known,)))
+    return (*SMOOTH, replace(WAVE, parameters={"k": lambda threads: known}))
 
 
 # ------------------------------------------------------------------ fitting
@@ -198,18 +161,14 @@ def in_waves(counts: Iterable[int]) -> tuple[Model, ...]:
 def compare(models: Sequence[Model], threads: Floats, throughput: Floats) -> tuple[Fit, ...]:
     """Fit all models that so many points allow, best first.
 
-    Args:
-        models: `STRONG` or `WEAK`.
-        threads: P of every measurement; repeats have the same P.
-        throughput: Of every measurement, above zero. Its unit is one busy thread: that decides between models that jump
-            where the shape does not.
+    The unit of `throughput` is one busy thread: that decides between models that jump if the shape does not.
     """
     distinct, logs = len(np.unique(threads)), np.log(throughput)
-    fits = []
-    for model in models:
-        freedom = len(throughput) - _estimated(model) - 1
-        if distinct > len(model.parameters) + 1 and freedom > 0:
-            fits.append(_fit(model, threads, logs))
+    fits = [
+        _fit(model, threads, logs)
+        for model in models
+        if distinct > len(model.parameters) + 1 and len(throughput) > _estimated(model) + 1
+    ]
     if not fits:
         return ()
     least = min(fit.aicc for fit in fits)
@@ -221,7 +180,7 @@ def compare(models: Sequence[Model], threads: Floats, throughput: Floats) -> tup
 
 
 def interval_of(fit: Fit, threads: Floats, throughput: Floats) -> Interval | None:
-    """The knee and its interval by refitting the model to noise; None where it has no knee."""
+    """The knee and its interval by refitting the model to noise; None without a knee."""
     if fit.k is None or fit.model.knee is None:
         return None
     from scipy.special import ndtri, stdtrit  # importing it takes longer than all else here
@@ -258,12 +217,11 @@ def _fit(model: Model, threads: Floats, logs: Floats) -> Fit:
 
 
 def _estimated(model: Model) -> int:
-    """Numbers estimated from the data: shape, rate, size of the error."""
-    return len(model.parameters) + 2
+    return len(model.parameters) + 2  # rate and size of the error
 
 
 def _search(model: Model, threads: Floats, logs: Floats) -> Floats:
-    """The shape with the least squared error: the best candidate, then ever finer grids around the best so far."""
+    # the best candidate, then ever finer grids around the best so far
     candidates = model.candidates(threads)
     grid = _product(candidates)
     squares = _squares(model, grid, threads, logs)
@@ -289,7 +247,7 @@ def _search(model: Model, threads: Floats, logs: Floats) -> Floats:
 
 
 def _around(fit: Fit, threads: Floats, logs: Floats) -> Floats:
-    """A dense grid over the shapes that resampled residuals may lead to, with the fitted one."""
+    # a dense grid over the shapes that resampled residuals may lead to, with the fitted one
     candidates = fit.model.candidates(threads)
     shape = np.array(list(fit.shape.values()))
     if fit.model.whole:
@@ -308,10 +266,8 @@ def _around(fit: Fit, threads: Floats, logs: Floats) -> Floats:
 
 
 def _best_of(model: Model, grid: Floats, threads: Floats, samples: Floats) -> tuple[Ints, Ints]:
-    """For each sample (a row) the first and the last row of the grid that fit it best.
-
-    They differ for models that jump: many whole numbers between two measured jumps fit equally well.
-    """
+    # For each sample (a row), the first and the last row of the grid that fit it best: they differ for models that
+    # jump, since many whole numbers between two measured jumps fit equally well.
     curves = _logs(model, grid, threads)
     curves = curves - curves.mean(axis=1, keepdims=True)
     same = np.concatenate([[False], np.abs(np.diff(curves, axis=0)).max(axis=1) < _SAME])
@@ -324,7 +280,6 @@ def _best_of(model: Model, grid: Floats, threads: Floats, samples: Floats) -> tu
 
 
 def _squares(model: Model, grid: Floats, threads: Floats, logs: Floats) -> Floats:
-    """Sum of squared errors for each row of a grid of shapes, at its best rate."""
     size = max(1, _BLOCK // len(logs))  # rows at a time: all of them can be gigabytes
     found = []
     for start in range(0, len(grid), size):
@@ -339,16 +294,12 @@ def _logs(model: Model, grid: Floats, threads: Floats) -> Floats:
 
 
 def _product(values: Sequence[Floats]) -> Floats:
-    """All combinations, one a row."""
     if not values:
         return np.empty((1, 0))
-    if len(values) == 1:
-        return values[0][:, None]
     return np.stack([axis.ravel() for axis in np.meshgrid(*values, indexing="ij")], axis=1)
 
 
 def _gap(values: Floats, value: float) -> float:
-    """The wider of the steps to the neighbours of a value."""
     at = int(np.abs(values - value).argmin())
     steps = [abs(values[at] - values[i]) for i in (at - 1, at + 1) if 0 <= i < len(values)]
     return float(max(steps, default=1.0))

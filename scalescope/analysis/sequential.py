@@ -1,8 +1,8 @@
-"""Looking at a test more than once: the level of each look, so that all looks together keep theirs.
+"""Levels for looking at a test more than once, so that all looks together keep theirs.
 
 Pocock's rule (1977, Biometrika 64): the same nominal level at every look. The chance that any look falls below it
-without an effect is integrated over the path of the sum (Armitage, McPherson and Rowe 1969), as if noise were known.
-t-tests use that level at each look (Jennison and Turnbull 2000, section 4.4). Few pairs need `CAUTION`.
+without an effect is integrated over the path of the sum (Armitage, McPherson and Rowe 1969), for known noise. Each
+t-test uses that level (Jennison and Turnbull 2000, section 4.4).
 """
 
 from __future__ import annotations
@@ -12,17 +12,14 @@ from functools import lru_cache
 
 import numpy as np
 
-CAUTION = 0.65
-"""Share of alpha to plan with: t-tests of few pairs only estimate the noise, and raise more false alarms than planned,
-more still with outliers set aside."""
+CAUTION = 0.65  # share of alpha to plan with: t-tests of few pairs only estimate the noise, and raise more false alarms
 _NODES = 64
-_TINY = 1e-7
-"""Levels below which the sum over all looks (Bonferroni) is used."""
+_TINY = 1e-7  # level below which Bonferroni is used
 _GROWTH = math.sqrt(2)
 
 
 def looks(first: int, most: int) -> tuple[int, ...]:
-    """Numbers of pairs at which to look, such as 7, 10, 14, 20: each look costs power, so steps grow like the root."""
+    """Numbers of pairs at which to look, such as 7, 10, 14, 20: each look costs power, so steps grow."""
     found, after = [], first
     while after < most:
         found.append(after)

@@ -1,4 +1,4 @@
-"""From the trials of a sweep to one row per point."""
+"""One row per point, from the trials of a sweep."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class MeanInterval:
 
 @dataclass(frozen=True)
 class PointSummary:
-    """What the valid trials of a point measured, and what became of the others. Warm-ups are left out."""
+    """What the valid trials of a point measured, and what became of the others; without warm-ups."""
 
     point: Point
     valid: int = 0  # trials that are data points
@@ -59,19 +59,16 @@ class PointSummary:
     invalid: int = 0  # trials that the machine spoilt
     reasons: tuple[TrialReason, ...] = ()  # why, most frequent first
     warnings: tuple[str, ...] = ()  # about the capture of the valid trials, each once
-    # of the valid trials, combined as each metric is declared; None without valid trials
-    metrics: Metrics | None = None
-    # by name, of the metrics that are declared to have one
-    intervals: Mapping[str, MeanInterval] = field(default_factory=dict)
+    metrics: Metrics | None = None  # combined as each metric is declared; None without valid trials
+    intervals: Mapping[str, MeanInterval] = field(default_factory=dict)  # of the metrics declared to have one
     asked: tuple[PartitionCall, ...] = ()  # calls of the workload's code that decide its partitions
-    # what its threads waited for most: thread-seconds of a trial, on average
-    blamed: Mapping[str, float] = field(default_factory=dict)
+    blamed: Mapping[str, float] = field(default_factory=dict)  # what threads waited for: mean thread-seconds
 
     @property
     def origin(self) -> PartitionCall | None:
-        """The call behind the widest stage; None where none made as many partitions, or half as many.
+        """The call behind the widest stage; None if none made as many partitions, or half as many.
 
-        Half: two stages of equal width count as one where they have the name of one function.
+        Half, because two stages of equal width count as one if their functions have one name.
         """
         widest = 0 if self.metrics is None else self.metrics.widest_stage
         made = [asked for asked in self.asked if asked.where and widest / 2 <= asked.partitions <= widest]
@@ -79,16 +76,12 @@ class PointSummary:
 
     @property
     def partitions(self) -> int:
-        """Partitions, by the workload's own call or by the widest stage."""
-        return (
-            (0 if self.metrics is None else self.metrics.widest_stage)
-            if self.origin is None
-            else self.origin.partitions
-        )
+        if self.origin is not None:
+            return self.origin.partitions
+        return 0 if self.metrics is None else self.metrics.widest_stage
 
     @property
     def items(self) -> int | None:
-        """Items to divide, by the point's parameters or by the workload's own call; None where unknown."""
         if self.point.items is not None:
             return self.point.items
         return None if self.origin is None else self.origin.items
@@ -108,7 +101,7 @@ class PointSummary:
 
 
 def summarise(trials: Iterable[Trial]) -> tuple[PointSummary, ...]:
-    """One summary per point, ordered by workers, threads, items and then the other parameters."""
+    """One summary per point, in `order`."""
     by_point: dict[str, list[Trial]] = {}
     for trial in trials:
         if not trial.warmup:
@@ -139,7 +132,6 @@ def settings(point: Point) -> dict[str, Scalar]:
 
 
 def label(point: Point, names: Iterable[str] = ()) -> str:
-    """A point in words: workers, items, and what else is in `names`."""
     parts = [plural(point.workers, "worker")]
     if point.items is not None:
         parts.append(plural(point.items, "item"))
@@ -148,7 +140,7 @@ def label(point: Point, names: Iterable[str] = ()) -> str:
 
 
 def is_meant(point: Point, text: str) -> bool:
-    """Whether a text means a point: `workers=200,items=199`, with any of its settings, or the beginning of its id."""
+    """Whether a text means a point: `workers=200,items=199`, any other settings, or the start of its id."""
     if "=" not in text:
         return point.id.startswith(text)
     known = {"workers": point.workers, "items": point.items, **settings(point)}
@@ -166,9 +158,9 @@ def _same(value: Scalar, text: str) -> bool:
 
 
 def interval(values: Sequence[float]) -> MeanInterval:
-    """Mean of positive values and its 95 % t-interval over repeats, both on the log scale.
+    """Geometric mean and its 95 % t-interval over repeats.
 
-    Ratios of times spread multiplicatively; on the log scale the interval never leaves the positive numbers.
+    On the log scale, since times spread by factors; so it never leaves the positive numbers.
     """
     if not values:
         raise ValueError("a mean needs at least one value")
@@ -223,7 +215,6 @@ def _intervals(measured: Sequence[Metrics]) -> dict[str, MeanInterval]:
 
 
 def _typical(measured: Sequence[Metrics]) -> Metrics:
-    """Each metric combined over repeats as declared; worker time as the mean, so that it adds up."""
     typical: dict[str, Any] = {}
     for metric in METRICS.values():
         values = _values(measured, metric)
@@ -241,7 +232,6 @@ def _values(measured: Sequence[Metrics], metric: Metric) -> list[Any]:
 
 
 def _comparable(value: Scalar) -> tuple[int, float, str]:
-    """A key that sorts values of different types: nothing, truth values, numbers, texts."""
     if value is None:
         return (0, 0.0, "")
     if isinstance(value, str):

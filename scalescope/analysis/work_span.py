@@ -10,10 +10,8 @@ import numpy as np
 from scalescope.analysis.attempts import Attempts, Floats, Ints
 from scalescope.analysis.graph import Graph
 
-POINTS = 2000
-"""Most points of a step function that is to be drawn."""
-GAIN = 0.05
-"""Gain, as a share of the bound, below which more threads are not worth their cost."""
+POINTS = 2000  # most points of a step function that is drawn
+GAIN = 0.05  # share of the bound below which a gain is not worth more threads
 
 
 @dataclass(frozen=True)
@@ -21,15 +19,11 @@ class WorkSpan:
     """What the recorded graph allows on any number of threads."""
 
     work_s: float  # T1, the sum of durations
-    # T∞, the longest dependency path by durations, in seconds; as the recorder followed it where the graph is unknown
-    span_s: float
+    span_s: float  # T∞, the longest dependency path; as the recorder followed it if the graph is unknown
 
     @property
     def useful_workers(self) -> int:
-        """Threads at which the bound max(T1 / P, T∞) comes within 5 % of T∞: the smallest P with T1 / P < T∞ / 0.95.
-
-        The bound knows nothing of waves: `replay` tells which smaller numbers do as well with equal tasks.
-        """
+        """The smallest P at which max(T1 / P, T∞) is within 5 % of T∞; without waves (`replay` knows them)."""
         return max(math.floor((1 - GAIN) * self.work_s / self.span_s) + 1, 1) if self.span_s > 0 else 1
 
 
@@ -45,11 +39,10 @@ class CriticalPath:
 
     @property
     def span_s(self) -> float:
-        """Its length, in seconds: T∞."""
         return float(self.seconds.sum())
 
     def shares(self) -> dict[str, float]:
-        """The share of each task prefix in its length, from 0 to 1, the largest first."""
+        """Each task prefix's share of the length, the largest first."""
         return {prefix: s / self.span_s if self.span_s > 0 else 0.0 for prefix, s in self.by_prefix.items()}
 
 
@@ -75,7 +68,6 @@ class Profile:
 
 
 def work_span(attempts: Attempts, graph: Graph) -> WorkSpan:
-    """T1 and T∞ of the attempts whose result was used."""
     seconds, used = _useful(attempts, graph)
     if graph.known:
         return WorkSpan(float(seconds.sum()), float((used.earliest(seconds) + seconds).max()))
@@ -84,7 +76,7 @@ def work_span(attempts: Attempts, graph: Graph) -> WorkSpan:
 
 
 def critical_path(attempts: Attempts, graph: Graph) -> CriticalPath | None:
-    """The longest path by durations; None where the graph is not known."""
+    """The longest path by durations; None if the graph is not known."""
     if not graph.known:
         return None
     seconds, used = _useful(attempts, graph)
@@ -111,8 +103,8 @@ def critical_path(attempts: Attempts, graph: Graph) -> CriticalPath | None:
 def profile(attempts: Attempts, *, points: int = POINTS) -> Profile:
     """Provisioned, runnable and running over time, each thinned to at most `points` points (at least 8).
 
-    The first, lowest, highest and last level of equal slices of time are kept, as M4 does (Jugel et al. 2014): no peak
-    is lost.
+    The first, lowest, highest and last level of equal slices of time are kept, so no peak is lost (M4, Jugel et al.
+    2014).
     """
     members, end = attempts.members, attempts.makespan
     joined = np.clip(members.joined, 0.0, end)
@@ -141,7 +133,7 @@ def _thinned(steps: Steps, points: int) -> Steps:
 
 
 def _steps(begin: Floats, end: Floats, until: float, weights: Ints | None = None) -> Steps:
-    """How many of the half-open intervals [begin, end) hold each instant from 0 to `until`."""
+    # how many of the half-open intervals [begin, end) hold each instant
     ones = np.ones(len(begin), np.int64) if weights is None else weights
     times = np.concatenate([[0.0, until], begin, end])
     changes = np.concatenate([[0, 0], ones, -ones])
@@ -155,6 +147,5 @@ def _steps(begin: Floats, end: Floats, until: float, weights: Ints | None = None
 
 
 def _useful(attempts: Attempts, graph: Graph) -> tuple[Floats, Graph]:
-    """Durations of the attempts whose result was used, and the graph between them."""
     useful = attempts.useful
     return (attempts.stop - attempts.start)[useful], graph if bool(useful.all()) else graph.restricted(useful)

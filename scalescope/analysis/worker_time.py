@@ -1,41 +1,21 @@
 """Where the worker time went: P × the time of the workload's call, divided without remainder.
 
-P is the number of threads asked for: what the trial cost, whether or not it was used. The time runs from the call of
-the workload to its return, or to the end of its last task if that is later; it is the makespan where the call was not
-recorded. At every instant each of the P threads is in exactly one state:
-
-| part | the thread |
-| --- | --- |
-| `busy` | computes a task whose result was used |
-| `lost` | computes an attempt that erred, was lost, or had to be repeated; or its worker has left |
-| `actors` | has no task to compute, while its worker runs a method of an actor, in a thread beside |
-| `serialisation` | has no task to compute, while its worker deserialises one |
-| `spill` | the same, while its worker reads or writes spilled data |
-| `transfer` | the same, while its worker fetches a task's inputs |
-| `tail` | was occupied when the last task of the trial started, and is idle now: it waits for stragglers |
-| `not_assigned` | is idle although a task is runnable and waits: the price of scheduling and communication |
-| `paused` | is idle, and its worker is paused: it has too little memory to be given more |
-| `no_runnable_task` | is idle, and no task waits: the graph offers fewer tasks than there are threads |
-| `client` | is idle, and no task is known, nor a graph being taken in: the client has sent nothing, or all has ended |
-| `late_start` | does not exist yet: its worker had not joined, or never did |
-
-Rules where the records leave a choice:
+P is the number of threads asked for. The time runs from the call of the workload to its return, or to the end of its
+last task if that is later; it is the makespan if the call was not recorded. At every instant each of the P threads is
+in one state (`scalescope.model.metrics.PARTS`), by these rules:
 
 - A worker never counts for more threads than it has: tasks that seceded, or overlap by clock error, are clipped.
-- The record has the seconds of transfer, deserialisation and disk access, not when they were. They are placed directly
-  before the start of their task (transfer, deserialise, read), and not before it was assigned; writing directly after
-  its end. Where the thread computed meanwhile, they cost nothing.
+- The record has the seconds of transfer, deserialisation and disk reads, not their times. They are placed in this order
+  directly before the start of their task, not before it was assigned; writing directly after its end. They cost nothing
+  while the thread computed.
 - Idle threads of a paused worker are `paused`, whatever waits; the next rules do not count them.
 - At an instant with `i` idle threads and `r` waiting tasks, `min(i, r)` threads are `not_assigned`, the rest have
   `no_runnable_task`; each idle thread takes an equal share of both.
-- A task is known from when it is runnable or assigned until the scheduler knows its end: the time from the end of a
-  task to the begin of those that need it is not the client's.
-- Threads that are idle when the last task starts have `no_runnable_task` to the end: a stage of two tasks on a hundred
-  workers is not a tail.
-- Where more workers are there than were asked for, all of them are scaled down to P threads.
+- A task is known from when it is runnable or assigned until the scheduler knows its end; `client` is when none is.
+- Threads that are idle when the last task starts have `no_runnable_task` to the end, not `tail`.
+- If more workers are present than were asked for, all of them are scaled down to P threads.
 
-Zero-length attempts cost nothing. Totals agree with P × that time up to rounding of floating point (below 1e-9).
-How it is computed: `scalescope.analysis.ledger`.
+Totals agree with P × that time up to rounding (below 1e-9). How it is computed: `scalescope.analysis.ledger`.
 """
 
 from __future__ import annotations
@@ -57,29 +37,21 @@ class WorkerTime:
     parts: dict[str, Floats]  # thread-seconds per worker for each part of `WORKER_TIME`
 
     def total(self) -> dict[str, float]:
-        """Thread-seconds per part over all workers."""
         return {part: float(self.parts[part].sum()) for part in WORKER_TIME}
 
 
 def divide(attempts: Attempts, *, threads: int) -> WorkerTime:
-    """Divide the worker time of one trial; `threads` is P, the threads asked for."""
     cells = _divide(attempts, threads, np.array([attempts.begin, attempts.end]))
     return WorkerTime((*attempts.addresses, ""), {part: seconds[:, 0] for part, seconds in cells.items()})
 
 
 def over_time(attempts: Attempts, edges: Floats, *, threads: int) -> dict[str, Floats]:
-    """Thread-seconds per part and bin, over all workers: they add up to P × the lengths of the bins.
-
-    `edges` rise from `Attempts.begin` to `Attempts.end`; shape (bins + 1,).
-    """
+    """Thread-seconds per part and bin, over all workers. `edges` rise from `Attempts.begin` to `Attempts.end`."""
     return {part: seconds.sum(axis=0) for part, seconds in _divide(attempts, threads, edges).items()}
 
 
 def busy_by_worker(attempts: Attempts, edges: Floats) -> Floats:
-    """Busy thread-seconds of shape (workers, bins), in the order of `Attempts.addresses`.
-
-    A worker never counts for more threads than it has. `edges` rise, in seconds since `Attempts.epoch`.
-    """
+    """Busy thread-seconds, shape (workers, bins), in the order of `Attempts.addresses`; `edges` rise."""
     inside = np.clip(edges, attempts.begin, attempts.end)
     events = Events.of(attempts, Chain.only_running(attempts), np.array([attempts.begin, *inside, attempts.end]))
     parts, _ = events.occupied(lambda time: time)
@@ -87,7 +59,6 @@ def busy_by_worker(attempts: Attempts, edges: Floats) -> Floats:
 
 
 def _divide(attempts: Attempts, threads: int, edges: Floats) -> dict[str, Floats]:
-    """Thread-seconds per part, of shape (workers + 1, bins). The last row is of no worker."""
     chain, clock = Chain.of(attempts), _clock(attempts, threads)
     parts, idle = Events.of(attempts, chain, edges).occupied(clock)
     waits = attempts.runnable < chain.boundaries[0]
@@ -108,7 +79,7 @@ def _divide(attempts: Attempts, threads: int, edges: Floats) -> dict[str, Floats
 
 
 def _clock(attempts: Attempts, threads: int) -> Clock:
-    """Seconds, scaled down while more than P threads are there."""
+    # seconds, scaled down while more than P threads are present
     members = attempts.members
     left = np.maximum(members.left, members.joined)
     times = np.unique(np.concatenate([[attempts.begin], members.joined, left]))
@@ -120,17 +91,13 @@ def _clock(attempts: Attempts, threads: int) -> Clock:
 
 
 def _threads_until(times: Floats, moments: Floats, nthreads: Ints) -> Floats:
-    """Threads whose moment has come, per step between two times."""
     due = np.bincount(np.searchsorted(times, moments), weights=nthreads, minlength=len(times))
     return np.cumsum(due, dtype=np.float64)[:-1]
 
 
 def _absent(members: Members, threads: int, count: int, edges: Floats) -> tuple[Floats, Floats]:
-    """Thread-seconds of threads asked for and not there: before they joined, and after they left; by worker and bin.
-
-    Of the threads missing at an instant, as many as have left are lost; the rest is late. Each takes an equal share,
-    and what is left over is of no worker.
-    """
+    # Thread-seconds of threads that were asked for and not present, by worker and bin. Of those missing at an instant,
+    # as many as have left are lost, and the rest is late. Each takes an equal share; the remainder is of no worker.
     left = np.maximum(members.left, members.joined)
     times = np.unique(np.concatenate([edges, members.joined, left]))
     joined = _threads_until(times, members.joined, members.nthreads)
