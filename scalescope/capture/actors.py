@@ -1,11 +1,9 @@
 """Notes when a worker runs methods of actors, in a thread of its own beside those of tasks.
 
-Calls come by thousands in a second, so they go to the scheduler as structured events (topic `scalescope-actor-calls`),
-at most one every `WINDOW_S`. An event tells of the calls since the one before, as if they had followed each other
-without a pause: `end` in seconds since the epoch on the scheduler's clock; `seconds`; and number and seconds of each of
-the `methods`, such as `{"Counter.add": [12, 0.4]}`. Methods that are coroutines hold no thread and are not noted.
-
-The source text of this module is sent to workers: the standard library and `distributed` alone.
+Calls come by thousands a second, so at most one event every `WINDOW_S` goes to the scheduler, about all calls since the
+last, as if they had run without a pause: `end` in seconds since the epoch on the scheduler's clock, `seconds`, and
+number and seconds of each method. Methods that are coroutines hold no thread and are not noted. The source text is sent
+to workers: the standard library and `distributed` alone.
 """
 
 from __future__ import annotations
@@ -18,8 +16,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 TOPIC = "scalescope-actor-calls"
 WINDOW_S = 0.05
-METHODS, NAME_CHARACTERS = 20, 100
-"""Methods named in one event, and characters of a name."""
+METHODS, NAME_CHARACTERS = 20, 100  # most methods in one event, and characters of a name
 
 
 class ActorCalls(WorkerPlugin):  # type: ignore[misc]
@@ -56,8 +53,7 @@ class ActorCalls(WorkerPlugin):  # type: ignore[misc]
             self.pool.__dict__.pop("submit", None)
 
     def note(self, method: str, began: float, ended: float) -> None:
-        """Add a call, in the thread that ran it."""
-        with self.lock:
+        with self.lock:  # in the thread that ran the call
             known = method in self.methods or len(self.methods) < METHODS
             entry = self.methods.setdefault(method if known else "others", [0, 0.0])
             entry[0] += 1
@@ -70,7 +66,6 @@ class ActorCalls(WorkerPlugin):  # type: ignore[misc]
             self.worker.loop.add_callback(self.worker.loop.call_later, WINDOW_S, self.tell_the_rest)
 
     def tell_the_rest(self) -> None:
-        """Send what no later call has sent; on the event loop."""
         self.waiting = False
         self.tell()
 
@@ -87,7 +82,6 @@ class ActorCalls(WorkerPlugin):  # type: ignore[misc]
 
 
 def _method(args: Any) -> str:
-    """Class and name of the first bound method among the arguments."""
     for each in args:
         owner = getattr(each, "__self__", None)
         if owner is not None:

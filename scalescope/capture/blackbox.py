@@ -1,8 +1,7 @@
 """Keeps the log records of a worker where they outlive its process.
 
-Each record goes to a file by one raw `write`, so that the kernel has it before the process can die; Python's
-`faulthandler` writes to the same file. `scalescope.capture.logs` reads it. The source text of this module is sent to
-workers and nannies: the standard library and `distributed` alone.
+Each record goes to a file by one raw `write`, so that the kernel has it before the process can die; `faulthandler`
+writes to the same file. The source text is sent to workers and nannies: the standard library and `distributed` alone.
 """
 
 from __future__ import annotations

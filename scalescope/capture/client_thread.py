@@ -25,9 +25,9 @@ import scalescope
 from scalescope.capture.shipping import PREFIX
 from scalescope.model.records import IMPORT, Columns, from_rows
 
+# Real seconds between two samples: the first come sooner, for short calls; later ones are this part of the call apart,
+# up to the longest.
 INTERVAL_S, LONGEST_S, PART = 0.025, 0.1, 0.005
-"""Real seconds between two samples: the first come sooner, for short calls; later ones are this part of the call apart,
-up to the longest interval."""
 
 _LIBRARIES = tuple(
     f"{folder}/"
@@ -50,16 +50,11 @@ class CodePlace(NamedTuple):
 
 
 class ClientWatch:
-    """Charges the time of the calling thread, on the cluster's clock, to the places in the code where it is.
+    """Charges the time of the calling thread, on the cluster's clock, to the lines of code where it is.
 
-    In real time another thread looks every `INTERVAL_S`. Virtual time passes where the workload's thread waits, and by
-    the CPU seconds charged to it: there that thread itself says before and after each wait what passed, and the samples
-    only divide it. `began` and `ended` are when the watch was opened and closed.
-
-    Args:
-        function: The workload; its file is the user's own code wherever it lies.
-        clock: Seconds on the cluster's clock, as that thread reads it.
-        waits: Has a function called before and after each wait of that thread; whether its time passes so alone.
+    In real time another thread samples it. Virtual time passes only where the workload's thread waits or is charged CPU
+    seconds: there that thread itself tells what passed at each wait, and samples only divide it. `function` is the
+    workload; its file is user code wherever it lies. `waits` has a function called before and after each wait.
     """
 
     def __init__(
@@ -90,7 +85,7 @@ class ClientWatch:
             self._charge(self._rows[-1][0] if self._rows else CodePlace())
 
     def columns(self, ahead_s: float) -> Columns:
-        """Rows of the table `client`; the scheduler's clock is `ahead_s` ahead of the one that was read here."""
+        """The table `client`; the scheduler's clock is `ahead_s` ahead of the one read here."""
         rows = []
         for place, begin, end in self._rows:
             where, what = _described(place)
@@ -116,7 +111,7 @@ class ClientWatch:
         self._charge(self._place(sys._getframe(1)))
 
     def _charge(self, otherwise: CodePlace | None = None) -> None:
-        """Charge the time since the last call to what was seen meanwhile, in equal shares, or else to one place."""
+        # the time since the last call, to the places seen meanwhile in equal shares
         seen, self._seen = self._seen, []
         if otherwise is not None and not seen:
             seen = [otherwise]
@@ -144,8 +139,8 @@ class ClientWatch:
 def collection_deferred() -> Iterator[None]:
     """Keep Python 3.11 from collecting garbage while the frames of another thread are walked.
 
-    It may collect in the middle of `f_back`, let that thread go on, and then read a frame that is gone: a crash of the
-    process (CPython issues 106883 and 97002).
+    A collection in `f_back` lets that thread go on, and then reads a frame that is gone: the process crashes (CPython
+    issues 106883 and 97002).
     """
     deferred = sys.version_info < (3, 12) and gc.isenabled()
     if deferred:
@@ -159,14 +154,14 @@ def collection_deferred() -> Iterator[None]:
 
 @cache
 def is_library(file: str) -> bool:
-    """Whether code of this file is not the user's: of an installed package, sent to workers, or made on the way."""
+    """Whether code of this file is not the user's: of an installed package, shipped, or generated."""
     return file.startswith(("<", PREFIX, *_LIBRARIES)) or bool(
         {"site-packages", "dist-packages"} & set(Path(file).parts)
     )
 
 
 def _waits(frame: FrameType | None) -> bool:
-    """Whether the innermost frames wait on behalf of Dask's client."""
+    # whether the innermost frames wait on behalf of Dask's client
     depth, name = 0, ""
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
@@ -177,7 +172,6 @@ def _waits(frame: FrameType | None) -> bool:
 
 
 def _described(place: CodePlace) -> tuple[str, str]:
-    """The columns `where` and `what`."""
     code = place.code
     if code is None:
         return "", ""
@@ -203,7 +197,6 @@ def _described(place: CodePlace) -> tuple[str, str]:
 
 
 def _name(node: ast.AST) -> str:
-    """A dotted name, without the arguments of calls within."""
     match node:
         case ast.Name():
             return node.id

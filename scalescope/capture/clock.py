@@ -1,10 +1,8 @@
 """Makes the clocks of workers on the scheduler's host agree with it exactly.
 
-A worker adds to every time that it reports an estimate of the scheduler's clock minus its own, from the round trip of
-its last heartbeat. On the scheduler's own host the truth is 0, and the estimate is wrong by tens of milliseconds on a
-loaded machine. On other hosts the estimate is the best there is, and stays.
-
-The source text of this module is sent to workers: the standard library and `distributed` alone.
+A worker adds to its times an estimate of the scheduler's clock minus its own, from the round trip of its last
+heartbeat. On the scheduler's own host the truth is 0, and the estimate is wrong by tens of milliseconds under load. On
+other hosts it stays. The source text is sent to workers: the standard library and `distributed` alone.
 """
 
 from __future__ import annotations
@@ -17,10 +15,10 @@ from distributed.diagnostics.plugin import WorkerPlugin
 
 
 class SameHostClock(WorkerPlugin):  # type: ignore[misc]
-    """Fixes `Worker.scheduler_delay` at 0 where the worker reads the same clock as the scheduler.
+    """Fixes `Worker.scheduler_delay` at 0 if the worker reads the same clock as the scheduler.
 
-    The worker assigns that attribute after every heartbeat, so its class is replaced by a subclass with a property that
-    ignores assignments, like `NoSchedulerDelayWorker` in upstream's tests. `kernel`: `this_kernel()` of the scheduler.
+    The worker assigns it after every heartbeat, so its class gets a property that ignores assignments, like
+    `NoSchedulerDelayWorker` in upstream's tests. `kernel`: `this_kernel()` of the scheduler.
     """
 
     name = "scalescope-same-host-clock"

@@ -19,7 +19,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def facts() -> dict[str, Any]:
-    """What a reader of a result must know of the machine; None where this platform does not say."""
+    """Facts of this machine; None if the platform does not tell."""
     return {
         "hostname": socket.gethostname(),
         "platform": platform.platform(),
@@ -47,7 +47,6 @@ def packages() -> dict[str, str]:
 
 
 def packages_digest(versions: dict[str, str]) -> str:
-    """A short digest of a package list."""
     lines = "\n".join(f"{name}=={version}" for name, version in sorted(versions.items()))
     return hashlib.sha256(lines.encode()).hexdigest()[:16]
 
@@ -69,11 +68,10 @@ class CpuShares:
 
 
 class HostLoad:
-    """Measures where the CPU time of the host goes while the body runs, from `/proc`.
+    """Measures where the CPU time of the host goes while the body runs, from `/proc`, in ticks of 10 ms.
 
-    Ours are the processes of the given trees (`roots`: process ids, by default this process), with the children that
-    they have waited for. A process that leaves its tree counts as others'. The resolution is a tick: 10 ms of one CPU.
-    `load` is the result, or None, and `reason` says why.
+    Ours are the processes of the given trees (`roots`: process ids, by default this process), with children already
+    waited for. A process that leaves its tree counts as others'. `load` is the result; if None, `reason` says why.
     """
 
     def __init__(self, roots: Iterable[int] | None = None) -> None:
@@ -107,7 +105,7 @@ class HostLoad:
             stolen=stolen / elapsed,
             idle=idle / elapsed,
             cpus=cpus,
-            seconds=elapsed / _ticks_per_second() / cpus,
+            seconds=elapsed / os.sysconf("SC_CLK_TCK") / cpus,
         )
 
     def _look(self) -> _Ticks | None:
@@ -139,7 +137,6 @@ class _Ticks:
 
 
 def _tree_ticks(roots: Collection[int]) -> tuple[int, int]:
-    """Ticks of all processes of the trees, with children already waited for; and of their roots alone."""
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
     own = 0
@@ -165,10 +162,6 @@ def _descends(process: int, roots: Collection[int], parents: dict[int, int]) -> 
     return False
 
 
-def _ticks_per_second() -> int:
-    return os.sysconf("SC_CLK_TCK")
-
-
 def _after_colon(path: Path, name: str) -> str | None:
     try:
         text = path.read_text(errors="replace")
@@ -183,8 +176,7 @@ def _kilobytes(path: Path, name: str) -> int | None:
     return int(value.split()[0]) * 1024 if value else None
 
 
-def _cgroup_cpus() -> float | None:
-    """The limit of this container in CPUs, by control groups of version 2 or 1."""
+def _cgroup_cpus() -> float | None:  # control groups of version 2, or else 1
     quota, _, period = _first_line(_CGROUP / "cpu.max").partition(" ")
     if not quota:
         quota = _first_line(_CGROUP / "cpu" / "cpu.cfs_quota_us")

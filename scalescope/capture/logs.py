@@ -16,7 +16,7 @@ TAIL_BYTES = 256 * 1024
 def read(folder: Path, workers: Collection[str]) -> Columns:
     """The last log records of these workers, as rows of `records.LOGS`.
 
-    Other lines come from `faulthandler` or from C: they get the level `FAULT` and the time of the record before.
+    Other lines come from `faulthandler` or C: they get the level `FAULT` and the time of the record before.
     """
     rows = []
     for path in sorted(folder.glob("*.log")):
@@ -32,7 +32,7 @@ def read(folder: Path, workers: Collection[str]) -> Columns:
 
 
 def _tail(path: Path) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
-    """The first line, and at most the last `TAIL_BYTES` of the others."""
+    # the first line, and at most the last `TAIL_BYTES` of the others
     with path.open("rb") as stream:
         first = stream.readline()
         begin = stream.tell()

@@ -1,8 +1,7 @@
 """Memory and CPU of the scheduler and the workers over a trial.
 
-Resident memory and CPU come from the system monitor of each process, every half second by default, and are gathered
-once at the end: heartbeats are up to 2.5 s apart with 300 workers and miss short peaks. Managed and spilled bytes are
-those that the scheduler last heard of in a heartbeat.
+Resident memory and CPU come from the system monitor of each process, gathered once at the end: heartbeats are up to 2.5
+s apart with 300 workers and miss short peaks. Managed and spilled bytes are those of the last heartbeat.
 """
 
 from __future__ import annotations
@@ -20,16 +19,14 @@ from scalescope.capture import process_samples
 from scalescope.capture.shipping import Shipment
 from scalescope.model.records import Columns, empty, from_rows
 
-OFF_INTERVAL_S = 60.0
-"""A system monitor that looks less often is off, as in clusters of many workers in few processes."""
+OFF_INTERVAL_S = 60.0  # A system monitor that samples less often is off, as with many workers per process
 
-Managed = tuple[float, str, int, int]
-"""Time, worker, managed and spilled bytes."""
+Managed = tuple[float, str, int, int]  # time, worker, managed and spilled bytes
 
 
 @dataclass
 class Gathered:
-    """Rows of `records.MEMORY`, and what to say of them."""
+    """Rows of `records.MEMORY`, and remarks about them."""
 
     columns: Columns = field(default_factory=lambda: empty("memory"))
     warnings: list[str] = field(default_factory=list)
@@ -48,9 +45,9 @@ _NO_GPU = {
 
 
 def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, timeout_s: float = 20.0) -> Gathered:
-    """Collect the samples that all system monitors took since a time (seconds since the epoch, scheduler's clock).
+    """Collect the samples that all system monitors took since a time on the scheduler's clock.
 
-    Workers that share a process share its memory: it is given once, under the first of them.
+    The memory of workers that share a process is given once, under the first of them.
     """
     gathered = Gathered()
     shipment = Shipment(process_samples, "memory_samples")
@@ -93,14 +90,7 @@ def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, tim
 
 
 def gpus(workers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Memory and utilisation of the workers' GPUs over a trial, as JSON carries it.
-
-    Args:
-        workers: Samples by address of the worker; each process sees the first GPU that it may use.
-
-    Returns:
-        `workers` (by address) and `absent`: why there is nothing of the others, in words.
-    """
+    """Memory and utilisation of the workers' GPUs by address (`workers`), and why others have none (`absent`)."""
     found = {address: sample["gpu"] for address, sample in workers.items() if not _is_off(sample)}
     missing = Counter(_NO_GPU.get(gpu["absent"], gpu["absent"]) for gpu in found.values() if "absent" in gpu)
     if len(found) < len(workers):

@@ -1,6 +1,6 @@
 """Notes the calls of a workload that decide its partitions, with the line of the user's code.
 
-The libraries' functions do what they did, unless the configuration sets `NPARTITIONS`.
+Results are unchanged unless the configuration sets `NPARTITIONS`.
 """
 
 from __future__ import annotations
@@ -21,17 +21,15 @@ from scalescope.capture.client_thread import is_library
 from scalescope.errors import InvalidField
 from scalescope.model.partition_calls import CREATE, DIVIDED, NPARTITIONS, PartitionCall
 
+# Functions that return a collection, by the module from which users call them.
 CALLS: dict[str, tuple[str, ...]] = {
     "dask.bag": ("from_sequence", "read_text"),
     "dask.dataframe": ("from_pandas", "from_map", "read_csv", "read_parquet"),
     "dask.array": ("from_array",),
 }
-"""Functions that return a collection, by the module from which users call them."""
-FILES = ("read_text", "read_csv", "read_parquet")
-"""Functions whose argument does not tell how much there is to divide."""
+FILES = ("read_text", "read_csv", "read_parquet")  # functions whose argument does not tell how much there is to divide
 BEAM = "apache_beam"
-MOST = 50
-"""Most calls that are kept of a trial."""
+MOST = 50  # most calls kept of a trial
 
 
 class Notes(list[PartitionCall]):
@@ -59,7 +57,7 @@ class Notes(list[PartitionCall]):
 
 @contextmanager
 def noted(modules: Collection[str]) -> Iterator[Notes]:
-    """Note the calls of the body. `modules`: what the workload imports; of these, missing ones are loaded now."""
+    """Note the calls of the body. `modules`: what the workload imports; these are loaded now."""
     notes, replaced = Notes(), []
     uses_beam = _used(BEAM, modules)
     for name, functions in CALLS.items():
@@ -101,7 +99,6 @@ def _line(file: str, number: int, function: str) -> str:
 
 
 def _used(name: str, modules: Collection[str]) -> bool:
-    """Whether this workload uses a module, which is loaded then."""
     if name in sys.modules:
         return True
     if not any(each == name or each.startswith(f"{name}.") for each in modules):
@@ -126,7 +123,7 @@ def _noting(notes: Notes, call: str, original: Callable[..., Any]) -> Callable[.
 
 
 def _divided(original: Callable[..., Any], made: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
-    """What a call made, or makes with as many partitions as the configuration asks for, if those are more."""
+    # again with as many partitions as the configuration asks for, if those are more
     asked = dask.config.get(NPARTITIONS, 0)
     if not isinstance(asked, int) or asked < 0:
         raise InvalidField(NPARTITIONS, asked, "a number of partitions")
@@ -154,7 +151,7 @@ def _creating(notes: Notes, constructor: Callable[..., None]) -> Callable[..., N
 
 
 def _rebind(original: object, replacement: object) -> None:
-    """Replace every module-level name of `original`: users import functions by name."""
+    # every module-level name: users import functions by name
     for module in list(sys.modules.values()):
         names = vars(module) if isinstance(module, ModuleType) else {}
         for name, value in list(names.items()):

@@ -1,6 +1,6 @@
 """Memory, CPU and GPU of a process, as the system monitor of its worker or scheduler sampled them.
 
-The source text of this module is sent to schedulers and workers: the standard library and `distributed` alone.
+The source text is sent to schedulers and workers: the standard library and `distributed` alone.
 """
 
 from __future__ import annotations
@@ -11,15 +11,10 @@ from typing import Any
 
 
 def memory_samples(since: float, dask_worker: Any = None) -> dict[str, Any]:
-    """The samples of this process since a time.
+    """The samples of this process since a time on the scheduler's clock; `distributed` fills in `dask_worker`.
 
-    Args:
-        since: Seconds since the epoch, on the scheduler's clock.
-        dask_worker: The worker or the scheduler; `distributed` fills it in.
-
-    Returns:
-        `process` (its identity), `first_worker` (an address, on the scheduler), `interval_s` of the monitor, `samples`
-        (time on the scheduler's clock, resident bytes, cores in use) and `gpu`, as `gpu` returns it.
+    Returns `process` (its identity), `first_worker` (an address, on the scheduler), `interval_s` of the monitor,
+    `samples` (time on the scheduler's clock, resident bytes, cores in use) and `gpu`.
     """
     monitor = dask_worker.monitor
     delay = getattr(dask_worker, "scheduler_delay", 0.0)
@@ -38,9 +33,8 @@ def memory_samples(since: float, dask_worker: Any = None) -> dict[str, Any]:
 def gpu(monitor: Any, since: float) -> dict[str, Any]:
     """The GPU of this process since a time, as the system monitor saw it with NVML.
 
-    Returns:
-        `name`, `total` and `peak` bytes of its memory, whoever used it, `mean` and `highest` utilisation from 0 to 1;
-        or `absent`: why there is nothing.
+    Returns `name`, `total` and `peak` bytes of its memory, whoever used it, `mean` and `highest` utilisation from 0 to
+    1; or `absent`: why there is nothing.
     """
     if not getattr(monitor, "gpu_name", None):
         from distributed.diagnostics import nvml

@@ -1,8 +1,8 @@
 """Records every task attempt of a trial on the scheduler.
 
-The source text of this module is sent to the scheduler (`scalescope.capture.shipping`), which may run another Python
-and has no `scalescope`: it imports the standard library and `distributed` alone, and runs on every release of
-`distributed` since 2023.5. The scheduler calls hooks by keyword, so their argument names are upstream's.
+The source text of this module is sent to the scheduler (`scalescope.capture.shipping`): it imports the standard library
+and `distributed` alone, and runs on every release of `distributed` since 2023.5. The scheduler calls hooks by keyword,
+so their argument names are upstream's.
 
 How an attempt gets into the record:
 
@@ -11,7 +11,7 @@ How an attempt gets into the record:
     pack()             turns the oldest batch into `rows` of 80 bytes, when `drain` or `finish` is called
     take()             cuts columns out of `rows` and compresses them, as `scalescope.model.spool` describes
 
-The entries of `held`, one after another:
+The entries of `held`, one after another (dictionaries or a tuple for each task miss the cache and are much slower):
 
     given to a worker  key, time, WorkerState of the worker
     stolen             key, time, _Stolen
@@ -19,11 +19,9 @@ The entries of `held`, one after another:
     waits no longer    key, 0.0, UNQUEUED
     forgotten          key, 0.0, FORGOTTEN
     ended              key, time, DONE or _Ending, and seven details: task group, keys that it needed, worker, thread,
-                       bytes of its result, start, stop. Where it did more than compute, its list of steps stands in
+                       bytes of its result, start, stop. If it did more than compute, its list of steps stands in
                        place of start, and stop is 0.0.
     no worker fits     key, 0.0, UNASSIGNED, and then as an attempt that ended
-
-We tried dictionaries of our own and a tuple for each task: cache misses made the whole path 50 % slower.
 """
 
 from __future__ import annotations
@@ -74,10 +72,11 @@ ACTOR_CALLS = "scalescope-actor-calls"  # topic of events that `scalescope.captu
 
 FINISHED, ERRED, LOST = 0, 1, 2
 
+# Third entries of a transition, compared with `is`.
 RUNNABLE, UNQUEUED, FORGOTTEN, UNASSIGNED, DONE = "runnable", "unqueued", "forgotten", "unassigned", "done"
-"""Third entries of a transition, compared with `is`."""
 
 _ROW = struct.Struct("<iiiiqqdddddd")
+# Byte at which each column of the table `tasks` lies in a row, and its type: a multiple of its size.
 _FIELDS = {
     "worker": (0, "i"),
     "prefix": (4, "i"),
@@ -94,24 +93,18 @@ _FIELDS = {
     "done": (64, "d"),
     "span": (72, "d"),
 }
-"""Byte at which each column of the table `tasks` lies in a row, and its type. A multiple of the size of the type."""
 
+# Steps of a task whose seconds are columns of their own.
 _STEPS = {"transfer": 0, "deserialize": 1, "disk-read": 2, "disk-write": 3}
-"""Steps of a task whose seconds are columns of their own, named like this with an underscore."""
 
 
 class Recorder(SchedulerPlugin):  # type: ignore[misc]
     """Records what happens between `begin` and `finish`, and hands it out in numbered chunks by `drain`.
 
-    These and `uninstall` are remote calls of the scheduler, named `scalescope_begin` and so on. A chunk is sent again
-    until it is acknowledged; nothing is dropped before that.
-
-    Args:
-        lag_interval_s: Seconds between two looks at the event loop, and the shortest stall that is seen. None: no look.
-        owner: Id of the client that records. `ALONE_S` after it has gone, the recorder removes itself and all else
-            that was installed.
-        undrained_s: Seconds of a recording without a call of `drain`, after which it does the same. None: never.
-        held_back_s: Longest that a batch waits to be packed.
+    These and `uninstall` are remote calls of the scheduler, named `scalescope_begin` and so on. A chunk is kept and
+    sent again until it is acknowledged. Without its client (`owner`) for `ALONE_S`, or a call of `drain` for
+    `undrained_s`, the recorder removes itself and all else that was installed. `lag_interval_s` None: the event loop is
+    not watched.
     """
 
     name = "scalescope-recorder"
@@ -168,8 +161,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self.scheduler = scheduler
         for command in (self.begin, self.drain, self.finish, self.uninstall):
             scheduler.handlers[f"scalescope_{command.__name__}"] = command
-        # Plugins are not told the error of a task that will be retried, nor the size of a graph: only the handlers of
-        # these two messages see them.
+        # Only these two handlers see the error of a task that will be retried, and the size of a graph.
         for message, around in (("task-erred", self._around_task_erred), ("update-graph", self._around_update_graph)):
             before = scheduler.stream_handlers[message]
             scheduler.stream_handlers[message] = handler = around(before)
@@ -199,8 +191,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             self._keep("members", (time.time(), "left", worker, stimulus_id))
 
     def remove_client(self, scheduler: Any, client: str) -> None:
-        # Without its client, nobody fetches what is recorded.
-        if client == self.owner:
+        if client == self.owner:  # nobody fetches what is recorded
             self._leaving = asyncio.ensure_future(self._leave_alone())
 
     def log_event(self, topic: str, msg: Any) -> None:
@@ -237,7 +228,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         return {"protocol": PROTOCOL, "recording": self.recording, "time": time.time()}
 
     async def drain(self, recording: str, ack: int = 0) -> dict[str, Any]:
-        """Return the chunk after the acknowledged one, again and again until it is acknowledged itself."""
+        """The chunk after the acknowledged one."""
         attempts = self._current(recording)
         if self.active:
             due = time.time() - self.held_back_s
@@ -281,7 +272,6 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         return self.summary
 
     def uninstall(self) -> None:
-        """Leave the scheduler as it was found."""
         self._stop()
         self._expect_drain(None)
         self.attempts = None
@@ -298,7 +288,6 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
     # ---------------------------------------------------------------- inside
 
     def _expect_drain(self, limit_s: float | None) -> None:
-        """Leave after so many seconds, unless this is called again before; None: stay."""
         if self._undrained is not None:
             self._undrained.cancel()
             self._undrained = None
@@ -314,7 +303,6 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             await self._leave()
 
     async def _leave(self) -> None:
-        """Remove everything of ours, unless another recorder has taken over."""
         scheduler = self.scheduler
         if scheduler.plugins.get(self.name) is not self:
             return
@@ -393,7 +381,6 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             self.events.append((time.time() if when is None else when, str(topic), as_json(message)))
 
     def _keep(self, table: str, row: tuple[Any, ...]) -> None:
-        """Add a row to a table, or count it where the table is full."""
         rows = getattr(self, table)
         if len(rows) >= HELD_OTHERS:
             self.full[table] = self.full.get(table, 0) + 1
@@ -401,7 +388,6 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             rows.append(row)
 
     def _watch(self, interval_s: float, due: float) -> None:
-        """Measure how late the event loop calls this; once a second, note the worst and the workers' memory."""
         loop = asyncio.get_running_loop()
         at = loop.time()
         self._worst = max(self._worst, at - due)
@@ -416,7 +402,6 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._worst = 0.0
 
     def _sample_memory(self, now: float) -> None:
-        """Note from the workers' last heartbeats: managed and spilled bytes that changed, slow event loops."""
         for address, state in self.scheduler.workers.items():
             lag_s = state.metrics.get("event_loop_interval", 0.0) - self._tick_s
             if lag_s > WORKER_LAG_S and self._tick_s < 1:  # in clusters of many workers per process nothing ticks
@@ -430,8 +415,6 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
 
 
 class _Numbers(dict):  # type: ignore[type-arg]
-    """Numbers texts in the order in which they are first asked for."""
-
     def __missing__(self, text: str) -> int:
         number = self[text] = len(self)
         return number
@@ -489,7 +472,7 @@ class _Attempts:
         self.dependents, self.counts, self.needs = array("i"), array("i"), array("i")
 
     def hook(self) -> Callable[..., None]:
-        """Make the function that the scheduler calls on every transition: a closure over local names, for speed.
+        """The function that the scheduler calls on every transition: a closure over local names, for speed.
 
         Whatever is added here costs every task. `held` is looked up each time, since a new list takes its place.
         """
@@ -548,7 +531,6 @@ class _Attempts:
         return transition
 
     def _ending(self, task: Any, finish: str, details: dict[str, Any]) -> tuple[_Ending, dict[str, Any] | None]:
-        """How an attempt ended; and the message of its error, if it will be retried: no hook is told that."""
         erred = None
         if finish == "memory":
             status = FINISHED
@@ -566,11 +548,10 @@ class _Attempts:
 
     @property
     def holds(self) -> bool:
-        """Whether there are entries that are not packed."""
         return bool(self.held or self.batches)
 
     def close_batch(self) -> None:
-        """Start a new list. To copy and clear the old one would bring all of it into the cache again."""
+        # a new list: copying and clearing the old one would bring all of it into the cache again
         self.batches.append((self.opened, self.held))
         self.held = []
         self.opened = time.time()
@@ -578,7 +559,7 @@ class _Attempts:
             self.pack()
 
     async def pack_all(self) -> None:
-        """Pack what is held now, and let the scheduler work between batches, which may go on adding to it."""
+        """Pack what is held now, and let the scheduler work between batches."""
         if self.held:
             self.close_batch()
         for _ in range(len(self.batches)):
@@ -622,7 +603,6 @@ class _Attempts:
                 running[key] = (what.address, when)
 
     def _add_row(self, key: Any, done: float, ending: _Ending | None, take: Callable[[], Any]) -> None:
-        """Make a row of an attempt that ended and of its seven details, which are taken next."""
         group, needs, worker, thread, nbytes, begin, end = take(), take(), take(), take(), take(), take(), take()
         attempt = self.running.pop(key, None)
         if attempt is None:
@@ -663,7 +643,6 @@ class _Attempts:
             self.row_of[key] = (number, span)
 
     def _outcome(self, key: Any, worker: str, done: float, ending: _Ending | None) -> int:
-        """Status, retries and workers allowed in one number; an error becomes an event."""
         retries = self.tried.get(key, 0)
         if ending is None:
             return FINISHED | retries << 8
@@ -674,7 +653,6 @@ class _Attempts:
         return ending.status | retries << 8 | ending.allowed << 16
 
     def _add_steps(self, prefix: str, steps: Any) -> tuple[float, float]:
-        """Note what else the attempt did whose row is added next. Returns its start and stop."""
         begin = end = 0.0
         for entry in steps:
             action = entry["action"]
@@ -703,7 +681,7 @@ class _Attempts:
         self.waits[prefix, action] = (tasks + 1, sum_s + seconds)
 
     def tell_waits(self) -> None:
-        """Log an event for each prefix, line, and what was waited for there."""
+        """Log an event per prefix, line, and what was waited for."""
         for (prefix, action), (tasks, seconds) in self.waits.items():
             what, _, where = action[len(WAIT) :].partition("\t")
             message = {"prefix": prefix, "what": what, "where": where, "tasks": tasks, "seconds": seconds}
@@ -711,7 +689,6 @@ class _Attempts:
         self.waits.clear()
 
     def _add_needs(self, row: int, needs: list[Any]) -> float:
-        """Note what a row depends on. Returns the longest path that ends with any of it, in seconds."""
         needed = [self.row_of[key] for key in needs if key in self.row_of]
         if not needed:
             return 0.0
@@ -724,7 +701,6 @@ class _Attempts:
         return max([span for _, span in needed])
 
     def _name(self, key: Any, group: Any) -> tuple[int, int]:
-        """Numbers of a task's prefix and group; -1 for a group that has the name of the key."""
         number = self.prefixes[group.prefix.name]
         if group.name == key:
             return number, -1
@@ -732,7 +708,6 @@ class _Attempts:
         return numbers
 
     def _allowed(self, task: Any) -> int:
-        """How many workers may run a restricted task, at most 32,767; its restrictions become an event."""
         scheduler, prefix = self.scheduler, task.prefix.name
         restrictions = {
             "workers": task.worker_restrictions,
@@ -747,13 +722,13 @@ class _Attempts:
         return min(len(scheduler.workers if allowed is None else allowed), 0x7FFF)
 
     def stolen(self, message: Any) -> None:
-        """Note a task that went to another worker before it ran, which is no transition."""
+        # a task went to another worker before it ran: no transition
         if not isinstance(message, (tuple, list)) or len(message) < 5 or message[0] != "confirm":
             return
         self.held.extend((message[1], time.time(), _Stolen(message[4])))
 
     def take(self, limit: int) -> dict[str, Any]:
-        """Remove at most `limit` rows and return them as packed chunks of the tables `tasks` and `dependencies`."""
+        """Remove at most `limit` rows; returns packed chunks of the tables `tasks` and `dependencies`."""
         count = min(len(self.keys), limit)
         if len(self.rows) != len(self.keys) * _ROW.size:
             raise RuntimeError(f"the recorder holds {len(self.rows)} bytes for {len(self.keys)} keys")
@@ -792,7 +767,6 @@ class _Attempts:
         return {"table": "dependencies", "rows": edges, "columns": columns}
 
     def totals(self) -> dict[str, Any]:
-        """What must have been recorded."""
         return {
             "rows": self.taken + len(self.keys),
             "unassigned": self.unassigned,
@@ -805,7 +779,7 @@ class _Attempts:
         }
 
     def assigned(self) -> int | None:
-        """Attempts that began, by the scheduler's own count; None where it keeps none, or was restarted."""
+        """Attempts that began by the scheduler's own count; None if it keeps none or was restarted."""
         after = _entered_processing(self.scheduler)
         if after is None or self.assigned_before is None or self.restarted:
             return None
@@ -825,7 +799,6 @@ def packed_texts(texts: list[str]) -> bytes:
 
 
 def packed_numbers(numbers: array[Any]) -> list[Any]:
-    """A column of numbers as `scalescope.model.spool` takes it."""
     if sys.byteorder == "big":
         numbers = numbers[:]
         numbers.byteswap()
@@ -833,7 +806,6 @@ def packed_numbers(numbers: array[Any]) -> list[Any]:
 
 
 def _columns(raw: bytes) -> dict[str, list[Any]]:
-    """The columns of packed rows."""
     columns, view = {}, memoryview(raw)
     for name, (offset, kind) in _FIELDS.items():
         items: Any = view.cast(kind)  # type: ignore[call-overload]
@@ -843,7 +815,6 @@ def _columns(raw: bytes) -> dict[str, list[Any]]:
 
 
 def _entered_processing(scheduler: Any) -> int | None:
-    """How often the scheduler has given a task to a worker, by its own count; None where it keeps none."""
     try:
         return sum(int(prefix.state_counts["processing"]) for prefix in scheduler.task_prefixes.values())
     except AttributeError:
@@ -856,7 +827,7 @@ def describe_error(key: Any, worker: str, exception_text: str | None) -> dict[st
 
 
 def as_json(message: Any) -> str:
-    """JSON of anything; a message that is too long becomes `{"truncated": its length, "text": its start}`."""
+    """JSON of anything; if too long: `{"truncated": its length, "text": its start}`."""
     try:
         text = json.dumps(message, default=_plain)
     except (TypeError, ValueError, RecursionError):

@@ -20,8 +20,7 @@ from scalescope.errors import CaptureError
 from scalescope.model import spool
 from scalescope.model.records import TABLES, Columns, from_rows
 
-CLOCK_ERROR_S = 0.05
-"""Disagreement of clocks that is worth a warning: short tasks would be misplaced."""
+CLOCK_ERROR_S = 0.05  # disagreement of clocks that is worth a warning: short tasks would be misplaced
 
 SETTLE_S = 5.0
 DRAIN_INTERVAL_S = 2.0
@@ -33,11 +32,11 @@ T = TypeVar("T")
 
 @dataclass
 class Recording:
-    """The recording of one trial; final when `Capture.trial` has been left."""
+    """The recording of one trial; final once `Capture.trial` has been left."""
 
-    complete: bool = False  # whether every task attempt is in the spool, by the scheduler's own count
-    reason: str = "the trial has not ended"  # why not; empty when it is
-    no_room: bool = False  # whether the disk is full: the next trial would be incomplete, too
+    complete: bool = False  # every task attempt is in the spool, by the scheduler's own count
+    reason: str = "the trial has not ended"  # why it is not complete
+    no_room: bool = False  # the disk is full: the next trial would be incomplete, too
     warnings: list[str] = field(default_factory=list)  # in sentences
     notes: list[str] = field(default_factory=list)  # what the cluster does not provide, in sentences
     gpus: dict[str, Any] = field(default_factory=dict)  # as `memory.gpus` gives it
@@ -53,18 +52,13 @@ class Recording:
 class Capture:
     """Installs the recorder on a cluster's scheduler, and records trials one after another.
 
-    Only tasks that are given to a worker within a trial belong to it. Scheduler and workers need `distributed` alone.
+    Raises `CaptureError` if it cannot. Only tasks that are given to a worker within a trial belong to it.
 
-    Args:
-        client: Not asynchronous; not closed here.
-        drain_interval_s: Seconds between two calls that fetch records while a trial runs, from a thread. None fetches
-            them at the end and does not watch the event loop, as a simulated cluster needs it.
-        log_folder: Where workers keep log records that outlive them; only for workers with a process and a nanny each.
-        held_rows: Most task rows that the scheduler holds until they are fetched.
-        settle_s: Seconds to wait for tasks that still run when the workload has returned.
-
-    Raises:
-        CaptureError: The recorder could not be installed.
+    Args: client: Not asynchronous; not closed here. drain_interval_s: Seconds between two calls that fetch records
+    while a trial runs, from a thread. None fetches them at the end and does not watch the event loop, as a simulated
+    cluster needs it. log_folder: For log records that outlive their worker; only for workers with a process and a nanny
+    each. held_rows: Most task rows that the scheduler holds until they are fetched. settle_s: Seconds to wait for tasks
+    that still run when the workload has returned.
     """
 
     def __init__(
@@ -81,10 +75,10 @@ class Capture:
         self.log_folder = log_folder
         self.settle_s = settle_s
         self._installed: list[tuple[str, bool]] = []  # name, whether on nannies
-        lag_interval_s = None if drain_interval_s is None else recorder.LAG_INTERVAL_S
         try:
-            undrained_s = None if drain_interval_s is None else recorder.UNDRAINED_S
-            limits = {"held_rows": held_rows, "lag_interval_s": lag_interval_s, "undrained_s": undrained_s}
+            limits = {"held_rows": held_rows, "lag_interval_s": None, "undrained_s": None}
+            if drain_interval_s is not None:
+                limits |= {"lag_interval_s": recorder.LAG_INTERVAL_S, "undrained_s": recorder.UNDRAINED_S}
             register(client, recorder, "Recorder", owner=client.id, **limits)
             kernel = client.run_on_scheduler(Shipment(clock, "this_kernel"))
             self._install(clock, "SameHostClock", kernel=kernel)
@@ -110,11 +104,8 @@ class Capture:
     def trial(self, spool_path: Path) -> Iterator[Recording]:
         """Record what the cluster does while the body runs, to a file (`scalescope.model.spool`).
 
-        The rest is fetched when the body ends, also when it raises. Later faults are not raised: see
-        `Recording.complete`, `reason` and `warnings`.
-
-        Raises:
-            CaptureError: Recording could not begin.
+        Raises `CaptureError` if recording cannot begin. The rest is fetched when the body ends, also when it raises;
+        later faults are in `Recording.reason` and `warnings`.
         """
         recording = Recording()
         with _opened(spool_path, recording) as stream:
@@ -194,7 +185,9 @@ class _Run:
             while not self._retry(self._drain):
                 pass
             self._write_rest()
-            self._judge(summary)
+            recording.reason = _why_incomplete(summary, recording.tasks)
+            recording.complete = not recording.reason
+            recording.warnings += _doubts(summary, recording.clock_error_s)
         except CaptureError as error:
             recording.complete = False
             recording.reason = f"{error.what}: {error.cause}" if error.cause else error.what
@@ -215,7 +208,7 @@ class _Run:
     # ---------------------------------------------------------------- chunks
 
     def _drain(self) -> bool:
-        """Fetch and store the next chunk. Returns whether it is the last."""
+        # returns whether it was the last chunk
         chunk = self._remote("drain", recording=self.token, ack=self.acknowledged)
         if chunk["seq"] != self.acknowledged + 1:
             self.broken = f"expected chunk {self.acknowledged + 1}, got {chunk['seq']}"
@@ -266,12 +259,6 @@ class _Run:
                 spool.write_chunk(self.stream, "logs", logs.read(self.capture.log_folder, left))
         except OSError as error:
             raise CaptureError(_unwritten(self.recording, error)) from error
-
-    def _judge(self, summary: Mapping[str, Any]) -> None:
-        recording = self.recording
-        recording.reason = _why_incomplete(summary, recording.tasks)
-        recording.complete = not recording.reason
-        recording.warnings += _doubts(summary, recording.clock_error_s)
 
     # ---------------------------------------------------------------- calls
 
@@ -325,10 +312,7 @@ def _unwritten(recording: Recording, error: OSError) -> str:
 
 
 def _clock_error(tasks: Mapping[str, Any]) -> float:
-    """The longest impossible interval between times of the scheduler and of a worker, in seconds.
-
-    A task cannot end after the scheduler has learnt of it, nor start before it was assigned.
-    """
+    # A task cannot end after the scheduler has learnt of it, nor start before it was assigned.
     names = ("assigned", "start", "stop", "done")
     assigned, start, stop, done = (spool.unpack_numbers(tasks["columns"][name], "d") for name in names)
     early = (gap for gap, begin in zip(map(sub, assigned, start), start, strict=True) if begin)
@@ -336,7 +320,6 @@ def _clock_error(tasks: Mapping[str, Any]) -> float:
 
 
 def _workers(members: list[tuple[Any, ...]]) -> Columns:
-    """Rows of `records.WORKERS` from arrivals and departures, in the order in which workers came."""
     rows: list[dict[str, Any]] = []
     present: dict[str, dict[str, Any]] = {}
     for when, what, address, *details in members:

@@ -1,9 +1,8 @@
 """Sends plugins and functions to schedulers and workers that have no `scalescope`.
 
-A pickle is a call of `eval` with the source text of the module: it needs nothing at the other end and works between
-Python versions. (Code objects, as cloudpickle sends them from Python 3.11, crashed a scheduler of Python 3.12.) A
-module is executed once in a process and kept there under a name with the digest of its text. It may import the standard
-library and `distributed` alone.
+A pickle is a call of `eval` with the source text of the module: it works between Python versions (code objects, as
+cloudpickle sends them, crashed a scheduler of Python 3.12). A module is executed once in a process and kept under a
+name with the digest of its text. It may import the standard library and `distributed` alone.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from typing import Any
 from distributed import Client
 from distributed.diagnostics.plugin import NannyPlugin, SchedulerPlugin, WorkerPlugin
 
-PREFIX = "scalescope_shipped_"
-"""Begins the names of modules that were sent, and of their files."""
+PREFIX = "scalescope_shipped_"  # begins the names of shipped modules and of their files
 
 _LOAD = """\
 (lambda sys, types, name, source: sys.modules.get(name) or (
@@ -40,16 +38,17 @@ class Shipment:
         return eval(self.expression)(*args, **kwargs)  # noqa: S307  # our own source text
 
 
+# `Client.register_plugin` asks for these types.
 class _SchedulerShipment(Shipment, SchedulerPlugin):  # type: ignore[misc]
-    """`Client.register_plugin` asks for this type."""
+    ...
 
 
 class _WorkerShipment(Shipment, WorkerPlugin):  # type: ignore[misc]
-    """`Client.register_plugin` asks for this type."""
+    ...
 
 
 class _NannyShipment(Shipment, NannyPlugin):  # type: ignore[misc]
-    """`Client.register_plugin` asks for this type."""
+    ...
 
 
 def expression(module: ModuleType, attribute: str, arguments: dict[str, Any] | None = None) -> str:

@@ -1,9 +1,7 @@
 """Notes how long tasks hold their thread while they wait: for a lock, a semaphore, a queue, an actor, another's result.
 
-All waiting of `distributed` is in its `sync`. What a task waited for there is added to the task's own record, which the
-worker sends to the scheduler anyway.
-
-The source text of this module is sent to workers: the standard library and `distributed` alone.
+All waiting of `distributed` is in its `sync`. The wait is added to the task's own record, which the worker sends to the
+scheduler anyway. The source text is sent to workers: the standard library and `distributed` alone.
 """
 
 from __future__ import annotations
@@ -20,10 +18,8 @@ from distributed import actor, threadpoolexecutor, utils
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.worker import get_worker, thread_state
 
-WAIT = "scalescope-wait "
-"""Begins the action; what was waited for, a tab, and the line follow."""
-SHORT_S = 0.001
-"""Shortest wait that is noted."""
+WAIT = "scalescope-wait "  # begins the action; what was waited for, a tab, and the line follow
+SHORT_S = 0.001  # shortest wait that is noted
 
 _PACKAGE = os.path.dirname(distributed.__file__)
 _LIBRARIES = tuple(filter(None, map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))))
@@ -73,7 +69,6 @@ def _noting(original: Any) -> Any:
 
 
 def _note(key: Any, seconds: float, frame: Any) -> None:
-    """Add a wait to the record of a task, or to its earlier wait at the same line."""
     try:
         entries = get_worker().state.tasks[key].startstops
     except (ValueError, AttributeError, KeyError):  # not a task, an older release, or released meanwhile
@@ -87,7 +82,7 @@ def _note(key: Any, seconds: float, frame: Any) -> None:
 
 
 def _described(frame: Any) -> str:
-    """The call of `distributed`, such as `Semaphore.acquire`, a tab, and its line, such as `mine.py:7 in load`."""
+    # the call of `distributed`, such as `Semaphore.acquire`, a tab, and its line, such as `mine.py:7 in load`
     what = ""
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         owner = type(frame.f_locals["self"]).__name__ + "." if "self" in frame.f_locals else ""

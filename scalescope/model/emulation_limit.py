@@ -7,30 +7,29 @@ from dataclasses import dataclass
 from scalescope.model.mapping import Mapped
 from scalescope.model.words import number
 
-TOLERANCE = 0.10
-"""Largest share of a task's duration that emulating all workers at once may add."""
+TOLERANCE = 0.10  # largest share of a task's duration that emulating all workers at once may add
 
 
 @dataclass(frozen=True)
 class EmulationLimit(Mapped):
-    """How much bookkeeping a host does per emulated task, and what follows.
+    """How much bookkeeping a host does per emulated task.
 
-    When W workers start or end tasks of T seconds together, the host needs W × `seconds_per_task`. This adds less than
-    `tolerance` × T to the makespan while W ≤ tolerance × T / seconds_per_task.
+    When W workers start or end tasks of T seconds together, the host needs W × `seconds_per_task`: less than
+    `tolerance` × T while W ≤ tolerance × T / seconds_per_task.
     """
 
     seconds_per_task: float  # for an empty task, real seconds of scheduler and workers together
     tolerance: float = TOLERANCE  # largest relative error that is accepted
 
     def shortest_task_s(self, workers: int) -> float:
-        """Shortest task, in seconds, that this many workers can be emulated with."""
+        """The shortest task that so many workers can be emulated with."""
         return workers * self.seconds_per_task / self.tolerance
 
     def sentence(self, workers: int) -> str:
         return f"trustworthy up to {workers} workers for tasks of at least {number(self.shortest_task_s(workers), 2)} s"
 
     def beyond(self, tasks: int, makespan_s: float) -> str:
-        """Why a trial with so many tasks in this time cannot be trusted, or an empty string."""
+        """Why a trial cannot be trusted; may be empty."""
         share = tasks * self.seconds_per_task / makespan_s
         if share <= self.tolerance:
             return ""

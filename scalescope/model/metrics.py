@@ -1,8 +1,6 @@
-"""What a trial measures; each number is declared once, as an annotated field of `Metrics`.
+"""What a trial measures; each number is declared once, as an annotated field of `Metrics`, and used everywhere.
 
-Stored trials, the combination of repeats, columns of tables, conditions, `compare`, the glossary of a report and
-docs/metrics.md follow from the declaration. To add a number, declare it after the others as `float | None = None` and
-compute it in `scalescope.analysis.measure`.
+To add a number, declare it after the others as `float | None = None` and compute it in `scalescope.analysis.measure`.
 """
 
 from __future__ import annotations
@@ -60,6 +58,7 @@ class WorkerTimePart:
     help: str  # what the thread was doing
 
 
+# In the order in which they are shown. Together they are P × the time of the workload's call.
 PARTS: Mapping[str, WorkerTimePart] = {
     "busy": WorkerTimePart("busy", "computing a task whose result was used"),
     "actors": WorkerTimePart(
@@ -80,11 +79,9 @@ PARTS: Mapping[str, WorkerTimePart] = {
     "lost": WorkerTimePart("lost", "computing what failed or had to be repeated, or gone with its worker"),
     "tail": WorkerTimePart("tail", "idle since its last task, while the last tasks of the trial still ran"),
 }
-"""In the order in which they are shown. Together they are P × the time of the workload's call."""
 
 WORKER_TIME = tuple(PARTS)
-WORKING = ("busy", "actors")
-"""Parts in which a worker did what the user wanted."""
+WORKING = ("busy", "actors")  # parts in which a worker did what the user wanted
 
 
 @dataclass(frozen=True)
@@ -94,11 +91,6 @@ class PrefixWork:
     tasks: int
     work_s: float  # sum of their durations, in thread-seconds
     median_s: float  # of their durations
-
-    @classmethod
-    def of_all(cls, metrics: Metrics) -> PrefixWork:
-        """All tasks of a trial; the mean stands in for the median."""
-        return cls(metrics.tasks, metrics.work_s, metrics.work_s / metrics.tasks)
 
 
 @dataclass(frozen=True)
@@ -297,15 +289,14 @@ class Metrics(Mapped):
     ] = None
 
 
+# By name; each is a number, or None if it could not be measured.
 METRICS: Mapping[str, Metric] = {
     name: replace(note, name=name)
     for name, hint in get_type_hints(Metrics, include_extras=True).items()
     for note in getattr(hint, "__metadata__", ())
     if isinstance(note, Metric)
 }
-"""All metrics by name; each is a number, or None where it could not be measured."""
 
 
 def numbers(metrics: Metrics) -> dict[str, float | None]:
-    """The value of every metric, by name."""
     return {name: getattr(metrics, name) for name in METRICS}

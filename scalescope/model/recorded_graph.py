@@ -1,4 +1,4 @@
-"""The graph of a recorded trial as a file, to be run again: durations, dependencies and submissions of its tasks."""
+"""The graph of a recorded trial as a file, to be run again."""
 
 from __future__ import annotations
 
@@ -37,8 +37,7 @@ class RecordedGraph:
     """What a trial ran."""
 
     stages: tuple[str, ...]  # name of each task group
-    # in the order in which they were submitted, and those of one submission in that in which they started
-    tasks: tuple[RecordedTask, ...]
+    tasks: tuple[RecordedTask, ...]  # by submission, then by start
     submissions: tuple[Submission, ...] = (Submission(),)  # in their order
 
     def first(self, tasks: int) -> RecordedGraph:
@@ -56,11 +55,7 @@ class RecordedGraph:
 
     @classmethod
     def read(cls, path: str) -> RecordedGraph:
-        """Read a file.
-
-        Raises:
-            InvalidField: It is not there, or holds something else.
-        """
+        """Read a file; raises `InvalidField` if it is missing or holds something else."""
         import fsspec
 
         try:

@@ -10,8 +10,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-Columns: TypeAlias = dict[str, Any]
-"""Columns of a table by name: an `array.array` of numbers, or a list of text."""
+Columns: TypeAlias = dict[str, Any]  # by name: an `array.array` of numbers, or a list of text
 
 TASKS: dict[str, str] = {
     "key": "str",  # the task's key, as text
@@ -35,10 +34,11 @@ TASKS: dict[str, str] = {
     "allowed": "i",  # workers to which a restriction confines it; 0 when every worker may run it
 }
 
+# One row per dependency: the row in `tasks` of the attempt that ended, and that of the finished attempt whose result it
+# needed. Results from before the trial have no row.
 DEPENDENCIES: dict[str, str] = {"task": "i", "needs": "i"}
-"""One row per dependency between recorded tasks: the row in `tasks` of the attempt that ended, and the row of the
-finished attempt whose result it needed. Results that were there before the trial have no row."""
 
+# What clients submitted: one row per `submit`, `map` or `compute`.
 GRAPHS: dict[str, str] = {
     "time": "d",  # when the scheduler received it
     "seconds": "d",  # what the scheduler needed to take it in
@@ -46,7 +46,6 @@ GRAPHS: dict[str, str] = {
     "tasks": "q",  # tasks in it
     "nbytes": "q",  # its size as it was sent; 0 when unknown
 }
-"""What clients submitted: one row per `submit`, `map` or `compute`."""
 
 WORKERS: dict[str, str] = {
     "worker": "str",  # address
@@ -58,35 +57,33 @@ WORKERS: dict[str, str] = {
     "reason": "str",  # why it left
 }
 
+# Bytes, and the cores that its process kept busy since the last sample. `worker` is an address, or `scheduler`; of
+# workers that share a process only the first has rows.
 MEMORY: dict[str, str] = {"worker": "str", "time": "d", "rss": "q", "managed": "q", "spilled": "q", "cpu": "f"}
-"""Bytes, and the cores that its process kept busy since the sample before (1.0 is one core). `worker` is an address, or
-`scheduler`; of workers that share a process only the first has rows."""
 
+# The longest stall of an event loop within about a second; `process` is `scheduler` or an address.
 LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}
-"""The longest stall of an event loop within about a second; `process` is `scheduler` or a worker's address."""
 
+# Structured events; the message is JSON. Among them, by topic:
+# - a worker's address: `{"action": "worker-status-change", "prev-status": "running", "status": "paused"}` and the like
+# - `task-erred`: `{"key", "worker", "exception"}`
+# - `restriction`: `{"prefix", "workers", "hosts", "resources"}`, once per task prefix that has one
+# - `waits`: `{"prefix", "what", "where", "tasks", "seconds"}`: tasks that held their thread while they waited, such as
+#   in `Semaphore.acquire`, and at which line
+# - `scalescope-actor-calls`: `{"worker", "end", "seconds", "methods"}`: methods of actors that a worker ran one after
+#   another, with calls and seconds of each: `{"Counter.add": [12, 0.4]}`
+# - `stealing`, and whatever the workload logs
 EVENTS: dict[str, str] = {"time": "d", "topic": "str", "message": "str"}
-"""Structured events; the message is JSON. Among them, by topic:
-
-- a worker's address: `{"action": "worker-status-change", "prev-status": "running", "status": "paused"}` and the like;
-- `task-erred`: `{"key", "worker", "exception"}`;
-- `restriction`: `{"prefix", "workers", "hosts", "resources"}`, once per task prefix that has one;
-- `waits`: `{"prefix", "what", "where", "tasks", "seconds"}`: tasks that held their thread while they waited, such as
-  in `Semaphore.acquire`, and at which line;
-- `scalescope-actor-calls`: `{"worker", "end", "seconds", "methods"}`: methods of actors that a worker ran one after
-  another, until `end` and for so many seconds; of each its number of calls and seconds, `{"Counter.add": [12, 0.4]}`;
-- `stealing`, and whatever the workload logs.
-"""
 
 ACTOR_CALLS = "scalescope-actor-calls"
 
-KUBERNETES = "Kubernetes: "
-"""So begin lines of logs that are no worker's own."""
+KUBERNETES = "Kubernetes: "  # begins lines of logs that are not from a worker itself
 
+# Log records, also of workers that died. On Kubernetes all lines of all pods (those that are no records have no level),
+# and events; `worker` may be `scheduler`, or the name of a pod without a Dask worker.
 LOGS: dict[str, str] = {"worker": "str", "time": "d", "level": "str", "text": "str"}
-"""Log records, of workers that died too. On Kubernetes all lines of all pods (those that are no records have no level),
-and what Kubernetes said of them; `worker` may be `scheduler`, or the name of a pod that has no Dask worker."""
 
+# What the thread that ran the workload did, without a gap from the call to its return, by samples of its stack.
 CLIENT: dict[str, str] = {
     "time": "d",  # when it began
     "seconds": "d",  # until the next row, or the return
@@ -94,14 +91,13 @@ CLIENT: dict[str, str] = {
     "what": "str",  # what was called there, `time.sleep`; empty where it is that code itself
     "waits": "b",  # 1 while it only waited for the cluster
 }
-"""What the thread did that ran the workload, without a gap from the call to its return, by samples of its stack."""
 
-IMPORT = "import"
-"""In the column `what`: modules were imported."""
+IMPORT = "import"  # in the column `what`: modules were imported
 
+# What was broken on purpose: a kind of `scalescope.model.fault`, and the address of the worker, if any.
 FAULTS: dict[str, str] = {"kind": "str", "worker": "str", "begin": "d", "end": "d"}
-"""What was broken on purpose: a kind of `scalescope.model.fault`, and the address of the worker where it was one."""
 
+# Columns per table; a type is an `array.array` type code, or `str`.
 TABLES: dict[str, dict[str, str]] = {
     "tasks": TASKS,
     "dependencies": DEPENDENCIES,
@@ -114,13 +110,11 @@ TABLES: dict[str, dict[str, str]] = {
     "client": CLIENT,
     "faults": FAULTS,
 }
-"""Columns per table; a type is an `array.array` type code, or `str`."""
 
 STATUS_FINISHED, STATUS_ERRED, STATUS_LOST = 0, 1, 2
 
 
 def empty(table: str) -> Columns:
-    """The columns of a table, without rows."""
     return complete(table, {}, 0)
 
 
@@ -134,7 +128,7 @@ def from_rows(table: str, rows: Iterable[Mapping[str, Any]]) -> Columns:
 
 
 def complete(table: str, columns: Mapping[str, Any], rows: int) -> Columns:
-    """All columns that the table declares, in that order; those that are missing are zeros or empty texts."""
+    """All columns that the table declares, in that order; missing ones are zeros or empty texts."""
     return {name: columns[name] if name in columns else _zeros(kind, rows) for name, kind in TABLES[table].items()}
 
 

@@ -31,13 +31,12 @@ from scalescope.errors import CaptureError
 from scalescope.model.records import TABLES, Columns, complete
 from scalescope.redaction import hide, knows_any
 
-NO_ROOM = frozenset({ENOSPC, EDQUOT, EFBIG})
-"""Errors of a disk without room, or of a limit on what may be written."""
+NO_ROOM = frozenset({ENOSPC, EDQUOT, EFBIG})  # A disk without room, or a limit on what may be written
 _LEVEL = 1  # of compression: fast, since the spool is written while a trial is measured
 
 
 def unwritable(path: Path, cause: object) -> CaptureError:
-    """The error that raw records cannot be written there, now or for any other trial: the run ends."""
+    """The error that raw records cannot be written there, for any trial: the run ends."""
     error = CaptureError(
         "the raw records of a trial could not be written",
         where=str(path),
@@ -63,14 +62,9 @@ def append(stream: BinaryIO, chunk: Mapping[str, Any]) -> int:
 
 
 def read(path: str | Path, *, partial: bool = False) -> dict[str, Columns]:
-    """Read all tables of a file; a table without a chunk is missing.
+    """All tables of a file that have a chunk; raises `CaptureError` if it is missing or damaged.
 
-    Args:
-        path: The file.
-        partial: Return what is whole if the file ends within a chunk, as it does when its writer was killed.
-
-    Raises:
-        CaptureError: There is no such file, it ends within a chunk (unless `partial`), or it is damaged.
+    `partial` allows an incomplete last chunk, which a killed writer leaves.
     """
     tables: dict[str, Columns] = {}
     try:
@@ -99,7 +93,7 @@ def pack(table: str, columns: Columns) -> dict[str, Any]:
 
 
 def unpack(chunk: Mapping[str, Any]) -> tuple[str, Columns]:
-    """The name of the table and its columns, all that it declares."""
+    """The name of the table and all columns that it declares."""
     table, rows, columns = chunk["table"], chunk["rows"], Columns()
     for name, kind in TABLES[table].items():
         if packed := chunk["columns"].get(name):
@@ -110,7 +104,6 @@ def unpack(chunk: Mapping[str, Any]) -> tuple[str, Columns]:
 
 
 def unpack_numbers(packed: list[Any], kind: str) -> array[Any]:
-    """The numbers of a packed column as the type that its table declares."""
     found = array(packed[0])
     found.frombytes(zlib.decompress(packed[1]))
     if sys.byteorder == "big":

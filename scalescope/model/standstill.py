@@ -8,20 +8,13 @@ from dataclasses import dataclass
 from scalescope.model.mapping import Mapped
 from scalescope.model.words import number
 
-STANDSTILL = "standstill"
-"""Name of the fact of a trial that was stopped at its time limit: a `Standstill`."""
-STILL_S = 10.0
-"""Seconds without the begin or end of a task after which a cluster stands still."""
-NO_WORKER = "no worker may run it"
-"""Begins the problem of a task whose restrictions no worker meets."""
-ASKS_FOR = f"{NO_WORKER}: it asks for "
-"""The same, where the restrictions are known; they follow."""
-NO_THREAD = "waits for a thread there"
-"""The problem of a task whose worker has no free thread."""
-RESULTS = ("Client", "Future")
-"""`waits_for` of tasks that wait for other tasks."""
-SAID = 3
-"""Most groups in a sentence."""
+STANDSTILL = "standstill"  # name of the fact of a trial that was stopped at its time limit: a `Standstill`
+STILL_S = 10.0  # seconds without the begin or end of a task after which a cluster stands still
+NO_WORKER = "no worker may run it"  # begins the problem of a task whose restrictions no worker meets
+ASKS_FOR = f"{NO_WORKER}: it asks for "  # the same if the restrictions are known; they follow
+NO_THREAD = "waits for a thread there"  # the problem of a task whose worker has no free thread
+RESULTS = ("Client", "Future")  # `waits_for` of tasks that wait for other tasks
+SAID = 3  # most groups in a sentence
 
 
 @dataclass(frozen=True)
@@ -59,11 +52,10 @@ class Standstill(Mapped):
 
     @property
     def holding(self) -> tuple[StandingTasks, ...]:
-        """Groups that hold threads."""
         return tuple(each for each in self.groups if each.holds)
 
     def sentence(self, time: str = "") -> str:
-        """What stands still, for people; `time` qualifies seconds, such as ` of simulated time`."""
+        """What stands still; `time` qualifies seconds, such as ` of simulated time`."""
         if not self.left:
             return "the scheduler has no task that has not ended"
         unfinished = f"{self.left:,} {'task has' if self.left == 1 else 'tasks have'} not ended"

@@ -1,7 +1,6 @@
 """Raw records of a trial as Parquet files, one per table, in one folder under any address that fsspec takes.
 
-Byte-stream split and zstd keep every double to the last bit. Delta-packed integers need more bytes as nanoseconds, and
-are not exact as microseconds.
+Byte-stream split and zstd keep every double to the last bit; delta-packed integers are larger or not exact.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ from scalescope.store.location import redact
 SUFFIX = ".parquet"
 _DISTINCT = ("key", "text", "message")  # columns whose texts differ in most rows
 
-Columns = Mapping[str, Any]
-"""One table: an `array.array`, numpy array or list per column."""
+Columns = Mapping[str, Any]  # one table: an `array.array`, numpy array or list per column
 
 
 def write(address: str, tables: Mapping[str, Columns]) -> None:
@@ -38,9 +36,6 @@ def write(address: str, tables: Mapping[str, Columns]) -> None:
 
     On a local file system the folder is written under another name, flushed to the disk, and renamed. Elsewhere each
     file is put as a whole; an address counts only once the trial's row names it.
-
-    Raises:
-        StoreError: A table is not as `scalescope.model.records.TABLES` declares it, or the file system refuses.
     """
     try:
         encoded = {name: _encode(name, columns) for name, columns in tables.items()}

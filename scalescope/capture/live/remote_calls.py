@@ -1,7 +1,6 @@
-"""Calls functions on a scheduler, and on workers through it: without a client, or by one that is there.
+"""Calls functions on a scheduler, and on workers through it: directly, or by a client that is there.
 
-A client can talk only to schedulers of nearly its own release, and shows up in their records; a plain call does
-neither.
+A new client can talk only to schedulers of nearly its own release, and shows up in their records.
 """
 
 from __future__ import annotations
@@ -17,17 +16,13 @@ from distributed.security import Security
 
 from scalescope.capture.shipping import Shipment
 
-CONNECT_S = 8.0
-"""Time limit for a connection."""
+CONNECT_S = 8.0  # time limit for a connection
 
 
 class DirectCalls:
     """A connection to a scheduler; to be used in one thread, without a running event loop.
 
-    Args:
-        address: As `tcp://HOST:PORT`; empty where a file has it.
-        scheduler_file: What `dask scheduler --scheduler-file` wrote.
-        security: None takes Dask's configuration.
+    `scheduler_file` is what `dask scheduler --scheduler-file` wrote; without `security`, Dask's configuration counts.
     """
 
     def __init__(self, address: str, scheduler_file: str = "", security: Security | None = None) -> None:

@@ -1,7 +1,7 @@
 """What a scheduler knows at this moment, and what stands still on its workers. Nothing is installed or changed.
 
-The source text of this module is sent to the scheduler and to workers: the standard library and `distributed` alone,
-from 2024.8 on. A snapshot looks at workers and groups of tasks, never at all tasks.
+The source text is sent to the scheduler and to workers: the standard library and `distributed` alone, from 2024.8 on. A
+snapshot looks at workers and groups of tasks, never at all tasks.
 """
 
 from __future__ import annotations
@@ -14,19 +14,16 @@ from typing import Any
 
 import distributed
 
-LEFT = ("waiting", "no-worker", "queued", "processing")
-"""States of unfinished tasks."""
+LEFT = ("waiting", "no-worker", "queued", "processing")  # states of unfinished tasks
 SAMPLE, MOST_TASKS, MOST_WORKERS = 200, 200, 200
 
 
 def snapshot(dask_scheduler: Any) -> dict[str, Any]:
     """The threads and what the idle ones wait for, the work in progress, memory.
 
-    Returns:
-        `version` of distributed; `time` and `moved_at` (when a task last began or ended; None where it is no longer
-        known) in seconds since the epoch; `seconds` that this took; `workers` (addresses); `threads`, `working`, `idle`
-        (threads by what they wait for); `memory`, `limit` in bytes; `fullest` (worker, share of its limit); `began`,
-        `ended` (counters); `left` (tasks by state); `groups` in progress (name, done, total).
+    Times are seconds since the epoch; `moved_at` is when a task last began or ended, if known; `seconds` is what this
+    took; `idle` counts threads by what they wait for; `memory` and `limit` are bytes; `fullest` is a worker and the
+    used share of its limit; `left` counts tasks by state; `groups` are (name, done, total).
     """
     started = time.perf_counter()
     working = paused = excess = restricted = sampled = memory = limit = 0
@@ -84,13 +81,10 @@ def snapshot(dask_scheduler: Any) -> dict[str, Any]:
 async def standing_tasks(timeout_s: float, dask_scheduler: Any) -> dict[str, Any]:
     """The tasks that are with workers, and the call stacks of those that run. A worker has `timeout_s` to answer.
 
-    Returns:
-        `tasks` (at most `MOST_TASKS` that are with a worker or that no worker may run: `key`, `state`, `worker`,
-        `seceded`, `since` in seconds since the epoch or None, and the restrictions for which it `asks`); `beyond`, how
-        many more there are; `stacks` by worker and key, None for a worker that does not answer; `workers` (by address:
-        threads, cores in use, when it was heard of); `held` (names of locks and semaphores with leases); `time` and
-        `moved_at` as in `snapshot`; `taken` (threads that tasks hold), `left` (tasks that have not ended), `ready` (how
-        many of those only lack a thread).
+    Returns `tasks`: at most `MOST_TASKS` that are with a worker or that no worker may run; `beyond`: how many more
+    there are; `stacks` by worker and key, None for a silent worker; `workers`: threads, cores in use and when heard of,
+    by address; `held`: names of locks and semaphores with leases; `time` and `moved_at` as in `snapshot`; `taken`:
+    threads that tasks hold; `left`: tasks that have not ended; `ready`: tasks that only lack a thread.
     """
     scheduler = dask_scheduler
     given = [(task, state) for state in scheduler.workers.values() for task in state.processing]
@@ -141,7 +135,7 @@ async def standing_tasks(timeout_s: float, dask_scheduler: Any) -> dict[str, Any
 
 
 def task_states(keys: list[str], dask_worker: Any) -> dict[str, str]:
-    """The states of these tasks on a worker; those that it does not know are missing."""
+    """The states of these tasks on a worker, except for those that it does not know."""
     wanted = set(keys)
     return {str(key): task.state for key, task in dask_worker.state.tasks.items() if str(key) in wanted}
 
@@ -152,7 +146,6 @@ def _is_restricted(task: Any) -> bool:
 
 
 def _groups(scheduler: Any) -> tuple[Counter[str], list[tuple[str, int, int]]]:
-    """Unfinished tasks by state, and the groups that have some; groups of one task count under their prefix."""
     left: Counter[str] = Counter()
     sizes: dict[str, list[int]] = {}
     for group in scheduler.task_groups.values():
@@ -171,7 +164,6 @@ def _groups(scheduler: Any) -> tuple[Counter[str], list[tuple[str, int, int]]]:
 
 
 def _asks(task: Any) -> str:
-    """The restrictions of a task: `resources GPU=1 and workers tcp://10.0.0.1:4000`, each cut to 100 characters."""
     resources = ", ".join(f"{name}={amount:g}" for name, amount in (task.resource_restrictions or {}).items())
     asked = {
         "resources": resources,

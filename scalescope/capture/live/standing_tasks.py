@@ -16,13 +16,11 @@ from scalescope.capture.live import snapshot
 from scalescope.capture.shipping import Shipment
 from scalescope.model.standstill import ASKS_FOR, NO_THREAD, NO_WORKER, RESULTS, STILL_S, StandingTasks, Standstill
 
-ANSWER_S = 2.0
-"""Seconds in which a worker must answer."""
-ASKED = 5
-"""Most workers that are asked why they do not begin their tasks."""
-BUSY_CORES = 0.5
-"""Cores in use at which a worker computes, whatever its call stacks show."""
+ANSWER_S = 2.0  # seconds in which a worker must answer
+ASKED = 5  # most workers that are asked why they do not begin their tasks
+BUSY_CORES = 0.5  # cores in use at which a worker computes, whatever its call stacks show
 SAYS = "processing, says the scheduler; its worker"
+# Class that is waited for, by the file of `distributed`.
 WAITED_FOR = {
     "actor.py": "ActorFuture",
     "client.py": "Client",
@@ -33,9 +31,7 @@ WAITED_FOR = {
     "semaphore.py": "Semaphore",
     "variable.py": "Variable",
 }
-"""Class that is waited for, by the file of `distributed`."""
-GROUPS, PREFIX = 20, 100
-"""Most groups of tasks that are kept, and characters of their prefixes."""
+GROUPS, PREFIX = 20, 100  # most groups of tasks that are kept, and characters of their prefixes
 
 _FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)')
 _LIBRARY = re.compile(r"[/\\]lib[/\\]python3(\.\d+)?[/\\]", re.IGNORECASE)
@@ -44,11 +40,9 @@ _LIBRARY = re.compile(r"[/\\]lib[/\\]python3(\.\d+)?[/\\]", re.IGNORECASE)
 class RemoteCalls(Protocol):
     """What `scalescope.capture.live.remote_calls` offers."""
 
-    def scheduler(self, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
-        """Call a function on the scheduler."""
+    def scheduler(self, shipment: Shipment, *arguments: Any, limit_s: float) -> Any: ...
 
-    def worker(self, worker: str, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
-        """Call a function on a worker."""
+    def worker(self, worker: str, shipment: Shipment, *arguments: Any, limit_s: float) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -77,12 +71,10 @@ class Hang:
 
 
 def standstill(asker: RemoteCalls, limit_s: float, enough_s: float = STILL_S) -> Standstill:
-    """Where the tasks of a cluster stand; without groups where they move.
+    """Where the tasks of a cluster stand; without groups if they move.
 
-    Args:
-        asker: Of the cluster.
-        limit_s: Seconds in which the scheduler must answer, besides those that it gives its workers.
-        enough_s: Seconds without the begin or end of a task after which the cluster stands still.
+    The cluster stands still `enough_s` after a task last began or ended. The scheduler has `limit_s` to answer, and
+    more for its workers.
     """
     found = asker.scheduler(Shipment(snapshot, "standing_tasks"), ANSWER_S, limit_s=limit_s + ANSWER_S)
     still_s = None if found["moved_at"] is None else max(found["time"] - found["moved_at"], 0.0)
@@ -127,7 +119,7 @@ def states(asker: RemoteCalls, found: Mapping[str, Any]) -> dict[str, Mapping[st
 
 
 def described(since: float, found: Mapping[str, Any], states: Mapping[str, Mapping[str, str] | None]) -> Hang:
-    """Put together what a scheduler (`found`) and its workers (`states`) say; `since`: see `Hang`."""
+    """Put together what a scheduler (`found`) and its workers (`states`) say."""
     tasks, hints = [], []
     for each in found["tasks"]:
         key, worker = each["key"], each["worker"]
@@ -161,7 +153,6 @@ def described(since: float, found: Mapping[str, Any], states: Mapping[str, Mappi
 
 
 def _stuck(hang: Hang, found: Mapping[str, Any]) -> set[str]:
-    """Workers all of whose threads are held by tasks that wait in `distributed`."""
     waiting = Counter(each.worker for each in hang.tasks if each.holds and each.waits_for)
     return {worker for worker, tasks in waiting.items() if tasks >= found["workers"][worker][0]}
 
@@ -175,7 +166,6 @@ def _states_on(asker: RemoteCalls, worker: str, keys: list[str]) -> Mapping[str,
 
 
 def _holding(found: Mapping[str, Any], worker: str) -> int:
-    """Threads of a worker that tasks hold."""
     seceded = {task["key"] for task in found["tasks"] if task["seceded"]}
     return sum(key not in seceded for key in found["stacks"].get(worker) or ())
 
@@ -205,7 +195,6 @@ def _problem(task: Mapping[str, Any], found: Mapping[str, Any], states: Mapping[
 
 
 def _line(stack: Sequence[str]) -> tuple[str, str, str]:
-    """The innermost line outside of libraries, or else the innermost; the call there; the class that it waits for."""
     frames = [match.groups() for match in map(_FRAME.search, stack) if match]
     own = [n for n, (file, _, _) in enumerate(frames) if not (is_library(file) or _LIBRARY.search(file))]
     at = own[-1] if own else len(frames) - 1
