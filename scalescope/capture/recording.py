@@ -76,7 +76,7 @@ class Capture:
         self.settle_s = settle_s
         self._installed: list[tuple[str, bool]] = []  # name, whether on nannies
         try:
-            limits = {"held_rows": held_rows, "lag_interval_s": None, "undrained_s": None}
+            limits: dict[str, Any] = {"held_rows": held_rows, "lag_interval_s": None, "undrained_s": None}
             if drain_interval_s is not None:
                 limits |= {"lag_interval_s": recorder.LAG_INTERVAL_S, "undrained_s": recorder.UNDRAINED_S}
             register(client, recorder, "Recorder", owner=client.id, **limits)
