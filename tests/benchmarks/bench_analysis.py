@@ -33,7 +33,6 @@ WORKERS, USED = 300, 280
 
 
 def tables(tasks: int, *, overheads: bool) -> dict[str, Any]:
-    """Tasks one after another on each worker, with small gaps, in no order."""
     rng = np.random.default_rng(0)
     worker = rng.integers(0, USED, tasks)
     seconds = rng.exponential(0.3, tasks)
@@ -75,19 +74,16 @@ def cpu_seconds(call: Callable[[], object]) -> float:
 
 
 def binary_tree(tasks: int) -> dict[str, Any]:
-    """A table `dependencies`: each task of the second half needs two of those before it."""
     task = np.repeat(np.arange(tasks // 2 + 1, tasks), 2)
     return {"task": task, "needs": np.arange(len(task))}
 
 
 def findings(records: dict[str, Any], attempts: Attempts, metrics: Metrics) -> None:
-    """Looks for every cause, in a trial that has been measured."""
     trial = Trial("bench-r0", Point(WORKERS), 0, False, TrialState.VALID, metrics=metrics)
     causes.find(Observation(trial, records, attempts))
 
 
 def what_if(tasks: int) -> dict[str, float]:
-    """CPU seconds of the graph's analysis and of replays."""
     records = tables(tasks, overheads=False)
     attempts = Attempts.read(records)
     found: dict[str, float] = {}
@@ -108,7 +104,6 @@ def what_if(tasks: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, with and without overheads of every task."""
     tasks = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     for overheads in (False, True):
         records = tables(tasks, overheads=overheads)

@@ -30,13 +30,11 @@ from scalescope.studies.comparison.judge import ComparisonDecision, ComparisonQu
 Rule = Callable[[Floats], list[int]]
 FIRST, LONGEST, HISTORY = 14, 300, 120
 STEP, AT, END = 1.10, 40, 60
-NEAR = 5
-"""Nights by which a change point may be off."""
+NEAR = 5  # nights by which a change point may be off
 CV = 0.05
 
 
 def own(values: Floats) -> list[int]:
-    """Scalescope's."""
     return [change.index for change in find_changes(values)]
 
 
@@ -54,7 +52,6 @@ def coiled(values: Floats) -> list[int]:
 
 
 def rules() -> dict[str, Rule]:
-    """By name; Otava's default where it is installed."""
     found: dict[str, Rule] = {"scalescope": own, "rustc-perf": rustc_perf, "coiled/benchmarks": coiled}
     try:
         from otava.analysis import compute_change_points
@@ -92,7 +89,6 @@ def confirmed(rng: np.random.Generator, ratio: float) -> bool:
 
 
 def replay(rule: Rule, values: Floats) -> int:
-    """How many change points are reported from night to night, each once."""
     seen: list[int] = []
     found = 0
     for night in range(FIRST, len(values) + 1):
@@ -114,7 +110,6 @@ def delay(rule: Rule, values: Floats) -> int:
 
 
 def stepped(values: Floats, rng: np.random.Generator) -> Iterator[Floats]:
-    """Up to three stretches scaled to `CV`, with a step."""
     for begin in {int(each) for each in rng.integers(0, max(1, len(values) - END), 3)}:
         logs = np.log(values[begin : begin + END])
         if len(logs) == END and logs.std() > 1e-3:
@@ -124,7 +119,6 @@ def stepped(values: Floats, rng: np.random.Generator) -> Iterator[Floats]:
 
 
 def rates(rule: Rule, series: Sequence[Floats]) -> Rates:
-    """Play all series."""
     rng = np.random.default_rng(1)
     reports = [replay(rule, each) for each in series]
     nights = sum(len(each) - FIRST + 1 for each in series)
@@ -143,7 +137,6 @@ def rates(rule: Rule, series: Sequence[Floats]) -> Rates:
 
 
 def simulated(shape: str, rng: np.random.Generator, nights: int = 100) -> Floats:
-    """Noise of a shape, about a level of 1."""
     noise = rng.normal(0, 1, nights + 50)
     follows = {"AR(0.4)": 0.4, "AR(0.8)": 0.8}.get(shape, 0.0)
     for i in range(1, len(noise)):
@@ -162,7 +155,6 @@ SHAPES = ("white", "AR(0.4)", "AR(0.8)", "5 % outliers", "bimodal", "drift")
 
 
 def real(folder: Path, *, tuned: bool) -> list[Floats]:
-    """The quiet real series of one half."""
     with (folder / "noise.csv").open() as file:
         quiet = {(row["source"], row["series"], row["machine"]) for row in csv.DictReader(file) if row["steps5"] == "0"}
     found: dict[tuple[str, str, str], list[tuple[int, float]]] = {}
@@ -176,7 +168,6 @@ def real(folder: Path, *, tuned: bool) -> list[Floats]:
 
 
 def main() -> None:
-    """Print the tables."""
     given = [each for each in sys.argv[1:] if each != "--tuned"]
     folder = Path(given[0] if given else os.environ.get("SCALESCOPE_SERIES", ""))
     sets: list[tuple[str, list[Floats]]] = []

@@ -22,7 +22,6 @@ CASES = [(300, 300, 1.0), (300, 900, 0.2), (1000, 1000, 1.0)]
 
 @contextmanager
 def naive(workers: int) -> Iterator[distributed.Client]:
-    """What a user would write."""
     with (
         distributed.LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=False, dashboard_address=None, silence_logs=50
@@ -33,14 +32,12 @@ def naive(workers: int) -> Iterator[distributed.Client]:
 
 
 def naive_ratio(client: distributed.Client, tasks: int, seconds: float, ideal_s: float) -> float:
-    """Makespan over ideal on the naive layout."""
     began = time.monotonic()
     distributed.wait(client.map(lambda _: time.sleep(seconds), range(tasks), pure=False))
     return (time.monotonic() - began) / ideal_s
 
 
 def real_time(pairs: int, cases: list[tuple[int, int, float]]) -> list[list[object]]:
-    """Ratios of virtual and naive layouts."""
     rows: list[list[object]] = []
     with bench({"kind": "virtual", "check_limit": False}) as virtual:
         for workers, tasks, seconds in cases:
@@ -62,7 +59,6 @@ def real_time(pairs: int, cases: list[tuple[int, int, float]]) -> list[list[obje
 
 
 def start(workers: int) -> str:
-    """Seconds until a virtual cluster of this size is ready, in a process that has imported distributed."""
     from scalescope.clusters.virtual.cluster import VirtualCluster
     from scalescope.clusters.virtual.spec import VirtualSpec
 
@@ -76,14 +72,12 @@ def start(workers: int) -> str:
 
 
 def simulated(run: Bench, workers: int, tasks: int, seconds: float) -> list[object]:
-    """Real seconds of one simulated trial."""
     began = time.monotonic()
     metrics = run.run("futures-map", workers, {"items": tasks, "seconds": seconds})
     return [workers, tasks, seconds, f"{metrics.makespan_s:.2f}", f"{time.monotonic() - began:.1f}"]
 
 
 def main() -> None:
-    """Print Markdown tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="the smallest case of each only")

@@ -1,6 +1,6 @@
 """How often is a comparison right, on real virtual workers? Some of equals, and as many of a slower B.
 
-    python tests/benchmarks/bench_compare.py [--times 20] [--effect 0.05] [--json]
+    python tests/benchmarks/bench_compare.py [--times 20] [--effect 0.05]
 
 Each comparison is the study `compare` as users have it, but for Prefect: interleaved pairs of trials of four workers
 that sleep for half a second, on one virtual cluster that stays open. About twelve seconds each.
@@ -9,7 +9,6 @@ that sleep for half a second, on one virtual cluster that stays open. About twel
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -24,11 +23,9 @@ SECONDS = 0.5
 
 
 def main() -> None:
-    """Run the benchmark and print it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--effect", type=float, default=0.05)
-    parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     counts: dict[str, dict[str, int]] = {}
     with tempfile.TemporaryDirectory() as folder:
@@ -45,16 +42,12 @@ def main() -> None:
         finally:
             if session is not None:
                 session.close()
-    if asked.json:
-        print(json.dumps(counts))
-        return
     print("\n| B | decisions |\n| --- | --- |")
     for name, found in counts.items():
         print(f"| {name} | {', '.join(f'{count} {decision}' for decision, count in found.items())} |")
 
 
 def compare(store: str, session: Drivers | None, seconds: float, seed: int) -> tuple[Drivers, dict[str, Any]]:
-    """One comparison of `SECONDS` with `seconds`, on the clusters of the session."""
     given = {
         "workloads": ["futures-map"],
         "cluster": "virtual",

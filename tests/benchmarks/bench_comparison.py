@@ -15,8 +15,7 @@ import numpy as np
 
 from scalescope.studies.comparison.judge import ComparisonDecision, ComparisonQuestion, further, judge, order
 
-SHARED = 0.045
-"""Spread of what both trials of a pair have in common."""
+SHARED = 0.045  # spread of what both trials of a pair have in common
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,6 @@ NOISES = (
 
 
 def series(noise: Noise, slower: float, seed: int, most: int) -> list[tuple[float, float]]:
-    """Pairs of times in the order in which they would be run."""
     rng = np.random.default_rng(seed)
     shared = rng.normal(0, SHARED, 2 * most)
     if noise.drift == 1.0:
@@ -68,7 +66,6 @@ def series(noise: Noise, slower: float, seed: int, most: int) -> list[tuple[floa
 def rates(
     noise: Noise, slower: float, count: int, question: ComparisonQuestion
 ) -> tuple[Counter[ComparisonDecision], float, float]:
-    """Decisions, mean pairs, and how often the interval holds the truth."""
     found: Counter[ComparisonDecision] = Counter()
     pairs = covers = 0
     for seed in range(count):
@@ -85,13 +82,9 @@ def rates(
 
 
 def main() -> None:
-    """Print the table."""
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    print(
-        f"{'noise':<28}{'effect':>7}"
-        + "".join(f"{decision:>11}" for decision in ComparisonDecision)
-        + "   pairs  covers"
-    )
+    heads = "".join(f"{decision:>11}" for decision in ComparisonDecision)
+    print(f"{'noise':<28}{'effect':>7}{heads}   pairs  covers")
     for noise in NOISES:
         for slower in (0.0, 0.03, 0.05):
             found, pairs, covers = rates(noise, slower, count, ComparisonQuestion())

@@ -1,6 +1,6 @@
 """How long the first verdict on a trivial workload takes, beside an import of distributed, which no trial does without.
 
-    python tests/benchmarks/bench_first_verdict.py [--pairs 7] [--most 5] [--json]
+    python tests/benchmarks/bench_first_verdict.py [--pairs 7] [--most 5]
 
 In every round `scalescope sweep` on the virtual cluster, with a store of its own, is timed twice (A/A), and
 `python -c "import distributed"` once, in turns and in real time. Printed are seconds, and the ratio of the sweep to the
@@ -11,7 +11,6 @@ Fails where the median of the seconds is above `--most`.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -34,11 +33,9 @@ FINE = (0, 1)
 
 
 def main() -> None:
-    """Run the benchmark and print it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=7)
     parser.add_argument("--most", type=float, default=5.0, help="seconds that the median may take")
-    parser.add_argument("--json", action="store_true")
     asked = parser.parse_args()
     found: dict[str, list[float]] = {name: [] for name in COMMANDS}
     with tempfile.TemporaryDirectory() as folder:
@@ -50,16 +47,12 @@ def main() -> None:
             for name in names if number % 2 else names[::-1]:
                 found[name].append(seconds(COMMANDS[name], environ))
     median = statistics.median(found["sweep"])
-    if asked.json:
-        print(json.dumps(found))
-    else:
-        print(shown(found))
+    print(shown(found))
     if median > asked.most:
         raise SystemExit(f"the first verdict takes {median:.1f} s, more than {asked.most:g} s")
 
 
 def seconds(command: Sequence[str], environ: Mapping[str, str]) -> float:
-    """How long an interpreter with these arguments takes."""
     began = time.monotonic()
     done = subprocess.run([sys.executable, *command], env=environ, capture_output=True, text=True, check=False)
     took = time.monotonic() - began
@@ -69,8 +62,6 @@ def seconds(command: Sequence[str], environ: Mapping[str, str]) -> float:
 
 
 def shown(found: Mapping[str, Sequence[float]]) -> str:
-    """Seconds, and ratios of pairs, as a Markdown table."""
-
     def row(name: str, values: Sequence[float], unit: str) -> list[str]:
         return [name, *(f"{value:.2f}{unit}" for value in (statistics.median(values), min(values), max(values)))]
 

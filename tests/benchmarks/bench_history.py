@@ -18,7 +18,6 @@ MOST_S = 60.0
 
 
 def main() -> int:
-    """Print the time; the exit status says whether it is within `MOST_S`."""
     nights, workloads = (int(given) for given in sys.argv[1:3]) if len(sys.argv) > 2 else (365, 30)
     begun = time.perf_counter()
     history = made_up(nights, workloads)

@@ -55,7 +55,6 @@ class Row:
 
 
 def judge(name: str, grid: Sequence[float], repeats: int, *, spread: float, series: int) -> Row:
-    """Fit so many series of one curve."""
     row, truth = Row(), TRUE_K.get(name)
     threads = np.repeat(np.asarray(grid, float), repeats)
     for seed in range(series):
@@ -84,7 +83,6 @@ def _count(row: Row, found: Interval, truth: float | None, last: float) -> None:
 
 
 def main() -> None:
-    """Print the table."""
     series = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     print(f"{'grid':<18}{'curve':<12}{'spread':>7}{'right':>7}{'k':>5}{'holds':>7}{'covers':>8}{'false':>7}{'ms':>6}")
     for spread in (0.03, 0.05):

@@ -29,7 +29,6 @@ KINDS = "daskclusters,daskworkergroups,deployments,services,pods,secrets"
 
 @contextlib.contextmanager
 def kubernetes() -> Iterator[str]:
-    """The image to use, with kubectl on PATH and KUBECONFIG of a cluster whose current context is the one to use."""
     import mini
 
     if context := os.environ.get("SCALESCOPE_KUBERNETES_CONTEXT"):
@@ -46,13 +45,11 @@ def kubernetes() -> Iterator[str]:
 
 
 def kubectl(*arguments: str) -> str:
-    """Its output."""
     command = ["kubectl", f"--namespace={NAMESPACE}", *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def ours(image: str) -> Callable[[], object]:
-    """Open a cluster of ours; returns what closes it."""
     from scalescope.clusters.kubernetes.cluster import KubernetesCluster
     from scalescope.clusters.kubernetes.spec import KubernetesSpec
 
@@ -109,7 +106,6 @@ def once(start: Callable[[str], Callable[[], object]], image: str) -> tuple[floa
 
 
 def row(name: str, found: list[tuple[float, float] | str]) -> list[object]:
-    """Of the table."""
     good = [each for each in found if not isinstance(each, str)]
     cells = [
         f"{statistics.median(column):.1f} ({min(column):.1f} to {max(column):.1f})"
@@ -119,7 +115,6 @@ def row(name: str, found: list[tuple[float, float] | str]) -> list[object]:
 
 
 def main() -> None:
-    """Print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=20)
     times = parser.parse_args().times
@@ -134,12 +129,8 @@ def main() -> None:
                     print(number, name, found[name][-1], f"load {os.getloadavg()[0]:.1f}", flush=True)
         finally:
             kubectl("delete", "namespace", NAMESPACE, "--wait=false")
-    print(
-        table(
-            ["", "worked", f"s until {WORKERS} workers are usable", "s until gone"],
-            [row(*each) for each in found.items()],
-        )
-    )
+    heads = ["", "worked", f"s until {WORKERS} workers are usable", "s until gone"]
+    print(table(heads, [row(*each) for each in found.items()]))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,8 @@
 
 One process does the same work again and again, that of a client: it builds bags and computes in plain Python, some
 frames deep. Each round does it with nothing, twice; while its stack is sampled (`ClientWatch`); and while calls that
-decide partitions are noted (`noted`), in an order drawn anew. Ratios of CPU and wall are those to nothing in the same
-round; there is no figure to rely on where nothing beside nothing differs by more than one in a hundred. Many rounds of
-50 ms say more than a few of 500 ms, which differ by half a percent where nothing does. The stack is sampled more often
-in its first 50 ms than later: its ratio is an upper bound.
+decide partitions are noted (`noted`), in an order drawn anew. Ratios are to nothing in the same round. The stack is
+sampled more often in its first 50 ms than later: its ratio is an upper bound.
 """
 
 from __future__ import annotations
@@ -19,6 +17,7 @@ from statistics import median
 
 import dask.bag
 from bench_recorder import SAME, interval
+from clusters import table
 
 from scalescope.capture.client_thread import ClientWatch
 from scalescope.capture.partition_calls import noted
@@ -27,15 +26,13 @@ DEPTH, NUMBERS, BAGS = 30, 500_000, 10
 
 
 def work(depth: int = DEPTH) -> int:
-    """Some 50 ms."""
     if depth:
         return work(depth - 1)
     bags = [dask.bag.from_sequence(range(100), npartitions=10) for _ in range(BAGS)]
     return sum(number * number for number in range(NUMBERS)) + len(bags)
 
 
-def main() -> int:
-    """Print a Markdown table."""
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=800)
     rounds = parser.parse_args().rounds
@@ -55,20 +52,19 @@ def main() -> int:
                 cpu, wall = time.process_time(), time.perf_counter()
                 work()
                 taken[name].append((time.process_time() - cpu, time.perf_counter() - wall))
-    print("| mode | CPU ratio | wall ratio |\n| --- | --- | --- |")
+    rows = []
     for name, figures in taken.items():
         cells = []
         for what in (0, 1):
             ratios = [one[what] / plain[what] for one, plain in zip(figures, taken["nothing"], strict=True)]
             low, high = interval(ratios)
             cells.append(f"{median(ratios):.3f} ({low:.3f} to {high:.3f})")
-        print(f"| {name} | {' | '.join(cells)} |")
+        rows.append([name, *cells])
+    print(table(["mode", "CPU ratio", "wall ratio"], rows))
     same = median(one[0] / plain[0] for one, plain in zip(taken["nothing again"], taken["nothing"], strict=True))
     if abs(same - 1) > SAME:
-        print(f"no figure to rely on: nothing beside nothing is {same:.3f}", file=sys.stderr)
-        return 1
-    return 0
+        sys.exit(f"no figure to rely on: nothing beside nothing is {same:.3f}")
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -49,7 +49,6 @@ CASES = (
 
 
 def search(case: Case, question: ReleaseQuestion, seed: int) -> tuple[str, int, int]:
-    """How it ended, candidates tried, and trials."""
     rng = np.random.default_rng(seed)
     culprit = int(rng.integers(1, len(LABELS)))
     gone = rng.random(len(LABELS)) < case.gone
@@ -81,14 +80,12 @@ def search(case: Case, question: ReleaseQuestion, seed: int) -> tuple[str, int, 
 
 
 def rates(case: Case, series: int) -> tuple[Counter[str], list[int], list[int]]:
-    """Of so many searches: how they ended, candidates tried in each, and trials."""
     question = ReleaseQuestion(LABELS, mode=case.mode)
     found = [search(case, question, seed) for seed in range(series)]
     return Counter(end for end, _, _ in found), [tried for _, tried, _ in found], [trials for _, _, trials in found]
 
 
 def main() -> None:
-    """Print the table."""
     series = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
     ends = ("right", "around", "wrong", "none")
     print(f"{'trials':<30}" + "".join(f"{end:>8}" for end in ends) + "   tried    most  trials")

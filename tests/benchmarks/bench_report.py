@@ -28,7 +28,6 @@ MOST_BYTES = 5_000_000
 
 
 def chained(tasks: dict[str, Any]) -> dict[str, array[int]]:
-    """Each task needs the one that ended before it on its worker."""
     order = np.lexsort((tasks["start"], tasks["worker"]))
     worker = np.asarray(tasks["worker"])[order]
     same = worker[1:] == worker[:-1]
@@ -39,7 +38,6 @@ def chained(tasks: dict[str, Any]) -> dict[str, array[int]]:
 
 
 def memory(addresses: list[str], begin: float, end: float) -> dict[str, Any]:
-    """A sample of every worker every two seconds."""
     times = np.arange(begin, end, 2.0)
     count = len(times) * len(addresses)
     values = {"worker": np.repeat(addresses, len(times)).tolist(), "time": np.tile(times, len(addresses))}
@@ -47,7 +45,6 @@ def memory(addresses: list[str], begin: float, end: float) -> dict[str, Any]:
 
 
 def run(tasks: int) -> tuple[SweepRun, dict[str, Any]]:
-    """A run of one trial, and its records."""
     records = tables(tasks, overheads=True)
     records["dependencies"] = chained(records["tasks"])
     begin, end = min(records["tasks"]["start"]), max(records["tasks"]["stop"])
@@ -69,7 +66,6 @@ def run(tasks: int) -> tuple[SweepRun, dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure the better of two."""
     tasks = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     found, records = run(tasks)
     seconds = []

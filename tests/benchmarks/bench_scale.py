@@ -65,41 +65,34 @@ class Until(Runner):
     """Stops where the first cluster would be opened."""
 
     def do(self, step: Any, *arguments: Any) -> Any:
-        """Carry out a step."""
         if step is PROVISION:
             raise Stop
         return super().do(step, *arguments)
 
 
 def seconds(call: Callable[[], object]) -> float:
-    """CPU seconds that it takes, those of processes that it starts included."""
     before = cpu_s()
     call()
     return cpu_s() - before
 
 
 def cpu_s() -> float:
-    """Of this process and of those of its children that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def parse(n: int) -> float:
-    """The values of an axis as a file has them, and as an option has them."""
     values = list(range(n))
     text = ",".join(map(str, values))
     return max(min(seconds(partial(axis_values, "items", each)) for _ in range(3)) for each in (values, text))
 
 
 def template(folder: Path) -> Trial:
-    """A real trial, with all that is kept of one."""
     given = {"workload": "futures-map", "axes": {"workers": [2], "items": [4]}, "store": str(folder / "template.db")}
     return run_sweep(given).run.trials[0]
 
 
 def fill(store: Store, run_id: str, plan: Sequence[PlannedTrial], like: Trial) -> None:
-    """Save all trials of a plan at once, without records."""
-
     def values(row: PointRow | TrialRow) -> dict[str, Any]:
         return {column.name: getattr(row, column.name) for column in type(row).__table__.columns}
 
@@ -115,12 +108,10 @@ def fill(store: Store, run_id: str, plan: Sequence[PlannedTrial], like: Trial) -
 
 
 def stopped(folder: Path, n: int) -> dict[str, Any]:
-    """The parameters of a sweep over n points."""
     return {"workload": "futures-map", "axes": {"workers": 2, "items": f"1..{n}"}, "store": str(folder / f"{n}.db")}
 
 
 def resume(folder: Path, n: int, like: Trial) -> float:
-    """From the parameters to the cluster of the one trial that is left."""
     request = check(stopped(folder, n))
     with request.open_store() as store:
         run, _ = begin(request, store)
@@ -159,13 +150,11 @@ def filled(folder: Path, n: int, like: Trial, runs: int = 0) -> tuple[Path, str,
 
 
 def command(path: Path, *arguments: str) -> float:
-    """A command of the command line."""
     line = [sys.executable, "-c", "from scalescope.cli.main import main; main()", "show", *arguments]
     return seconds(lambda: subprocess.run([*line, "--store", str(path)], check=False, stdout=subprocess.DEVNULL))
 
 
 def trial(n: int) -> None:
-    """One trial of n tasks, in this process and its driver; prints JSON."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "million.py")
         path.write_text(WORKLOAD)
@@ -185,14 +174,12 @@ def trial(n: int) -> None:
 
 
 def trial_elsewhere(n: int) -> dict[str, Any]:
-    """The same in a process of its own, so that its memory is its own."""
     line = [sys.executable, __file__, "--trial", str(n)]
     found: dict[str, Any] = json.loads(subprocess.run(line, check=True, stdout=subprocess.PIPE).stdout)
     return found
 
 
 def main() -> int:
-    """Print a table; the exit status says whether every row is within its limit."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=1_000_000, help="of the trial; 0 leaves it out")
     parser.add_argument("--trial", type=int, default=0, help=argparse.SUPPRESS)
@@ -232,7 +219,6 @@ def main() -> int:
 
 
 def shown(value: float | str) -> str:
-    """A cell."""
     return f"{value:.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value
 
 

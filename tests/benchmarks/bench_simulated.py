@@ -33,7 +33,6 @@ LOCAL_CASES = [
 
 
 def main() -> None:
-    """Print a Markdown table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--local", action="store_true", help="against local processes too")
@@ -55,19 +54,8 @@ def main() -> None:
                 errors.append(abs(error))
                 spread = max(real_s) / min(real_s) - 1
                 shown = ", ".join(f"{name}={value}" for name, value in params.items())
-                rows.append(
-                    [
-                        kind,
-                        workload,
-                        workers,
-                        shown,
-                        f"{statistics.median(real_s):.3f}",
-                        f"{spread:.1%}",
-                        f"{virtual_s:.3f}",
-                        f"{error:+.1%}",
-                        f"{cost_s:.1f}",
-                    ]
-                )
+                figures = (f"{statistics.median(real_s):.3f}", f"{spread:.1%}", f"{virtual_s:.3f}", f"{error:+.1%}")
+                rows.append([kind, workload, workers, shown, *figures, f"{cost_s:.1f}"])
                 print(rows[-1], flush=True)
     header = ["real", "workload", "workers", "parameters", "real s", "spread", "simulated s", "error", "took s"]
     print(table(header, rows))

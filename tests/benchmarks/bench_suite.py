@@ -23,7 +23,6 @@ from scalescope.workloads.suite import SUITE, SuiteEntry
 
 
 def trial(driver: Driver, number: int, entry: SuiteEntry) -> list[object]:
-    """Name, version, seconds of the workload's call and of all, state, and what it returned or why it is not valid."""
     workload, began = workloads.load(entry.workload), time.monotonic()
     try:
         workloads.check_installed(workload)
@@ -39,7 +38,6 @@ def trial(driver: Driver, number: int, entry: SuiteEntry) -> list[object]:
 
 
 def main(names: list[str]) -> int:
-    """Run those with these names, or all."""
     chosen = [entry for entry in SUITE if not names or entry.workload in names]
     began, rows = time.monotonic(), []
     for fields in {tuple(entry.cluster.items()) for entry in chosen}:

@@ -35,7 +35,6 @@ class Truth:
 
 
 def smooth(name: str, rng: random.Random) -> Curve:
-    """A curve without a jump."""
     a, b, c = rng.uniform(0, 200), rng.uniform(0.1, 4), 10 ** rng.uniform(-6, -3)
     curves: dict[str, Curve] = {
         "constant": lambda x: 100.0,
@@ -50,8 +49,6 @@ def smooth(name: str, rng: random.Random) -> Curve:
 
 
 def step(name: str, factors: tuple[float, ...]) -> Callable[[random.Random], Truth]:
-    """That curve, times one of the factors from somewhere in the inner four fifths of the range on."""
-
     def draw(rng: random.Random) -> Truth:
         curve, low, high = smooth(name, rng), rng.choice([1, 10, 50]), rng.choice([200, 300, 400, 500])
         tenth = (high - low) // 10
@@ -63,8 +60,6 @@ def step(name: str, factors: tuple[float, ...]) -> Callable[[random.Random], Tru
 
 
 def pulse(share: float) -> Callable[[random.Random], Truth]:
-    """Twice as high over a share of the range."""
-
     def draw(rng: random.Random) -> Truth:
         width = max(1, round(300 * share))
         at = rng.randrange(2, 298 - width)
@@ -79,7 +74,6 @@ def _above(curve: Curve, low: int, high: int, least: float) -> frozenset[int]:
 
 
 def sawtooth(rng: random.Random) -> Truth:
-    """Partitions of a bag in pieces of one n-th."""
     pieces, low, high = rng.choice([64, 100, 128]), rng.choice([1, 50]), rng.choice([400, 500])
 
     def curve(x: float) -> float:
@@ -89,7 +83,6 @@ def sawtooth(rng: random.Random) -> Truth:
 
 
 def staircase(rng: random.Random) -> Truth:
-    """Tasks over items in pieces of a fixed size."""
     piece, extra = rng.choice([64, 100, 128, rng.randrange(60, 130)]), rng.choice([0, 1, 5])
 
     def curve(x: float) -> float:
@@ -99,7 +92,6 @@ def staircase(rng: random.Random) -> Truth:
 
 
 def wave(rng: random.Random) -> Truth:
-    """Makespan of equal tasks on more and more workers."""
     tasks = rng.randrange(60, 200)
 
     def curve(x: float) -> float:
@@ -123,7 +115,6 @@ CASES: dict[str, Callable[[random.Random], Truth]] = {
 
 
 def search(question: ThresholdQuestion, curve: Curve, cv: float, rng: random.Random) -> Threshold:
-    """Ask and answer until there is nothing more to ask."""
     readings: list[ThresholdReading] = []
     while values := further(question, readings):
         readings += [ThresholdReading(value, curve(value) * math.exp(rng.gauss(0, cv))) for value in values]
@@ -131,7 +122,6 @@ def search(question: ThresholdQuestion, curve: Curve, cv: float, rng: random.Ran
 
 
 def row(name: str, draw: Callable[[random.Random], Truth], cv: float) -> str:
-    """One line of the table."""
     exact = covered = false = doubt = 0
     points, trials = [], []
     for seed in range(SEARCHES):

@@ -25,7 +25,6 @@ class Bench:
         self._count = 0
 
     def run(self, workload: str, workers: int, params: Mapping[str, Any]) -> Metrics:
-        """One trial; raises unless it is valid."""
         sweep = Sweep.from_mapping({"workload": workload, "points": [{"workers": workers, **params}]})
         (point,) = sweep.expand(workloads.load(workload))
         self._count += 1
@@ -39,7 +38,6 @@ class Bench:
 
 @contextmanager
 def bench(cluster: str | Mapping[str, Any]) -> Iterator[Bench]:
-    """Open a cluster."""
     with (
         tempfile.TemporaryDirectory() as folder,
         Driver.start(cluster_spec(cluster), seed=0, folder=Path(folder)) as driver,
@@ -48,6 +46,5 @@ def bench(cluster: str | Mapping[str, Any]) -> Iterator[Bench]:
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)

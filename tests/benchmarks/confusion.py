@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import json
 import pickle
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "causes"))
@@ -27,10 +26,8 @@ RECALL, FALSE_ALARMS = 0.95, 0.01
 
 
 def main() -> int:
-    """Run, print, and fail when the rates are not reached."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="*", help="names of cases, with * and ?")
-    parser.add_argument("--json", action="store_true", help="print results as JSON")
     parser.add_argument("--cases", action="store_true", help="print what each case lost instead of the matrix")
     parser.add_argument("--save", type=Path, help="keep the records in this file")
     parser.add_argument("--load", type=Path, help="judge the records in this file again, instead of running anything")
@@ -45,9 +42,7 @@ def main() -> int:
     if arguments.save:
         arguments.save.write_bytes(pickle.dumps(results))
     rates = count(results)
-    if arguments.json:
-        print(json.dumps(as_json(results, rates), indent=1))
-    elif arguments.cases:
+    if arguments.cases:
         print("\n".join(line(result) for result in results))
     else:
         print(text(results, rates))
@@ -56,9 +51,6 @@ def main() -> int:
 
 
 def rejudged(result: Result) -> Result:
-    """The result with findings and verdict made anew from the records."""
-    from dataclasses import replace
-
     trials = tuple(
         replace(trial, findings=causes.find(Observation.of(trial, tables)))
         for trial, tables in zip(result.trials, result.tables, strict=True)
@@ -68,7 +60,6 @@ def rejudged(result: Result) -> Result:
 
 
 def line(result: Result) -> str:
-    """One case in a line: whether it was right, what was lost where, and what was said."""
     mark = "host" if result.spoilt else "ok  " if result.right else "MISS"
     parts: dict[str, float] = {}
     for trial in result.trials:
@@ -84,14 +75,12 @@ def line(result: Result) -> str:
 
 
 def doubt(result: Result) -> str:
-    """Whether the case shows by its worker time what its label says."""
     if result.case.quiet_loss:
         return "(quiet)"
     return "" if shows_its_label(result) else "DOUBTFUL"
 
 
 def text(results: list[Result], rates: Rates) -> str:
-    """The matrix for people: per code, what was named instead."""
     lines = [f"{'expected':28} {'cases':>5} {'right':>5} {'recall':>7}  named first instead"]
     for code, (cases, right) in rates.recall.items():
         others = {named: n for (expected, named), n in rates.confusions.items() if expected == code}
@@ -107,31 +96,6 @@ def text(results: list[Result], rates: Rates) -> str:
     ]
     missed = [line(result) for result in results if not (result.right or result.spoilt)]
     return "\n".join([*lines, "", *missed])
-
-
-def as_json(results: list[Result], rates: Rates) -> dict[str, Any]:
-    """Rates and cases as JSON carries them."""
-    return {
-        "recall": rates.overall,
-        "false_alarms": rates.false_alarms,
-        "spoilt": rates.spoilt,
-        "by_code": {code: {"cases": cases, "right": right} for code, (cases, right) in rates.recall.items()},
-        "confusions": [{"expected": a, "named": b, "cases": n} for (a, b), n in rates.confusions.items()],
-        "cases": [
-            {
-                "name": result.case.name,
-                "expected": result.case.expect,
-                "also": result.case.also,
-                "codes": result.codes,
-                "right": result.right,
-                "lost": round(result.lost, 4),
-                "others": round(result.others, 4),
-                "states": [str(trial.state) for trial in result.trials],
-                "real_s": round(result.real_s, 2),
-            }
-            for result in results
-        ],
-    }
 
 
 if __name__ == "__main__":

@@ -3,10 +3,9 @@
 `--prove` runs each of them mended, too: a label stands only if its remedy makes the work as much faster as the case
 says. A run of the whole set writes `docs/outside-set.md`.
 
-`--diagnose` runs the cases on local and virtual clusters a second time, at their last size and each in a process of its
-own, within `with scalescope.diagnose(client)`: it must name the cause first that the sweep names first. Left out are
-cases that one run cannot tell: the sweep's own last trial, judged alone and without the parameters (such as the number
-of items), says something else than the sweep.
+`--diagnose` runs the cases on local and virtual clusters once more, at their last size and each in a process of its
+own, within `with scalescope.diagnose(client)`: it must name the same cause first as the sweep. Cases are left out if
+the sweep's last trial, judged alone and without the parameters, says something else than the sweep.
 """
 
 from __future__ import annotations
@@ -161,7 +160,6 @@ def run(cases: Sequence[declare.Outside], *, prove: bool) -> list[Outcome]:
 
 
 def compare(outcomes: Sequence[Outcome]) -> int:
-    """Run the cases as blocks, and print where these differ from the sweeps; 1 where they differ too often."""
     same, differ, left_out = [], [], []
     for written in (each.written for each in outcomes):
         name, alone = written.case.name, judged_alone(written)
@@ -193,7 +191,6 @@ def judged_alone(result: Result) -> Result:
 
 
 def block_codes(name: str) -> list[str]:
-    """Codes of all findings of a case that is run as a block, worst first; what went wrong where there are none."""
     command = [sys.executable, __file__, "--block", name]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=BLOCK_LIMIT_S, check=False)
@@ -206,7 +203,6 @@ def block_codes(name: str) -> list[str]:
 
 
 def run_block(case: declare.Outside) -> None:
-    """Run a case at its last size as its author would, and print the codes of the findings as JSON."""
     import dask
     import distributed
 

@@ -28,7 +28,6 @@ COMMANDS = (
 
 
 def main() -> int:
-    """Run each; the exit status is the worst."""
     worst = 0
     for name, *arguments in COMMANDS:
         print(f"\n# {name} {' '.join(arguments)}\n", flush=True)
