@@ -56,122 +56,83 @@ def with_calls(tables: dict[str, Any], *calls: tuple[str, float, float]) -> dict
     return tables | {"events": {name: [*events[name], *column] for name, column in rows.items()}}
 
 
-def test_all_busy(records):
-    tables = records([{"worker": name, "start": 0, "stop": 3} for name in "ab"], workers("a", "b"))
-    assert parts(tables, 2) == {"busy": 6}
+def run(worker: str, start: float, stop: float, **given: Any) -> dict[str, Any]:
+    return {"worker": worker, "start": start, "stop": stop} | given
 
 
-def test_one_task_for_three_workers_leaves_two_without_a_runnable_task(records):
-    tables = records([{"worker": "a", "start": 0, "stop": 3}], workers("a", "b", "c"))
-    assert parts(tables, 3) == {"busy": 3, "no_runnable_task": 6}
+def in_turn(count: int) -> list[dict[str, Any]]:
+    return [run("a", i, i + 1) for i in range(count)]
 
 
-def test_a_task_that_waits_while_a_thread_is_idle_is_the_price_of_scheduling(records):
-    tables = records([{"worker": "a", "start": i, "stop": i + 1} for i in range(3)], workers("a", "b"))
-    # Until 2 a task waits; from then on b was idle already when the last task started.
-    assert parts(tables, 2) == {"busy": 3, "not_assigned": 2, "no_runnable_task": 1}
+ONE, TWO, THREE = workers("a"), workers("a", "b"), workers("a", "b", "c")
+
+
+OVERHEADS = run("a", 9, 10, transfer=3.0, deserialize=2.0, disk_read=1.0)
+NARROW = [*(run(name, 0, 1) for name in "abcd"), run("a", 1, 9, runnable=1)]
+REPLACED = {"a": {}, "b": {"left": 4.0}, "c": {"joined": 6.0}}
+CASES: dict[str, Any] = {
+    "all busy": ([run("a", 0, 3), run("b", 0, 3)], TWO, 2, {"busy": 6}),
+    "one task for three": ([run("a", 0, 3)], THREE, 3, {"busy": 3, "no_runnable_task": 6}),
+    # until 2 a task waits; from then on b was idle already when the last task started
+    "a task waits": (in_turn(3), TWO, 2, {"busy": 3, "not_assigned": 2, "no_runnable_task": 1}),
+    "tail": ([run("a", 0, 1), run("b", 0, 5)], THREE, 3, {"busy": 6, "tail": 4, "no_runnable_task": 5}),
+    "a narrow last stage": (NARROW, workers(*"abcd"), 4, {"busy": 12, "no_runnable_task": 24}),
+    "overheads": ([OVERHEADS], ONE, 1, {"busy": 1, "transfer": 3, "serialisation": 2, "spill": 1, "not_assigned": 3}),
+    "overheads end at the assignment": (
+        [run("a", 10, 11, assigned=8, transfer=7.0, deserialize=1.0)], ONE, 1,
+        {"busy": 1, "transfer": 1, "serialisation": 1, "not_assigned": 8},
+    ),
+    "a hidden transfer": ([run("a", 0, 5), run("a", 5, 6, transfer=4.0)], ONE, 1, {"busy": 6}),
+    "spilling": ([run("a", 0, 1, disk_write=2.0), run("a", 4, 5)], ONE, 1, {"busy": 2, "spill": 2, "not_assigned": 1}),
+    "a replacement ends the loss": ([run("a", 0, 10)], REPLACED, 2, {"busy": 10, "lost": 2, "no_runnable_task": 8}),
+    "more tasks than threads": ([run("a", 0, 2)] * 5, workers("a", nthreads=2), 2, {"busy": 4}),
+    "too many workers": ([run("a", 0, 2)], workers(*"abcd"), 2, {"busy": 1, "no_runnable_task": 3}),
+    "a worker that only a task names": ([run("ghost", 0, 2)], {}, 2, {"busy": 2, "late_start": 2}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
+def test_parts(records, case):
+    tasks, present, threads, expected = case
+    assert parts(records(tasks, present), threads) == expected
+
+
+PAUSED, RESUMED = ("running", "paused"), ("paused", "running")
+PAUSES: dict[str, Any] = {
+    "though a task waits for a until 5": (in_turn(6), TWO, [("b", 1, *PAUSED), ("b", 3, *RESUMED)],
+        {"busy": 6, "paused": 2, "not_assigned": 3, "no_runnable_task": 1}),
+    "while it computes on": ([run("a", 0, 4)], workers("a", nthreads=2), [("a", 0, *PAUSED)], {"busy": 4, "paused": 4}),
+    "after it worked": ([run("a", 0, 2), run("b", 0, 10)], TWO, [("a", 2, *PAUSED)], {"busy": 12, "paused": 8}),
+    "when the last task started": ([run("a", 0, 10)], TWO, [("b", 0, *PAUSED), ("b", 4, *RESUMED)],
+        {"busy": 10, "paused": 4, "no_runnable_task": 6}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PAUSES.values(), ids=list(PAUSES))
+def test_a_paused_worker(records, case):
+    tasks, present, changes, expected = case
+    assert parts(with_status(records(tasks, present), *changes), 2) == expected
 
 
 def test_idle_threads_share_the_few_waiting_tasks(records):
-    tables = records(
-        [{"worker": "a", "start": 0, "stop": 2}, {"worker": "b", "start": 2, "stop": 3}], workers("a", "b", "c", "d")
-    )
+    tables = records([run("a", 0, 2), run("b", 2, 3)], workers("a", "b", "c", "d"))
     result = worker_time(tables, threads=4)
     assert result.workers == ("a", "b", "c", "d", "")
     assert result.parts["not_assigned"].tolist() == pytest.approx([0, 2 / 3, 2 / 3, 2 / 3, 0])
     assert result.parts["no_runnable_task"].tolist() == pytest.approx([1, 4 / 3, 7 / 3, 7 / 3, 0])
 
 
-def test_threads_that_end_early_after_the_last_start_are_the_tail(records):
-    tables = records(
-        [{"worker": "a", "start": 0, "stop": 1}, {"worker": "b", "start": 0, "stop": 5}], workers("a", "b", "c")
-    )
-    assert parts(tables, 3) == {"busy": 6, "tail": 4, "no_runnable_task": 5}
-
-
-def test_a_narrow_last_stage_is_not_a_tail(records):
-    wide = [{"worker": name, "start": 0, "stop": 1} for name in "abcd"]
-    narrow = [{"worker": "a", "runnable": 1, "start": 1, "stop": 9}]
-    assert parts(records(wide + narrow, workers(*"abcd")), 4) == {"busy": 12, "no_runnable_task": 24}
-
-
-def test_overheads_lie_before_the_start_in_the_order_of_a_worker(records):
-    task = {"worker": "a", "start": 9, "stop": 10, "transfer": 3.0, "deserialize": 2.0, "disk_read": 1.0}
-    assert parts(records([task], workers("a")), 1) == {
-        "busy": 1,
-        "transfer": 3,
-        "serialisation": 2,
-        "spill": 1,
-        "not_assigned": 3,
-    }
-
-
-def test_overheads_do_not_begin_before_the_task_was_assigned(records):
-    task = {"worker": "a", "assigned": 8, "start": 10, "stop": 11, "transfer": 7.0, "deserialize": 1.0}
-    assert parts(records([task], workers("a")), 1) == {
-        "busy": 1,
-        "transfer": 1,
-        "serialisation": 1,
-        "not_assigned": 8,
-    }
-
-
-def test_a_transfer_behind_a_computation_costs_nothing(records):
-    tables = records(
-        [{"worker": "a", "start": 0, "stop": 5}, {"worker": "a", "start": 5, "stop": 6, "transfer": 4.0}], workers("a")
-    )
-    assert parts(tables, 1) == {"busy": 6}
-
-
-def test_spilling_follows_the_computation(records):
-    tables = records(
-        [{"worker": "a", "start": 0, "stop": 1, "disk_write": 2.0}, {"worker": "a", "start": 4, "stop": 5}],
-        workers("a"),
-    )
-    assert parts(tables, 1) == {"busy": 2, "spill": 2, "not_assigned": 1}
-
-
-def test_idle_threads_of_a_paused_worker_are_paused_though_a_task_waits(records):
-    tables = records([{"worker": "a", "start": i, "stop": i + 1} for i in range(6)], workers("a", "b", nthreads=1))
-    changes = ("b", 1, "running", "paused"), ("b", 3, "paused", "running")
-    # Until 5 a task waits for a, while b is idle.
-    assert parts(with_status(tables, *changes), 2) == {
-        "busy": 6,
-        "paused": 2,
-        "not_assigned": 3,
-        "no_runnable_task": 1,
-    }
-
-
-def test_a_paused_worker_that_computes_on_is_busy(records):
-    tables = records([{"worker": "a", "start": 0, "stop": 4}], workers("a", nthreads=2))
-    assert parts(with_status(tables, ("a", 0, "running", "paused")), 2) == {"busy": 4, "paused": 4}
-
-
 def test_a_worker_may_be_paused_from_the_first_and_to_the_last(records):
-    tables = records([{"worker": "a", "start": 0, "stop": 10}], workers("a", "b", "c"))
+    tables = records([run("a", 0, 10)], workers("a", "b", "c"))
     changes = ("b", 4, "paused", "running"), ("c", 7, "running", "paused")
     result = worker_time(with_status(tables, *changes), threads=3)
     assert result.parts["paused"].tolist() == pytest.approx([0, 4, 3, 0])
     assert result.parts["no_runnable_task"].tolist() == pytest.approx([0, 6, 7, 0])
 
 
-def test_a_worker_that_is_paused_after_it_worked_has_no_tail(records):
-    tables = records(
-        [{"worker": "a", "start": 0, "stop": 2}, {"worker": "b", "start": 0, "stop": 10}], workers("a", "b")
-    )
-    assert parts(with_status(tables, ("a", 2, "running", "paused")), 2) == {"busy": 12, "paused": 8}
-
-
-def test_a_worker_paused_when_the_last_task_started_was_not_used_then(records):
-    tables = records([{"worker": "a", "start": 0, "stop": 10}], workers("a", "b"))
-    changes = ("b", 0, "running", "paused"), ("b", 4, "paused", "running")
-    assert parts(with_status(tables, *changes), 2) == {"busy": 10, "paused": 4, "no_runnable_task": 6}
-
-
 def test_other_events_and_other_changes_of_status_pause_nothing(records):
     tables = with_status(
-        records([{"worker": "a", "start": 0, "stop": 4}], workers("a", "b")),
+        records([run("a", 0, 4)], TWO),
         ("b", 1, "running", "closing_gracefully"),
         ("scheduler", 1, "running", "paused"),
     )
@@ -181,7 +142,7 @@ def test_other_events_and_other_changes_of_status_pause_nothing(records):
 
 
 def test_calls_of_actors_use_threads_that_tasks_leave(records):
-    tables = records([{"worker": "a", "start": 0, "stop": 4}], workers("a", "b"))
+    tables = records([run("a", 0, 4)], TWO)
     # That on a finds no idle thread; after 4 no task is known, and the client waits for b.
     assert parts(with_calls(tables, ("a", 1, 2), ("b", 1, 3), ("b", 4, 6)), 2) == {
         "busy": 4,
@@ -192,14 +153,14 @@ def test_calls_of_actors_use_threads_that_tasks_leave(records):
 
 
 def test_calls_before_the_first_task_and_of_unknown_workers_are_left_out(records):
-    tables = records([{"worker": "a", "start": 0, "stop": 4}], workers("a"))
+    tables = records([run("a", 0, 4)], ONE)
     attempts = Attempts.read(with_calls(tables, ("a", -2, -1), ("z", 0, 2)))
     assert not len(attempts.calls.worker)
     assert attempts.makespan == 4
 
 
 def test_a_call_that_outlasts_all_tasks_ends_the_makespan(records):
-    tables = records([{"worker": "a", "start": 0, "stop": 1}], workers("a"))
+    tables = records([run("a", 0, 1)], ONE)
     attempts = Attempts.read(with_calls(tables, ("a", 1, 4)))
     assert attempts.makespan == attempts.end == 4
 
@@ -212,8 +173,8 @@ def called(tables: dict[str, Any], begin: float, end: float) -> dict[str, Any]:
 
 
 def test_the_client_has_what_passes_before_between_and_after_its_graphs(records):
-    tasks = [{"worker": "a", "start": 0, "stop": 2}, {"worker": "b", "runnable": 5, "start": 6, "stop": 7}]
-    tables = records([{"done": task["stop"], **task} for task in tasks], workers("a", "b"))
+    tasks = [run("a", 0, 2), {"worker": "b", "runnable": 5, "start": 6, "stop": 7}]
+    tables = records([{"done": task["stop"], **task} for task in tasks], TWO)
     spent = {"busy": 3, "not_assigned": 1, "no_runnable_task": 4, "client": 6}
     assert parts(tables, 2) == spent
     assert parts(called(tables, -4, 10), 2) == spent | {"client": 6 + 2 * (4 + 3)}
@@ -222,24 +183,24 @@ def test_the_client_has_what_passes_before_between_and_after_its_graphs(records)
 
 def test_the_end_of_a_task_is_known_when_the_scheduler_knows_it(records):
     first = {"worker": "a", "start": 0, "stop": 2, "done": 4}
-    tables = records([first, {"worker": "a", "runnable": 5, "start": 5, "stop": 6, "done": 8}], workers("a"))
+    tables = records([first, {"worker": "a", "runnable": 5, "start": 5, "stop": 6, "done": 8}], ONE)
     assert parts(called(tables, 0, 9), 1) == {"busy": 3, "no_runnable_task": 2, "tail": 2, "client": 2}
 
 
 def test_a_graph_that_is_taken_in_is_no_longer_the_client_s_business(records):
-    tables = called(records([{"worker": "a", "start": 0, "stop": 1}], workers("a")), -5, 1)
+    tables = called(records([run("a", 0, 1)], ONE), -5, 1)
     tables["graphs"] = {"time": array("d", [EPOCH - 4, EPOCH - 3]), "seconds": array("d", [3, 3])}
     assert parts(tables, 1) == {"busy": 1, "no_runnable_task": 4, "client": 1}
 
 
 def test_a_task_that_no_worker_ever_began_is_known(records):
     waits = {"runnable": 3, "done": 8, "start": -EPOCH, "stop": -EPOCH, "status": 2}
-    tables = called(records([{"worker": "a", "start": 0, "stop": 1, "done": 1}, waits], workers("a")), 0, 9)
+    tables = called(records([{"worker": "a", "start": 0, "stop": 1, "done": 1}, waits], ONE), 0, 9)
     assert parts(tables, 1) == {"busy": 1, "client": 3, "tail": 5}
 
 
 def test_a_worker_may_come_and_go_while_no_task_is_known(records):
-    tables = records([{"worker": "a", "start": 0, "stop": 2}], {"a": {}, "b": {"joined": -3.0, "left": 6.0}})
+    tables = records([run("a", 0, 2)], {"a": {}, "b": {"joined": -3.0, "left": 6.0}})
     assert parts(called(tables, -5, 10), 2) == {
         "busy": 2,
         "no_runnable_task": 2,
@@ -250,58 +211,30 @@ def test_a_worker_may_come_and_go_while_no_task_is_known(records):
 
 
 def test_tasks_that_outlast_the_call_count_to_their_end(records):
-    tables = called(records([{"worker": "a", "start": 0, "stop": 8}], workers("a")), -1, 2)
+    tables = called(records([run("a", 0, 8)], ONE), -1, 2)
     assert parts(tables, 1) == {"busy": 8, "client": 1}
 
 
 def test_a_worker_that_joins_late_and_one_that_never_comes(records):
-    tables = records([{"worker": "a", "start": 0, "stop": 10}], {"a": {}, "b": {"joined": 4.0}})
+    tables = records([run("a", 0, 10)], {"a": {}, "b": {"joined": 4.0}})
     result = worker_time(tables, threads=3)
     assert result.parts["late_start"].tolist() == pytest.approx([0, 4, 10])
     assert result.total()["no_runnable_task"] == pytest.approx(6)
 
 
 def test_a_worker_that_leaves_is_lost_from_then_on(records):
-    tables = records([{"worker": "a", "start": 0, "stop": 10}], {"a": {}, "b": {"left": 4.0}})
+    tables = records([run("a", 0, 10)], {"a": {}, "b": {"left": 4.0}})
     result = worker_time(tables, threads=2)
     assert result.parts["lost"].tolist() == pytest.approx([0, 6, 0])
     assert result.total()["no_runnable_task"] == pytest.approx(4)
 
 
-def test_a_replacement_ends_the_loss(records):
-    tables = records([{"worker": "a", "start": 0, "stop": 10}], {"a": {}, "b": {"left": 4.0}, "c": {"joined": 6.0}})
-    assert parts(tables, 2) == {"busy": 10, "lost": 2, "no_runnable_task": 8}
-
-
-def test_more_tasks_than_threads_are_clipped(records):
-    tables = records([{"worker": "a", "start": 0, "stop": 2} for _ in range(5)], workers("a", nthreads=2))
-    assert parts(tables, 2) == {"busy": 4}
-
-
-def test_more_workers_than_asked_for_are_scaled_down(records):
-    tables = records([{"worker": "a", "start": 0, "stop": 2}], workers("a", "b", "c", "d"))
-    assert parts(tables, 2) == {"busy": 1, "no_runnable_task": 3}
-
-
-def test_a_worker_that_only_a_task_names_has_one_thread(records):
-    tables = records([{"worker": "ghost", "start": 0, "stop": 2}], {})
-    assert parts(tables, 2) == {"busy": 2, "late_start": 2}
-
-
-def test_per_worker_parts_add_up_to_the_worker(records):
-    tables = records(
-        [{"worker": "a", "start": 1, "stop": 2}, {"worker": "b", "start": 0, "stop": 4}], workers("a", "b")
-    )
-    result = worker_time(tables, threads=2)
-    assert sum(result.parts[part] for part in WORKER_TIME).tolist() == pytest.approx([4, 4, 0])
-
-
 def test_busy_by_worker_is_what_each_worker_computed_in_each_bin(records):
     tables = records(
         [
-            {"worker": "a", "start": 0, "stop": 3},
-            {"worker": "a", "start": 1, "stop": 2},
-            {"worker": "b", "start": 3, "stop": 4},
+            run("a", 0, 3),
+            run("a", 1, 2),
+            run("b", 3, 4),
             {"worker": "b", "start": 0, "stop": 2, "status": 1},
         ],
         workers("a", "b", "c", nthreads=2),
