@@ -10,7 +10,7 @@ __version__ = "0.1.0"
 
 
 def diagnose(client: Any, name: str = "") -> AbstractContextManager[Any]:
-    """Record what a cluster does while a block of code runs, and say what is wrong, and why.
+    """Record what a cluster does while a block of code runs, and print what is wrong, and why.
 
     ```
     with scalescope.diagnose(client) as found:
@@ -18,9 +18,8 @@ def diagnose(client: Any, name: str = "") -> AbstractContextManager[Any]:
     found.findings, found.tasks, found.report("report.html")
     ```
 
-    Args:
-        client: A `distributed.Client`, connected to any Dask cluster.
-        name: What the block is called; by default the line where it begins.
+    The client can be connected to any Dask cluster of distributed 2023.5 or later. An exception of the block is
+    re-raised after the diagnosis. By default, the name of the block is the line where it begins.
     """
     found: AbstractContextManager[Any] = resolve_name("scalescope.run.block:diagnose")(client, name)
     return found

@@ -61,19 +61,19 @@ class ExitStatus(IntEnum):
 
 
 class ScalescopeError(Exception):
-    """Base of all errors of this package.
-
-    Args:
-        what: What happened, in one sentence.
-        where: File, field, process or host concerned.
-        cause: The likely cause.
-        next_step: What the reader should do now.
-        category: Stable word for the cause, for code and tests; empty where the type says enough.
-    """
+    """Base of all errors of this package."""
 
     exit_status: ClassVar[ExitStatus] = ExitStatus.INFRASTRUCTURE
 
-    def __init__(self, what: str, *, where: str = "", cause: str = "", next_step: str = "", category: str = "") -> None:
+    def __init__(
+        self,
+        what: str,  # what happened, in one sentence
+        *,
+        where: str = "",  # file, field, process or host
+        cause: str = "",
+        next_step: str = "",  # what the reader should do now
+        category: str = "",  # stable word for the cause, for code and tests; empty where the type says enough
+    ) -> None:
         self.what = hide(what)
         self.where = hide(where)
         self.cause = hide(cause)
@@ -104,16 +104,16 @@ class UsageError(ScalescopeError):
 
 
 class InvalidField(UsageError):
-    """One field of the input is wrong.
+    """One field of the input is wrong."""
 
-    Args:
-        field: Dotted name of the field, as the user wrote it (`axes.workers`).
-        value: The value found.
-        allowed: What would have been accepted, as it follows "expected": `a whole number, at least 1`.
-        next_step: What to change, where that is not obvious.
-    """
-
-    def __init__(self, field: str, value: object, allowed: str, *, next_step: str = "") -> None:
+    def __init__(
+        self,
+        field: str,  # dotted, as the user wrote it: `axes.workers`
+        value: object,
+        allowed: str,  # follows "expected": `a whole number, at least 1`
+        *,
+        next_step: str = "",
+    ) -> None:
         self.field = field
         self.value = value
         self.allowed = allowed
@@ -161,29 +161,17 @@ class WorkersMissing(ClusterError):
 
 
 class JobsEnded(ClusterError):
-    """Jobs of a batch system were refused, ended before they were told to, or can never start.
-
-    Args:
-        what: What happened.
-        job_ids: Ids of these jobs in the batch system; none if it refused them.
-        may_return: Whether new jobs are likely to work: a node died, or somebody or a time limit ended these.
-        ends_run: Whether the system will take no such job, for any trial.
-        told: `where`, `cause`, `next_step` and `category` of all errors.
-    """
+    """Jobs of a batch system were refused, ended before they were told to, or can never start."""
 
     def __init__(
-        self,
-        what: str,
-        *,
-        job_ids: tuple[str, ...] = (),
-        may_return: bool = False,
-        ends_run: bool = False,
-        **told: str,
+        self, what: str, *, job_ids: tuple[str, ...] = (), may_return: bool = False, ends_run: bool = False, **told: str
     ) -> None:
         super().__init__(what, **told)
-        self.job_ids = job_ids
-        self.may_return = may_return
-        self.ends_run = ends_run
+        self.job_ids = job_ids  # in the batch system; none if it refused them
+        self.may_return = (
+            may_return  # new jobs are likely to work: a node died, or somebody or a time limit ended these
+        )
+        self.ends_run = ends_run  # the system takes no such job, for any trial
 
 
 class RequestRefused(ClusterError):

@@ -64,13 +64,15 @@ def state_folder() -> Path:
 
 
 def intend(
-    backend: str, label: str, details: Mapping[str, Any] | None = None, *, limit_s: float | None = None
+    backend: str,
+    label: str,  # from `new_label`; the resource must carry it as its name
+    details: Mapping[str, Any] | None = None,  # JSON
+    *,
+    limit_s: float | None = None,  # ends by itself after so long: the longest wait in a queue and the job's limit
 ) -> Lease:
     """Write a lease durably before its resource is requested; after a `StoreError`, the resource must not be requested.
 
-    The resource must be named `label`, from `new_label`. `limit_s`: seconds after which it will have ended by itself,
-    such as the longest wait in a queue plus the time limit of the job. Without `limit_s`, another host cannot tell that
-    the owner is dead, unless the owner runs in a Slurm job.
+    Without `limit_s`, no other host can tell that the owner is dead, unless it runs in a Slurm job.
     """
     now = time.time()
     lease = Lease(
@@ -142,9 +144,6 @@ def is_owned(lease: Lease) -> bool | None:
     if lease.limit_at is not None and time.time() > lease.limit_at:
         return False
     return None
-
-
-# ------------------------------------------------------------------ files
 
 
 def _path(label: str) -> Path:

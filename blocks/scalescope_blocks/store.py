@@ -36,7 +36,7 @@ class ResultStore(Block):
     records: str = Field(
         default="",
         title="Folder of the raw records",
-        description="Any fsspec address, such as s3://bucket/records; empty: beside an SQLite file.",
+        description="Any fsspec address, such as s3://bucket/records; empty: next to the SQLite file.",
     )
 
     @model_validator(mode="after")

@@ -206,12 +206,9 @@ def _reject_untouched(given: Mapping[str, Any]) -> None:
 
 
 def _parameter(each: Declared, default: Any, annotation: Any = None) -> inspect.Parameter:
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return inspect.Parameter(each.name, kind, default=_empty(each, default), annotation=annotation or each.type)
-
-
-def _empty(each: Declared, default: Any) -> Any:
-    return inspect.Parameter.empty if each.required and default is None else default
+    kind, missing = inspect.Parameter.POSITIONAL_OR_KEYWORD, each.required and default is None
+    default = inspect.Parameter.empty if missing else default
+    return inspect.Parameter(each.name, kind, default=default, annotation=annotation or each.type)
 
 
 def _form(each: Declared) -> Any:

@@ -80,9 +80,6 @@ def load(name: str) -> Flow[..., Any]:
     return flow
 
 
-# ------------------------------------------------------------------ where Prefect looks for settings
-
-
 def _dotenv() -> dict[str, str]:
     try:
         lines = Path(".env").read_text(encoding="utf-8").splitlines()

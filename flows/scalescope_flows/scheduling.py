@@ -27,9 +27,9 @@ def check(*, configured: bool) -> str:
         return "creates runs (no Prefect server is configured to be asked)"
     if names := overdue():
         raise InfrastructureError(
-            f"schedules of {', '.join(names)} do not fire: no run of theirs is scheduled",
+            f"schedules of {', '.join(names)} do not fire: they have no scheduled run",
             where=_api(),
-            cause="the server's scheduler does not run, or its packages are not those of here",
+            cause="the server's scheduler does not run, or its packages differ from those here",
             next_step="look for errors of `scheduler` in the server's log; start the server in this environment, "
             "without --no-services. What was deployed a moment ago has its runs within a minute.",
         )

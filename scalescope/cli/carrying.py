@@ -28,55 +28,33 @@ R = TypeVar("R")
 def carry_out(
     flow: str,
     given: Mapping[str, Any],
-    directly: Callable[[Mapping[str, Any], Runner], R],
+    directly: Callable[[Mapping[str, Any], Runner], R],  # does it in this process
     *,
-    check: Callable[[Mapping[str, Any]], object] = lambda given: None,
-    prefect: bool | None = None,
-    verbose: bool = False,
+    check: Callable[[Mapping[str, Any]], object] = lambda given: None,  # refuses parameters before Prefect is started
+    prefect: bool | None = None,  # whether to run as a flow; None: if a Prefect API is configured
+    verbose: bool = False,  # whether the log is shown
 ) -> R:
-    """Carry out a sweep, a study or an isolation, and show its progress.
-
-    Args:
-        flow: Name of the flow that does it.
-        given: Its parameters.
-        directly: Does it in this process.
-        check: Refuses wrong parameters before Prefect is started, where that was not done before.
-        prefect: Whether to run as a flow; None: if a Prefect API is configured.
-        verbose: Whether the log is shown.
-    """
-    try:
-        return _carried_out(flow, given, directly, check=check, prefect=prefect, verbose=verbose)
-    except OthersCode as error:
-        if not sys.stdin.isatty() or not typer.confirm(f"{error.what}. Run it?", err=True):
-            raise
-    allowed = {**given, "others_code": True}
-    return _carried_out(flow, allowed, directly, check=check, prefect=prefect, verbose=verbose)
-
-
-def _carried_out(
-    flow: str,
-    given: Mapping[str, Any],
-    directly: Callable[[Mapping[str, Any], Runner], R],
-    *,
-    check: Callable[[Mapping[str, Any]], object],
-    prefect: bool | None,
-    verbose: bool,
-) -> R:
+    """Carry out a sweep, a study or an isolation, and show its progress."""
     clusters = [given.get("cluster"), *given.get("clusters", ())]
     saved = any(map(names_block, clusters)) or names_store(given.get("store"))
     if prefect is None:
         found = orchestrator.installed()
         prefect = saved or (found is not None and found.is_configured())
-    with interrupted(), progress(verbose=verbose) as listener:
-        if not prefect:
-            from scalescope.run.runner import Runner
+    try:
+        with interrupted(), progress(verbose=verbose) as listener:
+            if not prefect:
+                from scalescope.run.runner import Runner
 
-            return directly(given, Runner(listener))
-        if not saved:
-            check(given)  # before Prefect, which takes seconds, is even loaded
-        start_prefect(verbose=verbose)
-        result: R = orchestrator.needed().run(flow, without_password(given), listener)
-        return result
+                return directly(given, Runner(listener))
+            if not saved:
+                check(given)  # before Prefect, which takes seconds, is even loaded
+            start_prefect(verbose=verbose)
+            result: R = orchestrator.needed().run(flow, without_password(given), listener)
+            return result
+    except OthersCode as error:
+        if not sys.stdin.isatty() or not typer.confirm(f"{error.what}. Run it?", err=True):
+            raise
+    return carry_out(flow, {**given, "others_code": True}, directly, check=check, prefect=prefect, verbose=verbose)
 
 
 @contextmanager

@@ -30,9 +30,6 @@ def exit_statuses(*some: ExitStatus, ok: str = "", finding: str = "") -> str:
     return "Exit status: " + "; ".join(f"{int(status)} {words.get(status) or status.help}" for status in shown) + "."
 
 
-# ------------------------------------------------------------------ standard output
-
-
 def stdout() -> Screen:
     return Screen(highlight=False)
 
@@ -51,9 +48,6 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, whole: 
     for row in rows:
         table.add_row(*map(Text, row))
     stdout().print(table)
-
-
-# ------------------------------------------------------------------ standard error
 
 
 def say(text: str, style: str = "") -> None:

@@ -16,7 +16,7 @@ class IsolationParameters:
 
     run: Annotated[
         str,
-        replace(RUN, help="A finished run: its id, the beginning of it, or latest.", metavar="[RUN | FILE.yaml]"),
+        replace(RUN, help="A finished run: an id, the start of an id, or `latest`.", metavar="[RUN | FILE.yaml]"),
     ] = "latest"
     others_code: Annotated[bool, OTHERS_CODE] = False
     sweep: Annotated[

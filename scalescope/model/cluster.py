@@ -167,8 +167,7 @@ def cluster_spec(data: object) -> ClusterSpec:
             raise InvalidField(
                 f"cluster.{name}",
                 given[name],
-                "no adaptive scaling: a point has exactly the workers that it says, for that is what is measured; and "
-                "with several workers per job, adaptive scaling ends jobs whose workers hold results",
+                "no adaptive scaling: a trial is measured on exactly the workers of its point",
                 next_step="give the sizes to measure as the axis `workers`",
             )
     fields.reject_unknown("cluster", given, known)

@@ -35,11 +35,8 @@ def to_mapping(instance: Any) -> dict[str, Any]:
 def from_mapping(cls: type[T], data: object, where: str = "") -> T:
     """Build a dataclass from a mapping; unknown keys are ignored, missing ones take their default.
 
-    Fields may hold dataclasses, enumerations, tuples and mappings of such, and what JSON carries. `where` precedes the
-    names of fields in errors.
-
-    Raises:
-        InvalidField: A key without a default is missing, or a value has another type.
+    Fields may hold dataclasses, enumerations, tuples and mappings of such, and what JSON carries.
+    Raises `InvalidField`, with `where` before the names of fields.
     """
     if not isinstance(data, Mapping):
         raise InvalidField(where or cls.__name__, data, "a mapping of names to values")

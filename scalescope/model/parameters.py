@@ -122,14 +122,9 @@ class Declared:
         return read(self.type, value, where)
 
 
-def declared(cls: type) -> tuple[Declared, ...]:
-    """The declared parameters of a dataclass, in order; other fields are left out."""
-    found: tuple[Declared, ...] = _declared(cls)
-    return found
-
-
 @cache
-def _declared(cls: Any) -> tuple[Declared, ...]:
+def declared(cls: Any) -> tuple[Declared, ...]:
+    """The declared parameters of a dataclass, in order; other fields are left out."""
     hints = get_type_hints(cls, include_extras=True)
     found = []
     for each in dataclass_fields(cls):

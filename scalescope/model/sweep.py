@@ -17,7 +17,7 @@ from scalescope.model import axis, fault, fields, parameters
 from scalescope.model.cluster import KINDS, ClusterSpec, cluster_spec
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
-from scalescope.model.mapping import differing, from_mapping
+from scalescope.model.mapping import Mapped, differing
 from scalescope.model.parameters import Parameter
 from scalescope.model.workload import Workload
 
@@ -39,7 +39,7 @@ def digest(data: object) -> str:
 
 
 @dataclass(frozen=True)
-class Point:
+class Point(Mapped):
     """One combination of axis values."""
 
     workers: int
@@ -89,10 +89,6 @@ class Point:
     def to_mapping(self) -> dict[str, Any]:
         always = {"params": dict(self.params), "dask_config": dict(self.dask_config)}
         return {name: value for name, value in vars(self).items() if value} | always
-
-    @classmethod
-    def from_mapping(cls, data: Mapping[str, Any]) -> Point:
-        return from_mapping(cls, data)
 
 
 @dataclass(frozen=True)
@@ -171,8 +167,7 @@ WorkloadParams = Annotated[
     ),
 ]
 Seed = Annotated[
-    int,
-    Parameter("Random seed for the order of trials, and of the simulated cluster.", minimum=0, maximum=2**32 - 1),
+    int, Parameter("Random seed for the order of trials, and of the simulated cluster.", minimum=0, maximum=2**32 - 1)
 ]
 TrialTimeout = Annotated[
     float,
@@ -326,7 +321,9 @@ class Sweep:
         return self._point("point", values, workload)
 
     def _point(self, where: str, values: Mapping[str, Scalar], workload: Workload) -> Point:
-        cluster = _kind(f"{where}.{CLUSTER}", values.get(CLUSTER, ""))
+        cluster = str(values.get(CLUSTER, ""))
+        if cluster and cluster not in KINDS:
+            raise InvalidField(f"{where}.{CLUSTER}", cluster, fields.suggest(cluster, KINDS))
         spec = self.cluster if cluster in ("", self.cluster.kind) else cluster_spec(cluster)
         params, config, groups = _sorted_values(where, values, workload, spec)
         workers = fields.integer(f"{where}.{WORKERS}", values.get(WORKERS, 1), minimum=1, maximum=spec.max_workers)
@@ -341,7 +338,10 @@ class Sweep:
         broken = str(values.get(FAULT, fault.NONE))
         works = fault.parse(f"{where}.{FAULT}", broken, spec.faults, spec.kind) is None
         if ITEMS_PER_WORKER in values:
-            params[ITEMS] = self._items(f"{where}.{ITEMS_PER_WORKER}", values, workers)
+            per_worker, field = values[ITEMS_PER_WORKER], f"{where}.{ITEMS_PER_WORKER}"
+            if ITEMS in values or ITEMS in self.params:
+                raise InvalidField(field, per_worker, "only one of items and items_per_worker")
+            params[ITEMS] = round(fields.number(field, per_worker, minimum=0) * workers)
         of_sweep = where == "axes" and not set(params) - set(self.params)
         return Point(
             workers,
@@ -353,12 +353,6 @@ class Sweep:
             groups,
             "" if works else broken,
         )
-
-    def _items(self, where: str, values: Mapping[str, Scalar], workers: int) -> int:
-        per_worker = values[ITEMS_PER_WORKER]
-        if ITEMS in values or ITEMS in self.params:
-            raise InvalidField(where, per_worker, "only one of items and items_per_worker")
-        return round(fields.number(where, per_worker, minimum=0) * workers)
 
 
 def _sorted_values(
@@ -388,12 +382,6 @@ def _sorted_values(
         else:
             params[name] = value
     return params, config, groups
-
-
-def _kind(where: str, kind: object) -> str:
-    if kind and not (isinstance(kind, str) and kind in KINDS):
-        raise InvalidField(where, kind, fields.suggest(str(kind), KINDS))
-    return str(kind)
 
 
 def axis_values(name: str, given: object) -> tuple[Scalar, ...]:

@@ -8,7 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -50,34 +50,21 @@ ONE_RUN = (
 _recorded: set[str] = set()  # addresses of the schedulers on which a block of this process is being recorded
 
 
-@dataclass(frozen=True)
-class _Found:
-    run: SweepRun
-    tables: Mapping[str, Any]
-
-    @property
-    def trial(self) -> Trial:
-        return self.run.trials[0]
-
-
 class Diagnosis(Shown):
     """What a block did, and why it was not faster; known once the block has ended."""
 
     def __init__(self) -> None:
-        self._found: _Found | None = None
-
-    @property
-    def _known(self) -> _Found:
-        if self._found is None:
-            raise UsageError("the block is not over", next_step="ask after the `with` statement")
-        return self._found
+        self._run: SweepRun | None = None
+        self._tables: Mapping[str, Any] = {}
 
     def _shown(self) -> SweepRun:
-        return self._known.run
+        if self._run is None:
+            raise UsageError("the block is not over", next_step="ask after the `with` statement")
+        return self._run
 
     @property
     def is_over(self) -> bool:
-        return self._found is not None
+        return self._run is not None
 
     @property
     def verdict(self) -> str:
@@ -86,56 +73,49 @@ class Diagnosis(Shown):
     @property
     def metrics(self) -> Metrics | None:
         """None if no task was recorded, or the block raised."""
-        return self._known.trial.metrics
+        return self.trial.metrics
 
     @property
     def trial(self) -> Trial:
-        return self._known.trial
+        return self._shown().trials[0]
 
     @property
     def tasks(self) -> pandas.DataFrame:
         """A row for each attempt at a task, with the columns of the table `tasks` (docs/metrics.md); needs pandas."""
-        return table({name: list(values) for name, values in self._known.tables.get("tasks", {}).items()})
+        return table({name: list(values) for name, values in self._tables.get("tasks", {}).items()})
 
     def report(self, path: str) -> str:
         """Write a self-contained HTML file; returns its path."""
-        found = self._known
-        return page.write(path, found.run, lambda trial: found.tables)
+        return page.write(path, self._shown(), lambda trial: self._tables)
 
     def save(self, store: str = "") -> str:
         """Keep it in a store (empty: the default one); returns its id for `scalescope show` and `report`."""
-        found, trial = self._known, self._known.trial
+        shown, plan = self._shown(), [PlannedTrial(0, self.trial.point, 0)]
         with Store.open(store) as kept:
-            plan = [PlannedTrial(0, trial.point, 0)]
-            run = kept.begin(found.run.sweep, plan, workload_version=1, fresh=True, facts=found.run.facts)
-            kept.save(run.id, trial, found.tables)
+            run = kept.begin(shown.sweep, plan, workload_version=1, fresh=True, facts=shown.facts)
+            kept.save(run.id, self.trial, self._tables)
             kept.finish(run.id, RunState.COMPLETE, self._judgement)
         return run.id
 
     def __str__(self) -> str:
-        found = self._known
-        console = Screen(width=WIDTH, color_system=None)
+        run, console = self._shown(), Screen(width=WIDTH, color_system=None)
         with console.capture() as captured:
-            console.print(terminal.render(found.run.sweep, found.run.trials, self._judgement, width=WIDTH))
+            console.print(terminal.render(run.sweep, run.trials, self._judgement, width=WIDTH))
         return f"{captured.get()}\n{ONE_RUN}"
 
     @property
     def _judgement(self) -> Verdict:
-        judgement = self._known.run.verdict
+        judgement = self._shown().verdict
         assert judgement is not None
         return judgement
 
 
 @contextmanager
 def diagnose(client: distributed.Client, name: str = "") -> Iterator[Diagnosis]:
-    """Record what a cluster does while the body runs, and print what is wrong, and why.
+    """Record and print a diagnosis, as `scalescope.diagnose` says.
 
     A client of its own installs a recorder on the scheduler and its workers, and removes it at the end; nothing else is
-    changed. An exception of the body is re-raised after the diagnosis.
-
-    Args:
-        client: Connected to a cluster of any kind, whose scheduler must run distributed 2023.5 or later.
-        name: What the block is called; by default the line where it begins.
+    changed.
 
     Raises:
         UsageError: The client is asynchronous or closed, the cluster has no workers, or is being recorded already.
@@ -156,17 +136,14 @@ def diagnose(client: distributed.Client, name: str = "") -> Iterator[Diagnosis]:
 
 @contextmanager
 def observed(
-    client: distributed.Client, name: str, watch: ClientWatch | None = None, asked: Sequence[PartitionCall] = ()
+    client: distributed.Client,
+    name: str,
+    watch: ClientWatch | None = None,  # of the thread that uses the client; None if that is in another process
+    asked: Sequence[PartitionCall] = (),  # calls that decide partitions, noted meanwhile
 ) -> Iterator[Diagnosis]:
-    """Like `diagnose`, without printing; workers may come later.
-
-    Args:
-        client: Connected to the cluster.
-        name: What the block is called.
-        watch: Of the thread that uses the client; None if that is in another process.
-        asked: Calls that decide partitions, which are noted meanwhile.
-    """
-    address, kind, is_here = _checked(client), _kind(client), _is_here(client)
+    """Like `diagnose`, without printing; workers may come later."""
+    address, is_here = _checked(client), isinstance(client.cluster, distributed.LocalCluster)
+    kind = type(client.cluster).__name__ if client.cluster is not None else "running scheduler"
     found, attempt = Diagnosis(), Attempt()
     _recorded.add(address)
     try:
@@ -182,11 +159,7 @@ def observed(
             began, clock = datetime.now(UTC), time.monotonic()
             load = HostLoad()
             try:
-                with (
-                    capture.trial(spools / "tasks.spool") as recording,
-                    load,
-                    watch or nullcontext(),
-                ):
+                with capture.trial(spools / "tasks.spool") as recording, load, watch or nullcontext():
                     yield found
                 attempt.elapsed_s = watch.ended - watch.began if watch else time.monotonic() - clock
             except BaseException as error:
@@ -208,12 +181,9 @@ def observed(
                     "packages": packages(),
                     "error": attempt.error,
                 }
-                found._found = _judged(attempt, name, address, threads, began, spools)
+                found._run, found._tables = _judged(attempt, name, address, threads, began, spools)
     finally:
         _recorded.discard(address)
-
-
-# ------------------------------------------------------------------ parts
 
 
 def _checked(client: distributed.Client) -> str:
@@ -236,7 +206,7 @@ def _checked(client: distributed.Client) -> str:
 
 def _judged(
     attempt: Attempt, name: str, address: str, threads: Mapping[str, int], began: datetime, spools: Path
-) -> _Found:
+) -> tuple[SweepRun, Mapping[str, Any]]:
     each = math.ceil(sum(threads.values()) / len(threads)) if threads else 1
     if not threads:
         attempt.missing = "the cluster had no workers"
@@ -245,12 +215,7 @@ def _judged(
     point = Point(len(threads) or 1, each)
     state, reason = judge(attempt)
     trial = Trial(
-        key=PlannedTrial(0, point, 0).key,
-        point=point,
-        repeat=0,
-        warmup=False,
-        state=state,
-        reason=reason,
+        *(PlannedTrial(0, point, 0).key, point, 0, False, state, reason),
         started_at=began.isoformat(timespec="seconds"),
         real_s=(datetime.now(UTC) - began).total_seconds(),
         facts={fact: value for fact, value in attempt.facts.items() if value is not None},
@@ -258,21 +223,9 @@ def _judged(
     )
     trial, tables = judged(trial, spools, attempt.elapsed_s)
     trial = replace(trial, records="in memory")
-    cluster = cluster_spec({"kind": "scheduler", "address": _plain(address)})
+    reachable = "inproc:0" if address.startswith("inproc") else address  # `SchedulerSpec` takes no address in a process
+    cluster = cluster_spec({"kind": "scheduler", "address": reachable})
     sweep = Sweep(name, cluster=cluster, points=({"workers": point.workers},))
     facts = {"packages": attempt.facts["packages"]}
     run = SweepRun("block", sweep, 1, RunState.COMPLETE, 1, (trial,), verdict.diagnose(sweep, [trial]), facts=facts)
-    return _Found(run, tables)
-
-
-def _plain(address: str) -> str:
-    """An address as `SchedulerSpec` takes it; nobody else can reach a scheduler in this process."""
-    return "inproc:0" if address.startswith("inproc") else address
-
-
-def _kind(client: distributed.Client) -> str:
-    return type(client.cluster).__name__ if client.cluster is not None else "running scheduler"
-
-
-def _is_here(client: distributed.Client) -> bool:
-    return isinstance(client.cluster, distributed.LocalCluster)
+    return run, tables

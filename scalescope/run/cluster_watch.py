@@ -150,10 +150,7 @@ class ClusterWatch:
             "standstill": standstill and {**vars(standstill), "tasks": [vars(task) for task in standstill.tasks]},
         }
 
-    # ---------------------------------------------------------------- inside
-
-    def _ask(self, shipment: Shipment, *arguments: Any, limit_s: float = 0.0) -> Any:
-        limit_s = limit_s or CALL_S
+    def _ask(self, shipment: Shipment, *arguments: Any, limit_s: float = CALL_S) -> Any:
         try:
             return self.asker.scheduler(shipment, *arguments, limit_s=limit_s)
         except ValueError as error:
@@ -161,7 +158,7 @@ class ClusterWatch:
                 "the scheduler cannot be asked",
                 where=self.asker.address,
                 cause=str(error),
-                next_step="have `distributed.scheduler.pickle: true` where it runs, as it is by default",
+                next_step="set `distributed.scheduler.pickle: true`, the default, in its Dask configuration",
             ) from error
         except (OSError, TypeError, MemoryError) as error:  # TypeError: no files for an address with TLS
             raise ClusterError(

@@ -41,15 +41,7 @@ class _Opened:
 
 
 class Drivers:
-    """The drivers of a run, and the store where its trials are saved.
-
-    Args:
-        request: The sweep.
-        run_id: Run of the sweep in the store.
-        store: The caller closes it.
-        says: Told in a sentence whenever a driver begins something.
-        cores: To which drivers are pinned; none: they are not.
-    """
+    """The drivers of a run, and the store where its trials are saved."""
 
     def __init__(
         self,
@@ -57,8 +49,8 @@ class Drivers:
         run_id: str,
         store: Store,
         *,
-        says: Callable[[str], None] = lambda text: None,
-        cores: Sequence[int] = (),
+        says: Callable[[str], None] = lambda text: None,  # told whenever a driver begins something
+        cores: Sequence[int] = (),  # to which drivers are pinned; none: they are not
     ) -> None:
         self.request = request
         self.run_id = run_id

@@ -39,10 +39,6 @@ def named(given: Mapping[str, Any]) -> dict[str, Any]:
 
     A function at the top of a module is imported from there. Any other one, of a notebook or of the running script, is
     pickled into a file of a folder that only this user can write, since its code runs as this user.
-
-    Raises:
-        UsageError: The function cannot be sent.
-        StoreError: The file cannot be written, or others could write it.
     """
     workload = given.get("workload")
     if not callable(workload):
@@ -75,7 +71,7 @@ def _by_value(function: Callable[..., Any]) -> str:
     except Exception as error:  # whatever the objects that it refers to raise
         raise UsageError(
             f"The function {name} cannot be sent to another process",
-            cause=f"it refers to something that cannot be: {type(error).__name__}: {error}",
+            cause=f"it refers to something that cannot be pickled: {type(error).__name__}: {error}",
             next_step="open clients, files and locks within the function, or give path.py:function",
         ) from error
     if len(data) > MOST_BYTES:
@@ -109,7 +105,7 @@ def _private_folder() -> Path:
         raise StoreError(
             "Others can write functions that are run as yours",
             where=str(folder),
-            next_step=f"chmod 700 {folder}, when you have seen that what is in it is yours",
+            next_step=f"check that all files in it are yours, then: chmod 700 {folder}",
         )
     return folder
 

@@ -45,7 +45,7 @@ class OutputPath:
                 parameter,
                 name,
                 "a name within the folder of the run, without dots at its beginning",
-                next_step="In a deployment, files of relative names go beside the records of their run. Elsewhere: "
+                next_step="A deployment writes relative names into the folder of the run's records. For other places, "
                 "give an absolute path, or an address such as s3://bucket/report.html.",
             )
         files.check_folder(store.records, parameter)

@@ -28,7 +28,7 @@ class RunRequest:
     workload: Workload
     plan: tuple[PlannedTrial, ...]  # in the order in which they run
     store: str = field(default="", repr=False)  # its address; empty: the default one
-    records: str = ""  # address of the raw records; empty: beside the store
+    records: str = ""  # address of the raw records; empty: next to the store
     report: str = ""  # where to write an HTML file; empty: nowhere
     fresh: bool = False  # begin a new run, even where one can be continued
     parallel_clusters: int = 1  # clusters that share the trials and run at the same time

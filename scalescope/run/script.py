@@ -67,9 +67,6 @@ def run_script(path: Path, arguments: Sequence[str]) -> ScriptOutcome:
     return done
 
 
-# ------------------------------------------------------------------ parts
-
-
 def _raised() -> BaseException | None:
     error = sys.exc_info()[1]
     return None if isinstance(error, SystemExit) else error
@@ -134,8 +131,6 @@ class _Hooks:
             setattr(Client, name, hook(original))
             self._open.callback(setattr, Client, name, original)
 
-    # ---------------------------------------------------------------- what clients do
-
     def _made(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
         def made(client: Any, *args: Any, **options: Any) -> None:
@@ -170,8 +165,6 @@ class _Hooks:
     def _is_theirs(self) -> bool:
         """Whether the script did it: not the recorder, a forked process, or an event loop, which must not wait."""
         return not self._busy and os.getpid() == self._pid and asyncio._get_running_loop() is None
-
-    # ---------------------------------------------------------------- diagnoses
 
     def _begin(self, client: Any) -> None:
         from scalescope.capture.client_thread import ClientWatch

@@ -67,12 +67,6 @@ class SweepResult(Shown):
         return (f"Finding: {self.finding}" if self.severity == Severity.HIGH else ""), line
 
 
-def _title(verdict: Verdict) -> str:
-    code = verdict.findings[0].code
-    words = cause.title if (cause := causes.by_code().get(code)) else code
-    return words[:1].lower() + words[1:]
-
-
 def run_sweep(given: Mapping[str, Any] | RunRequest, runner: Runner | None = None) -> SweepResult:
     """Measure a workload at every point of some axes, and say where it stops scaling and why.
 
@@ -100,11 +94,13 @@ def run_sweep(given: Mapping[str, Any] | RunRequest, runner: Runner | None = Non
         finally:
             runner.publish(lambda: publication(run, done.verdict, written))
     states = Counter(trial.state for trial in run.trials if not trial.warmup)
+    code = done.verdict.findings[0].code
+    title = causes.by_code()[code].title if code in causes.by_code() else code
     return SweepResult(
         run_id=run.id,
         verdict=done.verdict.line,
         severity=done.verdict.severity.value,
-        finding=_title(done.verdict),
+        finding=title[:1].lower() + title[1:],
         valid=states[TrialState.VALID],
         failed=states[TrialState.FAILED],
         invalid=states[TrialState.INVALID],
@@ -113,9 +109,6 @@ def run_sweep(given: Mapping[str, Any] | RunRequest, runner: Runner | None = Non
         ended_early=done.ended_early,
         run=run,
     )
-
-
-# ------------------------------------------------------------------ steps
 
 
 def prepare(request: RunRequest, says: Callable[[str], None]) -> None:
@@ -211,9 +204,6 @@ def abort(store: Store, run_id: str, error: BaseException) -> None:
             logger.warning("run %s could not be marked as ended: %s", run_id, refused)
 
 
-# ------------------------------------------------------------------ the whole of it
-
-
 @dataclass(frozen=True)
 class CarriedOut:
     """A run that has been carried out."""
@@ -273,7 +263,7 @@ def _measure_all(
     done = len(plan) - len(waiting)
     if (before := run.facts.get(INSTEAD_OF)) and not done:
         anew = "; --fresh begins the study anew, so that all of it has one code" if request.study else ""
-        changed = f"{request.sweep.workload}, or what it imports beside it, has changed"
+        changed = f"{request.sweep.workload}, or a file that it imports, has changed"
         text = f"Run {before} is not continued: {changed}{anew}"
         runner.tell(Progress(0, len(plan), text, notable=True))
     text = f"Run {run.id}: {plural(len(plan), 'trial')}, {done} finished before; results in {run.where}"
@@ -327,8 +317,5 @@ def where_report(report: WrittenFile | None, reference: str) -> str:
     """Markdown: where the report is, and how to write it again."""
     if report is None:
         return ""
-    again = f"`scalescope report {reference}`"
-    return (
-        f"\n**Report** with charts and evidence: {report.markdown()}. "
-        f"Any machine with the store can write it again: {again}.\n"
-    )
+    again = f"`scalescope report {reference}` writes it again on any machine with the store."
+    return f"\n**Report** with charts and evidence: {report.markdown()}. {again}\n"

@@ -18,14 +18,7 @@ from scalescope.analysis.measure import measure as metrics_of
 from scalescope.diagnosis import blame, causes
 from scalescope.diagnosis.observation import Observation
 from scalescope.driver.process import Driver, TrialOutcome
-from scalescope.errors import (
-    BudgetSpent,
-    CaptureError,
-    DriverError,
-    EnvironmentFailed,
-    InfrastructureError,
-    StoreError,
-)
+from scalescope.errors import BudgetSpent, CaptureError, DriverError, EnvironmentFailed, InfrastructureError, StoreError
 from scalescope.model import spool
 from scalescope.model.emulation_limit import EmulationLimit
 from scalescope.model.environment import Environment
@@ -54,9 +47,6 @@ UNAVAILABLE = "environment_unavailable"  # fact: the trial's environment could n
 logger = logging.getLogger(__name__)
 
 
-# ------------------------------------------------------------------ steps
-
-
 def provision(drivers: Drivers, point: Point) -> Mapping[str, Any]:
     return drivers.open(point).facts
 
@@ -75,10 +65,6 @@ def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
 
     A trial that its jobs' time limit ended, or in which a process stood still, is run once more within the budget:
     neither depends on what it would have measured.
-
-    Raises:
-        DriverError: The driver ended before the trial began, or the run was stopped.
-        StoreError: It could not be saved.
     """
     driver = drivers.driver(planned.point)
     if driver is None:
@@ -120,12 +106,7 @@ def _attempt(drivers: Drivers, driver: Driver, planned: PlannedTrial) -> tuple[T
     if outcome.result is not None:
         facts["result"] = outcome.result
     trial = Trial(
-        key=planned.key,
-        point=planned.point,
-        repeat=planned.repeat,
-        warmup=planned.warmup,
-        state=outcome.state,
-        reason=outcome.reason,
+        *(planned.key, planned.point, planned.repeat, planned.warmup, outcome.state, outcome.reason),
         started_at=outcome.started_at,
         real_s=outcome.real_s,
         facts=facts,
@@ -194,29 +175,18 @@ MEASURE = RunStep(
 TEARDOWN = RunStep("teardown", Drivers.close, timeout_s=lambda drivers: 30.0)
 
 
-# ------------------------------------------------------------------ one after the other
-
-
 def run_trials(
     drivers: Drivers,
     trials: Sequence[PlannedTrial],
     *,
     runner: Runner | None = None,
-    finished: Callable[[Trial], None] = lambda trial: None,
-    more: Callable[[], Sequence[PlannedTrial]] = tuple,
-    hold: bool = False,
+    finished: Callable[[Trial], None] = lambda trial: None,  # told of each trial that is saved
+    more: Callable[[], Sequence[PlannedTrial]] = tuple,  # asked for further trials until it has no new ones
+    hold: bool = False,  # keep the clusters open after success; then the caller closes the drivers
 ) -> None:
     """Run trials one after the other; whatever happens, nothing of the cluster is left.
 
     A driver that dies is replaced, and the trial in which it died is invalid.
-
-    Args:
-        drivers: Of the run.
-        trials: To run, in this order.
-        runner: Carries out the steps; by default this process.
-        finished: Told of each trial that is saved.
-        more: Asked for further trials when all have run, until it has no new ones.
-        hold: Whether the clusters stay open after success; then the caller closes the drivers.
     """
     runner = runner or Runner()
     losses, waiting, known = 0, list(reversed(trials)), {planned.key for planned in trials}
@@ -236,7 +206,7 @@ def run_trials(
                 if budget := drivers.request.budget:
                     drivers.spending.add(drivers.request.sweep, trial, budget.prices)
                 finished(trial)
-                losses = 0 if drivers.driver(point) or _unavailable(trial) else losses + 1
+                losses = 0 if drivers.driver(point) or trial.facts.get(UNAVAILABLE) else losses + 1
                 if losses >= MAX_LOSSES:
                     raise DriverError(
                         f"{losses} drivers died one after the other",
@@ -262,7 +232,7 @@ def _afford(drivers: Drivers, planned: PlannedTrial) -> None:
         raise BudgetSpent(
             f"the budget ends the sweep: {reason}",
             where=f"run {drivers.run_id}, {plural(len(drivers.spending.keys), 'trial')} finished",
-            next_step="they are kept and shown by `scalescope show`; the same sweep with a larger budget continues",
+            next_step="`scalescope show` shows them; the same command with a larger budget continues",
         )
 
 
@@ -287,9 +257,8 @@ def _run_one(drivers: Drivers, planned: PlannedTrial, runner: Runner) -> Trial:
         try:
             _publish_script(drivers, planned.point, runner.do(PROVISION, drivers, planned.point), runner)
         except EnvironmentFailed as error:
-            facts = {UNAVAILABLE: True}
-            state = TrialState.INVALID
-            trial = Trial(planned.key, planned.point, planned.repeat, planned.warmup, state, str(error), facts=facts)
+            which = (planned.key, planned.point, planned.repeat, planned.warmup)
+            trial = Trial(*which, TrialState.INVALID, str(error), facts={UNAVAILABLE: True})
             return drivers.store.save(drivers.run_id, trial)
     return runner.do(MEASURE, drivers, planned)
 
@@ -304,10 +273,6 @@ def _publish_script(drivers: Drivers, point: Point, facts: Mapping[str, Any], ru
     line = f"The {what} of the workers, before any is submitted on the {sweep.cluster_of(point).kind} cluster"
     text = f"{fence}{language}\n{script}\n{fence}\n"
     runner.publish(lambda: Publication(f"{what} of {run_names.workload(sweep.workload)}", sweep.id, line, text))
-
-
-def _unavailable(trial: Trial) -> bool:
-    return trial.facts.get(UNAVAILABLE) is True
 
 
 def read_records(spool_folder: Path) -> dict[str, Any]:

@@ -22,7 +22,7 @@ ENVIRONMENT = Parameter(
     examples=("apache-beam==2.50.0 dask[distributed]==2023.9.1",),
 )
 RUN = Parameter(
-    "A finished run; what is not given is taken from its worst point: its id, the beginning of it, or latest.",
+    "A finished run: an id, the start of an id, or `latest`. What is not given is taken from its worst point.",
     metavar="[RUN]",
     syntax="argument",
 )

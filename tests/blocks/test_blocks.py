@@ -45,9 +45,6 @@ SYSTEMS = {"pbs", "moab", "lsf", "sge", "oar", "htcondor"}
 """Batch systems on which nothing was ever run: they have no block."""
 
 
-# ------------------------------------------------------------------ without a server
-
-
 def test_there_is_a_block_for_every_kind_of_cluster() -> None:
     assert CLUSTERS.keys() == kinds().keys() - SYSTEMS
 
@@ -142,9 +139,6 @@ def test_a_store_that_cannot_be_right_is_refused_without_its_password(fields: di
     assert "hunter2" not in str(error.value)
 
 
-# ------------------------------------------------------------------ with one
-
-
 @pytest.fixture
 def name(prefect_server: None) -> str:
     """Of a block that is not there yet."""
@@ -177,7 +171,9 @@ def test_a_saved_store_is_found_with_its_password(name: str) -> None:
     blocks.ResultStore(url="postgresql://me@host/db", password="hunter2", records="s3://bucket").save(name)
     assert blocks.saved("store", f"result-store/{name}") == ("postgresql://me:hunter2@host/db", "s3://bucket")
     assert _pasted(blocks.ResultStore, name).url == "postgresql://me@host/db"
-    assert _shown(name) == {"url": "postgresql://me@host/db", "password": "********", "records": "s3://bucket"}
+    with get_client(sync_client=True) as client:
+        shown = client.read_block_document_by_name(name, "result-store", include_secrets=False).data
+    assert shown == {"url": "postgresql://me@host/db", "password": "********", "records": "s3://bucket"}
 
 
 def test_a_store_saved_with_the_password_in_its_url_is_refused_without_showing_it(name: str) -> None:
@@ -251,9 +247,3 @@ def _pasted(kind: type[Block], name: str) -> Any:
     exec(textwrap.dedent(code), made)
     [found] = [each for each in made.values() if isinstance(each, kind)]
     return found
-
-
-def _shown(name: str) -> dict[str, Any]:
-    """Fields of a store as Prefect's UI is given them."""
-    with get_client(sync_client=True) as client:
-        return client.read_block_document_by_name(name, "result-store", include_secrets=False).data

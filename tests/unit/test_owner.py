@@ -45,12 +45,6 @@ def test_after_another_boot_it_is_dead() -> None:
     assert (before.is_here, before.is_alive()) == (True, False)
 
 
-def test_a_machine_without_an_id_is_known_by_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(owners, "_machine", lambda: "-")
-    assert Owner.current().is_here
-    assert Owner.current().is_alive()
-
-
 def test_without_proc_the_host_name_and_the_clock_tell(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(path: str) -> str:
         raise FileNotFoundError(path)

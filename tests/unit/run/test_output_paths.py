@@ -125,9 +125,6 @@ def test_a_study_has_a_folder_of_its_own(fake: Any, address: str, monkeypatch: p
     assert f"[a b.html]({BASE}/{study}/a%20b.html)" in shown[-1].markdown
 
 
-# ------------------------------------------------------------------ links
-
-
 def test_without_an_address_of_the_web_it_is_said_where_the_file_is(store: Store) -> None:
     written = WrittenFile.at("/data/re_port.html", store)
     assert written.link == ""

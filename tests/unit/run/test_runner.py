@@ -12,7 +12,7 @@ import pytest
 from scalescope.errors import ClusterError, InfrastructureError, StoreError
 from scalescope.run import runner as module
 from scalescope.run.progress import Progress
-from scalescope.run.runner import BACKOFF_S, JITTER, RETRIES, Publication, Runner, RunStep
+from scalescope.run.runner import BACKOFF_S, JITTER, RETRIES, Runner, RunStep
 
 TOGETHER_S = 20.0
 """For another thread to come as far; never waited for where all is well."""
@@ -38,16 +38,6 @@ def raising(*errors: BaseException | None) -> tuple[RunStep[str], list[Any]]:
         return "done"
 
     return RunStep("provision", call, retried=(InfrastructureError,)), called
-
-
-# ------------------------------------------------------------------ one step
-
-
-def test_a_step_is_called_with_its_arguments(pauses: list[float]) -> None:
-    step, called = raising()
-    assert Runner().do(step, 1, "two") == "done"
-    assert called == [(1, "two")]
-    assert pauses == []
 
 
 def test_what_may_be_mended_by_it_is_tried_again(pauses: list[float], caplog: pytest.LogCaptureFixture) -> None:
@@ -99,16 +89,24 @@ def test_a_step_with_nothing_to_retry_is_not_retried(pauses: list[float]) -> Non
     assert pauses == []
 
 
-def test_what_only_an_orchestrator_shows_is_not_made() -> None:
-    def make() -> Publication:
-        raise AssertionError("for nobody")
+@pytest.mark.parametrize("order", [(True, False), (False, True)], ids=["first", "last"])
+@pytest.mark.parametrize("error", [StoreError("full"), KeyboardInterrupt()])
+def test_an_error_stops_the_others_before_it_is_raised(error: BaseException, order: tuple[bool, bool]) -> None:
+    """The one that goes on ends by nothing but `stop`: were it called later, this would wait for ever."""
+    stopped, ended, running = threading.Event(), threading.Event(), threading.Event()
 
-    runner = Runner()
-    runner.publish(make)
-    runner.label(["sweep:1"])
+    def call(fails: bool) -> None:
+        if fails:
+            assert running.wait(TOGETHER_S)
+            raise error
+        running.set()
+        assert stopped.wait(TOGETHER_S)
+        ended.set()
 
-
-# ------------------------------------------------------------------ side by side
+    with pytest.raises(type(error)) as raised:
+        Runner().together(RunStep("cluster", call), [(fails,) for fails in order], stop=stopped.set)
+    assert raised.value is error
+    assert ended.is_set()
 
 
 def test_steps_run_at_the_same_time_and_results_keep_their_order() -> None:
@@ -127,48 +125,6 @@ def test_each_has_the_context_of_the_caller() -> None:
     variable.set("mine")
     step = RunStep("cluster", lambda number: (number, variable.get()))
     assert Runner().together(step, [(1,), (2,)], stop=unexpected) == [(1, "mine"), (2, "mine")]
-
-
-def test_steps_side_by_side_are_tried_again_as_well(pauses: list[float]) -> None:
-    step, called = raising(ClusterError("no node is free"))
-    assert Runner().together(step, [(1,)], stop=unexpected) == ["done"]
-    assert len(called) == 2
-    assert len(pauses) == 1
-
-
-@pytest.mark.parametrize("error", [StoreError("full"), KeyboardInterrupt()])
-def test_an_error_stops_the_others_before_it_is_raised(error: BaseException) -> None:
-    """The one that goes on ends by nothing but `stop`: were it called later, this would wait for ever."""
-    stopped, ended, running = threading.Event(), threading.Event(), threading.Event()
-
-    def call(fails: bool) -> None:
-        if fails:
-            assert running.wait(TOGETHER_S)
-            raise error
-        running.set()
-        assert stopped.wait(TOGETHER_S)
-        ended.set()
-
-    with pytest.raises(type(error)) as raised:
-        Runner().together(RunStep("cluster", call), [(True,), (False,)], stop=stopped.set)
-    assert raised.value is error
-    assert ended.is_set()
-
-
-@pytest.mark.parametrize("order", [(True, False), (False, True)], ids=["first", "last"])
-def test_a_later_share_that_fails_is_noticed_too(order: tuple[bool, bool]) -> None:
-    """Shares wait for nothing but their own trials: a failed one must end the others, whichever it is."""
-    stopped, running = threading.Event(), threading.Event()
-
-    def call(fails: bool) -> None:
-        if fails:
-            assert running.wait(TOGETHER_S)
-            raise StoreError("full")
-        running.set()
-        assert stopped.wait(TOGETHER_S), "the other was not stopped"
-
-    with pytest.raises(StoreError, match="full"):
-        Runner().together(RunStep("cluster", call), [(fails,) for fails in order], stop=stopped.set)
 
 
 def test_an_interrupt_while_waiting_stops_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,8 +91,5 @@ def test_files_that_are_no_sweep(tmp_path: Path, content: bytes, says: str) -> N
     with pytest.raises(InvalidField, match=says) as error:
         syntax.read_file(path)
     assert error.value.field == "FILE"
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InvalidField, match="No such file"):
         syntax.read_file(tmp_path / "none.yaml")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.util
+import pickle
 import resource
 import signal
 import tempfile
@@ -12,11 +13,11 @@ from typing import Any
 import pytest
 from support.requests import asked
 
-from scalescope.errors import CaptureError, ClusterError, DriverError, InvalidField, StoreError, UsageError
+from scalescope.errors import BudgetSpent, CaptureError, ClusterError, DriverError, InvalidField, StoreError, UsageError
 from scalescope.model.emulation_limit import EmulationLimit
 from scalescope.model.finding import Severity
 from scalescope.model.trial import Trial, TrialState
-from scalescope.run import orchestrator_load
+from scalescope.run import orchestrator_load, price_table
 from scalescope.run.drivers import Drivers, registered, stop
 from scalescope.run.progress import Meter
 from scalescope.run.request import RunRequest
@@ -25,7 +26,7 @@ from scalescope.run.signals import noted, shielded
 from scalescope.run.sweep import abort, analyse, begin, run_sweep
 from scalescope.run.trials import MAX_LOSSES, run_trials
 from scalescope.store.schema import RunState
-from scalescope.store.store import Store
+from scalescope.store.store import Store, SweepRun
 
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4]}, "params": {"items": 4}}
 
@@ -44,12 +45,26 @@ def carry_out(request: RunRequest, *, runner: Runner | None = None) -> tuple[lis
     return finished, session
 
 
-def saved(address: str) -> tuple[Trial, ...]:
+def latest(address: str) -> SweepRun:
     with Store.open(address) as store:
-        return store.run("latest").trials
+        return store.run("latest")
 
 
-# ------------------------------------------------------------------ what is fine
+def saved(address: str) -> tuple[Trial, ...]:
+    return latest(address).trials
+
+
+class Failing(Runner):
+    """Raises an error in place of one of the steps."""
+
+    def __init__(self, step: str, error: Exception) -> None:
+        super().__init__()
+        self._step, self._error = step, error
+
+    def do(self, step: RunStep[Any], *arguments: Any) -> Any:
+        if step.name == self._step:
+            raise self._error
+        return super().do(step, *arguments)
 
 
 def test_all_trials_are_measured_in_the_planned_order_on_one_driver(fake: Any, address: str) -> None:
@@ -99,24 +114,16 @@ def test_in_real_time_the_orchestrator_is_watched(fake: Any, address: str, monke
         assert trial.facts["orchestrator"]["cpu_s"] >= 0
 
 
-def test_a_finished_run_is_judged_and_complete(fake: Any, address: str) -> None:
+def test_a_finished_run_is_judged_and_complete_and_not_continued(fake: Any, address: str) -> None:
     request = asked(SWEEP, store=address)
     carry_out(request)
     with request.open_store() as store:
         verdict = analyse(store, store.run("latest").id)
         run = store.run("latest")
+        assert begin(request, store)[0].id != run.id
     assert run.state is RunState.COMPLETE
     assert run.verdict == verdict
     assert verdict.severity in Severity
-
-
-def test_the_same_sweep_again_is_a_new_run_and_a_fresh_one_always(fake: Any, address: str) -> None:
-    request = asked(SWEEP, store=address)
-    carry_out(request)
-    with request.open_store() as store:
-        first = store.run("latest").id
-        analyse(store, first)
-        assert begin(request, store)[0].id != first
 
 
 def test_titles_name_what_differs(address: str) -> None:
@@ -140,31 +147,25 @@ def test_how_long_it_still_takes(address: str, monkeypatch: pytest.MonkeyPatch, 
     assert [text.partition("lost")[2] for text in heard] == [" (about 2 min left)", " (about 60 s left)", ""]
 
 
-# ------------------------------------------------------------------ what breaks
-
-
-def test_a_workload_that_raises_is_a_result_and_not_an_error(fake: Any, address: str) -> None:
-    fake.script = {1: "fail"}
+@pytest.mark.parametrize(
+    ("what", "state", "reason", "drivers"),
+    [
+        ("fail", TrialState.FAILED, "", 1),
+        ("nothing", TrialState.INVALID, "task", 1),
+        ("invalid", TrialState.INVALID, "because it should invalid", 1),
+        ("die", TrialState.INVALID, "", 2),
+    ],
+)
+def test_a_trial_that_is_no_data_point_does_not_end_the_run(
+    what: str, state: TrialState, reason: str, drivers: int, fake: Any, address: str
+) -> None:
+    fake.script = {1: what}
     finished, _ = carry_out(asked(SWEEP, store=address))
-    assert [trial.state for trial in finished] == [TrialState.VALID, TrialState.FAILED, TrialState.VALID]
-    assert finished[1].metrics is None
-    assert finished[1].facts["error"]["type"] == "ValueError"
-    assert len(fake.started) == 1
-
-
-def test_a_trial_without_records_is_invalid(fake: Any, address: str) -> None:
-    fake.script = {0: "nothing"}
-    finished, _ = carry_out(asked(SWEEP, store=address))
-    assert finished[0].state is TrialState.INVALID
-    assert "task" in finished[0].reason
-    assert finished[1].state is TrialState.VALID
-
-
-def test_an_invalid_trial_keeps_its_own_reason_and_its_metrics(fake: Any, address: str) -> None:
-    fake.script = {0: "invalid"}
-    finished, _ = carry_out(asked(SWEEP, store=address))
-    assert finished[0].reason == "because it should invalid"
-    assert finished[0].metrics is not None
+    assert [trial.state for trial in finished] == [TrialState.VALID, state, TrialState.VALID]
+    assert reason in finished[1].reason
+    assert (finished[1].metrics is not None) is (what == "invalid")
+    assert finished[1].facts.get("error", {}).get("type") == ("ValueError" if what == "fail" else None)
+    assert [bool(driver.closed) for driver in fake.started] == [True] * drivers
 
 
 def test_a_trial_in_which_a_process_stood_still_is_run_once_more(fake: Any, address: str) -> None:
@@ -194,14 +195,6 @@ def test_a_trial_beyond_the_limit_of_emulation_is_invalid(fake: Any, address: st
     assert "beyond what this host can emulate" in found[4].reason
 
 
-def test_the_trial_in_which_a_driver_dies_is_invalid_and_the_rest_goes_on(fake: Any, address: str) -> None:
-    fake.script = {0: "die"}
-    finished, _ = carry_out(asked(SWEEP, store=address))
-    assert [trial.state for trial in finished] == [TrialState.INVALID, TrialState.VALID, TrialState.VALID]
-    assert len(fake.started) == 2
-    assert all(driver.closed for driver in fake.started)
-
-
 def test_a_driver_that_is_gone_before_the_trial_begins_costs_no_trial(fake: Any, address: str) -> None:
     fake.script = {1: "gone"}
     request = asked(SWEEP, store=address)
@@ -217,8 +210,7 @@ def test_drivers_that_keep_dying_end_the_sweep(fake: Any, address: str, how: str
     with pytest.raises(DriverError):
         carry_out(asked({**SWEEP, "repeats": 5}, store=address))
     assert len(fake.started) == MAX_LOSSES
-    with Store.open(address) as store:
-        assert store.run("latest").state is RunState.FAILED
+    assert latest(address).state is RunState.FAILED
 
 
 def test_a_trial_that_ends_well_forgives_earlier_losses(fake: Any, address: str) -> None:
@@ -233,16 +225,13 @@ def test_a_stopped_sweep_continues_without_repeating(fake: Any, address: str) ->
     with pytest.raises(KeyboardInterrupt):
         carry_out(request)
     assert fake.started[0].closed
-    with Store.open(address) as store:
-        stopped = store.run("latest")
+    stopped = latest(address)
     assert stopped.state is RunState.STOPPED
     assert len(stopped.trials) == 2
 
     finished, _ = carry_out(request)
     assert [trial.key for trial in finished] == [planned.key for planned in request.plan[2:]]
-    with Store.open(address) as store:
-        assert store.run("latest").id == stopped.id
-        assert len(store.run("latest").trials) == 6
+    assert (latest(address).id, len(saved(address))) == (stopped.id, 6)
 
 
 def test_no_cluster_no_trial(fake: Any, address: str, refusal: Exception) -> None:
@@ -266,14 +255,8 @@ def test_the_driver_is_closed_when_a_trial_cannot_be_saved(
 
 
 def test_the_driver_is_closed_even_if_the_task_that_should_do_it_fails(fake: Any, address: str) -> None:
-    class Failing(Runner):
-        def do(self, step: RunStep[Any], *arguments: Any) -> Any:
-            if step.name == "teardown":
-                raise OSError("the orchestrator's server is gone")
-            return super().do(step, *arguments)
-
     with pytest.raises(OSError, match="orchestrator"):
-        carry_out(asked(SWEEP, store=address), runner=Failing())
+        carry_out(asked(SWEEP, store=address), runner=Failing("teardown", OSError("the orchestrator's server is gone")))
     assert fake.started[0].closed
 
 
@@ -292,22 +275,17 @@ def test_a_sweep_whose_signal_became_another_error_is_stopped_and_not_failed(
 
     with pytest.raises(RuntimeError), noted(signal.SIGINT), noted(signal.SIGTERM):
         carry_out(asked(SWEEP, store=address), runner=Engine())
-    with Store.open(address) as store:
-        assert store.run("latest").state == ("stopped" if by_a_signal else "failed")
+    assert latest(address).state == ("stopped" if by_a_signal else "failed")
 
 
 def test_a_run_can_be_stopped_from_another_thread_and_the_trial_is_not_recorded(fake: Any, address: str) -> None:
     request = asked(SWEEP, store=address)
 
     def stopped_meanwhile(driver: Any) -> str:
-        thread = threading.Thread(target=stop, args=(run_id(),))
+        thread = threading.Thread(target=stop, args=(latest(address).id,))
         thread.start()
         thread.join()
         return "die"
-
-    def run_id() -> str:
-        with Store.open(address) as store:
-            return store.run("latest").id
 
     fake.script = {1: stopped_meanwhile}
     with pytest.raises(DriverError, match="stopped"):
@@ -348,9 +326,6 @@ def test_a_second_signal_does_not_interrupt_a_teardown() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-# ------------------------------------------------------------------ parallel clusters
-
-
 def test_clusters_in_real_time_never_run_side_by_side() -> None:
     with pytest.raises(InvalidField, match=r"parallel_clusters: .*real time"):
         asked({**SWEEP, "cluster": "virtual"}, parallel_clusters=2)
@@ -375,36 +350,62 @@ def test_what_is_not_installed_is_refused_before_anything_starts(fake: Any, monk
     assert fake.started == []
 
 
-def test_no_more_clusters_than_cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orchestrator_load, "cores", lambda: [0, 1])
-    with pytest.raises(InvalidField, match="at most 2"):
+@pytest.mark.parametrize(
+    ("cores", "says", "most"), [([0, 1], "at most 2", 2), ([], "cannot pin", 1)], ids=["two cores", "unknown cores"]
+)
+def test_no_more_clusters_than_cores(cores: list[int], says: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(orchestrator_load, "cores", lambda: cores)
+    with pytest.raises(InvalidField, match=says):
         asked(SWEEP, parallel_clusters=3)
-    assert asked(SWEEP, parallel_clusters=2).parallel_clusters == 2
+    assert asked(SWEEP, parallel_clusters=most).parallel_clusters == most
 
 
-def test_no_clusters_side_by_side_where_they_cannot_be_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orchestrator_load, "cores", list)
-    with pytest.raises(InvalidField, match="cannot pin"):
-        asked(SWEEP, parallel_clusters=2)
-    assert asked(SWEEP).parallel_clusters == 1
+def test_a_budget_ends_a_sweep_and_a_larger_one_continues_it(fake: Any, address: str) -> None:
+    with pytest.raises(BudgetSpent):
+        carry_out(asked(SWEEP, store=address, budget={"hours": 0.01}))
+    assert latest(address).state is RunState.STOPPED
+    assert saved(address) == ()
+    finished, session = carry_out(asked(SWEEP, store=address, budget={"hours": 1}))
+    assert (len(finished), session.pids) == (3, [])
 
 
-def test_a_report_that_could_not_be_written_is_not_named(fake: Any, address: str, tmp_path: Path) -> None:
+def test_the_price_table_comes_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    table = tmp_path / "price_table.yaml"
+    table.write_text("currency: USD\nworker_hour: {gpu: 2.5}\n")
+    monkeypatch.setenv(price_table.VARIABLE, str(table))
+    sweep = {**SWEEP, "cluster": {"kind": "slurm", "partition": "gpu"}}
+    request = asked(sweep, store=address, budget={"money": 10})
+    assert request.budget is not None
+    assert request.budget.prices.of(request.sweep.cluster) == 2.5
+    with pytest.raises(InvalidField, match="a worker-hour of cpu has no price"):
+        asked({**SWEEP, "cluster": {"kind": "slurm", "partition": "cpu"}}, store=address, budget={"money": 10})
+    table.write_text("worker_hour: [")
+    with pytest.raises(InvalidField, match=price_table.VARIABLE):
+        asked(sweep, store=address, budget={"money": 10})
+    monkeypatch.delenv(price_table.VARIABLE)
+    assert price_table.load().of(request.sweep.cluster) is None
+
+
+def test_a_request_can_be_sent_to_another_process(tmp_path: Path, address: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("def run(client, *, items: int = 3):\n    client.gather(client.map(abs, range(items)))\n")
+    sweep = {"workload": f"{path}:run", "axes": {"workers": [1, 2]}}
+    request = asked(sweep, store=address, refine=3, verify=True, budget={"hours": 1})
+    again = pickle.loads(pickle.dumps(request))
+    assert again == request
+    assert again.workload.run.__name__ == "run"
+
+
+def test_a_report_that_could_not_be_written_is_not_named(
+    fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     published: list[Publication] = []
-
-    class Failing(Runner):
-        def do(self, step: RunStep[Any], *arguments: Any) -> Any:
-            if step.name == "report":
-                raise StoreError("the disk is full")
-            return super().do(step, *arguments)
-
-        def publish(self, make: Callable[[], Publication]) -> None:
-            published.append(make())
-
+    runner = Failing("report", StoreError("the disk is full"))
+    monkeypatch.setattr(runner, "publish", lambda make: published.append(make()))
     path = tmp_path / "report.html"
     path.write_text("that of yesterday")
     with pytest.raises(StoreError, match="the disk is full"):
-        run_sweep({**SWEEP, "store": address, "report": str(path)}, Failing())
+        run_sweep({**SWEEP, "store": address, "report": str(path)}, runner)
     assert path.name not in published[-1].markdown
 
 
@@ -449,9 +450,7 @@ def test_a_run_is_not_continued_with_other_code(fake: Any, address: str, tmp_pat
         fake.script = {len(fake.begun) + 1: InvalidField("a", 1, "b")}
         with pytest.raises(InvalidField):
             run_sweep({**sweep, "store": address}, Runner(lambda progress: said.append(progress.text)))
-        with Store.open(address) as store:
-            run = store.run("latest")
-        return run.id, [text for text in said if "is not continued" in text]
+        return latest(address).id, [text for text in said if "is not continued" in text]
 
     first, said = attempt()
     assert said == []
