@@ -156,9 +156,6 @@ def prefect_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
             yield
 
 
-# ------------------------------------------------------------------ runs with records
-
-
 @dataclass(frozen=True)
 class RecordedRun:
     """A run as the store would return it, and the records of its trials by key."""
@@ -224,12 +221,7 @@ def recorded_run() -> Callable[..., RecordedRun]:
             tables[trial.key] = records
         sweep = Sweep(rename("mine"), params={"label": rename("text")})
         run = SweepRun(
-            id="20260101-000000-abcdef",
-            sweep=sweep,
-            workload_version=1,
-            state=RunState.COMPLETE,
-            planned=len(trials),
-            trials=tuple(trials),
+            *("20260101-000000-abcdef", sweep, 1, RunState.COMPLETE, len(trials), tuple(trials)),
             verdict=diagnose(sweep, trials),
             created_at="2026-01-01T00:00:00.5+00:00",
             finished_at="2026-01-01T00:01:00+00:00",
@@ -238,9 +230,6 @@ def recorded_run() -> Callable[..., RecordedRun]:
         return RecordedRun(run, tables)
 
     return build
-
-
-# ------------------------------------------------------------------ studies with their answers
 
 
 @dataclass(frozen=True)
@@ -256,23 +245,11 @@ def _measured(point: Point, repeat: int, value: float | None, **given: Any) -> T
     key = f"{point.id}-r{repeat}"
     if value is None:
         return Trial(key, point, repeat, False, TrialState.INVALID, reason="lost a worker", **given)
-    metrics = Metrics(
-        makespan_s=value,
-        elapsed_s=value,
-        work_s=value,
-        span_s=1.0,
-        ideal_s=1.0,
-        efficiency=1.0,
-        schedule_quality=1.0,
-        parallelism=1.0,
-        tasks=round(value),
-        widest_stage=1,
-        workers_used=1,
-        peak_parallelism=1,
-        mean_parallelism=1.0,
-        peak_runnable=1,
-        worker_time_s=dict.fromkeys(WORKER_TIME, 1.0),
-    )
+    ones = ("span_s", "ideal_s", "efficiency", "schedule_quality", "parallelism", "mean_parallelism")
+    counts = ("widest_stage", "workers_used", "peak_parallelism", "peak_runnable")
+    numbers = {**dict.fromkeys(("makespan_s", "elapsed_s", "work_s"), value), **dict.fromkeys(ones, 1.0)}
+    numbers |= {**dict.fromkeys(counts, 1), "tasks": round(value)}
+    metrics = Metrics.from_mapping({**numbers, "worker_time_s": dict.fromkeys(WORKER_TIME, 1.0)})
     return Trial(key, point, repeat, False, TrialState.VALID, metrics=metrics, **given)
 
 
@@ -281,12 +258,7 @@ def _answered(
 ) -> Answered:
     made = [
         SweepRun(
-            id=f"20260101-00000{i}-abcdef",
-            sweep=Sweep(workload),
-            workload_version=1,
-            state=RunState.COMPLETE,
-            planned=len(trials),
-            trials=tuple(trials),
+            *(f"20260101-00000{i}-abcdef", Sweep(workload), 1, RunState.COMPLETE, len(trials), tuple(trials)),
             study=f"{kind}-20260101-000000-abcdef",
             where="store.db",
         )
@@ -340,13 +312,8 @@ def release_study() -> Callable[..., Answered]:
     def build(
         labels: Sequence[str], tasks: Callable[[int], float | None], *, extra: Any = None, **design: Any
     ) -> Answered:
-        given = {
-            "mode": release.Mode.METRIC,
-            "subject": "mypackage",
-            "symptom": "has tasks",
-            "metric": "tasks",
-            **design,
-        }
+        given = {"mode": release.Mode.METRIC, "subject": "mypackage", "symptom": "has tasks", "metric": "tasks"}
+        given |= design
         question = release.ReleaseQuestion(labels=tuple(labels), **given)
         environments = [f"step-{place} = mypackage=={place}.0" for place in range(len(labels))]
         readings: list[release.ReleaseReading] = []

@@ -122,9 +122,14 @@ class Declared:
         return read(self.type, value, where)
 
 
-@cache
-def declared(cls: Any) -> tuple[Declared, ...]:
+def declared(cls: type) -> tuple[Declared, ...]:
     """The declared parameters of a dataclass, in order; other fields are left out."""
+    found: tuple[Declared, ...] = _declared(cls)
+    return found
+
+
+@cache  # apart, since mypy holds no class for hashable
+def _declared(cls: Any) -> tuple[Declared, ...]:
     hints = get_type_hints(cls, include_extras=True)
     found = []
     for each in dataclass_fields(cls):

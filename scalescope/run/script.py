@@ -67,6 +67,17 @@ def run_script(path: Path, arguments: Sequence[str]) -> ScriptOutcome:
     return done
 
 
+def _before(original: Callable[..., Any], act: Callable[..., None]) -> Callable[..., Any]:
+    """`original`, with `act` on its first argument before."""
+
+    @functools.wraps(original)
+    def wrapped(*args: Any, **options: Any) -> Any:
+        act(*args[:1])
+        return original(*args, **options)
+
+    return wrapped
+
+
 def _raised() -> BaseException | None:
     error = sys.exc_info()[1]
     return None if isinstance(error, SystemExit) else error
@@ -126,10 +137,14 @@ class _Hooks:
         from scalescope.capture.partition_calls import noted
 
         self._notes = self._open.enter_context(noted(_imported(self._code)))
-        for name, hook in {"__init__": self._made, "close": self._closing, "shutdown": self._closing_all}.items():
-            original = getattr(Client, name)
-            setattr(Client, name, hook(original))
-            self._open.callback(setattr, Client, name, original)
+        hooks = {
+            "__init__": self._made(Client.__init__),
+            "close": _before(Client.close, self._leave),
+            "shutdown": _before(Client.shutdown, self._shut_down),
+        }
+        for name, hook in hooks.items():
+            self._open.callback(setattr, Client, name, getattr(Client, name))
+            setattr(Client, name, hook)
 
     def _made(self, original: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(original)
@@ -142,25 +157,15 @@ class _Hooks:
 
         return made
 
-    def _closing(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def closing(client: Any, *args: Any, **options: Any) -> Any:
-            for address, block in [*self._blocks.items()]:
-                block.clients.discard(client.id)
-                if not block.clients and self._is_theirs():
-                    self._end(address, _raised())
-            return original(client, *args, **options)
+    def _leave(self, client: Any) -> None:
+        for address, block in [*self._blocks.items()]:
+            block.clients.discard(client.id)
+            if not block.clients and self._is_theirs():
+                self._end(address, _raised())
 
-        return closing
-
-    def _closing_all(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def closing(client: Any, *args: Any, **options: Any) -> Any:
-            if self._is_theirs() and client.scheduler is not None:
-                self._end(str(client.scheduler.address), _raised())
-            return original(client, *args, **options)
-
-        return closing
+    def _shut_down(self, client: Any) -> None:
+        if self._is_theirs() and client.scheduler is not None:
+            self._end(str(client.scheduler.address), _raised())
 
     def _is_theirs(self) -> bool:
         """Whether the script did it: not the recorder, a forked process, or an event loop, which must not wait."""
@@ -185,20 +190,8 @@ class _Hooks:
             finally:
                 self._busy = False
             self._blocks[address] = _Block(stack, {client.id})
-            cluster = client.cluster
-            if cluster is not None:
-                self._watch_cluster(cluster, address)
-
-    def _watch_cluster(self, cluster: Any, address: str) -> None:
-        original = cluster.close
-
-        @functools.wraps(original)
-        def close(*args: Any, **options: Any) -> Any:
-            if self._is_theirs():
-                self._end(address, _raised())
-            return original(*args, **options)
-
-        cluster.close = close
+            if client.cluster is not None:
+                client.cluster.close = _before(client.cluster.close, lambda *_: self._shut_down(client))
 
     def _end(self, address: str, error: BaseException | None) -> None:
         with self._lock:
