@@ -20,8 +20,9 @@ from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
 ROOT = Path(__file__).parents[2]
 
 
-def _load() -> ModuleType:
-    """infra/ is no package: what lies there is for people to start by hand."""
+@pytest.fixture(scope="session")
+def mini() -> ModuleType:
+    """The module infra/slurm/mini.py; infra/ is no package, for what lies there is started by hand."""
     spec = importlib.util.spec_from_file_location("minislurm", ROOT / "infra/slurm/mini.py")
     assert spec is not None
     assert spec.loader is not None
@@ -32,18 +33,8 @@ def _load() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
-def mini() -> ModuleType:
-    """The module infra/slurm/mini.py."""
-    return _load()
-
-
-@pytest.fixture(scope="session")
 def slurm(mini: ModuleType, missing: Any) -> Iterator[Any]:
-    """A real Slurm of 16 nodes with two fake GPUs each, or a skip (a failure if SCALESCOPE_REQUIRE names slurm).
-
-    A process reaches it with `slurm.environment` in its own environment. After each test all jobs are cancelled, all
-    nodes are started again and all partitions are as they were.
-    """
+    """A real Slurm of 16 nodes with two fake GPUs each, which is reset after each test; or a skip."""
     if programs := mini.missing_programs():
         missing("slurm", f"no Slurm on this machine: {', '.join(programs)} missing (apt-get install slurm-wlm)")
     with (
@@ -55,10 +46,7 @@ def slurm(mini: ModuleType, missing: Any) -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def strict(slurm: Any, mini: ModuleType) -> Iterator[Any]:
-    """Another one, of four nodes: each job needs an account, comments are rewritten, and its nodes differ.
-
-    It is for all users of this machine.
-    """
+    """Another one, of four nodes, for all users: jobs need an account, comments are rewritten, and its nodes differ."""
     with tempfile.TemporaryDirectory(prefix="slurm-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         os.chmod(folder, 0o755)
         with mini.MiniSlurm(folder, nodes=4, gpus=0, **mini.STRICT) as cluster:
@@ -68,8 +56,7 @@ def strict(slurm: Any, mini: ModuleType) -> Iterator[Any]:
 @pytest.fixture
 def in_strict(strict: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The cluster `strict`, found by commands that this very process starts."""
-    for name, value in strict.environment.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SLURM_CONF", str(strict.conf))
     yield strict
     strict.reset()
 
@@ -77,8 +64,7 @@ def in_strict(strict: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 @pytest.fixture
 def in_slurm(slurm: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The cluster `slurm`, found by commands that this very process starts."""
-    for name, value in slurm.environment.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
     return slurm
 
 

@@ -168,22 +168,6 @@ def test_a_job_that_is_cancelled_while_it_starts_is_replaced(opened: Any, in_slu
     assert any("replaced" in text and "CANCELLED" in text for text in said)
 
 
-@pytest.mark.thorough  # test_worker_process.py shows it without Slurm
-def test_a_process_that_dies_takes_its_whole_job_with_it(opened: Any, in_slurm: Any) -> None:
-    cluster = opened(workers_per_job=2)
-    cluster.scale(2, 1)
-    (job,) = job_ids(cluster)
-    with cluster.client() as client:
-        worker = next(iter(client.nthreads()))
-        client.submit(os._exit, 7, workers=[worker], retries=0, pure=False)
-        while client.nthreads():
-            time.sleep(0.1)
-    while "ExitCode=7:0" not in in_slurm.run("scontrol", "show", "job", "-o", job):
-        time.sleep(0.1)
-    cluster.scale(2, 1)
-    assert len(addresses(cluster)) == 2
-
-
 def test_logs_are_kept_where_jobs_failed(opened: Any, state: Path) -> None:
     cluster = opened(prologue=("echo something broke >&2", "exit 3"))
     with pytest.raises(JobsEnded) as caught:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 from support.failures import Table
+from support.waiting import wait_for
 
 from scalescope.clusters.jobqueue import job_script
 from scalescope.clusters.jobqueue.base_cluster import PendingWorkers
@@ -31,10 +32,8 @@ from scalescope.slurm import commands as slurm_commands
 from scalescope.slurm import submission
 
 LIMIT_S = 60.0
-BARE = "BARE"
-"""Stands for an interpreter without installed packages."""
-FAILED_JOB = "FAILED-JOB"
-"""Stands for the id of a job that has failed."""
+BARE = "BARE"  # stands for an interpreter without installed packages
+FAILED_JOB = "FAILED-JOB"  # stands for the id of a job that has failed
 
 BEGIN = "<!-- written by tests/slurm/test_failures.py -->"
 
@@ -71,8 +70,7 @@ class Row:
     change: Callable[[str], str] = str
     address: str = ""
     prepare: Callable[[Any], object] = lambda slurm: None
-    act: Callable[[Any, str], object] | None = None
-    """Done to the cluster with the job's number once the job runs; from then on the time counts."""
+    act: Callable[[Any, str], object] | None = None  # with the job's number, once it runs; from then on time counts
     may_return: bool = False
     thorough: bool = False
 
@@ -95,10 +93,6 @@ def _dead_node(slurm: Any) -> None:
 def _drained(slurm: Any) -> None:
     slurm.run("scontrol", "create", "PartitionName=drained", "Nodes=n14,n15")
     slurm.run("scontrol", "update", "NodeName=n14,n15", "State=DRAIN", "Reason=cooling")
-
-
-def _cancel(slurm: Any, job: str) -> None:
-    slurm.run("scancel", job)
 
 
 def _end_soon(slurm: Any, job: str) -> None:
@@ -145,7 +139,14 @@ ROWS = (
         ),
     ),
     Row("out of memory", "out-of-memory", "memory", {"memory_mb": 100}, change=_only(EATS_MEMORY)),
-    Row("job cancelled by somebody", "cancelled", "CANCELLED", change=SLEEPS, act=_cancel, may_return=True),
+    Row(
+        "job cancelled by somebody",
+        "cancelled",
+        "CANCELLED",
+        change=SLEEPS,
+        act=lambda slurm, job: slurm.run("scancel", job),
+        may_return=True,
+    ),
     Row(
         "time limit reached",
         "time-limit-reached",
@@ -331,10 +332,10 @@ def test_maintenance_is_waiting_with_a_known_start(in_slurm: Any, tmp_path: Path
 
 def _until(watch: JobWatch, reason: str) -> PendingWorkers:
     """What is being waited for, once Slurm gives this reason and has reckoned when it ends."""
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
+
+    def found() -> PendingWorkers | None:
         waiting = watch.check(1, 0)
-        if waiting is not None and reason in waiting.reason and waiting.estimated_start is not None:
-            return waiting
-        time.sleep(0.1)
-    raise AssertionError(f"Slurm never said {reason}: {watch.jobs()}")
+        return waiting if waiting and reason in waiting.reason and waiting.estimated_start is not None else None
+
+    waiting: PendingWorkers = wait_for(found, f"Slurm never said {reason}", 30.0)
+    return waiting

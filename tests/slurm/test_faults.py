@@ -1,11 +1,6 @@
-"""Nodes, jobs, drivers and flows that die in the middle of a sweep on a real Slurm, all at the same time.
+"""Nodes, jobs and controllers that die in the middle of a sweep on a real Slurm; SCALESCOPE_FAULT_ROUNDS repeats each.
 
-Of each sweep only the trial that was hit is invalid, with the reason; the sweep comes to its end, at once or when the
-same command is given again; and after `scalescope reap` no job and no process of it is left.
-
-    SCALESCOPE_FAULT_ROUNDS=4 pytest tests/slurm/test_faults.py -s
-
-runs each fault four times and shows what each said.
+Killed drivers and flows: tests/faults. A cancelled job: test_cluster.py.
 """
 
 from __future__ import annotations
@@ -21,10 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 import yaml
-from support import faults
+from support import faults, waiting
 from support.requests import asked
 
 from scalescope.errors import UsageError
@@ -46,24 +40,19 @@ def hold(client, *, items: int = 8, seconds: float = 1.0, folder: str = ""):
 """
 COMMAND = "from scalescope.cli.main import main; main()"
 NODES_EACH = 3
-AWAY_S = 8.0
-"""How long the controller is away."""
+AWAY_S = 8.0  # for which the controller is away
 
 
 class Site:
-    """One sweep on nodes of its own, with a store, leases and logs of its own; through Prefect where a server is named.
+    """One sweep on nodes of its own, with a store, leases and logs of its own; its second, long trial is to be hit."""
 
-    Its second trial is the long one, which is to be hit.
-    """
-
-    def __init__(self, slurm: Any, folder: Path, nodes: list[str], seconds: float, server: str) -> None:
+    def __init__(self, slurm: Any, folder: Path, nodes: list[str], seconds: float) -> None:
         self.slurm, self.folder, self.nodes = slurm, folder, nodes
         folder.mkdir()
         self.store = str(folder / "results.db")
         self.environ = {
             **os.environ,
             **slurm.environment,
-            **({"PREFECT_API_URL": server} if server else {}),
             "XDG_STATE_HOME": str(folder / "state"),
             "SCALESCOPE_LEASES": str(folder / "leases"),
             "SCALESCOPE_STORE": self.store,
@@ -91,7 +80,6 @@ class Site:
             return store.run("latest")
 
     def trials(self) -> tuple[Trial, ...]:
-        """Those that are saved."""
         try:
             return self.run().trials if Path(self.store).exists() else ()
         except UsageError:
@@ -99,8 +87,7 @@ class Site:
 
     def labels(self) -> set[str]:
         """Names of jobs on our nodes."""
-        rows = self.slurm.run("squeue", "-h", "-o", "%j", "-w", ",".join(self.nodes)).split()
-        return set(rows)
+        return set(self.slurm.run("squeue", "-h", "-o", "%j", "-w", ",".join(self.nodes)).split())
 
     def job(self) -> tuple[str, str]:
         """A job that runs, and its node."""
@@ -108,17 +95,8 @@ class Site:
         number, node = rows[0].split()
         return number, node
 
-    def driver(self, flow: psutil.Process) -> psutil.Process:
-        return next(
-            child for child in flow.children(recursive=True) if "scalescope.driver" in " ".join(child.cmdline())
-        )
-
     def wait_for(self, condition: Callable[[], Any], what: str) -> Any:
-        deadline = time.monotonic() + PATIENCE_S
-        while not (found := condition()):
-            assert time.monotonic() < deadline, f"{what}:\n{(self.folder / 'log').read_text()}"
-            time.sleep(0.2)
-        return found
+        return waiting.wait_for(condition, lambda: f"{what}:\n{(self.folder / 'log').read_text()}", PATIENCE_S)
 
 
 def _lengths(sweep: dict[str, Any]) -> list[Any]:
@@ -128,51 +106,25 @@ def _lengths(sweep: dict[str, Any]) -> list[Any]:
 # ------------------------------------------------------------------ faults
 
 
-def stop_node(site: Site, flow: psutil.Process) -> None:
+def stop_node(site: Site) -> None:
     site.slurm.stop_node(site.job()[1])
 
 
-def cancel_job(site: Site, flow: psutil.Process) -> None:
-    site.slurm.run("scancel", site.job()[0])
-
-
-def end_walltime(site: Site, flow: psutil.Process) -> None:
+def end_walltime(site: Site) -> None:
     soon = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + 2))
     site.slurm.run("scontrol", "update", f"JobId={site.job()[0]}", f"EndTime={soon}")
 
 
-def kill_driver(site: Site, flow: psutil.Process) -> None:
-    site.driver(flow).send_signal(signal.SIGKILL)
-
-
-def kill_flow(site: Site, flow: psutil.Process) -> None:
-    flow.send_signal(signal.SIGKILL)
-
-
 @dataclass(frozen=True)
 class Fault:
-    """What is done in the long trial, how long that would be, and what its reason must say.
+    """What is done in the long trial, how long that would be, and what its reason says if it is not repeated at once."""
 
-    Without a reason it is run again, when the same command is given again; one whose jobs met their time limit
-    at once. Two of the five sweeps are Prefect's: its server has one SQLite file, in which five flows at once wait for
-    each other's locks for a minute and more.
-    """
-
-    act: Callable[[Site, psutil.Process], None]
+    act: Callable[[Site], None]
     seconds: float
-    reason: str
-    prefect: bool = False
-    repeated: bool = False
-    thorough: bool = False
+    reason: str = ""
 
 
-FAULTS = {
-    "node stopped": Fault(stop_node, 20.0, "of 4 workers were lost"),
-    "job cancelled": Fault(cancel_job, 20.0, "CANCELLED", thorough=True),  # test_cluster.py has one, too
-    "job timed-out": Fault(end_walltime, 19.0, "", repeated=True, thorough=True),  # in two rounds; as a cancelled one
-    "driver killed": Fault(kill_driver, 20.0, "killed by SIGKILL", prefect=True, thorough=True),  # tests/faults, too
-    "flow killed": Fault(kill_flow, 5.0, "", prefect=True, thorough=True),  # tests/faults, too
-}
+FAULTS = {"node stopped": Fault(stop_node, 20.0, "of 4 workers were lost"), "job timed-out": Fault(end_walltime, 19.0)}
 
 
 @dataclass
@@ -218,20 +170,17 @@ def endure(site: Site, fault: Fault) -> Seen:
         site.wait_for(lambda: running.exists() or process.poll() is not None, "the long trial does not begin")
         time.sleep(1.0)
         assert process.poll() is None, (site.folder / "log").read_text()
-        fault.act(site, psutil.Process(process.pid))
-        return ended(site, process, began, again=not fault.reason and not fault.repeated)
+        fault.act(site)
+        return ended(site, process, began)
     finally:
         process.kill()
         process.wait()
 
 
-def ended(site: Site, process: subprocess.Popen[bytes], began: float, *, again: bool = False) -> Seen:
-    """Wait for the end of a sweep, give the same command again where that is wanted, and reap."""
+def ended(site: Site, process: subprocess.Popen[bytes], began: float) -> Seen:
+    """Wait for the end of a sweep, and reap."""
     site.wait_for(lambda: process.poll() is not None, "the sweep does not end")
     first = process.returncode, site.trials()
-    if again:
-        process = site.sweep()
-        site.wait_for(lambda: process.poll() is not None, "the sweep does not end the second time")
     reaper = site.start("reap")
     assert reaper.wait(PATIENCE_S) == 0, (site.folder / "log").read_text()
     leases = [path.name for path in (site.folder / "leases").iterdir()]
@@ -242,21 +191,17 @@ def ended(site: Site, process: subprocess.Popen[bytes], began: float, *, again: 
 @pytest.fixture(scope="module")
 def seen(slurm: Any, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> dict[str, list[Seen]]:
     """All faults whose tests are run, at the same time, round after round."""
-    from prefect.settings import PREFECT_API_URL
-
     ours = [item for item in request.session.items if item.path == request.path and isinstance(item, pytest.Function)]
     asked_for = {item.callspec.params["name"] for item in ours if "seen" in item.fixturenames}
     found: dict[str, list[Seen]] = {name: [] for name in FAULTS if name in asked_for}
-    if any(FAULTS[name].prefect for name in found):
-        request.getfixturevalue("prefect_server")
-    folder, server = tmp_path_factory.mktemp("faults"), str(PREFECT_API_URL.value())
+    folder = tmp_path_factory.mktemp("faults")
     for turn in range(ROUNDS):
         with ThreadPoolExecutor(len(found)) as pool:
             running = {}
             for number, name in enumerate(found):
                 fault = FAULTS[name]
                 nodes = slurm.nodes[NODES_EACH * number : NODES_EACH * (number + 1)]
-                site = Site(slurm, folder / f"{number}-{turn}", nodes, fault.seconds, server if fault.prefect else "")
+                site = Site(slurm, folder / f"{number}-{turn}", nodes, fault.seconds)
                 running[name] = pool.submit(endure, site, fault)
             for name, future in running.items():
                 found[name].append(future.result())
@@ -267,10 +212,7 @@ def seen(slurm: Any, tmp_path_factory: pytest.TempPathFactory, request: pytest.F
     return found
 
 
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.thorough] if fault.thorough else []) for name, fault in FAULTS.items()],
-)
+@pytest.mark.parametrize("name", ["node stopped", pytest.param("job timed-out", marks=pytest.mark.thorough)])
 def test_only_the_trial_that_was_hit_is_invalid_and_nothing_is_left(seen: dict[str, list[Seen]], name: str) -> None:
     fault = FAULTS[name]
     assert len(seen[name]) == ROUNDS
@@ -284,11 +226,9 @@ def test_only_the_trial_that_was_hit_is_invalid_and_nothing_is_left(seen: dict[s
         assert list(states.values()) == [TrialState.VALID] * 2, [trial.reason for trial in one.run.trials]
         assert fault.reason in one.hit.reason
         assert one.left == []
-        if fault.repeated:
+        if not fault.reason:
             assert one.hit.facts["cluster"]["repeated"]
             assert one.hit.facts["cluster"]["held_worker_s"] > 10
-        elif not fault.reason:
-            assert len(one.first[1]) == 1
         process, _, how = name.partition(" ")
         one.note(how, process)
 
@@ -298,7 +238,7 @@ def test_only_the_trial_that_was_hit_is_invalid_and_nothing_is_left(seen: dict[s
 def test_a_controller_that_is_killed_and_starts_anew(slurm: Any, tmp_path: Path, stage: str) -> None:
     """It may have forgotten a job that was submitted just before."""
     began = time.monotonic()
-    site = Site(slurm, tmp_path / "site", slurm.nodes[:NODES_EACH], 5.0, "")
+    site = Site(slurm, tmp_path / "site", slurm.nodes[:NODES_EACH], 5.0)
     process = site.sweep()
     try:
         running = site.folder / "running-5"

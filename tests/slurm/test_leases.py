@@ -6,12 +6,12 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import wait_for as until
 
 from scalescope import leases
 from scalescope.cli import main as cli
@@ -74,16 +74,8 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 def states(slurm: Any, *jobs: str) -> dict[str, str]:
-    rows = slurm.run("squeue", "-h", "-o", "%i %T").splitlines()
-    queue = dict(row.split() for row in rows)
+    queue = dict(row.split() for row in slurm.run("squeue", "-h", "-o", "%i %T").splitlines())
     return {job: queue.get(job, "gone") for job in jobs}
-
-
-def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never came to pass"
-        time.sleep(0.1)
 
 
 def ours(slurm: Any, label: str) -> str:
@@ -145,30 +137,6 @@ def test_a_job_that_was_submitted_while_its_owner_died_is_found(in_slurm: Any, s
     assert len(result.removed) == 2
     assert set(jobs) < set(result.removed)
     assert ours(in_slurm, label) == ""
-
-
-@pytest.mark.thorough
-def test_jobs_that_ended_some_other_way(in_slurm: Any, start: Start) -> None:
-    """On a node that died they are reaped; cancelled, or ended by their time limit, they leave only a lease."""
-    first, gone, (cancelled, limited) = start("", "")
-    second, stuck, _ = start("-w n5", "-w n6")
-    until(lambda: ours(in_slurm, stuck).count(" R ") == 2 and ours(in_slurm, gone).count(" R ") == 2)
-    in_slurm.run("scancel", cancelled)
-    soon = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + 1))
-    in_slurm.run("scontrol", "update", f"JobId={limited}", f"EndTime={soon}")
-    in_slurm.stop_node("n5")
-    kill(second)
-
-    fates = {result.label: result.fate for result in reaping.reap()}
-    assert fates == {stuck: Fate.REMOVED, gone: Fate.OWNED}
-    assert ours(in_slurm, stuck) == ""
-
-    until(lambda: ours(in_slurm, gone) == "", 45)
-    kill(first)
-    (result,) = reaping.reap()
-    assert (result.fate, result.removed) == (Fate.REMOVED, ())
-    assert "nothing left" in result.words
-    assert leases.read_all()[0] == []
 
 
 def test_leases_of_another_slurm_are_left_alone(in_slurm: Any, start: Start, ledger: Path) -> None:

@@ -6,24 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from support.waiting import wait_for as until
 
 pytest_plugins = "pytester"
 
 SCRIPT = Path(__file__).parents[2] / "infra/slurm/mini.py"
-
-
-def until(done: Callable[[], object], seconds: float = 20.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not done():
-        assert time.monotonic() < deadline, "too slow"
-        time.sleep(0.05)
 
 
 def processes_of(folder: Path) -> list[str]:
@@ -50,11 +42,6 @@ class TestRuns:
         output = tmp_path / "out"
         job = slurm.submit("--gres=gpu:2", f"-o{output}", "--wait", command="echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_ID")
         assert output.read_text().split() == ["0,1", job]
-
-    def test_gpus_are_counted(self, slurm: Any) -> None:
-        jobs = [slurm.submit("--gres=gpu:2", "-wn1") for _ in range(2)]
-        until(lambda: slurm.run("squeue", "-h", "-o%i %T", "-j", jobs[0]) == f"{jobs[0]} RUNNING")
-        until(lambda: "Resources" in slurm.run("squeue", "-h", "-o%r", "-j", jobs[1]))
 
     def test_a_command_that_fails_says_why(self, slurm: Any, mini: ModuleType) -> None:
         with pytest.raises(mini.MiniSlurmError, match="invalid partition"):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.waiting import wait_for as until
 
 from scalescope import leases
 from scalescope.analysis.cost import Prices
@@ -75,7 +76,6 @@ class User:
     slurm: Any
 
     def run(self, *command: str, check: bool = True, caps: str = "") -> subprocess.CompletedProcess[str]:
-        """What comes of a command."""
         found = pwd.getpwnam(self.name)
         own = {"HOME": str(self.home), "USER": self.name, "LOGNAME": self.name, "XDG_STATE_HOME": f"{self.home}/state"}
         left = {leases.VARIABLE, "XDG_STATE_HOME"}
@@ -117,14 +117,6 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def until(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "it never came to pass"
-        time.sleep(0.1)
-    return found
-
-
 def jobs(slurm: Any, label: str) -> dict[str, str]:
     """States of all jobs of a label, by their numbers."""
     return dict(
@@ -144,10 +136,7 @@ def reap_of_dead(label: str) -> list[reaping.Reaped]:
 
 
 def test_a_trial_is_valid_and_a_controller_that_is_away_is_waited_for(in_strict: Any, state: Path) -> None:
-    """With a folder that has a blank, a module beside the workload's, and memory that a node has to the last MB.
-
-    When the controller is back, it does not know yet which nodes there are.
-    """
+    """With a folder that has a blank, a module beside the workload's, and memory that a node has to the last MB."""
     (state / "my_job.py").write_text(JOB)
     (state / "beside.py").write_text(BESIDE)
     said: list[str] = []
@@ -374,11 +363,7 @@ def test_workers_are_held_for_half_of_what_is_left_and_then_given_back(
     began: list[str] = []
     monkeypatch.setattr(cluster, "_held_s", held_s)
     monkeypatch.setattr(cluster, "_submit", lambda sizes: began.append(cluster._begin))
-    now = (
-        PendingWorkers("1 worker missing")
-        if then is None
-        else PendingWorkers("1 job waiting", last_start=time.time() + then)
-    )
+    now = PendingWorkers("1 job waiting", last_start=None if then is None else time.time() + then)
     looks: list[PendingWorkers] = []
     monkeypatch.setattr(cluster._watch, "refresh", lambda: looks.append(now))
     monkeypatch.setattr(cluster, "_explain", lambda arrived: looks[-1])

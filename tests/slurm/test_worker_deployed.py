@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from functools import partial
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -18,8 +17,8 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.client.schemas.filters import ArtifactFilter, LogFilter, LogFilterFlowRunId
 from prefect.client.schemas.objects import FlowRun
 from prefect.settings import PREFECT_API_URL
-from prefect.states import Cancelling, Scheduled
-from support import site
+from prefect.states import Scheduled
+from support.waiting import wait_for
 
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.trial import TrialState
@@ -27,16 +26,12 @@ from scalescope.store.store import Store
 from scalescope_flows.work_pools.slurm.configuration import SlurmJobConfiguration, job_name
 
 pytestmark = pytest.mark.timeout(420)
-wait_for = partial(site.wait_for, seconds=240.0)
 ROOT = Path(__file__).parents[2]
 POOL = "scalescope-slurm"
 DEPLOYMENTS = ("scale-sweep/scale-sweep-slurm", "nightly/nightly-slurm", "reap/reap-slurm")
 FLOWS = """\
-import os, time
-from pathlib import Path
+import os
 from prefect import flow, get_run_logger
-
-HERE = Path(__file__).parent
 
 @flow
 def greet(name: str):
@@ -46,16 +41,6 @@ def greet(name: str):
 @flow
 def fail():
     raise ValueError("of no use")
-
-@flow
-def wait(name: str):
-    (HERE / f"{name}-up").touch()
-    try:
-        while not (HERE / f"{name}-go").exists():
-            time.sleep(0.1)
-        print("printed by", name)
-    finally:
-        (HERE / f"{name}-down").touch()
 """
 
 
@@ -64,17 +49,24 @@ class Site:
 
     def __init__(self, slurm: Any, folder: Path, client: SyncPrefectClient) -> None:
         self.slurm, self.folder, self.client = slurm, folder, client
-        self._worker: subprocess.Popen[bytes] | None = None
         self._log = folder / "worker.log"
         (folder / "deployed.py").write_text(FLOWS)
 
-    def start_worker(self) -> None:
+    @contextmanager
+    def worker(self) -> Iterator[None]:
         command = ["worker", "start", "--type", "slurm", "--pool", POOL, "--name", "login-1"]
-        with self._log.open("ab") as log:
-            self._worker = subprocess.Popen(
+        with (
+            self._log.open("wb") as log,
+            subprocess.Popen(
                 [sys.executable, "-m", "prefect", *command], env=self._environ(), stdout=log, stderr=log
-            )
-        wait_for(lambda: b"started!" in self._log.read_bytes(), "the worker does not start")
+            ) as process,
+        ):
+            try:
+                wait_for(lambda: b"started!" in self._log.read_bytes(), "the worker does not start")
+                yield
+            finally:
+                process.terminate()
+                process.wait(30)
 
     def prefect(self, *arguments: str) -> str:
         command = [sys.executable, "-m", "prefect", "--no-prompt", *arguments]
@@ -90,12 +82,6 @@ class Site:
             "PREFECT_LOGGING_TO_API_ENABLED": "true",
             "PYTHONUNBUFFERED": "1",
         }
-
-    def end_worker(self, how: signal.Signals) -> None:
-        if self._worker is not None:
-            self._worker.send_signal(how)
-            self._worker.wait(30)
-            self._worker = None
 
     def submit(self, flow: str, **parameters: Any) -> UUID:
         variables = {"gres": "gpu:1", "memory": "1G", "poll_seconds": 0.5, "env": {"TOKEN": "hush"}}
@@ -133,9 +119,8 @@ class Site:
 def site(slurm: Any, prefect_server: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     with get_client(sync_client=True) as client:
         made = Site(slurm, tmp_path_factory.mktemp("site"), client)
-        made.start_worker()
-        yield made
-        made.end_worker(signal.SIGTERM)
+        with made.worker():
+            yield made
 
 
 @pytest.fixture(scope="module")
@@ -164,27 +149,6 @@ def test_runs_end_as_their_flows_do(site: Site) -> None:
     told = site.logs(good)
     assert next(line for line in told if line.startswith("printed on"))[-1] in "01"
     assert [line for line in told if "logged for Ada" in line] == ["logged for Ada, token of 4 letters"]
-
-
-@pytest.mark.thorough  # TestAdoption of test_worker.py has each part of it
-def test_a_worker_that_is_killed_and_started_again_watches_and_cancels(site: Site) -> None:
-    stays, goes = site.submit("wait", name="stays"), site.submit("wait", name="goes")
-    for name in ("stays", "goes"):
-        wait_for((site.folder / f"{name}-up").exists, f"{name} does not start")
-    site.end_worker(signal.SIGKILL)
-    assert [site.job_state(run) for run in (stays, goes)] == ["RUNNING", "RUNNING"]
-    site.start_worker()
-    for run in (stays, goes):
-        wait_for(lambda run=run: any("from now on" in line for line in site.logs(run)), "not adopted")  # type: ignore[misc]
-
-    site.client.set_flow_run_state(goes, Cancelling())
-    assert site.ended(goes).state_name == "Cancelled"
-    assert (site.folder / "goes-down").exists()  # it could clean up
-    (site.folder / "stays-go").touch()
-    assert site.ended(stays).state_name == "Completed"
-    wait_for(lambda: "printed by stays" in site.logs(stays), "its output is not streamed")
-    for run in (stays, goes):
-        wait_for(lambda run=run: site.job_state(run) not in ("RUNNING", "COMPLETING"), "the job does not end")  # type: ignore[misc]
 
 
 def test_the_deployments_of_the_repository(site: Site, deployed: str) -> None:

@@ -20,6 +20,13 @@ from scalescope_flows.work_pools.slurm.worker import SlurmWorker
 RUN = UUID("12345678-1234-5678-1234-567812345678")
 
 
+TAKEN = (
+    *("gres=gpu:1", "--qos=a\nrm -r /", "--array=1-9", "--wait", "-o/dev/null", "-J x", "--nice=1 --array=1-999"),
+    *("--job-n=z", "-HJz", "-A x -Jz", "-Nx script.sh", "--exclusive script.sh", "-- script.sh", "--version"),
+    "--comment='unclosed",
+)
+
+
 def configured(**given: Any) -> SlurmJobConfiguration:
     configuration = SlurmJobConfiguration(**given)
     flow_run = SimpleNamespace(id=RUN, name="eager-otter", flow_id=None, deployment_id=None)
@@ -80,25 +87,8 @@ class TestConfiguration:
     @pytest.mark.parametrize(
         "given",
         [
-            {"time_limit": "soon"},
-            {"memory": "much"},
-            {"cpus": 0},
-            {"nodes": 0},
-            {"directives": ["gres=gpu:1"]},
-            {"directives": ["--qos=a\nrm -r /"]},
-            {"directives": ["--array=1-9"]},
-            {"directives": ["--wait"]},
-            {"directives": ["-o/dev/null"]},
-            {"directives": ["-J x"]},
-            {"directives": ["--nice=1 --array=1-999"]},
-            {"directives": ["--job-n=z"]},
-            {"directives": ["-HJz"]},
-            {"directives": ["-A x -Jz"]},
-            {"directives": ["-Nx script.sh"]},
-            {"directives": ["--exclusive script.sh"]},
-            {"directives": ["-- script.sh"]},
-            {"directives": ["--version"]},
-            {"directives": ["--comment='unclosed"]},
+            *({"time_limit": "soon"}, {"memory": "much"}, {"cpus": 0}, {"nodes": 0}),
+            *({"directives": [line]} for line in TAKEN),
         ],
     )
     def test_what_cannot_be_right_is_refused(self, given: dict[str, Any]) -> None:

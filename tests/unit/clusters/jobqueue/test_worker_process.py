@@ -28,20 +28,9 @@ def cluster() -> Iterator[distributed.LocalCluster]:
 
 
 def start(cluster: distributed.LocalCluster, *options: str, **variables: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "scalescope.clusters.jobqueue.worker_process",
-            cluster.scheduler_address,
-            "--name",
-            "7",
-            *options,
-        ],
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | variables,
-    )
+    module = "scalescope.clusters.jobqueue.worker_process"
+    command = [sys.executable, "-m", module, cluster.scheduler_address, "--name", "7", *options]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | variables)
 
 
 @pytest.mark.parametrize(("processes", "pids"), [("1", 1), ("0", 3)])
