@@ -16,7 +16,8 @@ import pytest
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import State
 from support.faults import LINES, STOPPED_S, Commands, afterwards, note, said
-from support.site import DEPLOY, POOL, WORKER, Site, drivers, wait_for
+from support.site import DEPLOY, POOL, WORKER, Site, drivers
+from support.waiting import wait_for
 
 pytestmark = [
     pytest.mark.timeout(600, func_only=True),  # a server can take minutes to start on a busy host

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 from prefect.client.orchestration import get_client
+from support.prefect_api import artifacts
 
 from scalescope.cli import main as cli
 from scalescope.isolation import running
@@ -42,10 +42,9 @@ def test_the_flow(fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.M
     steps = [progress.done for progress in heard if progress.notable and progress.total == 50]
     assert sorted(set(steps)) == list(range(1, len(result.isolation.reduction.steps) + 1))
     with get_client(sync_client=True) as client:
-        artifacts = client.request("POST", "/artifacts/filter", json={}).json()
         runs = client.read_task_runs(limit=200)
     sweep_id = result.isolation.sweep.id
-    keys = {artifact["key"] for artifact in artifacts}
+    keys = {artifact["key"] for artifact in artifacts()}
     assert {f"notebook-of-futures-map-{sweep_id}", f"bug-report-of-futures-map-{sweep_id}"} <= keys
     states = [run.state.name for run in runs if run.state is not None]
     assert "Kept" in states
@@ -73,37 +72,6 @@ def test_bad_commands(arguments: list[str], says: str, address: str, capsys: pyt
 
 
 # ------------------------------------------------------------------ the real thing
-
-OWN = """
-import time
-
-def work(x, seconds):
-    time.sleep(seconds)
-    return x
-
-def main(client, *, items: int = 40):
-    '''Waits for every result.'''
-    for i in range(items):
-        client.submit(work, i, 0.5, pure=False).result()
-"""
-
-
-@pytest.mark.thorough
-@pytest.mark.usefixtures("prefect_server")
-def test_a_script_of_the_users_own(
-    tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Replaced by a replay of its recorded graph, then made as small as can be."""
-    monkeypatch.chdir(tmp_path)
-    Path("mine.py").write_text(OWN)
-    sweep = ["--workload", "mine.py:main", "--axis", "workers=4", "--metric", "busy < 0.6"]
-    status = cli.run(["isolate", *sweep, "--store", address, "--json"])
-    told = json.loads(capsys.readouterr().out)
-    assert (status, told["doubt"]) == (0, "")
-    assert told["isolated"]["workload"] == "replay"
-    assert told["isolated"]["points"][0]["workers"] == 2
-    assert any("replay of its graph" in step["tried"] and step["kept"] for step in told["steps"])
-    assert "mine" not in Path("isolated", "reproducer.py").read_text()
 
 
 @pytest.mark.timeout(200)

@@ -41,6 +41,7 @@ PROFILES_FILE = "home/profiles.toml"
 
 CASES: dict[str, tuple[bool, dict[str, str], dict[str, str]]] = {
     "nothing": (False, {}, {}),
+    "empty-variable": (False, {"PREFECT_API_URL": ""}, {PROFILES_FILE: PROFILES}),
     "environment": (True, {"PREFECT_API_URL": URL}, {}),
     "dotenv": (True, {}, {".env": f"PREFECT_API_URL={URL}\n"}),
     "dotenv-quoted": (True, {}, {".env": f'# ours\nexport PREFECT_API_URL = "{URL}"  # of the team\n'}),
@@ -88,12 +89,6 @@ def test_prefect_is_configured_where_prefect_finds_a_url(
         (project / name).write_text(text)
     assert PREFECT.is_configured() is configured
     assert (Settings().api.url is not None) is configured
-
-
-def test_an_empty_variable_is_no_prefect(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (project / PROFILES_FILE).write_text(PROFILES)
-    monkeypatch.setenv("PREFECT_API_URL", "")
-    assert not PREFECT.is_configured()
 
 
 @pytest.mark.parametrize("name", [".env", "prefect.toml", "pyproject.toml", PROFILES_FILE])
@@ -192,17 +187,9 @@ def server(servers: list[Owned]) -> Owned:
     return servers[0]
 
 
-def test_the_port_is_bound_before_anybody_is_told_of_it(servers: list[Owned]) -> None:
-    assert all(each.bound for each in servers)
-
-
 @pytest.mark.parametrize("secret", [None, "", "scalescope:guessed"])
 def test_a_stranger_is_refused(server: Owned, secret: str | None) -> None:
     assert server.ask(secret) == 401
-
-
-def test_the_owner_is_answered(servers: list[Owned]) -> None:
-    assert [each.ask(each.secret) for each in servers] == [200, 200]
 
 
 def test_two_processes_have_servers_of_their_own(servers: list[Owned]) -> None:
@@ -211,12 +198,9 @@ def test_two_processes_have_servers_of_their_own(servers: list[Owned]) -> None:
     assert one.url != other.url
     assert one.secret != other.secret
     assert one.ask(other.secret) == other.ask(one.secret) == 401
-
-
-def test_the_server_is_one_process(server: Owned) -> None:
-    found = psutil.Process(server.pid)
-    assert found.ppid() == server.owner.pid
-    assert found.children(recursive=True) == []
+    assert [each.ask(each.secret) for each in servers] == [200, 200]
+    assert all(each.bound for each in servers)  # before anybody is told of the port
+    assert [psutil.Process(each.pid).children(recursive=True) for each in servers] == [[], []]
 
 
 def test_only_this_machine_can_reach_it(server: Owned) -> None:

@@ -4,10 +4,9 @@ import json
 import logging
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import pytest
-from prefect.client.orchestration import get_client
+from support.prefect_api import artifacts
 
 from scalescope import driver_folders, leases
 from scalescope.errors import ClusterError
@@ -18,13 +17,6 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "leases"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path / "leases"
-
-
-def latest_artifact() -> Any:
-    from prefect.client.schemas.filters import ArtifactFilter, ArtifactFilterKey
-
-    with get_client(sync_client=True) as client:
-        return client.read_artifacts(artifact_filter=ArtifactFilter(key=ArtifactFilterKey(any_=["scalescope-reap"])))
 
 
 @pytest.mark.usefixtures("prefect_server")
@@ -40,9 +32,9 @@ def test_the_flow_reaps_and_shows_what_it_did(ledger: Path) -> None:
 
     assert fates == {kept.label: "owned", dead.name: "removed"}
     assert [lease.label for lease in leases.read_all()[0]] == [kept.label]
-    artifact = max(latest_artifact(), key=lambda found: found.created)
-    assert artifact.description == "2 leases: 1 owned, 1 removed; 0 jobs or processes of dead runs"
-    assert {row["lease"] for row in json.loads(artifact.data)} == {kept.label, dead.name}
+    artifact = artifacts("scalescope-reap")[0]
+    assert artifact["description"] == "2 leases: 1 owned, 1 removed; 0 jobs or processes of dead runs"
+    assert {row["lease"] for row in json.loads(artifact["data"])} == {kept.label, dead.name}
 
 
 @pytest.mark.usefixtures("prefect_server")

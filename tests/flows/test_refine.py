@@ -13,7 +13,6 @@ from scalescope.analysis.knee import of_sweep
 from scalescope.cli import main as cli
 from scalescope.errors import ExitStatus, InvalidField
 from scalescope.model.trial import Trial
-from scalescope.run import orchestrator_load
 from scalescope.run.drivers import Drivers
 from scalescope.run.progress import Progress
 from scalescope.run.sweep import abort, analyse, begin
@@ -55,10 +54,10 @@ def workers(trials: list[Trial]) -> list[int]:
 # ------------------------------------------------------------------ what is fine
 
 
-def test_without_it_nothing_is_added(fake: Any, address: str) -> None:
-    finished, run = carry_out(address, refine=0)
-    assert sorted(workers(finished)) == [1, 20, 60]
-    assert run.planned == 3
+@pytest.mark.parametrize("refine", [0, 1])
+def test_no_more_points_are_added_than_asked_for(fake: Any, address: str, refine: int) -> None:
+    finished, run = carry_out(address, refine=refine)
+    assert len(finished) == run.planned == 3 + refine
 
 
 def test_points_are_added_until_the_knee_is_known(fake: Any, address: str) -> None:
@@ -70,12 +69,6 @@ def test_points_are_added_until_the_knee_is_known(fake: Any, address: str) -> No
     assert [planned.index for planned in fake.begun] == [0, 1, 2, 3, 4]
     [knee] = of_sweep(run.sweep, run.trials)
     assert knee.refine == ()
-
-
-def test_no_more_than_asked_for(fake: Any, address: str) -> None:
-    finished, run = carry_out(address, refine=1)
-    assert len(finished[3:]) == 1
-    assert run.planned == 4
 
 
 def test_added_points_have_repeats_and_warmups_too(fake: Any, address: str) -> None:
@@ -137,15 +130,6 @@ def test_the_flow(fake: Any, address: str) -> None:
         result = scale_sweep(**SWEEP, store=address, refine=9)
     assert (result.valid, result.resumed) == (5, 4)
     assert [(progress.done, progress.total) for progress in heard if progress.trial] == [(5, 5)]
-
-
-@pytest.mark.usefixtures("prefect_server")
-def test_the_flow_with_clusters_side_by_side(fake: Any, address: str) -> None:
-    if len(orchestrator_load.cores()) < 2:
-        pytest.skip("needs two cores")
-    result = scale_sweep(**SWEEP, store=address, refine=9, parallel_clusters=2)
-    assert result.valid == 5
-    assert len(fake.started) == 3
 
 
 @pytest.mark.usefixtures("prefect_server")

@@ -8,7 +8,7 @@ from typing import Any
 
 import fsspec
 import pytest
-from prefect.client.orchestration import get_client
+from support.prefect_api import by_type
 from support.requests import asked
 
 from scalescope.cli import main as cli
@@ -36,9 +36,7 @@ def run_id(fake: Any, address: str) -> str:
 
 
 def artifact_text(sweep_id: str) -> str:
-    with get_client(sync_client=True) as client:
-        found = client.request("POST", "/artifacts/filter", json={"sort": "UPDATED_DESC"}).json()
-    return next(each["data"] for each in found if each["type"] == "markdown" and sweep_id in (each["key"] or ""))
+    return str(by_type(sweep_id)["markdown"]["data"])
 
 
 # ------------------------------------------------------------------ the command

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from prefect.client.orchestration import get_client
+from support.prefect_api import by_type
 
 from scalescope.cli import main as cli
 from scalescope.errors import InvalidField
@@ -37,9 +37,7 @@ def test_a_study_is_kept_and_published(fake: Any, address: str) -> None:
     assert (study.id, study.line) == (result.study_id, result.line)
     assert study.result["jumps"] == result.result["jumps"]
     assert (run.study, run.planned) == (study.id, len(run.trials))
-    with get_client(sync_client=True) as client:
-        found = client.request("POST", "/artifacts/filter", json={}).json()
-    mine = {each["type"]: each for each in found if digest(study.question) in (each["key"] or "")}
+    mine = by_type(digest(study.question))
     assert mine["markdown"]["description"] == f"{result.line} (threshold of bag-map)"
     assert mine["markdown"]["key"] == f"threshold-of-bag-map-{digest(study.question)}"
     assert run.id in mine["markdown"]["data"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -58,7 +56,8 @@ def test_a_block_is_measured_and_judged_and_nothing_is_left(
         with pytest.raises(UsageError, match="not over"):
             _ = found.verdict
         for number in range(10):
-            client.submit(nap, number, 0.3, pure=False).result()
+            client.submit(nap, number, 0.3, pure=False, key=f"<img src=x onerror=alert({number})>").result()
+    assert "<img" not in found._repr_html_()
     assert left_on(client) == before
     assert found.findings[0].code == "results-awaited-in-loop"
     assert found.findings[0].gain is not None
@@ -67,7 +66,6 @@ def test_a_block_is_measured_and_judged_and_nothing_is_left(
     assert found.metrics is not None
     assert (found.metrics.tasks, found.metrics.workers_used) == (10, 2)
     assert len(found.tasks) == 10
-    assert set(found.tasks["prefix"]) == {"nap"}
     assert "One run cannot say" in str(found)
     pytest.importorskip("bokeh")
     assert "each only after the result" in Path(found.report(str(tmp_path / "report.html"))).read_text()
@@ -84,14 +82,17 @@ def test_it_is_kept_and_shown_like_a_run(client: Client, tmp_path: Path, capsys:
     assert "the morning's job" in capsys.readouterr().out
 
 
-def test_one_block_after_another_and_the_line_where_it_began(client: Client) -> None:
+def test_one_block_after_another_and_one_that_does_nothing(client: Client) -> None:
     for _ in range(2):
         with scalescope.diagnose(client) as found:
             client.submit(nap, 1, pure=False).result()
         assert found.metrics is not None
         assert found.metrics.tasks == 1
-    shown = found._repr_html_()
-    assert "thread-seconds" in shown
+    assert "thread-seconds" in found._repr_html_()
+    with scalescope.diagnose(client) as found:
+        pass
+    assert found.trial.state is TrialState.INVALID
+    assert found.findings[0].code == "nothing-measured"
 
 
 # ------------------------------------------------------------------ what breaks
@@ -104,14 +105,6 @@ def test_an_error_of_the_block_goes_on_and_is_kept(client: Client) -> None:
     assert found.trial.state is TrialState.FAILED
     assert "the block raised ZeroDivisionError" in found.trial.reason
     assert len(found.tasks) == 4
-
-
-def test_what_tasks_are_called_is_no_code_of_the_page(client: Client) -> None:
-    with scalescope.diagnose(client, "<script>alert(1)</script>") as found:
-        for number in range(6):
-            client.submit(nap, number, key=f"<img src=x onerror=alert({number})>").result()
-    assert "<img" not in found._repr_html_()
-    assert "<script" not in found._repr_html_()
 
 
 def test_a_client_that_is_closed_in_the_block(cluster: LocalCluster) -> None:
@@ -150,15 +143,3 @@ def test_blocks_in_blocks_and_clients_that_will_not_do(client: Client, cluster: 
                 pass
 
     asyncio.run(asynchronous())
-
-
-def test_a_block_that_does_nothing_is_no_result(client: Client) -> None:
-    with scalescope.diagnose(client) as found:
-        pass
-    assert found.trial.state is TrialState.INVALID
-    assert found.findings[0].code == "nothing-measured"
-
-
-def test_the_package_itself_imports_nothing() -> None:
-    code = "import sys, scalescope; sys.exit(any(name in sys.modules for name in ('distributed', 'sqlalchemy')))"
-    assert subprocess.call([sys.executable, "-c", code]) == 0

@@ -46,10 +46,6 @@ def killed(client, items: int = 16, seconds: float = 0.2):
     client.gather(futures)
 
 
-def napping(client, items: int = 16, seconds: float = 0.5):
-    client.gather(client.map(nap, range(items), seconds=seconds, pure=False))
-
-
 def count(item, seconds):
     begin, number = time.thread_time(), 0
     while time.thread_time() - begin < seconds:
@@ -81,10 +77,6 @@ def run(tmp_path: Path) -> Any:
     return carry_out
 
 
-def evidence(finding: Finding) -> str:
-    return "\n".join(f"{item.what}: {item.value} ({item.source})" for item in finding.evidence)
-
-
 def keys_of(finding: Finding) -> list[str]:
     return [str(item.value) for item in finding.evidence if item.what == "key of the task"]
 
@@ -113,16 +105,8 @@ def test_a_worker_that_was_killed(run: Any) -> None:
     finding = findings["worker-died"]
     assert finding.summary.startswith("1 worker died")
     assert "SIGKILL" in finding.summary
-    assert "exit code of worker" in evidence(finding)
+    assert any(item.what == "exit code of worker" for item in finding.evidence)
     assert finding.lost_s > 0
-
-
-def test_tasks_that_sleep_on_four_threads_are_healthy(run: Any) -> None:
-    trial, _ = run("napping", workers=1, threads_per_worker=4)
-    assert trial.counts, trial.reason
-    assert "gil-bound" not in [finding.code for finding in trial.findings]
-    accused = [finding.code for finding in trial.findings if finding.severity is not Severity.INFO]
-    assert set(accused) <= {"host-overloaded"}  # other processes may well use this machine
 
 
 def test_python_loops_on_four_threads_take_turns(run: Any) -> None:

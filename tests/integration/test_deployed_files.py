@@ -12,7 +12,8 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import LogFilter
 from prefect.client.schemas.objects import FlowRun
 from prefect.deployments import run_deployment
-from support.site import PATIENCE_S, Site, wait_for
+from support.site import Site
+from support.waiting import PATIENCE_S, wait_for
 
 JOB = """
 import time
@@ -83,7 +84,7 @@ def test_a_report_outlives_the_run_and_is_linked(site: Site) -> None:
     assert ended.state.is_completed(), ended.state
     with site.store() as store:
         kept = store.run("latest").id
-    url = f"{site.files_url}/{kept}/report.html"
+    url = f"{site.environ['SCALESCOPE_FILES_URL']}/{kept}/report.html"
     assert opened(url) == (site.records / kept / "report.html").read_text(encoding="utf-8")
     assert f"[report.html]({url})" in page(ended, "")
     wait_for(lambda: f"Report: {url}" in log(ended), "the log does not say where the report is")
@@ -99,7 +100,7 @@ def test_what_a_pull_step_brings_is_found_and_isolated(site: Site) -> None:
     with site.store() as store:
         origin = store.run("latest")
     assert origin.sweep.workload == "my_job.py:run"
-    url = f"{site.files_url}/{origin.id}/isolated"
+    url = f"{site.environ['SCALESCOPE_FILES_URL']}/{origin.id}/isolated"
     assert f"]({url}/isolation.json)" in page(ended, "notebook").replace("\\", "")
     assert "replay" in opened(f"{url}/isolation.json")
     assert list((site.records / origin.id / "isolated").glob("graph-*.json"))

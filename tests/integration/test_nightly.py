@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from prefect.client.orchestration import get_client
-from support.site import wait_for
+from support.waiting import wait_for
 from support.wheels import write_wheel
 
 from scalescope.errors import EnvironmentUnavailable
@@ -184,18 +184,8 @@ def test_a_night_whose_cpu_was_stolen_raises_nothing_and_says_why(tmp_path: Path
 
 @pytest.mark.thorough
 def test_a_night_that_was_killed_continues(tmp_path: Path, address: str) -> None:
-    command = [
-        sys.executable,
-        "-c",
-        "from scalescope.cli.main import main; main()",
-        "nightly",
-        "--no-prefect",
-        "--store",
-        address,
-        "-a",
-        "workers=2",
-    ]
-    command += ["-w", "futures-map", "-w", "bag-map", "--small"]
+    command = [sys.executable, "-c", "from scalescope.cli.main import main; main()", "nightly", "--no-prefect"]
+    command += ["--store", address, "-a", "workers=2", "-w", "futures-map", "-w", "bag-map", "--small"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         wait_for(lambda: _finished(address) == 1, "the first run does not finish")

@@ -19,9 +19,8 @@ import psutil
 import pytest
 from support.browser import chromium
 from support.prefect_ui import Ui
-from support.site import DEPLOY, PATIENCE_S, POOL, WORKER, Site, drivers, wait_for
-
-from scalescope.nightly.night_record import nights
+from support.site import DEPLOY, POOL, WORKER, Site, drivers
+from support.waiting import PATIENCE_S, wait_for
 
 pytestmark = pytest.mark.quiet
 
@@ -33,14 +32,7 @@ SMALL = {"Axes": {"workers": [1, 2]}, "Workload parameters": {"items": 4}}
 
 @dataclass
 class Place:
-    """A server with our deployments, a worker of its pool, a browser, and a web server for reports.
-
-    Attributes:
-        ui: The browser.
-        api: A client of the server.
-        worker: Its process.
-        site: All of them.
-    """
+    """A server with our deployments, a worker of its pool, a browser, and a web server for reports."""
 
     ui: Ui
     api: httpx.Client
@@ -60,7 +52,6 @@ class Place:
 
     @property
     def page(self) -> str:
-        """Address of the deployment."""
         found = self.get("deployments/name/scale-sweep/scale-sweep")["id"]
         return f"deployments/deployment/{found}"
 
@@ -91,7 +82,6 @@ class Place:
             self.ui.wait(lambda: self.ui.driver.current_url != form, "the block", 10, needed=False)
 
     def made(self) -> list[str]:
-        """Ids of the runs that no schedule has made."""
         return [each["id"] for each in self.find("flow_runs") if not each["auto_scheduled"]]
 
     def run(self, id: str) -> Any:
@@ -114,7 +104,6 @@ class Place:
 
 
 def fill(ui: Ui, values: Mapping[str, Any]) -> None:
-    """Type into the fields with these labels."""
     for label, value in values.items():
         ui.fill(label, value if isinstance(value, str) else json.dumps(value))
 
@@ -154,21 +143,16 @@ def sweep(place: Place) -> str:
 
 
 def test_a_form_filled_with_choices_runs_and_the_page_says_how_it_ended(place: Place, sweep: str) -> None:
-    place.ui.see("Finding: ")
+    place.ui.see("Finding: ", "beam-pardo on simulated: workers 1..8, items_per_worker 1")
     run = place.ended(sweep)
     place.ui.picture("ended")
     given = run["parameters"]
     assert given["workload"] == "beam-pardo"
     assert given["cluster"] == "simulated"
+    assert run["name"] == "beam-pardo on simulated: workers 1..8, items_per_worker 1"
     assert given["axes"] == {"workers": [1, 2, 4, 6, 8], "items_per_worker": [1]}
     assert {"workload:beam-pardo", "cluster:simulated", "scalescope"} <= set(run["tags"])
     assert CAUSE in run["state"]["message"]
-
-
-def test_a_run_is_named_after_workload_axes_and_cluster(place: Place, sweep: str) -> None:
-    name = place.ended(sweep)["name"]
-    place.ui.see(name)
-    assert name == "beam-pardo on simulated: workers 1..8, items_per_worker 1"
 
 
 def test_the_verdict_is_the_end_of_the_log(place: Place, sweep: str) -> None:
@@ -225,23 +209,10 @@ def test_the_report_is_opened_from_the_artifact(place: Place, sweep: str) -> Non
         place.ui.driver.switch_to.window(before)
 
 
-@pytest.mark.thorough
-def test_a_copied_run_has_not_the_tags_that_we_gave_to_the_first(place: Place, sweep: str) -> None:
-    place.ended(sweep)
-    place.ui.menu("Copy to new run")
-    place.ui.field("Axes")
-    place.ui.fill("Workload parameters", json.dumps({"seconds": 1, "stages": 1}))
-    copy = place.ended(place.submit())
-    place.ui.picture("copy")
-    tags = [[tag for tag in run["tags"] if tag.startswith(("sweep:", "run:"))] for run in (place.run(sweep), copy)]
-    assert len(tags[0]) == len(tags[1])
-    assert set(tags[0]).isdisjoint(tags[1])
-
-
 # ------------------------------------------------------------------ what is refused
 
 
-def test_a_number_out_of_bounds_is_refused_in_words_and_nothing_runs(place: Place) -> None:
+def test_numbers_and_axes_that_cannot_be_are_refused_in_words_and_nothing_runs(place: Place) -> None:
     before = len(place.find("flow_runs"))
     place.form()
     place.ui.fill("Repeats", "0")
@@ -250,11 +221,6 @@ def test_a_number_out_of_bounds_is_refused_in_words_and_nothing_runs(place: Plac
     assert said == "Value must be greater than or equal to 1."
     place.ui.picture("refused")
     assert place.ui.driver.current_url.endswith("/run")
-    assert len(place.find("flow_runs")) == before
-
-
-def test_an_axis_that_cannot_be_is_refused_in_words_and_nothing_runs(place: Place) -> None:
-    before = len(place.find("flow_runs"))
     place.form()
     fill(place.ui, {"Axes": {"workers": 0}})
     place.ui.press("Submit")
@@ -292,12 +258,9 @@ def steps(place: Place, run: str) -> list[tuple[str, str]]:
     return [(each["name"], each["state_name"]) for each in found]
 
 
-def test_cancelling_leaves_nothing_behind(place: Place, cancelled: str) -> None:
+def test_cancelling_leaves_nothing_behind_and_no_trial_has_crashed(place: Place, cancelled: str) -> None:
     assert drivers(place.worker) == []
     assert place.run(cancelled)["state"]["type"] == "CANCELLED"
-
-
-def test_a_trial_that_was_cancelled_has_not_crashed(place: Place, cancelled: str) -> None:
     assert "Crashed" not in {state for _, state in steps(place, cancelled)}
 
 
@@ -315,50 +278,21 @@ def test_retry_goes_on_where_the_run_was_cancelled(place: Place, cancelled: str)
     assert len(measured) == len(set(measured)) == 6
 
 
-# ------------------------------------------------------------------ a night
-
-
-@pytest.mark.thorough  # nights run by schedule and on pools elsewhere, and a sweep's form is filled in above
-def test_a_night_runs_with_what_was_changed_in_its_form(place: Place) -> None:
-    deployment = place.get("deployments/name/nightly/nightly-local")["id"]
-    place.ui.open(f"v2/deployments/deployment/{deployment}/run")
-    place.ui.see('"workers"', '"hours"')
-    changed = {"Sizes": {"workers": [2]}, "Environment": "present", "Rounds": "1", "Budget": {"hours": 0.006}}
-    fill(place.ui, {**changed, "Time limit of a trial, s": "12"})  # a trial that may take longer is not begun
-    place.ui.picture("night-form")
-    run = place.ended(place.submit())
-    place.ui.picture("night-ended")
-    assert run["name"] == "night of local"
-    given = run["parameters"]
-    assert (given["axes"], given["clusters"], given["rounds"]) == ({"workers": [2]}, ["local"], 1)
-    assert "the budget" in run["state"]["message"]
-    with place.site.store() as store:
-        [night] = nights(store, "local")
-        assert {store.run(each).sweep.axes["workers"] for each in night.study.runs} == {(2,)}
-    open_artifact(place, run["id"])
-    place.ui.see("No regression")
-    place.ui.picture("night-artifact")
-    [link] = place.ui.wait(lambda: place.ui.find("//a[contains(@href, 'index.html')]"), "the link to the history")
-    place.ui.driver.get(link.get_attribute("href"))
-    place.ui.see("No unexplained change")
-    place.ui.picture("night-history")
-
-
 # ------------------------------------------------------------------ schedules
 
 
-def scheduled(place: Place, v1: bool, values: Mapping[str, Any]) -> Any:
+def scheduled(place: Place, values: Mapping[str, Any]) -> Any:
     """Make a schedule in the UI, wait for its first run, and remove it."""
     schedules = f"deployments/{place.page.rpartition('/')[2]}/schedules"
 
     def made() -> Any:
         # SQLite may be locked by Prefect's own services: the server then answers 503, and the UI closes the dialog.
-        place.ui.open(place.page if v1 else f"v2/{place.page}")
+        place.ui.open(f"v2/{place.page}")
         place.ui.press("Schedule")
         place.ui.fill("Value", "10")
         place.ui.choose("Interval", "Seconds")
         fill(place.ui, values)
-        place.ui.picture(f"schedule-{'v1' if v1 else 'v2'}")
+        place.ui.picture("schedule")
         place.ui.press("Save")
         place.ui.wait(lambda: "Every 10 seconds" in place.ui.text, "the schedule", 10, needed=False)
         return place.get(schedules)
@@ -373,20 +307,13 @@ def scheduled(place: Place, v1: bool, values: Mapping[str, Any]) -> Any:
     return run
 
 
-@pytest.mark.thorough
-def test_a_schedule_made_in_the_old_ui_fires(place: Place) -> None:
-    run = scheduled(place, True, {})
-    assert place.ended(run["id"])["parameters"]["axes"] == {"workers": [1, 2, 4, 8]}
-    place.ui.picture("scheduled")
-
-
 def test_a_schedule_made_with_its_parameters_fires(place: Place) -> None:
-    run = scheduled(place, False, {**SMALL, "Budget": {}})
+    run = scheduled(place, {**SMALL, "Budget": {}})
     assert place.ended(run["id"])["name"] == "futures-map on simulated: workers 1..2"
 
 
 def test_a_schedule_whose_parameters_were_left_empty_says_so(place: Place) -> None:
-    run = place.ended(scheduled(place, False, {})["id"], "FAILED")
+    run = place.ended(scheduled(place, {})["id"], "FAILED")
     assert run["parameters"]["axes"] == {"__prefect_kind": "json"}
     place.ui.picture("schedule-left-empty")
     assert "the dialog in which the schedule was made left it empty" in run["state"]["message"]
@@ -413,19 +340,13 @@ def test_a_block_saved_in_its_form_is_used_by_a_run_with_a_name_of_its_own(place
     assert "cluster:simulated" in run["tags"]
 
 
-def catalogue(place: Place) -> Any:
+def test_the_catalogue_shows_our_blocks_that_can_be_saved(place: Place) -> None:
     place.ui.open("v2/blocks/catalog")
     place.ui.see("Blocks")
     place.ui.wait(lambda: place.ui.find("//input[@placeholder='Search blocks']"), "search")[0].send_keys("cluster")
     place.ui.wait(lambda: "AWS" not in place.ui.text, "the clusters")
 
-
-def test_the_catalogue_shows_our_blocks(place: Place) -> None:
-    catalogue(place)
     place.ui.see("Simulated Cluster", "Virtual Cluster", "Local Cluster", "Slurm Cluster", "SSH Cluster")
     place.ui.picture("catalogue")
 
-
-def test_only_what_can_be_saved_is_in_the_catalogue(place: Place) -> None:
-    catalogue(place)
     assert "ClusterBlock" not in place.ui.text

@@ -10,6 +10,7 @@ import itertools
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -86,12 +87,24 @@ class Browser:
 
     def requests(self) -> list[str]:
         """Addresses of everything that was requested."""
-        messages = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
-        return [
-            message["params"]["request"]["url"]
-            for message in messages
-            if message["method"] == "Network.requestWillBeSent"
-        ]
+        said = [json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance")]
+        return [each["params"]["request"]["url"] for each in said if each["method"] == "Network.requestWillBeSent"]
+
+    def open_plain(self, path: Path, width: int) -> list[str]:
+        """Open a page without charts."""
+        self.resize(width, 900)
+        self.driver.get(path.as_uri())
+        return []
+
+    @contextmanager
+    def quiet(self, path: Path) -> Iterator[None]:
+        """Meanwhile the page asks for nothing but itself, says nothing on the console, and runs no code of others."""
+        self.requests()
+        self.complaints()
+        yield
+        assert self.complaints() == []
+        assert [address for address in self.requests() if not address.startswith("data:")] == [path.as_uri()]
+        assert self.script("return window.stolen ?? null") is None
 
     def script(self, text: str, *arguments: Any) -> Any:
         return self.driver.execute_script(text, *arguments)
@@ -139,13 +152,9 @@ def _without_this_machine(run: SweepRun) -> SweepRun:
 
 
 def test_it_draws_without_a_word_and_without_a_request(browser: Browser, story: Path) -> None:
-    browser.requests()
-    browser.complaints()
-    drawn = browser.open(story)
+    with browser.quiet(story):
+        drawn = browser.open(story)
     assert drawn == ["chart-knee-0", "chart-blame", "chart-parallelism", "chart-heat", "chart-gantt"]
-    assert browser.complaints() == []
-    asked = [address for address in browser.requests() if not address.startswith("data:")]
-    assert asked == [story.as_uri()]
     if name := os.environ.get(SCREENSHOT):
         browser.resize(1080, 1000)
         height = browser.script("return document.getElementById('points').getBoundingClientRect().top + scrollY - 24")
@@ -275,16 +284,11 @@ def test_studies_of_every_kind_on_wide_and_narrow_screens(
     for name, each in made.items():
         path = write_study(tmp_path / f"{name}.html", each.study, each.runs)
         for width, scheme in ((1200, "light"), (420, "dark")):
-            browser.requests()
-            browser.complaints()
-            if name in expected:
-                assert browser.open(path, scheme=scheme, width=width) == expected[name]
-            else:  # no script is in it, and none is needed
-                browser.resize(width, 900)
-                browser.driver.get(path.as_uri())
-            assert browser.complaints() == []
-            assert [asked for asked in browser.requests() if not asked.startswith("data:")] == [path.as_uri()]
-            assert browser.script("return window.stolen ?? null") is None
+            with browser.quiet(path):
+                if name in expected:
+                    assert browser.open(path, scheme=scheme, width=width) == expected[name]
+                else:  # no script is in it, and none is needed
+                    browser.open_plain(path, width)
             found = browser.script(LAID_OUT)
             assert found["wide"] <= width
             if name == "release":
@@ -312,18 +316,14 @@ def test_names_from_outside_do_nothing(browser: Browser, recorded_run: Callable[
     finding = Finding(HOSTILE, Severity.HIGH, HOSTILE, HOSTILE, link="javascript:window.stolen = 3")
     run = replace(made.run, verdict=Verdict(HOSTILE, (finding,)))
     path = write(tmp_path / "hostile.html", run, made.read)
-    browser.requests()
-    browser.complaints()
-    drawn = browser.open(path)
-    assert "chart-memory" in drawn
-    for name in drawn:
-        chart = browser.driver.find_element(By.ID, name)
-        browser.script("arguments[0].scrollIntoView({block: 'center'})", chart)
-        ActionChains(browser.driver).move_to_element_with_offset(chart, 0, -20).perform()
-    assert HOSTILE in browser.script("return document.body.innerText")
-    assert browser.script("return window.stolen ?? null") is None
-    assert browser.complaints() == []
-    assert [address for address in browser.requests() if not address.startswith("data:")] == [path.as_uri()]
+    with browser.quiet(path):
+        drawn = browser.open(path)
+        assert "chart-memory" in drawn
+        for name in drawn:
+            chart = browser.driver.find_element(By.ID, name)
+            browser.script("arguments[0].scrollIntoView({block: 'center'})", chart)
+            ActionChains(browser.driver).move_to_element_with_offset(chart, 0, -20).perform()
+        assert HOSTILE in browser.script("return document.body.innerText")
 
 
 def test_without_scripts_everything_is_still_said(browser: Browser, story: Path) -> None:
@@ -345,17 +345,9 @@ def test_the_history_of_a_suite(browser: Browser, tmp_path: Path) -> None:
     history = made_up(text=HOSTILE)
     write_site(tmp_path, history)
     for name, charts in (("index.html", []), (page_name(history.series[0]), ["chart-nights"]), ("compare.html", [])):
-        browser.requests()
-        browser.complaints()
         path = tmp_path / name
-        if charts:
-            assert browser.open(path, width=420) == charts
-        else:
-            browser.resize(420, 900)
-            browser.driver.get(path.as_uri())
-        assert browser.complaints() == []
-        assert [asked for asked in browser.requests() if not asked.startswith("data:")] == [path.as_uri()]
-        assert browser.script("return window.stolen ?? null") is None
+        with browser.quiet(path):
+            assert (browser.open(path, width=420) if charts else browser.open_plain(path, 420)) == charts
         assert browser.script("return document.documentElement.scrollWidth") <= 420
     first = "return document.querySelector('#compared tr').innerText"
     Select(browser.driver.find_element(By.ID, "a")).select_by_index(19)

@@ -15,7 +15,8 @@ from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.objects import FlowRun
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.server.events.schemas.events import RelatedResource, Resource
-from support.site import ROOT, WORKER, Site, header, runs_of, wait_for
+from support.site import ROOT, WORKER, Site, header, runs_of
+from support.waiting import wait_for
 
 from scalescope.model.trial import TrialState
 from scalescope_flows import scheduling

@@ -9,7 +9,8 @@ import pytest
 import yaml
 from prefect.client.orchestration import SyncPrefectClient
 from support.postgresql import Server
-from support.site import POOL, ROOT, Site, wait_for
+from support.site import POOL, ROOT, Site
+from support.waiting import wait_for
 
 from scalescope.model.trial import TrialState
 

@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 from distributed import Client, Event, LocalCluster, Lock, get_client, get_worker
 from rich.console import Console
+from support.waiting import wait_for as wait
 
 from scalescope.capture import recorder
 from scalescope.capture.live import standing_tasks
@@ -75,13 +76,6 @@ def left_on(client: Client) -> tuple[Any, ...]:
         return plugins, sorted(own.handlers), handlers, clients, tasks, sorted(own.extensions)
 
     return client.run_on_scheduler(scheduler), client.run(lambda dask_worker: sorted(dask_worker.plugins))
-
-
-def wait(condition: Callable[[], object], seconds: float = 30.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 @pytest.fixture(scope="module")

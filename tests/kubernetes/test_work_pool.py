@@ -16,7 +16,7 @@ import pytest
 import yaml
 from prefect.client.orchestration import SyncPrefectClient
 from prefect.client.schemas.objects import FlowRun
-from support import site
+from support import site, waiting
 from support.kubernetes import INFRA, Kubernetes, until, with_token
 from support.pool import NAMESPACE, SECRET, SMALL, TEAM, Pool
 from support.postgresql import PASSWORD
@@ -28,7 +28,7 @@ from scalescope.model.trial import TrialState
 from scalescope.store.store import Store
 
 pytestmark = pytest.mark.timeout(900)
-wait_for = partial(site.wait_for, seconds=480.0)
+wait_for = partial(waiting.wait_for, seconds=480.0)
 
 
 @pytest.fixture(scope="module")

@@ -117,7 +117,7 @@ def end_walltime(site: Site) -> None:
 
 @dataclass(frozen=True)
 class Fault:
-    """What is done in the long trial, how long that would be, and what its reason says if it is not repeated at once."""
+    """What is done in the long trial, how long that would be, and what its reason says unless it is repeated."""
 
     act: Callable[[Site], None]
     seconds: float

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import Any
+
+from support.waiting import wait_for
 
 from scalescope.clusters.jobqueue.slurm_watch import JobWatch
 from scalescope.leases import new_label
@@ -24,15 +25,15 @@ def test_facts_without_accounting(in_slurm: Any, tmp_path: Path) -> None:
     held = in_slurm.submit(*common, "--hold")
     in_slurm.submit("-J", label + "0")
     watch = JobWatch(label, log_directory=tmp_path, run=slurm_commands.commands())
-    watch.refresh()
-    end = time.monotonic() + 30
-    while time.monotonic() < end:
+
+    def measured() -> Any:
         watch.refresh()
         facts = watch.facts()
         jobs = {job["id"]: job for job in facts["jobs"]}
-        if (jobs[running]["max_rss_bytes"] or 0) > 60 << 20 and jobs[failed]["state"] == "FAILED":
-            break
-        time.sleep(0.3)
+        ready = (jobs[running]["max_rss_bytes"] or 0) > 60 << 20 and jobs[failed]["state"] == "FAILED"
+        return ready and (facts, jobs)
+
+    facts, jobs = wait_for(measured, "the jobs are not measured")
     assert json.loads(json.dumps(facts)) == facts
     assert facts["source"] == "squeue and sstat"
     assert set(jobs) == {running, failed, held}
@@ -52,8 +53,6 @@ def test_cancelling_spares_a_number_that_is_anothers(in_slurm: Any) -> None:
     label = new_label()
     mine, foreign = in_slurm.submit("-J", label), in_slurm.submit("-J", label + "0")
     slurm_jobs.cancel([mine, foreign, "99999"], label, run=run)
-    end = time.monotonic() + 20
-    while mine in in_slurm.run("squeue", "-h", "-o", "%i").split() and time.monotonic() < end:
-        time.sleep(0.1)
+    wait_for(lambda: mine not in in_slurm.run("squeue", "-h", "-o", "%i").split(), "it is not cancelled")
     assert in_slurm.run("squeue", "-h", "-o", "%i") == foreign
     slurm_jobs.cancel([mine], label, run=run)  # it has ended: no error

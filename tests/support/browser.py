@@ -16,13 +16,7 @@ FLAGS = (
 
 @contextmanager
 def chromium(missing: Callable[[str, str], NoReturn], profile: Path, *flags: str) -> Iterator[Any]:
-    """A driver of Chromium, or a skip (a failure if SCALESCOPE_REQUIRE names browser).
-
-    Args:
-        missing: The fixture.
-        profile: An empty folder.
-        flags: Further ones.
-    """
+    """A driver of Chromium with an empty folder as its profile, or a skip."""
     programs = [shutil.which(name) for name in ("chromium", "chromedriver")]
     if None in programs:
         missing(

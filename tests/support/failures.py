@@ -11,27 +11,19 @@ LONGEST = 160
 
 @dataclass
 class Table:
-    """The table of such a page: one line for each way to fail.
+    """The table of such a page: one line for each way to fail."""
 
-    Attributes:
-        begin: The line after which it is written; what stands above stays.
-        column: Head of the last column.
-        anonymous: Takes out of an error what is of one run or one machine alone.
-    """
-
-    begin: str
-    column: str
-    anonymous: Callable[[str], str]
+    begin: str  # the line after which it is written
+    column: str  # head of the last one
+    anonymous: Callable[[str], str]  # takes out of an error what is of one run or one machine alone
     rows: list[tuple[str, str, str, float, float | None]] = field(default_factory=list)
 
     def add(self, done: str, error: object, seconds: float, part_s: float | None = None, category: str = "") -> None:
-        """Take note of an error, how soon it came, and what stands in the last column."""
         print(f"\n--- {done}, after {seconds:.1f} s\n{error}")
         category = category or getattr(error, "category", "")
         self.rows.append((done, category, shortened(self.anonymous(str(error))), seconds, part_s))
 
     def write(self, path: Path) -> None:
-        """Write the page anew below its first part."""
         head, _, _ = path.read_text().partition(self.begin) if path.exists() else ("", "", "")
         lines = [head + self.begin, "", f"| what was done | category | the error says | seconds | {self.column} |"]
         lines.append("| --- | --- | --- | ---: | ---: |")

@@ -20,11 +20,10 @@ from scalescope.run import orchestrator_load
 
 @dataclass
 class FakeDrivers:
-    """Stands in for the class of drivers, but for processes, pipes, clusters and recording.
+    """Stands in for the class of drivers; by default one second of work is measured on every worker.
 
-    `script` says what happens at a trial, by the number of trials begun before, over all drivers: `die`, `gone`,
-    `fail`, `invalid`, `stand still`, `nothing`, an exception to raise, or a function of the driver that returns one of
-    these. By default one second of work is measured on every worker.
+    `script` says what happens at a trial, by the number of trials begun before: `die`, `gone`, `fail`, `invalid`,
+    `stand still`, `nothing`, an exception to raise, or a function of the driver that returns one of these.
     """
 
     script: dict[int, Any] = field(default_factory=dict)
@@ -46,8 +45,6 @@ class FakeDrivers:
 
 
 class FakeDriver:
-    """One of them."""
-
     def __init__(self, drivers: FakeDrivers, spec: Any, folder: Path, python: str) -> None:
         self.drivers = drivers
         self.python = python

@@ -24,16 +24,14 @@ import psutil
 from scalescope.model.trial import Trial
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
+from support.waiting import wait_for as waiting_for
 
-LINES = os.environ.get("SCALESCOPE_FAULTS", "")
-"""File that takes what was seen of every cell."""
+LINES = os.environ.get("SCALESCOPE_FAULTS", "")  # file that takes what was seen of every cell
 
 MARK = "SCALESCOPE_TEST_MARK"
 PATIENCE_S = 200.0
-"""For the next thing to happen; on a busy machine a process that imports Prefect takes its time."""
 GONE_WITHIN_S = 15.0
-STOPPED_S = 5.0
-"""How long a process is stopped before it goes on."""
+STOPPED_S = 5.0  # for which a process is stopped before it goes on
 
 COMMAND = "from scalescope.cli.main import main; main()"
 SWEEP = ("sweep", "--verbose", "-w", "futures-map", "-a", "workers=2", "-p", "items=2", "-p", "seconds=1")
@@ -51,11 +49,8 @@ STAGES = {
     "storing": ("running futures-map", 2),
     "teardown": ("3/3 2 workers", 1),
 }
-"""The line of the log with which a stage begins, and the how many-th: the first trial is the warm-up. Before it,
-workers that are processes of their own are waited for. A trial is stored for as long as another process holds the lock
-of the database, which is taken while it runs."""
-HELD = ("provisioning", "scaling", "flushing", "teardown")
-"""Stages that are too short to be met, unless the driver is stopped in them."""
+"""The line of the log with which a stage begins, and how often it has come by then: the first trial is the warm-up."""
+HELD = ("provisioning", "scaling", "flushing", "teardown")  # too short to be met, unless the driver is stopped
 
 
 @dataclass(frozen=True)
@@ -199,12 +194,8 @@ def behind_a_cable(folder: Path) -> Iterator[tuple[str, Callable[[str], object]]
         ip("netns", "delete", name)
 
 
-def wait_for(condition: Callable[[], Any], what: Callable[[], object], seconds: float = PATIENCE_S) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what()
-        time.sleep(0.005)
-    return found
+def wait_for(condition: Callable[[], Any], what: Callable[[], object]) -> Any:
+    return waiting_for(condition, what, PATIENCE_S, look_s=0.005)
 
 
 # ------------------------------------------------------------------ who is hit
@@ -279,10 +270,7 @@ def see(
     *arguments: str,
     mend: Callable[[Commands], None] = lambda commands: None,
 ) -> Seen:
-    """Begin a sweep, hit it at a stage, look, reap, and give the same command again if that is needed.
-
-    `mend` ends what was done, before the same command is given again.
-    """
+    """Begin a sweep, hit it at a stage, look, `mend` what was done, reap, and give the same command again if needed."""
     given = (*SWEEP, *TRIALS, *arguments)
     flow = commands.start(*given)
     _reach(commands, flow, stage)
@@ -347,7 +335,6 @@ def afterwards(
 
 
 def _reach(commands: Commands, flow: psutil.Process, stage: str) -> None:
-    """Wait until the log has the line of a stage, for the command may end before it."""
     line, times = STAGES[stage]
     wait_for(
         lambda: commands.text().count(line) >= times or flow.poll() is not None,

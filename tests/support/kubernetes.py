@@ -18,6 +18,8 @@ from typing import Any
 import pytest
 import yaml
 
+from support.waiting import wait_for
+
 INFRA = Path(__file__).parents[2] / "infra/kubernetes"
 ROLES = str(INFRA / "team/roles.yaml")
 CONTEXT = "SCALESCOPE_KUBERNETES_CONTEXT"  # of a cluster that is there: kind, k3d, GKE
@@ -28,49 +30,33 @@ IMAGE = "SCALESCOPE_KUBERNETES_IMAGE"  # the image of infra/kubernetes/Dockerfil
 
 @dataclass(frozen=True)
 class Kubernetes:
-    """A cluster with the operator of dask-kubernetes.
+    """A cluster with the operator of dask-kubernetes."""
 
-    Attributes:
-        kubeconfig: Of an administrator; its only context is this cluster.
-        image: Scalescope's image, which its nodes have or can pull.
-        program: kubectl.
-        mini: The cluster of infra/kubernetes/mini.py; None where it is another one.
-    """
-
-    kubeconfig: Path
-    image: str
-    program: str
-    mini: Any = None
+    kubeconfig: Path  # of an administrator
+    image: str  # Scalescope's
+    program: str  # kubectl
+    mini: Any = None  # the cluster of infra/kubernetes/mini.py, if it is that
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a process needs in its environment to talk to this cluster."""
         return {"KUBECONFIG": str(self.kubeconfig)}
 
     def kubectl(self, *arguments: str, stdin: str = "", check: bool = True) -> str:
-        """Runs kubectl and returns its standard output; what it wrote to its standard error too where that may fail."""
         command = [self.program, f"--kubeconfig={self.kubeconfig}", *arguments]
         done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120)
         assert not (check and done.returncode), f"{' '.join(command)}: {done.stderr}"
         return done.stdout if check else done.stdout + done.stderr
 
     def apply(self, *objects: dict[str, Any], namespace: str) -> None:
-        """Creates or changes objects."""
         items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
         self.kubectl("apply", f"--namespace={namespace}", "--filename=-", stdin=json.dumps(items))
 
     def get(self, *what: str, namespace: str = "default") -> dict[str, Any]:
-        """An object, or a list with `items`."""
         return dict(json.loads(self.kubectl("get", *what, f"--namespace={namespace}", "--output=json")))
 
 
 def until(found: Callable[[], Any], seconds: float = 60.0) -> Any:
-    """What the function returns as soon as that is true."""
-    deadline = time.monotonic() + seconds
-    while not (value := found()):
-        assert time.monotonic() < deadline, f"not after {seconds:.0f} s: {found}"
-        time.sleep(0.3)  # kubectl takes a tenth of a second of CPU
-    return value
+    return wait_for(found, "", seconds, look_s=0.3)  # kubectl takes a tenth of a second of CPU
 
 
 def with_token(kubernetes: Kubernetes, token: str, folder: Path) -> str:
@@ -97,10 +83,7 @@ def mini_kubernetes() -> ModuleType:
 def kubernetes(
     mini_kubernetes: ModuleType, missing: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Kubernetes]:
-    """The cluster that SCALESCOPE_KUBERNETES_CONTEXT names, or else a small one made for this session, or else a skip.
-
-    It is a failure instead of a skip where SCALESCOPE_REQUIRE names kubernetes.
-    """
+    """The cluster that SCALESCOPE_KUBERNETES_CONTEXT names, or a small one of this session, or else a skip."""
     if context := os.environ.get(CONTEXT):
         view = ["kubectl", "config", "view", "--minify", "--flatten", f"--context={context}"]
         kubeconfig = tmp_path_factory.mktemp("kubernetes") / "kubeconfig"
@@ -115,10 +98,7 @@ def kubernetes(
 
 @pytest.fixture(scope="session")
 def collected(kubernetes: Kubernetes) -> None:
-    """Kubernetes collects what custom resources owned from up to half a minute after their definition on.
-
-    It is seen to do so: of a worker group without a cluster, which the operator can do nothing with.
-    """
+    """Kubernetes begins to collect what custom resources own up to half a minute after their definition."""
     containers = [{"name": "none", "image": kubernetes.image}]
     spec = {"cluster": "none", "worker": {"replicas": 0, "spec": {"containers": containers}}}
     kind = {"apiVersion": "kubernetes.dask.org/v1", "kind": "DaskWorkerGroup"}

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE_S = 150.0
-"""Longer than the 60 s for which a server on SQLite may wait for a lock on its database."""
+PATIENCE_S = 150.0  # longer than the 60 s for which a server on SQLite may wait for a lock
 
 CONTROL = """self::input or self::textarea or self::select or @role='textbox' or @role='combobox'
     or starts-with(@aria-label, 'Select ')"""
@@ -20,13 +19,7 @@ CONTROL = """self::input or self::textarea or self::select or @role='textbox' or
 
 @dataclass
 class Ui:
-    """The UI in a browser. V2, Prefect's default, has its pages below `/v2`; V1 at the root.
-
-    Attributes:
-        driver: Of the browser.
-        address: Of the server.
-        pictures: Folder for screenshots.
-    """
+    """The UI in a browser. V2, Prefect's default, has its pages below `/v2`; V1 at the root."""
 
     driver: Any
     address: str
@@ -46,12 +39,8 @@ class Ui:
 
     def find(self, path: str) -> list[Any]:
         """The elements on this XPath that are displayed."""
-        return list(
-            filter(
-                lambda each: self.driver.execute_script("return arguments[0].checkVisibility()", each),
-                self.driver.find_elements("xpath", path),
-            )
-        )
+        visible = "return arguments[0].checkVisibility()"
+        return [each for each in self.driver.find_elements("xpath", path) if self.driver.execute_script(visible, each)]
 
     def wait(
         self, condition: Callable[[], T], what: str, patience_s: float = PATIENCE_S, *, needed: bool = True
@@ -77,18 +66,12 @@ class Ui:
             self.wait(lambda text=text: text in self.text, text, patience_s)  # type: ignore[misc]
 
     def picture(self, name: str) -> None:
-        """Keep a screenshot."""
         self.driver.save_screenshot(str(self.pictures / f"{next(self._number):02}-{name}.png"))
 
     # ------------------------------------------------------------------ what is done
 
     def press(self, words: str, *, on: str = "button a tab menuitem option") -> None:
-        """Click what bears these words; of several the last, since dialogs and menus come after the page below.
-
-        Args:
-            words: All of its text.
-            on: Elements and roles that are meant; `*` for any.
-        """
+        """Click what bears exactly these words; of several the last, since dialogs and menus come after the page."""
         kinds = "true()" if on == "*" else " or ".join(f"self::{kind} or @role='{kind}'" for kind in on.split())
         self._click(f"//*[{kinds}][normalize-space()='{words}']", -1, words)
 

@@ -7,12 +7,10 @@ import re
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 from prefect.client.orchestration import SyncPrefectClient, get_client
@@ -24,21 +22,12 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 from scalescope.driver_folders import LOCK
 from scalescope.store.store import Store
 from support import prefect_home
+from support.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 240.0
 POOL = "prefect work-pool create --type process scalescope-local"
 DEPLOY = "prefect --no-prompt deploy --all --prefect-file deployments/local.yaml"
 WORKER = "prefect worker start --pool scalescope-local --limit 1"
-
-
-def wait_for(condition: Callable[[], Any], what: str, seconds: float = PATIENCE_S) -> Any:
-    """What a condition returns as soon as that is true."""
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
-    return found
 
 
 class Site:
@@ -76,7 +65,6 @@ class Site:
         return started
 
     def start_server(self, command: str = "prefect server start") -> None:
-        """Give that command, and wait until it answers."""
         server = self.stay(command)
 
         def answers() -> bool:
@@ -92,7 +80,6 @@ class Site:
 
     @contextmanager
     def client(self) -> Iterator[SyncPrefectClient]:
-        """A client of the server, which is also this process's meanwhile."""
         secret = self.environ.get("PREFECT_API_AUTH_STRING")
         settings = {PREFECT_API_URL: self.environ["PREFECT_API_URL"]}
         settings |= {PREFECT_API_AUTH_STRING: secret} if secret else {}
@@ -121,17 +108,10 @@ class Site:
         return done.stdout
 
     @property
-    def files_url(self) -> str:
-        """Where the files of the store are served."""
-        return self.environ["SCALESCOPE_FILES_URL"]
-
-    @property
     def records(self) -> Path:
-        """The folder of the raw records, and of files of runs."""
         return Path(self.environ["SCALESCOPE_STORE"]).parent / "records"
 
     def store(self) -> Store:
-        """Where the results are."""
         return Store.open(self.environ["SCALESCOPE_STORE"])
 
     def driver_folders(self) -> list[str]:
@@ -139,7 +119,6 @@ class Site:
         return sorted(path.parent.name for path in Path(self.environ["TMPDIR"]).glob(f"*/{LOCK}"))
 
     def close(self) -> None:
-        """End all of it, the server last."""
         for started in reversed(self._staying):
             with suppress(psutil.NoSuchProcess):
                 for process in [*started.children(recursive=True), started]:

@@ -34,13 +34,7 @@ class Server:
 
 @contextmanager
 def serving(folder: Path, missing: Any, **environ: str) -> Iterator[Server]:
-    """A server, or a skip (a failure if SCALESCOPE_REQUIRE names ssh).
-
-    Args:
-        folder: For keys and its log.
-        missing: The fixture.
-        environ: Variables of what is started by it.
-    """
+    """A server with its keys and log in a folder, and variables for what it starts; or a skip."""
     if SSHD is None:
         missing("ssh", "no sshd on this machine (apt-get install openssh-server)")
     if importlib.util.find_spec("asyncssh") is None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.site import wait_for
+from support.waiting import wait_for
 
 from scalescope.studies.scripts import run_alone
 
