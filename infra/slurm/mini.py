@@ -8,6 +8,7 @@ import ctypes
 import os
 import pwd
 import random
+import re
 import select
 import shutil
 import signal
@@ -203,8 +204,8 @@ class MiniSlurm:
 
     def submit(self, *options: str, command: str = "sleep 600") -> str:
         """Submit a shell command as a job and return the job's number."""
-        output = () if any(o.startswith(("-o", "--output")) for o in options) else (f"-o{self.folder}/job-%j.out",)
-        return self.run("sbatch", "--parsable", *output, *options, "--wrap", command).split(";")[0]
+        output = f"-o{self.folder}/job-%j.out"  # unless the options name another one, for the last counts
+        return self.run("sbatch", "--parsable", output, *options, "--wrap", command).split(";")[0]
 
     def cancel_all(self) -> None:
         def empty() -> bool:
@@ -224,9 +225,8 @@ class MiniSlurm:
             if not _alive(self._pids[name]):
                 self.start_node(name)
         self.cancel_all()
-        for line in self.run("scontrol", "-o", "show", "reservation").splitlines():
-            if name := _word(line, "ReservationName"):
-                self.run("scontrol", "delete", f"ReservationName={name}")
+        for name in re.findall(r"ReservationName=\S+", self.run("scontrol", "show", "reservation")):
+            self.run("scontrol", "delete", name)
         if self._partitions() != self._healthy:
             self.run("scontrol", "reconfigure")
             self._until(lambda: self._partitions() == self._healthy, START_S, lambda: "partitions do not come back")
@@ -316,7 +316,8 @@ class MiniSlurm:
         def idle() -> bool:
             for name, pid in self._pids.items():
                 if not _alive(pid):
-                    raise MiniSlurmError(f"{name} ended:\n{_tail(self.folder / 'log' / f'{name}.out')}")
+                    log = self.folder / "log" / f"{name}.out"
+                    raise MiniSlurmError(f"{name} ended:\n{log.read_text(errors='replace')[-2000:]}")
             states = dict(line.split() for line in self.run("sinfo", "-hN", "-o%N %T", check=False).splitlines())
             lazy = [name for name in self.nodes if states.get(name) not in {"idle", "idle*"}]
             if lazy and resume and states:
@@ -465,24 +466,19 @@ def _free_ports(count: int) -> int:
     raise MiniSlurmError(f"no {count} consecutive free ports")
 
 
-def _tail(path: Path, size: int = 2000) -> str:
-    return path.read_text(errors="replace")[-size:] if path.exists() else ""
-
-
 def _host() -> str:
     return socket.gethostname().split(".")[0]
 
 
-def _word(line: str, key: str) -> str:
-    return next((word.partition("=")[2] for word in line.split() if word.startswith(f"{key}=")), "")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="A real Slurm of many virtual nodes on this machine; Ctrl-C ends it.")
-    parser.add_argument("--nodes", type=int, default=16, help="virtual nodes (default: %(default)s)")
-    parser.add_argument("--cpus", type=int, default=8, help="CPUs of each, as Slurm counts them (default: %(default)s)")
-    parser.add_argument("--memory-mb", type=int, default=4000, help="memory of each in MiB (default: %(default)s)")
-    parser.add_argument("--gpus", type=int, default=2, help="fake GPUs of each (default: %(default)s)")
+    sizes = (("nodes", 16, "virtual nodes"), ("cpus", 8, "CPUs of each, as Slurm counts them"))
+    for name, default, words in (
+        *sizes,
+        ("memory-mb", 4000, "memory of each in MiB"),
+        ("gpus", 2, "fake GPUs of each"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"{words} (default: {default})")
     parser.add_argument("--strict", action="store_true", help="a site that wants an account and rewrites comments")
     parser.add_argument("--folder", type=Path, help="configuration, logs, state (default: a temporary folder)")
     parser.add_argument("--keeper", type=Path, help=argparse.SUPPRESS)
@@ -492,8 +488,8 @@ def main() -> None:
         return
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="slurm-") as temporary:
-        sizes = {"nodes": given.nodes, "cpus": given.cpus, "memory_mb": given.memory_mb, "gpus": given.gpus}
-        slurm = MiniSlurm(given.folder or temporary, **sizes, **(STRICT if given.strict else {}))
+        counts = {"nodes": given.nodes, "cpus": given.cpus, "memory_mb": given.memory_mb, "gpus": given.gpus}
+        slurm = MiniSlurm(given.folder or temporary, **counts, **(STRICT if given.strict else {}))
         try:
             with slurm:
                 print(f"export SLURM_CONF={slurm.conf}", flush=True)

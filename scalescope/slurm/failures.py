@@ -183,6 +183,7 @@ _TABLE = {
 }
 _MAY_RETURN = frozenset({"time-limit-reached", "cancelled", "preempted", "node-lost", "ending", "workers-left"})
 _BY_CATEGORY = {category: SlurmFailure(category, *texts) for category, texts in _TABLE.items()}
+NO_NODES = _BY_CATEGORY["no-nodes"]
 
 # ------------------------------------------------------------------ how each is known
 
@@ -298,10 +299,6 @@ def never(reason: str) -> SlurmFailure | None:
 def needs_nodes(reason: str) -> bool:
     """Whether a job with this reason waits if some of its nodes work, and never starts if none does."""
     return bool(_ONLY_IF_NODES_ARE_LOST.search(reason)) and not re.search("maintenance", reason, re.IGNORECASE)
-
-
-def no_nodes() -> SlurmFailure:
-    return _BY_CATEGORY["no-nodes"]
 
 
 def waiting(reason: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
@@ -45,9 +45,6 @@ def _facts(number: str, times: tuple[float | None, float | None, float | None], 
     return {"id": number, "queue_wait_s": _between(submitted, started), "run_s": _between(started, ended), **more}
 
 
-# ------------------------------------------------------------------ accounting
-
-
 def _accounted(label: str, run: Run) -> tuple[list[dict[str, Any]] | None, list[str]]:
     command = ("sacct", "-n", "-P", "-S", "now-7days", "--name", label, "-o", ",".join(_SACCT))
     done = run(command, "")
@@ -69,27 +66,21 @@ def parse_sacct(text: str) -> list[dict[str, Any]]:
         values = dict(zip(_SACCT, line.split("|"), strict=False))
         number, _, step = values["JobID"].partition(".")
         if not step:
-            jobs[number] = _of_row(number, values)
+            times = when(values["Submit"]), when(values["Start"]), when(values["End"])
+            jobs[number] = _facts(
+                number,
+                times,
+                state=values["State"],
+                reason="" if values.get("Reason") == "None" else values.get("Reason", ""),
+                partition=values.get("Partition", ""),
+                nodes="" if values["NodeList"].startswith("None") else values["NodeList"],
+                exit_code=values["ExitCode"],
+                tres=tres(values["AllocTRES"]),
+                max_rss_bytes=None,
+            )
         elif number in jobs and (used := size(values.get("MaxRSS", ""))) is not None:
             jobs[number]["max_rss_bytes"] = max(used, jobs[number]["max_rss_bytes"] or 0)
     return list(jobs.values())
-
-
-def _of_row(number: str, values: Mapping[str, str]) -> dict[str, Any]:
-    return _facts(
-        number,
-        (when(values["Submit"]), when(values["Start"]), when(values["End"])),
-        state=values["State"],
-        reason="" if values.get("Reason") == "None" else values.get("Reason", ""),
-        partition=values.get("Partition", ""),
-        nodes="" if values["NodeList"].startswith("None") else values["NodeList"],
-        exit_code=values["ExitCode"],
-        tres=tres(values["AllocTRES"]),
-        max_rss_bytes=None,
-    )
-
-
-# ------------------------------------------------------------------ no accounting
 
 
 def _queued(label: str, run: Run) -> tuple[list[dict[str, Any]], list[str]]:
@@ -129,9 +120,6 @@ def _max_rss(job_ids: Sequence[str], run: Run) -> tuple[dict[str, int], str]:
         if used is not None:
             found[number] = max(used, found.get(number, 0))
     return found, "" if found else plain(done.stderr) or "the site gathers none (JobAcctGatherType)"
-
-
-# ------------------------------------------------------------------ values
 
 
 def tres(text: str) -> dict[str, str]:

@@ -86,20 +86,11 @@ class JobQueue:
         name, state, exit_code, nodes = next((row for row in reversed(rows) if len(row) == 4), [""] * 4)
         return name, state.partition(" ")[0], exit_code, nodes
 
-    async def signal(self, job_id: str) -> None:
-        await self._scancel("--full", "--signal=TERM", job_id)
-
-    async def cancel(self, job_id: str) -> None:
+    async def cancel(self, job_id: str, *options: str) -> None:
         """End a job: at once if it waits, else with SIGTERM and, KillWait seconds later, SIGKILL."""
-        await self._scancel(job_id)
-
-    async def _scancel(self, *arguments: str) -> None:
-        done = await to_thread.run_sync(lambda: self._run(("scancel", *arguments), ""))
+        done = await to_thread.run_sync(lambda: self._run(("scancel", *options, job_id), ""))
         if done.returncode and not slurm_jobs.ENDED_ANYHOW.search(done.stderr):
             raise silent(["scancel"], plain(done.stderr))
-
-
-# ------------------------------------------------------------------ what it means
 
 
 def cannot_start(job: SlurmJob) -> str:

@@ -64,9 +64,6 @@ class SlurmJob:
         return self.state in ENDED or self.state == FORGOTTEN
 
 
-# ------------------------------------------------------------------ finding jobs
-
-
 def find(labels: Iterable[str], *, run: Run, user: str = "") -> list[SlurmJob]:
     """Jobs of a user, in any state, with exactly these names. Slurm keeps ended jobs for MinJobAge (300 s)."""
     wanted = sorted(set(labels))
@@ -131,9 +128,6 @@ def is_over(job_id: str, *, run: Run) -> bool:
     return all(state in ENDED for state in done.stdout.split())
 
 
-# ------------------------------------------------------------------ removing jobs
-
-
 @dataclass(frozen=True)
 class ClusterJobs:
     """The jobs of a cluster, known by comment or number; where a site rewrites comments, by the folder of the log."""
@@ -182,9 +176,6 @@ def cancel(job_ids: Iterable[str], label: str, *, run: Run) -> None:
         raise silent(("scancel",), plain("\n".join(trouble)))
 
 
-# ------------------------------------------------------------------ nodes, partitions, the cluster
-
-
 def node_states(nodes: str, *, run: Run) -> dict[str, tuple[str, str]]:
     """State and reason of each node, such as `("down*", "Not responding")`; `*` marks one that Slurm cannot reach."""
     if not nodes:
@@ -231,9 +222,6 @@ def lease_details(*, run: Run) -> dict[str, str]:
     if conf := os.environ.get("SLURM_CONF"):
         found["slurm_conf"] = conf
     return found
-
-
-# ------------------------------------------------------------------ values
 
 
 def when(text: str) -> float | None:

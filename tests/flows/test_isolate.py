@@ -20,8 +20,6 @@ from scalescope_flows.runner import listening
 
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 8]}, "params": {"items": 8}}
 
-# ------------------------------------------------------------------ the flow
-
 
 @pytest.mark.usefixtures("prefect_server")
 def test_the_flow(fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,29 +47,6 @@ def test_the_flow(fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.M
     states = [run.state.name for run in runs if run.state is not None]
     assert "Kept" in states
     assert "Put back" in states
-
-
-# ------------------------------------------------------------------ the command
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--metric", "busy <"], "a comparison"),
-        (["--metric", "busy < 1", "--finding", "x"], "only one of metric and finding"),
-        (["--max-trials", "0"], "max_trials: expected a whole number"),
-        (["--axis", "workers=1"], "no workload"),
-        (["abc", "--workload", "futures-map"], "either RUN or --workload"),
-        (["none.yaml"], "none.yaml"),
-        (["--workload", "futures-mapp", "--axis", "workers=1"], "did you mean 'futures-map'"),
-    ],
-)
-def test_bad_commands(arguments: list[str], says: str, address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["isolate", *arguments, "--store", address]) == 2
-    assert says in " ".join(capsys.readouterr().err.split())
-
-
-# ------------------------------------------------------------------ the real thing
 
 
 @pytest.mark.timeout(200)

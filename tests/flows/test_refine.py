@@ -11,7 +11,7 @@ from support.requests import asked
 
 from scalescope.analysis.knee import of_sweep
 from scalescope.cli import main as cli
-from scalescope.errors import ExitStatus, InvalidField
+from scalescope.errors import ExitStatus
 from scalescope.model.trial import Trial
 from scalescope.run.drivers import Drivers
 from scalescope.run.progress import Progress
@@ -108,13 +108,6 @@ def test_trials_that_are_spoilt_are_not_run_for_ever(fake: Any, address: str) ->
     finished, run = carry_out(address, refine=4)
     assert sorted(workers(finished[3:])) == ADDED
     assert (run.planned, run.state) == (5, RunState.COMPLETE)
-
-
-@pytest.mark.parametrize("refine", [-1, True, "2", 1.5, 100_000])
-def test_only_a_number_of_points(refine: Any) -> None:
-    with pytest.raises(InvalidField) as error:
-        asked(SWEEP, refine=refine)
-    assert error.value.field == "refine"
 
 
 # ------------------------------------------------------------------ as a flow, and on the command line

@@ -12,7 +12,7 @@ from support.prefect_api import by_type
 from support.requests import asked
 
 from scalescope.cli import main as cli
-from scalescope.errors import ExitStatus, StoreError, UsageError
+from scalescope.errors import ExitStatus, StoreError
 from scalescope.report import html
 from scalescope.run import orchestrator_load
 from scalescope.run.drivers import Drivers
@@ -104,15 +104,6 @@ class TestInASweep:
         text = artifact_text(asked({**SWEEP, "seed": 11}).sweep.id).replace("\\", "")
         assert f"{target} on {socket.gethostname()}" in text
         assert f"`scalescope report {result.run_id}`" in text
-
-    def test_without_one_nothing_is_said_of_it(self, fake: Any, address: str) -> None:
-        scale_sweep(**SWEEP, seed=12, store=address)
-        assert "Report" not in artifact_text(asked({**SWEEP, "seed": 12}).sweep.id)
-
-    def test_a_bad_place_is_refused_before_anything_is_measured(self, fake: Any, address: str, tmp_path: Path) -> None:
-        with pytest.raises(UsageError, match="There is no folder"):
-            scale_sweep(**SWEEP, store=address, report=str(tmp_path / "no" / "report.html"))
-        assert fake.begun == []
 
     def test_a_disk_that_refuses_costs_no_result(
         self, fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

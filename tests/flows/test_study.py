@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -56,17 +57,6 @@ def test_a_study_that_was_stopped_continues(fake: Any, address: str) -> None:
         assert len(store.run(study.runs[0]).trials) == len(fake.begun) - 1  # one was interrupted
     again = find_threshold(**ASKED, store=address)
     assert again.study_id != result.study_id
-
-
-@pytest.mark.thorough
-def test_of_several_workloads_finished_ones_are_not_repeated(fake: Any, address: str) -> None:
-    given = {**ARMS, "workloads": ["futures-map", "bag-map"]}
-    fake.script = {16: KeyboardInterrupt()}
-    with pytest.raises(KeyboardInterrupt):
-        compare(**given, store=address)
-    result = compare(**given, store=address)
-    assert len(result.runs) == 2
-    assert len(fake.begun) == 2 * 14 + 1
 
 
 def test_a_study_follows_a_run(fake: Any, address: str) -> None:
@@ -123,8 +113,15 @@ def test_compare(fake: Any, address: str, tmp_path: Path, capsys: pytest.Capture
         ("find-release -w futures-map -m tasks", "a package and a good release, or two lock files"),
         ("find-release dask --good 2024.1.0 -w futures-map", "a metric or a finding"),
         ("find-release dask -w futures-map -m tasks -e --option", "options are refused"),
+        ("isolate --metric 'busy <'", "a comparison"),
+        ("isolate --metric 'busy < 1' --finding x", "only one of metric and finding"),
+        ("isolate --max-trials 0", "max_trials: expected a whole number"),
+        ("isolate --axis workers=1", "no workload"),
+        ("isolate abc --workload futures-map", "either RUN or --workload"),
+        ("isolate none.yaml", "none.yaml"),
+        ("isolate --workload futures-mapp --axis workers=1", "did you mean 'futures-map'"),
     ],
 )
 def test_bad_input(command: str, says: str, address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run([*command.split(), "--store", address]) == 2
-    assert says in capsys.readouterr().err
+    assert cli.run([*shlex.split(command), "--store", address]) == 2
+    assert says in " ".join(capsys.readouterr().err.split())

@@ -85,7 +85,12 @@ def task_runs() -> list[TaskRun]:
 
 def test_a_sweep(fake: Any, address: str) -> None:
     sweep = {**SWEEP, "axes": {"__prefect_kind": "json", "value": json.dumps(SWEEP["axes"])}}  # as a schedule's dialog
-    result = scale_sweep(**sweep, repeats=2, store=address)
+    heard: list[Progress] = []
+    with listening(heard.append):
+        result = scale_sweep(**sweep, repeats=2, store=address)
+    assert [progress.done for progress in heard if progress.trial] == [1, 2, 3, 4, 5, 6]
+    assert [progress.text for progress in heard][1] == "opening the cluster"
+    assert "makespan 1 s" in heard[-1].text
     assert (result.valid, result.failed, result.invalid, result.resumed) == (6, 0, 0, 0)
     assert result.store == address
     with Store.open(address) as store:
@@ -184,16 +189,6 @@ def test_a_copy_is_not_tagged_as_what_it_was_copied_from(fake: Any, address: str
     sweep = asked(SWEEP).sweep
     ours = {f"sweep:{sweep.id}", "workload:futures-map", "cluster:simulated"}
     assert set(made.tags) == {"scalescope", "team:blue", *ours}
-
-
-def test_progress_is_told_to_whoever_listens(fake: Any, address: str) -> None:
-    heard: list[Progress] = []
-    with listening(heard.append):
-        scale_sweep(**SWEEP, store=address)
-    assert [progress.done for progress in heard if progress.trial] == [1, 2, 3]
-    assert {progress.total for progress in heard} == {3}
-    assert [progress.text for progress in heard][1] == "opening the cluster"
-    assert "makespan 1 s" in heard[-1].text
 
 
 def test_a_stopped_sweep_continues(fake: Any, address: str) -> None:
@@ -412,13 +407,6 @@ def test_a_cluster_that_cannot_be_had_is_asked_for_again_but_not_for_ever(
     assert fake.refusals == []
     with Store.open(address) as store:
         assert store.run("latest").state is (RunState.COMPLETE if refusals == 2 else RunState.FAILED)
-
-
-def test_a_dead_driver_is_provisioned_anew(fake: Any, address: str) -> None:
-    fake.script = {0: "die"}
-    result = scale_sweep(**SWEEP, store=address)
-    assert (result.valid, result.invalid) == (2, 1)
-    assert [run.name for run in task_runs()].count("provision simulated") == 2
 
 
 def test_a_result_that_cannot_be_published_is_still_a_result(

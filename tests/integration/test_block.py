@@ -107,15 +107,12 @@ def test_an_error_of_the_block_goes_on_and_is_kept(client: Client) -> None:
     assert len(found.tasks) == 4
 
 
-def test_a_client_that_is_closed_in_the_block(cluster: LocalCluster) -> None:
+def test_a_client_or_cluster_that_is_closed_in_the_block(cluster: LocalCluster) -> None:
     with Client(cluster, set_as_default=False) as client, scalescope.diagnose(client) as found:
         client.gather(client.map(nap, range(4), pure=False))
         client.close()
     assert found.metrics is not None
     assert found.metrics.tasks == 4
-
-
-def test_a_cluster_that_is_closed_in_the_block() -> None:
     with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
         client = Client(cluster, set_as_default=False)
         with scalescope.diagnose(client) as found:

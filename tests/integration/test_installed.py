@@ -63,14 +63,6 @@ def run(client, *, items: int = 4):
     assert client.gather(client.map(double, range(items))) == [2 * item for item in range(items)]
     return {"answer": ANSWER}
 """,
-    "script.py": """
-import blocks, flows
-from blocks.mine import ANSWER
-from flows.helpers import double
-from scalescope_flows import scale_sweep
-
-print(ANSWER, double(1), scale_sweep.name, *flows.__path__, *blocks.__path__)
-""",
     "test_mine.py": """
 import scalescope_blocks
 import scalescope_flows
@@ -199,11 +191,6 @@ def test_the_repository_is_not_seen(project: Project) -> None:
     assert shown.count(str(project.programs.parent)) == len(OURS)
     path = project.run("python", "-c", "import sys; print(*sys.path, sep='\\n')").splitlines()
     assert not {str(ROOT), str(ROOT / "flows"), str(ROOT / "blocks")} & set(path)
-
-
-def test_a_script_of_the_user(project: Project) -> None:
-    mine = [str(project.folder / name) for name in ("flows", "blocks")]
-    assert project.run("python", "script.py").split() == ["42", "2", "scale-sweep", *mine]
 
 
 def test_a_test_of_the_user(project: Project) -> None:

@@ -21,12 +21,9 @@ from support.waiting import wait_for
 from scalescope.model.trial import TrialState
 from scalescope_flows import scheduling
 
-LIMIT_S = 40
-"""Of silence, after which a run counts as killed; the file says 600. Heartbeats are 30 s apart, which is the least."""
-
+LIMIT_S = 40  # of silence, after which a run counts as killed; the file says 600. Heartbeats are 30 s apart at least
+# Takes 54 s and more; 42 s without its first trial.
 LONG = {"cluster": "local", "axes": {"workers": [1, 2]}, "params": {"items": 12, "seconds": 1}, "repeats": 3}
-"""Takes 54 s and more; 42 s without its first trial."""
-
 TRIALS = 6
 
 

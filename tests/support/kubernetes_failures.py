@@ -197,7 +197,7 @@ made = "/tmp/other/distributed-2020.1.0.dist-info"
 os.makedirs(made, exist_ok=True)  # it is imported twice
 open(made + "/METADATA", "w").write("Metadata-Version: 2.1\\nName: distributed\\nVersion: 2020.1.0\\n")
 sys.path.insert(0, "/tmp/other")"""
-OPENING = (
+OPENING = (  # the cluster does not open
     FailureRow("no node has so many CPUs", "no-room", {"scheduler_cpu": 500}, seldom=True),
     FailureRow("no node has so much memory", "no-room", {"scheduler_memory_mb": 10**7}, seldom=True),
     FailureRow("no node has the labels", "no-label", {"scheduler_node_selector": ("pool=none",)}),
@@ -241,9 +241,8 @@ OPENING = (
     FailureRow("policy or webhook refuses the pods", "policy", prepare=_policy),
     FailureRow("image has another version of Dask", "other-versions", {"environment": (_OTHER_DASK,)}),
 )
-"""The cluster does not open."""
 
-WORKERS = (
+WORKERS = (  # the cluster is open, and its workers do not come
     FailureRow(
         "quota allows one worker of two",
         "quota",
@@ -261,9 +260,8 @@ WORKERS = (
     ),
     FailureRow("scheduler's process ends in a trial", "crashed", act=_end_scheduler),
 )
-"""The cluster is open, and its workers do not come."""
 
-TRIALS = (
+TRIALS = (  # while a trial runs
     FailureRow(
         "worker uses more disk than it may",
         "out-of-disk",
@@ -288,9 +286,8 @@ TRIALS = (
         seldom=True,
     ),
 )
-"""While a trial runs."""
 
-GPU_NODE = (
+GPU_NODE = (  # one after the other, for they are about the same node
     FailureRow("no node has such GPUs", "no-label", {**GPU, "gpu_product": "NVIDIA-T4"}, workers=1),
     FailureRow("image without dask-cuda", "no-dask-cuda", {**GPU, "cuda": True}, workers=1, seldom=True),
     FailureRow("no node has so many GPUs", "no-gpu", {**GPU, "gpus": 8}, workers=1, seldom=True),
@@ -324,8 +321,8 @@ GPU_NODE = (
     ),
     FailureRow("worker's node dies", "node-lost", GPU, act=_stop_node, restore=_start_node, own_s=10),
 )
-"""One after the other, for they are about the same node."""
 
+# Last and alone: where the operator is refused something, it breaks off what it asks for others (kr8s 0.20).
 OPERATOR = (
     FailureRow("quota allows no Deployment", "quota", prepare=quota("count/deployments.apps: '0'"), seldom=True),
     FailureRow(
@@ -335,7 +332,6 @@ OPERATOR = (
         workers=1,
     ),
 )
-"""Last and alone: where the operator is refused something, it breaks off what it asks for others (kr8s 0.20)."""
 
 GROUPS = {"opening": OPENING, "workers": WORKERS, "trial": TRIALS, "gpu": GPU_NODE, "operator": OPERATOR}
 ROWS = {f"{group}: {row.done}": row for group, rows in GROUPS.items() for row in rows}

@@ -61,8 +61,6 @@ class PendingWorkers:
     reason: str = ""  # in the words of the system
     estimated_start: float | None = None  # of the first waiting job, as the system estimates it; s since the epoch
     last_start: float | None = None  # of the last job of which the system says it
-    jobs: int = 0  # how many wait for that reason
-    since_s: float = 0.0  # seconds for which the oldest of them has waited
 
 
 class JobQueueCluster(Cluster[JobQueueSpec]):
@@ -153,9 +151,8 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
     def facts(self) -> dict[str, Any]:
         return {
             **super().facts(),
-            "layout": "jobs of "
-            + f"{self.spec.job_workers} workers in {self.spec.processes or self.spec.job_workers} processes; "
-            + f"scheduler in the driver; {'tls' if self.spec.tls else 'tcp'}",
+            "layout": f"jobs of {self.spec.job_workers} workers in {self.spec.processes or self.spec.job_workers} "
+            f"processes; scheduler in the driver; {'tls' if self.spec.tls else 'tcp'}",
             "label": self.label,
             "workers": self._workers,
             "threads_per_worker": self._threads,
@@ -180,18 +177,14 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         began = time.monotonic()
         self._held_s = self._held_worker_s = 0.0
         try:
-            missing = self._keep(self._layout(workers))
-            self._submit(missing)
+            full, rest = divmod(workers, self.spec.job_workers)
+            self._submit(self._keep([self.spec.job_workers] * full + ([rest] if rest else [])))
             self._arrive()
         except Exception:
             self._failed = True
             raise
         finally:
             self._waited_s = time.monotonic() - began
-
-    def _layout(self, workers: int) -> list[int]:
-        full, rest = divmod(workers, self.spec.job_workers)
-        return [self.spec.job_workers] * full + ([rest] if rest else [])
 
     def _keep(self, layout: Sequence[int]) -> list[int]:
         missing = Counter(layout)

@@ -77,9 +77,6 @@ def uses_dask_cuda(spec: JobQueueSpec) -> bool:
     return spec.job_gpus > 0 and has_dask_cuda()
 
 
-# ------------------------------------------------------------------ parts that all systems share
-
-
 def _local_directory(spec: JobQueueSpec, *, dask_cuda: bool) -> str | None:
     if spec.local_directory:
         return f'"{spec.local_directory}"'

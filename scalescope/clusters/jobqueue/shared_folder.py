@@ -79,17 +79,13 @@ class ClusterFolder:
     def _credentials(self) -> Security:
         made = Security.temporary()
         (self.path / "tls").mkdir(mode=0o700)
-        ca, cert, key = (
-            self._write(f"tls/{name}.pem", text)
-            for name, text in (("ca", made.tls_ca_file), ("cert", made.tls_worker_cert), ("key", made.tls_worker_key))
-        )
-        roles = ("scheduler", "worker", "client")
-        return Security(
-            tls_ca_file=ca,
-            require_encryption=True,
-            **{f"tls_{role}_cert": cert for role in roles},
-            **{f"tls_{role}_key": key for role in roles},
-        )
+        ca = self._write("tls/ca.pem", made.tls_ca_file)
+        own = {
+            "cert": self._write("tls/cert.pem", made.tls_worker_cert),
+            "key": self._write("tls/key.pem", made.tls_worker_key),
+        }
+        files = {f"tls_{role}_{part}": own[part] for role in ("scheduler", "worker", "client") for part in own}
+        return Security(tls_ca_file=ca, require_encryption=True, **files)
 
     def _write(self, name: str, text: str) -> str:
         path = self.path / name

@@ -49,8 +49,6 @@ class SlurmCluster(JobQueueCluster):
     def _patiently(self, ask: Callable[[], T]) -> T:
         return commands.patiently(ask, says=self.report, stopped=self._closing)
 
-    # ---------------------------------------------------------------- submission
-
     def _send(self, sizes: Sequence[int], jobs: Sequence[Job]) -> Iterator[tuple[int, Job, str]]:
         self._patiently(self._check_room)
 
@@ -98,8 +96,6 @@ class SlurmCluster(JobQueueCluster):
                     return job.id
         return ""
 
-    # ---------------------------------------------------------------- cancellation
-
     def _cancel(self, job_ids: Sequence[str]) -> None:
         self._watch.dismiss(job_ids)
         self._patiently(lambda: slurm_jobs.cancel(job_ids, self.label, run=self._run))
@@ -111,8 +107,6 @@ class SlurmCluster(JobQueueCluster):
         except ClusterError as error:
             return error.line
         return ", ".join(f"{job.id} ({job.state})" for job in (*ours, *others))
-
-    # ---------------------------------------------------------------- what Slurm says
 
     def _nodes(self) -> dict[str, str]:
         return {job.id: job.nodes for job in self._watch.jobs()}

@@ -126,8 +126,6 @@ class JobWatch:
             self._changed_at = now
         self._plan(min(max(SHARE * (now - self._changed_at), SHORTEST_S), LONGEST_S))
 
-    # ---------------------------------------------------------------- when to look
-
     def _hurry(self) -> None:
         self._changed_at = self._next_look = self._clock()
 
@@ -146,8 +144,6 @@ class JobWatch:
             return replace(before, state=FORGOTTEN)
         state = fields.get("JobState", FORGOTTEN)
         return replace(before, state=state, reason=fields.get("Reason", ""), nodes=fields.get("NodeList", before.nodes))
-
-    # ---------------------------------------------------------------- what to say
 
     def _ours(self) -> list[SlurmJob]:
         return [job for job in self._jobs.values() if job.id not in self._dismissed]
@@ -216,7 +212,7 @@ class JobWatch:
             alike = [job for job in self._pending() if job.reason == reason]
             failure = failures.never(reason)
             if failure is None and failures.needs_nodes(reason) and not self._has_nodes(alike[0]):
-                failure = failures.no_nodes()
+                failure = failures.NO_NODES
             if failure is not None:
                 raise JobsEnded(
                     f"{plural(len(alike), 'Slurm job')} of {self.label} can never start: {reason}",
@@ -245,7 +241,7 @@ class JobWatch:
         first, last = min(starts, default=None), max(starts, default=None)
         words = self._sentence(alike, first, since_s)
         if since_s <= self.queue_timeout_s:
-            return PendingWorkers(words, True, reason, first, last, len(alike), since_s)
+            return PendingWorkers(words, True, reason, first, last)
         raise ClusterError(
             f"{plural(len(pending), 'Slurm job')} of {self.label} did not start within {self.queue_timeout_s:g} s: "
             f"{reason or 'no reason given'}",
@@ -274,7 +270,7 @@ class JobWatch:
         running = [job for job in self._ours() if not self._is_over(job)]
         if not running:
             return PendingWorkers(f"{missing} missing; Slurm has no job of {self.label} yet")
-        return PendingWorkers(f"{missing} missing; {plural(len(running), 'job')} of them started", jobs=len(running))
+        return PendingWorkers(f"{missing} missing; {plural(len(running), 'job')} of them started")
 
 
 def _minute(moment: float) -> str:

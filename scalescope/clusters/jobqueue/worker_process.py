@@ -92,12 +92,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--memory-limit", default="0")
     parser.add_argument("--death-timeout", type=float, default=60.0)
     parser.add_argument("--local-directory", default="")
-    parser.add_argument("--interface", default=None)
-    parser.add_argument("--protocol", default=None)
-    parser.add_argument("--lifetime", default=None)
     parser.add_argument("--lifetime-stagger", default="0s")
-    for name in ("--tls-ca-file", "--tls-cert", "--tls-key"):
-        parser.add_argument(name, default=None)
+    for name in ("interface", "protocol", "lifetime", "tls-ca-file", "tls-cert", "tls-key"):
+        parser.add_argument(f"--{name}")
     return parser.parse_args(arguments)
 
 
@@ -107,9 +104,6 @@ def _gpus(wanted: int) -> list[str]:
         _say(f"{wanted} workers want a GPU each; CUDA_VISIBLE_DEVICES of this job is {','.join(found)!r}")
         sys.exit(EXIT_NO_GPU)
     return found[:wanted]
-
-
-# ------------------------------------------------------------------ one process
 
 
 def _run(options: argparse.Namespace, names: Sequence[str], gpu: str | None) -> NoReturn:
@@ -164,9 +158,6 @@ async def _work(options: argparse.Namespace, names: Sequence[str]) -> None:
         loop.add_signal_handler(signal.SIGTERM, close)
         await asyncio.gather(*workers)
     await asyncio.gather(*(worker.finished() for worker in workers))
-
-
-# ------------------------------------------------------------------ several processes
 
 
 def _watch(children: dict[int, list[str]]) -> int:

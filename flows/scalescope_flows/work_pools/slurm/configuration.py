@@ -115,8 +115,6 @@ class SlurmJobConfiguration(BaseJobConfiguration):
     def _base_flow_run_command() -> str:
         return shlex.join([get_sys_executable().strip('"') or sys.executable, "-m", "prefect", "flow-run", "execute"])
 
-    # ------------------------------------------------------------------ as Slurm takes it
-
     @property
     def output_folder(self) -> Path:
         return Path(self.log_directory).expanduser() if self.log_directory else PREFECT_HOME.value() / "slurm-jobs"

@@ -59,8 +59,6 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
         self.queue = JobQueue()
         self._watched: set[Any] = set()
 
-    # ------------------------------------------------------------------ what Prefect asks for
-
     async def run(
         self,
         flow_run: FlowRun,
@@ -85,7 +83,7 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
         if job.has_ended:
             raise InfrastructureNotFound(f"Slurm job {infrastructure_pid} has ended: {job.state}")
         if not job.is_pending:
-            await self.queue.signal(infrastructure_pid)
+            await self.queue.cancel(infrastructure_pid, "--full", "--signal=TERM")
             deadline = time.monotonic() + grace_seconds
             while time.monotonic() < deadline and not (await self.queue.final(infrastructure_pid)).has_ended:
                 await anyio.sleep(min(1.0, configuration.poll_seconds))
@@ -104,8 +102,6 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
         found = await super()._get_scheduled_flow_runs()
         # A run that gave itself back is submitted again only when its job has ended: how it ended decides.
         return [entry for entry in found if entry.flow_run.id not in self._watched]
-
-    # ------------------------------------------------------------------ submission
 
     async def _submit(self, flow_run: FlowRun, configuration: SlurmJobConfiguration) -> str:
         try:
@@ -142,8 +138,6 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
         finally:
             self._watched.discard(flow_run.id)
             self.queue.drop(job_name(flow_run.id))
-
-    # ------------------------------------------------------------------ adoption
 
     async def _orphans(self) -> list[FlowRun]:
         found: list[FlowRun] = []
