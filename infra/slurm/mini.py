@@ -149,8 +149,6 @@ class MiniSlurm:
         if len(os.fsencode(self.folder / "spool/n1000/n1000_1000000.4294967294")) > SOCKET_PATH:
             raise MiniSlurmError(f"the path of the folder is too long for sockets: {self.folder}")
 
-    # ------------------------------------------------------------------ life
-
     def start(self) -> MiniSlurm:
         """Start all daemons and wait until every node is idle."""
         if missing := missing_programs():
@@ -270,8 +268,6 @@ class MiniSlurm:
                 jobs.append(int(entry.name))
                 parents.add(parent)
         return [pid for pid in steps if not node or pid in parents] + jobs
-
-    # ------------------------------------------------------------------ inside
 
     def _configure(self) -> None:
         for name in ("state", "log", *(f"spool/{node}" for node in self.nodes)):
@@ -426,9 +422,6 @@ def _reap() -> None:
             pass
     except ChildProcessError:
         pass
-
-
-# ------------------------------------------------------------------ small things
 
 
 def _kill(pid: int, number: int) -> None:

@@ -218,10 +218,8 @@ def cluster_name(*, run: Run) -> str:
 
 def lease_details(*, run: Run) -> dict[str, str]:
     """What a reaper needs to find jobs again."""
-    found = {"user": owner.user(), "cluster": cluster_name(run=run)}
-    if conf := os.environ.get("SLURM_CONF"):
-        found["slurm_conf"] = conf
-    return found
+    conf = os.environ.get("SLURM_CONF")
+    return {"user": owner.user(), "cluster": cluster_name(run=run)} | ({"slurm_conf": conf} if conf else {})
 
 
 def when(text: str) -> float | None:

@@ -104,12 +104,3 @@ def test_what_a_pull_step_brings_is_found_and_isolated(site: Site) -> None:
     assert f"]({url}/isolation.json)" in page(ended, "notebook").replace("\\", "")
     assert "replay" in opened(f"{url}/isolation.json")
     assert list((site.records / origin.id / "isolated").glob("graph-*.json"))
-
-
-@pytest.mark.thorough
-def test_a_workload_that_the_temporary_folder_lacks() -> None:
-    ended = run("scale-sweep/scale-sweep", workload="my_job.py:run", axes=AXES)
-    assert ended.state.is_failed(), ended.state
-    told = ended.state.message or ""
-    says = ("there is no", "absolute path", "package.module:function", "git_clone", "image")
-    assert [words for words in says if words not in told] == []

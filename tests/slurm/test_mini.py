@@ -107,15 +107,6 @@ class TestEnds:
         until(lambda: not processes_of(folder))
         assert process.returncode == (-how if how is signal.SIGKILL else 0)
 
-    @pytest.mark.thorough
-    def test_its_keeper_killed(self, mini: ModuleType, slurm: Any, tmp_path_factory: pytest.TempPathFactory) -> None:
-        folder = tmp_path_factory.mktemp("s")
-        with mini.MiniSlurm(folder, nodes=1, gpus=0) as cluster:
-            cluster.submit(command=f"touch {folder}/up; exec sleep 600")
-            until((folder / "up").exists)
-            cluster._keeper.kill()
-        until(lambda: not processes_of(folder))
-
     def test_a_daemon_that_cannot_start_says_why(
         self, mini: ModuleType, slurm: Any, tmp_path_factory: pytest.TempPathFactory
     ) -> None:

@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -197,29 +198,34 @@ made = "/tmp/other/distributed-2020.1.0.dist-info"
 os.makedirs(made, exist_ok=True)  # it is imported twice
 open(made + "/METADATA", "w").write("Metadata-Version: 2.1\\nName: distributed\\nVersion: 2020.1.0\\n")
 sys.path.insert(0, "/tmp/other")"""
+
+
+def _delete(kind: str, name: str) -> Callable[[FailureSite], object]:
+    return lambda site: site.kubectl("delete", kind, name, "--wait=false")
+
+
+def _delete_pod(component: str = "worker") -> Callable[[FailureSite], object]:
+    return lambda site: site.kubectl("delete", "pod", site.pod(component), "--wait=false")
+
+
+_seldom = partial(FailureRow, seldom=True)
+NO_POOL = {"scheduler_node_selector": ("pool=none",)}
 OPENING = (  # the cluster does not open
-    FailureRow("no node has so many CPUs", "no-room", {"scheduler_cpu": 500}, seldom=True),
-    FailureRow("no node has so much memory", "no-room", {"scheduler_memory_mb": 10**7}, seldom=True),
-    FailureRow("no node has the labels", "no-label", {"scheduler_node_selector": ("pool=none",)}),
-    FailureRow(
+    _seldom("no node has so many CPUs", "no-room", {"scheduler_cpu": 500}),
+    _seldom("no node has so much memory", "no-room", {"scheduler_memory_mb": 10**7}),
+    FailureRow("no node has the labels", "no-label", NO_POOL),
+    _seldom(
         "nodes with the labels have a taint",
         "no-label",
         {"scheduler_node_selector": ("nvidia.com/gpu.product=NVIDIA-H200",)},
-        seldom=True,
     ),
-    FailureRow(
-        "autoscaling adds no node in time (here 8 s)",
-        "no-label",
-        {"scheduler_node_selector": ("pool=none",), "autoscale_timeout_s": 8.0},
-        own_s=8,
-        seldom=True,
+    _seldom(
+        "autoscaling adds no node in time (here 8 s)", "no-label", {**NO_POOL, "autoscale_timeout_s": 8.0}, own_s=8
     ),
     FailureRow("image is not there", "no-registry", {"image": "localhost/none:1"}),
-    FailureRow("image name of 400 characters", "image-name", {"image": "a" * 400}, seldom=True),
+    _seldom("image name of 400 characters", "image-name", {"image": "a" * 400}),
     FailureRow("image without Dask", "no-dask", {"image": "localhost/base:dev", "environment": ("PATH=/nowhere",)}),
-    FailureRow(
-        "image without Dask, its entrypoint a script", "no-dask", {"environment": ("PATH=/nowhere",)}, seldom=True
-    ),
+    _seldom("image without Dask, its entrypoint a script", "no-dask", {"environment": ("PATH=/nowhere",)}),
     FailureRow("container ends again and again", "no-package", {"environment": ("PYTHONHOME=/nowhere",)}),
     FailureRow("no such service account", "no-service-account", {"service_account": "nobody"}),
     FailureRow("no such priority class", "no-priority-class", {"priority_class": "nothing"}),
@@ -228,7 +234,7 @@ OPENING = (  # the cluster does not open
     FailureRow("namespace is being deleted", "namespace-ending", prepare=_being_deleted, restore=_let_go),
     FailureRow("no such context", "unreachable", {"context": "nowhere"}),
     FailureRow("API server refuses connections", "unreachable", {"context": "closed"}),
-    FailureRow("API server does not answer", "unreachable", {"context": "silent"}, own_s=10, seldom=True),
+    _seldom("API server does not answer", "unreachable", {"context": "silent"}, own_s=10),
     FailureRow("token is not accepted", "credentials", {"context": "expired"}),
     FailureRow("user may do nothing there", "not-allowed", {"context": "nobody"}),
     FailureRow("quota allows no pod", "quota", prepare=quota("pods: '0'")),
@@ -247,50 +253,38 @@ WORKERS = (  # the cluster is open, and its workers do not come
         "quota allows one worker of two",
         "quota",
         prepare=quota("pods: '2'"),
-        restore=lambda site: site.kubectl("delete", "quota", "few"),
+        restore=_delete("quota", "few"),
         workers=2,
     ),
-    FailureRow(
+    _seldom(
         "secret of the cluster was removed",
         "own-secret-deleted",
         prepare=_delete_secret,
         restore=_restore_secret,
         workers=1,
-        seldom=True,
     ),
     FailureRow("scheduler's process ends in a trial", "crashed", act=_end_scheduler),
 )
 
 TRIALS = (  # while a trial runs
-    FailureRow(
+    _seldom(
         "worker uses more disk than it may",
         "out-of-disk",
         prepare=_limits("default: {ephemeral-storage: 100Mi}"),
         task=lambda: (Path("/tmp/filled").write_bytes(bytes(200 << 20)), time.sleep(300)),
-        restore=lambda site: site.kubectl("delete", "limitrange", "limits"),
+        restore=_delete("limitrange", "limits"),
         own_s=30,  # the node measures volumes each 10 to 20 s, and looks at that each 10 s
-        seldom=True,
     ),
-    FailureRow("worker runs out of memory", "out-of-memory", task=lambda: len(bytearray(2**30)), seldom=True),
-    FailureRow(
-        "worker's pod is deleted",
-        "deleted",
-        act=lambda site: site.kubectl("delete", "pod", site.pod(), "--wait=false"),
-        seldom=True,
-    ),
+    _seldom("worker runs out of memory", "out-of-memory", task=lambda: len(bytearray(2**30))),
+    _seldom("worker's pod is deleted", "deleted", act=_delete_pod()),
     FailureRow("worker is evicted, as by `kubectl drain`", "drained", act=_evict),
-    FailureRow(
-        "scheduler's pod is deleted",
-        "deleted",
-        act=lambda site: site.kubectl("delete", "pod", site.pod("scheduler"), "--wait=false"),
-        seldom=True,
-    ),
+    _seldom("scheduler's pod is deleted", "deleted", act=_delete_pod("scheduler")),
 )
 
 GPU_NODE = (  # one after the other, for they are about the same node
     FailureRow("no node has such GPUs", "no-label", {**GPU, "gpu_product": "NVIDIA-T4"}, workers=1),
-    FailureRow("image without dask-cuda", "no-dask-cuda", {**GPU, "cuda": True}, workers=1, seldom=True),
-    FailureRow("no node has so many GPUs", "no-gpu", {**GPU, "gpus": 8}, workers=1, seldom=True),
+    _seldom("image without dask-cuda", "no-dask-cuda", {**GPU, "cuda": True}, workers=1),
+    _seldom("no node has so many GPUs", "no-gpu", {**GPU, "gpus": 8}, workers=1),
     FailureRow(
         "GPUs stay in use (here for 5 s)", "no-gpu", {**GPU, "gpus": 4, "queue_timeout_s": 5.0}, workers=2, own_s=5
     ),
@@ -299,17 +293,16 @@ GPU_NODE = (  # one after the other, for they are about the same node
         "preempted",
         GPU,
         act=_preempt,
-        restore=lambda site: site.kubectl("delete", "pod", "important", "--wait=false"),
+        restore=_delete("pod", "important"),
     ),
-    FailureRow(
+    _seldom(
         "worker's node is tainted, as before a spot node goes",
         "node-tainted",
         GPU,
         act=_taint,
         restore=lambda site: _taint(site, "-"),
-        seldom=True,
     ),
-    FailureRow(
+    _seldom(
         "worker's node dies while others are waited for",
         "node-lost",
         {**GPU, "gpus": 3},
@@ -317,14 +310,13 @@ GPU_NODE = (  # one after the other, for they are about the same node
         restore=_start_node,
         workers=2,
         own_s=20,
-        seldom=True,
     ),
     FailureRow("worker's node dies", "node-lost", GPU, act=_stop_node, restore=_start_node, own_s=10),
 )
 
 # Last and alone: where the operator is refused something, it breaks off what it asks for others (kr8s 0.20).
 OPERATOR = (
-    FailureRow("quota allows no Deployment", "quota", prepare=quota("count/deployments.apps: '0'"), seldom=True),
+    _seldom("quota allows no Deployment", "quota", prepare=quota("count/deployments.apps: '0'")),
     FailureRow(
         "quota allows no Deployment but the scheduler's",
         "quota",

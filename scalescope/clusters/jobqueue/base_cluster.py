@@ -91,8 +91,6 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         self._lost = ""
         self._closing = threading.Event()
 
-    # ---------------------------------------------------------------- from open to close
-
     def open(self) -> None:
         """Start the scheduler; no job is submitted yet."""
         known = self._check()
@@ -167,8 +165,6 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
     def submission(self, workers: int, threads_per_worker: int) -> str:
         return job_script.text(self.spec, workers, threads_per_worker)
 
-    # ---------------------------------------------------------------- sizes
-
     def scale(self, workers: int, threads_per_worker: int) -> None:
         """Have exactly these workers. Jobs that fit are kept, the others cancelled, and lost ones replaced."""
         self._cluster()
@@ -238,8 +234,6 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             imports=self.folder,
         )
         return job_script.job(self.spec, request)
-
-    # ---------------------------------------------------------------- waiting
 
     def _arrive(self) -> None:
         said, said_at, started_at = "", 0.0, time.monotonic()
@@ -314,8 +308,6 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             category="start-timeout",
         )
 
-    # ---------------------------------------------------------------- trials
-
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
         """End a trial that has lost workers: it would wait in vain."""
@@ -340,8 +332,6 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
 
     def losses(self) -> str:
         return self._lost
-
-    # ---------------------------------------------------------------- parts
 
     def _cluster(self) -> SpecCluster:
         if self._dask is None:

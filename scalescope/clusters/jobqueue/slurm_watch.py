@@ -7,6 +7,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -177,10 +178,9 @@ class JobWatch:
         )
 
     def _post_mortem(self, job: SlurmJob) -> tuple[SlurmJob, str, str]:
-        try:
+        fields: dict[str, str] = {}
+        with suppress(CommandSilent):
             fields = slurm_jobs.details(job.id, run=self._run)
-        except CommandSilent:
-            fields = {}
         if fields.get("JobName") != self.label:
             fields = {}
         job = replace(job, exit_code=fields.get("ExitCode", ""), reason=fields.get("Reason", job.reason))
@@ -202,10 +202,9 @@ class JobWatch:
         return "", str(paths[0]) if paths else ""
 
     def _nodes(self, job: SlurmJob) -> dict[str, tuple[str, str]]:
-        try:
+        with suppress(CommandSilent):
             return slurm_jobs.node_states(job.nodes, run=self._run)
-        except CommandSilent:
-            return {}
+        return {}
 
     def _raise_for_never(self) -> None:
         for reason in dict.fromkeys(job.reason for job in self._pending()):
@@ -225,10 +224,9 @@ class JobWatch:
                 )
 
     def _has_nodes(self, job: SlurmJob) -> bool:
-        try:
+        with suppress(CommandSilent):
             return slurm_jobs.usable_nodes(job, run=self._run) > 0
-        except CommandSilent:
-            return True
+        return True
 
     def _raise_for_patience(self) -> PendingWorkers | None:
         pending = self._pending()
@@ -273,7 +271,7 @@ class JobWatch:
         return PendingWorkers(f"{missing} missing; {plural(len(running), 'job')} of them started")
 
 
-def _minute(moment: float) -> str:
+def _minute(moment: float) -> str:  # without seconds, so that a sentence that is said again is the same
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
 
 

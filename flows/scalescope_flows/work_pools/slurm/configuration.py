@@ -124,21 +124,11 @@ class SlurmJobConfiguration(BaseJobConfiguration):
 
     def options(self, flow_run_id: UUID) -> list[str]:
         output = str(self.output(flow_run_id, "\0")).replace("%", "%%").replace("\0", "%j")
-        given: dict[str, Any] = {
-            "job-name": job_name(flow_run_id),
-            "comment": f"prefect:{flow_run_id} {self.name or ''}".strip(),
-            "output": output,
-            "time": self.time_limit,
-            "nodes": self.nodes,
-            "cpus-per-task": self.cpus,
-            "mem": self.memory,
-            "partition": self.partition,
-            "account": self.account,
-            "qos": self.qos,
-            "gres": self.gres,
-            "constraint": self.constraint,
-            "chdir": self.working_dir,
-        }
+        comment = f"prefect:{flow_run_id} {self.name or ''}".strip()
+        given: dict[str, Any] = {"job-name": job_name(flow_run_id), "comment": comment, "output": output}
+        given |= {"time": self.time_limit, "nodes": self.nodes, "cpus-per-task": self.cpus, "mem": self.memory}
+        given |= {name: getattr(self, name) for name in ("partition", "account", "qos", "gres", "constraint")}
+        given["chdir"] = self.working_dir
         fixed = ["--parsable", "--no-requeue", "--open-mode=append", "--export=ALL"]
         further = [word for line in self.directives for word in shlex.split(line)]
         return [*fixed, *(f"--{name}={value}" for name, value in given.items() if value is not None), *further]
