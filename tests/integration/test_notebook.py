@@ -1,16 +1,10 @@
-"""A sweep in a notebook, and in a script on a terminal: a bar that is drawn in place, and no line that nobody wants."""
+"""A sweep in a notebook: a bar that is drawn in place, and no line that nobody wants."""
 
 from __future__ import annotations
 
-import os
-import pty
-import re
-import subprocess
-import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
@@ -66,33 +60,3 @@ def test_a_notebook_shows_one_bar_and_what_was_asked_for(
     for [each] in shown:
         assert each.output_type == "execute_result"
         assert "text/html" in each.data
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("way", WAYS)
-def test_a_script_on_a_terminal_shows_one_that_goes_at_the_end(way: str, tmp_path: Path) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(f"{JOB}\n\nif __name__ == '__main__':{way.replace(chr(10), f'{chr(10)}    ')}\n")
-    ours, theirs = pty.openpty()
-    written: list[bytes] = []
-    reader = threading.Thread(target=read_all, args=(ours, written.append))
-    reader.start()
-    try:
-        environ = {**os.environ, "COLUMNS": "100", "TERM": "xterm"}
-        subprocess.run([sys.executable, str(script)], check=True, stdout=theirs, stderr=theirs, env=environ)
-    finally:
-        os.close(theirs)
-        reader.join()
-        os.close(ours)
-    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", b"".join(written).decode())
-    lines = [line for line in re.split(r"[\r\n]+", shown) if line.strip()]
-    assert any("4/4" in line for line in lines)
-    assert [line for line in lines if "━" not in line] == []
-
-
-def read_all(terminal: int, keep: Callable[[bytes], Any]) -> None:
-    while True:
-        try:
-            keep(os.read(terminal, 4096))
-        except OSError:  # the other end is closed
-            return

@@ -209,11 +209,3 @@ def test_a_sweep_point_and_a_job_that_is_cancelled_in_the_middle(in_slurm: Any, 
     assert again.facts["cluster"]["label"] == facts["label"]
     assert again.facts["cluster"]["jobs_replaced"] == 1
     assert not queue(in_slurm, facts["label"])
-
-
-@pytest.mark.thorough
-def test_128_workers_in_16_jobs(opened: Any) -> None:
-    cluster = opened(workers_per_job=8, processes=1, start_timeout_s=120)
-    cluster.scale(128, 1)
-    assert len(addresses(cluster)) == 128
-    assert len(job_ids(cluster)) == 16

@@ -33,11 +33,6 @@ def processes_of(folder: Path) -> list[str]:
 
 
 class TestRuns:
-    def test_many_nodes_are_idle(self, slurm: Any) -> None:
-        assert len(slurm.nodes) >= 16
-        assert slurm.run("sinfo", "-h", "-p", "main", "-o", "%D %t") == f"{len(slurm.nodes)} idle"
-        assert "UP" in slurm.run("scontrol", "ping")
-
     def test_a_job_gets_its_gpus(self, slurm: Any, tmp_path: Path) -> None:
         output = tmp_path / "out"
         job = slurm.submit("--gres=gpu:2", f"-o{output}", "--wait", command="echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_ID")
@@ -67,14 +62,6 @@ class TestReset:
         slurm.reset()
         assert slurm.run("sinfo", "-h", "-p", "main", "-o", "%a %D %t") == f"up {len(slurm.nodes)} idle"
         assert "service" not in slurm.run("scontrol", "show", "reservation")
-
-    def test_a_node_that_loses_its_power_takes_its_jobs_along(self, slurm: Any, tmp_path: Path) -> None:
-        for node in ("n1", "n2"):
-            slurm.submit("-w", node, command=f"touch {tmp_path}/{node}; sleep 600")
-        until(lambda: len(list(tmp_path.iterdir())) == 2)
-        slurm.stop_node("n1")
-        until(lambda: not slurm.strays("n1"))
-        assert slurm.strays("n2")
 
 
 class TestEnds:
