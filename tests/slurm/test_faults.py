@@ -1,6 +1,6 @@
 """Nodes, jobs and controllers that die in the middle of a sweep on a real Slurm; SCALESCOPE_FAULT_ROUNDS repeats each.
 
-Killed drivers and flows: tests/faults. A cancelled job: test_cluster.py.
+The sweep comes to its end, at once or when the same command is given again, and `scalescope reap` leaves nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 from support import faults, waiting
@@ -106,11 +107,23 @@ def _lengths(sweep: dict[str, Any]) -> list[Any]:
 # ------------------------------------------------------------------ faults
 
 
-def stop_node(site: Site) -> None:
+def stop_node(site: Site, flow: psutil.Process) -> None:
     site.slurm.stop_node(site.job()[1])
 
 
-def end_walltime(site: Site) -> None:
+def cancel_job(site: Site, flow: psutil.Process) -> None:
+    site.slurm.run("scancel", site.job()[0])
+
+
+def kill_driver(site: Site, flow: psutil.Process) -> None:
+    next(child for child in flow.children(recursive=True) if "scalescope.driver" in " ".join(child.cmdline())).kill()
+
+
+def kill_flow(site: Site, flow: psutil.Process) -> None:
+    flow.kill()
+
+
+def end_walltime(site: Site, flow: psutil.Process) -> None:
     soon = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + 2))
     site.slurm.run("scontrol", "update", f"JobId={site.job()[0]}", f"EndTime={soon}")
 
@@ -119,12 +132,19 @@ def end_walltime(site: Site) -> None:
 class Fault:
     """What is done in the long trial, how long that would be, and what its reason says unless it is repeated."""
 
-    act: Callable[[Site], None]
+    act: Callable[[Site, psutil.Process], None]
     seconds: float
     reason: str = ""
+    thorough: bool = True
 
 
-FAULTS = {"node stopped": Fault(stop_node, 20.0, "of 4 workers were lost"), "job timed-out": Fault(end_walltime, 19.0)}
+FAULTS = {
+    "node stopped": Fault(stop_node, 20.0, "of 4 workers were lost", thorough=False),
+    "job cancelled": Fault(cancel_job, 20.0, "CANCELLED"),  # test_cluster.py has one, too
+    "job timed-out": Fault(end_walltime, 19.0),
+    "driver killed": Fault(kill_driver, 20.0, "killed by SIGKILL"),  # tests/faults, too
+    "flow killed": Fault(kill_flow, 5.0),  # tests/faults, too
+}
 
 
 @dataclass
@@ -170,17 +190,20 @@ def endure(site: Site, fault: Fault) -> Seen:
         site.wait_for(lambda: running.exists() or process.poll() is not None, "the long trial does not begin")
         time.sleep(1.0)
         assert process.poll() is None, (site.folder / "log").read_text()
-        fault.act(site)
-        return ended(site, process, began)
+        fault.act(site, psutil.Process(process.pid))
+        return ended(site, process, began, again=fault.act is kill_flow)
     finally:
         process.kill()
         process.wait()
 
 
-def ended(site: Site, process: subprocess.Popen[bytes], began: float) -> Seen:
-    """Wait for the end of a sweep, and reap."""
+def ended(site: Site, process: subprocess.Popen[bytes], began: float, *, again: bool = False) -> Seen:
+    """Wait for the end of a sweep, give the same command again where that is wanted, and reap."""
     site.wait_for(lambda: process.poll() is not None, "the sweep does not end")
     first = process.returncode, site.trials()
+    if again:
+        process = site.sweep()
+        site.wait_for(lambda: process.poll() is not None, "the sweep does not end the second time")
     reaper = site.start("reap")
     assert reaper.wait(PATIENCE_S) == 0, (site.folder / "log").read_text()
     leases = [path.name for path in (site.folder / "leases").iterdir()]
@@ -212,7 +235,9 @@ def seen(slurm: Any, tmp_path_factory: pytest.TempPathFactory, request: pytest.F
     return found
 
 
-@pytest.mark.parametrize("name", ["node stopped", pytest.param("job timed-out", marks=pytest.mark.thorough)])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.thorough] * fault.thorough) for name, fault in FAULTS.items()]
+)
 def test_only_the_trial_that_was_hit_is_invalid_and_nothing_is_left(seen: dict[str, list[Seen]], name: str) -> None:
     fault = FAULTS[name]
     assert len(seen[name]) == ROUNDS
@@ -226,7 +251,7 @@ def test_only_the_trial_that_was_hit_is_invalid_and_nothing_is_left(seen: dict[s
         assert list(states.values()) == [TrialState.VALID] * 2, [trial.reason for trial in one.run.trials]
         assert fault.reason in one.hit.reason
         assert one.left == []
-        if not fault.reason:
+        if fault.act is end_walltime:
             assert one.hit.facts["cluster"]["repeated"]
             assert one.hit.facts["cluster"]["held_worker_s"] > 10
         process, _, how = name.partition(" ")
