@@ -102,8 +102,8 @@ def test_nobody_is_asked_for_prefect_itself(project: Path) -> None:
     """Importing it takes seconds; a sweep on the command line must not."""
     (project / PROFILES_FILE).write_text(PROFILES)
     program = (
-        "import sys; from scalescope_flows.orchestrator import PREFECT; "
-        "sys.exit(not PREFECT.is_configured() or 'prefect' in sys.modules)"
+        "import sys, scalescope.cli.main; from scalescope_flows.orchestrator import PREFECT; "
+        "sys.exit(not PREFECT.is_configured() or bool({'prefect', 'dask'} & {*sys.modules}))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 

@@ -46,11 +46,6 @@ def test_a_sweep_needs_no_server(tmp_path: Path) -> None:
     assert "rror" not in done.stderr
 
 
-def test_importing_flows_does_not_import_prefect() -> None:
-    program = "import sys, scalescope_flows, scalescope.cli.main; sys.exit(bool({'prefect', 'dask'} & {*sys.modules}))"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
-
-
 def test_a_server_that_does_not_start_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
     program = shutil.which("false")
     monkeypatch.setattr(temporary.sys, "executable", program)

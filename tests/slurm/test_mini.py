@@ -103,15 +103,6 @@ class TestEnds:
         until(lambda: not processes_of(folder))
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [({"nodes": 0}, "nodes: expected 1"), ({"gpus": 9}, "0 to 6"), ({"folder": "/tmp/" + "x" * 80}, "too long")],
-)
-def test_bad_arguments(mini: ModuleType, tmp_path: Path, given: dict[str, Any], words: str) -> None:
-    with pytest.raises(mini.MiniSlurmError, match=words):
-        mini.MiniSlurm(**{"folder": tmp_path, **given})
-
-
 WITHOUT = """
 import pytest
 

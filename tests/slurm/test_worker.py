@@ -222,13 +222,6 @@ class TestRefused:
         assert "PartitionTimeLimit" in str(state.message)
         assert [state for _, state in bench.jobs(run)] == ["CANCELLED"]
 
-    async def test_bad_variables(self, bench: WorkerBench) -> None:
-        async with bench.worker() as worker:
-            run = await bench.scheduled("true", directives=["--array=1-9"])
-            await worker.get_and_submit_flow_runs()
-        assert "--array=1-9" in str((await bench.state(run)).message)
-        assert bench.jobs(run) == []
-
     async def test_a_job_that_arrived_though_sbatch_heard_nothing(
         self, bench: WorkerBench, monkeypatch: pytest.MonkeyPatch
     ) -> None:

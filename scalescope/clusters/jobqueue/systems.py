@@ -31,7 +31,6 @@ class BatchSpec(JobQueueSpec):
     resource_spec: Annotated[str, _RESOURCES] = ""
 
     def job_options(self, request: JobRequest) -> dict[str, Any]:
-        """Queue, account, time limit and resources, which most systems take alike."""
         return {
             "queue": self.queue or None,
             self.account_option: self.account or None,
@@ -96,7 +95,6 @@ class LsfSpec(JobQueueSpec):
     queue: Annotated[str, _QUEUE] = ""
 
     def job_options(self, request: JobRequest) -> dict[str, Any]:
-        """LSF takes a time limit as hours and minutes, and a job script from its standard input."""
         minutes = math.ceil(self.walltime_s / 60)
         walltime = f"{minutes // 60:02}:{minutes % 60:02}"
         named = {"queue": self.queue or None, "project": self.account or None}
@@ -121,7 +119,6 @@ class HtcondorSpec(JobQueueSpec):
                 raise InvalidField("cluster.directives_add", directive, "NAME = VALUE")
 
     def job_options(self, request: JobRequest) -> dict[str, Any]:
-        """HTCondor has no queues; each directive is NAME = VALUE."""
         added = {"batch_name": request.label, "allowed_job_duration": math.ceil(self.walltime_s)}
         if self.account:
             added["accounting_group"] = self.account

@@ -431,7 +431,7 @@ def test_facts_from_accounting() -> None:
     assert second["max_rss_bytes"] is None
 
 
-def test_what_is_not_known_is_said(watch: JobWatch) -> None:
+def test_what_is_not_known_is_said() -> None:
     def run(command: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
         answers = {
             "sacct": (1, "", "Slurm accounting storage is disabled"),
@@ -442,6 +442,8 @@ def test_what_is_not_known_is_said(watch: JobWatch) -> None:
             return subprocess.CompletedProcess(command, 0, " 1 0 cpu=1,mem=1G\n 2 768 cpu=1\n", "")
         return subprocess.CompletedProcess(command, *answers[command[0]])
 
+    silent = job_facts.job_facts(LABEL, run=Slurm(silent=True))
+    assert (silent["jobs"], "Unable to contact controller" in silent["absent"][0]) == ([], True)
     found: dict[str, Any] = job_facts.job_facts(LABEL, run=run, job_ids=["1", "2", "9"])
     assert found["source"] == "squeue and sstat"
     assert [(job["id"], job["queue_wait_s"], job["exit_code"]) for job in found["jobs"]] == [
@@ -455,10 +457,3 @@ def test_what_is_not_known_is_said(watch: JobWatch) -> None:
         "MaxRSS: No steps running for job 1",
         "jobs 9: Slurm has forgotten them",
     ]
-
-
-def test_facts_of_a_slurm_that_does_not_answer(slurm: Slurm) -> None:
-    slurm.silent = True
-    found = job_facts.job_facts(LABEL, run=slurm)
-    assert found["jobs"] == []
-    assert "Unable to contact controller" in found["absent"][0]
