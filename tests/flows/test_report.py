@@ -68,7 +68,7 @@ def test_at_an_address(run_id: str, address: str, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["nonsense"], "There is no run 'nonsense'"),
+        (["nonsense"], "'nonsense'"),
         (["--trial", "nonsense"], "has no trial 'nonsense'"),
         (["--output", "no/such/folder.html"], "There is no folder"),
     ],
