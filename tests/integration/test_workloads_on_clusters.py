@@ -114,6 +114,6 @@ def test_bags_sawtooth(driver: Driver, items: int, partitions: int) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("driver", ["simulated"], indirect=True)
 def test_the_shortest_task_that_keeps_half_of_the_threads_busy(driver: Driver) -> None:
-    """The METG of docs/metrics.md."""
+    """The METG of docs/reference/metrics.md."""
     found = [run(driver, "futures-map", workers=16, items=800, seconds=each)[0] for each in (0.004, 0.008)]
     assert [round(each.efficiency, 2) for each in found] == [0.43, 0.61]

@@ -1,4 +1,4 @@
-"""`docs/cli-reference.md`, and the exit statuses in the help of commands."""
+"""The exit statuses in the help of commands."""
 
 from __future__ import annotations
 
