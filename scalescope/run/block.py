@@ -81,7 +81,7 @@ class Diagnosis(Shown):
 
     @property
     def tasks(self) -> pandas.DataFrame:
-        """A row for each attempt at a task: columns of the table `tasks` (scalescope/model/records.py); needs pandas."""
+        """A row for each attempt at a task: columns of `tasks` in scalescope/model/records.py; needs pandas."""
         return table({name: list(values) for name, values in self._tables.get("tasks", {}).items()})
 
     def report(self, path: str) -> str:
