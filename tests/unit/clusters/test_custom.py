@@ -37,7 +37,7 @@ def test_threads_are_what_the_class_says(opened: Any) -> None:
     cluster = opened(cluster_class="distributed:LocalCluster", arguments=ARGUMENTS, start_timeout_s=1)
     with pytest.raises(WorkersMissing, match="1 workers of 1 threads after 1 s, instead of 1 of 2") as caught:
         cluster.scale(1, 2)
-    assert "number of threads is its own" in caught.value.cause
+    assert "sets another number of threads" in caught.value.cause
 
 
 def test_a_class_that_cannot_be_imported(opened: Any) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+from pkgutil import resolve_name
 
 import pytest
 
 from scalescope import clusters
+from scalescope.clusters import reaping
 from scalescope.clusters.jobqueue.reach_scheduler import UNREACHABLE_STATUS
 from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
 from scalescope.clusters.jobqueue.worker_process import EXIT_NO_GPU
@@ -28,8 +30,9 @@ def example(kind: str) -> ClusterSpec:
 
 
 @pytest.mark.parametrize("kind", kinds())
-def test_a_kind_says_what_it_is_and_can_be_built(kind: str) -> None:
+def test_a_kind_says_what_it_is_and_can_be_built_and_sent(kind: str) -> None:
     spec = example(kind)
+    assert pickle.loads(pickle.dumps(spec)) == spec
     assert spec.summary().endswith(".")
     assert spec.title
     assert all(each.about.help.endswith(".") for each in declared(type(spec)))
@@ -37,11 +40,6 @@ def test_a_kind_says_what_it_is_and_can_be_built(kind: str) -> None:
     assert (cluster.kind, cluster.spec) == (kind, spec)
     assert cluster.shows
     assert cluster.cannot_show
-
-
-@pytest.mark.parametrize("kind", kinds())
-def test_a_specification_can_be_sent_to_another_process(kind: str) -> None:
-    assert pickle.loads(pickle.dumps(example(kind))) == example(kind)
 
 
 def test_those_that_cost_nothing_come_first() -> None:
@@ -86,8 +84,13 @@ def test_a_missing_package_is_named_before_anything_is_started(
         SlurmSpec(tls=False).require()
 
 
-def test_every_kind_has_a_cluster() -> None:
+def test_every_kind_has_a_cluster_and_a_way_to_remove_what_it_leaves() -> None:
     assert clusters.CLUSTERS.keys() == kinds().keys()
+    assert reaping.REAPERS.keys() == {
+        "kubernetes",
+        *(kind for kind, name in clusters.CLUSTERS.items() if "jobqueue" in name),
+    }
+    assert all(callable(resolve_name(name)) for name in (*reaping.REAPERS.values(), *reaping.REAPERS_OF_OTHERS))
 
 
 def test_exit_statuses_of_jobs_have_a_meaning() -> None:

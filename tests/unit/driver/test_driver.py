@@ -20,7 +20,6 @@ from scalescope.clusters.local.spec import LocalSpec
 from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.driver.process import Driver, TrialOutcome
-from scalescope.errors import DriverError
 from scalescope.model import spool
 from scalescope.model import trial as trials
 from scalescope.model.cluster import ClusterSpec
@@ -93,10 +92,6 @@ WORKLOADS = """
         found = [dask.config.get(name, None) for name in ("scheduler", "mine.own")]
         dask.config.set({"mine.own": 1})
         return found
-
-
-    def leaves_a_client(client):
-        Client(client.scheduler.address)
 
 
     def noisy(client):
@@ -181,10 +176,6 @@ WORKLOADS = """
         return threads_in_use(client)
 
 
-    def dies(client):
-        os._exit(7)
-
-
     def hangs(client):
         print("about to hang", flush=True)
         threading.Event().wait()
@@ -245,15 +236,10 @@ def test_a_healthy_trial(trial: Trial, shared: Driver) -> None:
     assert shared.packages["distributed"] == shared.versions["distributed"]
 
 
-def test_trials_of_the_same_shape_keep_their_workers(trial: Trial) -> None:
-    first, second = trial("pids"), trial("pids")
-    assert len(first.result) == 2
+def test_a_trial_has_exactly_its_workers_and_trials_of_one_shape_share_them(trial: Trial) -> None:
+    first, second, smaller = trial("pids"), trial("pids"), trial("pids", workers=1)
     assert first.result == second.result
-
-
-def test_a_trial_has_exactly_the_workers_asked_for(trial: Trial) -> None:
-    assert len(trial("pids", workers=1).result) == 1
-    assert len(trial("pids", workers=2).result) == 2
+    assert [len(each.result) for each in (first, smaller)] == [2, 1]
 
 
 def test_a_trial_starts_from_a_scheduler_that_has_learnt_nothing(trial: Trial) -> None:
@@ -272,19 +258,14 @@ def test_another_dask_configuration_opens_the_cluster_anew(trial: Trial) -> None
     assert usual.result["config"] not in (None, "7 s")
 
 
-def test_the_client_is_the_default_in_every_thread(trial: Trial) -> None:
-    trial("leaves_a_client")
-    assert trial("is_the_default").result == [True, True]
-
-
-def test_a_client_that_the_workload_opens_is_the_default_as_in_a_script(trial: Trial) -> None:
+def test_the_client_is_the_default_in_every_thread_until_the_workload_opens_one(trial: Trial) -> None:
     """Beam waits on the event loop of the default client, and would notice the end of its tasks late on another."""
     assert trial("opens_a_client").result is True
     assert trial("is_the_default").result == [True, True]
 
 
-def test_what_a_trial_changes_of_the_configuration_of_dask_is_undone(trial: Trial) -> None:
-    trial("leaves_a_client")
+def test_changes_of_a_trial_to_the_configuration_of_dask_are_undone(trial: Trial) -> None:
+    trial("opens_a_client")
     assert trial("configures").result == [None, None]
     assert trial("configures").result == [None, None]
 
@@ -315,17 +296,11 @@ def test_a_workload_that_fails(name: str, kind: str, reason: str, trial: Trial, 
     assert shared.alive
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"),
-    [
-        ("returns_what_json_cannot_carry", "the workload returned what JSON cannot carry"),
-        ("no_such_function", "the workload cannot be loaded"),
-    ],
-)
-def test_a_workload_that_is_wrong(name: str, reason: str, trial: Trial) -> None:
-    outcome = trial(name)
-    assert outcome.state is TrialState.FAILED
-    assert reason in outcome.reason
+def test_a_workload_that_cannot_be_loaded_or_recorded(trial: Trial) -> None:
+    for name, reason in (("returns_what_json_cannot_carry", "what JSON cannot carry"), ("nothing", "cannot be loaded")):
+        outcome = trial(name)
+        assert outcome.state is TrialState.FAILED
+        assert reason in outcome.reason
 
 
 def test_a_lost_worker_makes_the_trial_invalid_and_not_the_next(trial: Trial) -> None:
@@ -493,15 +468,6 @@ def wait_until_gone(processes: list[psutil.Process]) -> None:
 def driver(tmp_path: Path) -> Iterator[Driver]:
     with Driver.start(LocalSpec(), folder=tmp_path) as driver:
         yield driver
-
-
-def test_a_workload_that_ends_the_process(driver: Driver, workloads: Path) -> None:
-    outcome = driver.run(plan(), f"{workloads}:dies", timeout_s=60)
-    assert outcome.state is TrialState.INVALID
-    assert "the driver ended with exit status 7" in outcome.reason
-    assert not driver.alive
-    with pytest.raises(DriverError):
-        driver.run(plan(), f"{workloads}:healthy", timeout_s=60)
 
 
 def test_a_workload_that_hangs_is_stopped_and_takes_the_driver_with_it(driver: Driver, workloads: Path) -> None:
