@@ -18,7 +18,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from scalescope.errors import StoreError
+from scalescope.errors import InvalidField, StoreError
+from scalescope.model.mapping import from_mapping
 from scalescope.owner import Owner, home
 
 VARIABLE = "SCALESCOPE_LEASES"
@@ -132,7 +133,7 @@ def read_all() -> tuple[list[Lease], list[StoreError]]:
             found.append(_read(where / name))
         except FileNotFoundError:  # released since
             continue
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        except (OSError, ValueError, RecursionError, InvalidField) as error:
             broken.append(_unreadable(where / name, error))
     return sorted(found, key=lambda lease: lease.created_at), broken
 
@@ -184,19 +185,9 @@ def _sync_folder(path: Path) -> None:
 
 
 def _read(path: Path) -> Lease:
-    data = json.loads(path.read_text(encoding="utf-8"))
-    lease = Lease(**{**data, "owner": Owner(**data["owner"])})
-    owner, times = lease.owner, (lease.created_at, 0.0 if lease.limit_at is None else lease.limit_at)
-    texts = (lease.backend, lease.owner_job, owner.host)
-    fits = (
-        lease.label == path.stem
-        and all(isinstance(text, str) for text in texts)
-        and owner.host.strip()
-        and type(owner.pid) is int
-        and all(type(each) in (int, float) and 0 <= each < _LATEST for each in (*times, owner.process_started))
-        and isinstance(lease.details, dict)
-    )
-    if not fits:
+    lease = from_mapping(Lease, json.loads(path.read_text(encoding="utf-8")))
+    times = (lease.created_at, lease.limit_at or 0.0, lease.owner.process_started)
+    if lease.label != path.stem or not lease.owner.host.strip() or not all(0 <= each < _LATEST for each in times):
         raise ValueError("its fields are not those of a lease")
     return lease
 

@@ -1,8 +1,6 @@
-"""Faults at every stage of a sweep: one reap leaves nothing, no trial is lost, and the same command finishes.
+"""Faults at every stage of a sweep: one reap leaves nothing, no trial is lost, and the same command completes it.
 
-    make faults
-
-runs every cell of the matrix, and writes what was seen into docs/faults.md; here is a handful of them.
+`make faults` runs every cell of the matrix and writes docs/faults.md; else a few cells run.
 """
 
 from __future__ import annotations
@@ -32,11 +30,10 @@ from support.faults import (
 from support.sshd import serving
 
 pytestmark = pytest.mark.timeout(600)
-NOT_YET = {
+NOT_YET = {  # stages at which the processes of a cluster do not exist, or cannot be hit
     "virtual": ("provisioning", "waiting"),  # its workers come at once
     **dict.fromkeys(("local", "ssh"), ("provisioning",)),
 }
-"""Stages at which the processes of a cluster are not there, or cannot be met."""
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
 SIGNALLED = [
     (process, number, stage)

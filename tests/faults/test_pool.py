@@ -31,10 +31,9 @@ SWEEP = {
     "warmups": 1,
     "repeats": 2,
 }
+# Folders that Prefect makes for a flow run; its worker removes them unless it is killed.
 PREFECTS = re.compile(r"(then )?tmp/(tmp.*prefect|prefect-.*|runner_storage)").fullmatch
-"""Folders that Prefect makes for a flow run, and its worker removes unless it is killed."""
-SLOT_S = 400.0
-"""A run that was killed keeps its slot of the deployment's concurrency limit for some minutes."""
+SLOT_S = 400.0  # a killed run keeps its slot of the deployment's concurrency limit for minutes
 OURS = ("TMPDIR", "SCALESCOPE_LEASES", "SCALESCOPE_STORE", "XDG_STATE_HOME")
 
 

@@ -1,7 +1,7 @@
-"""Every way in which a cluster fails on Kubernetes, on a real one: the category of the error, and how soon it comes.
+"""Every way in which a cluster fails on a real Kubernetes: the category of the error, and how soon it comes.
 
-Rows run side by side, each in a namespace of its own; those of a group share a cluster or a node. Only chosen rows are
-brought about: `-k gpu`, `-k "quota or policy"`. With
+Rows run side by side, each in a namespace of its own; those of a group share a cluster or a node. `-k gpu` and
+`-k "quota or policy"` choose rows. With
 
     SCALESCOPE_KUBERNETES_FAILURES=docs/kubernetes-failures.md pytest tests/kubernetes/test_failures.py
 
@@ -36,19 +36,15 @@ from scalescope.workloads import load
 
 VARIABLE = "SCALESCOPE_KUBERNETES_FAILURES"
 pytestmark = pytest.mark.timeout(1800)
-LIMIT_S = 10.0
-"""Seconds from when Kubernetes could know to the error."""
-
+LIMIT_S = 10.0  # from when Kubernetes can know to the error
 PATIENCE_S = 90.0
-LANES = 1 if VARIABLE in os.environ else 5
-"""Rows side by side: the fewer, the truer are their seconds."""
-
+LANES = 1 if VARIABLE in os.environ else 5  # rows side by side: the fewer, the truer are their seconds
 CHOSEN = {name: row for name, row in ROWS.items() if VARIABLE in os.environ or not row.seldom}
 
 
 @dataclass
 class Seen:
-    """What came of a row."""
+    """The outcome of a row."""
 
     error: BaseException | str
     seconds: float
@@ -104,7 +100,7 @@ def _trial(site: FailureSite, row: FailureRow) -> Seen:
 
 
 def _with_a_cluster(site: FailureSite, rows: tuple[FailureRow, ...]) -> Iterator[tuple[str, Seen]]:
-    """Rows of one cluster after the other: its workers are asked for anew for each."""
+    """Run rows on one cluster, one after the other."""
     site.cluster = cluster = site.build()
     spec = cluster.spec
     cluster.open()
@@ -118,10 +114,9 @@ def _with_a_cluster(site: FailureSite, rows: tuple[FailureRow, ...]) -> Iterator
 
 def _seen(way: Callable[[FailureSite, FailureRow], Seen], site: FailureSite, row: FailureRow) -> Seen:
     try:
-        found = way(site, row)
-    except Exception as error:  # noqa: BLE001 - the test of the row says it
-        found = Seen(error, 0.0)
-    return found
+        return way(site, row)
+    except Exception as error:  # noqa: BLE001 - the test of the row raises it
+        return Seen(error, 0.0)
 
 
 def _kubeconfig(kubernetes: Kubernetes, path: Path, token: str, silent: int) -> None:
@@ -167,7 +162,7 @@ def _busy() -> float:
 
 
 def _anonymous(text: str) -> str:
-    """Without what is of one run alone, and without the first lines of logs."""
+    """Replace names of one run, and cut the first lines of logs."""
     text = re.sub(r"scalescope-[0-9a-f]{12}", "scalescope-0123456789ab", text)
     text = re.sub(r"fails-\d+-\d+", "team", text)
     text = re.sub(r"\b10\.\d+\.(\d+\.\d+)\b", r"10.0.\1", text)
@@ -192,7 +187,7 @@ def table() -> Iterator[Table]:
 def seen(
     request: pytest.FixtureRequest, kubernetes: Kubernetes, new_site: Callable[[], FailureSite], table: Table
 ) -> dict[str, Seen]:
-    """What came of the rows that are chosen, run side by side."""
+    """The outcomes of the chosen rows, run side by side."""
     mine = [item for item in request.session.items if item.path == request.path]
     chosen = {name for name in CHOSEN if any(f"[{name}]" in item.name for item in mine)}
     rows = {group: tuple(ROWS[name] for name in ROWS if name in chosen and name.startswith(group)) for group in GROUPS}

@@ -1,11 +1,11 @@
-"""Two sweeps at the same time in one namespace of a real Kubernetes, and something that dies by SIGKILL in the middle.
+"""Two sweeps at the same time in one namespace of a real Kubernetes; a part of one dies by SIGKILL.
 
-After one `scalescope reap` nothing of the sweep that was hit is left, the other one is untouched, and so is what others
-have in the namespace; trials that were finished are kept, and the same command brings the sweep to its end.
+One `scalescope reap` removes everything of the sweep that was hit, and touches nothing else in the namespace. Finished
+trials are kept, and the same command completes the sweep.
 
     SCALESCOPE_FAULT_ROUNDS=20 pytest tests/kubernetes/test_faults.py -s
 
-runs 20 of them and shows what each said. The seed is printed; SCALESCOPE_FAULT_SEED repeats one.
+shows 20 of them. The seed is printed; SCALESCOPE_FAULT_SEED repeats one.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def hold(client, *, items: int = 2, seconds: float = 1.0):
 
 
 class Site:
-    """A sweep with a store and logs of its own, in a namespace and with a ledger that it shares."""
+    """A sweep with its own store and logs, in a shared namespace and with a shared ledger."""
 
     def __init__(self, kubernetes: Kubernetes, folder: Path, name: str, namespace: str) -> None:
         self.kubernetes, self.name, self.namespace = kubernetes, name, namespace
@@ -71,13 +71,11 @@ class Site:
         self.process = self.start()
 
     def start(self) -> subprocess.Popen[bytes]:
-        """What a flow does, in a process of its own."""
         with self.log.open("ab") as log:
             command = [sys.executable, "-c", FLOW, json.dumps(self.sweep)]
             return subprocess.Popen(command, stdout=log, stderr=log)
 
     def again(self) -> int:
-        """The same command; its exit status."""
         self.process = self.start()
         return self.process.wait(PATIENCE_S)
 
@@ -86,7 +84,6 @@ class Site:
             return store.run("latest")
 
     def trials(self) -> tuple[Trial, ...]:
-        """Those that are saved."""
         try:
             return self.run().trials if self.store.exists() else ()
         except UsageError:
@@ -100,7 +97,7 @@ class Site:
         return None
 
     def label(self) -> str:
-        """Of its cluster, by the owner that the cluster itself names; empty where there is none."""
+        """Of its cluster, by the owner that the cluster names; empty if there is none."""
         if (driver := self.driver()) is None:
             return ""
         found = self.kubernetes.get("daskclusters", f"--selector={OURS}", namespace=self.namespace)["items"]
@@ -157,11 +154,11 @@ def force_delete(kubernetes: Kubernetes, pod: str, namespace: str) -> None:
 
 @dataclass(frozen=True)
 class Fault:
-    """What is done, whether it is done to one sweep alone, and whether `infra/kubernetes/mini.py` is needed for it."""
+    """Something that dies."""
 
     act: Callable[[Site], None]
-    alone: bool = True
-    mini: bool = False
+    alone: bool = True  # whether it concerns one sweep
+    mini: bool = False  # whether it needs `infra/kubernetes/mini.py`
 
 
 FAULTS = {
@@ -180,7 +177,7 @@ FAULTS = {
 
 @dataclass
 class Seen:
-    """What came of a round: exit statuses, what reaping did, trials that were saved before the fault, what was left."""
+    """The outcome of a round."""
 
     fault: str
     saved: int
@@ -194,22 +191,15 @@ class Seen:
     seconds: float = 0.0
 
     def __str__(self) -> str:
-        """A line of a table."""
         trials = {site.name: [each.state.value for each in site.trials()] for site in (self.hit, self.other)}
-        cells = [
-            self.fault,
-            f"{self.saved} saved, {self.after_s:.1f} s later",
-            self.statuses,
-            self.fates,
-            f"{len(self.kept)} kept",
-            trials,
-        ]
+        when = f"{self.saved} saved, {self.after_s:.1f} s later"
+        cells = [self.fault, when, self.statuses, self.fates, f"{len(self.kept)} kept", trials]
         cells += [f"left: {self.left or 'nothing'}", f"{self.seconds:.0f} s"]
         return " | ".join(map(str, cells))
 
 
 def strangers(kubernetes: Kubernetes, namespace: str) -> list[str]:
-    """What others have there, with UIDs."""
+    """Objects of others there, with UIDs."""
     kinds = "daskclusters,daskworkergroups,deployments,services,configmaps"
     found = kubernetes.get(kinds, f"--selector={OURS.replace('=', '!=')}", namespace=namespace)["items"]
     return sorted(f"{each['kind']} {each['metadata']['name']} {each['metadata']['uid']}" for each in found)
@@ -242,7 +232,7 @@ def shared(kubernetes: Kubernetes) -> Iterator[str]:
 
 
 def ours(kubernetes: Kubernetes, namespace: str, but: str = "") -> list[str]:
-    """What of ours is there, except of one cluster."""
+    """Our objects there, except those of one cluster."""
 
     def found() -> list[str]:
         selector = f"--selector={OURS}" + (f",app.kubernetes.io/instance!={but}" if but else "")
@@ -278,10 +268,8 @@ def endure(seen: Seen, kubernetes: Kubernetes, namespace: str) -> None:
 
 @pytest.fixture(scope="module")
 def plan(kubernetes: Kubernetes) -> list[tuple[str, int, float]]:
-    """Faults and their moments, which is how many trials are saved, or that the cluster was asked for, and seconds.
-
-    Every fault comes once before any comes a second time.
-    """
+    """Faults, each with the number of trials saved before it and the seconds after that; each comes once before any
+    comes again."""
     dice = random.Random(SEED)
     possible = [name for name, fault in FAULTS.items() if kubernetes.mini is not None or not fault.mini]
     names = [name for _ in range(ROUNDS) for name in dice.sample(possible, len(possible))]
@@ -292,7 +280,6 @@ def plan(kubernetes: Kubernetes) -> list[tuple[str, int, float]]:
 
 @pytest.fixture(autouse=True)
 def environment(kubernetes: Kubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of this process and of the sweeps."""
     monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "leases"))
     for name, value in kubernetes.environment.items():
         monkeypatch.setenv(name, value)

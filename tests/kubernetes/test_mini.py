@@ -37,7 +37,7 @@ def pod(name: str, image: str, *command: str, gpu: bool = False, **spec: Any) ->
 
 
 def succeed(kubernetes: Kubernetes, namespace: str, *pods: dict[str, Any]) -> list[str]:
-    """Runs pods side by side to their end, and returns what each wrote."""
+    """Run pods side by side to their end; returns the output of each."""
     kubernetes.apply(*pods, namespace=namespace)
     names = [each["metadata"]["name"] for each in pods]
 
@@ -92,17 +92,6 @@ def test_a_service_is_reached_by_its_name_from_both_nodes_and_by_its_address_fro
     assert done.stdout == "200\n", done.stderr
 
 
-def test_who_has_no_role_is_refused(kubernetes: Kubernetes, namespace: str) -> None:
-    as_default = f"--as=system:serviceaccount:{namespace}:default"
-    assert "forbidden" in kubernetes.kubectl("get", "pods", f"--namespace={namespace}", as_default, check=False)
-    kubernetes.kubectl("create", "role", "reader", "--verb=list", "--resource=pods", f"--namespace={namespace}")
-    bind = ("--role=reader", f"--serviceaccount={namespace}:default", f"--namespace={namespace}")
-    kubernetes.kubectl("create", "rolebinding", "reader", *bind)
-    until(
-        lambda: "No resources" in kubernetes.kubectl("get", "pods", f"--namespace={namespace}", as_default, check=False)
-    )
-
-
 @pytest.mark.thorough
 def test_a_lost_node_is_noticed_and_comes_back_with_its_gpus(mini: Any, kubernetes: Kubernetes, namespace: str) -> None:
     kubernetes.apply(pod("victim", kubernetes.image, "sleep", "600", gpu=True), namespace=namespace)
@@ -120,7 +109,6 @@ def test_a_lost_node_is_noticed_and_comes_back_with_its_gpus(mini: Any, kubernet
 
 
 def left_of(folder: Path, network: int) -> dict[str, set[str]]:
-    """All that a cluster of this folder and network could leave on this machine."""
     interfaces = {each.name for each in Path("/sys/class/net").iterdir()}
     rules, routes = (
         subprocess.run(command, check=True, capture_output=True, text=True, env={"PATH": "/usr/sbin:/sbin:/usr/bin"})

@@ -112,7 +112,7 @@ def test_clusters_whose_lease_is_over_and_orphans_are_removed_and_nothing_else(
     assert f"DaskCluster {over}" in told[over].removed
     assert "its owner was process 7 on elsewhere" in told[over].words
     assert "process 7 on elsewhere, renewed its lease" in told[holds].words
-    assert "when it has done nothing for 900 s" in told[old].words
+    assert "idle for 900 s" in told[old].words
     assert told[orphan].fate is Fate.FAILED
     assert "cannot delete resource" in told[orphan].words
     assert names() == before - {over}

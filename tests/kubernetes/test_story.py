@@ -1,7 +1,7 @@
-"""The first sweep of docs/kubernetes.md by its own commands: from a terminal, from Python, in a work pool.
+"""The first sweep of docs/kubernetes.md with its own commands: from a terminal, from Python, in a work pool.
 
-Apache Beam puts 128 items in a partition, and most workers have nothing to do. The first two sweeps share a namespace
-at the same time. SCALESCOPE_KUBERNETES_STORY=full takes all sizes, and one sweep after the other.
+Apache Beam puts 128 items in a partition, so most workers have nothing to do. The first two sweeps share a namespace
+at the same time. SCALESCOPE_KUBERNETES_STORY=full runs all sizes, one sweep after the other.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CLI = "from scalescope.cli.main import main; main()"
 
 @dataclass(frozen=True)
 class Told:
-    """What came of one of the commands."""
+    """The outcome of a command."""
 
     said: str
     run: SweepRun

@@ -20,17 +20,15 @@ from scalescope.run import orchestrator_load
 
 @dataclass
 class FakeDrivers:
-    """Stands in for the class of drivers; by default one second of work is measured on every worker.
+    """Replaces the class `Driver`; there are no processes, pipes, clusters or recording."""
 
-    `script` says what happens at a trial, by the number of trials begun before: `die`, `gone`, `fail`, `invalid`,
-    `stand still`, `nothing`, an exception to raise, or a function of the driver that returns one of these.
-    """
-
+    # By the number of earlier trials over all drivers: `die`, `gone`, `fail`, `invalid`, `stand still`, `nothing`, an
+    # exception to raise, or a function of the driver that returns one of these. Default: a second on every worker.
     script: dict[int, Any] = field(default_factory=dict)
-    refusals: list[Exception] = field(default_factory=list)  # that starting a driver raises first
-    limit: dict[str, Any] | None = None  # of emulation, as the cluster says it
+    refusals: list[Exception] = field(default_factory=list)  # raised by the first starts of a driver
+    limit: dict[str, Any] | None = None  # of emulation, as a fact of the cluster
     submitted: dict[str, str] = field(default_factory=dict)  # further facts of the cluster
-    # Workers that a trial uses, and seconds that it takes:
+    # Workers that a trial uses, and its seconds:
     measures: Callable[[PlannedTrial], tuple[int, float]] = lambda planned: (planned.point.workers, 1.0)
     started: list[FakeDriver] = field(default_factory=list)
     begun: list[PlannedTrial] = field(default_factory=list)
@@ -45,6 +43,8 @@ class FakeDrivers:
 
 
 class FakeDriver:
+    """A driver of `FakeDrivers`."""
+
     def __init__(self, drivers: FakeDrivers, spec: Any, folder: Path, python: str) -> None:
         self.drivers = drivers
         self.python = python
@@ -98,7 +98,7 @@ class FakeDriver:
 
 
 def write_records(path: Path, workers: int, seconds: float) -> None:
-    """One task of so many seconds on every worker."""
+    """Write one task on every worker."""
     addresses = [f"tcp://127.0.0.1:{number}" for number in range(workers)]
     began, ended = 100.0, 100.0 + seconds
     tasks = [
@@ -124,11 +124,10 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeDrivers:
 
 @pytest.fixture
 def refusal() -> Exception:
-    """What a cluster that cannot be had raises."""
     return ClusterError("no cluster today")
 
 
 @pytest.fixture
 def address(tmp_path: Path) -> str:
-    """Of a store that is not there yet."""
+    """Of a store that does not exist yet."""
     return str(tmp_path / "results.db")

@@ -1,4 +1,4 @@
-"""One fault in the middle of a small sweep: what it does to the trials, what is left, and what finishes the sweep."""
+"""One fault during a small sweep: its effect on the trials, what it leaves, and what completes the sweep."""
 
 from __future__ import annotations
 
@@ -26,12 +26,11 @@ from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
 from support.waiting import wait_for as waiting_for
 
-LINES = os.environ.get("SCALESCOPE_FAULTS", "")  # file that takes what was seen of every cell
-
+LINES = os.environ.get("SCALESCOPE_FAULTS", "")  # file for the outcome of every cell
 MARK = "SCALESCOPE_TEST_MARK"
-PATIENCE_S = 200.0
+PATIENCE_S = 200.0  # for the next thing to happen: on a busy machine, importing Prefect takes long
 GONE_WITHIN_S = 15.0
-STOPPED_S = 5.0  # for which a process is stopped before it goes on
+STOPPED_S = 5.0  # for which a process is stopped
 
 COMMAND = "from scalescope.cli.main import main; main()"
 SWEEP = ("sweep", "--verbose", "-w", "futures-map", "-a", "workers=2", "-p", "items=2", "-p", "seconds=1")
@@ -39,6 +38,8 @@ TRIALS = ("--warmups", "1", "--repeats", "2")
 
 FILLER = "filler"
 
+# Stage -> the line of the log with which it begins, and its occurrence (the first trial is the warm-up). A trial is
+# being stored while another process holds the lock of the database, which is taken while the trial runs.
 STAGES = {
     "provisioning": ("opening the", 1),
     "waiting": ("scaling to", 1),
@@ -49,26 +50,25 @@ STAGES = {
     "storing": ("running futures-map", 2),
     "teardown": ("3/3 2 workers", 1),
 }
-"""The line of the log with which a stage begins, and how often it has come by then: the first trial is the warm-up."""
-HELD = ("provisioning", "scaling", "flushing", "teardown")  # too short to be met, unless the driver is stopped
+HELD = ("provisioning", "scaling", "flushing", "teardown")  # too short to be hit unless the driver is stopped
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of a cell of the matrix."""
+    """The outcome of a cell of the matrix."""
 
-    ended: str  # how the command did
-    error: str  # what it said, on one line
-    trials: tuple[str, ...]  # in the store then, in their order: how each is, and why, or why it was run twice
-    left: int  # processes that were there `GONE_WITHIN_S` later
-    leaks: tuple[str, ...]  # what was there after `scalescope reap`
-    lost: int  # finished trials that were not in the store afterwards, or were run again
-    finished: bool  # whether all trials are there, after the same command if the first did not finish
-    again: bool  # whether the same command was needed
+    ended: str  # how the command ended
+    error: str  # its error, on one line
+    trials: tuple[str, ...]  # in the store then, in order: the state of each, and its reason or why it was run twice
+    left: int  # processes `GONE_WITHIN_S` later
+    leaks: tuple[str, ...]  # what is left after `scalescope reap`
+    lost: int  # finished trials that are missing in the store afterwards, or were run again
+    finished: bool  # whether all trials are there at the end
+    again: bool  # whether the same command was needed again
 
 
 class Commands:
-    """Gives commands whose processes all carry a mark, and whose files are all in one folder."""
+    """Runs commands whose processes carry a mark, and whose files are in one folder."""
 
     def __init__(self, folder: Path, environ: Mapping[str, str] | None = None, before: Sequence[str] = ()) -> None:
         self.log = folder / "log"
@@ -88,13 +88,13 @@ class Commands:
         }
 
     def see(self, folder: Path) -> None:
-        """Look at the files by another path."""
+        """Use another path to the files."""
         self.temporary, self.here, self.leases = folder / "tmp", folder / "here", folder / "leases"
         self.store = folder / "store" / "results.db"
 
     @contextmanager
     def on_small_disk(self, name: str) -> Iterator[Path]:
-        """Have a folder of these be a file system of its own, in a mount name space that only the commands see."""
+        """Make a folder a file system of its own, in a mount name space of the commands."""
         folder = self.log.parent
         mount = 'mount -t tmpfs -o size=24m tmpfs "$0" && echo mounted && exec sleep 3600'
         arguments = ["unshare", "-m", "sh", "-c", mount, str(folder / name)]
@@ -117,7 +117,7 @@ class Commands:
             )  # fmt: skip
 
     def processes(self) -> list[psutil.Process]:
-        """All that carry the mark and live."""
+        """All living processes with the mark."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
@@ -126,12 +126,11 @@ class Commands:
         return found
 
     def running(self, word: str) -> list[psutil.Process]:
-        """Those with a word in their command line, the oldest first."""
+        """Processes with a word in their command line, the oldest first."""
         found = [process for process in self.processes() if word in command(process)]
         return sorted(found, key=lambda process: (process.create_time(), process.pid))
 
     def runs(self) -> list[SweepRun]:
-        """Those in the store, the first one first."""
         if not self.store.exists():
             return []
         with tempfile.TemporaryDirectory() as copy:  # SQLite would not follow a path into another mount name space
@@ -144,7 +143,7 @@ class Commands:
         return self.log.read_text(errors="replace") if self.log.exists() else ""
 
     def left(self) -> list[str]:
-        """What no command may leave: processes, leases, files."""
+        """Processes, leases and files that no command may leave."""
         found = [f"process {command(process)[:60]}" for process in self.processes()]
         for folder in (self.leases, self.temporary, self.here):
             found += [f"{folder.name}/{path.name}" for path in (folder.iterdir() if folder.is_dir() else ())]
@@ -164,7 +163,7 @@ def command(process: psutil.Process) -> str:
 
 @contextmanager
 def behind_a_cable(folder: Path) -> Iterator[tuple[str, Callable[[str], object]]]:
-    """A scheduler and two workers in a network name space: its address, and what sets the cable `up` or `down`."""
+    """A scheduler and two workers in a network name space: the address, and what sets the cable `up` or `down`."""
     name, cable, far = f"faults-{os.getpid()}", f"near{os.getpid()}", f"far{os.getpid()}"
 
     def ip(*arguments: str) -> object:
@@ -202,7 +201,7 @@ def wait_for(condition: Callable[[], Any], what: Callable[[], object]) -> Any:
 
 
 def _driver(commands: Commands, flow: psutil.Process) -> psutil.Process:
-    # Not by all processes of the machine: a stage can be over before these are looked through.
+    # Looking through all processes of the machine would take longer than some stages.
     return next(child for child in flow.children(recursive=True) if "-m scalescope.driver" in command(child))
 
 
@@ -228,6 +227,7 @@ def _nanny(commands: Commands, flow: psutil.Process) -> psutil.Process:
     return wait_for(nannies, commands.text)[0]
 
 
+# Name -> kind of cluster, and how the process is found.
 PROCESSES: dict[str, tuple[str, Callable[[Commands, psutil.Process], psutil.Process]]] = {
     "flow": ("virtual", lambda commands, flow: flow),
     "driver": ("virtual", _driver),
@@ -236,14 +236,13 @@ PROCESSES: dict[str, tuple[str, Callable[[Commands, psutil.Process], psutil.Proc
     "worker": ("local", _local_worker),
     "nanny": ("ssh", _nanny),
 }
-"""Name -> kind of cluster, and how the process is found."""
 
 
 # ------------------------------------------------------------------ what happens to it
 
 
 def signalled(number: signal.Signals, process: str) -> Callable[[Commands, psutil.Process], None]:
-    """A signal; what SIGSTOP stops goes on after a while."""
+    """Sends a signal; a stopped process goes on after a while."""
 
     def hit(commands: Commands, flow: psutil.Process) -> None:
         target = PROCESSES[process][1](commands, flow)
@@ -257,7 +256,7 @@ def signalled(number: signal.Signals, process: str) -> Callable[[Commands, psuti
 
 
 def fill(folder: Path) -> None:
-    """Leave no room on a disk; whose file is removed, has it again."""
+    """Fill a disk with one file."""
     with open(folder / FILLER, "wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(4096))
@@ -270,7 +269,7 @@ def see(
     *arguments: str,
     mend: Callable[[Commands], None] = lambda commands: None,
 ) -> Seen:
-    """Begin a sweep, hit it at a stage, look, `mend` what was done, reap, and give the same command again if needed."""
+    """Start a sweep, hit it at a stage, look, `mend` what was hit, reap, and give the same command again if needed."""
     given = (*SWEEP, *TRIALS, *arguments)
     flow = commands.start(*given)
     _reach(commands, flow, stage)
@@ -293,7 +292,7 @@ def see(
         time.sleep(0.3)
         with suppress(psutil.NoSuchProcess):
             driver.resume()
-    status = flow.wait(2 * PATIENCE_S)  # a dead server of Prefect, or a network, is given up after minutes
+    status = flow.wait(2 * PATIENCE_S)  # it takes minutes to give up a dead Prefect server or a network
     ended = "killed" if status == -signal.SIGKILL else f"status {status}"
     error = said(commands.text())
 
@@ -306,7 +305,7 @@ def see(
 def afterwards(
     commands: Commands, ended: str, error: str, mend: Callable[[Commands], None], go_on: Callable[[], None]
 ) -> Seen:
-    """Look at what is left, reap, and `go_on` if that is needed."""
+    """Look at what is left, reap, and `go_on` if the sweep is incomplete."""
     deadline = time.monotonic() + GONE_WITHIN_S
     while commands.processes() and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -344,13 +343,13 @@ def _reach(commands: Commands, flow: psutil.Process, stage: str) -> None:
 
 
 def became(trial: Trial) -> str:
-    """How a trial is, and why; or why it was run twice."""
+    """The state of a trial, and its reason or why it was run twice."""
     why = [said(trial.reason), *(text for text in trial.warnings if text.startswith("this is the second attempt"))]
     return ": ".join(filter(None, [trial.state, *map(said, why)]))
 
 
 def note(fault: str, process: str, stage: str, seen: Seen) -> None:
-    """Keep what was seen for the page, then insist on what holds in every cell."""
+    """Record the outcome for the page, and check what holds in every cell."""
     if LINES:
         with open(LINES, "a", encoding="utf-8") as lines:
             lines.write(json.dumps({"fault": fault, "process": process, "stage": stage, **asdict(seen)}) + "\n")
@@ -358,7 +357,7 @@ def note(fault: str, process: str, stage: str, seen: Seen) -> None:
 
 
 def said(text: str) -> str:
-    """The first line of the last error of a log, or of a reason, without what is of one run alone."""
+    """The first line of the last error of a log, or of a reason, without names of one run."""
     errors = re.findall(r"^(?:error: |Stopped\. ).*", text, re.M)
     line = errors[-1] if errors else "" if "\n0/3 " in text else text.partition("\n")[0]
     line = re.sub(r"\b(stood still for) [\d.]+ s", rf"\1 {STOPPED_S:g} s", line)

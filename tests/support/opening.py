@@ -13,7 +13,7 @@ from scalescope.model.cluster import ClusterSpec
 
 @contextmanager
 def opening(spec: Callable[..., ClusterSpec]) -> Iterator[Callable[..., Any]]:
-    """What opens a cluster of the specification that is made of some fields; they are closed at the end."""
+    """A function that opens a cluster by the fields of its specification; clusters are closed at the end."""
     with ExitStack() as stack:
 
         def opened(**given: Any) -> Cluster[Any]:

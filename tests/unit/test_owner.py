@@ -17,9 +17,7 @@ def test_this_process_is_here_and_alive() -> None:
     assert (owner.pid, owner.is_here, owner.is_alive()) == (os.getpid(), True, True)
     assert owner == Owner.current() == Owner.of(os.getpid())
 
-
-def test_a_later_process_of_the_same_number_is_another() -> None:
-    assert not replace(Owner.current(), process_started=1.0).is_alive()
+    assert not replace(owner, process_started=1.0).is_alive()  # a later process of the same number
 
 
 def test_a_step_of_the_clock_kills_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
