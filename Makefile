@@ -32,9 +32,8 @@ demo: $(INSTALLED) ## Find out why 300 workers are no faster than 3 (about a min
 	$(BIN)/scalescope demo
 
 test: $(INSTALLED) ## Run the tests: one of each behaviour, with whatever real parts this machine has (12 minutes on 2 cores)
-	@echo "about 12 minutes on 2 cores; the 40 slowest tests are listed at the end of each part"
-	$(PYTEST) -m "not quiet and not thorough" $(SHARED) $(SLOWEST)
-	$(PYTEST) -m "quiet and not thorough" $(SLOWEST)
+	@echo "This takes about 12 minutes on 2 cores. The 40 slowest tests are listed at the end."
+	$(PYTEST) -m "not thorough" $(SHARED) $(SLOWEST)
 
 test-all: $(INSTALLED) ## Run the tests and all their variants (45 minutes on 2 cores)
 	$(PYTEST) -m "not quiet" $(SHARED) $(SLOWEST)

@@ -23,8 +23,6 @@ from scalescope.diagnosis.causes import by_code
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.sweep import Sweep
 
-pytestmark = pytest.mark.quiet
-
 CODES = set(by_code())
 # Two cores cannot show the first two, and what is unknown today should be known tomorrow. Workers that join during a
 # trial make it invalid on the clusters there are: what was late is tested on tables alone.
@@ -42,7 +40,7 @@ PART = matrix.stratified(all_cases(), per_code=1, healthy=4, real=REAL)
 @pytest.fixture(scope="module")
 def results() -> list[Result]:
     """Of a part of the cases, the same each time."""
-    return matrix.run(PART, at_once=2)
+    return matrix.run(PART, at_once=1)
 
 
 # ------------------------------------------------------------------ the cases themselves

@@ -22,8 +22,6 @@ from support.prefect_ui import Ui
 from support.site import DEPLOY, POOL, WORKER, Site, drivers
 from support.waiting import PATIENCE_S, wait_for
 
-pytestmark = pytest.mark.quiet
-
 SCREENSHOTS = "SCALESCOPE_SCREENSHOTS"
 CAUSE = "8 workers asked for, 1 used: Apache Beam puts 128 items in a partition, so 8 items are 1 partition."
 ENDED = ("COMPLETED", "FAILED", "CRASHED", "CANCELLED")
