@@ -36,8 +36,7 @@ test: $(INSTALLED) ## Run the tests: one of each behaviour, with whatever real p
 	$(PYTEST) -m "not thorough" $(SHARED) $(SLOWEST)
 
 test-all: $(INSTALLED) ## Run the tests and all their variants (45 minutes on 2 cores)
-	$(PYTEST) -m "not quiet" $(SHARED) $(SLOWEST)
-	$(PYTEST) -m quiet $(SLOWEST)
+	$(PYTEST) $(SHARED) $(SLOWEST)
 
 check: $(INSTALLED) ## Formatting, lint, types and import contracts, then the tests
 	$(BIN)/ruff format --check .
