@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -52,20 +52,15 @@ def cpu_seconds(processes: Iterable[psutil.Process]) -> dict[int, float]:
     return used
 
 
-def wait_until_quiet(
-    processes: list[psutil.Process],
-    *,
-    clock: Callable[[], float] = time.monotonic,
-    sleep: Callable[[float], None] = time.sleep,
-) -> float:
+def wait_until_quiet(processes: list[psutil.Process]) -> float:
     """Wait for one quiet window, at most `PATIENCE_S`; return the seconds waited."""
-    began = clock()
+    began = time.monotonic()
     while True:
-        before, start = cpu_seconds(processes), clock()
-        sleep(WINDOW_S)
-        length = clock() - start
-        if _difference(before, cpu_seconds(processes)) < QUIET_SHARE * length or clock() - began >= PATIENCE_S:
-            return clock() - began
+        before, start = cpu_seconds(processes), time.monotonic()
+        time.sleep(WINDOW_S)
+        used, now = _difference(before, cpu_seconds(processes)), time.monotonic()
+        if used < QUIET_SHARE * (now - start) or now - began >= PATIENCE_S:
+            return now - began
 
 
 @contextmanager

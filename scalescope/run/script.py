@@ -164,8 +164,12 @@ class _Hooks:
                 self._end(address, _raised())
 
     def _shut_down(self, client: Any) -> None:
-        if self._is_theirs() and client.scheduler is not None:
-            self._end(str(client.scheduler.address), _raised())
+        if client.scheduler is not None:
+            self._over(str(client.scheduler.address))
+
+    def _over(self, address: str) -> None:
+        if self._is_theirs():
+            self._end(address, _raised())
 
     def _is_theirs(self) -> bool:
         """Whether the script did it: not the recorder, a forked process, or an event loop, which must not wait."""
@@ -191,7 +195,7 @@ class _Hooks:
                 self._busy = False
             self._blocks[address] = _Block(stack, {client.id})
             if client.cluster is not None:
-                client.cluster.close = _before(client.cluster.close, lambda *_: self._shut_down(client))
+                client.cluster.close = _before(client.cluster.close, lambda *_: self._over(address))
 
     def _end(self, address: str, error: BaseException | None) -> None:
         with self._lock:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -40,11 +41,19 @@ def test_this_process_and_its_children_without_drivers_are_the_orchestrator(chil
     assert not {child.pid, grandchild.pid} & found
 
 
-def test_what_sleeps_is_quiet_after_one_window(child: subprocess.Popen[bytes]) -> None:
-    waits: list[float] = []
-    now = iter([0.0, 0.0, 0.2, 0.2, 0.2])
-    orchestrator_load.wait_until_quiet([psutil.Process(child.pid)], clock=lambda: next(now), sleep=waits.append)
-    assert waits == [orchestrator_load.WINDOW_S]
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Pauses that were asked for; time passes in them alone."""
+    asked: list[float] = []
+    monkeypatch.setattr(
+        orchestrator_load, "time", SimpleNamespace(sleep=asked.append, monotonic=lambda: sum(asked, 0.0))
+    )
+    return asked
+
+
+def test_what_sleeps_is_quiet_after_one_window(child: subprocess.Popen[bytes], pauses: list[float]) -> None:
+    orchestrator_load.wait_until_quiet([psutil.Process(child.pid)])
+    assert pauses == [orchestrator_load.WINDOW_S]
 
 
 @pytest.mark.parametrize(
@@ -52,15 +61,13 @@ def test_what_sleeps_is_quiet_after_one_window(child: subprocess.Popen[bytes]) -
     [([0.0, 0.2, 0.2, 0.4, 0.4, 0.401], 3), (range(1000), orchestrator_load.PATIENCE_S / orchestrator_load.WINDOW_S)],
     ids=["until it is done", "but not for ever"],
 )
-def test_it_waits_for_what_is_busy(used: Iterable[float], windows: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    readings, time = iter(used), [0.0]
+def test_it_waits_for_what_is_busy(
+    used: Iterable[float], windows: float, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readings = iter(used)
     monkeypatch.setattr(orchestrator_load, "cpu_seconds", lambda processes: {1: next(readings)})
-
-    def sleep(seconds: float) -> None:
-        time[0] += seconds
-
-    waited = orchestrator_load.wait_until_quiet([], clock=lambda: time[0], sleep=sleep)
-    assert waited / orchestrator_load.WINDOW_S == pytest.approx(windows, abs=1)
+    assert orchestrator_load.wait_until_quiet([]) == sum(pauses)
+    assert len(pauses) == pytest.approx(windows, rel=0.05)
 
 
 def test_the_load_counts_what_the_orchestrator_uses(monkeypatch: pytest.MonkeyPatch) -> None:
