@@ -14,7 +14,6 @@ from scalescope_flows.runner import TaskRunner
 
 
 def study_flow(kind: str) -> CountedFlow[..., StudyResult]:
-    """The flow that carries out a study."""
     study = STUDIES[kind]
 
     def run(given: dict[str, Any]) -> StudyResult:

@@ -16,15 +16,15 @@ from scalescope.model.words import number, plural
 from scalescope.report.table import ReportTable, to_markdown
 from scalescope.store.location import redact
 
+# Packages whose versions are listed, if installed.
 PACKAGES = ("dask", "distributed", "apache-beam", "tornado", "cloudpickle", "msgpack", "numpy", "pandas", "pyarrow")
-"""Whose versions matter to whoever reads it, as far as they are installed."""
+# Most measured sizes in the table.
 ROWS = 8
-"""Measured sizes that are shown, at most."""
 _PATH = re.compile(r"(?<![\w/.:<])(?:~?/|[A-Za-z]:\\)[\w.+-]+(?:[/\\][\w.+-]*)+")
 _ADDRESS = re.compile(r"\b(?:tcp|tls|inproc|ucx|https?)://(?!github\.com)[^\s`'\")]+")
 
+# Advice in a remedy that only users of Scalescope can follow.
 _IN_A_SWEEP = re.compile(r" \(in a sweep: [^)]*\)")
-"""What a remedy says to users of Scalescope alone."""
 
 
 def write(isolation: Isolation, reproducer: Reproducer, confirmation: Confirmation | None) -> str:
@@ -131,7 +131,6 @@ def _reproducer(reproducer: Reproducer, confirmation: Confirmation | None) -> st
 
 
 def _ruled_out(isolation: Isolation) -> list[str]:
-    """What was removed without a change, and the causes that were looked for and not found."""
     removed = [f"{without_places(step.words)}: no difference" for step in isolation.reduction.kept]
     cluster = isolation.trial.facts.get("cluster")
     if isinstance(cluster, Mapping) and cluster.get("cannot_show"):

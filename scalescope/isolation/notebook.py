@@ -13,17 +13,15 @@ from scalescope.isolation.result import Isolation
 from scalescope.model.words import plural
 from scalescope.report.table import markdown_text
 
+# Most trials of the first run that are shown: the smallest and the largest.
 SEEN_SHOWN = 12
-"""Trials of the first run that are shown; of more, the smallest and the largest."""
 
 
 def line(step: ReductionStep[Setting]) -> str:
-    """One step: `stages 3 → 1: 2 workers, 2 items: 1 of 2 used, 2 tasks, makespan 0.2 s → kept`."""
     return f"{step.words}: {step.reading.text} → {_outcome(step)}"
 
 
 def ending(isolation: Isolation) -> str:
-    """What is left, and whether more could go."""
     reduction, setting = isolation.reduction, isolation.setting
     what = f"{setting.workload.name} on the {setting.cluster.kind} cluster, {sentence(isolation.trial)}"
     count = plural(len(reduction.steps), "trial")

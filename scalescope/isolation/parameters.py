@@ -22,7 +22,7 @@ class IsolationParameters:
     sweep: Annotated[
         Mapping[str, Any],
         Parameter(
-            "A sweep in place of a run: it is run first, and its run is taken.",
+            "A sweep to run first; its run is then used.",
             title="Sweep to run first",
             syntax="sweep",
             examples=({"workload": "beam-pardo", "axes": {"workers": [10, 200], "items_per_worker": [1]}},),
@@ -47,8 +47,8 @@ class IsolationParameters:
     folder: Annotated[
         str,
         Parameter(
-            "Where notebook, reproducer, bug report, report and result are written: a path or an address. In a "
-            "deployment a relative path is one beside the records of the run.",
+            "Folder or address for notebook, reproducer, bug report, report and result. In a deployment, a relative "
+            "path starts beside the records of the run.",
             metavar="FOLDER",
         ),
     ] = "isolated"

@@ -23,9 +23,8 @@ class SymptomReading:
     problem: str = ""
 
 
+# Given a state: words for the notebook and the state after a removal; None if there is nothing (more) to remove.
 Move = Callable[[T], tuple[str, T] | None]
-"""Something that can be removed. Given a state, says what is done, in words for the notebook, and gives the state
-without it; None where there is nothing (more) to remove. May be called often."""
 
 
 @dataclass(frozen=True)

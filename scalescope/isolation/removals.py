@@ -15,14 +15,13 @@ from scalescope.model.trial import Trial
 from scalescope.model.words import number
 from scalescope.model.workload import Simpler, Workload
 
+# Kinds of clusters that cost nothing, the cheapest first; any other costs more.
 CHEAPER = ("simulated", "virtual", "local")
-"""Kinds of clusters that cost nothing, the cheapest first; any other costs more."""
 STAGES, TASKS = "stages", "tasks"
+# Seconds that sleeps are cut to; the first that keeps the symptom is taken. Shorter ones would measure Dask's overhead.
 QUICK_S = (0.1, 1.0)
-"""Lengths that sleeps are cut to, in seconds; the first at which the symptom stays is taken. Shorter ones would measure
-what Dask itself costs."""
+# One worker alone cannot leave another one idle.
 FEWEST_WORKERS = 2
-"""One worker alone cannot leave another one idle."""
 
 Load = Callable[[str], Workload]
 
@@ -164,7 +163,7 @@ def _default_move(name: str) -> Move[Setting]:
 
 
 def _quick_move(seconds: float) -> Move[Setting]:
-    """All durations by one factor, so that their ratios stay."""
+    # All durations by one factor, so that their ratios stay.
 
     def quicker(setting: Setting) -> tuple[str, Setting] | None:
         durations = _durations(setting.point.params)
@@ -187,7 +186,6 @@ def _durations(params: Mapping[str, Scalar]) -> dict[str, float]:
 
 
 def _names(workload: Workload, load: Load) -> Sequence[str]:
-    """Parameters that can be reset: neither numbers that shrink nor durations, which have moves of their own."""
     found = [*workload.parameters]
     for stand_in in workload.simpler:
         found += load(stand_in.workload).parameters
@@ -203,7 +201,6 @@ def _with(name: str) -> Callable[[Setting, int], Setting]:
 
 
 def _per_thread(setting: Setting) -> int:
-    """Items per thread if that is a whole number; else 0."""
     items = setting.number(ITEMS) or 0
     return 0 if items % setting.point.threads else items // setting.point.threads
 

@@ -21,15 +21,15 @@ from scalescope.studies.scripts import run_alone
 from scalescope.studies.symptom import MetricSymptom, Symptom
 
 MOST_LINES = 60
+# Most columns of a script.
 WIDTH = 110
-"""Columns of a script, at most."""
+# Seconds after which a script that is tried out is stopped.
 TIMEOUT_S = 120.0
-"""Seconds after which a script that is tried out is stopped."""
+# Exit statuses of a script: a symptom is an error.
 SHOWN, GONE = 1, 0
-"""Exit statuses of a script: a symptom is an error."""
 
+# Numbers that a script measures; a comparison of only these is copied into it.
 COUNTED = frozenset({"workers", "threads", "items", "tasks", "workers_used", "makespan_s", "work_s", "efficiency"})
-"""Numbers that a script measures: a comparison of these is taken over as it is."""
 
 _GUARDED = (
     "import runpy, sys; sys.modules['scalescope'] = None; "
@@ -146,7 +146,7 @@ def _tasks(setting: Setting, graph: RecordedGraph) -> tuple[RecordedTask, ...]:
 
 
 def _literals(setting: Setting, graph: RecordedGraph) -> list[str]:
-    """The graph as Python: equal tasks that follow each other are written once; names of stages stay with the user."""
+    # The graph as Python: equal tasks that follow each other are written once; names of stages stay with the user.
     scale = setting.point.params.get("scale", 1.0)
     assert isinstance(scale, int | float)
     kept = graph.first(len(_tasks(setting, graph)))
@@ -173,7 +173,7 @@ def _wrapped(begin: str, pieces: Sequence[str]) -> list[str]:
 
 
 def _condition(isolation: Isolation, symptom: Symptom) -> str:
-    """The symptom itself if the script measures all of it, else midway between it and health."""
+    # The symptom itself if the script measures all of it, else midway between it and health.
     if isinstance(symptom, MetricSymptom) and symptom.names <= COUNTED:
         return symptom.text
     metrics, point = isolation.trial.metrics, isolation.setting.point

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+# The last line of a script that shows it.
 SHOWS = "The symptom shows."
-"""The last line of a script that shows it."""
 
 SCRIPT = '''\
 """$title
@@ -117,6 +117,7 @@ def _bag_options(partitions: Mapping[str, int]) -> list[str]:
     return [f"OPTIONS = {dict(partitions)!r}"]
 
 
+# By the workload's name.
 WORKLOAD_SCRIPTS: Mapping[str, WorkloadScript] = {
     "beam-pardo": WorkloadScript(
         "import apache_beam as beam\n"
@@ -131,4 +132,3 @@ WORKLOAD_SCRIPTS: Mapping[str, WorkloadScript] = {
     "futures-map": WorkloadScript("", f"{_NAP}\n\n\n{_FUTURES}", ("dask", "distributed")),
     "replay": WorkloadScript("", _GRAPH, ("dask", "distributed")),
 }
-"""By the workload's name."""

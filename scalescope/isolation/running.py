@@ -28,7 +28,6 @@ from scalescope.studies import others_code
 
 
 def check(given: Mapping[str, Any]) -> tuple[IsolationParameters, Storage]:
-    """Check what can be checked without the run."""
     parameters.reject_unknown(given, IsolationParameters, Storage)
     kept = parameters.check(Storage, parameters.part(Storage, given))
     return search.check(parameters.part(IsolationParameters, given)), kept
@@ -43,11 +42,6 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
     Args:
         given: Parameters of the isolation and of `Storage` by name.
         runner: Carries out the steps; by default this process, with a progress bar.
-
-    Raises:
-        InvalidField: A parameter is not allowed, or the run has no such symptom.
-        UsageError: There is no such run.
-        StoreError: Results could not be kept.
     """
     asked, kept = check(given)
     address, records = orchestrator.saved_store(kept.store)
@@ -93,8 +87,6 @@ CONFIRM = RunStep("confirm", reproducer.confirm, lambda text: "confirm the repro
 
 
 class _Teller:
-    """Tells how far an isolation is."""
-
     def __init__(self, total: int, runner: Runner) -> None:
         self.done = 0
         self._total = total
@@ -104,7 +96,6 @@ class _Teller:
         self._runner.tell(Progress(self.done, self._total, text))
 
     def tried(self, step: Tried[Setting]) -> None:
-        """A step has ended, and is saved."""
         self.done += 1
         self._runner.tell(Progress(self.done, self._total, notebook.line(step), notable=True))
 

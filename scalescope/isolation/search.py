@@ -28,8 +28,8 @@ from scalescope.report import files, html
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies.symptom import Symptom, finding_symptom, first_finding, metric_symptom, worst_showing
 
+# What is written, in errors.
 WHAT = "result"
-"""What is written, in errors."""
 NOTEBOOK = "notebook.md"
 
 logger = logging.getLogger(__name__)
@@ -47,17 +47,14 @@ class Isolated:
 
     @property
     def run_id(self) -> str:
-        """The run that it began with."""
         return self.isolation.run_id
 
     @property
     def outcome(self) -> tuple[str, str]:
-        """No name, since what was found is what was asked for, and what is left."""
         return "", notebook.ending(self.isolation)
 
     @property
     def confirmed(self) -> bool:
-        """Whether there is a script that was seen to show the symptom."""
         return self.confirmation is not None and self.confirmation.confirmed
 
     @property
@@ -76,7 +73,6 @@ class Isolated:
 
 
 def check(given: Mapping[str, object]) -> IsolationParameters:
-    """Check what can be checked without the run."""
     asked = parameters.check(IsolationParameters, given)
     fields.text("folder", asked.folder)
     if asked.metric:
@@ -96,7 +92,6 @@ class Chosen:
 
 
 def choose(origin: SweepRun, asked: IsolationParameters) -> Chosen:
-    """The symptom, and the trial to begin with."""
     if asked.metric:
         metric = metric_symptom(asked.metric)
         return Chosen(metric, None, worst_showing(metric, origin.sweep, origin.trials))
@@ -171,7 +166,6 @@ def isolate(
 
 
 def _budget(asked: IsolationParameters) -> Callable[[int], str]:
-    """Why no further step may begin, given how many there were; empty while one may."""
     until = time.monotonic() + 60 * asked.minutes
 
     def spent(done: int) -> str:
@@ -201,7 +195,6 @@ def _hand_over(isolation: Isolation, symptom: Symptom, folder: str, confirm: Cal
 
 
 def pages(isolation: Isolation, written: Reproducer, confirmation: Confirmation | None) -> dict[str, str]:
-    """The files that an orchestrator shows as pages."""
     return {
         NOTEBOOK: notebook.to_markdown(isolation),
         "bug-report.md": bug_report.write(isolation, written, confirmation),

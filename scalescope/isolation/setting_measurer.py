@@ -101,7 +101,6 @@ class SettingMeasurer:
         return SymptomReading(shows, sentence(trial), problem)
 
     def moves(self) -> list[Move[Setting]]:
-        """Moves for which records have to be read: to a replay of the recorded graph, and to shorter tasks in it."""
         return [self._to_replay, *(_quicker_replay(seconds) for seconds in QUICK_S)]
 
     # ---------------------------------------------------------------- running
@@ -150,7 +149,6 @@ class SettingMeasurer:
         )
 
     def replay(self, setting: Setting, graph: RecordedGraph) -> Setting:
-        """A setting that replays a graph, which is written to a file."""
         data = graph.to_mapping()
         place = f"{self._folder}/graph-{digest(data)}.json"
         files.write(place, json.dumps(data), "recorded graph")

@@ -44,29 +44,25 @@ class StudyType:
 
     @property
     def summary(self) -> str:
-        """What the study is for, in a sentence."""
         return (self.parameters.__doc__ or "").partition("\n\n")[0]
 
     def ask(self, given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
-        """Check parameters completely; nothing is measured."""
         planned: PlannedStudy = resolve_name(self.plan).ask(given, store, records)
         return planned
 
     def check(self, given: Mapping[str, Any], store: str = "") -> None:
-        """Check what can be checked at once: without the package index."""
         resolve_name(self.plan).check(given, store)
 
     def sheet(self, study: Study, runs: Sequence[SweepRun]) -> Sheet:
-        """A study, finished or not, as texts and tables; the runs have their trials."""
         sheet: Sheet = resolve_name(self.report).sheet(study, runs)
         return sheet
 
     def picture(self, study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
-        """What the page of a study shows besides its table; charts are drawn on the canvas."""
         picture: Picture = resolve_name(self.report).picture(study, runs, canvas)
         return picture
 
 
+# By kind: the first word of the ids of such studies.
 STUDIES: Mapping[str, StudyType] = {
     "threshold": StudyType(
         command="find-threshold",
@@ -113,4 +109,3 @@ STUDIES: Mapping[str, StudyType] = {
         alarm=("high", "Regression"),
     ),
 }
-"""By kind: the first word of the ids of such studies."""

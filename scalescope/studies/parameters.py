@@ -10,7 +10,7 @@ from scalescope.model.parameters import Parameter
 from scalescope.model.sweep import POINT_SCHEMA, TRIAL_TIMEOUT_S, Seed, TrialTimeout, WorkloadParams
 
 WORKLOAD = Parameter(
-    "What to run, as for a sweep. Empty: the workload of the run.",
+    "Workload, as for a sweep. Empty: the workload of the run.",
     names="workload",
     option=("--workload", "-w"),
     metavar="NAME",
@@ -27,8 +27,8 @@ RUN = Parameter(
     syntax="argument",
 )
 OTHERS_CODE = Parameter(
-    "Run what a run of another user names: a workload that is no built-in one, an interpreter, a cluster. Without it "
-    "you are asked, or it is refused where nobody can be asked.",
+    "Run code that another user's run names: a workload of their own, an interpreter, a cluster. Without it you are "
+    "asked, or the command fails if nobody can be asked.",
     title="Run another user's code",
 )
 METRIC = Parameter(
@@ -39,13 +39,13 @@ METRIC = Parameter(
     metavar="NUMBER",
 )
 MINUTES = Parameter(
-    "Minutes after which no further trial is begun; what was found by then is still given.",
+    "Minutes after which no new trial starts; the answer then rests on what was measured.",
     title="Time limit, minutes",
     minimum=0.01,
     maximum=7 * 24 * 60,
 )
 SMALLEST_EFFECT = Parameter(
-    "Differences up to it are called the same, as a share: 0.03 is 3 %.",
+    "Differences up to this share are called the same: 0.03 is 3 %.",
     title="Smallest effect, as a share",
     minimum=0,
     maximum=0.99,

@@ -59,7 +59,6 @@ class SharedSettings:
 
     @property
     def workload(self) -> str:
-        """Reference of the workload."""
         if not self.sweep.get("workload"):
             raise InvalidField(
                 "workload", None, "the name of a workload", next_step="`scalescope workloads` lists them"
@@ -67,7 +66,6 @@ class SharedSettings:
         return fields.text("workload", self.sweep["workload"])
 
     def request(self, points: Sequence[Mapping[str, Scalar]], *, repeats: int = 1, **changed: Any) -> RunRequest:
-        """A checked sweep over these points, each completed by the shared values; it does not grow yet."""
         self.workload  # noqa: B018 - raises
         given = [{**self.values, **point} for point in points]
         sweep = {**self.sweep, **changed, "points": given, "repeats": repeats}
@@ -81,12 +79,7 @@ class SharedSettings:
 def shared_settings(
     given: Mapping[str, Any], asked: StudyParameters, store: str = "", records: str = ""
 ) -> SharedSettings:
-    """What all trials of a study share; what is not given is taken from a run, at its worst point.
-
-    Raises:
-        InvalidField: A value is not allowed.
-        UsageError: There is no such run.
-    """
+    """What all trials of a study share; what is not given is taken from a run, at its worst point."""
     values = {name: fields.scalar(f"values.{name}", value) for name, value in given.get("values", {}).items()}
     sweep = {name: given.get(name, getattr(asked, name, "")) for name in (*_TAKEN, "params")}
     sweep = {name: value for name, value in sweep.items() if value not in ("", {})}

@@ -37,11 +37,7 @@ class RequirementAnswer:
 
 
 def requirement(text: str) -> Requirement:
-    """Read `COMPARISON` or `COMPARISON at NAME=VALUE,NAME=VALUE`.
-
-    Raises:
-        InvalidField: It is neither.
-    """
+    """Read `COMPARISON` or `COMPARISON at NAME=VALUE,NAME=VALUE`."""
     comparison, _, place = " ".join(text.split()).partition(" at ")
     try:
         condition = metric_symptom(comparison)
@@ -51,11 +47,6 @@ def requirement(text: str) -> Requirement:
 
 
 def check_points(requirements: Sequence[Requirement], points: Sequence[Point]) -> None:
-    """Refuse requirements that no point can meet.
-
-    Raises:
-        InvalidField: There is no such point, or the workload has no items.
-    """
     for each in requirements:
         meant = [point for point in points if each.means(point)]
         if not meant:

@@ -48,12 +48,10 @@ class StudyResult:
 
     @property
     def outcome(self) -> tuple[str, str]:
-        """A name for how it ended (empty unless it is bad news), and the answer."""
         return ("Finding" if self.alarm else ""), self.line
 
 
 def check(kind: str, given: Mapping[str, Any]) -> None:
-    """Check what needs neither a saved cluster, nor the store, nor the package index."""
     rest, kept = _split(given)
     STUDIES[kind].check(rest, kept.store)
 
@@ -66,11 +64,6 @@ def run_study(kind: str, given: Mapping[str, Any], runner: Runner | None = None,
         given: Parameters of the study and of `Reported` by name.
         runner: Carries out the steps; by default this process, with a progress bar.
         follows: Id of the study that led to it, unless a run did.
-
-    Raises:
-        InvalidField: A parameter is not allowed; nothing was started.
-        InfrastructureError: No cluster could be opened, or too many were lost.
-        StoreError: Results could not be kept.
     """
     rest, kept = _split(given)
     address, records = orchestrator.saved_store(kept.store)

@@ -17,10 +17,10 @@ from scalescope.model.metrics import METRICS, WORKER_TIME, Metrics, numbers
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState
 
+# What a comparison may name: the point, the metrics of a trial, and shares of worker time from 0 to 1.
 NAMES = ("workers", "threads", "items", *METRICS, *WORKER_TIME)
-"""What a comparison may name: the point, the metrics of a trial, and shares of worker time from 0 to 1."""
+# For all other numbers less is better.
 LARGER_IS_BETTER = frozenset(name for name, metric in METRICS.items() if metric.larger_is_better) | {"busy"}
-"""Numbers of which more is better; of all others less is."""
 
 _COMPARE: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
     ast.Lt: operator.lt,
@@ -46,11 +46,7 @@ class Quantity:
     _tree: ast.expr
 
     def of(self, trial: Trial) -> float | None:
-        """Its value at a trial; None if the trial is not valid or the value is not finite.
-
-        Raises:
-            InvalidField: It names items, and the workload has none.
-        """
+        """Its value at a trial; None if the trial is not valid or the value is not finite."""
         if trial.state is not TrialState.VALID or trial.metrics is None:
             return None
         numbers = numbers_of(trial.point, trial.metrics)
@@ -96,13 +92,11 @@ class MetricSymptom:
         return _names(self._tree)
 
     def shows(self, sweep: Sweep, trial: Trial) -> bool:
-        """Whether a trial meets it; a trial without a measurement never does."""
         if not trial.counts or trial.metrics is None:
             return False
         return self.holds(numbers_of(trial.point, trial.metrics))
 
     def holds(self, numbers: Mapping[str, float]) -> bool:
-        """Whether numbers, as `numbers_of` gives them, meet it; NaN never does."""
         _check_present(self.text, self._tree, numbers)
         left, right = (_value(side, numbers) for side in (self._tree.left, self._tree.comparators[0]))
         return _COMPARE[type(self._tree.ops[0])](left, right)
@@ -112,11 +106,7 @@ Symptom = FindingSymptom | MetricSymptom
 
 
 def metric_symptom(text: str) -> MetricSymptom:
-    """Read a comparison: names of `NAMES`, numbers, + - * / and one of < <= > >=.
-
-    Raises:
-        InvalidField: It is something else.
-    """
+    """Read a comparison: names of `NAMES`, numbers, + - * / and one of < <= > >=."""
     tree = _parse(text, _FORM)
     if not isinstance(tree, ast.Compare) or len(tree.ops) != 1 or type(tree.ops[0]) not in _COMPARE:
         raise InvalidField("metric", text, _FORM)
@@ -129,11 +119,7 @@ def metric_symptom(text: str) -> MetricSymptom:
 
 
 def quantity(text: str) -> Quantity:
-    """Read a number: names of `NAMES`, numbers and + - * /.
-
-    Raises:
-        InvalidField: It is something else.
-    """
+    """Read a number: names of `NAMES`, numbers and + - * /."""
     tree = _parse(text, _NUMBER)
     _check(tree, text, _NUMBER)
     if not _names(tree):
@@ -147,11 +133,7 @@ def is_comparison(text: str) -> bool:
 
 
 def first_finding(verdict: Verdict, code: str = "") -> Finding:
-    """The finding of a verdict to look into: the one with that code, or the first that is not `healthy`.
-
-    Raises:
-        InvalidField: There is none.
-    """
+    """The finding of a verdict to look into: the one with that code, or the first that is not `healthy`."""
     accusing = [finding for finding in verdict.findings if finding.code != "healthy"]
     if code:
         found = [finding for finding in accusing if finding.code == code]
@@ -173,9 +155,6 @@ def finding_symptom(sweep: Sweep, trials: Sequence[Trial], finding: Finding) -> 
     """A finding as a symptom of single trials, and the worst trial that has it alone; valid trials come first.
 
     The symptom is as severe as at that trial.
-
-    Raises:
-        InvalidField: No trial has it alone.
     """
     having = [
         (alone, trial)
@@ -196,11 +175,7 @@ def finding_symptom(sweep: Sweep, trials: Sequence[Trial], finding: Finding) -> 
 
 
 def worst_showing(symptom: MetricSymptom, sweep: Sweep, trials: Sequence[Trial]) -> Trial:
-    """The trial with the smallest share of busy worker time, of those that show the symptom.
-
-    Raises:
-        InvalidField: None shows it.
-    """
+    """The trial with the smallest share of busy worker time, of those that show the symptom."""
     showing = [trial for trial in trials if symptom.shows(sweep, trial)]
     if not showing:
         raise InvalidField(

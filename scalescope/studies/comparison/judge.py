@@ -42,12 +42,12 @@ from scalescope.model.parameters import Parameter
 from scalescope.model.words import number, plural
 from scalescope.studies.comparison.parameters import FEWEST, ComparisonParameters, MaxPairs, SmallestEffect
 
+# Pairs after which a comparison without a valid pair ends.
 FIRST = 3
-"""Pairs after which it is given up where none was valid."""
 ALPHA = 0.05
+# Fewest pairs for "same", if so many are allowed. If 15 % of B's trials are slow, 14 pairs miss all of them in 10 % of
+# comparisons; 7 pairs in 33 %.
 SAME_FROM = 14
-"""Pairs from which on B may be the same, if so many are allowed: fewer say little on rare slow trials. With 14 of them,
-not one is slow in 10 % of the series of a B of which 15 % are, with 7 in a third of them."""
 
 
 class ComparisonDecision(StrEnum):
@@ -81,12 +81,10 @@ class ComparisonQuestion(Mapped):
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """Numbers of valid pairs at which to look."""
         return sequential.looks(FEWEST, self.max_pairs)
 
     @property
     def level(self) -> float:
-        """Nominal level of each look."""
         return sequential.level(self.alpha, self.looks)
 
 
@@ -116,7 +114,6 @@ class PairedComparison:
 
     @property
     def size(self) -> float:
-        """How far the ratio is from 1, on a logarithmic scale."""
         return abs(math.log(self.ratio)) if self.ratio and self.ratio < math.inf else math.inf
 
     def to_mapping(self) -> dict[str, Any]:
@@ -221,7 +218,6 @@ class Family:
 
     @property
     def hidden(self) -> tuple[PairedComparison, ...]:
-        """Those that a table hides and counts."""
         return tuple(each for each in self.members if not each.different)
 
     def count(self, decision: ComparisonDecision) -> int:

@@ -31,7 +31,6 @@ from scalescope.studies.symptom import LARGER_IS_BETTER, Quantity, quantity
 
 
 def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
-    """The study that `ComparisonParameters` ask for, checked completely; nothing is started."""
     asked = parameters.check(ComparisonParameters, given)
     workloads = [fields.text("workloads", each) for each in asked.workloads]
     shared = shared_settings({**given, "workload": workloads[0] if workloads else ""}, asked, store, records)
@@ -79,8 +78,6 @@ def _default(shared: SharedSettings, name: str) -> Scalar:
 
 @dataclass(frozen=True)
 class _Pairing:
-    """Pairs of one workload, as growth of a sweep. Two equal arms share a point, and take its repeats in turn."""
-
     question: ComparisonQuestion
     number: Quantity
     request: RunRequest

@@ -28,7 +28,6 @@ TONES = {
 
 
 def members(study: Study) -> list[PairedComparison]:
-    """Its comparisons: differences first, the largest on top; then the others as they were given."""
     result = study.result
     found = [PairedComparison.from_mapping(each) for each in result.get("members") or ([result] if result else [])]
     return ordered([replace(each, question=replace(each.question, name=_name(each, study))) for each in found])
@@ -47,7 +46,6 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
 
 
 def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
-    """A forest of ratios, and the pairs of a single comparison."""
     from scalescope.report.html import charts
 
     every, chart = members(study), None
@@ -60,7 +58,6 @@ def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
 
 
 def whole_table(every: Sequence[PairedComparison]) -> ReportTable:
-    """All of them, also those that are not significant."""
     return _table(every, many=len(every) > 1)
 
 

@@ -41,16 +41,16 @@ from scalescope.studies.release.parameters import (
     SmallestEffect,
 )
 
+# Fewest trials by which one answer must lead.
 LEAD = 2
-"""By how many trials one answer must lead at least."""
+# Invalid trials or pairs after which a candidate is given up, unless more are valid.
 MOST_INVALID = 3
-"""Trials or pairs that are not valid, after which a candidate with no more valid ones is given up."""
+# Wrong decisions about one candidate, all looks together; a bisection over 30 candidates makes about five.
 ALPHA = 0.02
-"""Wrong decisions about one candidate, all looks together; a bisection over 30 candidates makes about five."""
 HALF = 0.5
 _LIES = (np.arange(100) + 0.5) / 200
+# Shares of trials that lie, and how probable each is before any trial (Jeffreys 1946).
 _PRIOR = 1 / np.sqrt(_LIES * (1 - _LIES))
-"""Shares of trials that lie, and how probable each is before any trial (Jeffreys 1946)."""
 
 
 class Mode(StrEnum):
@@ -106,12 +106,10 @@ class ReleaseQuestion(Mapped):
 
     @property
     def looks(self) -> tuple[int, ...]:
-        """Numbers of valid pairs at which to look."""
         return sequential.looks(FEWEST_PAIRS, self.max_pairs)
 
     @property
     def level(self) -> float:
-        """Nominal level of each look."""
         return sequential.level(ALPHA, self.looks)
 
 
@@ -159,11 +157,7 @@ class ReleaseAnswer(Mapped):
 
 
 def further(question: ReleaseQuestion, readings: Sequence[ReleaseReading]) -> tuple[CandidateTrial, ...]:
-    """Trials to run next, in this order; empty when the search is over. Depends on the readings alone.
-
-    Raises:
-        UsageError: A reading is of no candidate of the question.
-    """
+    """Trials to run next, in this order; empty when the search is over. Depends on the readings alone."""
     table = _Readings(question, readings)
     return tuple(ask for index in _search(table).open for ask in table.asks(index))
 
@@ -192,8 +186,6 @@ def judge(question: ReleaseQuestion, readings: Sequence[ReleaseReading]) -> Rele
 
 @dataclass(frozen=True)
 class _Bisection:
-    """How far it has come: `open` are the candidates that need more trials."""
-
     decision: ReleaseDecision
     good: int
     bad: int
@@ -246,8 +238,6 @@ def _next(good: int, bad: int, skipped: Collection[int]) -> int | None:
 
 
 class _Readings:
-    """The readings of a question, and what they say of each candidate."""
-
     def __init__(self, question: ReleaseQuestion, readings: Sequence[ReleaseReading]) -> None:
         self.question = question
         self.cells: dict[int, dict[int, ReleaseReading]] = {}
@@ -266,7 +256,6 @@ class _Readings:
         return sum(not reading.unavailable for cells in self.cells.values() for reading in cells.values())
 
     def readings_of(self, index: int) -> list[ReleaseReading]:
-        """By turn."""
         return [reading for _, reading in sorted(self.cells.get(index, {}).items())]
 
     def candidate(self, index: int) -> ReleaseCandidate:
@@ -277,7 +266,6 @@ class _Readings:
         return self._known[index]
 
     def asks(self, index: int) -> list[CandidateTrial]:
-        """What an open candidate needs next."""
         if self.question.mode is Mode.FINDING:
             return [CandidateTrial(index, next(turn for turn in count() if turn not in self.cells.get(index, {})))]
         if index == 0:
@@ -305,7 +293,6 @@ class _Readings:
         return [bool(reading.value) for reading in self.readings_of(index) if reading.value is not None]
 
     def _vote(self, index: int) -> tuple[CandidateState, str]:
-        """Decided once one answer is probable enough; trials that are not valid have no vote."""
         votes, invalid = self._votes(index), sum(reading.value is None for reading in self.readings_of(index))
         words = f"shown by {sum(votes)} of {plural(len(votes), 'trial')}" if votes else "not tried"
         if invalid:
@@ -324,7 +311,7 @@ class _Readings:
 
     @cached_property
     def _log(self) -> bool:
-        """Whether all numbers have ratios; if one is 0, relative differences are compared."""
+        # Whether all numbers have ratios; if one is 0, relative differences are compared.
         return all(reading.value != 0 for cells in self.cells.values() for reading in cells.values())
 
     def _effects(self, index: int) -> Effects:
@@ -360,7 +347,7 @@ class _Readings:
         return [(good[each.turn].value, each.value) for each in self.readings_of(index) if each.turn in good]
 
     def _end_differs(self, found: Effects, *, last: bool) -> CandidateState:
-        """Bad once the interval is narrow enough to tell the effect from half of it (the threshold for the others)."""
+        # Bad once the interval is narrow enough to tell the effect from half of it (the threshold for the others).
         smallest = found.effect(1 + self.question.smallest_effect)
         low, high = interval(found, 2 * self.question.level)
         if -smallest <= low and high <= smallest:
@@ -380,7 +367,7 @@ class _Readings:
 
 
 def _chances(votes: Sequence[bool]) -> tuple[Floats, Floats]:
-    """The probability of these votes of a good and of a bad candidate, for each of `_LIES`."""
+    # The probability of these votes of a good and of a bad candidate, for each of `_LIES`.
     shown, not_shown = sum(votes), len(votes) - sum(votes)
     return _LIES**shown * (1 - _LIES) ** not_shown, _LIES**not_shown * (1 - _LIES) ** shown
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+# Packages of a family with another name: `distributed` pins one release of `dask`.
 _FAMILY = {"distributed": "dask"}
-"""Packages that go with others whose name theirs does not begin with: `distributed` pins one release of `dask`."""
 
 
 def mixtures(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Mapping[str, str], ...]:

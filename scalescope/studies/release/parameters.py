@@ -17,8 +17,8 @@ from scalescope.studies.parameters import (
 )
 
 NEWEST = "latest"
+# Valid pairs below which no candidate is decided.
 FEWEST_PAIRS = 3
-"""Valid pairs below which no candidate is decided."""
 
 MaxEnvironments = Annotated[int, Parameter("Most releases to try.", title="Most releases", minimum=2, maximum=1000)]
 MaxPairs = Annotated[

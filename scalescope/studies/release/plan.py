@@ -28,7 +28,6 @@ Symptom = Quantity | MetricSymptom | FindingSymptom
 
 
 def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
-    """The study that `ReleaseParameters` ask for, checked completely; nothing is measured."""
     check(given, store, records)
     asked = parameters.check(ReleaseParameters, given)
     if asked.package:
@@ -37,7 +36,6 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
 
 
 def check(given: Mapping[str, Any], store: str = "", records: str = "") -> None:
-    """Check what can be checked without the package index."""
     asked = parameters.check(ReleaseParameters, given)
     if bool(asked.package) == bool(asked.before or asked.after):
         raise InvalidField("package", asked.package, "a package and a good release, or two lock files: one of the two")
@@ -49,7 +47,6 @@ def check(given: Mapping[str, Any], store: str = "", records: str = "") -> None:
 def _inquiry(
     given: Mapping[str, Any], store: str, records: str, subject: str, candidates: Mapping[str, str]
 ) -> PlannedStudy:
-    """The study over environments by label: the first is good and the last is not."""
     asked = parameters.check(ReleaseParameters, given)
     symptom = _symptom(asked)
     shared = shared_settings({**given, ENVIRONMENT: ""}, asked, store, records)
@@ -88,7 +85,6 @@ def _inquiry(
 
 
 def _of_package(asked: ReleaseParameters) -> tuple[str, dict[str, str]]:
-    """The normalised name of a package, and an environment for each of its releases, oldest first."""
     name, first, last = normalise(asked.package), fields.text("good", asked.good), fields.text("bad", asked.bad)
     others = Environment.parse(asked.environment)
     if others.python:
@@ -104,7 +100,6 @@ def _of_package(asked: ReleaseParameters) -> tuple[str, dict[str, str]]:
 
 
 def _of_locks(asked: ReleaseParameters) -> dict[str, str]:
-    """An environment for each mixture of two lock files, one package changed at a time, by what is changed."""
     sides = [
         dict(pin.split("==", 1) for pin in environments.from_lock(Path(fields.text(name, path)).expanduser()))
         for name, path in (("before", asked.before), ("after", asked.after))
@@ -133,8 +128,6 @@ def _words(symptom: Symptom) -> str:
 
 @dataclass(frozen=True)
 class _ReleaseSearch:
-    """Bisection, as growth of a sweep."""
-
     question: ReleaseQuestion
     symptom: Symptom
     request: RunRequest
@@ -145,7 +138,6 @@ class _ReleaseSearch:
         return [ExtraTrial(self.points[ask.candidate], ask.turn) for ask in asks]
 
     def answer(self, runs: Sequence[SweepRun]) -> StudyAnswer:
-        """The boundary, with what else changed there and the address of the changelog."""
         trials = runs[0].trials
         found = judge(self.question, self._readings(trials))
         result: dict[str, Any] = found.to_mapping()

@@ -56,12 +56,10 @@ class CandidateRow:
 
     @property
     def style(self) -> str:
-        """Class of the style sheet."""
         return "open" if self.state is None else "undecided" if self.state is CandidateState.OPEN else str(self.state)
 
 
 def candidates(study: Study, runs: Sequence[SweepRun]) -> tuple[CandidateRow, ...]:
-    """All of them in their order, tried or not."""
     tried = {each["index"]: each for each in study.result.get("tried", ())}
     trials = _trials(study, runs)
     ends = {

@@ -11,7 +11,6 @@ from scalescope.studies.report.sheet import Sheet
 
 
 def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
-    """A study, finished or not, as texts and tables; the runs have their trials."""
     return STUDIES[study.kind].sheet(study, runs)
 
 

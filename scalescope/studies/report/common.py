@@ -31,13 +31,11 @@ def asked(study: Study, runs: Sequence[SweepRun], *, environment: bool = True) -
 
 
 def workload(study: Study) -> str:
-    """What was run, in a few words."""
     names = study.question.get("workloads") or [study.question.get("workload", "")]
     return str(names[0]) if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def trials(runs: Sequence[SweepRun]) -> list[tuple[str, str]]:
-    """How many trials count, and why others do not."""
     every = [trial for run in runs for trial in run.trials]
     if not every:
         return []

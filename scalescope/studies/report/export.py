@@ -12,12 +12,11 @@ from scalescope.report.table import to_markdown as table_markdown
 from scalescope.store.store import SweepRun
 from scalescope.studies.report import headline, sheet
 
+# Raised whenever a key of `to_json` changes its meaning or goes.
 SCHEMA = 1
-"""Raised whenever a key of `to_json` changes its meaning or goes."""
 
 
 def identity(study: Study) -> dict[str, Any]:
-    """A study as an entry of a list."""
     return {
         "study": study.id,
         "kind": str(study.kind),

@@ -10,13 +10,13 @@ from typing import Any
 from scalescope.report.table import ReportTable
 from scalescope.studies.comparison.judge import PairedComparison
 
+# Ratios that an axis may name, below and above 1.
 TICKS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99)
-"""Ratios below 1 that an axis may name; above 1 it names their inverses, rounded as people would."""
 ABOVE = (1.01, 1.02, 1.05, 1.1, 1.25, 1.5, 2, 5, 10, 20, 50, 100)
+# Smallest distance between two ticks, as a share of the axis: closer ones would overlap.
 APART = 0.11
-"""Share of the axis by which two of its numbers must be apart to be read."""
+# Longest and shortest axis on either side of 1, as logarithms; infinite ratios do not stretch it.
 WIDEST = math.log(100)
-"""Of the axis on either side of 1, at most; it is not stretched for what is infinite."""
 NARROWEST = math.log(1.02)
 MARGIN = 0.06
 
@@ -80,8 +80,6 @@ def forest(members: Sequence[PairedComparison], table: ReportTable) -> Forest:
 
 @dataclass(frozen=True)
 class _Axis:
-    """From the logarithm of one ratio to that of another."""
-
     low: float
     high: float
 
@@ -94,7 +92,6 @@ class _Axis:
         return cls(low - margin, high + margin)
 
     def place(self, value: float) -> float:
-        """In percent from the left; a value beyond an end is set at that end."""
         logarithm = math.log(value) if 0 < value < math.inf else math.copysign(math.inf, value - 1)
         return round(100 * min(1.0, max(0.0, (logarithm - self.low) / (self.high - self.low))), 3)
 

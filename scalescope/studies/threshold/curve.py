@@ -13,27 +13,24 @@ import numpy as np
 
 from scalescope.studies.threshold.question import MeasuredValue, MeasuredValues, ThresholdQuestion
 
+# Support for extrapolation to a gap: at most SUPPORT values, within max(REACH gap widths, NEAR steps).
 SUPPORT, REACH, NEAR = 6, 2.0, 6
-"""Measured values on one side of a gap that say how the curve comes to it: so many at most, within so many widths of
-the gap or so many steps, whichever is more."""
+# The same under noise, which more values average out: within max(FAR gap widths, HALF a part).
 MANY, FAR, HALF = 12, 3.0, 0.5
-"""The same under noise, and within this share of a part in any case: more of them average it out."""
+# Share of the gap width that the support must span.
 SPREAD = 0.25
-"""Share of the gap that they must span."""
+# Standard errors, under noise: up to CURVED the support counts as straight; from CLEAR on the curve is bent at a gap.
 CURVED, CLEAR = 1.0, 1.5
-"""Under noise, more than two of them must lie on a line, within so many standard errors of their sum of squares; and
-standard errors from which the values beside a gap say clearly that the curve is bent there."""
+# Smallest share of a change over one step that must be a jump; the rest is the slope of the curve.
 STEEP = 0.2
-"""Share of the change over one step that must be a jump: the rest of it is how steep the curve is."""
+# Two jumps the same way within so many steps are part of a curve: 100 tasks on 7, 8, 9 workers.
 GRAIN = 4
-"""Steps within which a second jump the same way makes both part of a curve: 100 tasks on 7, 8, 9 workers."""
+# Statements to correct for: gaps suspected at a time, and looks at each gap before a jump is named.
 SEEN, LOOKED = 8, 10
-"""Statements among which one may be wrong: gaps that are suspected at a time; looks at each before a jump is named."""
+# Standard errors by which a jump must exceed the noise to be found nearly always.
 POWER = 2.0
-"""Standard errors by which a jump must exceed what noise could be, to be found nearly always: the smaller of two
-estimates counts."""
+# Most rounds of taking doubtful breaks back and judging again.
 ROUNDS = 3
-"""Of taking a doubtful break back and looking again; the last word has the doubt."""
 _LARGEST, _TERMS = 700.0, 3
 Scale = Callable[[float], float]
 _SCALES: tuple[tuple[Scale, Scale, Scale], ...] = (
@@ -145,12 +142,10 @@ def is_certain(question: ThresholdQuestion, curve: Curve, position: int) -> bool
 
 
 def is_free(gap: Gap, table: MeasuredValues) -> bool:
-    """Whether a value in the gap can still be measured."""
     return any(index not in table.broken for index in range(gap.left.index + 1, gap.right.index))
 
 
 def untried(gap: Gap, table: MeasuredValues) -> list[int]:
-    """Values between the ends of a gap that can still be measured."""
     known = {spot.index for spot in table.spots} | table.broken
     return [index for index in range(gap.left.index + 1, gap.right.index) if index not in known]
 
@@ -224,7 +219,6 @@ def _seen(table: MeasuredValues, breaks: Collection[int], i: int) -> Gap:
 
 
 def _gap(before: Sequence[MeasuredValue], after: Sequence[MeasuredValue], table: MeasuredValues) -> Gap:
-    """One gap, from the spots on both sides, nearest first."""
     a, b, noise = before[0], after[0], table.noise
     scale = max(abs(a.y), abs(b.y))
     if not scale:
@@ -246,7 +240,7 @@ def _gap(before: Sequence[MeasuredValue], after: Sequence[MeasuredValue], table:
 def _support(
     spots: Sequence[MeasuredValue], width: int, table: MeasuredValues, *, alone: bool = False
 ) -> list[MeasuredValue]:
-    """The values on one side, nearest first, that say how the curve comes to the gap; empty if they cannot."""
+    # The values on one side, nearest first, that say how the curve comes to the gap; empty if they cannot.
     wide = table.noise > 0 and not alone
     most, reach = (MANY, max(FAR * width, HALF * table.part)) if wide else (SUPPORT, max(REACH * width, NEAR))
     chosen: list[MeasuredValue] = []
@@ -283,10 +277,8 @@ def _line(spots: Sequence[MeasuredValue]) -> Line:
 
 
 def _between(a: MeasuredValue, b: MeasuredValue, left: Line, right: Line, scale: float, noise: float) -> Gap:
-    """Two lines that meet in the gap need no jump: so do the secants of every convex or concave curve.
-
-    Their slopes count from the two values on; under noise the lines themselves do, unless the curve is clearly bent.
-    """
+    # Two lines that meet in the gap need no jump: so do the secants of every convex or concave curve. Their slopes
+    # count from the two values on; under noise the lines themselves do, unless the curve is clearly bent.
     from_left, from_right = b.y - a.y - left.slope * (b.x - a.x), b.y - a.y - right.slope * (b.x - a.x)
     if noise:
         width = (b.x - a.x) ** 2
@@ -306,11 +298,9 @@ def _between(a: MeasuredValue, b: MeasuredValue, left: Line, right: Line, scale:
 
 
 def _beyond(spots: Sequence[MeasuredValue], target: MeasuredValue) -> tuple[float, float]:
-    """How far a value lies off the curve through others on one side of it, and the standard error of that in trials.
-
-    The family that fits best counts: straight, straight over 1/x (Amdahl), over log x, log y over x (exponential), log
-    y over log x (power law), or a + b/x + c x (times under the universal scalability law; Gunther, 1993).
-    """
+    # How far a value lies off the curve through others on one side of it, and the standard error of that in trials.
+    # The family that fits best counts: straight, straight over 1/x (Amdahl), over log x, log y over x (exponential),
+    # log y over log x (power law), or a + b/x + c x (times under the universal scalability law; Gunther, 1993).
     everything = (*spots, target)
     if min(spot.x for spot in everything) <= 0:
         return _residual(spots, target, *_SCALES[0])

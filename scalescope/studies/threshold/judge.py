@@ -36,12 +36,12 @@ from scalescope.studies.threshold.search import DETOUR, further, loose
 GRAINY = "it changes every few steps"
 BROKEN = "no valid trial beyond"
 STOPPED = "the search was stopped before its end"
+# Numbers from LONG to LARGE are written in full, others to four digits; shares below TENTH to two.
 LONG, LARGE, TENTH = 1e3, 1e12, 0.1
-"""Numbers between the first two are written in full, others to four digits; shares below the last to two."""
+# Jumps and doubts that the sentence names; `Threshold.jumps` has all.
 SHOWN = 6
-"""Jumps and doubts that the sentence names; `Threshold.jumps` has all."""
+# Last jumps that make a wave: to 3/4, 2/3, 1/2 of the value before, ever further apart.
 WAVES = 3
-"""Last jumps of a curve that tell whether it is a wave: 3/4, 2/3, 1/2 of what was before, ever further apart."""
 
 
 class CurveShape(StrEnum):
@@ -174,7 +174,7 @@ def _sort_out(
 
 
 def _beyond(question: ThresholdQuestion, table: MeasuredValues) -> list[tuple[MeasuredValue, MeasuredValue, str]]:
-    """Ends of the range without a valid trial, unless a neighbour has replaced them."""
+    # Ends of the range without a valid trial, unless a neighbour has replaced them.
     first, last = table.spots[0], table.spots[-1]
     outside = [(replace(first, index=0, x=question.value(0)), first)] if first.index > DETOUR else []
     if last.index < question.last - DETOUR:
@@ -183,7 +183,7 @@ def _beyond(question: ThresholdQuestion, table: MeasuredValues) -> list[tuple[Me
 
 
 def _grain(question: ThresholdQuestion, curve: Curve) -> frozenset[int]:
-    """Breaks that are part of a curve rather than the border of a regime: the next one the same way is too close."""
+    # Breaks that are part of a curve rather than the border of a regime: the next one the same way is too close.
     narrow = [i for i in sorted(curve.breaks) if curve.gaps[i].width == 1 and is_certain(question, curve, i)]
     close = {
         each
@@ -218,7 +218,6 @@ def _jump(left: MeasuredValue, right: MeasuredValue, why: str, readings: Sequenc
 
 
 def _merge(doubts: list[tuple[MeasuredValue, MeasuredValue, str]]) -> tuple[Unresolved, ...]:
-    """Doubts in order; those of one reason that touch are one."""
     merged: list[tuple[MeasuredValue, MeasuredValue, str]] = []
     for left, right, reason in sorted(doubts, key=lambda doubt: (doubt[0].index, -doubt[1].index)):
         near = GRAIN if reason == GRAINY else 0
@@ -251,7 +250,6 @@ def _shape(jumps: Sequence[Jump], unresolved: Sequence[Unresolved]) -> CurveShap
 
 
 def _is_wave(jumps: Sequence[Jump]) -> bool:
-    """Whether the treads lengthen from jump to jump while the ratios shrink."""
     treads = [right.left - left.left for left, right in itertools.pairwise(jumps)]
     ratios = [jump.ratio for jump in jumps if jump.ratio is not None and jump.ratio < 1]
     return (
@@ -313,7 +311,6 @@ def _doubts(found: Threshold) -> list[str]:
 
 
 def _listed(words: Sequence[str]) -> str:
-    """`1`, `1 and 2`, `1, 2 and 3`, or the first few `and 4 more`."""
     last = [f"{len(words) - SHOWN} more"] if len(words) > SHOWN else list(words[-1:])
     first = list(words[: min(SHOWN, len(words) - 1)]) if len(words) <= SHOWN else list(words[:SHOWN])
     return " and ".join([", ".join(first), *last]) if first else "".join(last)

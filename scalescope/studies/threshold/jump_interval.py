@@ -29,7 +29,7 @@ def interval(question: ThresholdQuestion, table: MeasuredValues, curve: Curve, p
 
 
 def _strangers(spots: Sequence[MeasuredValue], own: Line, other: Line, noise: float, most: float) -> int:
-    """How many spots of one side, nearest to the border first, may belong to the other."""
+    # How many spots of one side, nearest to the border first, may belong to the other.
     cost, found = 0.0, 0
     for count, spot in enumerate(spots[:-1], start=1):
         cost += _misfit(spot, other, noise) - _misfit(spot, own, noise)

@@ -33,7 +33,6 @@ from scalescope.studies.threshold.search import further
 
 
 def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
-    """The study that `ThresholdParameters` ask for, checked completely; nothing is started."""
     asked = parameters.check(ThresholdParameters, given)
     axes = {name: axis_values(name, values) for name, values in asked.axes.items()}
     shared = shared_settings(given, asked, store, records)
@@ -89,8 +88,6 @@ def _number(where: str, value: object) -> float | int:
 
 
 class _ThresholdSearch:
-    """The search along one axis, as growth of a sweep."""
-
     def __init__(
         self, question: ThresholdQuestion, number: Quantity, shared: SharedSettings, request: RunRequest
     ) -> None:

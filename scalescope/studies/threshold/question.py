@@ -14,13 +14,12 @@ from scalescope.model.mapping import Mapped
 from scalescope.model.parameters import Parameter
 from scalescope.studies.threshold.parameters import MaxPoints, MaxRepeats, MinJump, ThresholdParameters
 
+# Parts into which a range is cut at first, if the budget allows.
 LOOKS = 8
-"""Parts into which a range is cut before anything is known, where the budget allows."""
+# Invalid trials after which a value counts as not measurable.
 ATTEMPTS = 2
-"""Trials without a valid one after which a value counts as not measurable."""
+# Relative standard deviation assumed at first (real-time clusters on a quiet host), and its degrees of freedom.
 PRIOR_NOISE, PRIOR_WEIGHT = 0.03, 2
-"""Relative standard deviation assumed of a noisy cluster before it is known, and the degrees of freedom it counts for:
-3 % is what the real-time clusters show on a quiet host."""
 _ON_GRID = 1e-6
 _DIGITS = 12
 
@@ -66,11 +65,7 @@ class ThresholdQuestion(Mapped):
         return round(value, _DIGITS)
 
     def index(self, value: float) -> int:
-        """The index of a value.
-
-        Raises:
-            InvalidField: The value is not on the grid.
-        """
+        """The index of a value."""
         index = round((value - self.low) / self.step)
         if not 0 <= index <= self.last or abs(self.low + index * self.step - value) > _ON_GRID * self.step:
             raise InvalidField(
@@ -111,16 +106,11 @@ class MeasuredValues:
 
     @property
     def points(self) -> int:
-        """Different values tried."""
         return len(self.spots) + len(self.broken) + len(self.retry)
 
 
 def tabulate(question: ThresholdQuestion, readings: Sequence[ThresholdReading]) -> MeasuredValues:
-    """Sort readings by value.
-
-    Raises:
-        InvalidField: A reading is not on the grid, or its metric is not finite.
-    """
+    """Sort readings by value."""
     valid: dict[int, list[float]] = {}
     tried: dict[int, int] = {}
     for reading in readings:
@@ -148,7 +138,7 @@ def tabulate(question: ThresholdQuestion, readings: Sequence[ThresholdReading]) 
 
 
 def _noise(groups: Sequence[Sequence[float]]) -> float:
-    """Relative standard deviation, pooled over all values measured more than once, and a prior."""
+    # Relative standard deviation, pooled over all values measured more than once, and a prior.
     total, weight = PRIOR_WEIGHT * PRIOR_NOISE**2, PRIOR_WEIGHT
     for group in groups:
         scale = statistics.fmean(abs(metric) for metric in group)
@@ -160,7 +150,7 @@ def _noise(groups: Sequence[Sequence[float]]) -> float:
 
 
 def _unit(metrics: Sequence[float]) -> float:
-    """Greatest common divisor of the differences of whole numbers; 0 if some are not whole."""
+    # Greatest common divisor of the differences of whole numbers; 0 if some are not whole.
     if not all(float(metric).is_integer() for metric in metrics):
         return 0.0
     return float(math.gcd(*(round(metric - metrics[0]) for metric in metrics)))

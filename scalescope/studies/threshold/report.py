@@ -22,8 +22,8 @@ from scalescope.studies.threshold.question import ThresholdQuestion
 if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas
 
+# Most values in the table: those near jumps and an even choice of the others.
 MOST_ROWS = 80
-"""Values in the table; of more, those beside jumps and an even choice of the others."""
 BESIDE = 2
 MOST_NAMED = 12
 
@@ -76,7 +76,6 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
 
 
 def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
-    """The curve, with its jumps and doubts; nothing where nothing is valid."""
     from scalescope.report.html import charts
 
     measured = [(spot.x, spot.y) for spot in spots(study, runs) if spot.y is not None]

@@ -23,27 +23,27 @@ from scalescope.studies.threshold.jump_interval import interval
 from scalescope.studies.threshold.question import MeasuredValues, ThresholdQuestion, ThresholdReading, tabulate
 
 GOLDEN = (math.sqrt(5) - 1) / 2
+# Ends of parts are moved by up to half of this share of a part, by an irrational sequence: on even spacing, a sawtooth
+# of the same period looks like a line.
 JITTER = 0.3
-"""The ends of the parts into which the range is cut are moved off an even spacing by up to half of this share of a
-part, by an irrational sequence: on an even one, a sawtooth or staircase of the same period looks like a line."""
+# Widest gap between measured values in the end, in parts.
 WIDEST = 1.2
-"""Parts that no gap between measured values is wider than in the end."""
+# Narrowest gap, in parts, that a rhythm found elsewhere asks for.
 FINEST = 0.5
-"""Parts below which gaps are not narrowed for the sake of a rhythm found elsewhere."""
+# Share of the metric by which a curve may leave the straight line between two measured values.
 BEND = 0.06
-"""Share of the metric by which a curve may leave the straight line between two measured values."""
+# Largest jump, as a share, that noise may hide in a gap before values in it are tried.
 BLIND = 0.5
-"""Jump that noise may hide in a gap at most, before values in it are tried."""
+# Trials of both ends under noise, so that the noise is known from the start.
 END_TRIALS = 3
-"""Of both ends on a noisy cluster, so that the noise is known from the start."""
+# CONFIRM trials of a value on an unclear side of a jump; then values around it, down to 1 / CLOSE of a part.
 CONFIRM, CLOSE = 2, 8
-"""Trials of a value on an unclear side of a jump, before values around it, down to this share of a part, are tried."""
+# A gap is measured again until it is free of a jump worth naming with this confidence.
 DOUBT = 0.9
-"""Confidence with which a gap must be free of a jump worth naming, or it is measured again."""
+# The search ends after so many values if none of them could be measured.
 HOPELESS = 3
-"""Values that could not be measured, with no other, after which nothing more is tried."""
+# Steps by which a value that cannot be measured may be replaced by a neighbour.
 DETOUR = 1
-"""Steps by which a place all over the range may be replaced by another, where it cannot be measured."""
 _AHEAD = 16
 _SMALL = 4
 
@@ -119,7 +119,6 @@ def _pin_down(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) 
 
 
 def _tell_apart(question: ThresholdQuestion, table: MeasuredValues, curve: Curve, low: int, high: int) -> list[int]:
-    """Find out on which side of a jump some values are: try them again, look around them, try them more often."""
     wanted = _weakest(question, table, range(low + 1, high), CONFIRM)
     if wanted:
         return wanted
@@ -155,7 +154,7 @@ def loose(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> l
 
 
 def _limit(table: MeasuredValues, curve: Curve) -> float:
-    """Steps that a gap may be wide: half the distance between jumps where these follow each other."""
+    # Steps that a gap may be wide: half the distance between jumps where these follow each other.
     limit = WIDEST * table.part
     if len(curve.steps) > 2:
         between = statistics.median(b - a for a, b in itertools.pairwise(curve.steps))
@@ -175,7 +174,6 @@ def _repeat(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) ->
 def _weakest(
     question: ThresholdQuestion, table: MeasuredValues, positions: Iterable[int], enough: int | None = None
 ) -> list[int]:
-    """Of these spots, all that have been measured least often, unless that is often enough."""
     spots = [table.spots[i] for i in positions]
     enough = min(enough or question.max_repeats, question.max_repeats)
     least = min((spot.count for spot in spots), default=enough)
@@ -205,7 +203,7 @@ def _inside(question: ThresholdQuestion, table: MeasuredValues, curve: Curve, ga
 
 
 def _rhythm(question: ThresholdQuestion, curve: Curve, gap: Gap) -> list[int]:
-    """Where the jump would end if jumps came at even distances; at multiples of the first if there is but one."""
+    # Where the jump would end if jumps came at even distances; at multiples of the first if there is but one.
     steps, middle = curve.steps, gap.left.index + gap.right.index
     if not steps:
         return []
