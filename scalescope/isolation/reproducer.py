@@ -68,15 +68,16 @@ def write(isolation: Isolation, symptom: Symptom, graph: RecordedGraph | None = 
         )
     if isolation.trial.metrics is None:
         return Reproducer("", "the isolated trial measured nothing: hand over the workload and its error")
+    config = dict(setting.point.dask_config)
     text = Template(parts.SCRIPT).substitute(
         title=_title(isolation),
         needs=" ".join(part.needs),
-        imports=part.imports + ("import dask\n" if setting.point.dask_config else ""),
-        config=_config(setting.point.dask_config),
+        imports=part.imports + ("import dask\n" if config else ""),
+        config=f"dask.config.set({config!r})\n" if config else "",
         constants=_constants(setting, graph),
         functions=part.functions,
         options=part.cluster_options,
-        items=_items(setting, graph),
+        items="ITEMS" if graph is None else "len(TASKS)",
         condition=_condition(isolation, symptom),
     )
     lines = text.count("\n")
@@ -115,10 +116,6 @@ def _title(isolation: Isolation) -> str:
     return f"{what} on {plural(point.workers, 'worker')}: {metrics.workers_used:,} used."
 
 
-def _config(config: Mapping[str, object]) -> str:
-    return f"dask.config.set({dict(config)!r})\n" if config else ""
-
-
 def _constants(setting: Setting, graph: RecordedGraph | None) -> str:
     point = setting.point
     lines = [f"WORKERS, THREADS = {point.workers}, {point.threads_per_worker}"]
@@ -134,10 +131,6 @@ def _constants(setting: Setting, graph: RecordedGraph | None) -> str:
 def _partitions(params: Mapping[str, object]) -> dict[str, int]:
     given = {name: params[name] for name in ("npartitions", "partition_size") if params.get(name) is not None}
     return {name: int(str(params["items"] if value == "items" else value)) for name, value in given.items()}
-
-
-def _items(setting: Setting, graph: RecordedGraph | None) -> str:
-    return "ITEMS" if graph is None else "len(TASKS)"
 
 
 def _tasks(setting: Setting, graph: RecordedGraph) -> tuple[RecordedTask, ...]:

@@ -109,14 +109,6 @@ class WorkloadScript:
     cluster_options: str = ""  # further arguments of the cluster
 
 
-def _beam_options(partitions: Mapping[str, int]) -> list[str]:
-    return [f"OPTIONS = {[f'--dask_{name}={value}' for name, value in partitions.items()]!r}"]
-
-
-def _bag_options(partitions: Mapping[str, int]) -> list[str]:
-    return [f"OPTIONS = {dict(partitions)!r}"]
-
-
 # By the workload's name.
 WORKLOAD_SCRIPTS: Mapping[str, WorkloadScript] = {
     "beam-pardo": WorkloadScript(
@@ -125,10 +117,15 @@ WORKLOAD_SCRIPTS: Mapping[str, WorkloadScript] = {
         "from apache_beam.runners.dask.dask_runner import DaskRunner\n",
         _BEAM,
         ("apache-beam", "dask", "distributed"),
-        _beam_options,
+        lambda partitions: [f"OPTIONS = {[f'--dask_{name}={value}' for name, value in partitions.items()]!r}"],
         ', protocol="tcp"',  # Beam's tasks share a list where they do not travel as bytes
     ),
-    "bag-map": WorkloadScript("import dask.bag\n", f"{_NAP}\n\n\n{_BAG}", ("dask", "distributed"), _bag_options),
+    "bag-map": WorkloadScript(
+        "import dask.bag\n",
+        f"{_NAP}\n\n\n{_BAG}",
+        ("dask", "distributed"),
+        lambda partitions: [f"OPTIONS = {dict(partitions)!r}"],
+    ),
     "futures-map": WorkloadScript("", f"{_NAP}\n\n\n{_FUTURES}", ("dask", "distributed")),
     "replay": WorkloadScript("", _GRAPH, ("dask", "distributed")),
 }

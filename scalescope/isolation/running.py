@@ -38,10 +38,6 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
 
     Every step is a run in the store: an isolation that was stopped continues when it is started again with the same
     parameters.
-
-    Args:
-        given: Parameters of the isolation and of `Storage` by name.
-        runner: Carries out the steps; by default this process, with a progress bar.
     """
     asked, kept = check(given)
     address, records = orchestrator.saved_store(kept.store)

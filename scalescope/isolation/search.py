@@ -82,23 +82,14 @@ def check(given: Mapping[str, object]) -> IsolationParameters:
     return asked
 
 
-@dataclass(frozen=True)
-class Chosen:
+def choose(origin: SweepRun, asked: IsolationParameters) -> tuple[Symptom, Finding | None, Trial]:
     """What must stay, the finding that it stands for (None for a comparison), and the trial to begin with."""
-
-    symptom: Symptom
-    finding: Finding | None
-    trial: Trial
-
-
-def choose(origin: SweepRun, asked: IsolationParameters) -> Chosen:
     if asked.metric:
         metric = metric_symptom(asked.metric)
-        return Chosen(metric, None, worst_showing(metric, origin.sweep, origin.trials))
-    verdict = origin.verdict or diagnose(origin.sweep, origin.trials)
-    about = first_finding(verdict, asked.finding)
-    symptom, start = finding_symptom(origin.sweep, origin.trials, about)
-    return Chosen(symptom, about, start)
+        return metric, None, worst_showing(metric, origin.sweep, origin.trials)
+    finding = first_finding(origin.verdict or diagnose(origin.sweep, origin.trials), asked.finding)
+    symptom, start = finding_symptom(origin.sweep, origin.trials, finding)
+    return symptom, finding, start
 
 
 def isolate(
@@ -117,26 +108,17 @@ def isolate(
 ) -> Isolated:
     """Isolate a symptom of a run, write a script that shows it, run that, and write down what is known.
 
-    Args:
-        store: Where the steps are kept.
-        origin: The run that it begins with.
-        asked: What to look into, the budget, and where the files go.
-        address: Of the store, and of its raw records.
-        fresh: Measure anew what an earlier isolation of the same symptom has measured.
-        step: Measures one step, given words for what is tried; or a task that does.
-        confirm: Runs the script.
-        tried: Told of every step as it ends.
-        says: Told in a sentence whenever the driver begins something.
+    `address` is that of the store and of its raw records. `fresh` measures anew what an earlier isolation of the same
+    symptom has measured. `step` measures one setting, given words for what is tried.
     """
-    chosen, folder = choose(origin, asked), files.absolute(asked.folder)
+    (symptom, finding, trial), folder = choose(origin, asked), files.absolute(asked.folder)
     files.check_folder(folder, WHAT)  # what cannot be written later is refused now
-    trial = chosen.trial
     start = Setting.of(origin.sweep, trial.point, workloads.load(origin.sweep.workload))
     with SettingMeasurer(
         store,
         address=address,
-        isolation=digest([origin.id, chosen.symptom.words, trial.key, time.time() if fresh else 0]),
-        symptom=chosen.symptom,
+        isolation=digest([origin.id, symptom.words, trial.key, time.time() if fresh else 0]),
+        symptom=symptom,
         start=(start, trial),
         folder=folder,
         says=says,
@@ -153,15 +135,15 @@ def isolate(
         isolation = Isolation(
             run_id=origin.id,
             sweep=origin.sweep,
-            seen=tuple(Seen(each, chosen.symptom.shows(origin.sweep, each)) for each in seen),
-            finding=chosen.finding,
-            symptom=chosen.symptom.words,
+            seen=tuple(Seen(each, symptom.shows(origin.sweep, each)) for each in seen),
+            finding=finding,
+            symptom=symptom.words,
             start=trial,
             reduction=reduction,
-            trial=bench.trial(reduction.state),
+            trial=bench.trials[reduction.state],
             notes=tuple(bench.notes),
         )
-    result = _hand_over(isolation, chosen.symptom, folder, confirm)
+    result = _hand_over(isolation, symptom, folder, confirm)
     return replace(result, files=(*result.files, *_report(store, origin, folder)))
 
 

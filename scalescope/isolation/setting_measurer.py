@@ -33,39 +33,27 @@ from scalescope.workloads.replay import NAME as REPLAY
 class SettingMeasurer:
     """Measures settings, each as a run of its own in the store, and remembers them. A context manager.
 
-    Every step is durable when it ends; a step that the same isolation measured with the same packages is taken from the
-    store. The cluster stays open as long as the next setting can use it.
-
-    Args:
-        store: Where the steps are kept; the caller closes it.
-        address: Of the store, and of its raw records.
-        isolation: Id of the isolation.
-        symptom: What is looked for.
-        start: The trial that the search begins with, and its setting.
-        folder: Path or address for recorded graphs.
-        says: Told in a sentence whenever the driver begins something.
+    A step that the same isolation measured with the same packages is taken from the store. The cluster stays open as
+    long as the next setting can use it.
     """
 
+    # No dataclass: Prefect would look into the fields of one that it hands to a task.
     def __init__(
         self,
-        store: Store,
+        store: Store,  # the caller closes it
         *,
-        address: tuple[str, str],
-        isolation: str,
+        address: tuple[str, str],  # of the store, and of its raw records
+        isolation: str,  # id
         symptom: Symptom,
         start: tuple[Setting, Trial],
-        folder: str,
-        says: Callable[[str], None] = lambda text: None,
+        folder: str,  # path or address for recorded graphs
+        says: Callable[[str], None],  # told in a sentence whenever the driver begins something
     ) -> None:
-        self._store = store
-        self._address = address
-        self._isolation = isolation
-        self._symptom = symptom
-        self._folder = folder
-        self._says = says
-        self._trials: dict[Setting, Trial] = {start[0]: start[1]}
-        self._drivers: Drivers | None = None
+        self.store, self.address, self.isolation = store, address, isolation
+        self.symptom, self.folder, self.says = symptom, folder, says
+        self.trials = dict([start])
         self.notes: dict[str, None] = {}
+        self._drivers: Drivers | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -78,12 +66,9 @@ class SettingMeasurer:
             if drivers is not None:
                 drivers.close()
 
-    def trial(self, setting: Setting) -> Trial:
-        return self._trials[setting]
-
     def work_s(self, setting: Setting) -> float:
         """Recorded work T1 in seconds; 0 if nothing was measured."""
-        metrics = self.trial(setting).metrics
+        metrics = self.trials[setting].metrics
         return 0.0 if metrics is None else metrics.work_s
 
     def measure(self, setting: Setting) -> SymptomReading:
@@ -95,8 +80,8 @@ class SettingMeasurer:
             if self._drivers is not None and self._drivers.stopped:
                 raise
             return SymptomReading(False, "no cluster", str(error).partition("\n")[0])
-        self._trials[setting] = trial
-        shows = self._symptom.shows(setting.sweep, trial)
+        self.trials[setting] = trial
+        shows = self.symptom.shows(setting.sweep, trial)
         problem = "" if shows or trial.counts else trial.reason.partition("\n")[0]
         return SymptomReading(shows, sentence(trial), problem)
 
@@ -108,27 +93,27 @@ class SettingMeasurer:
     def _known(self, setting: Setting) -> Trial | None:
         from scalescope.capture.host import packages
 
-        for run in self._store.runs(sweep=setting.sweep.id, limit=5):
-            same = run.facts.get(STEP_OF) == self._isolation and run.facts.get("packages") == packages()
+        for run in self.store.runs(sweep=setting.sweep.id, limit=5):
+            same = run.facts.get(STEP_OF) == self.isolation and run.facts.get("packages") == packages()
             if same and run.state is RunState.COMPLETE and run.workload_version == setting.workload.version:
                 return run.trials[0]
         return None
 
     def _run(self, setting: Setting) -> Trial:
-        store, records = self._address
+        store, records = self.address
         request = check({**setting.sweep.to_mapping(), "store": store}, records=records)
-        run, waiting = begin(request, self._store, facts={STEP_OF: self._isolation})
+        run, waiting = begin(request, self.store, facts={STEP_OF: self.isolation})
         try:
             run_trials(self._ready(request, run.id), waiting, hold=True)
-            analyse(self._store, run.id)
+            analyse(self.store, run.id)
         except BaseException as error:
-            abort(self._store, run.id, error)
+            abort(self.store, run.id, error)
             raise
-        return self._store.run(run.id).trials[0]
+        return self.store.run(run.id).trials[0]
 
     def _ready(self, request: RunRequest, run_id: str) -> Drivers:
         if self._drivers is None:
-            self._drivers = Drivers(request, run_id, self._store, says=self._says)
+            self._drivers = Drivers(request, run_id, self.store, says=self.says)
         elif self._drivers.stopped:
             raise DriverError("the isolation was stopped")
         self._drivers.request, self._drivers.run_id = request, run_id
@@ -140,7 +125,7 @@ class SettingMeasurer:
         if setting.workload.name == REPLAY or setting.workload.modelled:
             return None
         try:
-            graph = recorded_graph(self._store.tables(self.trial(setting)))
+            graph = recorded_graph(self.store.tables(self.trials[setting]))
         except CaptureError as error:
             self.notes[f"{setting.workload.name} cannot be replayed: {error.what}"] = None
             return None
@@ -150,7 +135,7 @@ class SettingMeasurer:
 
     def replay(self, setting: Setting, graph: RecordedGraph) -> Setting:
         data = graph.to_mapping()
-        place = f"{self._folder}/graph-{digest(data)}.json"
+        place = f"{self.folder}/graph-{digest(data)}.json"
         files.write(place, json.dumps(data), "recorded graph")
         workload = workloads.load(REPLAY)
         params = workload.bind({"graph": place, "tasks": len(graph.tasks)})

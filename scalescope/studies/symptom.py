@@ -184,7 +184,7 @@ def worst_showing(symptom: MetricSymptom, sweep: Sweep, trials: Sequence[Trial])
             "a comparison that holds for a valid trial of this run",
             next_step="`scalescope show RUN --json` lists the numbers",
         )
-    return min(showing, key=lambda trial: numbers_of(trial.point, _measured(trial))["busy"])
+    return min(showing, key=lambda trial: numbers_of(trial.point, trial.metrics)["busy"] if trial.metrics else 0.0)
 
 
 def numbers_of(point: Point, metrics: Metrics) -> dict[str, float]:
@@ -194,11 +194,6 @@ def numbers_of(point: Point, metrics: Metrics) -> dict[str, float]:
     items: Mapping[str, float] = {} if point.items is None else {"items": point.items}
     measured = {name: math.nan if value is None else value for name, value in numbers(metrics).items()}
     return {"workers": point.workers, "threads": point.threads, **items, **measured, **shares}
-
-
-def _measured(trial: Trial) -> Metrics:
-    assert trial.metrics is not None
-    return trial.metrics
 
 
 def _parse(text: str, form: str) -> ast.expr:

@@ -209,6 +209,40 @@ def ramps(question: ThresholdQuestion, table: MeasuredValues, curve: Curve) -> l
     return narrowest
 
 
+def interval(question: ThresholdQuestion, table: MeasuredValues, curve: Curve, position: int) -> tuple[int, int]:
+    """Positions of the two values between which a jump lies; neighbours if noise leaves no doubt.
+
+    A value beside the border may belong to the other side as long as the sum of squared errors, in units of the noise,
+    grows by no more than the square of the normal quantile (profile likelihood of a single change; Hinkley, 1970).
+    """
+    if not table.noise:
+        return position, position + 1
+    low, high = _bounds(curve.breaks, position, len(table.spots))
+    before, after = table.spots[low : position + 1][::-1], table.spots[position + 1 : high + 1]
+    width = after[0].index - before[0].index
+    left, right = (_line(_support(spots, width, table) or [spots[0]]) for spots in (before, after))
+    most = quantile(question.confidence) ** 2
+    return (
+        position - _strangers(before, left, right, table.noise, most),
+        position + 1 + _strangers(after, right, left, table.noise, most),
+    )
+
+
+def _strangers(spots: Sequence[MeasuredValue], own: Line, other: Line, noise: float, most: float) -> int:
+    # How many spots of one side, nearest to the border first, may belong to the other.
+    cost, found = 0.0, 0
+    for count, spot in enumerate(spots[:-1], start=1):
+        cost += _misfit(spot, other, noise) - _misfit(spot, own, noise)
+        if cost <= most:
+            found = count
+    return found
+
+
+def _misfit(spot: MeasuredValue, line: Line, noise: float) -> float:
+    error = noise * math.sqrt(1 / spot.count + line.variance(spot.x)) * max(abs(spot.y), abs(line.at(spot.x)))
+    return ((spot.y - line.at(spot.x)) / error) ** 2 if error else 0.0
+
+
 def _bounds(breaks: Collection[int], i: int, count: int) -> tuple[int, int]:
     return max((b + 1 for b in breaks if b < i), default=0), min((b for b in breaks if b > i), default=count - 1)
 
@@ -263,13 +297,6 @@ def _straight(spots: Sequence[MeasuredValue], noise: float) -> bool:
     pairs = [(spot, line.at(spot.x)) for spot in spots]
     squares = sum(s.count * ((s.y - y) / usual) ** 2 for s, y in pairs if (usual := noise * max(abs(s.y), abs(y))) > 0)
     return squares <= free + CURVED * math.sqrt(2 * free)
-
-
-def sides(before: Sequence[MeasuredValue], after: Sequence[MeasuredValue], table: MeasuredValues) -> tuple[Line, Line]:
-    """The lines on which the curve comes to a gap from both sides; level if too little is known."""
-    width = abs(after[0].index - before[0].index)
-    left, right = (_line(_support(spots, width, table) or [spots[0]]) for spots in (before, after))
-    return left, right
 
 
 def _line(spots: Sequence[MeasuredValue]) -> Line:

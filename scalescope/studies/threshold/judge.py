@@ -15,6 +15,7 @@ from scalescope.studies.threshold.curve import (
     GRAIN,
     Curve,
     Gap,
+    interval,
     is_certain,
     is_free,
     is_grain,
@@ -23,7 +24,6 @@ from scalescope.studies.threshold.curve import (
     untried,
     visible,
 )
-from scalescope.studies.threshold.jump_interval import interval
 from scalescope.studies.threshold.question import (
     MeasuredValue,
     MeasuredValues,

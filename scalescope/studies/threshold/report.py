@@ -39,7 +39,7 @@ class TriedValue:
 
 def spots(study: Study, runs: Sequence[SweepRun]) -> tuple[TriedValue, ...]:
     """What was measured, in the order of the axis; of an unfinished search what there is so far."""
-    question = question_of(study)
+    question = ThresholdQuestion.from_mapping(study.question)
     metric = quantity(question.metric)
     found: dict[float, list[float | None]] = {}
     for trial in (trial for run in runs for trial in run.trials if not trial.warmup):
@@ -49,16 +49,8 @@ def spots(study: Study, runs: Sequence[SweepRun]) -> tuple[TriedValue, ...]:
     return tuple(_spot(value, metrics) for value, metrics in sorted(found.items()))
 
 
-def question_of(study: Study) -> ThresholdQuestion:
-    return ThresholdQuestion.from_mapping(study.question)
-
-
-def jumps(study: Study) -> list[Mapping[str, Any]]:
-    return list(study.result.get("jumps", ()))
-
-
 def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
-    question, result = question_of(study), study.result
+    question, result = ThresholdQuestion.from_mapping(study.question), study.result
     measured = spots(study, runs)
     limits = pairs({"max_points": question.max_points, "max_repeats": question.max_repeats})
     asked = [
@@ -68,7 +60,7 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
         ("Limits", limits),
     ]
     return Sheet(
-        table=_table(question, measured, jumps(study)) if measured else None,
+        table=_table(question, measured, study.result.get("jumps", ())) if measured else None,
         notes=tuple(_notes(question, result, measured)),
         asked=tuple(asked),
         sure=(*_sure(question, result), *common.trials(runs)),
@@ -81,8 +73,8 @@ def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
     measured = [(spot.x, spot.y) for spot in spots(study, runs) if spot.y is not None]
     if not measured:
         return Picture()
-    question = question_of(study)
-    found = [(jump["left"], jump["right"]) for jump in jumps(study)]
+    question = ThresholdQuestion.from_mapping(study.question)
+    found = [(jump["left"], jump["right"]) for jump in study.result.get("jumps", ())]
     doubts = [(part["low"], part["high"]) for part in study.result.get("unresolved", ())]
     charts.threshold(canvas, "curve", measured, found, doubts, (question.axis, question.metric))
     legend = [("busy", "measured")]

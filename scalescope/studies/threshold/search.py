@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from scalescope.studies.threshold.curve import (
     Curve,
     Gap,
+    interval,
     is_certain,
     is_free,
     is_grain,
@@ -19,7 +20,6 @@ from scalescope.studies.threshold.curve import (
     untried,
     visible,
 )
-from scalescope.studies.threshold.jump_interval import interval
 from scalescope.studies.threshold.question import MeasuredValues, ThresholdQuestion, ThresholdReading, tabulate
 
 GOLDEN = (math.sqrt(5) - 1) / 2

@@ -10,9 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from scalescope.studies.threshold.curve import study
+from scalescope.studies.threshold.curve import interval, study
 from scalescope.studies.threshold.judge import CurveShape, Threshold, judge
-from scalescope.studies.threshold.jump_interval import interval
 from scalescope.studies.threshold.question import ThresholdQuestion, ThresholdReading, tabulate
 from scalescope.studies.threshold.search import further
 
