@@ -109,9 +109,8 @@ def rates(slower: float, *, series: int = 250, **noise: float) -> Counter[Compar
 
 def test_equals_raise_false_alarms_in_at_most_one_of_twenty() -> None:
     found = rates(0.0)
-    assert (
-        found[ComparisonDecision.SLOWER] + found[ComparisonDecision.FASTER] <= 19
-    )  # 5 % and two standard errors of 250
+    # 5 % and two standard errors of 250
+    assert found[ComparisonDecision.SLOWER] + found[ComparisonDecision.FASTER] <= 19
     assert found[ComparisonDecision.SAME] > 200
 
 
@@ -135,9 +134,8 @@ def rarely_slow(seed: int) -> Source:
 
 def test_what_is_rarely_slow_is_hardly_ever_called_the_same() -> None:
     answers = [run(rarely_slow(seed))[0] for seed in range(60)]
-    assert (
-        sum(answer.decision is ComparisonDecision.SAME for answer in answers) <= 12
-    )  # 10 % have no slow trial in 14 pairs
+    # 10 % have no slow trial in 14 pairs
+    assert sum(answer.decision is ComparisonDecision.SAME for answer in answers) <= 12
     [line] = [answer.line for answer in answers if answer.outlying == 3][:1]
     assert ", 20 pairs, 3 set aside in which B was 5" in line
     assert line.endswith(
@@ -195,10 +193,8 @@ def test_an_outlier_does_not_hide_a_difference() -> None:
     assert "7 pairs, 1 set aside in which A was 35 % higher" in answer.line
     # Rare trials that are slower by more make A and B no different after all.
     values[-1] = -1.0
-    assert (
-        judge(ComparisonQuestion(), [(1.0, math.exp(value)) for value in values]).decision
-        is ComparisonDecision.UNDECIDED
-    )
+    answer = judge(ComparisonQuestion(), [(1.0, math.exp(value)) for value in values])
+    assert answer.decision is ComparisonDecision.UNDECIDED
 
 
 @settings(deadline=None)  # the level of a design is computed once, which takes long on a busy machine

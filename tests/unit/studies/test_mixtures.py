@@ -36,8 +36,3 @@ def test_steps_lead_from_one_to_the_other(before: dict[str, str], after: dict[st
     for left, right in pairwise(steps):
         assert len(set(left.items()) ^ set(right.items())) in (1, 2)
         assert difference(left, right).count(",") == 0
-
-
-def test_equal_locks_differ_in_nothing() -> None:
-    assert mixtures({"dask": "1"}, {"Dask": "1"}) == ({"dask": "1"},)
-    assert difference({"dask": "1"}, {"Dask": "1"}) == ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Collection
 
@@ -68,16 +67,13 @@ def noisy(culprit: int, effect: float, seed: int, *, own: float = 0.022, outlier
 # ------------------------------------------------------------------ the plain case
 
 
-def test_the_culprit_among_28_releases_takes_at_most_seven_environments_and_two_trials_each_and_three_of_the_ends() -> (
-    None
-):
+def test_the_culprit_is_named_after_two_trials_of_each_release_and_three_of_the_ends() -> None:
     question = ReleaseQuestion(BEAM, subject="apache-beam", symptom="shows too-few-partitions")
     answer, readings = search(question, step(BEAM.index("2.63.0")))
     assert answer.decision is ReleaseDecision.FOUND
     assert answer.first_bad is not None
     assert answer.last_good is not None
     assert (answer.first_bad.label, answer.last_good.label, answer.skipped) == ("2.63.0", "2.62.0", ())
-    assert len(answer.tried) <= 7
     assert answer.trials == len(readings) == 2 * len(answer.tried) + 2
     assert answer.line == (
         "apache-beam 2.63.0 is the first that shows too-few-partitions: shown by 2 of 2 trials; 2.62.0 is the last "
@@ -104,15 +100,6 @@ def test_numbers_of_a_simulated_cluster_take_two_pairs_each() -> None:
     )
     pairs = Counter(reading.turn for reading in readings)
     assert set(pairs.values()) == {2}
-
-
-def test_the_answer_is_carried_as_json() -> None:
-    answer, _ = search(ReleaseQuestion(BEAM), step(13))
-    carried = json.loads(json.dumps(answer.to_mapping()))
-    assert [each["label"] for each in carried["tried"]] == [each.label for each in answer.tried]
-    assert {each["state"] for each in carried["tried"]} == {"good", "bad"}
-    assert carried["first_bad"]["label"] == "2.63.0"
-    assert carried["decision"] == "found"
 
 
 def test_trials_begin_with_both_ends_and_then_the_middle() -> None:
@@ -292,14 +279,6 @@ def test_one_lie_never_decides(count: int, data: st.DataObject) -> None:
     assert answer.first_bad.index == culprit
 
 
-def test_a_candidate_that_trials_do_not_agree_on_is_skipped() -> None:
-    answer, _ = search(
-        ReleaseQuestion(names(3)), lambda candidate, turn: bool(turn % 2) if candidate == 1 else candidate == 2
-    )
-    assert answer.decision is ReleaseDecision.BETWEEN
-    assert "r1 could not be decided" in answer.line
-
-
 def test_trials_that_are_never_valid_are_given_up() -> None:
     for mode in Mode:
         answer, readings = search(ReleaseQuestion(names(4), mode=mode), lambda candidate, _: None)
@@ -326,15 +305,9 @@ def outcomes(effect: float, series: int, **noise: float) -> Counter[str]:
 
 def test_numbers_with_noise_lead_to_the_culprit() -> None:
     assert outcomes(0.5, 30)["right"] >= 29
-    found = outcomes(0.1, 20)
-    assert found["right"] >= 16
-    assert found["wrong"] <= 1
-
-
-def test_late_trials_do_not_lead_astray() -> None:
-    found = outcomes(0.2, 20, outliers=0.05)
-    assert found["right"] >= 16
-    assert found["wrong"] <= 1
+    for found in (outcomes(0.1, 20), outcomes(0.2, 20, outliers=0.05)):
+        assert found["right"] >= 16
+        assert found["wrong"] <= 1
 
 
 def test_noise_alone_is_no_difference() -> None:

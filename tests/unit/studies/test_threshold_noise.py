@@ -83,11 +83,6 @@ def test_repeats_are_asked_only_where_they_decide() -> None:
     assert careless.trials <= 2.5 * careless.points
 
 
-def test_a_question_without_noise_never_repeats() -> None:
-    threshold = search(ThresholdQuestion(50, 400), step(199, 2.0), 0.0, seed=1)
-    assert threshold.trials == threshold.points
-
-
 @pytest.mark.parametrize("repeats", [5, 20])
 def test_a_jump_as_small_as_the_noise_is_never_placed_wrongly(repeats: int) -> None:
     """Either it is found, or an interval holds it, or the answer says that noise hides jumps of this size."""

@@ -93,13 +93,6 @@ def test_outliers_are_counted_with_the_pairs(comparison_study):
     assert row.cells[4] == "14, 1 set aside"
 
 
-def test_one_that_has_not_begun(many, printed):
-    empty = replace(many.study, line="", result={}, finished_at="", runs=(), alarm=False)
-    assert sheet(empty, []).table is None
-    assert sheet(empty, []).sure == ()
-    assert printed(render(empty, [])).startswith("Not finished")
-
-
 def test_the_environment_is_said_once(many):
     assert dict(sheet(many.study, many.runs).asked)["Environment"] == "present"
     question = {**many.study.question, "a": {"environment": "dask==1"}, "b": {"environment": "dask==2"}}

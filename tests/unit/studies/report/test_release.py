@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from scalescope.studies.release import report as release
@@ -48,15 +46,6 @@ def test_one_that_could_not_be_installed_says_why(found):
     assert rows["2.63.0"].tone is Tone.DOUBT
 
 
-def test_what_was_not_tried_has_no_state(found):
-    every = release.candidates(found.study, found.runs)
-    assert [each.label for each in every] == LABELS
-    assert {each.label for each in every if each.state is not None} == {
-        each["label"] for each in found.study.result["tried"]
-    }
-    assert [each.label for each in every if each.boundary] == ["2.67.0", "2.68.0"]
-
-
 def test_candidates_between_that_say_nothing_are_named(release_study, printed):
     made = release_study(
         ["1", "2", "3", "4", "5"], lambda place: None if place in (1, 2) else 404 if place > 2 else 804
@@ -92,15 +81,6 @@ def test_lock_files_have_no_package(release_study):
     shown = sheet(made.study, made.runs)
     assert shown.table.heads[0] == "with the change of"
     assert dict(shown.asked)["Which"].startswith("a change between two lock files")
-
-
-def test_one_that_has_not_begun(found, printed):
-    empty = replace(found.study, line="", result={}, finished_at="", runs=())
-    shown = sheet(empty, [])
-    assert shown.table is None
-    assert shown.notes == ()
-    assert dict(shown.asked)["From"] == "2.50.0 (good) to 2.77.0 (bad)"
-    assert printed(render(empty, [])).startswith("Not finished")
 
 
 def test_every_state_has_a_word():
