@@ -26,10 +26,10 @@ def ending(isolation: Isolation) -> str:
     what = f"{setting.workload.name} on the {setting.cluster.kind} cluster, {sentence(isolation.trial)}"
     count = plural(len(reduction.steps), "trial")
     if reduction.minimal:
-        return f"Isolated in {count}: {what}. Whatever else is removed, the symptom goes."
+        return f"Isolated in {count}: {what}. Removing anything else makes the symptom go away."
     return (
         f"Ended early after {count} ({reduction.stopped}); the smallest so far: {what}. The same command with a larger "
-        "budget goes on from here."
+        "budget continues from here."
     )
 
 

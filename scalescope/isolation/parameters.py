@@ -15,8 +15,7 @@ class IsolationParameters:
     """Find the smallest trial that still shows a symptom, and a script that shows it without Scalescope."""
 
     run: Annotated[
-        str,
-        replace(RUN, help="A finished run: an id, the start of an id, or `latest`.", metavar="[RUN | FILE.yaml]"),
+        str, replace(RUN, help="A finished run: an id, the start of an id, or `latest`.", metavar="[RUN | FILE.yaml]")
     ] = "latest"
     others_code: Annotated[bool, OTHERS_CODE] = False
     sweep: Annotated[

@@ -162,10 +162,7 @@ def _hand_over(isolation: Isolation, symptom: Symptom, folder: str, confirm: Cal
     written = reproducer.write(isolation, symptom, graph_of(isolation.setting))
     confirmation = confirm(written.text) if written.text else None
     confirmed = confirmation is not None and confirmation.confirmed
-    texts = {
-        **pages(isolation, written, confirmation),
-        "isolation.json": json.dumps(isolation.to_mapping(), indent=2),
-    }
+    texts = {**pages(isolation, written, confirmation), "isolation.json": json.dumps(isolation.to_mapping(), indent=2)}
     scripts = {True: "reproducer.py", False: "unconfirmed-reproducer.py"}
     for name in scripts.values():  # of an earlier isolation
         files.remove(f"{folder}/{name}", WHAT)

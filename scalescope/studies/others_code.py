@@ -1,4 +1,4 @@
-"""Whose code a stored run names: a study of it runs that as whoever asks."""
+"""A stored run may name code of another user, which a study would run as whoever asks."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def check(run: SweepRun, *, others_code: bool) -> None:
         return
     if code := _code(run):
         raise OthersCode(
-            f"Run {run.id} was stored by {who or 'an unknown user'}, and names what would run as you: {code}",
+            f"Run {run.id} was stored by {who or 'an unknown user'}, and names code that would run as you: {code}",
             where=run.where,
-            next_step="look at it; if you trust it, add --others-code (others_code: true in a flow)",
+            next_step="read that code; if you trust it, add --others-code (others_code: true in a flow)",
         )
 
 

@@ -16,7 +16,7 @@ SmallestEffect = Annotated[float, SMALLEST_EFFECT]
 MaxPairs = Annotated[
     int,
     Parameter(
-        "Most valid pairs; if the answer is not clear by then, it is undecided.",
+        "Most valid pairs. Without a clear answer by then, the result is undecided.",
         title="Most pairs",
         minimum=FEWEST,
         maximum=1000,
@@ -32,8 +32,8 @@ class ComparisonParameters(StudyParameters, AtPoint):
         list[str],
         replace(
             WORKLOAD,
-            help="What to run, as for a sweep. Each of several is compared for itself, and all are judged together. "
-            "Empty: the workload of the run.",
+            help="Workloads, as for a sweep. Several are compared one by one and judged together. Empty: the "
+            "workload of the run.",
             names="",
             syntax="names",
             examples=(["bag-map", "beam-pardo"],),

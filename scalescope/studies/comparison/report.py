@@ -149,5 +149,11 @@ def _sure(study: Study, every: Sequence[PairedComparison]) -> list[tuple[str, st
         ("Would have seen", "the smallest difference that such pairs show in four of five such comparisons"),
     ]
     if len(every) > 1:
-        found.insert(2, ("q", "p after Benjamini and Hochberg: of the differences shown, 5 % are expected to be none"))
+        found.insert(
+            2,
+            (
+                "q",
+                "p corrected for many workloads (Benjamini and Hochberg): 5 % of the shown differences may be false",
+            ),
+        )
     return found

@@ -31,8 +31,7 @@ MaxPairs = Annotated[
     ),
 ]
 SmallestEffect = Annotated[
-    float,
-    replace(SMALLEST_EFFECT, help="By how much the ends must differ in the metric, as a share: 0.03 is 3 %."),
+    float, replace(SMALLEST_EFFECT, help="By how much the ends must differ in the metric, as a share: 0.03 is 3 %.")
 ]
 
 

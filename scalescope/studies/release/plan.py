@@ -72,12 +72,7 @@ def _inquiry(
     search = _ReleaseSearch(question, symptom, request, points)
     return PlannedStudy(
         "release",
-        {
-            **shared.to_mapping(),
-            **question.to_mapping(),
-            "environments": texts,
-            "together_with": asked.environment,
-        },
+        {**shared.to_mapping(), **question.to_mapping(), "environments": texts, "together_with": asked.environment},
         (timed(request, search.grow, shared.minutes),),
         search.answer,
         shared.follows,

@@ -31,10 +31,10 @@ WORDS = {
 TONES = {CandidateState.GOOD: Tone.GOOD, CandidateState.BAD: Tone.BAD}
 ENDED = {
     ReleaseDecision.FOUND: "two neighbours were seen: one good, the next bad",
-    ReleaseDecision.BETWEEN: "between the last good and the first bad one are some that say neither",
-    ReleaseDecision.NO_DIFFERENCE: "the bad end is as good as the good one, so nothing was searched",
-    ReleaseDecision.GOOD_END_BAD: "the good end shows it already, so nothing was searched",
-    ReleaseDecision.NO_END: "an end is not certain, so nothing was searched",
+    ReleaseDecision.BETWEEN: "some candidates between the last good and the first bad one could not be judged",
+    ReleaseDecision.NO_DIFFERENCE: "the bad end is no worse than the good end, so nothing was searched",
+    ReleaseDecision.GOOD_END_BAD: "the good end already shows it, so nothing was searched",
+    ReleaseDecision.NO_END: "an end could not be judged, so nothing was searched",
     ReleaseDecision.UNFINISHED: "there is more to try",
 }
 
@@ -175,5 +175,5 @@ def _sure(study: Study) -> list[tuple[str, str]]:
     return [
         ("How it ended", ENDED[ReleaseDecision(result["decision"])]),
         ("A candidate is decided", rule),
-        ("Several changes", "where it came, went, and came again, this is one of the boundaries, not always the first"),
+        ("Several changes", "if it came, went and came again, this is one of the boundaries, not always the first"),
     ]

@@ -16,4 +16,4 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
 
 def headline(study: Study) -> str:
     """Its answer, or that there is none yet."""
-    return study.line or "Not finished: there is no answer yet. The same command as before continues it."
+    return study.line or "Not finished: there is no answer yet. Run the same command again to continue."

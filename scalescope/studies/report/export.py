@@ -33,12 +33,7 @@ def identity(study: Study) -> dict[str, Any]:
 
 
 def to_json(study: Study) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        **identity(study),
-        "question": dict(study.question),
-        "result": dict(study.result),
-    }
+    return {"schema": SCHEMA, **identity(study), "question": dict(study.question), "result": dict(study.result)}
 
 
 def to_rows(study: Study, runs: Sequence[SweepRun]) -> list[dict[str, str]]:

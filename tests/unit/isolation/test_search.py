@@ -47,12 +47,7 @@ def isolated(run_id: str, address: str, tmp_path: Path, monkeypatch: pytest.Monk
         confirmation = Confirmation(believed, "", 0.1, "" if believed else "it ran, but no")
         with Store.open(address) as store:
             return isolate(
-                store,
-                store.run(run),
-                asked,
-                address=(address, ""),
-                fresh=fresh,
-                confirm=lambda text: confirmation,
+                store, store.run(run), asked, address=(address, ""), fresh=fresh, confirm=lambda text: confirmation
             )
 
     return run

@@ -26,8 +26,7 @@ WORKLOAD = (
 
 
 @pytest.mark.parametrize(
-    ("command", "more"),
-    [("isolate", ["--folder", "isolated"]), ("compare", ["--a", "items=1", "--b", "items=2"])],
+    ("command", "more"), [("isolate", ["--folder", "isolated"]), ("compare", ["--a", "items=1", "--b", "items=2"])]
 )
 def test_code_of_another_user_is_not_run_unasked(
     fake: Any,
@@ -59,7 +58,7 @@ def test_code_of_another_user_is_not_run_unasked(
     monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
     assert cli.run([command, "latest", "--store", address, "--no-prefect", *more]) == 2
     said = capsys.readouterr().err
-    assert f"was stored by mallory, and names what would run as you: {path}:run" in said
+    assert f"was stored by mallory, and names code that would run as you: {path}:run" in said
     assert "--others-code" in said
     assert not seen.exists()
     with Store.open(address) as store, pytest.raises(OthersCode):

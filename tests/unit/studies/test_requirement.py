@@ -47,8 +47,7 @@ def test_the_number_is_that_of_the_table_over_all_repeats(bag_trial: Build) -> N
 
 
 @pytest.mark.parametrize(
-    ("state", "expected"),
-    [(TrialState.FAILED, ExitStatus.FAILED), (TrialState.INVALID, ExitStatus.INFRASTRUCTURE)],
+    ("state", "expected"), [(TrialState.FAILED, ExitStatus.FAILED), (TrialState.INVALID, ExitStatus.INFRASTRUCTURE)]
 )
 def test_what_was_not_measured_is_not_known(bag_trial: Build, state: TrialState, expected: ExitStatus) -> None:
     trials = [bag_trial(2, [1] * 8), spoilt(bag_trial(4, [1] * 8), state)]
