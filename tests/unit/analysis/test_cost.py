@@ -87,12 +87,6 @@ def test_before_the_first_trial_a_worker_counts_as_a_node_of_its_selector() -> N
     assert Prices(node_hour={"big": 1.0}).of(KubernetesSpec()) is None
 
 
-def test_trials_cost_whatever_came_of_them() -> None:
-    done = [trial(HOUR, 1800), trial(HOUR, 1800, 1, TrialState.INVALID)]
-    assert spent(SWEEP, done, PRICES) == Cost(2, 3600, 10, 10, 30)
-    assert spent(SWEEP, [], PRICES) == Cost()
-
-
 def test_before_anything_was_measured_an_estimate_is_a_bound() -> None:
     found = estimate(SWEEP, planned(Point(10), Point(20)), PRICES)
     assert found.cost == Cost(2, 720, 3, 3, 9)

@@ -31,22 +31,11 @@ def trial(
 ) -> Trial:
     point = Point(workers, threads, {**({} if items is None else {"items": items}), **params})  # type: ignore[arg-type]
     most = min(widest if peak is None else peak, workers * threads)
-    metrics = Metrics(
-        makespan_s=makespan,
-        elapsed_s=makespan,
-        work_s=work,
-        span_s=1,
-        ideal_s=1,
-        efficiency=1,
-        schedule_quality=1,
-        parallelism=1,
-        tasks=widest,
-        widest_stage=widest,
-        workers_used=most,
-        peak_parallelism=most,
-        mean_parallelism=work / makespan,
-        peak_runnable=widest,
-    )
+    ones = dict.fromkeys(("span_s", "ideal_s", "efficiency", "schedule_quality", "parallelism"), 1.0)
+    counts = {"tasks": widest, "widest_stage": widest, "peak_runnable": widest}
+    counts |= {"workers_used": most, "peak_parallelism": most}
+    times = {"makespan_s": makespan, "elapsed_s": makespan, "work_s": work, "mean_parallelism": work / makespan}
+    metrics = Metrics(**ones, **counts, **times)
     return Trial(f"{point.id}-r{repeat}", point, repeat, False, TrialState.VALID, metrics=metrics)
 
 
@@ -63,16 +52,9 @@ def capped(
 ) -> list[Trial]:
     """Strong scaling of divisible work that uses no more than `k` workers."""
     rng = np.random.default_rng(1)
+    given = {"work": 3000, "widest": widest, "peak": peak}
     return [
-        trial(
-            n,
-            3000,
-            3000 / min(n, k) * math.exp(rng.normal(0, spread)),
-            work=3000,
-            widest=widest,
-            peak=peak,
-            repeat=repeat,
-        )
+        trial(n, 3000, 3000 / min(n, k) * math.exp(rng.normal(0, spread)), repeat=repeat, **given)
         for n in workers
         for repeat in range(repeats)
     ]
@@ -160,11 +142,36 @@ def test_capped_with_noise(seed_spread: float) -> None:
     assert 90 < found.low < 100 < found.high < 110
 
 
-@pytest.mark.parametrize(("widest", "peak"), [(3000, 100), (100, 300), (120, 100), (60, 60)])
-def test_without_a_structural_count_the_cause_is_unknown(widest: int, peak: int) -> None:
-    found = only(capped(WORKERS, 100, widest=widest, peak=peak))
-    assert (found.k, found.capped) == (100, False)
-    assert found.line == "Throughput saturates near 100 workers, cause unknown from the curve."
+UNKNOWN = "Throughput saturates near 100 workers, cause unknown"
+FALLS = "Throughput falls beyond 199 workers: on 200 workers the widest stage has only 100 tasks."
+BATCHES = "No knee up to 300 workers: every batch of 128 items runs on one worker"
+STORIES: dict[str, tuple[list[Trial], float | None, bool, str]] = {
+    **{
+        f"{widest} tasks, {peak} at once": (capped(WORKERS, 100, widest=widest, peak=peak), 100, False, UNKNOWN)
+        for widest, peak in [(3000, 100), (100, 300), (120, 100), (60, 60)]
+    },
+    "waves below the tasks": (tasks([10, 20, 30, 40, 60, 80], 100), None, False, "No knee up to 80 workers"),
+    "threads": (tasks([5, 10, 20, 30, 40, 50, 60], 100, threads=4), 100, True, "Capped at 100 threads: "),
+    "nothing grows": (capped(WORKERS, 5, widest=5), None, False, "Throughput does not grow from 10 workers on"),
+    # dask before mid-2023: ceil(n / floor(n / 100)) partitions of n items
+    "bag": (weak(WORKERS, lambda n: n if n < 100 else math.ceil(n / (n // 100))), 199, False, FALLS),
+    "beam": ([trial(n, n, min(n, 128), work=n, widest=math.ceil(n / 128)) for n in WORKERS], None, False, BATCHES),
+    "few counts": (capped([10, 100, 300], 100, widest=100), None, False, "Too few worker counts"),
+    "neighbours": (capped([1, 2, 3], 2, widest=2), None, False, "Too few worker counts"),
+}
+
+
+@pytest.mark.parametrize(("trials", "k", "is_capped", "line"), STORIES.values(), ids=list(STORIES))
+def test_stories(trials: list[Trial], k: float | None, is_capped: bool, line: str) -> None:
+    found = only(trials)
+    assert (found.k, found.capped) == (k, is_capped)
+    assert found.line.startswith(line)
+
+
+def test_with_too_few_worker_counts_others_are_asked_for() -> None:
+    found = only(STORIES["few counts"][0])
+    assert (found.fit, found.fits, found.curve(), found.refine) == (None, (), (), (32, 18))
+    assert only(STORIES["neighbours"][0]).refine == ()
 
 
 def test_equal_tasks_come_in_waves() -> None:
@@ -173,31 +180,11 @@ def test_equal_tasks_come_in_waves() -> None:
     assert (found.fit.model.name, found.k, found.capped) == ("wave", 100, True)
 
 
-def test_waves_below_the_number_of_tasks_are_no_knee() -> None:
-    found = only(tasks([10, 20, 30, 40, 60, 80], 100))
-    assert found.k is None
-    assert found.line == ("No knee up to 80 workers: throughput grows in steps, as 100 equal tasks in waves would.")
-
-
-def test_threads_are_counted_where_workers_have_several() -> None:
-    found = only(tasks([5, 10, 20, 30, 40, 50, 60], 100, threads=4))
-    assert (found.k, found.capped) == (100, True)
-    assert found.line.startswith("Capped at 100 threads: ")
-
-
 def test_a_peak_is_said_to_be_one() -> None:
     trials = [trial(n, 300, 300 * (1 + 0.001 * n + 1e-4 * n * n) / n, work=300, widest=300) for n in WORKERS]
     found = only(trials)
     assert found.k == pytest.approx(100, rel=0.02)
     assert found.line.startswith("Throughput peaks near 100 workers")
-
-
-def test_nothing_grows() -> None:
-    found = only(capped(WORKERS, 5, widest=5))
-    assert (found.k, found.refine) == (None, ())
-    assert found.line == (
-        "Throughput does not grow from 10 workers on, the fewest measured: the knee is there or below."
-    )
 
 
 def test_a_knee_whose_interval_leaves_the_sweep_is_not_certain() -> None:
@@ -220,22 +207,6 @@ def test_a_last_point_that_lies_a_little_lower_is_no_knee() -> None:
     found = only(measured)
     assert found.k is None
     assert found.line.startswith("No knee is certain up to 128 workers")
-
-
-def test_the_story_of_the_bag_that_groups_its_items() -> None:
-    """dask before mid-2023: ceil(n / floor(n / 100)) partitions of n items."""
-    found = only(weak(WORKERS, lambda n: n if n < 100 else math.ceil(n / (n // 100))))
-    assert found.k == 199
-    assert found.line == "Throughput falls beyond 199 workers: on 200 workers the widest stage has only 100 tasks."
-
-
-def test_the_story_of_beam_that_puts_128_items_in_a_partition() -> None:
-    trials = [trial(n, n, min(n, 128), work=n, widest=math.ceil(n / 128)) for n in WORKERS]
-    found = only(trials)
-    assert found.k is None
-    assert found.line == (
-        "No knee up to 300 workers: every batch of 128 items runs on one worker, so more workers alone change nothing."
-    )
 
 
 # ------------------------------------------------------------------ which points belong together
@@ -289,17 +260,6 @@ def test_lonely_points_and_trials_that_do_not_count_are_left_out() -> None:
 
 
 # ------------------------------------------------------------------ what cannot be fitted, and what to measure next
-
-
-def test_too_few_worker_counts() -> None:
-    found = only(capped([10, 100, 300], 100, widest=100))
-    assert (found.k, found.fit, found.fits, found.curve()) == (None, None, (), ())
-    assert found.line == "Too few worker counts to fit a curve: 3 measured, at least 5 are needed."
-    assert found.refine == (32, 18)
-
-
-def test_neighbours_leave_nothing_between_them() -> None:
-    assert only(capped([1, 2, 3], 2, widest=2)).refine == ()
 
 
 def test_no_model_is_forced_upon_what_fits_none() -> None:

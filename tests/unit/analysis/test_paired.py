@@ -146,13 +146,9 @@ def test_an_outlier_is_set_aside_and_counted() -> None:
     assert max(found.values) < 0.1
 
 
-def test_where_outliers_are_common_they_are_the_noise() -> None:
-    found = Effects(np.array([0.01, -0.01, 0.02, 0.0, 0.01, 0.3, 0.3]))
-    assert typical(found) is found
-
-
-def test_few_pairs_have_no_outliers() -> None:
-    found = Effects(np.array([0.0, 0.001, 0.0, 0.001, 0.0, 5.0]))
+@pytest.mark.parametrize("values", [[0.01, -0.01, 0.02, 0.0, 0.01, 0.3, 0.3], [0.0, 0.001, 0.0, 0.001, 0.0, 5.0]])
+def test_common_outliers_and_those_of_few_pairs_count(values: list[float]) -> None:
+    found = Effects(np.array(values))
     assert typical(found) is found
 
 

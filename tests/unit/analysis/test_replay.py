@@ -48,34 +48,29 @@ def needs_of(replay: Replay) -> list[list[int]]:
 # ------------------------------------------------------------------ schedules
 
 
-def test_equal_tasks_run_in_waves():
-    tasks = problem([1.0] * 100)
-    assert [tasks.makespan(threads) for threads in (1, 50, 99, 100, 1000)] == [100, 2, 2, 1, 1]
+@pytest.mark.parametrize(
+    ("tasks", "makespans"),
+    [
+        (problem([1.0] * 100), {1: 100, 50: 2, 99: 2, 100: 1, 1000: 1}),  # waves
+        (problem([1, 2, 3], [(1, 0), (2, 1)]), {1: 6, 2: 6, 8: 6}),  # a chain
+        (problem([1, 4, 2, 3], [(3, 0), (3, 1), (3, 2)]), {1: 10, 2: 7, 3: 7}),  # a reduction
+        (problem([3, 1, 1, 1, 4]), {2: 7}),  # in the order of the list: 3 + 4 | 1 + 1 + 1
+        (problem([3, 1, 1, 1, 4], rank=np.array([1, 2, 3, 4, 0])), {2: 5}),
+        (problem([1.0] * 10, overhead_s=0.5), {2: 7.5}),
+        (problem([1.0, 1.0], [(1, 0)], overhead_s=0.5), {2: 3}),
+        (problem([1, 1, 1], delay=np.array([0.0, 5, 2])), {1: 6}),
+        (problem([1, 1], [(1, 0)], delay=np.array([0.0, 3])), {1: 5}),
+    ],
+)
+def test_schedules(tasks, makespans):
+    assert {threads: tasks.makespan(threads) for threads in makespans} == makespans
 
 
-def test_a_thread_takes_the_next_of_the_list_when_it_is_free():
-    assert problem([3, 1, 1, 1, 4]).makespan(2) == 7  # 3 + 4 | 1 + 1 + 1
-    assert problem([3, 1, 1, 1, 4], rank=np.array([1, 2, 3, 4, 0])).makespan(2) == 5
-
-
-def test_a_chain_gains_nothing_from_threads():
-    chain = problem([1, 2, 3], [(1, 0), (2, 1)])
-    assert [chain.makespan(threads) for threads in (1, 2, 8)] == [6, 6, 6]
-
-
-def test_a_reduction_waits_for_the_slowest():
-    tasks = problem([1, 4, 2, 3], [(3, 0), (3, 1), (3, 2)])
-    assert [tasks.makespan(threads) for threads in (1, 2, 3)] == [10, 7, 7]
-
-
-def test_the_overhead_is_paid_per_task_and_thread():
-    assert problem([1.0] * 10, overhead_s=0.5).makespan(2) == 7.5
-    assert problem([1.0, 1.0], [(1, 0)], overhead_s=0.5).makespan(2) == 3
-
-
-def test_a_task_is_not_ready_before_its_delay():
-    assert problem([1, 1, 1], delay=np.array([0.0, 5, 2])).makespan(1) == 6
-    assert problem([1, 1], [(1, 0)], delay=np.array([0.0, 3])).makespan(1) == 5
+def test_there_must_be_a_thread_and_a_positive_factor():
+    with pytest.raises(InvalidField, match=r"threads: .* got 0"):
+        problem([1]).makespan(0)
+    with pytest.raises(InvalidField, match=r"factor: .* got 0"):
+        problem([1]).with_partitions(0)
 
 
 def test_a_phase_begins_when_the_last_has_ended_and_the_pause_is_over():
@@ -89,11 +84,6 @@ def test_more_threads_can_take_longer():
     # Graham's own example (1969): nine tasks, and an anomaly of list scheduling that must not be smoothed away.
     anomaly = problem([3, 2, 2, 2, 4, 4, 4, 4, 9], [(8, 0), *((i, 3) for i in range(4, 8))])
     assert (anomaly.makespan(3), anomaly.makespan(4)) == (12, 15)
-
-
-def test_there_must_be_a_thread():
-    with pytest.raises(InvalidField, match=r"threads: .* got 0"):
-        problem([1]).makespan(0)
 
 
 DURATIONS = st.lists(st.integers(0, 20), min_size=1, max_size=25)
@@ -290,11 +280,6 @@ def test_phases_are_not_merged():
     assert merged.phase.tolist() == [0, 1]
     assert merged.delay.tolist() == [1, 0]
     assert merged.makespan(9) == pytest.approx(5)
-
-
-def test_the_factor_must_be_positive():
-    with pytest.raises(InvalidField, match=r"factor: .* got 0"):
-        problem([1]).with_partitions(0)
 
 
 @settings(deadline=None)

@@ -123,12 +123,6 @@ def test_the_same_measurements_give_the_same_answer_to_the_last_bit() -> None:
     assert interval_of(once[0], threads, throughput) == interval_of(again[0], threads, throughput)
 
 
-def test_weights_are_shares() -> None:
-    fits = compare(STRONG, *noisy("amdahl", EVEN, seed=0))
-    assert sum(fit.weight for fit in fits) == pytest.approx(1)
-    assert len(fits) == len(STRONG)
-
-
 # ------------------------------------------------------------------ few points
 
 
@@ -146,9 +140,3 @@ def test_a_model_is_not_fitted_to_fewer_points_than_it_needs() -> None:
 def test_repeats_of_few_points_do_not_replace_points() -> None:
     threads = np.repeat(EVEN[:2], 10)
     assert {fit.model.name for fit in compare(STRONG, threads, threads)} == {"linear"}
-
-
-def test_hundreds_of_worker_counts_are_no_trouble() -> None:
-    grid = np.arange(1.0, 301)
-    best = compare((scaling.LINEAR, scaling.CAP), grid, np.minimum(grid, 123.0))[0]
-    assert best.k == pytest.approx(123, rel=1e-6)

@@ -20,8 +20,10 @@ class Worker:
 
 
 def test_on_the_schedulers_host_the_correction_is_zero_whatever_heartbeats_say() -> None:
-    worker, plugin = Worker(), SameHostClock(this_kernel())
+    worker, plugin, another = Worker(), SameHostClock(this_kernel()), Worker()
     plugin.setup(worker)
+    SameHostClock(this_kernel()).setup(another)
+    assert type(worker) is type(another)  # one class for all workers of a process
     assert worker.scheduler_delay == 0.0
     worker.scheduler_delay = 0.066  # a heartbeat
     assert worker.scheduler_delay == 0.0
@@ -38,13 +40,6 @@ def test_on_another_host_the_estimate_stays() -> None:
     assert worker.scheduler_delay == 0.03
     plugin.teardown(worker)
     assert type(worker) is Worker
-
-
-def test_workers_of_one_process_share_the_class() -> None:
-    workers = [Worker(), Worker()]
-    for worker in workers:
-        SameHostClock(this_kernel()).setup(worker)
-    assert type(workers[0]) is type(workers[1])
 
 
 @pytest.mark.parametrize("boot_id", [True, False])

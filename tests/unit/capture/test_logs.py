@@ -40,6 +40,8 @@ def test_records_of_the_root_and_of_distributed_are_kept(box: BlackBox, tmp_path
     ]
     assert {row["worker"] for row in found} == {"tcp://10.0.0.1:4000"}
     assert 0 < found[0]["time"] <= found[1]["time"]
+    assert logs.read(tmp_path, {"tcp://10.0.0.9:4000"})["text"] == []
+    assert logs.read(tmp_path / "nothing", {"tcp://10.0.0.1:4000"})["text"] == []
 
 
 def test_a_traceback_of_the_interpreter_is_kept(box: BlackBox, tmp_path: Path, rows: Rows) -> None:
@@ -49,11 +51,6 @@ def test_a_traceback_of_the_interpreter_is_kept(box: BlackBox, tmp_path: Path, r
     before, *fault = rows(logs.read(tmp_path, {"tcp://10.0.0.1:4000"}))
     assert {(row["level"], row["time"]) for row in fault} == {("FAULT", before["time"])}
     assert any("test_logs.py" in row["text"] for row in fault)
-
-
-def test_only_workers_that_are_asked_for(box: BlackBox, tmp_path: Path) -> None:
-    logging.getLogger("user").warning("x")
-    assert logs.read(tmp_path, {"tcp://10.0.0.9:4000"})["text"] == []
 
 
 def test_nothing_is_written_after_teardown(box: BlackBox, tmp_path: Path) -> None:
@@ -80,7 +77,3 @@ def test_a_file_that_was_cut_anywhere_is_read(tmp_path: Path, content: bytes) ->
     (tmp_path / "x.log").write_bytes(content)
     columns = logs.read(tmp_path, {"w"})
     assert columns["text"] == (['{"cut'] if b"cut" in content else [])
-
-
-def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
-    assert logs.read(tmp_path / "nothing", {"w"})["text"] == []

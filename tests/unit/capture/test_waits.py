@@ -13,7 +13,6 @@ import distributed
 import pytest
 from distributed import Client, Event, LocalCluster, Lock, Queue, Semaphore, Variable, get_client, secede, utils
 
-from scalescope.capture import waits
 from scalescope.capture.recording import Capture
 from scalescope.model import spool
 
@@ -167,8 +166,3 @@ def test_workers_that_are_processes(tmp_path: Path) -> None:
     ):
         found = _told(client, tmp_path, semaphore, range(6))[0]
     assert (found["prefix"], found["what"]) == ("semaphore", "Semaphore.__enter__")
-
-
-def test_what_is_sent_needs_no_scalescope() -> None:
-    assert "import scalescope" not in inspect.getsource(waits)
-    assert "from scalescope" not in inspect.getsource(waits)
