@@ -40,11 +40,7 @@ class Graph:
 
     @classmethod
     def read(cls, tables: Tables, attempts: Attempts) -> Graph:
-        """The graph of one trial, without attempts that never began.
-
-        Without recorded dependencies it is known only if no `span` exceeds the duration of its task: then there are
-        none.
-        """
+        """The graph of one trial; known without dependencies if no `span` exceeds the duration of its task."""
         table = tables.get("dependencies", {})
         task, needs = (np.asarray(table.get(name, ()), dtype=np.int64) for name in ("task", "needs"))
         nodes = len(attempts.start)

@@ -86,10 +86,7 @@ def _transferred(tables: Tables) -> float:
 
 
 def _recovery(tables: Tables, attempts: Attempts) -> float | None:
-    """Seconds from the fault until threads are as busy as before; 0 if they never were less busy.
-
-    None without a fault, if nothing ran before it, or if threads were never as busy again.
-    """
+    # seconds from the fault until threads are as busy as before; None without a fault or recovery
     faults = tables.get("faults", {})
     if not len(faults.get("begin", ())):
         return None

@@ -66,10 +66,7 @@ class PointSummary:
 
     @property
     def origin(self) -> PartitionCall | None:
-        """The call behind the widest stage; None if none made as many partitions, or half as many.
-
-        Half, because two stages of equal width count as one if their functions have one name.
-        """
+        """The call behind the widest stage; it made as many partitions, or half (two stages may share a name)."""
         widest = 0 if self.metrics is None else self.metrics.widest_stage
         made = [asked for asked in self.asked if asked.where and widest / 2 <= asked.partitions <= widest]
         return max(made, key=lambda asked: asked.partitions, default=None)
@@ -158,10 +155,7 @@ def _same(value: Scalar, text: str) -> bool:
 
 
 def interval(values: Sequence[float]) -> MeanInterval:
-    """Geometric mean and its 95 % t-interval over repeats.
-
-    On the log scale, since times spread by factors; so it never leaves the positive numbers.
-    """
+    """Geometric mean and its 95 % t-interval over repeats, on the log scale since times spread by factors."""
     if not values:
         raise ValueError("a mean needs at least one value")
     if min(values) == max(values):

@@ -78,7 +78,7 @@ class HostLoad:
         self.roots = {os.getpid()} if roots is None else set(roots)
         self.load: CpuShares | None = None
         self.reason = "not measured yet"
-        self._before: _Ticks | None = None
+        self._before: dict[str, int] | None = None
 
     def __enter__(self) -> HostLoad:
         self._before = self._look()
@@ -88,52 +88,29 @@ class HostLoad:
         after = self._look()
         if self._before is None or after is None:
             return
-        elapsed = after.total - self._before.total
+        spent = {name: ticks - self._before[name] for name, ticks in after.items()}
+        elapsed = spent.pop("total")
         if elapsed <= 0:
             self.reason = "the interval is shorter than a tick of the kernel"
             return
-        ours = min(max(after.ours - self._before.ours, 0), elapsed)
-        own = min(max(after.own - self._before.own, 0), ours)
-        idle, stolen = after.idle - self._before.idle, after.stolen - self._before.stolen
-        others = max(elapsed - idle - stolen - ours, 0)
+        spent["ours"] = min(max(spent["ours"], 0), elapsed)
+        spent["own"] = min(max(spent["own"], 0), spent["ours"])
+        spent["others"] = max(elapsed - spent["idle"] - spent["stolen"] - spent["ours"], 0)
         cpus = os.cpu_count() or 1
+        seconds = elapsed / os.sysconf("SC_CLK_TCK") / cpus
         self.reason = ""
-        self.load = CpuShares(
-            ours=ours / elapsed,
-            own=own / elapsed,
-            others=others / elapsed,
-            stolen=stolen / elapsed,
-            idle=idle / elapsed,
-            cpus=cpus,
-            seconds=elapsed / os.sysconf("SC_CLK_TCK") / cpus,
-        )
+        self.load = CpuShares(**{name: ticks / elapsed for name, ticks in spent.items()}, cpus=cpus, seconds=seconds)
 
-    def _look(self) -> _Ticks | None:
+    def _look(self) -> dict[str, int] | None:
         try:
-            return _Ticks.read(self.roots)
+            with (_PROC / "stat").open() as file:
+                # user, nice, system, idle, waiting, interrupts, soft interrupts, stolen
+                ticks = [int(each) for each in file.readline().split()[1:9]]
+            ours, own = _tree_ticks(self.roots)
+            return {"total": sum(ticks), "idle": ticks[3] + ticks[4], "stolen": ticks[7], "ours": ours, "own": own}
         except (OSError, ValueError, IndexError) as error:
             self.reason = f"this platform does not say where CPU time goes: {error}"
             return None
-
-
-@dataclass(frozen=True)
-class _Ticks:
-    """CPU time so far, in ticks of the kernel, over all CPUs."""
-
-    total: int
-    idle: int
-    stolen: int
-    ours: int
-    own: int
-
-    @classmethod
-    def read(cls, roots: Collection[int]) -> _Ticks:
-        with (_PROC / "stat").open() as file:
-            user, nice, system, idle, waiting, interrupts, soft_interrupts, stolen = map(
-                int, file.readline().split()[1:9]
-            )
-        total = user + nice + system + idle + waiting + interrupts + soft_interrupts + stolen
-        return cls(total, idle + waiting, stolen, *_tree_ticks(roots))
 
 
 def _tree_ticks(roots: Collection[int]) -> tuple[int, int]:

@@ -96,17 +96,7 @@ def gpus(workers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     if len(found) < len(workers):
         missing["workers do not monitor themselves on this cluster"] = len(workers) - len(found)
     return {
-        "workers": {
-            address: {
-                "name": gpu["name"],
-                "memory_total": gpu["total"],
-                "memory_peak": gpu["peak"],
-                "utilisation_mean": gpu["mean"],
-                "utilisation_peak": gpu["highest"],
-            }
-            for address, gpu in found.items()
-            if "absent" not in gpu
-        },
+        "workers": {address: gpu for address, gpu in found.items() if "absent" not in gpu},
         "absent": [
             why if count == len(workers) else f"{count} of {len(workers)} workers: {why}"
             for why, count in missing.items()

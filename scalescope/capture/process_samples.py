@@ -33,8 +33,7 @@ def memory_samples(since: float, dask_worker: Any = None) -> dict[str, Any]:
 def gpu(monitor: Any, since: float) -> dict[str, Any]:
     """The GPU of this process since a time, as the system monitor saw it with NVML.
 
-    Returns `name`, `total` and `peak` bytes of its memory, whoever used it, `mean` and `highest` utilisation from 0 to
-    1; or `absent`: why there is nothing.
+    Memory is in bytes, whoever used it; utilisation from 0 to 1. `absent` says why there is nothing.
     """
     if not getattr(monitor, "gpu_name", None):
         from distributed.diagnostics import nvml
@@ -49,8 +48,8 @@ def gpu(monitor: Any, since: float) -> dict[str, Any]:
         return {"absent": "NO_SAMPLES"}
     return {
         "name": str(monitor.gpu_name),
-        "total": int(monitor.gpu_memory_total),
-        "peak": max(used for used, _ in samples),
-        "mean": sum(busy for _, busy in samples) / len(samples),
-        "highest": max(busy for _, busy in samples),
+        "memory_total": int(monitor.gpu_memory_total),
+        "memory_peak": max(used for used, _ in samples),
+        "utilisation_mean": sum(busy for _, busy in samples) / len(samples),
+        "utilisation_peak": max(busy for _, busy in samples),
     }

@@ -142,6 +142,9 @@ def test_capped_with_noise(seed_spread: float) -> None:
     assert 90 < found.low < 100 < found.high < 110
 
 
+LOWER = {1: 8.05, 2: 8.05, 4: 8.06, 8: 8.11, 16: 8.10, 32: 8.18, 64: 8.10, 128: 8.56}  # measured on two cores
+# fifty tasks, a few of which wait for each other
+FIFTY = {5: 4.82, 8: 6.84, 12: 9.49, 20: 15.47, 40: 23.3, 60: 41.2, 80: 41.2}
 UNKNOWN = "Throughput saturates near 100 workers, cause unknown"
 FALLS = "Throughput falls beyond 199 workers: on 200 workers the widest stage has only 100 tasks."
 BATCHES = "No knee up to 300 workers: every batch of 128 items runs on one worker"
@@ -156,6 +159,25 @@ STORIES: dict[str, tuple[list[Trial], float | None, bool, str]] = {
     # dask before mid-2023: ceil(n / floor(n / 100)) partitions of n items
     "bag": (weak(WORKERS, lambda n: n if n < 100 else math.ceil(n / (n // 100))), 199, False, FALLS),
     "beam": ([trial(n, n, min(n, 128), work=n, widest=math.ceil(n / 128)) for n in WORKERS], None, False, BATCHES),
+    "waves": (tasks(range(10, 201, 10), 100), 100, True, "Capped at 100 workers"),
+    "no items": (
+        [trial(n, None, 300 / min(n, 40), work=300, widest=40) for n in (10, 20, 30, 50, 60, 80)],
+        40,
+        True,
+        "Capped",
+    ),
+    "a last point that lies a little lower": (
+        [trial(n, 4 * n, took, work=8.0 * n, widest=4 * n) for n, took in LOWER.items()],
+        None,
+        False,
+        "No knee is certain",
+    ),
+    "noise that 85 waves would fit a little better": (
+        [trial(n, 800, 8 / value, work=8, widest=50) for n, value in FIFTY.items()],
+        50,
+        True,
+        "Capped at 50 workers",
+    ),
     "few counts": (capped([10, 100, 300], 100, widest=100), None, False, "Too few worker counts"),
     "neighbours": (capped([1, 2, 3], 2, widest=2), None, False, "Too few worker counts"),
 }
@@ -172,12 +194,6 @@ def test_with_too_few_worker_counts_others_are_asked_for() -> None:
     found = only(STORIES["few counts"][0])
     assert (found.fit, found.fits, found.curve(), found.refine) == (None, (), (), (32, 18))
     assert only(STORIES["neighbours"][0]).refine == ()
-
-
-def test_equal_tasks_come_in_waves() -> None:
-    found = only(tasks(range(10, 201, 10), 100))
-    assert found.fit is not None
-    assert (found.fit.model.name, found.k, found.capped) == ("wave", 100, True)
 
 
 def test_a_peak_is_said_to_be_one() -> None:
@@ -198,15 +214,6 @@ def test_a_knee_whose_interval_leaves_the_sweep_is_not_certain() -> None:
     assert (found.k, found.capped) == (None, False)
     assert found.line.startswith("No knee is certain up to 100 workers: throughput may saturate from 9")
     assert all(80 < n < 100 for n in found.refine)
-
-
-def test_a_last_point_that_lies_a_little_lower_is_no_knee() -> None:
-    """As 128 workers of two cores measured it: 8.56 s where 64 workers took 8.10 s."""
-    took = {1: 8.05, 2: 8.05, 4: 8.06, 8: 8.11, 16: 8.10, 32: 8.18, 64: 8.10, 128: 8.56}
-    measured = [trial(n, 4 * n, seconds, work=8.0 * n, widest=4 * n) for n, seconds in took.items()]
-    found = only(measured)
-    assert found.k is None
-    assert found.line.startswith("No knee is certain up to 128 workers")
 
 
 # ------------------------------------------------------------------ which points belong together
@@ -243,12 +250,6 @@ def test_settings_divide_series_and_name_them() -> None:
         "strong scaling, 3,000 items, seconds=1.0",
         "strong scaling, 3,000 items, seconds=2.0",
     ]
-
-
-def test_a_workload_without_items_is_strong_scaling() -> None:
-    trials = [trial(n, None, 300 / min(n, 40), work=300, widest=40) for n in (10, 20, 30, 50, 60, 80)]
-    found = only(trials)
-    assert (found.title, found.k, found.capped) == ("strong scaling", 40, True)
 
 
 def test_lonely_points_and_trials_that_do_not_count_are_left_out() -> None:
@@ -290,10 +291,3 @@ def test_points_to_add_keep_what_their_series_keeps() -> None:
 def test_exact_repeats_are_no_new_evidence() -> None:
     once, thrice = (only(capped(WORKERS, 100, widest=100, repeats=n)) for n in (1, 3))
     assert once.fits == thrice.fits
-
-
-def test_noise_is_not_taken_for_waves_of_a_number_of_tasks_that_is_not_there() -> None:
-    """Fifty tasks of which a few wait for each other; 85 equal tasks would fit a little better."""
-    speedup = {5: 4.82, 8: 6.84, 12: 9.49, 20: 15.47, 40: 23.3, 60: 41.2, 80: 41.2}
-    found = only([trial(n, 800, 8 / value, work=8, widest=50) for n, value in speedup.items()])
-    assert (found.k, found.capped) == (50, True)

@@ -46,9 +46,8 @@ def test_a_digest_tells_environments_apart() -> None:
 def test_shares_add_up_and_our_own_work_is_ours() -> None:
     with HostLoad() as load:
         spin(0.3)
-    assert load.load is not None
-    assert load.reason == ""
     shares = load.load
+    assert shares is not None, load.reason
     assert shares.ours + shares.others + shares.stolen + shares.idle == pytest.approx(1.0, abs=0.05)
     assert shares.ours * shares.cpus * shares.seconds > 0.2
     assert json.dumps(shares.to_mapping())
@@ -63,19 +62,6 @@ def test_work_of_children_is_ours_and_of_strangers_is_not() -> None:
     assert with_children.load.ours * with_children.load.cpus * with_children.load.seconds > 0.3
     assert strangers.load.ours == 0.0
     assert strangers.load.others * strangers.load.cpus * strangers.load.seconds > 0.3
-
-
-def test_a_running_child_counts_before_it_has_ended() -> None:
-    burn = "import time\nend = time.process_time() + 0.3\nwhile time.process_time() < end: pass\n"
-    command = [sys.executable, "-I", "-S", "-c", burn + "print(1, flush=True)\ninput()"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        assert child.stdin is not None
-        with HostLoad() as load:
-            child.stdout.readline()
-        child.stdin.write("\n")
-    assert load.load is not None
-    assert load.load.ours * load.load.cpus * load.load.seconds > 0.15
 
 
 class FakeProc:

@@ -53,34 +53,39 @@ def test_workers_in_the_schedulers_process_are_said_to_be_there(client: Client) 
     assert min(gathered.columns["time"]) >= since
 
 
-def test_of_workers_without_a_monitor_only_one_is_asked(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[Any] = []
+@pytest.fixture
+def asked(client: Client, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
+    """Has scheduler and workers answer with these samples; gives the workers that are asked."""
 
-    async def on_scheduler(function: Any, since: float) -> dict[str, Any]:
-        return sample("a", [1.0], [10], interval_s=3600.0) | {"first_worker": "w0"}
+    def answer(scheduler: Any, workers: dict[str, Any]) -> list[Any]:
+        found: list[Any] = []
 
-    async def on_workers(function: Any, since: float, *, workers: Any = None, on_error: str) -> dict[str, Any]:
-        asked.append(workers)
-        return {"w0": sample("a", [1.0], [10], interval_s=3600.0)}
+        async def on_scheduler(function: Any, since: float) -> dict[str, Any]:
+            return scheduler | {"first_worker": "w0"}
 
-    monkeypatch.setattr(client, "_run_on_scheduler", on_scheduler)
-    monkeypatch.setattr(client, "_run", on_workers)
+        async def on_workers(function: Any, since: float, **options: Any) -> dict[str, Any]:
+            found.append(options.get("workers"))
+            return workers
+
+        monkeypatch.setattr(client, "_run_on_scheduler", on_scheduler)
+        monkeypatch.setattr(client, "_run", on_workers)
+        return found
+
+    return answer
+
+
+def test_of_workers_without_a_monitor_only_one_is_asked(client: Client, asked: Any) -> None:
+    off = sample("a", [1.0], [10], interval_s=3600.0)
+    found = asked(off, {"w0": off})
     gathered = memory.gather(client, 0.0)
-    assert asked == [["w0"]]
+    assert found == [["w0"]]
     assert gathered.notes == ["workers do not monitor their memory on this cluster"]
     assert gathered.warnings == []
     assert gathered.columns == empty("memory")
 
 
-def test_workers_that_do_not_answer_are_named(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def on_scheduler(function: Any, since: float) -> dict[str, Any]:
-        return sample("a", [], []) | {"first_worker": "w0"}
-
-    async def on_workers(function: Any, since: float, *, workers: Any = None, on_error: str) -> dict[str, Any]:
-        return {"w0": sample("b", [1.0], [5]), "w1": OSError("gone")}
-
-    monkeypatch.setattr(client, "_run_on_scheduler", on_scheduler)
-    monkeypatch.setattr(client, "_run", on_workers)
+def test_workers_that_do_not_answer_are_named(client: Client, asked: Any) -> None:
+    asked(sample("a", [], []), {"w0": sample("b", [1.0], [5]), "w1": OSError("gone")})
     gathered = memory.gather(client, 0.0)
     assert gathered.warnings == ["memory of 1 workers could not be gathered, such as w1"]
     assert list(gathered.columns["worker"]) == ["w0"]
@@ -110,26 +115,22 @@ def monitor(gpu: str | None, times: list[float]) -> Any:
 
 def test_memory_and_utilisation_of_a_gpu_since_the_trial_began() -> None:
     found = process_samples.gpu(monitor("H200", [1.0, 2.0, 3.0]), 1.5)
-    assert found == {"name": "H200", "total": int(8e10), "peak": int(3e9), "mean": 0.625, "highest": 0.75}
+    assert found == {
+        "name": "H200", "memory_total": int(8e10), "memory_peak": int(3e9),
+        "utilisation_mean": 0.625, "utilisation_peak": 0.75,
+    }  # fmt: skip
     assert process_samples.gpu(monitor("H200", [1.0]), 1.5) == {"absent": "NO_SAMPLES"}
 
 
 def test_gpus_of_some_workers_and_why_not_of_the_others() -> None:
+    gpu = process_samples.gpu(monitor("H200", [2.0]), 1.5)
     samples = {
-        "a": sample("a", [1.0], [1]) | {"gpu": process_samples.gpu(monitor("H200", [2.0]), 1.5)},
+        "a": sample("a", [1.0], [1]) | {"gpu": gpu},
         "b": sample("b", [1.0], [1]),
         "c": sample("c", [1.0], [1], interval_s=3600.0),
     }
     found = memory.gpus(samples)
-    assert found["workers"] == {
-        "a": {
-            "name": "H200",
-            "memory_total": int(8e10),
-            "memory_peak": int(1e9),
-            "utilisation_mean": 0.25,
-            "utilisation_peak": 0.25,
-        }
-    }
+    assert found["workers"] == {"a": gpu}
     assert found["absent"] == [
         "1 of 3 workers: pynvml is not installed with the workers (`pip install nvidia-ml-py`)",
         "1 of 3 workers: workers do not monitor themselves on this cluster",
