@@ -62,17 +62,17 @@ class Attempts:
     begin: float  # when the workload was called, 0 or before; 0 where that was not recorded
     end: float  # when it returned, or the makespan, if that is later
     pending: Floats  # (n, 2), rising, disjoint: a graph was being received, or a task was known and had not ended
-    addresses: tuple[str, ...]  # of all workers, also those that only a task names
+    addresses: tuple[str, ...]  # all workers, also those that only a task names
     members: Members
     pauses: Pauses
     calls: Calls
-    row: Ints  # of the table `tasks`
+    row: Ints  # in the table `tasks`
     key: Sequence[str]
     thread: Ints  # identifier of the thread on its worker; 0 when unknown
     worker: Ints  # index into `addresses`
     runnable: Floats  # when the inputs were in memory
     prepared_from: Floats  # when the scheduler assigned it: nothing was fetched for it before
-    start: Floats  # of its computation
+    start: Floats  # when its computation began
     stop: Floats
     transfer: Floats  # seconds of fetching inputs
     deserialize: Floats  # seconds of deserialising the task

@@ -1,7 +1,7 @@
 """What a sweep costs: an estimate before it, the sum while it runs, and a budget that ends it.
 
-Counted is the time for which a trial holds its workers, and for which workers in jobs wait for others; not what a
-cluster costs before its workers arrive and between trials. On Kubernetes a worker costs the largest of its shares of
+It counts the time for which a trial holds its workers, and for which workers in jobs wait for others; not what a
+cluster costs before its workers arrive or between trials. On Kubernetes a worker costs the largest of its shares of
 the node's CPUs, memory and GPUs (fact `node_share`), or the whole node while that is unknown.
 """
 
@@ -113,7 +113,7 @@ class Cost:
 class SweepEstimate:
     """What a sweep will cost."""
 
-    cost: Cost  # of all trials
+    cost: Cost
     measured: int  # trials that are counted with the mean of earlier trials of their point
 
     def sentence(self, sweep: Sweep, prices: Prices) -> str:
@@ -137,7 +137,7 @@ def cost(
     waited_s: float = 0.0,
     held_worker_s: float = 0.0,
 ) -> Cost:
-    """What a trial of so many real seconds costs: `waited_s` of them for workers, while `held_worker_s` were held."""
+    """The cost of a trial that waited `waited_s` of its real seconds for workers and held `held_worker_s` meanwhile."""
     if spec.here:
         return Cost(1, seconds)
     hours = (point.workers * max(seconds - waited_s, 0.0) + held_worker_s) / 3600
@@ -180,9 +180,9 @@ def _of_trial(sweep: Sweep, trial: Trial, prices: Prices) -> Cost:
 class Spending:
     """What trials have cost so far, whether valid or not."""
 
-    total: Cost = field(default_factory=Cost)  # of all
+    total: Cost = field(default_factory=Cost)
     points: dict[str, Cost] = field(default_factory=dict)  # by id of the point
-    keys: set[str] = field(default_factory=set)  # of the trials counted
+    keys: set[str] = field(default_factory=set)  # trials counted
 
     @classmethod
     def of(cls, sweep: Sweep, trials: Iterable[Trial], prices: Prices) -> Spending:
@@ -213,7 +213,7 @@ class Budget:
 
     @classmethod
     def from_mapping(cls, data: object, prices: Prices, clusters: Iterable[ClusterSpec] = ()) -> Budget:
-        """From what YAML carries. Raises `InvalidField` also if it limits money and a cluster has no price."""
+        """Limits by name; raises `InvalidField` if money is limited and a cluster has no price."""
         budget = check(cls, fields.mapping("budget", data), "budget")
         for spec in clusters if budget.money is not None else ():
             if prices.of(spec) is None:

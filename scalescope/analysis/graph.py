@@ -13,7 +13,7 @@ from scalescope.errors import CaptureError
 
 @dataclass(frozen=True)
 class Graph:
-    """Which node needs the result of which, as compressed sparse rows.
+    """Nodes and the nodes whose results they need, as compressed sparse rows.
 
     Nodes are the elements of `Attempts`; node `i` needs `needs[first[i]:first[i + 1]]`, all of smaller numbers.
     """
@@ -67,7 +67,7 @@ class Graph:
 
     @cached_property
     def node(self) -> Ints:
-        return np.repeat(np.arange(len(self)), np.diff(self.first))  # of each edge in `needs`
+        return np.repeat(np.arange(len(self)), np.diff(self.first))  # one per edge
 
     def restricted(self, kept: Bools) -> Graph:
         """The graph of the kept nodes, renumbered."""

@@ -52,12 +52,12 @@ class ScalingSeries:
     """Points that differ only in workers (and items in proportion), and what their trials measured."""
 
     scaling: Scaling
-    items: int | None  # of every point; None for weak scaling, or where the workload has none
+    items: int | None  # the same at every point; None for weak scaling, or without items
     items_per_worker: float | None  # for weak scaling
     points: tuple[Point, ...]  # by workers
     threads: tuple[int, ...]  # P of each valid trial
     speedup: tuple[float, ...]  # throughput of each, in the unit of one busy thread of the smallest point
-    metrics: tuple[Metrics, ...]  # of each
+    metrics: tuple[Metrics, ...]  # one per valid trial
 
     @property
     def unit(self) -> str:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from scalescope.analysis.attempts import Attempts, Floats, Ints
 
-# Of threads that are present and not simply idle, in the order in which they claim threads.
+# States of threads that are present and not idle, in the order in which they claim threads.
 STATES = ("busy", "lost", "actors", "serialisation", "spill", "transfer", "paused")
 
 Clock = Callable[[Floats], Floats]  # from seconds since the epoch to the seconds until then that count, from any origin
@@ -94,7 +94,7 @@ class Events:
 
     keys: _Keys  # worker, time in units, and kind, from the highest bits to the lowest; ascending
     time_bits: int
-    origin: float  # of the time, in seconds since the epoch
+    origin: float  # time zero, in seconds since the epoch
     unit: float  # in seconds
     last_start: float  # when the last task started, in seconds
     turnover: Ints  # threads that come or go at each `_JOIN` and `_LEAVE`, in their order

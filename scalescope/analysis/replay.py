@@ -193,8 +193,8 @@ def _scheduled(
 class _Cells:
     """Interchangeable tasks of one phase, group and depth form a cell and share its parts evenly; others are alone."""
 
-    cell: Ints  # of each task; no cell needs one with a larger number
-    place: Ints  # of each task within its cell, from 0
+    cell: Ints  # the cell of each task; no cell needs one with a larger number
+    place: Ints  # where each task stands in its cell, from 0
     tasks: Ints  # in each cell
     parts: Ints  # in each cell
 
@@ -225,7 +225,7 @@ class _Cells:
         order = np.lexsort((self.place, self.cell))
         owner, part = _pairs(order, low[order], high[order])
         leader = np.empty(total, np.int64)
-        leader[part[::-1]] = owner[::-1]  # of several, the first in the list
+        leader[part[::-1]] = owner[::-1]  # the first in the list
         delay = np.zeros(total)
         np.maximum.at(delay, part, replay.delay[owner])
         rank = np.empty(total, np.int64)

@@ -49,7 +49,7 @@ class Model:
     """A family of curves."""
 
     name: str
-    # of the shape: the values with which the search begins, for the thread counts measured
+    # shape parameters, and the values with which their search begins, for the thread counts measured
     parameters: Mapping[str, Callable[[Floats], Floats]] = field(compare=False)
     curve: Callable[..., Floats]  # throughput for threads and shape parameters, up to the rate; broadcasts
     knee: Callable[..., Floats] | None = None  # threads at which it stops growing, for shape parameters

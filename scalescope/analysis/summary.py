@@ -32,7 +32,7 @@ class TrialReason:
 
     state: TrialState  # `failed` or `invalid`
     text: str  # as the trials give it
-    count: int  # of trials that give it
+    count: int  # trials that give it
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class PointSummary:
     reasons: tuple[TrialReason, ...] = ()  # why, most frequent first
     warnings: tuple[str, ...] = ()  # about the capture of the valid trials, each once
     metrics: Metrics | None = None  # combined as each metric is declared; None without valid trials
-    intervals: Mapping[str, MeanInterval] = field(default_factory=dict)  # of the metrics declared to have one
+    intervals: Mapping[str, MeanInterval] = field(default_factory=dict)  # for metrics declared to have one
     asked: tuple[PartitionCall, ...] = ()  # calls of the workload's code that decide its partitions
     blamed: Mapping[str, float] = field(default_factory=dict)  # what threads waited for: mean thread-seconds
 

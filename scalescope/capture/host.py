@@ -56,7 +56,7 @@ class CpuShares:
     """Where the CPU time of the host went, as shares of all its CPUs."""
 
     ours: float  # used by our processes
-    own: float  # of that, used by the roots of their trees themselves, such as a driver
+    own: float  # the part of `ours` used by the roots of their trees, such as a driver
     others: float  # used by all other processes and the kernel
     stolen: float  # taken by the hypervisor for other machines
     idle: float  # not used

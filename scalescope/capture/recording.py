@@ -46,7 +46,7 @@ class Recording:
     ahead_s: float = 0.0  # the scheduler's clock ahead of this host's, as far as the time of a call shows it
     clock_error_s: float = 0.0  # largest impossible interval between times of the scheduler and of a worker, in seconds
     workers_left: list[str] = field(default_factory=list)  # addresses of workers that left meanwhile
-    received_bytes: int = 0  # of task records, as the scheduler packed them
+    received_bytes: int = 0  # task records, as the scheduler packed them
 
 
 class Capture:

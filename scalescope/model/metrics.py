@@ -47,7 +47,7 @@ class Metric:
     interval: bool = False  # its mean is shown with a 95 % interval
     larger_is_better: bool = False  # for `compare`
     term: str = ""  # entry in the glossary of a report; empty: none
-    name: str = ""  # of the field
+    name: str = ""  # the name of the field
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class PrefixWork:
 
     tasks: int
     work_s: float  # sum of their durations, in thread-seconds
-    median_s: float  # of their durations
+    median_s: float  # median of their durations
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ class Metrics(Mapped):
     # P × the time of the workload's call divided into `PARTS`, in thread-seconds
     worker_time_s: Mapping[str, float] = field(default_factory=dict)
     longest_task_s: Annotated[float | None, Metric("The longest task.", Unit.SECONDS, "longest task s")] = None
-    # of the prefixes with most work; over repeats, of the trial of median work
+    # the prefixes with most work; over repeats, those of the trial of median work
     work_by_prefix: Mapping[str, PrefixWork] | None = None
     erred_tasks: Annotated[
         float | None, Metric("Computations of tasks that raised an error.", Unit.TASKS, "erred tasks")

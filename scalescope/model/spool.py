@@ -32,7 +32,7 @@ from scalescope.model.records import TABLES, Columns, complete
 from scalescope.redaction import hide, knows_any
 
 NO_ROOM = frozenset({ENOSPC, EDQUOT, EFBIG})  # A disk without room, or a limit on what may be written
-_LEVEL = 1  # of compression: fast, since the spool is written while a trial is measured
+_LEVEL = 1  # fast compression, since the spool is written while a trial is measured
 
 
 def unwritable(path: Path, cause: object) -> CaptureError:

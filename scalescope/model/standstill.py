@@ -21,7 +21,7 @@ SAID = 3  # most groups in a sentence
 class StandingTasks:
     """Tasks of one prefix at the same line."""
 
-    prefix: str  # of their keys
+    prefix: str  # prefix of their keys
     tasks: int
     holds: bool  # whether they hold threads: they have begun, and have not seceded
     where: str  # the line of the user's code, as `my_job.py:14 in load`; empty where they do not run, or nobody knows
@@ -36,7 +36,7 @@ class Standstill(Mapped):
     """A cluster at the moment at which a trial was stopped."""
 
     still_s: float | None  # seconds since a task last began or ended, on the cluster's clock; None where none ever did
-    threads: int  # of all workers
+    threads: int  # threads of all workers
     taken: int  # threads that tasks hold
     left: int  # tasks that have not ended
     ready: int  # tasks that only lack a thread

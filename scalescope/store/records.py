@@ -116,7 +116,7 @@ def _encode(name: str, columns: Columns) -> bytes:
 
 def _write_folder(root: Path, files: Mapping[str, bytes]) -> None:
     temporary = root.with_name(f".{root.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed here
+    shutil.rmtree(temporary, ignore_errors=True)  # a killed process may have left it
     temporary.mkdir(parents=True)
     try:
         for name, data in files.items():

@@ -87,7 +87,7 @@ class InstantWorker(Worker):  # type: ignore[misc]
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one mode in one round."""
+    """What one mode took in one round."""
 
     cpu_s: float  # of the scheduler
     running_cpu_s: float  # while the batches run
