@@ -52,13 +52,13 @@ class Recording:
 class Capture:
     """Installs the recorder on a cluster's scheduler, and records trials one after another.
 
-    Raises `CaptureError` if it cannot. Only tasks that are given to a worker within a trial belong to it.
+    Only tasks that are given to a worker within a trial belong to it. Raises `CaptureError` if the recorder cannot be
+    installed. `client` must not be asynchronous, and is not closed here.
 
-    Args: client: Not asynchronous; not closed here. drain_interval_s: Seconds between two calls that fetch records
-    while a trial runs, from a thread. None fetches them at the end and does not watch the event loop, as a simulated
-    cluster needs it. log_folder: For log records that outlive their worker; only for workers with a process and a nanny
-    each. held_rows: Most task rows that the scheduler holds until they are fetched. settle_s: Seconds to wait for tasks
-    that still run when the workload has returned.
+    A thread fetches records every `drain_interval_s`. None fetches them at the end and does not watch the event loop,
+    as a simulated cluster needs it. `log_folder` keeps log records that outlive their worker, if each has a process and
+    a nanny. The scheduler holds at most `held_rows` task rows until they are fetched; tasks that still run when the
+    workload has returned get `settle_s`.
     """
 
     def __init__(
