@@ -98,11 +98,11 @@ def test_a_worker_that_dies_once_leaves_a_lost_attempt_its_log_and_its_exit_code
 def test_a_task_that_kills_its_workers_is_recorded_as_erred(
     processes: Client, capture: Capture, tmp_path: Path, rows: Rows
 ) -> None:
-    processes.wait_for_workers(2, timeout=60)
+    processes.wait_for_workers(2, timeout=200)
     with capture.trial(tmp_path / "x") as recording:
         with pytest.raises(KilledWorker):
             processes.submit(os._exit, 9, pure=False).result(timeout=60)
-        processes.wait_for_workers(2, timeout=60)
+        processes.wait_for_workers(2, timeout=200)
     assert recording.complete
     tables = spool.read(tmp_path / "x")
     attempts = sorted(rows(tables["tasks"]), key=lambda task: task["assigned"])
