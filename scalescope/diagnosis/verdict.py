@@ -15,7 +15,7 @@ from statistics import fmean
 from scalescope.analysis.summary import PointSummary, label, summarise, varied
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.cause import LAST
-from scalescope.diagnosis.causes.healthy import HEALTHY, healthy
+from scalescope.diagnosis.causes.no_known_cause import HEALTHY, healthy
 from scalescope.diagnosis.evidence.graph_structure import sound
 from scalescope.diagnosis.sweep_case import SweepCase
 from scalescope.model.finding import Finding, Severity, Verdict

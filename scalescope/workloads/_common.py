@@ -19,8 +19,7 @@ from scalescope.model.parameters import Parameter
 from scalescope.model.words import shortened
 from scalescope.model.workload import WorkloadParameter
 
-PER_ITEM = "items"
-"""The value of `npartitions` that means as many partitions as items."""
+PER_ITEM = "items"  # the value of `npartitions` that means as many partitions as items
 
 
 def require(module: str, *, workload: str, extra: str) -> Any:

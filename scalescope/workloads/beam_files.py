@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 NAME = BEAM_FILES
-TOLERANCE = 1e-3
-"""Relative; single precision adds up, and a GPU may use a shorter mantissa (TF32: 10 bits)."""
+TOLERANCE = 1e-3  # relative; single precision adds up, and a GPU may use a shorter mantissa (TF32: 10 bits)
 
 
 def run(
@@ -89,8 +88,7 @@ def check(written: Iterable[str], expected: Mapping[str, float]) -> dict[str, in
     return dict(devices)
 
 
-STAGES = 3
-"""Read, compute, write."""
+STAGES = 3  # read, compute, write
 
 
 def sleeping(params: Mapping[str, Scalar], work_s: float) -> dict[str, Scalar]:

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 EXTRA = "arrays"
-FACTOR = 1_000_003
-"""Prime: multiples of it, modulo the number of rows, are the numbers of the rows in another order."""
+FACTOR = 1_000_003  # prime: multiples of it, modulo the number of rows, are the numbers of the rows in another order
 
 Partitions = Annotated[int, Parameter("Partitions.", minimum=1)]
 Rows = Annotated[int, Parameter("Rows of each partition, of 16 bytes.", minimum=1)]

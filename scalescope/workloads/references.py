@@ -132,8 +132,7 @@ def _from_file(place: str, reference: str) -> ModuleType:
     return module
 
 
-_PARSING = threading.Lock()
-"""Python 3.11 counts the depth of all threads that parse together, and raises SystemError."""
+_PARSING = threading.Lock()  # python 3.11 counts the depth of all threads that parse together, and raises SystemError
 
 
 def _modules(module: ModuleType, function: str) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from scalescope import workloads
 from scalescope.model import cluster
 from scalescope.model.fields import Scalar
 
+# Kinds of clusters whose workers share processes: they show nothing of tasks that compute
 SHARED = ("simulated", "virtual")
-"""Kinds of clusters whose workers share processes: they show nothing of tasks that compute."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class SuiteEntry:
 
 _LIMITED = {"memory_limit_mb": 1024}
 
+# In alphabetical order
 SUITE: tuple[SuiteEntry, ...] = (
     SuiteEntry("array-matmul", {"items": 8, "chunk": 1024}, {"items": 4}),
     SuiteEntry("array-mirror", {"items": 16, "chunk": 1024}, {"items": 6}),
@@ -80,4 +81,3 @@ SUITE: tuple[SuiteEntry, ...] = (
     SuiteEntry("xgboost-train", {"items": 64, "rows": 200_000}, {"items": 4}),
     SuiteEntry("zarr-roundtrip", {"items": 24, "chunk": 1024}, {"items": 4}),
 )
-"""In alphabetical order."""

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from distributed import Client
 
 EXTRA = "arrays"
+# Lines of an order; a prime, by which customers and days follow on each other; days of the data
 LINES, STEP, DAYS = 4, 7919, 2_400
-"""Lines of an order; a prime, by which customers and days follow on each other; days of the data."""
 
+# First day of the data; the day of query 3; the last day of query 1
 BEGIN, MIDDLE, END = "1992-01-01", "1995-03-15", "1998-05-01"
-"""First day of the data; the day of query 3; the last day of query 1."""
 
 Partitions = Annotated[int, Parameter("Partitions.", minimum=1)]
 Orders = Annotated[int, Parameter("Orders of each partition, of 4 lines each.", minimum=1_000)]

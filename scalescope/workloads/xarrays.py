@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 EXTRA = "suite"
-DAYS = 365
-"""Of a block; leap years move the blocks against the calendar."""
+DAYS = 365  # of a block; leap years move the blocks against the calendar
 
 Years = Annotated[int, Parameter("Blocks of 365 days.", minimum=1)]
 Side = Annotated[int, Parameter("Rows, and columns, of the field.", minimum=2)]

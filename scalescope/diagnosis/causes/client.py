@@ -9,8 +9,7 @@ import numpy as np
 
 from scalescope.analysis.attempts import Bools, codes
 from scalescope.diagnosis.cause import NOTEWORTHY
-from scalescope.diagnosis.evidence.actor_calls import actor_calls
-from scalescope.diagnosis.evidence.client_time import AFTER, BEFORE, BETWEEN, client_time
+from scalescope.diagnosis.evidence.client_time import AFTER, BEFORE, BETWEEN, actor_calls, client_time
 from scalescope.diagnosis.evidence.submission_loop import SHORT_S, loop, one_by_one
 from scalescope.diagnosis.evidence.submissions import heavy, large, submissions
 from scalescope.diagnosis.observation import Observation, TrialCause

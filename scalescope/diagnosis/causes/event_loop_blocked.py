@@ -9,8 +9,7 @@ import numpy as np
 from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.causes.serialisation_bound import serialisation_bound
-from scalescope.diagnosis.evidence.cpu_samples import running
-from scalescope.diagnosis.evidence.host_load import host
+from scalescope.diagnosis.evidence.host_cpu import host, running
 from scalescope.diagnosis.evidence.task_table import threads_of_workers, worker_of_rows
 from scalescope.diagnosis.evidence.timeline import timeline
 from scalescope.diagnosis.observation import Observation, TrialCause

@@ -8,9 +8,8 @@ import numpy as np
 
 from scalescope.analysis.attempts import Floats, Ints
 from scalescope.diagnosis.cause import NOTEWORTHY
-from scalescope.diagnosis.evidence.cpu_samples import MIN_SAMPLES, samples
-from scalescope.diagnosis.evidence.hand_over import handed_over
-from scalescope.diagnosis.evidence.host_load import host
+from scalescope.diagnosis.evidence.host_cpu import MIN_SAMPLES, host, samples
+from scalescope.diagnosis.evidence.timeline import handed_over
 from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.sweep import THREADS, WORKERS

@@ -8,10 +8,10 @@ from scalescope.analysis.attempts import Ints
 from scalescope.diagnosis.cause import NOTEWORTHY, severity_of
 from scalescope.diagnosis.causes.transfer_bound import FELT_S
 from scalescope.diagnosis.evidence.client_time import BEFORE, BETWEEN, client_time
-from scalescope.diagnosis.evidence.hand_over import by_thread, handed_over
 from scalescope.diagnosis.evidence.submission_loop import loop, packing
 from scalescope.diagnosis.evidence.submissions import HEAVY_GRAPH, LARGE_BYTES, SCATTER, heavy, large, submissions
 from scalescope.diagnosis.evidence.task_table import largest_prefix, worker_of_rows
+from scalescope.diagnosis.evidence.timeline import by_thread, handed_over
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity

@@ -9,8 +9,7 @@ from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.causes.worker_restriction import WORKER_RESTRICTION
 from scalescope.diagnosis.evidence.delayed_batches import CANDIDATES, IdleThreads
 from scalescope.diagnosis.evidence.placement import confined
-from scalescope.diagnosis.evidence.slow_workers import slow_workers
-from scalescope.diagnosis.evidence.task_batches import task_batches
+from scalescope.diagnosis.evidence.task_batches import slow_workers, task_batches
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding

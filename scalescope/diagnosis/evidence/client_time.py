@@ -1,4 +1,4 @@
-"""What the client did while no task was known."""
+"""What the client did while no task was known, and the methods of actors that it waited for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.analysis.attempts import Bools, Floats
+from scalescope.analysis.attempts import Bools, Floats, codes
+from scalescope.diagnosis.evidence.timeline import interval_seconds
 from scalescope.diagnosis.observation import Observation, once
 
 # Phases without a known task: before the first graph, between graphs, after the last task.
@@ -45,4 +46,36 @@ def client_time(observation: Observation) -> ClientTime:
         waits,
         waits | [call.rpartition(".")[2] in SENDING for call in what],
         passed * observation.seconds("client") / max(float(free.sum()), 1e-9),
+    )
+
+
+@dataclass(frozen=True)
+class ActorCalls:
+    """Methods of actors that ran while the client waited for them, and no task was known."""
+
+    calls: int  # how many there were in the trial
+    workers: int  # on how many workers
+    method: str  # that which took longest
+    at_once: float  # how many ran at a time, as a mean over the time in which any did
+    lost_s: float  # thread-seconds of the part `client` while they ran and the client waited
+
+
+@once
+def actor_calls(observation: Observation) -> ActorCalls | None:
+    """What the client waited for from actors; None where there were no calls."""
+    calls = observation.measured.calls
+    if not len(calls.worker):
+        return None
+    names, method = codes(calls.method)
+    edges = np.unique(np.concatenate([calls.begin, calls.end]))
+    running = interval_seconds(calls.begin, calls.end, edges) > 0
+    united = float(np.diff(edges)[running].sum())
+    found = client_time(observation)
+    idle_s = united * max(observation.threads - 1, 0)
+    return ActorCalls(
+        int(calls.count.sum()),
+        len(np.unique(calls.worker)),
+        names[int(np.bincount(method, calls.end - calls.begin).argmax())],
+        float((calls.end - calls.begin).sum()) / max(united, 1e-9),
+        min(float(found.seconds[found.waits].sum()), idle_s),
     )

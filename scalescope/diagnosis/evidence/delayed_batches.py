@@ -9,9 +9,8 @@ import numpy as np
 
 from scalescope.analysis.attempts import Floats, Ints
 from scalescope.diagnosis.evidence.placement import confined, displaced_s
-from scalescope.diagnosis.evidence.slow_workers import MIN_TASKS, slow_workers
 from scalescope.diagnosis.evidence.submissions import sending
-from scalescope.diagnosis.evidence.task_batches import task_batches
+from scalescope.diagnosis.evidence.task_batches import MIN_TASKS, slow_workers, task_batches
 from scalescope.diagnosis.evidence.task_table import task_column
 from scalescope.diagnosis.evidence.timeline import occupied_from, timeline
 from scalescope.diagnosis.observation import Observation, once

@@ -8,8 +8,7 @@ import numpy as np
 
 from scalescope.analysis.attempts import Floats, Ints
 from scalescope.diagnosis.cause import NOTEWORTHY
-from scalescope.diagnosis.evidence.actor_calls import ActorCalls, actor_calls
-from scalescope.diagnosis.evidence.client_time import SENDING
+from scalescope.diagnosis.evidence.client_time import SENDING, ActorCalls, actor_calls
 from scalescope.diagnosis.evidence.submissions import HEAVY_GRAPH, Submissions, submissions
 from scalescope.diagnosis.evidence.task_table import task_column
 from scalescope.diagnosis.evidence.timeline import timeline

@@ -10,7 +10,7 @@ import pytest
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.cause import Cause, severity_of
 from scalescope.diagnosis.causes import SEEN_IN_A_SWEEP, SEEN_IN_A_TRIAL, by_code, of_sweeps, of_trials
-from scalescope.diagnosis.causes.idle_workers_cause_unknown import NEXT_EXPERIMENT
+from scalescope.diagnosis.causes.no_known_cause import NEXT_EXPERIMENT
 from scalescope.diagnosis.observation import TrialCause
 from scalescope.diagnosis.sweep_case import SweepCause
 from scalescope.model.finding import Severity

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.findings import findings_of, only
 
-from scalescope.diagnosis.evidence import cpu_samples
+from scalescope.diagnosis.evidence import host_cpu
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
 from scalescope.model.records import from_rows
@@ -66,13 +66,13 @@ def full(cluster, task, workers, threads, *, seconds=1.0, each=10, gap_s=0.0):
 def test_running_tasks_between_two_samples(cluster, task):
     run = cluster(2, 2).run([task(1.0), task(2.0), task(4.0)])
     ends = np.array([1.0, 2.0, 4.0, 4.0])
-    found = cpu_samples.running(run, np.array([0, 0, 0, 1]), np.array([0.0, 1.0, 2.0, 0.0]), ends)
+    found = host_cpu.running(run, np.array([0, 0, 0, 1]), np.array([0.0, 1.0, 2.0, 0.0]), ends)
     assert found == pytest.approx([2.0, 1.0, 0.0, 1.0])
 
 
 def test_samples_follow_the_clock_of_each_worker(cluster, task):
     run = on(full(cluster, task, 2, 2), load(), cpu=lambda worker, sample: worker + sample / 100)
-    samples = cpu_samples.samples(run)
+    samples = host_cpu.samples(run)
     assert set(samples.worker) == {0, 1}
     assert samples.seconds == pytest.approx(0.5)
     assert samples.running == pytest.approx(2.0)

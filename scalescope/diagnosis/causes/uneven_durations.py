@@ -1,4 +1,4 @@
-"""Durations of a stage are spread widely."""
+"""Tasks of a stage differ: a few are long, or their durations are spread widely."""
 
 from __future__ import annotations
 
@@ -9,11 +9,65 @@ import numpy as np
 from scalescope.analysis.attempts import Floats
 from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.evidence.delayed_batches import LARGE_RESULT, delayed_batches
+from scalescope.diagnosis.evidence.task_batches import task_batches
 from scalescope.diagnosis.evidence.task_table import short_key, task_column
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
+
+STRAGGLER = TrialCause(
+    code="straggler",
+    title="A few tasks hold up the others",
+    needs="Of at least 3 tasks of a group in flight together, at most 5 % (or two) took more than 3 times the "
+    "median. Threads that had been busy beside them were idle until they ended, with no task waiting except behind "
+    "others.",
+    ruled_out_by="Tasks that do not divide by the threads, none of them long (uneven-waves). Many different "
+    "durations, or larger results for the long ones (skewed-tasks). A worker that is slow at everything "
+    "(slow-worker). Tasks that wait for their own tasks (nested-client). Other work that fills the threads.",
+    remedy="Split the long task, or start it first with `priority=`",
+    link="https://distributed.dask.org/en/stable/priority.html",
+    parts=("no_runnable_task", "tail", "not_assigned"),
+    rules_out=("sequential-graph",),
+)
+
+
+@STRAGGLER.finds
+def straggler(observation: Observation) -> Finding | None:
+    """`lost_s`: threads idle after the stage would have ended, had its stragglers taken the median."""
+    held = delayed_batches(observation)[0]
+    lost_s = sum(each.lost_s for each in held)
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    attempts = observation.measured
+    worst = max(held, key=lambda each: each.lost_s)
+    tasks, longest = len(task_batches(observation).tasks(worst.batch)), int(worst.tasks[-1])
+    prefix, worker = attempts.prefix[longest], attempts.addresses[int(attempts.worker[longest])]
+    took = float(attempts.stop[longest] - attempts.start[longest])
+    median = float(task_batches(observation).median[worst.batch])
+    others = f" ({len(worst.tasks) - 1:,} more like it)" if len(worst.tasks) > 1 else ""
+    began = float(attempts.start[task_batches(observation).tasks(worst.batch)].min())
+    early = began + took <= worst.end_s and attempts.start[longest] > began
+    act = (
+        "start it first (`priority=1` in `client.submit`, or put it at the head of the list)"
+        if early
+        else "split the work of that task"
+    )
+    return STRAGGLER.finding(
+        observation,
+        lost_s,
+        f"{plural(len(worst.tasks), 'task')} of {tasks:,} `{prefix}` held up the others: "
+        f"`{short_key(observation, longest)}` took {words.duration(took)}{others}, the median is "
+        f"{words.duration(median)}, and {percent(share)} of the worker time was spent waiting for it.",
+        f"{act}; if it is fast when run alone, look at its worker {worker} instead",
+        Evidence("longest task of the stage, s", round(took, 4), f"table tasks, {short_key(observation, longest)}"),
+        Evidence("median of its stage, s", round(median, 4), f"table tasks, prefix {prefix}"),
+        Evidence("tasks of more than 3 times the median", len(worst.tasks), f"of {tasks:,} in flight together"),
+        Evidence("most tasks of the stage at once", round(worst.wide), "table tasks"),
+        Evidence("thread-seconds idle after all others had ended", round(lost_s, 3), "tasks and worker time"),
+        confidence=0.9,
+    )
+
 
 SKEWED_TASKS = TrialCause(
     code="skewed-tasks",

@@ -1,0 +1,190 @@
+"""Threads and cores do not match, or others use the host."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.causes.gil_bound import locked_workers
+from scalescope.diagnosis.evidence.host_cpu import MIN_SAMPLES, samples
+from scalescope.diagnosis.evidence.host_cpu import FULL, host
+from scalescope.diagnosis.evidence.timeline import timeline
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.words import percent, plural
+
+OURS = 0.70  # share of a full host that our processes use, from which they compete with each other
+POOLED = 1.5  # cores per running task, from which tasks must have threads of their own
+CROWDED = 1.25  # running tasks per core, from which they wait for each other
+SIZES_LINK = "https://docs.dask.org/en/stable/best-practices.html#processes-threads-and-vm-sizes"
+
+
+OVERSUBSCRIBED_THREADS = TrialCause(
+    code="oversubscribed-threads",
+    title="More threads than cores",
+    needs="The host had no idle core and the trial used 70 % of it (facts host.load). Each running task used 1.5 "
+    "cores, or 1.25 tasks ran per core (table memory).",
+    ruled_out_by="Idle cores: pools inside tasks then use only what nobody else wants. Tasks that sleep. Other "
+    "processes that fill the host (host-overloaded).",
+    remedy="One thread per pool (OMP_NUM_THREADS=1 and the like), or no more task threads than cores",
+    link="https://docs.dask.org/en/stable/array-best-practices.html#avoid-oversubscribing-threads",
+    parts=("busy",),
+)
+
+
+@OVERSUBSCRIBED_THREADS.finds
+def oversubscribed_threads(observation: Observation) -> Finding | None:
+    """`lost_s`: cores used beyond one per running task (pools), or running tasks without a core."""
+    found, here = samples(observation), host(observation)
+    if found is None or here is None or here.idle > FULL or here.ours < OURS:
+        return None
+    computing = found.running >= 0.5
+    cores = float((found.cpu * found.seconds)[computing].sum())
+    tasks = float((found.running * found.seconds)[computing].sum())
+    if cores <= 0 or tasks <= 0:
+        return None
+    pools = cores >= POOLED * tasks
+    beyond = np.maximum((found.cpu - found.running) if pools else (found.running - found.cpu), 0.0)
+    at_once = tasks / observation.measured.makespan
+    if not pools and at_once < CROWDED * here.cpus:
+        return None
+    lost_s = min(float((beyond * found.seconds)[computing].sum()), observation.seconds("busy"))
+    if observation.share_of(lost_s) < NOTEWORTHY:
+        return None
+    evidence = (
+        Evidence("tasks running at once", round(at_once, 2), "table tasks"),
+        Evidence("cores in use for each of them", round(cores / tasks, 2), "table memory, column cpu"),
+        Evidence("cores of the host", here.cpus, "facts host.load"),
+        Evidence("share of the host idle", round(here.idle, 3), "facts host.load"),
+    )
+    if pools:
+        summary = (
+            f"Each running task uses {cores / tasks:.1f} cores, and all {here.cpus} cores of the host are busy "
+            f"({percent(here.idle)} idle): libraries inside the tasks start threads of their own, which compete."
+        )
+        remedy = (
+            "set OMP_NUM_THREADS=1, MKL_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 where workers start (nannies do, by "
+            "`distributed.nanny.pre-spawn-environ`), and limit other pools in the task itself (`threadpoolctl`, "
+            "`torch.set_num_threads(1)`, `n_jobs=1`)"
+        )
+    else:
+        summary = (
+            f"{at_once:.1f} tasks ran at once on {plural(here.cpus, 'core')}, all busy ({percent(here.idle)} idle): "
+            f"each got {percent(cores / tasks)} of one, so more workers or threads on this host only slow each other "
+            "down."
+        )
+        remedy = (
+            f"ask for at most {here.cpus} threads on this host (workers × threads_per_worker), or use a cluster with "
+            "more cores"
+        )
+    return OVERSUBSCRIBED_THREADS.finding(
+        observation,
+        lost_s,
+        summary,
+        remedy,
+        *evidence,
+        confidence=0.7 if pools else 0.9,
+        link="" if pools else SIZES_LINK,
+    )
+
+
+BUSY = 0.8  # share of worker time busy, from which threads have no time to spare
+SLACK = 0.5  # share of the host idle, from which there is room for more threads
+MANY_WAIT = 6  # mean tasks waiting per thread, from which several times the threads would be busy
+
+
+UNDERSUBSCRIBED_THREADS = TrialCause(
+    code="undersubscribed-threads",
+    title="Room for more threads",
+    needs="At least 80 % of the worker time was busy and tasks waited, while half of the host's cores were idle.",
+    ruled_out_by="Threads that were idle, or took turns at a lock (gil-bound). Workers on other hosts, whose load is "
+    "not known.",
+    remedy="More threads per worker if tasks wait for something other than a core; otherwise more workers",
+    link=SIZES_LINK,
+)
+
+
+@UNDERSUBSCRIBED_THREADS.finds
+def undersubscribed_threads(observation: Observation) -> Finding | None:
+    """Advice and no fault: `lost_s` is 0, and the severity `low` only where more threads would clearly pay."""
+    found, here = samples(observation), host(observation)
+    if found is None or here is None or observation.share("busy") < BUSY:
+        return None
+    spare = here.idle * here.cpus
+    line = timeline(observation)
+    waiting = line.integral((line.waiting >= 1).astype(np.float64)) / observation.measured.makespan
+    if here.idle < SLACK or spare < 1 or waiting < SLACK or len(found.worker) < MIN_SAMPLES:
+        return None
+    if locked_workers(observation) is not None:  # more threads would take turns as well
+        return None
+    each = float((found.cpu * found.seconds).sum() / max((found.running * found.seconds).sum(), 1e-9))
+    rest = each < SLACK
+    queue = line.integral(line.waiting) / (observation.measured.makespan * observation.threads)
+    pays = rest and queue >= MANY_WAIT and not observation.trial.facts.get("modelled")
+    why = "tasks wait for something else than a core" if rest else "each task uses the one core of its thread"
+    return UNDERSUBSCRIBED_THREADS.finding(
+        observation,
+        0.0,
+        f"{percent(observation.share('busy'))} of the worker time is busy and {queue:.1f} tasks wait for each thread, "
+        f"while {spare:.1f} of "
+        f"{here.cpus} cores are idle: {why} ({each:.2f} cores for each).",
+        "raise `threads_per_worker` (`--nthreads`), if what the tasks wait for can serve more at once"
+        if rest
+        else "use more workers or threads on this host",
+        Evidence("share of worker time busy", round(observation.share("busy"), 3), "worker time"),
+        Evidence("share of the time in which tasks waited", round(waiting, 3), "table tasks"),
+        Evidence("cores in use for each running task", round(each, 3), "table memory, column cpu"),
+        Evidence("cores idle", round(spare, 2), "facts host.load"),
+        confidence=0.6,
+        severity=Severity.LOW if pays else Severity.INFO,
+    )
+
+
+STOLEN = 0.10  # share of the host's cores; the hypervisor takes them only from whoever wants to run
+
+
+HOST_OVERLOADED = TrialCause(
+    code="host-overloaded",
+    title="Others used the host",
+    needs="At most 10 % of the host was idle and others used at least 15 %, or the hypervisor took 10 % (facts "
+    "host.load), while tasks ran or waited without a core.",
+    ruled_out_by="Idle cores. Our own processes filled the host (oversubscribed-threads). A virtual clock.",
+    remedy="Free the host of other processes, or measure on dedicated cores.",
+    link="https://pyperf.readthedocs.io/en/latest/system.html",
+    parts=("busy", "not_assigned"),
+    spoils=50,
+)
+
+
+@HOST_OVERLOADED.finds
+def host_overloaded(observation: Observation) -> Finding | None:
+    """`lost_s`: cores that others had and tasks lacked. At most medium, since no workload is at fault."""
+    here, found = host(observation), samples(observation)
+    if here is None or not (here.crowded or here.stolen >= STOLEN):
+        return None
+    taken = (here.foreign if here.crowded else here.stolen) * here.cpus * observation.measured.makespan
+    if found is None:
+        wanted = observation.seconds("busy", "not_assigned")
+    else:
+        wanted = float((np.maximum(found.running - found.cpu, 0.0) * found.seconds).sum())
+        wanted += observation.seconds("not_assigned")
+    lost_s = min(taken, wanted)
+    if observation.share_of(lost_s) < NOTEWORTHY:
+        return None
+    stolen = here.stolen >= here.others
+    return HOST_OVERLOADED.finding(
+        observation,
+        lost_s,
+        f"{'Other machines on the same hardware' if stolen else 'Other processes'} took {percent(here.foreign)} of the "
+        f"{plural(here.cpus, 'core')} of this host and left {percent(here.idle)} idle: do not trust the measured "
+        "times.",
+        "run on dedicated cores or another instance type, and measure again"
+        if stolen
+        else "stop the other processes (`top` shows them) or pin them to other cores, and measure again",
+        Evidence("share of the host used by other processes", round(here.others, 3), "facts host.load"),
+        Evidence("share taken by the hypervisor", round(here.stolen, 3), "facts host.load"),
+        Evidence("share used by the trial", round(here.ours, 3), "facts host.load"),
+        Evidence("share idle", round(here.idle, 3), "facts host.load"),
+        confidence=0.9,
+        severity=Severity.MEDIUM,
+    )

@@ -1,0 +1,159 @@
+"""Tasks reach the scheduler too slowly: each result is awaited, too few are in flight, or the client is slow."""
+
+from __future__ import annotations
+
+from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.evidence.submission_loop import (
+    loop,
+    loop_evidence,
+    one_by_one,
+    packing,
+    tasks_per_graph,
+    unwanted_s,
+)
+from scalescope.diagnosis.evidence.task_table import most_common_prefix
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.model import words
+from scalescope.model.finding import Evidence, Finding
+from scalescope.model.words import percent, plural
+
+ROUND = 6  # tasks at once; a graph of that many is a round that is too narrow, not one item of many
+
+
+RESULTS_AWAITED_IN_LOOP = TrialCause(
+    code="results-awaited-in-loop",
+    title="Each result awaited before the next",
+    needs="At least 3 graphs were sent. Typically (median), fewer tasks were in flight than there are threads. At "
+    "least 90 % of the graphs arrived when all earlier tasks had ended, and threads were idle meanwhile. Or the "
+    "client called actors on several workers, one call at a time.",
+    ruled_out_by="One graph whose tasks depend on each other (sequential-graph). Graphs that arrive while earlier "
+    "ones run, or at the client's own pace (slow-submission). Graphs that each fill all threads. Rounds of 6 or more "
+    "tasks, each too narrow for the threads (too-few-partitions).",
+    remedy="Send everything first, then gather: `client.map` and `client.gather`, or one `dask.compute`",
+    link="https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly",
+    parts=("no_runnable_task", "client", "tail"),
+)
+
+
+@RESULTS_AWAITED_IN_LOOP.finds
+def results_awaited_in_loop(observation: Observation) -> Finding | None:
+    """`lost_s`: threads idle with no task waiting, from the first graph on; or during calls of actors."""
+    if (called := one_by_one(observation)) is not None:
+        idle = percent(observation.share_of(called.lost_s))
+        return RESULTS_AWAITED_IN_LOOP.finding(
+            observation,
+            called.lost_s,
+            f"The client called actors on {called.workers} workers {called.calls:,} times (`{called.method}`), each "
+            f"only after the one before had answered, so that {idle} of the worker time was idle.",
+            "call all actors before the first answer is asked for: `futures = [actor.method() for actor in actors]`, "
+            "then `.result()` of each",
+            Evidence("calls of actors", called.calls, "events of actors"),
+            Evidence("workers with actors that were called", called.workers, "events of actors"),
+            Evidence("calls that ran at a time, mean", round(called.at_once, 2), "events of actors"),
+            Evidence("thread-seconds idle meanwhile", round(called.lost_s, 3), "tables client and tasks"),
+            confidence=0.9,
+        )
+    found = loop(observation)
+    if found is None or not found.waits or found.width >= ROUND:
+        return None
+    lost_s = unwanted_s(observation, found.begin, observation.measured.makespan)
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    prefix = most_common_prefix(observation)
+    single, each = found.tasks == found.graphs, tasks_per_graph(found)
+    remedy = (
+        f"use `futures = client.map({prefix}, items)` and `client.gather(futures)` instead of `client.submit({prefix}, "
+        "item).result()` in the loop"
+        if single
+        else "collect the lazy results of all rounds and call `dask.compute(*results)` once (with futures: submit all, "
+        "then `client.gather`) instead of `.compute()` or `.result()` in the loop"
+    )
+    return RESULTS_AWAITED_IN_LOOP.finding(
+        observation,
+        lost_s,
+        f"The client sent {found.graphs:,} graphs of {each} (`{prefix}`), each only after the result of "
+        f"the one before had come back, so that {percent(share)} of the worker time was idle.",
+        f"{remedy}; wait only where a round needs the result of the one before",
+        *loop_evidence(found, lost_s),
+        confidence=0.95 if found.gap_s <= 0.1 * found.round_s else 0.8,
+    )
+
+
+FEW_TASKS_IN_FLIGHT = TrialCause(
+    code="few-tasks-in-flight",
+    title="The client keeps too few tasks in flight",
+    needs="The client sent at least 3 graphs one after another, and had fewer tasks in flight than there are "
+    "threads. It sent 90 % of them right after a task ended (within a fifth of the time between ends).",
+    ruled_out_by="The client waited until all tasks had ended (results-awaited-in-loop), or sent at its own pace "
+    "(slow-submission). All threads were in use.",
+    remedy="Submit at least twice as many tasks as there are threads before the loop that waits for one and sends one",
+    link="https://docs.dask.org/en/stable/futures.html#waiting-on-futures",
+    parts=("no_runnable_task",),
+)
+
+
+@FEW_TASKS_IN_FLIGHT.finds
+def few_tasks_in_flight(observation: Observation) -> Finding | None:
+    """`lost_s`: threads idle while no task waited, from the first graph's arrival to the last's."""
+    found = loop(observation)
+    if found is None or not 0 < found.window < observation.threads:
+        return None
+    lost_s = unwanted_s(observation, found.begin, found.end)
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    prefix, enough = most_common_prefix(observation), 2 * observation.threads
+    return FEW_TASKS_IN_FLIGHT.finding(
+        observation,
+        lost_s,
+        f"The client keeps {plural(found.window, 'task')} (`{prefix}`) in flight for "
+        f"{plural(observation.threads, 'thread')} and sends more when one has ended, so that {percent(share)} of the "
+        "worker time was idle.",
+        f"submit {enough:,} `{prefix}` before the loop over `as_completed` that adds one for each that ends, or all at "
+        "once where no result decides what comes next",
+        Evidence("tasks in flight after each graph, median", found.window, "tables graphs and tasks"),
+        *loop_evidence(found, lost_s),
+        confidence=0.85,
+    )
+
+
+SLOW_SUBMISSION = TrialCause(
+    code="slow-submission",
+    title="Tasks sent too slowly",
+    needs="At least 3 graphs arrived one after another. Typically (median), fewer tasks were in flight than there "
+    "are threads, and threads were idle with no task waiting.",
+    ruled_out_by="The client sent faster than the threads could work (tasks waited). It waited for each result "
+    "(results-awaited-in-loop), or sent one task when one ended (few-tasks-in-flight). It packed data with each "
+    "graph (large-graph, serialisation-bound). Threads were idle only after the last graph.",
+    remedy="Use `client.map` instead of `client.submit` in a loop; prepare inputs in tasks",
+    link="https://docs.dask.org/en/stable/futures.html",
+    parts=("no_runnable_task", "client"),
+)
+
+
+@SLOW_SUBMISSION.finds
+def slow_submission(observation: Observation) -> Finding | None:
+    """`lost_s`: threads idle while no task waited, from the first graph's arrival to the last's."""
+    found = loop(observation)
+    if found is None or found.waits or found.window or packing(observation) is not None:
+        return None
+    attempts = observation.measured
+    lost_s = unwanted_s(observation, found.begin, found.end)
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    prefix, window = most_common_prefix(observation), max(found.end - found.begin, 1e-9)
+    mean_s = float((attempts.stop - attempts.start).mean())
+    rate, needed = found.tasks / window, observation.threads / max(mean_s, 1e-9)
+    each = tasks_per_graph(found)
+    return SLOW_SUBMISSION.finding(
+        observation,
+        lost_s,
+        f"The client sent {found.graphs:,} graphs of {each} (`{prefix}`) one after another, {rate:,.3g} "
+        f"tasks per second. {plural(observation.threads, 'thread')} could take {needed:,.3g} per second "
+        f"({words.duration(mean_s)} a task), so {percent(share)} of the worker time was idle.",
+        f"send all at once with `client.map({prefix}, items)` (or one `dask.compute`), and move what the client "
+        f"computes between two calls ({words.duration(found.round_s)}) into the tasks",
+        *loop_evidence(found, lost_s),
+        Evidence("tasks sent per second", round(rate, 3), "table graphs"),
+        Evidence("tasks per second that the threads could take", round(needed, 3), "threads by mean duration"),
+        confidence=0.7,
+    )
