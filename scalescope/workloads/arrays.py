@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from scalescope.model.parameters import Parameter
-from scalescope.workloads._common import check_close, check_same, fresh, require
+from scalescope.workloads._common import check_close, check_same, fresh, require, wrong
 from scalescope.workloads.signatures import workload
 
 if TYPE_CHECKING:
@@ -25,6 +25,51 @@ Rounds = Annotated[int, Parameter("Steps, one after another.", minimum=1)]
 Method = Annotated[Literal["p2p", "tasks"], Parameter("How dask moves blocks: between workers, or in tasks.")]
 
 made = partial(workload, packages=("dask", "numpy"), extra=EXTRA)
+
+
+@made("array-matmul", stresses="compute, and blocks that travel between workers")
+def array_matmul(
+    client: Client,
+    *,
+    items: Annotated[int, Parameter("Blocks along each side of the matrices.", minimum=1)] = 4,
+    chunk: Annotated[int, Parameter("Rows, and columns, of a block of 8-byte numbers.", minimum=1)] = 256,
+    seed: Annotated[int, Parameter("Seed of the random matrices.", minimum=0)] = 0,
+) -> dict[str, Any]:
+    """dask.array product of two matrices."""
+    da = require("dask.array", workload="array-matmul", extra=EXTRA)
+    np = require("numpy", workload="array-matmul", extra=EXTRA)
+    token = fresh()
+
+    def random(which: int, dimensions: int) -> Any:
+        return da.map_blocks(
+            random_block,
+            chunks=((chunk,) * items,) * dimensions,
+            dtype=np.float64,
+            meta=np.empty((0,) * dimensions),
+            chunk=chunk,
+            seed=[seed, which],
+            token_of_run=token,
+        )
+
+    left, right, vector = random(0, 2), random(1, 2), random(2, 1)
+    product, factors = client.gather(client.compute([(left @ right) @ vector, left @ (right @ vector)]))
+    check_matmul(product, factors)
+    return {"rows": items * chunk, "sum": float(product.sum())}
+
+
+def random_block(*, chunk: int, seed: list[int], token_of_run: str, block_id: tuple[int, ...]) -> Any:
+    """One block of random numbers in [0, 1). `token_of_run` keeps task keys apart from other runs."""
+    import numpy as np
+
+    return np.random.default_rng([*seed, *block_id]).random((chunk,) * len(block_id))
+
+
+def check_matmul(product: Any, factors: Any) -> None:
+    """(AB)v = A(Bv) for random v (R. Freivalds, 1977). All numbers are positive, so rounding stays small."""
+    import numpy as np
+
+    if product.shape != factors.shape or not np.allclose(product, factors, rtol=1e-9, atol=0):
+        raise wrong("array-matmul", "the product times a vector differs from its factors times that vector")
 
 
 @made("array-reduction", stresses="reading memory, and the tree of a reduction")

@@ -1,14 +1,16 @@
-"""Workloads of futures and delayed functions: what the scheduler does for many, small, uneven or late tasks."""
+"""Workloads of futures, bags and delayed functions: what the scheduler does for many, small, uneven or late tasks."""
 
 from __future__ import annotations
 
 import math
 import random
+import time
+from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from scalescope.model.parameters import Parameter
-from scalescope.workloads._common import check_same, check_stages, pass_on, require
+from scalescope.workloads._common import PartitionSize, check_same, check_stages, fresh, partitions, pass_on, require
 from scalescope.workloads.signatures import workload
 
 if TYPE_CHECKING:
@@ -17,7 +19,80 @@ if TYPE_CHECKING:
 Tasks = Annotated[int, Parameter("Tasks.", minimum=0)]
 Seconds = Annotated[float, Parameter("Seconds that each task sleeps.", minimum=0)]
 
+BAG_RULE = "one item each up to 100 items, about 100 partitions from then on"
+
 made = partial(workload, packages=("dask",))
+
+
+@made("futures-map", stresses="what the scheduler itself can do", modelled=True)
+def futures_map(
+    client: Client,
+    *,
+    items: Annotated[int, Parameter("Futures of each stage.", minimum=0)] = 100,
+    seconds: Seconds = 1.0,
+    stages: Annotated[
+        int, Parameter("Stages; each is one task per item, after that of the stage before.", minimum=1)
+    ] = 1,
+) -> dict[str, Any]:
+    """Client.map of a sleep over items, in one or more stages."""
+    futures: Sequence[Any] = range(items)
+    for stage in range(1, stages + 1):
+        futures = client.map(pass_on, futures, seconds=seconds, key=f"stage{stage}", pure=False)
+    check_stages("futures-map", client.gather(futures), items=items, stages=stages)
+    return {"items": items, "stages": stages}
+
+
+@made("bag-map", stresses="how a bag divides items into partitions", modelled=True)
+def bag_map(
+    client: Client,
+    *,
+    items: Annotated[int, Parameter("Items of the bag.", minimum=0)] = 100,
+    seconds: Annotated[float, Parameter("Seconds that each item sleeps in each stage.", minimum=0)] = 1.0,
+    stages: Annotated[int, Parameter("Maps, one after another.", minimum=1)] = 1,
+    npartitions: Annotated[
+        int | Literal["items"] | None,
+        Parameter(f"Partitions, or 'items' for one per item; null takes dask's rule ({BAG_RULE}).", minimum=1),
+    ] = None,
+    partition_size: PartitionSize = None,
+) -> dict[str, Any]:
+    """dask.bag.from_sequence and maps that sleep."""
+    db = require("dask.bag", workload="bag-map", extra="")
+    bag = db.from_sequence(range(items), **partitions(items, npartitions, partition_size))
+    token = fresh()
+    for _ in range(stages):
+        bag = bag.map(pass_on, seconds=seconds, token=token)
+    check_stages("bag-map", client.gather(client.compute(bag)), items=items, stages=stages)
+    return {"items": items, "stages": stages, "partitions": bag.npartitions}
+
+
+@made("tree-reduce", stresses="the narrow end of a graph", modelled=True)
+def tree_reduce(
+    client: Client,
+    *,
+    items: Annotated[int, Parameter("Leaves.", minimum=1)] = 100,
+    seconds: Annotated[float, Parameter("Seconds that each leaf sleeps.", minimum=0)] = 1.0,
+    split_every: Annotated[int, Parameter("Results that one reduction takes in.", minimum=2)] = 8,
+    reduce_seconds: Annotated[float, Parameter("Seconds that each reduction sleeps.", minimum=0)] = 0.1,
+) -> dict[str, Any]:
+    """Sleeping leaves and a tree of reductions."""
+    level = client.map(leaf, range(items), seconds=seconds, key="leaf", pure=False)
+    depth = 0
+    while len(level) > 1:
+        depth += 1
+        groups = [level[start : start + split_every] for start in range(0, len(level), split_every)]
+        level = client.map(reduce, groups, seconds=reduce_seconds, key=f"reduce{depth}", pure=False)
+    check_same("tree-reduce", [client.gather(level[0])], [items * (items - 1) // 2])
+    return {"items": items, "depth": depth}
+
+
+def leaf(value: int, seconds: float) -> int:
+    time.sleep(seconds)
+    return value
+
+
+def reduce(values: Sequence[int], seconds: float) -> int:
+    time.sleep(seconds)
+    return sum(values)
 
 
 @made("delayed-many", stresses="large graphs: the client, and tasks per second of the scheduler", modelled=True)

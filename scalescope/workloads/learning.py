@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from scalescope.model.parameters import Parameter
 from scalescope.workloads._common import check_close, require, wrong
-from scalescope.workloads.dataframe_shuffle import frame
+from scalescope.workloads.dataframes import frame
 from scalescope.workloads.signatures import workload
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import numpy as np
 
 from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.causes.gil_bound import locked_workers
-from scalescope.diagnosis.evidence.host_cpu import MIN_SAMPLES, samples
-from scalescope.diagnosis.evidence.host_cpu import FULL, host
+from scalescope.diagnosis.evidence.host_cpu import FULL, MIN_SAMPLES, host, samples
 from scalescope.diagnosis.evidence.timeline import timeline
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding, Severity

@@ -9,7 +9,9 @@ import pytest
 
 from scalescope import workloads
 from scalescope.errors import UsageError, WrongAnswer
-from scalescope.workloads import bag_map, dataframe_shuffle, futures_map, tree_reduce
+from scalescope.model.workload import Workload
+from scalescope.workloads import dataframes, futures
+from scalescope.workloads.futures import bag_map, futures_map, tree_reduce
 
 if TYPE_CHECKING:
     from .conftest import Place
@@ -105,31 +107,40 @@ def test_shapes_of_graphs(inproc: Place) -> None:
 # ------------------------------------------------------------------------------------------- what goes wrong
 
 
-_summarise = dataframe_shuffle.summarise
+_summarise = dataframes.summarise
 
 
 @pytest.mark.parametrize(
-    ("module", "function", "broken", "params"),
+    ("workload", "module", "function", "broken", "params"),
     [
-        (futures_map, "pass_on", lambda value, seconds: value, {"items": 3, "seconds": 0}),
-        (bag_map, "pass_on", lambda value, seconds, token: value, {"items": 3, "seconds": 0}),
-        (tree_reduce, "reduce", lambda values, seconds: sum(values[1:]), {"items": 9, "seconds": 0}),
-        (dataframe_shuffle, "summarise", lambda frame: _summarise(frame.iloc[1:]), {"items": 3, "rows": 10}),
+        (futures_map, futures, "pass_on", lambda value, seconds: value, {"items": 3, "seconds": 0}),
+        (bag_map, futures, "pass_on", lambda value, seconds, token: value, {"items": 3, "seconds": 0}),
+        (tree_reduce, futures, "reduce", lambda values, seconds: sum(values[1:]), {"items": 9, "seconds": 0}),
+        (
+            *(dataframes.dataframe_shuffle, dataframes, "summarise"),
+            *(lambda frame: _summarise(frame.iloc[1:]), {"items": 3, "rows": 10}),
+        ),
     ],
 )
 def test_wrong_answer_is_noticed(
-    inproc: Place, monkeypatch: pytest.MonkeyPatch, module: Any, function: str, broken: Any, params: dict[str, Any]
+    inproc: Place,
+    monkeypatch: pytest.MonkeyPatch,
+    workload: Workload,
+    module: Any,
+    function: str,
+    broken: Any,
+    params: dict[str, Any],
 ) -> None:
     monkeypatch.setattr(module, function, broken)
-    with pytest.raises(WrongAnswer, match=module.NAME):
-        module.run(inproc.client, **params)
+    with pytest.raises(WrongAnswer, match=workload.name):
+        workload.run(inproc.client, **params)
 
 
 def test_error_in_a_task_reaches_the_caller(inproc: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(value: int, seconds: float) -> int:
         raise ZeroDivisionError("on purpose")
 
-    monkeypatch.setattr(futures_map, "pass_on", broken)
+    monkeypatch.setattr(futures, "pass_on", broken)
     with pytest.raises(ZeroDivisionError, match="on purpose"):
         futures_map.run(inproc.client, items=3, seconds=0)
 
