@@ -49,12 +49,10 @@ class Charge:
 
     @property
     def total_s(self) -> float:
-        """Thread-seconds in all."""
         return float(self.seconds.sum())
 
     @property
     def of_tasks(self) -> bool:
-        """Whether its name is that of a prefix."""
         return self.part == "busy" or (self.part == IDLE and self.name not in (INTAKE, BETWEEN))
 
     @property
@@ -66,7 +64,6 @@ class Charge:
 
     @property
     def text(self) -> str:
-        """What they are charged to, in words."""
         if self.part == CLIENT:
             return f"the client, {self.name}" if self.name else "the client"
         return self.name or PARTS[self.part].title
@@ -81,7 +78,6 @@ class Blame:
 
     @property
     def waited(self) -> list[Charge]:
-        """Charges of threads that did not work, most first."""
         return sorted((each for each in self.charges if each.state != "ran"), key=lambda each: -each.total_s)
 
 

@@ -39,7 +39,6 @@ class Cause(Generic[Looked]):
     find: Callable[[Looked], Finding | None] = field(init=False, repr=False)  # looks at one trial or sweep
 
     def finds(self, function: Function) -> Function:
-        """Decorate the function that finds this cause."""
         self.find = function
         return function
 

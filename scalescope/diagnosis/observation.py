@@ -55,7 +55,6 @@ class Observation:
 
     @property
     def metrics(self) -> Metrics | None:
-        """What the trial measured."""
         return self.trial.metrics
 
     @cached_property
@@ -72,7 +71,6 @@ class Observation:
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
-        """Task groups in the order in which they began."""
         return () if self.attempts is None else stages_of(self.attempts)
 
     def seconds(self, *parts: str) -> float:
@@ -103,7 +101,6 @@ class Observation:
         return Gain(now_s, max(now_s - saved_s, 0.0), dict(change)) if saved_s >= GAIN * now_s else None
 
     def noteworthy(self, *parts: str) -> bool:
-        """Whether so much worker time is in these parts that a cause may lie there."""
         return self.share(*parts) >= NOTEWORTHY
 
     def place(self, worker: str) -> str:
@@ -136,34 +133,21 @@ class TrialCause(Cause[Observation]):
     without_attempts: bool = False  # whether it is looked for in trials without recorded attempts, too
 
     def look(self, observation: Observation) -> Finding | None:
-        """The finding of this cause in a trial, if it has one."""
         return self.find(observation) if self.without_attempts or observation.attempts is not None else None
 
     def finding(
         self,
         observation: Observation,
         lost_s: float,
-        summary: str,
-        remedy: str,
+        summary: str,  # one whole sentence
+        remedy: str,  # the option or line to change, without a full stop
         *evidence: Evidence,
         confidence: float,
         severity: Severity | None = None,
         link: str = "",
         change: Mapping[str, Scalar] = MappingProxyType({}),
     ) -> Finding:
-        """A finding of this cause in a trial.
-
-        Args:
-            observation: The trial.
-            lost_s: Worker time lost to it, in thread-seconds.
-            summary: One whole sentence.
-            remedy: The option or line to change, without a full stop.
-            evidence: The numbers it rests on.
-            confidence: From 0 to 1.
-            severity: By default, by the share of worker time lost.
-            link: By default, that of the declaration.
-            change: Values of axes that apply the remedy, if a run can be told so.
-        """
+        """A finding that lost so many thread-seconds; `change` names values of axes that apply the remedy."""
         severity = severity or severity_of(observation.share_of(lost_s))
         return Finding(
             self.code,

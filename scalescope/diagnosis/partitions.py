@@ -23,7 +23,6 @@ class PartitionRule:
     link: str  # where it is discussed or was introduced
 
     def partitions(self, items: int) -> int:
-        """The number of partitions for a number of items."""
         return math.ceil(items / self.size(items)) if items > 0 else 1
 
 

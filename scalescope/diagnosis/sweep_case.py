@@ -30,7 +30,6 @@ class SweepCase:
 
     @cached_property
     def measured(self) -> tuple[Measured, ...]:
-        """Points with a valid trial."""
         return _measured(self.points)
 
     @property
@@ -44,7 +43,6 @@ class SweepCase:
         return self.idle_s(summary) / total if total > 0 else 0.0
 
     def idle_s(self, summary: PointSummary) -> float:
-        """The same in thread-seconds, over all valid trials."""
         return max(0.0, summary.seconds(*WITHOUT_TASKS) - summary.valid * self.explained_of(summary, *WITHOUT_TASKS))
 
     def explained_s(self, summary: PointSummary, codes: Collection[str] | None = None) -> float:
@@ -64,7 +62,6 @@ class SweepCase:
         return any(code in cause.rules_out for cause in found if cause is not None)
 
     def label(self, summary: PointSummary) -> str:
-        """A point in words."""
         return label(summary.point, self._varied)
 
     @cached_property

@@ -63,7 +63,6 @@ Directory = Annotated[
 
 @contextmanager
 def folder_of_run(workload: str, directory: str | None) -> Iterator[Path]:
-    """A new folder, removed at the end."""
     if directory is not None and not Path(directory).is_dir():
         raise InvalidField("params.directory", directory, "a folder that exists, seen by the client and every worker")
     folder = Path(tempfile.mkdtemp(prefix=f"scalescope-{workload}-", dir=directory)).resolve()
@@ -87,7 +86,6 @@ def wrong(workload: str, what: str) -> WrongAnswer:
 
 
 def check_close(workload: str, got: Any, expected: Any) -> None:
-    """Compare numbers or arrays up to rounding; `WrongAnswer` if they differ."""
     import numpy as np
 
     got, expected = np.asarray(got), np.asarray(expected)
@@ -96,7 +94,6 @@ def check_close(workload: str, got: Any, expected: Any) -> None:
 
 
 def check_same(workload: str, got: Iterable[Any], expected: Iterable[Any]) -> None:
-    """Compare results item by item; `WrongAnswer` if they differ."""
     got, expected = list(got), list(expected)
     if len(got) != len(expected):
         raise wrong(workload, f"{len(got)} results for {len(expected)} items")

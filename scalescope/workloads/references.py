@@ -52,7 +52,6 @@ def load_function(reference: str) -> Workload:
 
 
 def describe(reference: str, function: Any) -> Workload:
-    """The metadata of a function, from its signature and docstring."""
     if not callable(function):
         raise _bad(reference, f"a function; this is a {type(function).__name__}")
     if inspect.iscoroutinefunction(function):
@@ -186,7 +185,6 @@ def _bound(statement: ast.stmt) -> Iterator[str]:
 
 @lru_cache(maxsize=256)
 def _imports(text: str) -> tuple[str, ...]:
-    """All imports in a text, in order; relative ones with their dots."""
     return tuple(dict.fromkeys(name for node in ast.walk(_parsed(text)) for name in _named(node)))
 
 

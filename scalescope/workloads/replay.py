@@ -59,7 +59,6 @@ def run(
 
 
 def nap(number: int, seconds: float, needs: Sequence[int]) -> int:
-    """One task: sleep as long as the recorded one computed."""
     time.sleep(seconds)
     return number
 

@@ -113,7 +113,6 @@ async def end() -> None:
 
 
 def random_bytes(number: int, mib: int) -> bytes:
-    """A block that does not compress."""
     return random.Random(number).randbytes(mib * 2**20)
 
 

@@ -60,7 +60,6 @@ SEEN_IN_A_SWEEP = {
 
 @cache
 def of_trials() -> tuple[TrialCause, ...]:
-    """Causes that the records of one trial can show."""
     return tuple(map(resolve_name, SEEN_IN_A_TRIAL.values()))
 
 
@@ -72,7 +71,6 @@ def of_sweeps() -> tuple[Cause[Any], ...]:
 
 @cache
 def by_code() -> Mapping[str, Cause[Any]]:
-    """Every cause by its code."""
     return {cause.code: cause for cause in (*of_trials(), *of_sweeps())}
 
 

@@ -61,7 +61,6 @@ class ClientSpending:
 
     @property
     def when(self) -> str:
-        """The phases that have something of it, the largest first."""
         order = sorted(PHASES, key=lambda phase: -self.phases[phase])
         *others, last = (PHASES[phase] for phase in order if self.phases[phase] >= 0.2 * self.lost_s)
         return f"{', '.join(others)} and {last}" if others else last

@@ -32,7 +32,6 @@ class _LoopStalls:
     end: Floats  # not after this
 
     def only(self, kept: Bools) -> _LoopStalls:
-        """Those of a mask."""
         return _LoopStalls(self.process[kept], self.seconds[kept], self.begin[kept], self.end[kept])
 
 

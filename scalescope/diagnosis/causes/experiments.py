@@ -76,7 +76,6 @@ class _NeighbourPoints:
         return [(name, other) for _, name, other in sorted(found, key=itemgetter(0))]
 
     def value(self, summary: PointSummary, name: str) -> Scalar:
-        """What a point has there."""
         return self._values(summary).get(name, "")
 
     def _rest(self, summary: PointSummary, name: str) -> Rest:

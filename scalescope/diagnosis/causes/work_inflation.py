@@ -52,12 +52,10 @@ class _WorkGrowth:
 
     @property
     def share(self) -> float:
-        """Of the worker time."""
         return self.excess_s / sum(self.metrics.worker_time_s.values())
 
     @property
     def gain(self) -> Gain:
-        """All tasks would be shorter in proportion."""
         now_s, makespan_s = self.metrics.elapsed_s, self.metrics.makespan_s
         return Gain(now_s, max(now_s - makespan_s * min(self.excess_s / self.metrics.work_s, 1.0), 0.0))
 

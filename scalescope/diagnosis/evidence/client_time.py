@@ -28,7 +28,6 @@ class ClientTime:
 
 @once
 def client_time(observation: Observation) -> ClientTime:
-    """Whatever the client did in a trial that has attempts, while no task was known."""
     attempts = observation.measured
     where, what = (observation.column("client", name) or [""] for name in ("where", "what"))
     begin = observation.numbers("client", "time") - attempts.epoch

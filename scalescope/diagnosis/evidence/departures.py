@@ -35,7 +35,6 @@ class Departure:
 
 @once
 def departures(observation: Observation) -> tuple[Departure, ...]:
-    """All workers that left before the last computation ended, in the order in which they left."""
     end = _last_work(observation)
     rows = zip(
         *(observation.column("workers", name) for name in ("worker", "name", "host", "left", "reason")), strict=True
@@ -65,7 +64,6 @@ def departures(observation: Observation) -> tuple[Departure, ...]:
 
 @once
 def deaths(observation: Observation) -> tuple[Departure, ...]:
-    """The departures that nobody had asked for."""
     return tuple(departure for departure in departures(observation) if not departure.expected)
 
 

@@ -143,7 +143,6 @@ def _assigned(observation: Observation) -> Floats:
 
 
 def confined(observation: Observation) -> Bools:
-    """Attempts that might not run on every worker."""
     allowed = task_column(observation, "allowed")
     return (allowed > 0) & (allowed < len(observation.measured.addresses))
 

@@ -31,7 +31,6 @@ class Submissions:
 
 @once
 def submissions(observation: Observation) -> Submissions:
-    """The graphs of a trial; none where they were not recorded."""
     epoch = 0.0 if observation.attempts is None else observation.attempts.epoch
     time, seconds = observation.numbers("graphs", "time"), observation.numbers("graphs", "seconds")
     tasks, nbytes = (np.asarray(observation.column("graphs", name), np.int64) for name in ("tasks", "nbytes"))

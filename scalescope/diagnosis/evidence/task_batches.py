@@ -22,11 +22,9 @@ class TaskBatches:
 
     @property
     def size(self) -> Ints:
-        """Tasks of each batch."""
         return np.diff(self.first)
 
     def tasks(self, batch: int) -> Ints:
-        """The attempts of a batch, shortest first."""
         return self.task[self.first[batch] : self.first[batch + 1]]
 
 

@@ -11,7 +11,6 @@ from scalescope.model import words
 
 @once
 def task_rows(observation: Observation) -> Ints:
-    """The row in the table `tasks` of each attempt."""
     return np.flatnonzero(observation.numbers("tasks", "start") > 0)
 
 
@@ -23,7 +22,6 @@ def task_column(observation: Observation, name: str) -> Floats:
 
 
 def short_key(observation: Observation, attempt: int) -> str:
-    """The key of an attempt, shortened."""
     return words.cut(str(observation.column("tasks", "key")[int(task_rows(observation)[attempt])]))
 
 
@@ -34,7 +32,6 @@ def task_prefixes(observation: Observation) -> tuple[tuple[str, ...], Ints]:
 
 
 def most_common_prefix(observation: Observation, attempts: Ints | Bools | slice = slice(None)) -> str:
-    """The prefix of most of these attempts."""
     names, place = task_prefixes(observation)
     return names[int(np.bincount(place[attempts]).argmax())]
 
@@ -47,7 +44,6 @@ def worker_of_rows(observation: Observation, table: str, column: str = "worker")
 
 
 def threads_of_workers(observation: Observation) -> Ints:
-    """Threads of each worker in `Attempts.addresses`."""
     attempts = observation.measured
     threads = np.ones(len(attempts.addresses), np.int64)
     threads[attempts.members.worker] = attempts.members.nthreads

@@ -25,12 +25,10 @@ class Timeline:
 
     @property
     def seconds(self) -> Floats:
-        """Length of each cell."""
         return np.diff(self.edges)
 
     @property
     def idle(self) -> Floats:
-        """Threads with nothing to do."""
         return np.maximum(self.capacity - self.occupied, 0.0)
 
     @property
@@ -49,7 +47,6 @@ class Timeline:
         return share
 
     def integral(self, level: Floats) -> float:
-        """Thread-seconds of a level."""
         return float((level * self.seconds).sum())
 
     def between(self, level: Floats, begin: Floats, end: Floats) -> Floats:
@@ -85,7 +82,6 @@ def occupied_from(observation: Observation) -> Floats:
 
 @once
 def timeline(observation: Observation) -> Timeline:
-    """The timeline of a trial that has attempts."""
     attempts = observation.measured
     begin, members, calls = occupied_from(observation), attempts.members, attempts.calls
     moments = (begin, attempts.stop, attempts.runnable, members.joined, members.left, calls.begin, calls.end)
