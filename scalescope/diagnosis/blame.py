@@ -30,7 +30,6 @@ from scalescope.diagnosis.observation import Observation
 from scalescope.model.metrics import PARTS, WORKER_TIME, WORKING
 from scalescope.model.trial import BLAMED
 
-MOST_KEPT = 5  # charges kept of a trial, as its fact `BLAMED`
 MOST_PREFIXES, MOST_LINES = 8, 3  # prefixes, and lines of the client, charged by name; the rest share one charge
 ROUNDING = 1e-9  # share of worker time; smaller charges are rounding errors
 OTHER = "other tasks"
@@ -111,7 +110,7 @@ def kept(observation: Observation) -> dict[str, dict[str, float]]:
     found: Counter[str] = Counter()
     for charge in blame(observation, 1).waited:
         found[charge.text] += charge.total_s  # type: ignore[assignment]
-    return {BLAMED: dict(found.most_common(MOST_KEPT))}
+    return {BLAMED: dict(found.most_common(5))}  # charges kept of a trial, as its fact `BLAMED`
 
 
 def _parts(observation: Observation, edges: Floats) -> dict[str, Floats]:

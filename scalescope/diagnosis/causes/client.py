@@ -27,7 +27,6 @@ DO_INSTEAD = {
 SEND_LESS = "load within tasks what the client sends"
 GATHER_LESS = "gather less: reduce, count or write on the workers (`client.map(reduce, futures)`)"
 CALL_MORE = "an actor runs one method at a time: spread what it does over more actors, or do it in tasks"
-ROUND_TRIP_S = 0.05  # seconds to send a small graph and fetch its small results
 MOSTLY = 0.9  # share of the client's time on one line, from which only that line is named
 
 
@@ -147,7 +146,7 @@ def client_waits(observation: Observation) -> Finding | None:
     spent = ClientSpending.of(observation, client_time(observation).waits, without)
     if spent is None:
         return None
-    round_trip = ROUND_TRIP_S * observation.threads
+    round_trip = 0.05 * observation.threads  # seconds to send a small graph and fetch its small results
     if spent.phases[BEFORE] < 2 * round_trip and spent.lost_s < round_trip * len(sent.time):
         return None
     did = f"waited in `{words.cut(spent.what) or 'a call'}`"

@@ -13,8 +13,6 @@ from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import percent, plural
 
 OURS = 0.70  # share of a full host that our processes use, from which they compete with each other
-POOLED = 1.5  # cores per running task, from which tasks must have threads of their own
-CROWDED = 1.25  # running tasks per core, from which they wait for each other
 SIZES_LINK = "https://docs.dask.org/en/stable/best-practices.html#processes-threads-and-vm-sizes"
 
 
@@ -42,10 +40,10 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
     tasks = float((found.running * found.seconds)[computing].sum())
     if cores <= 0 or tasks <= 0:
         return None
-    pools = cores >= POOLED * tasks
+    pools = cores >= 1.5 * tasks  # cores per running task, from which tasks must have threads of their own
     beyond = np.maximum((found.cpu - found.running) if pools else (found.running - found.cpu), 0.0)
     at_once = tasks / observation.measured.makespan
-    if not pools and at_once < CROWDED * here.cpus:
+    if not pools and at_once < 1.25 * here.cpus:  # running tasks per core, from which they wait for each other
         return None
     lost_s = min(float((beyond * found.seconds)[computing].sum()), observation.seconds("busy"))
     if observation.share_of(lost_s) < NOTEWORTHY:

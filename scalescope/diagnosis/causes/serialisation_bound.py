@@ -18,7 +18,6 @@ from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import percent, plural
 
 ONE_OFF = 0.7  # share of the time on first tasks of a worker, from which it is the import of modules
-HEAVY_TASK_S = 0.02  # mean seconds to hand over a task, from which its content is the reason
 IMPORT_S = 0.25  # mean seconds to hand over the first task of a thread, from which it is an import
 IMPORTS = 0.2  # share of worker time; cheaper imports are not mentioned
 PRELOAD = (
@@ -97,7 +96,7 @@ def _heavy_tasks(observation: Observation) -> Finding | None:
     lost_s = packed_s + min(float(waited.sum()), observation.seconds("not_assigned"))
     each = (packed_s + float(waited.sum())) / len(waited)
     share = observation.share_of(lost_s)
-    if share < NOTEWORTHY or each < HEAVY_TASK_S:
+    if share < NOTEWORTHY or each < 0.02:  # mean seconds to hand over a task, from which its content is the reason
         return None
     prefix, part = largest_prefix(waited, observation)
     stall = observation.numbers("lag", "seconds")

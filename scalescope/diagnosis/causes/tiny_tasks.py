@@ -14,7 +14,6 @@ from scalescope.model.words import percent, plural
 
 HANDLING_S = 0.001  # seconds that scheduler and worker each spend on a task besides computing it
 TRANSITIONS = 6  # transitions that the scheduler makes for a task that finishes
-BULK = 50  # tasks; handling fewer is never felt
 
 
 TINY_TASKS = TrialCause(
@@ -40,7 +39,7 @@ def tiny_tasks(observation: Observation) -> Finding | None:
     scheduler_s, worker_s = _handling(observation)
     mean_s, threads = float(durations.mean()), observation.threads
     by_scheduler = mean_s < threads * scheduler_s
-    if len(durations) < BULK or not (by_scheduler or mean_s < 2 * worker_s):
+    if len(durations) < 50 or not (by_scheduler or mean_s < 2 * worker_s):  # tasks; handling fewer is never felt
         return None
     lost_s = observation.seconds("not_assigned") - displaced_s(observation)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:

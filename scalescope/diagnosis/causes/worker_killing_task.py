@@ -25,7 +25,6 @@ from scalescope.model.records import STATUS_FINISHED
 REPORTED_S = 0.1  # seconds within which the scheduler hears of a result, or of a death
 REPEATED = 2  # deaths at which the same task was present, from which it is suspected
 MOST_SUSPECTS = 3  # tasks that may share the blame; with more, it is not a task that ends the workers
-EXPLAINED = 0.75  # share of the deaths that the suspects must account for
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def _blame(observation: Observation) -> _KillingTasks | None:
         together = {key for key in count if count[key] == most and all(key in death.held for death in where)}
         groups.append(_by_likelihood(observation, together, where))
         rest = [death for death in rest if first not in death.held]
-    if not groups or len(rest) > (1 - EXPLAINED) * len(dead):
+    if not groups or len(rest) > 0.25 * len(dead):  # share of the deaths that the suspects may leave unexplained
         return None
     return _KillingTasks(tuple(groups), tuple(death for death in dead if death not in rest))
 
