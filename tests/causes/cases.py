@@ -201,9 +201,7 @@ CASES = (
     case("sequential-graph/2-of-15-on-10", "chain", 10, length=15, chains=2, seconds=0.5),
     case("sequential-graph/3-of-30-on-100", "chain", 100, length=30, chains=3, shape="delayed", seconds=0.5),
     case("sequential-graph/1-of-10-on-200", "chain", 200, length=10, seconds=0.5),
-    case(
-        "sequential-graph/slow-trunk", "tree", 30, leaves=60, seconds=0.5, fan_in=2, reduce_seconds=2.0, shape="delayed"
-    ),
+    case("sequential-graph/trunk", "tree", 30, leaves=60, seconds=0.5, fan_in=2, reduce_seconds=2.0, shape="delayed"),
     case("uneven-waves/12-on-10", "futures-map", 10, items=12, seconds=1.0),
     case("uneven-waves/22-on-20", "futures-map", 20, items=22, seconds=2.0),
     case("uneven-waves/44-on-40", "futures-map", 40, items=44, seconds=0.5),
@@ -217,9 +215,7 @@ CASES = (
     case("narrow-stage/1-of-16-5", "narrowing", 16, items=32, few=1, rounds=5),
     case("work-inflation/two-served", "shared", (1, 2, 4, 8), items=64, jitter=0.1, quiet=OUTSIDE),
     case("work-inflation/eight-served", "shared", (4, 16, 64), items=256, serves=8, jitter=0.2, quiet=OUTSIDE),
-    case(
-        "work-inflation/items-for-each", "shared", (2, 8, 32), items=(8, 32, 128), serves=6, jitter=0.1, quiet=OUTSIDE
-    ),
+    case("work-inflation/more-items", "shared", (2, 8, 32), items=(8, 32, 128), serves=6, jitter=0.1, quiet=OUTSIDE),
     case("work-inflation/each-starts-up", "shared", (1, 4, 16), items=64, serves=16, start_up=4.0, quiet=OUTSIDE),
     case("client-busy/between-20", "thinking", 20, items=60, think=8.0),
     case("client-busy/between-80", "thinking", 80, items=160, rounds=3, think=6.0),
@@ -232,18 +228,7 @@ CASES = (
     case("straggler/map-10", "stages", 10, items=20, amount=0.1, late=1, seed=2),
     case("straggler/map-20", "stages", 20, items=60, seconds=0.5, amount=0.1, late=2, factor=15.0, seed=3),
     case("straggler/map-50", "stages", 50, items=50, seconds=4.0, amount=0.1, late=1, factor=6.0, seed=4),
-    case(
-        "straggler/map-100",
-        "stages",
-        100,
-        items=400,
-        seconds=0.5,
-        amount=0.1,
-        late=3,
-        factor=20.0,
-        where="last",
-        seed=5,
-    ),
+    case("straggler/100", "stages", 100, items=400, seconds=0.5, amount=0.1, late=3, factor=20.0, where="last", seed=5),
     case("straggler/map-300", "stages", 300, items=300, seconds=2.0, amount=0.1, late=2, factor=8.0, seed=6),
     case("straggler/delayed-16", "stages", 16, items=32, amount=0.05, late=1, factor=9.0, shape="delayed", seed=7),
     case("straggler/bag-40", "stages", 40, items=80, amount=0.05, late=1, factor=9.0, shape="bag", seed=8),
@@ -292,12 +277,8 @@ CASES = (
         seed=7,
     ),
     case("skewed-tasks/uniform-250", "stages", 250, items=250, seconds=0.3, profile="uniform", amount=12.0, seed=8),
-    case(
-        "skewed-tasks/lognormal-25", "stages", 25, items=25, profile="lognormal", amount=1.0, seed=3, also="straggler"
-    ),
-    case(
-        "skewed-tasks/lognormal-60", "stages", 60, items=60, profile="lognormal", amount=1.0, seed=4, also="straggler"
-    ),
+    case("skewed-tasks/log-25", "stages", 25, items=25, profile="lognormal", amount=1.0, seed=3, also="straggler"),
+    case("skewed-tasks/log-60", "stages", 60, items=60, profile="lognormal", amount=1.0, seed=4, also="straggler"),
     case(
         "skewed-tasks/sizes-40",
         "stages",
@@ -348,29 +329,9 @@ CASES = (
     case("nested-client/blocking-12-on-16", "nested", 16, outer=12, inner=4, form="blocking", quiet=WAITS),
     case("nested-client/blocking-6-on-8", "nested", 8, outer=6, inner=4, seconds=0.5, form="blocking", quiet=WAITS),
     case("nested-client/blocking-30-on-40", "nested", 40, outer=30, inner=3, form="blocking", quiet=WAITS),
-    case(
-        "nested-client/blocking-80-on-100", "nested", 100, outer=80, inner=2, seconds=2.0, form="blocking", quiet=WAITS
-    ),
-    case(
-        "nested-client/one-by-one-4-on-20",
-        "nested",
-        20,
-        outer=4,
-        inner=12,
-        seconds=0.5,
-        form="one_by_one",
-        also=AWAITED,
-    ),
-    case(
-        "nested-client/one-by-one-6-on-40",
-        "nested",
-        40,
-        outer=6,
-        inner=15,
-        seconds=0.5,
-        form="one_by_one",
-        also=AWAITED,
-    ),
+    case("nested-client/80-on-100", "nested", 100, outer=80, inner=2, seconds=2.0, form="blocking", quiet=WAITS),
+    case("nested-client/in-turn-4", "nested", 20, outer=4, inner=12, seconds=0.5, form="one_by_one", also=AWAITED),
+    case("nested-client/in-turn-6", "nested", 40, outer=6, inner=15, seconds=0.5, form="one_by_one", also=AWAITED),
     case("worker-restriction/workers-1-of-4-1", "restricted", 4, items=24, seed=1),
     case("worker-restriction/workers-1-of-10-1", "restricted", 10, items=40, seed=2),
     case("worker-restriction/annotate-2-of-20-1", "restricted", 20, allowed=2, how="annotate", items=60, seed=3),
@@ -409,20 +370,16 @@ CASES = (
     case("retried-tasks/8", "raises", 8, items=40, bad=1, how="retried"),
     case("retried-tasks/30", "raises", 30, items=120, bad=1, how="retried"),
     case("retried-tasks/100", "raises", 100, items=300, bad=1, how="retried"),
-    case("failed-trials/last-of-2-points", "raises", (4, 20), items=(12, 60), bad=(99, 7), quiet=FAILED),
-    case(
-        "failed-trials/last-of-3-points", "raises", (10, 20, 40), items=(30, 60, 120), bad=(500, 500, 3), quiet=FAILED
-    ),
+    case("failed-trials/last-of-2", "raises", (4, 20), items=(12, 60), bad=(99, 7), quiet=FAILED),
+    case("failed-trials/last-of-3", "raises", (10, 20, 40), items=(30, 60, 120), bad=(500, 500, 3), quiet=FAILED),
     case("nothing-measured/no-task-on-2", "nothing", 2, also="invalid-trials", quiet=NONE),
     case("nothing-measured/no-task-on-20", "nothing", 20, also="invalid-trials", quiet=NONE),
     case("worker-died/5-of-10", "workers_leave", 10, leave=5, items=60, also="workers-missing"),
     case("worker-died/20-of-40", "workers_leave", 40, leave=20, items=200, also="workers-missing"),
     case("worker-died/70-of-100-back", "workers_leave", 100, leave=70, items=400, back=6.0, also="workers-missing"),
     case("worker-died/12-of-20", "workers_leave", 20, leave=12, items=100, also="workers-missing"),
-    case("workers-missing/retired-6-of-10", "workers_leave", 10, leave=6, items=60, graceful=True, also="worker-died"),
-    case(
-        "workers-missing/retired-40-of-60", "workers_leave", 60, leave=40, items=240, graceful=True, also="worker-died"
-    ),
+    case("workers-missing/6-of-10", "workers_leave", 10, leave=6, items=60, graceful=True, also="worker-died"),
+    case("workers-missing/40-of-60", "workers_leave", 60, leave=40, items=240, graceful=True, also="worker-died"),
     local("healthy/local-numpy", "computing", 2, items=10),
     local("healthy/local-python", "computing", 2, items=12, seconds=0.4, how="python"),
     local("healthy/local-own-arrays", "exchange", 2, items=4, mebibytes=8, seconds=0.4, rounds=3, across=False),

@@ -146,9 +146,6 @@ def _run_group(cases: Sequence[Case], finished: Callable[[Result], None]) -> lis
     return results
 
 
-# ------------------------------------------------------------------ counting
-
-
 @dataclass(frozen=True)
 class Rates:
     recall: Mapping[str, tuple[int, int]]  # per expected code: cases, and how many were named first

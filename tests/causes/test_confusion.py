@@ -43,9 +43,6 @@ def results() -> list[Result]:
     return matrix.run(PART, at_once=1)
 
 
-# ------------------------------------------------------------------ the cases themselves
-
-
 def test_there_are_enough_cases_of_each_kind() -> None:
     cases = all_cases()
     assert len(cases) >= 150
@@ -65,9 +62,6 @@ def test_the_part_has_all_simulated_codes() -> None:
     assert 26 <= len(PART) <= 41
 
 
-# ------------------------------------------------------------------ the rates
-
-
 def test_positive_cases_lose_much_and_healthy_ones_little(results: list[Result]) -> None:
     """Else a label would say what its case does not show."""
     doubtful = [(result.case.name, round(result.lost, 2)) for result in results if not matrix.shows_its_label(result)]
@@ -82,9 +76,6 @@ def test_the_cause_comes_first(results: list[Result]) -> None:
 def test_what_is_healthy_is_not_accused(results: list[Result]) -> None:
     rates = matrix.count(results)
     assert rates.accused == 0, rates.confusions
-
-
-# ------------------------------------------------------------------ counting
 
 
 def said(case: Case, *codes: str) -> Result:

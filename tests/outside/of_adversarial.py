@@ -46,7 +46,6 @@ def four_fits_one_long(client, models: int = 4, seconds: float = 1.0, factor: fl
 
     def fit(i):
         time.sleep(seconds * (factor / parts if i >= models - 1 else 1.0))
-        return i
 
     client.gather(client.map(fit, range(models - 1 + parts), key="fit", pure=False))
 
@@ -106,7 +105,6 @@ def client_prepares_first(client, seconds: float = 1.0, prepare: float = 9.0, ta
 
     def work(i):
         time.sleep(seconds)
-        return i
 
     time.sleep(prepare)  # glob, stat, read headers, build the graph
     client.gather(client.map(work, range(tasks), key="work", pure=False))

@@ -17,8 +17,6 @@ from dask import delayed
 from declare import case, mends, remedy
 from distributed import worker_client
 
-# ------------------------------------------------------------------ graphs
-
 
 @case("sequential-graph", 12, near="narrow-stage results-awaited-in-loop straggler")
 @remedy("an asterisk in the name: a file for each partition", files="many")
@@ -143,9 +141,6 @@ def sliding_mean_with_overlap(client, chunks: int = 120, seconds: float = 3.0):
     smooth.sum().compute()
 
 
-# ------------------------------------------------------------------ on the real scheduler
-
-
 @case("healthy", 8, "virtual", near="data-locality transfer-bound large-graph narrow-stage")
 def large_table_joined_with_a_small_one(client, partitions: int = 16, seconds: float = 3.0):
     """Dask documentation, Joins (large to small): https://docs.dask.org/en/latest/dataframe-joins.html."""
@@ -216,9 +211,6 @@ def batches_fetched_when_needed(client, batches: int = 10, arrays: int = 4, pref
     else:
         for b in range(batches):
             fit(dask.compute(data[b * size : (b + 1) * size])[0])
-
-
-# ------------------------------------------------------------------ in processes
 
 
 def parsed(records):

@@ -173,9 +173,6 @@ def table_read_in_parts(client, items: int = 12):
         pipeline | "items" >> beam.Create(range(items)) | beam.Map(join)
 
 
-# ------------------------------------------------------------------ collected without the rules at hand
-
-
 @case(("straggler", "skewed-tasks"), 6, "virtual", near="too-few-partitions slow-worker data-locality uneven-waves")
 @remedy("divide the values of the hot key into parts", largest=15)
 def join_with_a_hot_key(client, largest: int = 0, keys: int = 12, hot: int = 90, cold: int = 6):

@@ -37,7 +37,6 @@ def build_the_job_list(client, metadata: float = 2.5, images: int = 64):
 
     def process(image):
         time.sleep(0.5)
-        return image
 
     time.sleep(metadata)
     jobs = list(range(images))
@@ -153,9 +152,6 @@ def gather_then_submit(client, elements: int = 160):
     client.submit(sum, client.map(process_element, data)).result()
 
 
-# ------------------------------------------------------------------ sending
-
-
 @case("slow-submission", 16, near="results-awaited-in-loop client-busy")
 @remedy("submit the loading, too", in_tasks=True)
 def load_and_submit(client, files: int = 48, in_tasks: bool = False):
@@ -198,7 +194,6 @@ def submit_without_preparing(client, tasks: int = 160):
 
     def func(i):
         time.sleep(1)
-        return i
 
     client.gather([client.submit(func, i) for i in range(tasks)])
 

@@ -14,8 +14,6 @@ import numpy as np
 import pandas as pd
 from declare import case, remedy
 
-# ------------------------------------------------------------------ partitions
-
 
 @case("too-few-partitions", 300, near="fewer-items-than-workers uneven-waves")
 @remedy("npartitions=300", npartitions=300)
@@ -155,9 +153,6 @@ def array_of_tiny_chunks(client, chunk: int = 40):
     (x + 1).sum().compute()
 
 
-# ------------------------------------------------------------------ skew
-
-
 @case("skewed-tasks", 8, near="straggler uneven-waves", factor=1.3)
 @remedy("parts of equal numbers of rows", rows_at_once=200)
 def days_of_different_size(client, rows_at_once: int = 0):
@@ -187,9 +182,6 @@ def apply_to_groups(client, cut: int = 0):
         return n
 
     db.from_sequence(sizes, npartitions=len(sizes)).map(test_func).compute()
-
-
-# ------------------------------------------------------------------ again and again
 
 
 @case("recomputation", 4, "virtual", near="results-awaited-in-loop")

@@ -9,8 +9,6 @@ import dask
 from dask import delayed
 from declare import case, remedy
 
-# ------------------------------------------------------------------ computes
-
 
 @case("results-awaited-in-loop", 8, near="too-few-partitions")
 @remedy("collect the calls, compute once", at_once=True)
@@ -68,9 +66,6 @@ def three_times_a_thousand_cases(client, ncases: int = 1000, batch: int = 1):
     batches = [cases[i : i + batch] for i in range(0, ncases, batch)]
     for _ in ("preprocess", "run", "postprocess"):
         batches = dask.compute(*[dask.delayed(case_runner)(cases) for cases in batches])
-
-
-# ------------------------------------------------------------------ shapes of graphs
 
 
 @case("sequential-graph", 16)
@@ -188,9 +183,6 @@ def one_root(client, results: int = 40):
     dask.compute([dask.delayed(use)(root, i) for i in range(results)])
 
 
-# ------------------------------------------------------------------ durations
-
-
 @case("straggler", 300, near="uneven-waves")
 @remedy("the long one first", long_first=True)
 def eight_thousand_series(client, series: int = 1190, long_first: bool = False):
@@ -248,9 +240,6 @@ def four_long_four_short(client):
 
     times = [60, 60, 60, 60, 1, 1, 1, 1]
     dask.compute(*[dask.delayed(execute)(sleep_time) for sleep_time in times])
-
-
-# ------------------------------------------------------------------ tasks within tasks
 
 
 @case("healthy", 8, near="nested-client")

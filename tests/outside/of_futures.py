@@ -12,8 +12,6 @@ import numpy as np
 from declare import case, mends, remedy
 from distributed import as_completed, get_client, rejoin, secede, worker_client
 
-# ------------------------------------------------------------------ who waits for whom
-
 
 @case("results-awaited-in-loop", 4, "virtual")
 @remedy("submit all, gather once", at_once=True)
@@ -142,9 +140,6 @@ def files_that_submit_their_items(client, files: int = 60):
     client.gather(client.map(f, range(files), pure=False))
 
 
-# ------------------------------------------------------------------ tasks that submit tasks
-
-
 @case(("nested-client", "invalid-trials"), 2, threads=2, timeout_s=15.0)
 @remedy("with worker_client()", secede=True)
 def fibonacci_without_secede(client, n: int = 6, secede: bool = False):
@@ -198,9 +193,6 @@ def jobs_that_secede(client, jobs: int = 20):
     client.gather([client.submit(root_job, i, pure=False) for i in range(jobs)])
 
 
-# ------------------------------------------------------------------ sizes of tasks
-
-
 @case("tiny-tasks", 12)
 @remedy("batches of a hundred numbers", batch=100)
 def squares_one_by_one(client, n: int = 6_000, batch: int = 1):
@@ -235,7 +227,6 @@ def seven_batches(client, items: int = 7, seconds: float = 10.0):
 
     def batch(i):
         time.sleep(seconds)
-        return i
 
     client.gather([client.submit(batch, i) for i in range(items)])
 
@@ -255,7 +246,6 @@ def ten_sets_of_arguments(client, items: int = 10, seconds: float = 0.5):
 
     def foo(n):
         time.sleep(n * seconds)
-        return n
 
     client.gather([client.submit(foo, 5 + i % 10, pure=False) for i in range(items)])
 
@@ -277,9 +267,6 @@ def many_identical_operations(client, partitions: int = 1_560):
         return i
 
     client.gather(client.map(len, [[f] for f in client.map(read_parquet, range(partitions))]))
-
-
-# ------------------------------------------------------------------ where tasks may run
 
 
 @case("worker-restriction", 4, "virtual", near="data-locality straggler")
@@ -321,7 +308,6 @@ def a_worker_for_each(client, tasks: int = 36):
 
     def func(i):
         time.sleep(2)
-        return i
 
     client.gather([client.submit(func, i, workers=[addresses[i % len(addresses)]]) for i in range(tasks)])
 
@@ -379,9 +365,6 @@ def a_thousand_partitions(client, partitions: int = 1_000):
 
     bag = db.from_sequence(np.random.rand(partitions, 1), npartitions=partitions)
     bag.map(slow_function).compute()
-
-
-# ------------------------------------------------------------------ machines
 
 
 @case("slow-worker", 10, near="straggler skewed-tasks")

@@ -21,9 +21,6 @@ from distributed import get_worker
 SMALL = {"kind": "local", "memory_limit_mb": 400}
 
 
-# ------------------------------------------------------------------ interpreter and threads
-
-
 def slice_of_pi(start, stop, step):
     total = 0.0
     for i in range(start, stop):
@@ -62,7 +59,6 @@ def requests_in_threads(client, requests: int = 40):
 
     def fetch(i):
         time.sleep(0.4)
-        return i
 
     client.gather(client.map(fetch, range(requests), pure=False))
 
@@ -75,7 +71,6 @@ def downloads_on_one_thread(client, files: int = 32):
 
     def download(i):
         time.sleep(0.15)
-        return i
 
     client.gather(client.map(download, range(files), pure=False))
 
@@ -92,9 +87,6 @@ def queries_on_two_threads(client, queries: int = 36):
         return i
 
     client.gather(client.compute([read_sql(i) for i in range(queries)]))
-
-
-# ------------------------------------------------------------------ data on its way
 
 
 @case("transfer-bound", 4, "local", near="serialisation-bound data-locality")
@@ -156,9 +148,6 @@ def chunks_reduced_in_place(client, chunks: int = 12):
 
     x = da.ones((chunks, 500_000), chunks=(1, 500_000)).map_blocks(block, dtype=float)
     x.mean().compute()
-
-
-# ------------------------------------------------------------------ memory
 
 
 def random_block(i, mebibytes):
@@ -245,9 +234,6 @@ def frames_kept_for_a_while(client, keep_s: float = 3.0, frames: int = 40):
     client.gather(client.map(work, range(frames), pure=False))
 
 
-# ------------------------------------------------------------------ event loops
-
-
 @case("event-loop-blocked", 2, "local", threads=2, near="tiny-tasks slow-submission")
 @remedy("do it in a task", in_tasks=True)
 def run_freezes_the_loop(client, in_tasks: bool = False, tasks: int = 120):
@@ -278,9 +264,6 @@ def async_tasks_that_block(client, tasks: int = 24, awaits: bool = False):
         return arg
 
     client.gather(client.map(my_coro, range(tasks), pure=False))
-
-
-# ------------------------------------------------------------------ processes that end
 
 
 @case(

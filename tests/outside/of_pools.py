@@ -15,8 +15,6 @@ from dask import delayed
 from declare import case, mends, remedy
 from distributed import Event, Queue, get_worker, wait
 
-# ------------------------------------------------------------------ work that never starts
-
 
 @case(("worker-restriction", "invalid-trials"), 2, "virtual", near="waiting-tasks late-workers", timeout_s=10.0)
 @remedy("ask for no resource", gpus=0)
@@ -54,9 +52,6 @@ def training_needs_all_at_once(client, tasks: int = 5, seconds: float = 6.0):
     client.gather(futures)
 
 
-# ------------------------------------------------------------------ searches
-
-
 @case("straggler", 25, near="results-awaited-in-loop skewed-tasks slow-worker sequential-graph")
 @remedy("a time limit that ends a pipeline while it is evaluated", limit_s=7.5)
 def one_pipeline_takes_forever(client, generations: int = 3, population: int = 100, limit_s: float = 90.0):
@@ -82,9 +77,6 @@ def trials_of_a_study(client, trials: int = 500):
         return trial
 
     wait([client.submit(optimize, trial, pure=False) for trial in range(trials)])
-
-
-# ------------------------------------------------------------------ workflow engines
 
 
 @case("slow-submission", 10, "virtual", near="results-awaited-in-loop few-tasks-in-flight too-few-partitions")
@@ -139,9 +131,6 @@ def surfaces_in_batches(client, jobs: int = 100, batch_size: int = 20):
     files = []
     for i in range(0, jobs, batch_size):
         files.extend(dask.compute(*tasks[i : i + batch_size]))
-
-
-# ------------------------------------------------------------------ storage and machines
 
 
 @case("retried-tasks", 8, near="skewed-tasks straggler recomputation")
@@ -201,9 +190,6 @@ def one_thread_for_a_gpu(client, partitions: int = 16):
         return i
 
     client.gather(client.map(read_and_infer, range(partitions), pure=False))
-
-
-# ------------------------------------------------------------------ images
 
 
 @case("healthy", 8, "virtual", near="few-tasks-in-flight slow-submission results-awaited-in-loop data-locality")

@@ -125,7 +125,7 @@ def consumers_of_a_queue(client, items: int = 40, consumers_read: bool = False):
 
 
 @case("waiting-tasks", 8, near="skewed-tasks undersubscribed-threads")
-def all_call_one_actor(client, tasks: int = 32, actors: int = 1):
+def all_call_one_actor(client, tasks: int = 32):
     """Stateful Actors (a counter that all increment), dask/distributed#2133."""
 
     class Counter:
@@ -137,13 +137,13 @@ def all_call_one_actor(client, tasks: int = 32, actors: int = 1):
             self.n += 1
             return self.n
 
-    made = [client.submit(Counter, actor=True, pure=False).result() for _ in range(actors)]
+    counter = client.submit(Counter, actor=True, pure=False).result()
 
     def work(i, counter):
         time.sleep(0.5)
         return counter.increment().result()
 
-    client.gather([client.submit(work, i, made[i % actors], pure=False) for i in range(tasks)])
+    client.gather([client.submit(work, i, counter, pure=False) for i in range(tasks)])
 
 
 @mends(all_call_one_actor, "count in the results, and keep the sum once")
@@ -250,9 +250,6 @@ def programs(client, tasks: int = 8):
         return i
 
     client.gather(client.map(simulate, range(tasks), pure=False))
-
-
-# ------------------------------------------------------------------ outside Dask
 
 
 @case("work-inflation", (1, 2, 4), "local", near="waiting-tasks healthy")

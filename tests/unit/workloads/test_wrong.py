@@ -42,22 +42,11 @@ LEFT_OUT = {  # besides those that change workers, which run on `local` alone
     "scalescope_flows.task_runner:run": "needs a Prefect server",
 }
 # The others are run by `make test`
-QUICK = (
-    "array-mirror",
-    "array-rechunk",
-    "bag-map",
-    "dataframe-groupby",
-    "delayed-many",
-    "futures-fan-in",
-    "futures-lognormal",
-    "futures-map",
-    "futures-scatter",
-    "futures-sequence",
-    "futures-window",
-    "tree-reduce",
-    "xarray-resample",
-    "zarr-roundtrip",
-)
+QUICK = {
+    *("array-mirror", "array-rechunk", "bag-map", "dataframe-groupby", "delayed-many", "futures-fan-in"),
+    *("futures-lognormal", "futures-map", "futures-scatter", "futures-sequence", "futures-window"),
+    *("tree-reduce", "xarray-resample", "zarr-roundtrip"),
+}
 
 
 def wrong(value: Any) -> Any:

@@ -302,9 +302,8 @@ def test_a_task_that_was_unlucky_twice_and_finished_is_not_killing_workers():
         story.cut_short("work-50", worker, 4.0 + worker, 4.5 + worker)
         story.leaves(worker, 4.51 + worker, code=-15)
     story.finished("work-50", 3, 10.0)
-    findings = find(story.observation())
-    assert list(findings) == ["worker-died"]
-    assert "walltime" in findings["worker-died"].remedy
+    finding = only(find(story.observation()), "worker-died")
+    assert "walltime" in finding.remedy
 
 
 def test_workers_that_die_with_other_tasks_each_time():
@@ -394,10 +393,9 @@ def test_workers_that_left_by_request_are_missing_not_dead(workers, how):
         )
     for worker in range(workers // 2):
         asked_to_leave(story, worker, 1.0, how)
-    findings = find(story.observation())
-    assert list(findings) == ["workers-missing"]
-    assert "left by request" in findings["workers-missing"].summary
-    assert "adapt" in findings["workers-missing"].remedy
+    finding = only(find(story.observation()), "workers-missing")
+    assert "left by request" in finding.summary
+    assert "adapt" in finding.remedy
 
 
 @pytest.mark.parametrize("how", ["expected", "retired", "closing"])

@@ -97,10 +97,9 @@ def test_resources(cluster, task, find):
         }
         for i in range(40)
     ]  # fmt: skip
-    findings = find(run.observe([row | {"start": row["start"] + 1e-9} for row in rows]))
-    assert list(findings) == ["worker-restriction"]
-    assert "ask for resources (GPU=1)" in findings["worker-restriction"].summary
-    assert "`resources=`" in findings["worker-restriction"].remedy
+    finding = only(find(run.observe([row | {"start": row["start"] + 1e-9} for row in rows])), "worker-restriction")
+    assert "ask for resources (GPU=1)" in finding.summary
+    assert "`resources=`" in finding.remedy
 
 
 # ------------------------------------------------------------------ late workers
@@ -158,16 +157,14 @@ def test_one_input_for_all(cluster, task, find, workers, seconds):
 def test_inputs_on_a_few_workers(cluster, task, find):
     tasks = [task(0.1, "load", on=(i % 3,), pinned=False, nbytes=10**8) for i in range(30)]
     tasks += [task(1.0, "use", (i % 30,), on=(i % 30 % 3,), pinned=False) for i in range(60)]
-    findings = find(cluster(20).run(tasks))
-    assert list(findings) == ["data-locality"]
-    assert "`tcp://10.0.0.0:4000`, `tcp://10.0.0.1:4000`, `tcp://10.0.0.2:4000`" in findings["data-locality"].summary
+    finding = only(find(cluster(20).run(tasks)), "data-locality")
+    assert "`tcp://10.0.0.0:4000`, `tcp://10.0.0.1:4000`, `tcp://10.0.0.2:4000`" in finding.summary
 
 
 def test_scattered_inputs_are_not_recorded(cluster, task, find):
-    findings = find(cluster(10).run([task(1.0, on=(2,), pinned=False)] * 40))
-    assert list(findings) == ["data-locality"]
-    assert findings["data-locality"].confidence == 0.6
-    assert "broadcast=True" in findings["data-locality"].remedy
+    finding = only(find(cluster(10).run([task(1.0, on=(2,), pinned=False)] * 40)), "data-locality")
+    assert finding.confidence == 0.6
+    assert "broadcast=True" in finding.remedy
 
 
 def test_locality_that_spreads(cluster, task, find):

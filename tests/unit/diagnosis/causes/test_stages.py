@@ -24,12 +24,8 @@ def test_a_short_summary_at_the_end_is_nothing(cluster, task, find, workers, thr
     assert not find(cluster(workers, threads).run(tasks))
 
 
-def test_narrow_stages_beside_wide_ones_cost_nothing(cluster, task, find):
-    tasks = [task(20.0, "index"), *wide(task, 7 * 20)]
-    assert not find(cluster(8).run(tasks))
-
-
-def test_a_graph_that_is_narrow_all_over_has_too_few_partitions_instead(cluster, task, find):
+def test_narrow_beside_wide_or_narrow_all_over_is_no_narrow_stage(cluster, task, find):
+    assert not find(cluster(8).run([task(20.0, "index"), *wide(task, 7 * 20)]))
     tasks = [*wide(task, 3), *[task(1.0, "clean", (i,)) for i in range(3)]]
     assert "narrow-stage" not in find(cluster(30).run(tasks))
 

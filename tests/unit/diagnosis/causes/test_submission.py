@@ -34,9 +34,8 @@ def test_results_awaited_in_loop(cluster, task, graph, find, workers, seed):
 def test_compute_in_a_loop(cluster, task, graph, find):
     tasks = [task(1.0, graph=i // 4) for i in range(80)]
     graphs = [graph(after=i - 1 if i else None, at=0.01) for i in range(20)]
-    findings = find(cluster(16).run(tasks, graphs))
-    assert list(findings) == ["results-awaited-in-loop"]
-    assert "dask.compute(*results)" in findings["results-awaited-in-loop"].remedy
+    finding = only(find(cluster(16).run(tasks, graphs)), "results-awaited-in-loop")
+    assert "dask.compute(*results)" in finding.remedy
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -47,14 +46,10 @@ def test_a_loop_whose_client_does_something_with_each_result(cluster, task, grap
     assert list(find(cluster(8).run(tasks, graphs))) == ["results-awaited-in-loop"]
 
 
-def test_rounds_that_fill_the_threads(cluster, task, graph, find):
-    tasks = [task(1.0, graph=i // 16) for i in range(160)]
-    assert not find(cluster(16).run(tasks, [graph(after=i - 1 if i else None, at=0.01) for i in range(10)]))
-
-
-def test_a_few_computes_are_no_loop(cluster, task, graph, find):
-    tasks = [task(1.0, graph=i) for i in range(2)]
-    assert not find(cluster(16).run(tasks, [graph(after=i - 1 if i else None, at=0.01) for i in range(2)]))
+@pytest.mark.parametrize(("width", "rounds"), [(16, 10), (1, 2)], ids=["fill the threads", "two are no loop"])
+def test_rounds_that_are_healthy(cluster, task, graph, find, width, rounds):
+    tasks = [task(1.0, graph=i // width) for i in range(rounds * width)]
+    assert not find(cluster(16).run(tasks, [graph(after=i - 1 if i else None, at=0.01) for i in range(rounds)]))
 
 
 def test_few_rounds_of_chains_that_fill_no_threads(cluster, task, graph, find):
@@ -125,15 +120,10 @@ def test_a_client_that_computes_between_results(cluster, task, graph, find):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_equal_tasks_at_an_uneven_pace_are_not_awaited(cluster, task, graph, find, seed):
+def test_a_pace_of_its_own_is_no_waiting_for_results(cluster, task, graph, find, seed):
     rng = random.Random(seed)
-    moments = list(accumulate(rng.uniform(1.05, 2.0) for _ in range(30)))
-    graphs = [graph(at=moment) for moment in moments]
+    graphs = [graph(at=moment) for moment in accumulate(rng.uniform(1.05, 2.0) for _ in range(30))]
     assert list(find(cluster(8).run([task(1.0, graph=i) for i in range(30)], graphs))) == ["slow-submission"]
-
-
-def test_a_client_with_a_pace_of_its_own_does_not_wait(cluster, task, graph, find):
-    rng = random.Random(3)
     tasks = [task(rng.uniform(0.3, 0.9), graph=i) for i in range(30)]
     assert list(find(cluster(4).run(tasks, [graph(at=float(i)) for i in range(30)]))) == ["slow-submission"]
 
@@ -247,9 +237,8 @@ def test_tasks_that_secede_and_fill_the_threads(cluster, graph, find):
 def test_tasks_that_secede_and_send_one_task_after_the_other(cluster, graph, find):
     rows = [row("parent", 0, 0, 0.0, 10.0)]
     rows += [row("child", i, i % 2, i + 0.01, i + 1.0, i + 1, i + 0.01) for i in range(10)]
-    findings = find(cluster(20).observe(*nested(graph, rows, [i + 0.01 for i in range(10)])))
-    assert list(findings) == ["nested-client"]
-    assert "gave up its thread, but sent 10 graphs of its own" in findings["nested-client"].summary
+    finding = only(find(cluster(20).observe(*nested(graph, rows, [i + 0.01 for i in range(10)]))), "nested-client")
+    assert "gave up its thread, but sent 10 graphs of its own" in finding.summary
 
 
 def test_tasks_that_send_tasks_and_do_not_wait_for_them(cluster, graph, find):

@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.findings import only
 
 from scalescope.model.finding import Severity
 from scalescope.model.standstill import StandingTasks, Standstill
@@ -64,10 +65,9 @@ STOPPED = Standstill(52.0, 4, 4, 9, 5, 0, (LOCKED, HOLDER))
 
 
 def test_tasks_that_wait_for_what_nobody_gives_back(cluster, standing, find):
-    found = find(standing(cluster(4), STOPPED))
-    assert list(found) == ["waiting-tasks"]
-    assert found["waiting-tasks"].severity is Severity.HIGH
-    assert found["waiting-tasks"].summary == (
+    finding = only(find(standing(cluster(4), STOPPED)), "waiting-tasks")
+    assert finding.severity is Severity.HIGH
+    assert finding.summary == (
         "Nothing moved any more: 3 tasks (`load`) held 3 of 4 threads and waited for `Semaphore` at mine.py:7 in load."
     )
 
