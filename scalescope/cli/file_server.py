@@ -27,12 +27,10 @@ class FileServer(ThreadingHTTPServer):
         try:
             super().__init__((HOST, port), partial(_Handler, root=folder.resolve(), secret=secret))
         except OSError as error:
-            raise InfrastructureError(
-                f"Cannot listen on port {port}: {error.strerror}",
-                where=HOST,
-                cause="Another program, perhaps an earlier `scalescope serve`, has it.",
-                next_step="End that program, or give another port: --port NUMBER.",
-            ) from error
+            cause = "Another program, perhaps an earlier `scalescope serve`, has it."
+            next_step = "End that program, or give another port: --port NUMBER."
+            text = f"Cannot listen on port {port}: {error.strerror}"
+            raise InfrastructureError(text, where=HOST, cause=cause, next_step=next_step) from error
         self.url = f"http://{HOST}:{self.server_port}/{secret}"  # where a browser finds the folder
 
 
@@ -46,10 +44,9 @@ def secret_of(folder: Path) -> str:
             temporary.write_text(secrets.token_urlsafe(32), encoding="ascii")
     found = path.stat()
     if found.st_mode & 0o077 or found.st_uid != os.getuid():
+        next_step = "Delete it: a new one is made, and older links end."
         raise StoreError(
-            "Others can read the secret under which files are served",
-            where=str(path),
-            next_step="Delete it: a new one is made, and older links end.",
+            "Others can read the secret under which files are served", where=str(path), next_step=next_step
         )
     return path.read_text(encoding="ascii")
 

@@ -108,7 +108,7 @@ def all_checks() -> list[Check]:
         *(_attempt(package.name, package.purpose, partial(_import, package), essential=True) for package in ESSENTIAL),
         *(_installed(package) for package in optional()),
         _attempt("store", "keeping results", _store, essential=True),
-        _attempt("Prefect's scheduler", "schedules of deployments", _schedules, essential=False),
+        _attempt("Prefect's scheduler", "schedules of deployments", lambda: needed().schedules(), essential=False),
         _attempt("Slurm", "clusters: slurm", _slurm, essential=False),
         Check("cores", "clusters in real time, parallel clusters", True, _cores()),
         _attempt("simulated cluster", "sweeps in virtual time", partial(_cluster, "simulated"), essential=True),
@@ -144,10 +144,6 @@ def _store() -> str:
 
     with Store.open() as store:
         return store.where
-
-
-def _schedules() -> str:
-    return needed().schedules()
 
 
 def _slurm() -> str:

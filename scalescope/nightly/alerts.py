@@ -104,9 +104,8 @@ def event(alert: Alert, history: str) -> Event:
         "issue": issue(alert),
         "show": f"scalescope show {alert.night}",
     }
-    return Event(
-        CONFIRMED, f"scalescope.alert.{alert.id}", line(alert), f"{CONFIRMED} {alert.night} {alert.id}", payload
-    )
+    key = f"{CONFIRMED} {alert.night} {alert.id}"
+    return Event(CONFIRMED, f"scalescope.alert.{alert.id}", line(alert), key, payload)
 
 
 def issue(alert: Alert) -> str:

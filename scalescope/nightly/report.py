@@ -43,10 +43,7 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
                 f"change points of series with {SETTLED} nights or more; in younger series, nights that differ from "
                 f"the median of the earlier ones by more than {share(study.question['smallest_effect'])}",
             ),
-            (
-                "Confirmed",
-                "by a rerun in pairs of tonight's environment against the last good night's, on this machine",
-            ),
+            ("Confirmed", "by rerunning tonight's environment and the last good night's in pairs on this machine"),
             *common.trials(runs),
         ),
     )

@@ -13,7 +13,7 @@ from scalescope.cli.options import Json
 from scalescope.cli.output import exit_statuses, print_json, print_table, say
 
 if TYPE_CHECKING:
-    from scalescope.environments import Built, Cached, Pruned
+    from scalescope.environments import Built, Cached
 
 app = typer.Typer(epilog=exit_statuses())
 
@@ -41,16 +41,10 @@ def environments(context: typer.Context, as_json: Json = False) -> None:
     if as_json:
         print_json([_cached(cached) for cached in found])
         return
-    rows = [
-        (
-            _age(cached.last_used) + (", in use" if cached.in_use else ""),
-            megabytes(cached.size),
-            cached.python_version,
-            str(cached.packages),
-            cached.text,
-        )
-        for cached in found
-    ]
+    rows = []
+    for each in found:
+        used = _age(each.last_used) + (", in use" if each.in_use else "")
+        rows.append((used, megabytes(each.size), each.python_version, str(each.packages), each.text))
     print_table(("last used", "size", "python", "packages", "environment"), rows)
     total = sum(cached.size for cached in found)
     counted = f"{plural(len(found), 'environment')}, {megabytes(total)}"
@@ -102,10 +96,6 @@ def prune(
     if as_json:
         print_json(asdict(done))
         return
-    _print_pruned(done)
-
-
-def _print_pruned(done: Pruned) -> None:
     for text in done.removed:
         print(f"removed  {text or '(remains of a killed build)'}")
     for text in done.in_use:

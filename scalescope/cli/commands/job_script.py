@@ -30,7 +30,10 @@ def job_script(
 
     Values that are known only when a sweep runs are in capitals: LABEL, FOLDER, SCHEDULER, NAMESPACE.
     """
-    spec = _spec(asked.over({"cluster": "slurm"})["cluster"])
+    given = asked.over({"cluster": "slurm"})["cluster"]
+    if syntax.names_block(given):
+        start_prefect()
+    spec = cluster_spec(orchestrator.saved_cluster(given))
     spec.check_size(workers, threads)
     text = _text(spec, workers, threads)
     jobs = -(-workers // getattr(spec, "job_workers", 1))
@@ -40,22 +43,13 @@ def job_script(
         print(text)
 
 
-def _spec(given: object) -> ClusterSpec:
-    if syntax.names_block(given):
-        start_prefect()
-    return cluster_spec(orchestrator.saved_cluster(given))
-
-
 def _text(spec: ClusterSpec, workers: int, threads: int) -> str:
     try:
         text = clusters.build(spec).submission(workers, threads)
     except ImportError as error:
-        raise UsageError(
-            "job scripts cannot be written here", cause=str(error), next_step=f"install `scalescope[{spec.extra}]`"
-        ) from error
+        next_step = f"install `scalescope[{spec.extra}]`"
+        raise UsageError("job scripts cannot be written here", cause=str(error), next_step=next_step) from error
     if not text:
-        raise UsageError(
-            f"a {spec.kind} cluster has no jobs",
-            next_step="give a batch system or Kubernetes, such as `--cluster slurm`",
-        )
+        next_step = "give a batch system or Kubernetes, such as `--cluster slurm`"
+        raise UsageError(f"a {spec.kind} cluster has no jobs", next_step=next_step)
     return text

@@ -14,7 +14,6 @@ from scalescope.cli.output import print_json, print_table, say, say_error
 from scalescope.errors import ExitStatus
 
 if TYPE_CHECKING:
-    from scalescope.clusters.reaping import Reaped
     from scalescope.leases import Lease
 
 
@@ -30,21 +29,15 @@ def leases(as_json: Json = False) -> None:
     found, broken = ledger.read_all()
     told = [(lease, *reaping.explain(lease)) for lease in found]
     if as_json:
-        print_json(
-            [_lease(lease) | {"owned": owned, "words": words} for lease, owned, words in told]
-            + [{"label": "", "error": str(error)} for error in broken]
-        )
+        listed = [_lease(lease) | {"owned": owned, "words": words} for lease, owned, words in told]
+        print_json(listed + [{"label": "", "error": str(error)} for error in broken])
     else:
-        print_table(
-            ("lease", "backend", "since", "owner"),
-            [(lease.label, lease.backend, _since(lease.created_at), words) for lease, _, words in told],
-        )
-        orphans = sum(owned is False for _, owned, _ in told)
-        say(
-            f"\n{plural(len(found), 'lease')} in {ledger.folder()}"
-            + (f"; {orphans} without an owner: `scalescope reap` removes what is left of them" if orphans else ""),
-            "dim",
-        )
+        rows = [(lease.label, lease.backend, _since(lease.created_at), words) for lease, _, words in told]
+        print_table(("lease", "backend", "since", "owner"), rows)
+        text = f"\n{plural(len(found), 'lease')} in {ledger.folder()}"
+        if orphans := sum(owned is False for _, owned, _ in told):
+            text += f"; {orphans} without an owner: `scalescope reap` removes what is left of them"
+        say(text, "dim")
         for error in broken:
             say_error(str(error))
     raise typer.Exit(ExitStatus.INFRASTRUCTURE if broken else ExitStatus.OK)
@@ -66,21 +59,16 @@ def reap(
     results = reaping.reap(dry_run=dry_run)
     if as_json:
         print_json([asdict(result) for result in results])
+    elif not results:
+        say("Nothing to reap: no lease, and no folder of a dead driver.", "dim")
     else:
-        _print(results)
+        rows = [(each.label, each.fate.value, ", ".join(each.removed) or "-", each.words) for each in results]
+        print_table(("lease or folder", "what was done", "jobs or processes", "why"), rows)
+        for each in results:
+            if each.next_step:
+                say(f"{each.label}: {each.next_step}", "yellow")
     failed = any(result.fate is reaping.Fate.FAILED for result in results)
     raise typer.Exit(ExitStatus.INFRASTRUCTURE if failed else ExitStatus.OK)
-
-
-def _print(results: list[Reaped]) -> None:
-    if not results:
-        say("Nothing to reap: no lease, and no folder of a dead driver.", "dim")
-        return
-    rows = [(result.label, result.fate.value, ", ".join(result.removed) or "-", result.words) for result in results]
-    print_table(("lease or folder", "what was done", "jobs or processes", "why"), rows)
-    for result in results:
-        if result.next_step:
-            say(f"{result.label}: {result.next_step}", "yellow")
 
 
 def _lease(lease: Lease) -> dict[str, Any]:

@@ -15,18 +15,16 @@ from scalescope.nightly.parameters import NightlyParameters
 from scalescope.run import syntax
 from scalescope.run.parameters import Reported, Storage
 
-NightFile = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="[FILE.yaml]", help="Parameters of the night as YAML. Options override them.", show_default=False
-    ),
-]
-
 
 @options(NightlyParameters, Reported)
 def nightly(
     asked: GivenOptions,
-    file: NightFile = None,
+    file: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE.yaml]", help="Parameters of the night as YAML. Options override them.", show_default=False
+        ),
+    ] = None,
     as_json: Json = False,
     prefect: Prefect = None,
     verbose: Verbose = False,
@@ -76,10 +74,7 @@ def alerts(
     elif alert and len(found) == 1:
         print(found[0].script if script and found[0].script else library.issue(found[0]))
     elif found:
-        print_table(
-            ["alert", "state", "night", "what"],
-            [(each.id, str(each.state), each.night, library.line(each)) for each in found],
-            whole=(0,),
-        )
+        rows = [(each.id, str(each.state), each.night, library.line(each)) for each in found]
+        print_table(["alert", "state", "night", "what"], rows, whole=(0,))
     else:
         say("No alerts.", "dim")

@@ -35,10 +35,8 @@ def report(
 
     html.check(output)
     if trial and is_study(run):
-        raise UsageError(
-            f"--trial looks into a trial of a run, and {run} is a study",
-            next_step="Give one of its runs, or no --trial.",
-        )
+        next_step = "Give one of its runs, or no --trial."
+        raise UsageError(f"--trial looks into a trial of a run, and {run} is a study", next_step=next_step)
     with read_store(asked.given.get("store", "")) as opened:
         if is_study(run):
             study = opened.studies.get(run)

@@ -31,11 +31,8 @@ def serve(
     with open_store(asked.given.get("store", "")) as store:
         folder = files.absolute(store.records)
     if files.is_address(folder):
-        raise UsageError(
-            "The records are not in a folder of this machine",
-            where=folder,
-            next_step=f"Serve them by a web server or the bucket's own website, and set {VARIABLE} to its address.",
-        )
+        next_step = f"Serve them by a web server or the bucket's own website, and set {VARIABLE} to its address."
+        raise UsageError("The records are not in a folder of this machine", where=folder, next_step=next_step)
     with suppress(KeyboardInterrupt), FileServer(Path(folder), port) as server:
         print(f"export {VARIABLE}={server.url}", flush=True)
         say(f"Set this where the Prefect worker starts. Serving reports in {folder}; Ctrl-C ends it.", "dim")

@@ -146,9 +146,8 @@ def _compare(store: Store, left: str, right: str, *, as_json: bool) -> None:
     from scalescope.report.terminal import render_comparison
 
     runs = store.run(left), store.run(right)
-    console = stdout()
-    labels = (f"{runs[0].id} {runs[0].sweep.workload}", f"{runs[1].id} {runs[1].sweep.workload}")
-    console.print(render_comparison(*runs, labels, width=console.width))
+    first, second = (f"{run.id} {run.sweep.workload}" for run in runs)
+    stdout().print(render_comparison(*runs, (first, second), width=stdout().width))
 
 
 # ------------------------------------------------------------------ log records
@@ -183,10 +182,6 @@ def _list(store: Store, *, all_runs: bool, as_json: bool) -> None:
         print_json([identity(each) if isinstance(each, Study) else _identity(each) for each in found])
         return
     rows = [_study_row(each) if isinstance(each, Study) else _run_row(each) for each in found]
-    _print_rows(rows)
-
-
-def _print_rows(rows: Sequence[tuple[str, ...]]) -> None:
     titles = ("run or study", "workload", "cluster", "trials", "state", "finding or answer")
     wide = stdout().width >= WIDE
     kept = [i for i, title in enumerate(titles) if wide or title not in ("cluster", "trials")]

@@ -17,6 +17,7 @@ from scalescope.run.parameters import RunParameters
 
 if TYPE_CHECKING:
     from scalescope.run.request import RunRequest
+    from scalescope.run.runner import Runner
     from scalescope.run.sweep import SweepResult
 
 
@@ -41,12 +42,11 @@ def sweep(
         _estimate(given)
         return
     required = [requirement(text) for text in require or ()]
-    result = run_sweep(
-        given,
-        accepts=lambda request: check_points(required, [planned.point for planned in request.plan]),
-        prefect=prefect,
-        verbose=verbose,
-    )
+
+    def accepts(request: RunRequest) -> None:
+        check_points(required, [planned.point for planned in request.plan])
+
+    result = run_sweep(given, accepts=accepts, prefect=prefect, verbose=verbose)
     status = show_run(result.run, required, as_json=as_json)
     if result.ended_early:
         say_error(result.ended_early)
@@ -67,13 +67,11 @@ def run_sweep(
     request = None if _is_saved(given) else check(given)
     if request:
         accepts(request)
-    return carry_out(
-        "scale-sweep",
-        given,
-        lambda given, runner: library.run_sweep(request or given, runner),
-        prefect=prefect,
-        verbose=verbose,
-    )
+
+    def act(given: Mapping[str, Any], runner: Runner) -> SweepResult:
+        return library.run_sweep(request or given, runner)
+
+    return carry_out("scale-sweep", given, act, prefect=prefect, verbose=verbose)
 
 
 def _is_saved(given: Mapping[str, Any]) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -76,7 +76,8 @@ def watch(
             if not as_json:
                 print(watch_display.summary(seen))
     if as_json:
-        print_json({**seen.to_mapping(), "verdict": _verdict(found)})
+        verdict = {"line": found.verdict, "findings": [each.to_mapping() for each in found.findings]} if found else None
+        print_json({**seen.to_mapping(), "verdict": verdict})
     elif found is not None:
         print(f"\n{found}")
     if found is not None and report:
@@ -93,12 +94,8 @@ def _asker(spec: SchedulerSpec) -> DirectCalls:
     try:
         return DirectCalls(spec.address, os.path.expanduser(spec.scheduler_file), SchedulerCluster(spec).security())
     except (OSError, ValueError) as error:
-        raise ClusterError(
-            "the scheduler's address or its TLS files cannot be read",
-            where=spec.scheduler_file or spec.address,
-            cause=str(error),
-            next_step="check the names of the files",
-        ) from error
+        text, where = "the scheduler's address or its TLS files cannot be read", spec.scheduler_file or spec.address
+        raise ClusterError(text, where=where, cause=str(error), next_step="check the names of the files") from error
 
 
 def _seconds(text: str) -> float:
@@ -111,9 +108,3 @@ def _seconds(text: str) -> float:
     if seconds < 0 or (text and not seconds):
         raise InvalidField("--for", text, "a time such as 60s or 5m")
     return seconds
-
-
-def _verdict(found: Diagnosis | None) -> Any:
-    if found is None:
-        return None
-    return {"line": found.verdict, "findings": [each.to_mapping() for each in found.findings]}

@@ -24,13 +24,10 @@ def workloads(
     found = [library.load(name)] if name else library.builtin()
     if as_json:
         fields = ("name", "version", "summary", "packages", "modelled")
-        print_json(
-            [
-                {field: getattr(workload, field) for field in fields}
-                | {"parameters": [asdict(parameter) for parameter in workload.parameters]}
-                for workload in found
-            ]
-        )
+        listed = [{field: getattr(workload, field) for field in fields} for workload in found]
+        for mapping, workload in zip(listed, found, strict=True):
+            mapping["parameters"] = [asdict(parameter) for parameter in workload.parameters]
+        print_json(listed)
     elif name:
         _print_workload(found[0])
     else:

@@ -103,12 +103,8 @@ def test_the_command(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "results.db").unlink()
     arguments = [sys.executable, "-c", "from scalescope.cli.main import main; main()", "serve", "--port", "0"]
     for _ in range(2):
-        process = subprocess.Popen(
-            [*arguments, "--store", str(tmp_path / "results.db")],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        store = ["--store", str(tmp_path / "results.db")]
+        process = subprocess.Popen([*arguments, *store], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith("export SCALESCOPE_FILES_URL=http://127.0.0.1:")

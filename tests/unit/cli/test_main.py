@@ -26,8 +26,9 @@ SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4
 
 
 @pytest.fixture
-def run_of(fake: Any, address: str) -> Callable[[Severity], str]:
+def run_of(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[Severity], str]:
     """Makes a finished run whose worst finding has a severity; returns its id."""
+    monkeypatch.setenv("SCALESCOPE_STORE", address)
 
     def make(severity: Severity) -> str:
         request = asked(SWEEP, store=address, fresh=True)
@@ -61,8 +62,6 @@ def test_workloads(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().out
     assert all(parameter.name in shown for parameter in workloads.load("beam-pardo").parameters)
 
-
-def test_workloads_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["workloads", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [workload["name"] for workload in found] == [workload.name for workload in workloads.builtin()]
@@ -71,13 +70,15 @@ def test_workloads_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize(("severity", "status"), [(Severity.HIGH, 1), (Severity.MEDIUM, 0), (Severity.INFO, 0)])
 def test_the_status_says_whether_there_is_a_severe_finding(
-    run_of: Any, address: str, capsys: pytest.CaptureFixture[str], severity: Severity, status: int
+    run_of: Any, capsys: pytest.CaptureFixture[str], severity: Severity, status: int
 ) -> None:
     run_id = run_of(severity)
-    assert cli.run(["show", run_id, "--store", address]) == status
+    assert cli.run(["show", run_id]) == status
     output = capsys.readouterr()
     assert "Half of the workers are idle." in output.out
     assert run_id in output.err
+    assert cli.run(["show", "--list"]) == 0
+    assert f"{severity.word}: idle" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(
@@ -137,16 +138,6 @@ def test_show_for_programs(run_of: Any, address: str, capsys: pytest.CaptureFixt
     assert [point["workers"] for point in shown["points"]] == [1, 2, 4]
 
 
-def test_runs_are_listed_newest_first(run_of: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    ids = [run_of(Severity.HIGH), run_of(Severity.INFO)]
-    assert cli.run(["show", "--list", "--json", "--store", address]) == 0
-    assert {run["run"] for run in json.loads(capsys.readouterr().out)} == set(ids)
-    assert cli.run(["show", "--list", "--store", address]) == 0
-    shown = capsys.readouterr().out
-    assert all(run_id in shown for run_id in ids)
-    assert "Critical: idle" in " ".join(shown.split())
-
-
 def test_two_runs_side_by_side(run_of: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = run_of(Severity.HIGH), run_of(Severity.INFO)
     assert cli.run(["show", first, "--compare", second, "--store", address]) == 0
@@ -156,45 +147,24 @@ def test_two_runs_side_by_side(run_of: Any, address: str, capsys: pytest.Capture
     assert "speed-up" in shown
 
 
-def test_a_trace(run_of: Any, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_trace(
+    run_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     run_id = run_of(Severity.HIGH)
     path = tmp_path / "t.json.gz"
-    assert cli.run(["trace", run_id, "--point", "workers=4", "--output", str(path), "--store", address, "--json"]) == 0
+    assert cli.run(["trace", run_id, "--point", "workers=4", "--output", str(path), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
     with gzip.open(path, "rt") as stream:
         events = json.load(stream)["traceEvents"]
     assert (shown["run"], shown["file"], shown["events"]) == (run_id, str(path), len(events))
     assert sum(event["ph"] == "X" for event in events) == 4
 
-
-def test_a_trace_by_default_is_of_the_worst_point_and_in_this_folder(
-    run_of: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run_of(Severity.HIGH)
-    monkeypatch.chdir(tmp_path)
-    assert cli.run(["trace", "--store", address]) == 0
-    [path] = tmp_path.glob("*.json.gz")
+    monkeypatch.chdir(tmp_path)  # by default it is of the worst point, and in this folder
+    assert cli.run(["trace"]) == 0
+    [path] = tmp_path.glob("trace-*-items-1.json.gz")
     output = capsys.readouterr()
-    assert path.name.startswith("trace-")
-    assert path.name.endswith("-items-1.json.gz")
     assert path.name in output.out
     assert "perfetto" in output.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["nothing"], "There is no run 'nothing'"),
-        (["--point", "workers=3"], "The run has no point 'workers=3'"),
-        (["--trial", "zzz"], "The run has no trial 'zzz'"),
-    ],
-)
-def test_no_such_trace(
-    run_of: Any, address: str, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
-    run_of(Severity.INFO)
-    assert cli.run(["trace", *arguments, "--store", address]) == ExitStatus.USAGE
-    assert message in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("prefect_server")
@@ -240,19 +210,8 @@ def test_a_budget_has_a_status_of_its_own(fake: Any, address: str, capsys: pytes
 
 
 def test_an_estimate_starts_nothing(fake: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    command = [
-        "sweep",
-        "-w",
-        "futures-map",
-        "-a",
-        "workers=1,2,4",
-        "-c",
-        "slurm",
-        "--timeout",
-        "360",
-        "--store",
-        address,
-    ]
+    command = ["sweep", "-w", "futures-map", "-a", "workers=1,2,4", "-c", "slurm", "--timeout", "360"]
+    command += ["--store", address]
     assert cli.run([*command, "--estimate"]) == 0
     assert capsys.readouterr().out.startswith("at most 1.4 core-hours, price not known, 0.3 h for 3 trials")
     assert fake.started == []
@@ -302,15 +261,7 @@ def test_a_password_is_not_given_to_prefect(monkeypatch: pytest.MonkeyPatch) -> 
         (["show", "latest", "--compare", "latest", "--json"], "--compare has no JSON form"),
     ],
 )
-def test_usage(
-    run_of: Any,
-    address: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    says: str,
-) -> None:
-    monkeypatch.setenv("SCALESCOPE_STORE", address)
+def test_usage(run_of: Any, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:
     run_of(Severity.INFO)
     assert cli.run(arguments) == 2
     output = capsys.readouterr()

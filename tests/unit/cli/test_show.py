@@ -85,25 +85,16 @@ def test_log_records_are_searched_in_all_trials(
     assert "No log record of run" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("alarm", "status"), [(False, 0), (True, 1)])
-def test_a_study_and_its_status(
-    kept: Any, address: str, capsys: pytest.CaptureFixture[str], alarm: bool, status: int
-) -> None:
-    study = kept(alarm=alarm)
-    assert cli.run(["show", study.id, "--store", address]) == status
+@pytest.mark.parametrize("alarm", [False, True])
+def test_a_study_and_its_status(kept: Any, address: str, capsys: pytest.CaptureFixture[str], alarm: bool) -> None:
+    unanswered, study = kept(finished=False), kept(alarm=alarm)
+    assert cli.run(["show", unanswered.id, "--store", address]) == 0
+    assert "Not finished" in capsys.readouterr().out
+    assert cli.run(["show", "threshold", "--store", address]) == int(alarm)
     output = capsys.readouterr()
     assert "796 to 404 between items 199 and 200" in " ".join(output.out.split())
     assert f"Run {study.runs[0]} (scalescope show {study.runs[0]})" in output.out
     assert f"Study {study.id} in {address}" in output.err
-
-
-def test_the_newest_of_a_kind_and_the_beginning_of_an_id(
-    kept: Any, address: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first, second = kept(), kept()
-    for reference, expected in (("threshold", second), (first.id[:-1], first)):
-        assert cli.run(["show", reference, "--json", "--store", address]) == 0
-        assert json.loads(capsys.readouterr().out)["study"] == expected.id
 
 
 def test_a_study_for_programs(kept: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -115,12 +106,6 @@ def test_a_study_for_programs(kept: Any, address: str, capsys: pytest.CaptureFix
     assert shown["question"] == study.question
     assert shown["result"] == study.result
     assert (shown["runs"], shown["follows"], shown["followed_by"]) == (list(study.runs), study.follows, [])
-
-
-def test_one_without_an_answer(kept: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    study = kept(finished=False)
-    assert cli.run(["show", study.id, "--store", address]) == 0
-    assert "Not finished" in capsys.readouterr().out
 
 
 def test_a_run_says_what_it_is_part_of_and_what_it_led_to(
@@ -135,13 +120,6 @@ def test_a_run_says_what_it_is_part_of_and_what_it_led_to(
     cli.run(["show", own, "--json", "--store", address])
     shown = json.loads(capsys.readouterr().out)
     assert (shown["study"], shown["followed_by"]) == ("", [study.id])
-
-
-def test_latest_stays_the_newest_run_of_its_own(kept: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    own = run_of(address)
-    kept()
-    cli.run(["show", "--json", "--store", address])
-    assert json.loads(capsys.readouterr().out)["run"] == own
 
 
 def test_runs_and_studies_are_listed_together_newest_first(
@@ -173,32 +151,14 @@ def test_runs_and_studies_are_listed_together_newest_first(
     ],
 )
 def test_what_cannot_be(
-    kept: Any,
-    address: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    says: str,
+    kept: Any, address: str, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     kept(), kept()
     assert cli.run([*arguments, "--store", address]) == ExitStatus.USAGE
     output = capsys.readouterr()
     assert output.out == ""
     assert says in " ".join(output.err.split())
     assert not Path("report.html").exists()
-
-
-def test_show_and_report_stay_near_sweep_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.run(["--help"]) == 0
-    listed = [line.split()[0] for line in capsys.readouterr().out.splitlines() if line.startswith("  ")]
-    assert [name for name in listed if name in ("sweep", "show", "report", "trace")] == [
-        "sweep",
-        "show",
-        "report",
-        "trace",
-    ]
 
 
 # ------------------------------------------------------------------ report

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -32,6 +34,10 @@ def nights(values: Sequence[float], of: NightlySeries | None = None) -> list[Nig
         Night(Study(f"nightly-{number:04}", "nightly", {}), NightRecord(measured=(Measured(of or series(), value, 3),)))
         for number, value in enumerate(values)
     ]
+
+
+def add(night: Night, **parts: Any) -> Night:
+    return replace(night, record=replace(night.record, **parts))
 
 
 def found(values: Sequence[float], past: list[Night] | None = None) -> list[tuple[str, float, float, bool]]:
@@ -65,7 +71,7 @@ def test_once_a_young_series_shows_its_scatter_only_what_lies_beyond_that_is_ask
     for outcome, expected in ((ChangeOutcome.WAITING, [again]), (ChangeOutcome.REFUTED, [])):
         past = nights([*values, 1.3])
         judged = Judged(series(), "nightly-0009", 1.0, 1.3, outcome, "for a reason")
-        past[-1] = Night(past[-1].study, NightRecord(measured=past[-1].record.measured, judged=(judged,)))
+        past[-1] = add(past[-1], judged=(judged,))
         assert found([*values, 1.3, 1.3], past) == expected
     assert len(values) + 2 in range(YOUNG, SETTLED)
 
@@ -82,17 +88,15 @@ def test_a_change_that_a_rerun_has_answered_is_not_asked_about_again() -> None:
     for outcome, asked in ((ChangeOutcome.REFUTED, 0), (ChangeOutcome.WAITING, 1)):
         every = nights(values)
         judged = Judged(series(), "nightly-0001", 1.0, 1.2, outcome, "for a reason")
-        every[-2] = Night(every[-2].study, NightRecord(measured=every[-2].record.measured, judged=(judged,)))
+        every[-2] = add(every[-2], judged=(judged,))
         assert len(candidates(every[-1].record, every[:-1], 0.05)) == asked
 
 
 @pytest.mark.parametrize("state", AlertState)
 def test_an_alert_that_holds_begins_a_new_level(state: AlertState) -> None:
     every = nights([1.0, 1.0, 1.2, 1.2])
-    alert = Alert(
-        "a1", every[2].id, Culprit("it"), (Judged(series(), "", 1.0, 1.2, ChangeOutcome.CONFIRMED, ""),), "", state
-    )
-    every[2] = Night(every[2].study, NightRecord(measured=every[2].record.measured, alerts=(alert,)))
+    judged = Judged(series(), "", 1.0, 1.2, ChangeOutcome.CONFIRMED, "")
+    every[2] = add(every[2], alerts=(Alert("a1", every[2].id, Culprit("it"), (judged,), "", state),))
     expected = 1 if state in (AlertState.FALSE, AlertState.RESOLVED) else 0
     assert len(candidates(every[-1].record, every[:-1], 0.05)) == expected
 
@@ -100,7 +104,7 @@ def test_an_alert_that_holds_begins_a_new_level(state: AlertState) -> None:
 def test_an_improvement_that_a_rerun_has_confirmed_begins_a_new_level() -> None:
     every = nights([1.2, 1.2, 1.0, 1.2])
     faster = Judged(series(), "nightly-0001", 1.2, 1.0, ChangeOutcome.FASTER, "for a reason")
-    every[2] = Night(every[2].study, NightRecord(measured=every[2].record.measured, judged=(faster,)))
+    every[2] = add(every[2], judged=(faster,))
     [candidate] = candidates(every[-1].record, every[:-1], 0.05)
     assert (candidate.good.id, candidate.before, candidate.worse) == ("nightly-0002", 1.0, True)
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.measure import stages_of
 from scalescope.analysis.worker_time import busy_by_worker
-from scalescope.model.records import TABLES
+from scalescope.model.records import from_rows
 from scalescope.report.html import gantt, series
 from scalescope.report.html.stages import Groups
 
@@ -29,16 +28,7 @@ def attempts(tasks: Sequence[Task], *, workers: int = 3, threads: int = 1, **col
         for i, (worker, thread, begin, seconds) in enumerate(tasks)
     ]
     there = [{"worker": f"w{i}", "nthreads": threads, "joined": 90.0} for i in range(workers)]
-    return Attempts.read({"tasks": table("tasks", rows), "workers": table("workers", there)})
-
-
-def table(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return {
-        column: [row.get(column, "") for row in rows]
-        if kind == "str"
-        else array(kind, [row.get(column, 0) for row in rows])
-        for column, kind in TABLES[name].items()
-    }
+    return Attempts.read({"tasks": from_rows("tasks", rows), "workers": from_rows("workers", there)})
 
 
 def drawn(found: Attempts, **limits: int) -> gantt.Bars:
@@ -168,7 +158,7 @@ def test_memory_is_summed_over_workers_and_apart_from_the_scheduler() -> None:
     found = attempts([(0, 1, 0, 10)])
     rows = [*memory_rows("w0", (0, 10), (5, 30)), *memory_rows("w1", (0, 20), (5, 20))]
     rows += memory_rows("scheduler", (0, 7), (5, 8))
-    memory = series.memory({"memory": table("memory", rows)}, found, bins=11)
+    memory = series.memory({"memory": from_rows("memory", rows)}, found, bins=11)
     assert memory is not None
     assert memory.processes == 2
     assert memory.rss[[0, 4, 5, 10]].tolist() == [30, 30, 50, 50]
@@ -181,7 +171,7 @@ def test_memory_is_summed_over_workers_and_apart_from_the_scheduler() -> None:
 def test_a_worker_that_died_holds_no_memory_any_more() -> None:
     found = attempts([(0, 1, 0, 10)])
     rows = memory_rows("w0", (0, 10), (1, 10), (2, 10))
-    memory = series.memory({"memory": table("memory", rows)}, found, bins=11)
+    memory = series.memory({"memory": from_rows("memory", rows)}, found, bins=11)
     assert memory is not None
     assert memory.rss.tolist() == [10] * 4 + [0] * 7
 

@@ -35,9 +35,7 @@ def test_apportion_gives_the_rest_to_the_largest_remainders():
         (None, "–"),
         (0, "0"),
         (0.0123, "0.0123"),
-        (0.5, "0.500"),
         (1.2345, "1.23"),
-        (12.345, "12.3"),
         (123.4, "123"),
         (12345.6, "12,346"),
         (1e-9, "0.000000"),
@@ -53,16 +51,9 @@ def test_estimates():
     assert run_tables.estimate(MeanInterval(0.5, 0.4, 0.625)) == "0.50 (0.40–0.62)"
 
 
-@pytest.mark.parametrize(
-    ("value", "text"), [(3, "3"), (12345, "12,345"), (1.25, "1.2"), (99.9, "99.9"), (1234.5, "1,234")]
-)
-def test_counts(value, text):
-    assert count(value) == text
-
-
-@pytest.mark.parametrize(("value", "text"), [(0, "0 B"), (1536, "1.5 KiB"), (2.5 * 2**30, "2.5 GiB"), (2**41, "2 TiB")])
-def test_sizes(value, text):
-    assert binary_size(value) == text
+def test_counts_and_sizes():
+    assert [count(value) for value in (3, 12345, 1.25, 99.9, 1234.5)] == ["3", "12,345", "1.2", "99.9", "1,234"]
+    assert [binary_size(value) for value in (0, 1536, 2.5 * 2**30, 2**41)] == ["0 B", "1.5 KiB", "2.5 GiB", "2 TiB"]
 
 
 def test_the_default_columns(trial):

@@ -33,15 +33,9 @@ def test_a_cell_without_a_value_is_a_dash():
 
 @pytest.mark.parametrize(
     ("width", "titles"),
-    [
-        (25, ["name", "workers used", "ideal"]),
-        (24, ["name", "used", "ideal"]),
-        (17, ["name", "used", "ideal"]),
-        (16, ["name", "used"]),
-        (9, ["name"]),
-        (1, ["name"]),
-    ],
-)
+    [(25, ["name", "workers used", "ideal"]), (24, ["name", "used", "ideal"]), (17, ["name", "used", "ideal"]),
+     (16, ["name", "used"]), (9, ["name"]), (1, ["name"])],
+)  # fmt: skip
 def test_headings_are_shortened_before_columns_go(width, titles):
     assert [column.title for column in fitting([NAME, USED, IDEAL], ROWS, width)] == titles
 

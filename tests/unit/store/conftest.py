@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from scalescope.model.metrics import WORKER_TIME, Metrics
+from scalescope.model.metrics import METRICS, WORKER_TIME, Combine, Metrics
 from scalescope.model.records import TABLES
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState
@@ -32,33 +32,18 @@ def sweep() -> Sweep:
 @pytest.fixture
 def make_trial() -> Callable[..., Trial]:
     def make(number: int = 0, **changes: Any) -> Trial:
-        point = Point(
-            number + 1, 2, {"items": 100 + number, "name": "ü"}, {"distributed.scheduler.work-stealing": False}
-        )
-        metrics = Metrics(
-            makespan_s=10.25 + number,
-            elapsed_s=10.5,
-            work_s=20.0,
-            span_s=0.1,
-            ideal_s=10.0,
-            efficiency=0.96,
-            schedule_quality=0.97,
-            parallelism=200.0,
-            tasks=100,
-            widest_stage=50,
-            workers_used=2,
-            peak_parallelism=2,
-            mean_parallelism=1.95,
-            peak_runnable=98,
-            worker_time_s=dict.fromkeys(WORKER_TIME, 1.5),
-        )
+        params = {"items": 100 + number, "name": "ü"}
+        point = Point(number + 1, 2, params, {"distributed.scheduler.work-stealing": False})
+        counts = {name for name, metric in METRICS.items() if metric.combine is Combine.LOWER_MEDIAN}
+        measured: dict[str, Any] = {name: 50 if name in counts else 0.125 for name in METRICS}
+        measured |= {"makespan_s": 10.25 + number, "worker_time_s": dict.fromkeys(WORKER_TIME, 1.5)}
         given: dict[str, Any] = {
             "key": f"{point.id}-r{number}",
             "point": point,
             "repeat": number,
             "warmup": False,
             "state": TrialState.VALID,
-            "metrics": metrics,
+            "metrics": Metrics(**measured),
             "started_at": "2026-11-21T14:30:05.123456+00:00",
             "real_s": 0.125,
             "facts": {"cluster": {"kind": "virtual", "limit": 300}, "packages": {"dask": "2026.8.0"}},

@@ -24,6 +24,14 @@ from scalescope.store import store as store_module
 Make = Callable[..., Any]
 
 
+def child(code: str, path: object, environment: dict[str, str]) -> str:
+    """What a process prints that runs `code` with a path as its argument."""
+    command = [sys.executable, "-c", textwrap.dedent(code), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def failure(act: Callable[[], object]) -> StoreError:
     with pytest.raises(StoreError) as error:
         act()
@@ -64,18 +72,6 @@ class TestDisk:
             saved.append(store.save(run_id, make_trial(1)))
             assert store.run().trials == tuple(saved)
 
-    def test_records_on_a_full_disk(self, small_disk: Path, sweep: Sweep, make_trial: Make, make_tables: Make) -> None:
-        with Store.open(str(small_disk.parent / "a.db"), str(small_disk)) as store:
-            run_id = store.begin(sweep, [], workload_version=1).id
-            tables = make_tables(1000)
-            tables["events"]["message"] = [os.urandom(4000).hex() for _ in range(1000)]
-            error = failure(lambda: store.save(run_id, make_trial(), tables))
-            assert "Could not write the records" in error.what
-            assert "full" in error.cause
-            assert store.run().trials == ()
-            assert [path for path in small_disk.rglob("*") if path.is_file()] == []
-            store.save(run_id, make_trial(), make_tables(3))
-
     def test_a_limit_on_file_size(self, tmp_path: Path, child_environment: dict[str, str]) -> None:
         code = """
             import resource, sys
@@ -95,15 +91,7 @@ class TestDisk:
                     break
         """
         path = str(tmp_path / "a.db")
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code), path],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=child_environment,
-        )
-        assert done.returncode == 0, done.stderr
-        number, what, *rest = done.stdout.splitlines()
+        number, what, *rest = child(code, path, child_environment).splitlines()
         assert what.startswith("Could not save a trial: ")
         assert rest[0] == f"  where: {path}"
         assert "ulimit -f" in rest[1]
@@ -126,11 +114,6 @@ class TestSqliteFile:
         assert "not a SQLite database" in error.cause
         assert path.read_text().startswith("Dear diary")
 
-    def test_a_damaged_header(self, path: str) -> None:
-        with open(path, "r+b") as file:
-            file.write(b"\xff" * 16)
-        assert "damaged" in failure(lambda: Store.open(path)).cause
-
     def test_damaged_pages(self, path: str, sweep: Sweep) -> None:
         connection = sqlite3.connect(path)
         (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sweep_runs'").fetchone()
@@ -143,12 +126,9 @@ class TestSqliteFile:
         assert "damaged" in error.cause
         assert ".recover" in error.next_step
 
-    def test_a_folder(self, tmp_path: Path) -> None:
+    def test_a_folder_and_a_file_in_its_place(self, path: str, tmp_path: Path) -> None:
         assert "folder" in failure(lambda: Store.open(str(tmp_path))).cause
-
-    def test_a_file_where_the_folder_should_be(self, tmp_path: Path) -> None:
-        (tmp_path / "a").touch()
-        failure(lambda: Store.open(str(tmp_path / "a" / "b.db")))
+        failure(lambda: Store.open(f"{path}/b.db"))
 
     def test_another_process_holds_the_lock(self, path: str, sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(store_module, "LOCK_TIMEOUT_S", 0.05)
@@ -189,39 +169,27 @@ class TestSqliteFile:
                 except StoreError as error:
                     print(error, end="\\n--\\n")
         """
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code), str(path)],
-            capture_output=True,
-            text=True,
-            check=False,
-            env=child_environment,
-        )
-        assert done.returncode == 0, done.stderr
-        old, new, _ = done.stdout.split("--\n")
+        old, new, _ = child(code, path, child_environment).split("--\n")
         for text in (old, new):
-            assert "may not write there" in text, done.stdout
+            assert "may not write there" in text
             assert "permissions" in text
 
 
 class TestServer:
-    def test_a_closed_port(self, postgresql: Any) -> None:
-        error = failure(lambda: Store.open(postgresql.url("postgres", port=1)))
+    @pytest.mark.parametrize(
+        ("name", "given", "meaning"),
+        [
+            ("postgres", {"port": 1}, "cannot be reached"),
+            ("postgres", {"password": "s3cret-wrong"}, "refused this user or password"),
+            ("nowhere", {}, "has no such database"),
+        ],
+    )
+    def test_it_refuses(self, postgresql: Any, name: str, given: dict[str, Any], meaning: str) -> None:
+        error = failure(lambda: Store.open(postgresql.url(name, **given)))
         assert "Could not open the store" in error.what
-        assert "cannot be reached" in error.cause
-        assert "127.0.0.1:1" in error.where
-
-    def test_an_unknown_host(self, postgresql: Any) -> None:
-        error = failure(lambda: Store.open("postgresql://u:s3cret-pass@host.invalid/x"))
-        assert "cannot be reached" in error.cause
-
-    def test_a_wrong_password(self, postgresql: Any) -> None:
-        error = failure(lambda: Store.open(postgresql.url("postgres", password="s3cret-wrong")))
-        assert "refused this user or password" in error.cause
+        assert meaning in error.cause
+        assert "127.0.0.1" in error.where
         assert "s3cret" not in str(error)
-
-    def test_a_missing_database(self, postgresql: Any) -> None:
-        error = failure(lambda: Store.open(postgresql.url("nowhere")))
-        assert "createdb" in error.next_step
 
     def test_a_read_only_server(self, postgresql: Any, sweep: Sweep) -> None:
         url = postgresql.create()

@@ -61,20 +61,9 @@ def test_a_password_that_was_not_quoted_is_explained() -> None:
 
 @pytest.mark.parametrize(
     "address",
-    [
-        ":memory:",
-        "sqlite://",
-        "sqlite:///:memory:",
-        "sqlite://host/path",
-        "sqlite:///a.db?mode=ro",
-        "mysql://u@h/d",
-        "postgresql://u@h",
-        "postgresql://u@h:port/d",
-        "s3://bucket/key",
-        "://",
-        "https://example.org",
-    ],
-)
+    [":memory:", "sqlite://", "sqlite:///:memory:", "sqlite://host/path", "sqlite:///a.db?mode=ro", "mysql://u@h/d",
+     "postgresql://u@h", "postgresql://u@h:port/d", "s3://bucket/key", "://", "https://example.org"],
+)  # fmt: skip
 def test_other_addresses_are_refused(address: str) -> None:
     with pytest.raises(InvalidField, match="a path, sqlite:///PATH or postgresql://") as error:
         locate(address)

@@ -21,22 +21,19 @@ def begin(store: Store, sweep: Sweep, **given: Any) -> str:
 def test_one_that_begins_has_no_answer(store: Store) -> None:
     study = store.studies.begin("threshold", QUESTION, follows="20260101-000000-abcdef")
     assert study.id.startswith("threshold-")
-    assert is_study(study.id)
-    assert study.question == QUESTION
+    assert (study.question, study.follows) == (QUESTION, "20260101-000000-abcdef")
     assert (study.line, study.result, study.alarm, study.finished_at, study.runs) == ("", {}, False, "", ())
-    assert study.follows == "20260101-000000-abcdef"
     assert study.created_at.endswith("+00:00")
     assert store.studies.get(study.id) == study
 
 
 def test_the_answer_is_kept(store: Store) -> None:
     study = store.studies.begin("comparison", QUESTION)
-    store.studies.finish(study.id, "B is slower.", {"ratio": 1.1, "q": None, "ü": ["→"]}, alarm=True)
+    result = {"ratio": 1.1, "q": None, "ü": ["→"]}
+    store.studies.finish(study.id, "B is slower.", result, alarm=True)
     done = store.studies.get(study.id)
-    assert (done.line, done.alarm) == ("B is slower.", True)
-    assert done.result == {"ratio": 1.1, "q": None, "ü": ["→"]}
+    assert (done.line, done.alarm, done.result) == ("B is slower.", True, result)
     assert done.finished_at >= done.created_at
-    assert store.studies.get(study.id) == done
 
 
 def test_the_same_question_is_continued_until_it_is_answered(store: Store) -> None:
@@ -44,16 +41,10 @@ def test_the_same_question_is_continued_until_it_is_answered(store: Store) -> No
     assert store.studies.begin("threshold", dict(reversed(QUESTION.items()))) == first
     assert store.studies.begin("threshold", {**QUESTION, "low": 51}).id != first.id
     assert store.studies.begin("release", QUESTION).id != first.id
-    store.studies.finish(first.id, "Found.", {}, alarm=False)
-    assert store.studies.begin("threshold", QUESTION).id != first.id
-
-
-def test_a_fresh_one_leaves_the_old_one_alone_and_is_the_one_to_be_continued(store: Store) -> None:
-    first = store.studies.begin("threshold", QUESTION)
     fresh = store.studies.begin("threshold", QUESTION, fresh=True)
-    assert fresh.id != first.id
-    assert store.studies.begin("threshold", QUESTION).id == fresh.id
-    assert store.studies.get(first.id) == first
+    assert first.id != fresh.id == store.studies.begin("threshold", QUESTION).id
+    store.studies.finish(fresh.id, "Found.", {}, alarm=False)
+    assert store.studies.begin("threshold", QUESTION).id not in (first.id, fresh.id)
 
 
 def test_it_owns_its_runs_and_latest_passes_them_over(store: Store, sweep: Sweep) -> None:
@@ -94,17 +85,12 @@ def test_what_a_run_and_a_study_led_to(store: Store, sweep: Sweep) -> None:
     assert store.studies.following(third.id) == ()
 
 
-def test_the_newest_come_first(store: Store) -> None:
+def test_they_are_found_newest_first_by_kind_and_by_the_beginning_of_an_id(store: Store) -> None:
     ids = [store.studies.begin("threshold", {**QUESTION, "low": low}).id for low in range(4)]
     assert [study.id for study in store.studies.newest()] == ids[::-1]
     assert [study.id for study in store.studies.newest(limit=2)] == ids[:1:-1]
-
-
-def test_it_is_found_by_the_beginning_of_its_id_and_by_its_kind(store: Store) -> None:
-    study = store.studies.begin("threshold", QUESTION)
-    newer = store.studies.begin("threshold", {**QUESTION, "low": 1})
-    assert store.studies.get(study.id[:-1]).id == study.id
-    assert store.studies.get("threshold").id == newer.id
+    assert store.studies.get(ids[0][:-1]).id == ids[0]
+    assert store.studies.get("threshold").id == ids[3]
 
 
 # ------------------------------------------------------------------ what breaks
@@ -129,16 +115,6 @@ def test_one_that_is_gone_cannot_be_finished(store: Store) -> None:
         store.studies.finish("threshold-x", "Found.", {}, alarm=False)
 
 
-@pytest.mark.parametrize(
-    ("reference", "expected"),
-    [
-        ("threshold", True),
-        ("release-2026", True),
-        ("comparison-20260101-000000-abcdef", True),
-        ("20260101-000000-abcdef", False),
-        ("latest", False),
-        ("", False),
-    ],
-)
-def test_what_can_only_be_a_study(reference: str, expected: bool) -> None:
-    assert is_study(reference) is expected
+def test_what_can_only_be_a_study() -> None:
+    assert all(map(is_study, ("threshold", "release-2026", "comparison-20260101-000000-abcdef")))
+    assert not any(map(is_study, ("20260101-000000-abcdef", "latest", "")))
