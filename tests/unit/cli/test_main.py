@@ -256,7 +256,7 @@ def test_a_password_is_not_given_to_prefect(monkeypatch: pytest.MonkeyPatch) -> 
         (["sweep", "--repeats", "many"], "--repeats"),
         (["sweep", "--nonsense"], "--nonsense"),
         (["workloads", "futures-mop"], "did you mean 'futures-map'?"),
-        (["show", "none"], "no run"),
+        (["show", "2099"], "no run '2099'"),
         (["show", "--store", "mysql://me:secret@host/db"], "got 'mysql://me:***@host/db'"),
         (["show", "latest", "--compare", "latest", "--json"], "--compare has no JSON form"),
     ],
