@@ -24,7 +24,7 @@ from types import TracebackType
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "scancel", "sinfo", "scontrol")
 FAKE_GPUS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 PARTITIONS = {"main": "Default=YES MaxTime=04:00:00", "short": "MaxTime=00:02:00", "closed": "State=DOWN", "paid": ""}
-# job_submit.lua: jobs need an account in the partition `paid`
+# job_submit.lua: jobs need an account in the partition `paid`.
 RULES = """\
 function slurm_job_submit(job, partition, uid)
   if job.partition == "paid" and job.account == nil then
@@ -37,11 +37,11 @@ function slurm_job_modify(job, record, partition, uid)
   return slurm.SUCCESS
 end
 """
-# jobs need an account everywhere, and comments are rewritten
+# Jobs need an account everywhere, and their comments are rewritten.
 STRICT_RULES = RULES.replace('job.partition == "paid" and ', "").replace(
     "return slurm.SUCCESS", 'job.comment = "checked by the site"\n  return slurm.SUCCESS', 1
 )
-# of `MiniSlurm`: it also refuses what its partitions do not allow
+# Arguments of `MiniSlurm` for such a site, which also refuses what its partitions do not allow.
 STRICT = {
     "sizes": (
         "CPUs=7 RealMemory=3333",

@@ -23,7 +23,7 @@ COMMAND_TIMEOUT_S = 20.0  # seconds; Slurm's own tools give up on their controll
 AGAIN_S = 5.0  # seconds between a command that got no answer and the next try
 SAY_S = 4.0  # seconds between two messages that there is no answer yet
 
-# the user's variables that change what these commands show
+# The user's own variables with these beginnings change what the commands show.
 _FILTERS = ("SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
 
 _SILENT = re.compile(

@@ -244,7 +244,7 @@ _LOGS = (
     (r"Permission denied|Read-only file system|PermissionError", "permission-denied"),
 )
 _EXITS = {"126:0": "not-executable", "127:0": "program-missing", "0:9": "out-of-memory", "0:53": "output-not-writable"}
-# of `reach_scheduler`, `worker_process` and argparse
+# Only of a job of workers: the statuses of `reach_scheduler`, `worker_process` and argparse.
 _WORKER_EXITS = {"97:0": "scheduler-unreachable", "96:0": "too-few-gpus", "2:0": "unknown-argument"}
 
 _STATES = {

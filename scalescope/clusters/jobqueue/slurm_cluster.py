@@ -135,7 +135,7 @@ class SlurmCluster(JobQueueCluster):
                 next_step="try again when the queue is shorter, or ask for fewer workers",
                 category="held-too-long",
             )
-        # After half of that time or less they can queue again many times, and all waits stay within the budget's limit.
+        # If jobs are given back after half of what is left, all their waits together stay within `hold_s`.
         if not _starts_after(waiting, left_s / 2):
             return
         # What let some jobs start may have let all start, and workers may have come.
