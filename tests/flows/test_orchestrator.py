@@ -41,7 +41,6 @@ PROFILES_FILE = "home/profiles.toml"
 
 CASES: dict[str, tuple[bool, dict[str, str], dict[str, str]]] = {
     "nothing": (False, {}, {}),
-    "empty-variable": (False, {"PREFECT_API_URL": ""}, {PROFILES_FILE: PROFILES}),
     "environment": (True, {"PREFECT_API_URL": URL}, {}),
     "dotenv": (True, {}, {".env": f"PREFECT_API_URL={URL}\n"}),
     "dotenv-quoted": (True, {}, {".env": f'# ours\nexport PREFECT_API_URL = "{URL}"  # of the team\n'}),
@@ -89,6 +88,12 @@ def test_prefect_is_configured_where_prefect_finds_a_url(
         (project / name).write_text(text)
     assert PREFECT.is_configured() is configured
     assert (Settings().api.url is not None) is configured
+
+
+def test_an_empty_variable_is_no_prefect(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / PROFILES_FILE).write_text(PROFILES)
+    monkeypatch.setenv("PREFECT_API_URL", "")
+    assert not PREFECT.is_configured()
 
 
 @pytest.mark.parametrize("name", [".env", "prefect.toml", "pyproject.toml", PROFILES_FILE])
