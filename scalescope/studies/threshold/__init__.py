@@ -6,8 +6,9 @@ Amdahl's law, the universal scalability law and a capped curve are not taken for
 if the metric changes across it by `min_jump` more than the trend.
 
 `search.further` cuts the range into eight uneven parts, in which no period can hide, then bisects the worst gap, trying
-the rhythm of known jumps before the middle. Gaps too wide, too bent, or with too little around them are looked into too
-(adaptive sampling: Nijholt et al., 2019, doi:10.5281/zenodo.1182437; binary segmentation: Vostrikova, 1981).
+the rhythm of known jumps, then round numbers (200, 128), before the middle. Gaps too wide, too bent, or with too little
+around them are looked into too (adaptive sampling: Nijholt et al., 2019, doi:10.5281/zenodo.1182437; binary
+segmentation: Vostrikova, 1981).
 
 Under noise, the relative standard deviation is pooled over repeats, from a prior of 3 %; a border must exceed its
 standard error by normal quantiles corrected for the number of gaps and looks. If repeats run out, an interval is named.

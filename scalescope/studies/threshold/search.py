@@ -40,6 +40,8 @@ END_TRIALS = 3
 CONFIRM, CLOSE = 2, 8
 # A gap is measured again until it is free of a jump worth naming with this confidence.
 DOUBT = 0.9
+# A value counts as round if its roundness is at least 1 / NOTABLE of the range.
+NOTABLE = 8
 # The search ends after so many values if none of them could be measured.
 HOPELESS = 3
 # Steps by which a value that cannot be measured may be replaced by a neighbour.
@@ -195,7 +197,7 @@ def _free(table: MeasuredValues, gap: Gap, wanted: int) -> int:
 def _inside(question: ThresholdQuestion, table: MeasuredValues, curve: Curve, gap: Gap) -> int:
     low, high = gap.left.index, gap.right.index
     if gap.width >= _SMALL:
-        for end in _rhythm(question, curve, gap):
+        for end in (*_rhythm(question, curve, gap), *_round_numbers(question, gap)):
             for index in (end, end - 1):
                 if low < index < high:
                     return _free(table, gap, index)
@@ -215,3 +217,29 @@ def _rhythm(question: ThresholdQuestion, curve: Curve, gap: Gap) -> list[int]:
     offsets = (sign * n * period for period in periods if period > 1 for n in range(1, _AHEAD) for sign in (1, -1))
     ends = (start + offset for offset in offsets)
     return list(itertools.islice((end for end in ends if gap.left.index < end <= gap.right.index), 1))
+
+
+def _round_numbers(question: ThresholdQuestion, gap: Gap) -> list[int]:
+    # Where the jump may end because programs have round constants: 199 -> 200 and 128 -> 129 alike.
+    low, high = gap.left.index, gap.right.index
+    if not isinstance(question.value(0), int):
+        return []
+    notable = question.last * question.step / NOTABLE
+    beside = [high] if high < question.last and roundness(question.value(high)) >= notable else []
+    if low > 0 and roundness(question.value(low)) >= notable:
+        beside.append(low + 1)
+    if beside:
+        return beside
+    least = max(notable, gap.width * question.step)
+    score = {index: roundness(question.value(index)) for index in range(low + 1, high)}
+    found = [index for index in score if score[index] >= least]
+    return [max(found, key=lambda index: (score[index], -abs(2 * index - low - high)))] if found else []
+
+
+def roundness(value: float) -> int:
+    """The largest power of two, or 1, 2, 5 or 25 times a power of ten, that divides a whole number; 0 for 0."""
+    whole = abs(round(value))
+    if not whole:
+        return 0
+    tens: int = 10 ** (len(str(whole)) - len(str(whole).rstrip("0")))
+    return max(whole & -whole, *(part for part in (tens, 2 * tens, 5 * tens, 25 * tens) if whole % part == 0))

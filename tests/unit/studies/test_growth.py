@@ -114,7 +114,7 @@ def test_a_threshold_is_found_with_few_points(fake: Any, address: str) -> None:
     assert "tasks falls from 199 to 100 between items 199 and 200" in answer.line
     assert [(jump["left"], jump["right"]) for jump in answer.result["jumps"]] == [(199, 200)]
     assert not answer.alarm
-    assert len(fake.begun) == run.planned <= 15
+    assert len(fake.begun) == run.planned <= 12
     assert len(fake.started) == 1
 
 

@@ -98,11 +98,11 @@ def test_a_jump_as_small_as_the_noise_is_never_placed_wrongly(repeats: int) -> N
 
 def test_a_weak_jump_is_found_or_bracketed_or_below_what_could_be_seen() -> None:
     question = ThresholdQuestion(50, 400, noisy=True, max_points=20, metric="wall time", axis="items")
-    found = [search(question, step(199, 1.15), 0.05, seed) for seed in range(6, 16)]  # one of these is bracketed
+    found = [search(question, step(199, 1.15), 0.05, seed) for seed in range(SEARCHES)]
     for threshold in found:
         assert all(jump.left <= 199 < jump.right for jump in threshold.jumps)
         assert threshold.jumps or threshold.unresolved or threshold.smallest > 0.15 / 1.15
-    assert sum(any(jump.exact for jump in threshold.jumps) for threshold in found) >= 2
+    assert sum(any(jump.exact for jump in threshold.jumps) for threshold in found) >= SEARCHES / 5
     bracketed = [threshold for threshold in found if any(not jump.exact for jump in threshold.jumps)]
     assert bracketed
     assert all(" somewhere between items " in threshold.line for threshold in bracketed)
