@@ -1,4 +1,4 @@
-"""The texts of which reproducers are made."""
+"""The texts from which reproducers are made."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ class Drivers:
 
 _running: dict[str, list[Drivers]] = {}
 _stopped: set[str] = set()
-_changes = threading.Lock()  # of these two, and of which drivers are open
+_changes = threading.Lock()  # guards these two, and which drivers are open
 
 
 def _together(ends: Sequence[Callable[[], None]]) -> None:

@@ -49,7 +49,7 @@ class Execution:
     explain: Annotated[
         bool,
         Parameter(
-            "Also run control experiments at the worst point, each of which rules out a cause: half the workers, one "
+            "Also run control experiments at the worst point; each rules out a cause: half the workers, one "
             "worker, twice the partitions, the simulated cluster (no transfers, memory limits or interpreter lock), "
             "zero-length tasks.",
             title="Explain by experiments",

@@ -67,14 +67,14 @@ def named(help: str, title: str, *option: str, example: Mapping[str, Any]) -> Pa
 
 @dataclass(frozen=True, kw_only=True)
 class OneWorkload:
-    """Of studies of one workload."""
+    """Parameters of studies of one workload."""
 
     workload: Annotated[str, WORKLOAD] = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class AtPoint:
-    """Of studies that measure one point."""
+    """Parameters of studies that measure one point."""
 
     values: Annotated[
         Mapping[str, Any],

@@ -16,7 +16,7 @@ from scalescope.workloads._common import require, root_logger_kept
 if TYPE_CHECKING:
     from distributed import Client
 
-# Of Beam's own client: tells it from ours in the scheduler's log, and when it is to be closed
+# Name of Beam's own client: tells it from ours in the scheduler's log, so that it can be closed
 CLIENT_NAME = "scalescope-beam"
 
 

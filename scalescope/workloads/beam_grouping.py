@@ -40,7 +40,7 @@ def beam_hot_key(
     hot: Annotated[int, Parameter("Percent of the records that one key has.", minimum=0, maximum=100)] = 80,
     npartitions: BeamPartitions = 8,
 ) -> dict[str, Any]:
-    """GroupByKey of records, most of which have the same key, with Apache Beam."""
+    """GroupByKey of records that mostly have the same key, with Apache Beam."""
     return _grouped(client, "beam-hot-key", items, size, keys, hot, npartitions)
 
 

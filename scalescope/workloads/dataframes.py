@@ -154,7 +154,7 @@ def dataframe_set_index(client: Client, *, items: Partitions = 12, rows: Rows = 
 
 
 def _edges(part: Any, count: int) -> Any:
-    """Of an ordered partition: rows, sum of its index, first and last entry, and whether it is right."""
+    """Rows, sum of the index, first and last entry of an ordered partition, and whether it is right."""
     import pandas as pd
 
     low, high = (part.index[0], part.index[-1]) if len(part) else (0, 0)

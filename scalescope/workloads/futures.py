@@ -107,7 +107,7 @@ def delayed_many(client: Client, *, items: Tasks = 10_000) -> dict[str, Any]:
 
 @made("futures-sequence", stresses="latency of one task: client, scheduler, worker and back", modelled=True)
 def futures_sequence(client: Client, *, items: Tasks = 500, seconds: Seconds = 0.0) -> dict[str, Any]:
-    """Tasks of which each is sent when the one before has been fetched."""
+    """One task after another: each is sent when the result of the one before has been fetched."""
     value = 0
     for _ in range(items):
         value = client.submit(pass_on, value, seconds, pure=False).result()
@@ -123,7 +123,7 @@ def futures_window(
     seconds: Seconds = 0.01,
     ahead: Annotated[int, Parameter("Tasks in flight per thread.", minimum=1)] = 2,
 ) -> dict[str, Any]:
-    """Tasks of which one is sent whenever another one ends, with as_completed."""
+    """A window of tasks: one is sent whenever another one ends, with as_completed."""
     from distributed import as_completed
 
     numbers = iter(range(items))
@@ -164,7 +164,7 @@ def futures_straggler(
     seconds: Seconds = 0.05,
     factor: Annotated[float, Parameter("How much longer the last task sleeps.", minimum=1)] = 40.0,
 ) -> dict[str, Any]:
-    """A map of sleeps, of which the last one is much longer."""
+    """A map of sleeps; the last one is much longer."""
     naps = [seconds] * (items - 1) + [seconds * factor] * min(items, 1)
     results = client.gather(client.map(pass_on, range(items), naps, key="straggler", pure=False))
     check_stages("futures-straggler", results, items=items, stages=1)

@@ -89,7 +89,7 @@ def spill(
     mib: Annotated[int, Parameter("Size of a block of random bytes in MiB.", minimum=1)] = 16,
     limit_s: Limit = 300,
 ) -> dict[str, Any]:
-    """More data than workers may hold in memory, all of which is needed again."""
+    """More data than workers may hold in memory; all of it is needed again."""
     blocks = client.map(random_bytes, range(items), mib=mib, key="block", pure=False)
     settled(client, "spill", blocks, limit_s)
     spilled = [each for each in client.run(bytes_on_disk).values() if each]

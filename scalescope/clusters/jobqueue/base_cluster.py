@@ -60,7 +60,7 @@ class PendingWorkers:
     in_queue: bool = False  # whether jobs wait in the queue; else they run, and their workers have not registered
     reason: str = ""  # in the words of the system
     estimated_start: float | None = None  # of the first waiting job, as the system estimates it; s since the epoch
-    last_start: float | None = None  # of the last job of which the system says it
+    last_start: float | None = None  # expected start of the last job, if the system says one
 
 
 class JobQueueCluster(Cluster[JobQueueSpec]):

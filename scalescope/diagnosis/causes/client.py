@@ -42,7 +42,7 @@ class ClientSpending:
 
     @classmethod
     def of(cls, observation: Observation, chosen: Bools, without: Collection[int]) -> ClientSpending | None:
-        """Of some rows of `client_time`, without some phases; None where it is not worth a word."""
+        """Some rows of `client_time` without some phases; None if they cost too little to name."""
         found = client_time(observation)
         seconds = found.seconds * chosen[:, None]
         seconds[:, list(without)] = 0.0

@@ -110,7 +110,7 @@ def _parents(observation: Observation, nested_at: Floats) -> Bools:
         chosen = held & (place == prefix)
         begun = np.searchsorted(np.sort(attempts.start[chosen]), nested_at, side="right")
         ended = np.searchsorted(np.sort(attempts.stop[chosen]), nested_at, side="right")
-        # Of several that were always running, the one whose tasks are longer has sent the other.
+        # If several were always running, the one with longer tasks sent the other.
         score = (float((begun > ended).mean()), float((attempts.stop - attempts.start)[chosen].mean()))
         if score > most:
             best, most = chosen, score

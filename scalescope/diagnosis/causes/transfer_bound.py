@@ -23,7 +23,7 @@ class _MovedResults:
     """Results that went from one worker to another."""
 
     nbytes: float  # all together; each counted once for each worker that it went to
-    most: int  # row in `tasks` of the result of which most bytes went
+    most: int  # row in `tasks` of the result that sent most bytes
     most_nbytes: float  # how many
     readers: int  # workers that it went to
 

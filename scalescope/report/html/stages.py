@@ -28,7 +28,7 @@ class Groups:
 
     @classmethod
     def of(cls, stages: tuple[Stage, ...], attempts: Attempts) -> Groups:
-        """The groups of all attempts; those of which none finished have no stage."""
+        """The groups of all attempts; a group without a finished task has no stage."""
         index: dict[str, int] = {}
         for group in attempts.group:
             index.setdefault(group, len(index))

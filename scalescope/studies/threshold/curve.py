@@ -70,7 +70,7 @@ class Line:
         return self.y + self.slope * (x - self.x)
 
     def variance(self, x: float) -> float:
-        """Of the height, in units of the variance of one trial."""
+        """Variance of the height, in units of the variance of one trial."""
         return 1 / self.weight + (x - self.x) ** 2 / self.spread
 
 
