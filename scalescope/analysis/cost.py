@@ -163,8 +163,7 @@ def estimate(sweep: Sweep, plan: Iterable[PlannedTrial], prices: Prices, done: S
 
 def _bound(sweep: Sweep, point: Point, prices: Prices) -> Cost:
     spec = sweep.cluster_of(point)
-    held_s = spec.held_worker_s(point.workers)
-    return cost(spec, point, sweep.trial_timeout_s, prices, held_worker_s=held_s)
+    return cost(spec, point, sweep.trial_timeout_s, prices, held_worker_s=spec.held_worker_s(point.workers))
 
 
 def _of_trial(sweep: Sweep, trial: Trial, prices: Prices) -> Cost:
@@ -217,11 +216,10 @@ class Budget:
         budget = check(cls, fields.mapping("budget", data), "budget")
         for spec in clusters if budget.money is not None else ():
             if prices.of(spec) is None:
-                place = ", ".join(spec.priced_as())
                 raise InvalidField(
                     "budget.money",
                     budget.money,
-                    f"no limit of money, since a worker-hour of {place} has no price",
+                    f"no limit of money, since a worker-hour of {', '.join(spec.priced_as())} has no price",
                     next_step="add it to the price table, or set budget.core_hours",
                 )
         return replace(budget, prices=prices)

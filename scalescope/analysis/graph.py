@@ -45,8 +45,7 @@ class Graph:
         task, needs = (np.asarray(table.get(name, ()), dtype=np.int64) for name in ("task", "needs"))
         nodes = len(attempts.start)
         if not len(task):
-            durations = attempts.stop - attempts.start
-            known = not bool(np.any(attempts.span > durations * (1 + 1e-6) + 1e-6))
+            known = not bool(np.any(attempts.span > (attempts.stop - attempts.start) * (1 + 1e-6) + 1e-6))
             return cls(np.zeros(nodes + 1, np.int64), np.zeros(0, np.int64), known)
         rows = len(tables["tasks"]["key"])
         if min(task.min(), needs.min()) < 0 or max(task.max(), needs.max()) >= rows:
@@ -70,13 +69,11 @@ class Graph:
         return np.repeat(np.arange(len(self)), np.diff(self.first))  # one per edge
 
     def restricted(self, kept: Bools) -> Graph:
-        """The graph of the kept nodes, renumbered."""
         number = np.cumsum(kept) - 1
         inside = kept[self.node] & kept[self.needs]
         return Graph.of(int(kept.sum()), number[self.node[inside]], number[self.needs[inside]], known=self.known)
 
     def earliest(self, seconds: Floats) -> Floats:
-        """The earliest start of each node, given its duration."""
         start = [0.0] * len(self)
         if len(self.needs):
             length = seconds.tolist()

@@ -107,9 +107,9 @@ class Knee:
         return tuple(zip(threads.tolist(), self.fit.curve(threads).tolist(), strict=True))
 
     def ideal(self) -> tuple[tuple[float, float], ...]:
-        """Both ends of the line on which every thread is always busy."""
-        ends = min(self.series.threads), max(self.series.threads)
-        return tuple((float(threads), float(threads)) for threads in ends)
+        return tuple(
+            (float(threads), float(threads)) for threads in (min(self.series.threads), max(self.series.threads))
+        )
 
     def to_mapping(self) -> dict[str, Any]:
         fit = self.fit
@@ -284,8 +284,7 @@ def _spread(series: ScalingSeries) -> float | None:
     freedom = sum(len(values) - 1 for values in by_threads.values())
     if freedom == 0:
         return None
-    squares = sum(float(np.var(values)) * len(values) for values in by_threads.values())
-    deviation = math.sqrt(squares / freedom)
+    deviation = math.sqrt(sum(float(np.var(values)) * len(values) for values in by_threads.values()) / freedom)
     return 0.0 if deviation < 1e-9 else deviation
 
 
@@ -315,8 +314,7 @@ def _no_knee(series: ScalingSeries, fit: Fit) -> str:
 def _with_knee(series: ScalingSeries, where: str, fits: tuple[Fit, ...], at: Interval) -> Knee:
     fit = fits[0]
     first, last = min(series.threads), max(series.threads)
-    inside = first < at.low and at.high < last
-    count = _structural(series, at) if inside and fit.model.name in CAPS else None
+    count = _structural(series, at) if first < at.low and at.high < last and fit.model.name in CAPS else None
     if count is not None:
         peak = median_low(metrics.peak_parallelism for metrics in _by_threads(series)[last])
         line = (

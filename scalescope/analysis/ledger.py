@@ -118,9 +118,7 @@ class Events:
 
         workers = np.arange(count)
         left = np.maximum(members.left, members.joined)
-        turnover = np.concatenate(
-            [pack(members.worker, members.joined, _JOIN), pack(members.worker, left, _LEAVE)],
-        )
+        turnover = np.concatenate([pack(members.worker, members.joined, _JOIN), pack(members.worker, left, _LEAVE)])
         wasted = (~attempts.useful).astype(np.int64)
         last_start = float(attempts.start.max())
         keys = np.concatenate(

@@ -19,7 +19,6 @@ from scalescope.errors import InvalidField
 Floats = npt.NDArray[np.float64]
 # In the order in which they ran; None stands for a trial that is not valid.
 Pairs = Sequence[tuple[float | None, float | None]]
-
 EXACT = 1e-12  # effects that differ by less are equal: rounding
 # A pair is set aside if its effect is over five scaled median absolute deviations from the median (Hampel 1974), since
 # a shared host stops for a moment now and then. If that is over a fifth of the pairs, or there are fewer than seven,
@@ -59,7 +58,6 @@ class Effects:
 
     @property
     def error(self) -> float:
-        """Standard error of the mean."""
         return 0.0 if self.exact else float(self.values.std(ddof=1)) / math.sqrt(self.pairs)
 
     def ratio(self, effect: float) -> float:
@@ -93,7 +91,6 @@ def effects(pairs: Pairs, *, log: bool | None = None) -> Effects:
 
 
 def typical(found: Effects) -> Effects:
-    """The effects without outliers (`OUTLYING`)."""
     if found.pairs < OUTLYING_FROM:
         return found
     distance = np.abs(found.values - np.median(found.values))
@@ -141,8 +138,7 @@ def minimal_effect(found: Effects, level: float = 0.05) -> float:
     t(power)).
     """
     freedom = found.pairs - 1
-    smallest = (_quantile(1 - level / 2, freedom) + _quantile(POWER, freedom)) * found.error
-    return found.ratio(smallest) - 1
+    return found.ratio((_quantile(1 - level / 2, freedom) + _quantile(POWER, freedom)) * found.error) - 1
 
 
 def false_discovery(p: Sequence[float]) -> tuple[float, ...]:

@@ -46,8 +46,7 @@ class Replay:
         inside = phase[graph.needs] == phase[graph.node]
         needs_ended = np.zeros(len(useful))
         np.maximum.at(needs_ended, graph.node[inside], stop[graph.needs[inside]])
-        needy = np.bincount(graph.node[inside], minlength=len(useful)) > 0
-        since = np.where(needy, needs_ended, begin[phase])
+        since = np.where(np.bincount(graph.node[inside], minlength=len(useful)) > 0, needs_ended, begin[phase])
         rank = np.empty(len(useful), np.int64)
         rank[np.lexsort((runnable, start))] = np.arange(len(useful))
         return cls(
@@ -116,9 +115,6 @@ def errors(replayed: Mapping[int, float], measured: Mapping[int, float]) -> dict
     return {threads: replayed[threads] / measured[threads] - 1 for threads in both}
 
 
-# ---------------------------------------------------------------------- phases and schedules
-
-
 def _phases(runnable: Floats, stop: Floats, needless: Bools) -> tuple[Ints, Floats, Floats]:
     # a phase begins with a task that needs nothing and was runnable only after all before it had ended
     order = np.lexsort((stop, runnable))
@@ -184,9 +180,6 @@ def _scheduled(
                 begin = now + float(pauses[phases[task] + 1])
                 for starter in starters[phases[task] + 1]:
                     release(starter, begin + wait[starter])
-
-
-# ---------------------------------------------------------------------- other partitions
 
 
 @dataclass(frozen=True)

@@ -84,9 +84,6 @@ class Interval:
     high: float
 
 
-# ------------------------------------------------------------------ the models
-
-
 def _serial(threads: Floats) -> Floats:
     return np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 49)])
 
@@ -153,9 +150,6 @@ def in_waves(counts: Iterable[int]) -> tuple[Model, ...]:
     """`STRONG` for a load whose number of equal tasks is one of these."""
     known = np.array(sorted(set(counts)), dtype=np.float64)
     return (*SMOOTH, replace(WAVE, parameters={"k": lambda threads: known}))
-
-
-# ------------------------------------------------------------------ fitting
 
 
 def compare(models: Sequence[Model], threads: Floats, throughput: Floats) -> tuple[Fit, ...]:
@@ -228,8 +222,7 @@ def _search(model: Model, threads: Floats, logs: Floats) -> Floats:
     best: Floats = grid[int(squares.argmin())]
     if model.whole:
         equal = grid[squares <= squares.min() + _SAME]
-        rates = (logs - _logs(model, equal, threads)).mean(axis=1)
-        best = equal[int(np.abs(rates).argmin())]
+        best = equal[int(np.abs((logs - _logs(model, equal, threads)).mean(axis=1)).argmin())]
     if model.whole or not model.parameters:
         return best
     low = np.array([values[0] for values in candidates])
@@ -301,5 +294,4 @@ def _product(values: Sequence[Floats]) -> Floats:
 
 def _gap(values: Floats, value: float) -> float:
     at = int(np.abs(values - value).argmin())
-    steps = [abs(values[at] - values[i]) for i in (at - 1, at + 1) if 0 <= i < len(values)]
-    return float(max(steps, default=1.0))
+    return float(max([abs(values[at] - values[i]) for i in (at - 1, at + 1) if 0 <= i < len(values)], default=1.0))

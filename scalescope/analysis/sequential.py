@@ -63,7 +63,6 @@ def overall(level: float, at: tuple[int, ...]) -> float:
 
 @lru_cache(maxsize=256)
 def nominal(alpha: float, at: tuple[int, ...]) -> float:
-    """The inverse of `overall`."""
     from scipy.optimize import brentq
 
     if len(at) == 1:

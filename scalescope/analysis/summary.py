@@ -91,14 +91,12 @@ class PointSummary:
         return sum(self.metrics.worker_time_s.get(part, 0.0) for part in parts) / total if total > 0 else 0.0
 
     def seconds(self, *parts: str) -> float:
-        """Thread-seconds in these parts, over all valid trials."""
         if self.metrics is None:
             return 0.0
         return self.valid * sum(self.metrics.worker_time_s.get(part, 0.0) for part in parts)
 
 
 def summarise(trials: Iterable[Trial]) -> tuple[PointSummary, ...]:
-    """One summary per point, in `order`."""
     by_point: dict[str, list[Trial]] = {}
     for trial in trials:
         if not trial.warmup:
@@ -221,8 +219,7 @@ def _typical(measured: Sequence[Metrics]) -> Metrics:
 
 
 def _values(measured: Sequence[Metrics], metric: Metric) -> list[Any]:
-    found = (getattr(each, metric.name) for each in measured)
-    return [value for value in found if value is not None]
+    return [value for value in (getattr(each, metric.name) for each in measured) if value is not None]
 
 
 def _comparable(value: Scalar) -> tuple[int, float, str]:

@@ -42,7 +42,6 @@ class CriticalPath:
         return float(self.seconds.sum())
 
     def shares(self) -> dict[str, float]:
-        """Each task prefix's share of the length, the largest first."""
         return {prefix: s / self.span_s if self.span_s > 0 else 0.0 for prefix, s in self.by_prefix.items()}
 
 
@@ -71,8 +70,7 @@ def work_span(attempts: Attempts, graph: Graph) -> WorkSpan:
     seconds, used = _useful(attempts, graph)
     if graph.known:
         return WorkSpan(float(seconds.sum()), float((used.earliest(seconds) + seconds).max()))
-    recorded = float(attempts.span[attempts.useful].max())
-    return WorkSpan(float(seconds.sum()), max(recorded, float(seconds.max())))
+    return WorkSpan(float(seconds.sum()), max(float(attempts.span[attempts.useful].max()), float(seconds.max())))
 
 
 def critical_path(attempts: Attempts, graph: Graph) -> CriticalPath | None:
@@ -80,8 +78,7 @@ def critical_path(attempts: Attempts, graph: Graph) -> CriticalPath | None:
     if not graph.known:
         return None
     seconds, used = _useful(attempts, graph)
-    start = used.earliest(seconds)
-    end = start + seconds
+    end = used.earliest(seconds) + seconds
     node = int(end.argmax())
     path = [node]
     while True:
@@ -125,8 +122,7 @@ def _thinned(steps: Steps, points: int) -> Steps:
     last = np.append(first[1:], len(which)) - 1
     kept = [first, last]
     for extreme in (np.minimum, np.maximum):
-        reached = extreme.reduceat(steps.level, first)
-        there = np.flatnonzero(steps.level == np.repeat(reached, last - first + 1))
+        there = np.flatnonzero(steps.level == np.repeat(extreme.reduceat(steps.level, first), last - first + 1))
         kept.append(there[np.diff(which[there], prepend=-1) != 0])
     drawn = np.unique(np.concatenate(kept))
     return Steps(steps.time[drawn], steps.level[drawn])

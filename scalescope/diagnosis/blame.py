@@ -95,8 +95,7 @@ def blame(observation: Observation, bins: int) -> Blame:
     idle = _shared(parts[IDLE] + parts["tail"], waited_for)
     found += [Charge(IDLE, *each) for each in zip([*names, OTHER, INTAKE, BETWEEN], idle, strict=True)]
     lines, doing = _lines(observation, edges)
-    client = _shared(parts[CLIENT], doing)
-    found += [Charge(CLIENT, *each) for each in zip([*lines, ""], client, strict=True)]
+    found += [Charge(CLIENT, *each) for each in zip([*lines, ""], _shared(parts[CLIENT], doing), strict=True)]
     rest = [part for part in WORKER_TIME if part not in ("busy", IDLE, "tail", CLIENT)]
     found += [Charge(part, "", parts[part]) for part in rest]
     least = ROUNDING * observation.threads * attempts.elapsed
@@ -157,7 +156,6 @@ def _prefixes(observation: Observation, edges: Floats) -> tuple[list[str], Float
 
 
 def _waits(observation: Observation, names: Sequence[str], busy: Floats) -> Floats:
-    """Share of each prefix's time in which its tasks held their thread and waited."""
     waited = dict.fromkeys([*names, OTHER], 0.0)
     for _, wait in observation.events("waits"):
         waited[wait["prefix"] if wait["prefix"] in waited else OTHER] += float(wait["seconds"])
@@ -168,8 +166,7 @@ def _waits(observation: Observation, names: Sequence[str], busy: Floats) -> Floa
 def _lines(observation: Observation, edges: Floats) -> tuple[list[str], Floats]:
     """What the client did most without a known task; seconds per bin of each, the last row for all else."""
     attempts, found = observation.measured, client_time(observation)
-    titles = [" at ".join(filter(None, (what, where))) for where, what in found.doing]
-    names, line = codes(titles)
+    names, line = codes([" at ".join(filter(None, (what, where))) for where, what in found.doing])
     order = np.argsort(-np.bincount(line, found.seconds.sum(axis=1)), kind="stable")
     order = np.array([i for i in order if names[i]][:MOST_LINES], np.int64)
     place = np.full(len(names), len(order))

@@ -13,7 +13,6 @@ SEVERE = 0.30  # share of worker time lost from which a cause with a remedy is o
 WITHOUT_TASKS = ("no_runnable_task", "tail")  # parts of worker time in which the graph offered no task
 GAIN = 0.05  # share of the call's time; a smaller gain is not mentioned
 LAST = 100  # precedence of causes that are ordered by worker time lost alone
-
 Looked = TypeVar("Looked")
 Function = TypeVar("Function", bound=Callable[..., Finding | None])
 

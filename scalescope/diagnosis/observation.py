@@ -34,7 +34,6 @@ class Observation:
 
     @classmethod
     def of(cls, trial: Trial, tables: Tables) -> Observation:
-        """Read the records of a trial, as far as there are any."""
         try:
             attempts = Attempts.read(tables)
         except CaptureError:  # whoever measures says so, and the trial is not valid
@@ -43,7 +42,6 @@ class Observation:
 
     @property
     def threads(self) -> int:
-        """P, the threads asked for."""
         return self.trial.point.threads
 
     @property
@@ -66,7 +64,6 @@ class Observation:
 
     @cached_property
     def worker_time(self) -> WorkerTime | None:
-        """P × the time of the workload's call, by worker and part."""
         return None if self.attempts is None else divide(self.attempts, threads=self.threads)
 
     @cached_property
@@ -74,7 +71,6 @@ class Observation:
         return () if self.attempts is None else stages_of(self.attempts)
 
     def seconds(self, *parts: str) -> float:
-        """Thread-seconds in these parts of worker time."""
         total = {} if self.worker_time is None else self.worker_time.total()
         return sum(total.get(part, 0.0) for part in parts)
 
@@ -113,7 +109,6 @@ class Observation:
         return f" on node {found['node']}" + (f" ({', '.join(more)})" if more else "")
 
     def column(self, table: str, name: str) -> Sequence[Any]:
-        """A column of a table; empty where it was not recorded."""
         column: Sequence[Any] = self.tables.get(table, {}).get(name, ())
         return column
 

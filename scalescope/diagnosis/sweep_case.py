@@ -47,8 +47,7 @@ class SweepCase:
 
     def explained_s(self, summary: PointSummary, codes: Collection[str] | None = None) -> float:
         """Thread-seconds of a trial of this point that findings of trials explain, all or those of some codes."""
-        found = self._explained(summary)
-        return sum(seconds for code, seconds in found.items() if codes is None or code in codes)
+        return sum(seconds for code, seconds in self._explained(summary).items() if codes is None or code in codes)
 
     def explained_of(self, summary: PointSummary, *parts: str) -> float:
         """The same of causes that lie in one of these parts of worker time."""

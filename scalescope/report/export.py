@@ -20,7 +20,6 @@ SCHEMA = 2  # raised when a key of `to_json` changes its meaning or is removed
 
 
 def to_json(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> dict[str, Any]:
-    """All that the terminal shows, unrounded."""
     states = Counter(trial.state for trial in trials if not trial.warmup)
     return {
         "schema": SCHEMA,

@@ -53,7 +53,6 @@ def _try(folder: str, what: str) -> None:
 
 
 def make_folder(place: str, what: str) -> None:
-    """Create a folder; object stores have none and need none."""
     with _explained(what, place):
         fs, path = fsspec.core.url_to_fs(absolute(place))
         fs.makedirs(path, exist_ok=True)
@@ -65,7 +64,6 @@ def write(place: str | Path, text: str, what: str) -> None:
 
 
 def remove(place: str, what: str) -> None:
-    """Remove a file if it exists."""
     with _explained(what, place):
         fs, path = fsspec.core.url_to_fs(absolute(place))
         if fs.exists(path):

@@ -127,9 +127,6 @@ class Plot:
         )
 
 
-# ------------------------------------------------------------------ parts
-
-
 def table(data: Any) -> pandas.DataFrame:
     """Columns or rows as a pandas table.
 

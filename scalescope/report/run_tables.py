@@ -94,9 +94,6 @@ def measured(summary: PointSummary) -> dict[str, Any]:
     return found
 
 
-# ------------------------------------------------------------------ scaling
-
-
 def knees(sweep: Sweep, trials: Sequence[Trial]) -> list[tuple[str, str]]:
     """Where throughput stops growing: title and sentence of each series of at least three worker counts."""
     found = [knee for knee in of_sweep(sweep, trials) if len(knee.series.points) > 2]
@@ -114,9 +111,6 @@ def to_measure(knee: Knee) -> str:
 
 def capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-
-# ------------------------------------------------------------------ side by side
 
 
 @dataclass(frozen=True)
@@ -152,9 +146,6 @@ def compare(left: Run, right: Run) -> tuple[tuple[str, ...], list[Pair]]:
     return names, sorted(found, key=lambda pair: order(pair.point))
 
 
-# ------------------------------------------------------------------ text
-
-
 def estimate(value: MeanInterval) -> str:
     """A mean from 0 to 1 and its interval, `0.52 (0.49–0.55)`; no interval if all repeats agree."""
     if value.low is None or value.high is None or value.exact:
@@ -174,7 +165,6 @@ def reasons(summaries: Sequence[PointSummary]) -> list[str]:
 
 
 def warnings(summaries: Sequence[PointSummary]) -> list[str]:
-    """All warnings about the capture, each once."""
     return list(dict.fromkeys(warning for summary in summaries for warning in summary.warnings))
 
 

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 T = TypeVar("T")
-
 GAP = 2  # spaces between two columns on a terminal
 
 
@@ -73,13 +72,11 @@ class Column(Generic[T]):
     rank: int = 0  # columns of the highest rank are left out first when space is short; 0 never is
 
     def cell(self, row: T | None) -> str:
-        """The text of a row; a dash if there is no row or no value."""
         value = None if row is None else self.value(row)
         return MISSING if value is None else self.show(value)
 
     @property
     def shortened(self) -> Column[T]:
-        """The same column under its short heading."""
         return replace(self, title=self.short, legend=self.legend or self.title) if self.short else self
 
 
@@ -152,5 +149,4 @@ def html_text(text: str) -> str:
 
 def markdown_text(text: object) -> str:
     """One line of text that neither Markdown nor HTML can misread."""
-    flat = html.escape(" ".join(printable(str(text)).split()), quote=False)
-    return re.sub(r"([\\`*_{}\[\]|~#])", r"\\\1", flat)
+    return re.sub(r"([\\`*_{}\[\]|~#])", r"\\\1", html.escape(" ".join(printable(str(text)).split()), quote=False))

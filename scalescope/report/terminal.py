@@ -61,12 +61,10 @@ def render(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict, *, width: in
         _listed("Quality of the capture", run_tables.warnings(summaries), "yellow"),
         [Text(line, style="dim") for line in cluster_lines(sweep, trials)],
     ]
-    spaced = [line for block in blocks if block for line in [*block, Text()]]
-    return Group(*spaced[:-1])
+    return Group(*[line for block in blocks if block for line in [*block, Text()]][:-1])
 
 
 def print_run(console: Console, run: run_tables.Run) -> None:
-    """Print a run; if it has not finished, what is known so far."""
     if run.verdict is None:
         console.print(Text("This run has not finished: what follows is what is known so far.\n", style="yellow"))
     console.print(render(run.sweep, run.trials, run_tables.verdict_of(run), width=console.width))
@@ -106,9 +104,6 @@ def _of_side(side: str, attribute: str, name: str) -> Column[run_tables.Pair]:
 
     title, short = f"{side} {column.title}", f"{side} {column.short or column.title}"
     return Column(f"{side}_{name}", title, value, column.show, short, rank=COMPARED[name])
-
-
-# ------------------------------------------------------------------ blocks
 
 
 def _headline(verdict: Verdict) -> list[RenderableType]:
@@ -166,9 +161,6 @@ def _worker_time(summaries: Sequence[PointSummary], verdict: Verdict, width: int
     title = Text.assemble(("Worker time", "bold"), f" at {where}: {seconds(total)} thread-seconds")
     lost = worker_time.lost_to(point)
     return [title, bar, legend, *([Text.assemble(("Lost to: ", "bold"), lost)] if lost else [])]
-
-
-# ------------------------------------------------------------------ pieces
 
 
 def _hanging(mark: str, text: Text) -> Grid:

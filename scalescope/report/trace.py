@@ -30,7 +30,6 @@ from scalescope.report.files import replacing
 from scalescope.report.worker_time import worst_point
 
 Event = dict[str, Any]
-
 CLUSTER = 0  # process of the counters; workers follow from 1
 COUNTED = 20_000  # most samples of the counters; viewers slow down with more
 SAME_NS = 1_000_000  # shorter overlaps of two tasks on one thread are clock error; longer ones get a track of their own
@@ -103,9 +102,6 @@ def choose(trials: Sequence[Trial], verdict: Verdict | None, *, point: str = "",
     return next((one for one in recorded if one.counts), recorded[0])
 
 
-# ------------------------------------------------------------------ reading
-
-
 @dataclass(frozen=True)
 class _Trial:
     """Attempts, with what only a trace needs of them; arrays have one element per attempt."""
@@ -124,15 +120,11 @@ class _Trial:
         rows = np.flatnonzero(np.asarray(tasks["start"], dtype=np.float64) > 0)
         thread = np.asarray(tasks["thread"], dtype=np.int64)[rows]
         addresses = workers.get("worker", ())
-        called = workers.get("name", addresses)
         names = {
             address: f"worker {name}" if name and name != address else f"worker {address}"
-            for address, name in zip(addresses, called, strict=True)
+            for address, name in zip(addresses, workers.get("name", addresses), strict=True)
         }
         return cls(attempts, rows, tasks, thread, names, workers)
-
-
-# ------------------------------------------------------------------ tracks
 
 
 @dataclass
@@ -170,8 +162,7 @@ def _worker(trial: _Trial, pid: int, members: Ints) -> Iterator[Event]:
     tid = 1
     for number, own in enumerate(np.split(members, cuts) if len(members) else (), start=1):
         for lane, group in enumerate(_lanes(attempts, own)):
-            title = f"thread {number}" + (f", beside ({lane})" if lane else "")
-            yield _meta(pid, "thread_name", tid=tid, name=title)
+            yield _meta(pid, "thread_name", tid=tid, name=f"thread {number}" + (f", beside ({lane})" if lane else ""))
             yield _meta(pid, "thread_sort_index", tid=tid, sort_index=tid)
             yield from _track(trial, _Track(pid, tid), group)
             tid += 1
@@ -235,9 +226,6 @@ def _prepare(track: _Track, begin: int, earliest: int, parts: Sequence[tuple[str
         track.add(name, name.partition("-")[0], first, last)
 
 
-# ------------------------------------------------------------------ the whole cluster
-
-
 def _counters(attempts: Attempts) -> Iterator[Event]:
     """Running tasks and waiting tasks, after each change, or at regular times if there are too many."""
     start, stop, runnable = np.sort(attempts.start), np.sort(attempts.stop), np.sort(attempts.runnable)
@@ -253,20 +241,15 @@ def _counters(attempts: Attempts) -> Iterator[Event]:
 
 
 def _arrivals(trial: _Trial) -> Iterator[Event]:
-    """Workers that joined after the first task was known, and all that left."""
     attempts, workers = trial.attempts, trial.workers
     index = {address: i for i, address in enumerate(attempts.addresses)}
     reasons = workers.get("reason", [""] * len(workers.get("worker", ())))
     for row, address in enumerate(workers.get("worker", ())):
-        moments = (("joined", float(workers["joined"][row])), ("left", float(workers["left"][row])))
-        for what, moment in moments:
+        for what, moment in (("joined", float(workers["joined"][row])), ("left", float(workers["left"][row]))):
             if moment <= attempts.epoch:
                 continue
             name = f"{what}: {reasons[row]}" if what == "left" and reasons[row] else what
             yield _instant(1 + index[address], name, round(1e9 * (moment - attempts.epoch)))
-
-
-# ------------------------------------------------------------------ writing
 
 
 def _write(stream: TextIO, first: Event, rest: Iterator[Event], title: str) -> int:

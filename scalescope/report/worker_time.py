@@ -25,7 +25,6 @@ class WorkerTimePart:
 
 
 def worker_time_parts(metrics: Metrics) -> tuple[WorkerTimePart, ...]:
-    """The parts that are not zero, in their fixed order."""
     seconds = {part: metrics.worker_time_s.get(part, 0.0) for part in WORKER_TIME}
     percents = apportion(list(seconds.values()), 100)
     return tuple(

@@ -40,7 +40,6 @@ class Location:
 
     @property
     def shown(self) -> str:
-        """The address without a password."""
         return str(self.path) if self.path else redact(self.url.render_as_string(hide_password=True))
 
 

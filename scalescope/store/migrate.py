@@ -16,9 +16,7 @@ from scalescope.store.location import Location
 from scalescope.store.schema import REVISION, VERSION_TABLE
 
 WAIT_S = 60.0  # seconds that a process waits for another to finish the migration
-
 ADVISORY_LOCK = 0x7363616C6573636F  # a number that no other application uses: "scalesco" in ASCII
-
 _IN_PROCESS = threading.Lock()  # Alembic keeps its context in module globals
 
 

@@ -27,7 +27,6 @@ from scalescope.store.location import redact
 
 SUFFIX = ".parquet"
 _DISTINCT = ("key", "text", "message")  # columns whose texts differ in most rows
-
 Columns = Mapping[str, Any]  # one table: an `array.array`, numpy array or list per column
 
 

@@ -20,20 +20,14 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 R = TypeVar("R")
 Named = TypeVar("Named", "RunRow", "StudyRow")
-
 INTERRUPTED = "interrupted"  # fact of a trial: it was stopped from outside, and runs again on resume
-
 # fact of a run: id of the larger thing it is a step of, such as an isolation; `latest` skips such runs
 STEP_OF = "step_of"
-
 USER = "user"  # fact of a run: the host's name of the user who began it
-
 # facts of a run: digest of the user's function and its local modules; id of the run that another digest kept from
 # resuming
 CODE, INSTEAD_OF = "code", "instead_of"
-
 PACKAGES = "packages"  # fact: packages; a whole list is stored once for all trials that share it
-
 LARGEST = 2**63  # columns hold smaller whole numbers than this; JSON holds any
 
 
@@ -47,7 +41,6 @@ def split_packages(facts: Mapping[str, Any]) -> tuple[dict[str, Any], Environmen
 
 
 def join_packages(row: TrialRow | RunRow) -> dict[str, Any]:
-    """The inverse of `split_packages`."""
     return {**row.facts, PACKAGES: row.environment.packages} if row.environment else row.facts
 
 
@@ -142,7 +135,6 @@ def one_of(found: Sequence[Named], reference: str, what: str, where: str) -> Nam
 
 
 def listed(found: Iterable[RunRow | StudyRow]) -> str:
-    """The ids of the first five rows, and dots for more."""
     ids = [row.id for row in found]
     return ", ".join(ids[:5] + ["..."] * (len(ids) > 5))
 

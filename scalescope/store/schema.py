@@ -18,7 +18,6 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 from sqlalchemy.types import TypeDecorator
 
 REVISION = "0001"  # the newest revision in `migrations/versions`
-
 VERSION_TABLE = "scalescope_version"  # not Alembic's default: a database may be shared with Prefect, which uses that
 
 

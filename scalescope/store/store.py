@@ -35,13 +35,9 @@ from scalescope.store.schema import EnvironmentRow, FindingRow, PointRow, RunRow
 from scalescope.store.studies import Studies, now_of
 
 HEARTBEAT_LIMIT_S = 120.0  # seconds without a heartbeat after which a run on another host counts as dead
-
 WATCH_INTERVAL_S = 5.0  # seconds between two looks for a heartbeat
-
 LOCK_TIMEOUT_S = 60.0  # seconds that a writer waits for SQLite's lock
-
 logger = logging.getLogger(__name__)
-
 ENDED = "ended"  # fact of a run: why it ended early
 
 
@@ -182,9 +178,8 @@ class Store:
                 return None
             found = (run.owner, run.heartbeat_at)
             if first is None:
-                host = run.host.split()[0]
                 text = "run %s may still run on %s; it is resumed if it sends no heartbeat for %g s"
-                logger.warning(text, run.id, host, HEARTBEAT_LIMIT_S)
+                logger.warning(text, run.id, run.host.split()[0], HEARTBEAT_LIMIT_S)
                 first = found
             if found != first:
                 return None
@@ -255,8 +250,7 @@ class Store:
 
     def finish(self, run_id: str, state: RunState | str, verdict: Verdict | None = None, reason: str = "") -> None:
         """Record how a run ended. A resumed run that failed before its first trial becomes what it was before."""
-        ended = [item.value for item in RunState if item is not RunState.RUNNING]
-        state = fields.choice("state", str(state), ended)
+        state = fields.choice("state", str(state), [item.value for item in RunState if item is not RunState.RUNNING])
         with self.writing("finish a run") as session:
             row = self._owned_run(session, run_id, renew=True)
             before = self._before.pop(run_id, None)
@@ -275,7 +269,6 @@ class Store:
             row.findings = row_conversion.finding_rows(run_id, verdict) if verdict else []
 
     def extend(self, run_id: str, planned: int) -> None:
-        """Record that a run now has `planned` trials."""
         with self.writing("extend a run") as session:
             self._owned_run(session, run_id, renew=True).planned = planned
 
@@ -423,11 +416,8 @@ class Store:
 
 
 _NEWEST = (RunRow.created_at.desc(), RunRow.id.desc())
-
 _CODE = RunRow.facts[row_conversion.CODE].as_string()
-
 _Heartbeat = tuple[str, datetime]  # owner of a run, and its last heartbeat by the owner's clock
-
 # a run before it was resumed: columns that resuming changes, and its findings
 _Before = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]
 

@@ -43,8 +43,7 @@ def run_pipeline(
         f"--dask_client_name={CLIENT_NAME}",
         *_partition_flags(beam, runner, partitions),
     ]
-    options = beam.options.pipeline_options.PipelineOptions(flags)
-    pipeline = beam.Pipeline(runner=runner.DaskRunner(), options=options)
+    pipeline = beam.Pipeline(runner=runner.DaskRunner(), options=beam.options.pipeline_options.PipelineOptions(flags))
     build(beam, pipeline)
     with _beam_clients_closed(), own_receivers(client.scheduler.address):
         result = pipeline.run()

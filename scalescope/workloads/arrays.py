@@ -18,12 +18,10 @@ if TYPE_CHECKING:
     from distributed import Client
 
 EXTRA = "arrays"
-
 Blocks = Annotated[int, Parameter("Blocks along each side of the array.", minimum=1)]
 Chunk = Annotated[int, Parameter("Rows, and columns, of a block of 8-byte numbers.", minimum=2)]
 Rounds = Annotated[int, Parameter("Steps, one after another.", minimum=1)]
 Method = Annotated[Literal["p2p", "tasks"], Parameter("How dask moves blocks: between workers, or in tasks.")]
-
 made = partial(workload, packages=("dask", "numpy"), extra=EXTRA)
 
 
@@ -36,8 +34,7 @@ def array_matmul(
     seed: Annotated[int, Parameter("Seed of the random matrices.", minimum=0)] = 0,
 ) -> dict[str, Any]:
     """dask.array product of two matrices."""
-    da = require("dask.array", workload="array-matmul", extra=EXTRA)
-    np = require("numpy", workload="array-matmul", extra=EXTRA)
+    da, np = (require(module, workload="array-matmul", extra=EXTRA) for module in ("dask.array", "numpy"))
     token = fresh()
 
     def random(which: int, dimensions: int) -> Any:
@@ -159,13 +156,9 @@ def array_qr(
     return {"rows": items * chunk}
 
 
-# ------------------------------------------------------------------------------------------- arrays and their checks
-
-
 def square(name: str, function: Callable[..., Any], items: int, chunk: int, **arguments: Any) -> Any:
     """A dask array of `items` x `items` blocks with `function` of row and column as numbers."""
-    da = require("dask.array", workload=name, extra=EXTRA)
-    np = require("numpy", workload=name, extra=EXTRA)
+    da, np = (require(module, workload=name, extra=EXTRA) for module in ("dask.array", "numpy"))
     return da.map_blocks(
         block,
         function,

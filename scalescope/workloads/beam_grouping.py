@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 Records = Annotated[int, Parameter("Records.", minimum=1)]
 Size = Annotated[int, Parameter("Bytes of each record.", minimum=1)]
 Keys = Annotated[int, Parameter("Different keys.", minimum=1)]
-
 made = partial(workload, packages=("apache-beam", "dask"), extra="beam")
 
 
@@ -113,9 +112,6 @@ def beam_side_input(
     got = run_pipeline(client, build, workload=name, partitions=partitions(items, npartitions, None))
     check_same(name, sorted(got), [number + beside * (beside - 1) // 2 for number in range(items)])
     return {"items": items}
-
-
-# ------------------------------------------------------------------------------------------- parts of pipelines
 
 
 def record(number: int, size: int, keys: int, hot: int, token: str) -> tuple[int, bytes]:

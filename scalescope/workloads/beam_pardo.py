@@ -36,8 +36,7 @@ def run(
         for stage in range(1, stages + 1):
             collection = collection | f"stage {stage}" >> beam.ParDo(Sleep(seconds, token))
 
-    results = run_pipeline(client, build, workload=NAME, partitions=chosen)
-    check(results, items=items, stages=stages)
+    check(run_pipeline(client, build, workload=NAME, partitions=chosen), items=items, stages=stages)
     return {"items": items, "stages": stages}
 
 

@@ -15,11 +15,9 @@ if TYPE_CHECKING:
 
 EXTRA = "arrays"
 FACTOR = 1_000_003  # prime: multiples of it, modulo the number of rows, are the numbers of the rows in another order
-
 Partitions = Annotated[int, Parameter("Partitions.", minimum=1)]
 Rows = Annotated[int, Parameter("Rows of each partition, of 16 bytes.", minimum=1)]
 Groups = Annotated[int, Parameter("Different keys.", minimum=1)]
-
 made = partial(workload, packages=("dask", "pandas", "pyarrow"), extra=EXTRA)
 
 
@@ -37,8 +35,7 @@ def dataframe_shuffle(
 
     with client.as_current(), dask.config.set({"dataframe.shuffle.method": method}):
         shuffled = frame("dataframe-shuffle", range(items), rows=rows, groups=groups).shuffle("key")
-        summary = shuffled.map_partitions(summarise, meta=summarise(shuffled._meta))
-        parts = client.gather(client.compute(summary))
+        parts = client.gather(client.compute(shuffled.map_partitions(summarise, meta=summarise(shuffled._meta))))
     check_shuffle(parts, items=items, rows=rows, groups=groups)
     return {"rows": items * rows, "partitions": len(parts)}
 
@@ -115,8 +112,7 @@ def dataframe_join(client: Client, *, items: Partitions = 12, rows: Rows = 50_00
     name, count = "dataframe-join", items * rows
     with client.as_current():
         left = frame(name, range(items), rows=rows, groups=1_000)
-        right = frame(name, reversed(range(items)), rows=rows, groups=1_000)
-        joined = left.merge(right, on="value", broadcast=False)
+        joined = left.merge(frame(name, reversed(range(items)), rows=rows, groups=1_000), on="value", broadcast=False)
         alike = joined.assign(alike=joined["key_x"] == joined["key_y"])[["value", "alike"]].sum()
         got = client.gather(client.compute(alike))
     check_same(name, got, [count * (count - 1) // 2, count])

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 Tasks = Annotated[int, Parameter("Tasks.", minimum=0)]
 Seconds = Annotated[float, Parameter("Seconds that each task sleeps.", minimum=0)]
-
 BAG_RULE = "one item each up to 100 items, about 100 partitions from then on"
-
 made = partial(workload, packages=("dask",))
 
 
@@ -222,5 +220,4 @@ def parent(number: int, children: int, seconds: float) -> int:
     from distributed import worker_client
 
     with worker_client() as client:
-        numbers = range(number, number + children)
-        return sum(client.gather(client.map(pass_on, numbers, seconds=seconds, pure=False)))
+        return sum(client.gather(client.map(pass_on, range(number, number + children), seconds=seconds, pure=False)))

@@ -62,8 +62,7 @@ def xgboost_train(
     xgboost = require("xgboost.dask", workload=name, extra="suite")
     with client.as_current():
         data = frame(name, range(items), rows=rows, groups=97)
-        labels = (data["key"] >= 40).astype("int64")
-        matrix = xgboost.DaskDMatrix(client, data[["key"]], labels)
+        matrix = xgboost.DaskDMatrix(client, data[["key"]], (data["key"] >= 40).astype("int64"))
         asked = {"objective": "binary:logistic", "eval_metric": "error", "tree_method": "hist"}
         trained = xgboost.train(
             client, asked, matrix, num_boost_round=rounds, evals=[(matrix, "train")], verbose_eval=False

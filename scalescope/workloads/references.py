@@ -47,8 +47,7 @@ def load_function(reference: str) -> Workload:
         functions = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
         raise _bad(reference, f"a function of {place}; {fields.suggest(name, functions)}")
     folder = os.path.dirname(module.__file__ or "") if place.endswith(".py") else ""
-    found = describe(reference, function)
-    return replace(found, modules=_modules(module, name), folder=folder, code=_code(module))
+    return replace(describe(reference, function), modules=_modules(module, name), folder=folder, code=_code(module))
 
 
 def describe(reference: str, function: Any) -> Workload:
@@ -70,9 +69,6 @@ def describe(reference: str, function: Any) -> Workload:
 
 def _bad(reference: str, allowed: str, next_step: str = "") -> InvalidField:
     return InvalidField("workload", reference, allowed, next_step=next_step)
-
-
-# -------------------------------------------------------------------------- modules
 
 
 def _from_module(name: str, reference: str) -> ModuleType:
@@ -144,7 +140,6 @@ def _modules(module: ModuleType, function: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=256)
 def _used(text: str, function: str) -> tuple[str, ...]:
-    """Imports that a function needs, directly or through other names of the text; all if it is not defined there."""
     bound: dict[str, list[ast.stmt]] = {}
     for statement in _outermost(_parsed(text).body):
         for name in _bound(statement):
@@ -164,7 +159,6 @@ def _used(text: str, function: str) -> tuple[str, ...]:
 
 
 def _outermost(body: Iterable[ast.AST]) -> Iterator[ast.stmt]:
-    """Statements outside functions and classes, also within `if` and `try`."""
     for node in body:
         if isinstance(node, ast.stmt):
             yield node
@@ -173,7 +167,6 @@ def _outermost(body: Iterable[ast.AST]) -> Iterator[ast.stmt]:
 
 
 def _bound(statement: ast.stmt) -> Iterator[str]:
-    """Names that a statement defines; `*` for a star import."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         yield statement.name
     elif isinstance(statement, ast.Import | ast.ImportFrom):
@@ -249,13 +242,11 @@ def _import_failed(reference: str, error: BaseException) -> InvalidField:
 
 
 def _documented_arguments(docstring: str) -> dict[str, str]:
-    """Help by name, from the `Args:` section of a Google-style docstring."""
     found = re.search(r"^(?:Args|Arguments|Parameters):[ \t]*\n((?:[ \t]+\S.*(?:\n|$)|[ \t]*\n)+)", docstring, re.M)
     if found is None:
         return {}
-    section = inspect.cleandoc("\n" + found[1])
     helps: dict[str, str] = {}
-    for entry in re.split(r"\n(?=\S)", section):
+    for entry in re.split(r"\n(?=\S)", inspect.cleandoc("\n" + found[1])):
         name, colon, text = entry.partition(":")
         if colon:
             helps[name.split("(")[0].strip().lstrip("*")] = " ".join(text.split())

@@ -94,10 +94,8 @@ def check(results: Mapping[int, int]) -> None:
 def _arguments(
     recorded: RecordedGraph, number: int, part: range, scale: float, names: Sequence[str], futures: Mapping[int, Any]
 ) -> tuple[Any, ...]:
-    """Arguments of `nap`: needs inside the part are keys, earlier ones are futures."""
     task = recorded.tasks[number]
-    needs = [names[need] if need in part else futures[need] for need in task.needs]
-    return (number, task.seconds * scale, needs)
+    return (number, task.seconds * scale, [names[need] if need in part else futures[need] for need in task.needs])
 
 
 WORKLOAD = workload(NAME, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(run)

@@ -39,11 +39,10 @@ def parameters(
     `Annotated[int, Parameter("Items.", minimum=1)]`, else help from `helps`. `reference` names the workload in errors.
     """
     names = {**vars(typing), **vars(sys.modules.get(getattr(function, "__module__", ""), typing))}
-    found = [
+    return tuple(
         _parameter(each, _hint(each.annotation, names), (helps or {}).get(each.name, ""))
         for each in _given_by_name(reference, function)
-    ]
-    return tuple(found)
+    )
 
 
 def _given_by_name(reference: str, function: Callable[..., Any]) -> list[inspect.Parameter]:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 Tasks = Annotated[int, Parameter("Tasks of each of two stages.", minimum=1)]
 Seconds = Annotated[float, Parameter("Seconds that each task sleeps.", minimum=0)]
 Limit = Annotated[float, Parameter("Seconds that a stage may take.", minimum=1)]
-
 made = partial(workload, packages=("dask",), kinds=("local",))
 
 
@@ -105,9 +104,6 @@ def spill(
     return {"mib": items * mib, "spilled_mib": round(sum(spilled) / 2**20)}
 
 
-# ------------------------------------------------------------------------------------------- tasks and helpers
-
-
 async def end() -> None:
     os._exit(1)
 
@@ -146,5 +142,4 @@ def settled(client: Client, name: str, futures: Sequence[Any], limit_s: float) -
 
 
 def _busiest(client: Client) -> tuple[str, int]:
-    """The worker that holds the most results, and their number."""
     return max(((address, len(keys)) for address, keys in client.has_what().items()), key=lambda each: each[1])

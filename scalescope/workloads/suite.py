@@ -24,10 +24,8 @@ class SuiteEntry:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Kinds of clusters on which its measurements mean something."""
         workload = workloads.load(self.workload)
-        found = (kind for kind in cluster.kinds() if workload.modelled or kind not in SHARED)
-        return workload.kinds or tuple(found)
+        return workload.kinds or tuple(kind for kind in cluster.kinds() if workload.modelled or kind not in SHARED)
 
 
 _LIMITED = {"memory_limit_mb": 1024}

@@ -22,10 +22,8 @@ LINES, STEP, DAYS = 4, 7919, 2_400
 
 # First day of the data; the day of query 3; the last day of query 1
 BEGIN, MIDDLE, END = "1992-01-01", "1995-03-15", "1998-05-01"
-
 Partitions = Annotated[int, Parameter("Partitions.", minimum=1)]
 Orders = Annotated[int, Parameter("Orders of each partition, of 4 lines each.", minimum=1_000)]
-
 made = partial(workload, packages=("dask", "pandas", "pyarrow"), extra=EXTRA)
 
 
@@ -46,8 +44,7 @@ def tpch_q3(client: Client, *, items: Partitions = 12, orders: Orders = 20_000) 
     with client.as_current():
         tables = [_table("tpch-q3", table, items, orders) for table in (customers, bought, lines)]
         revenues = client.persist(q3(*tables))
-        asked = [revenues.nlargest(10), revenues.sum(), revenues.count()]
-        largest, total, count = client.gather(client.compute(asked))
+        largest, total, count = client.gather(client.compute([revenues.nlargest(10), revenues.sum(), revenues.count()]))
     everyone = customers(0, items=1, orders=items * (orders // 10) * 10)
     parts = ([table(index, items=items, orders=orders) for table in (bought, lines)] for index in range(items))
     expected = [q3(everyone, *part) for part in parts]  # an order and its lines are in one partition

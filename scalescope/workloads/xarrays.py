@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 EXTRA = "suite"
 DAYS = 365  # of a block; leap years move the blocks against the calendar
-
 Years = Annotated[int, Parameter("Blocks of 365 days.", minimum=1)]
 Side = Annotated[int, Parameter("Rows, and columns, of the field.", minimum=2)]
 

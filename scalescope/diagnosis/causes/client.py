@@ -116,8 +116,7 @@ def client_busy(observation: Observation) -> Finding | None:
         return spent.finding(CLIENT_BUSY, observation, did, "", remedy)
     if spent := ClientSpending.of(observation, own, without):
         remedy = "import before the function is called, or measure with `warmups: 1`: a process imports once"
-        finding = spent.finding(CLIENT_BUSY, observation, "imported modules", "", remedy)
-        return replace(finding, severity=Severity.INFO)
+        return replace(spent.finding(CLIENT_BUSY, observation, "imported modules", "", remedy), severity=Severity.INFO)
     return None
 
 

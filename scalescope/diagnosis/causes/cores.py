@@ -15,7 +15,6 @@ from scalescope.model.words import percent, plural
 OURS = 0.70  # share of a full host that our processes use, from which they compete with each other
 SIZES_LINK = "https://docs.dask.org/en/stable/best-practices.html#processes-threads-and-vm-sizes"
 
-
 OVERSUBSCRIBED_THREADS = TrialCause(
     code="oversubscribed-threads",
     title="More threads than cores",
@@ -89,7 +88,6 @@ BUSY = 0.8  # share of worker time busy, from which threads have no time to spar
 SLACK = 0.5  # share of the host idle, from which there is room for more threads
 MANY_WAIT = 6  # mean tasks waiting per thread, from which several times the threads would be busy
 
-
 UNDERSUBSCRIBED_THREADS = TrialCause(
     code="undersubscribed-threads",
     title="Room for more threads",
@@ -138,7 +136,6 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
 
 
 STOLEN = 0.10  # share of the host's cores; the hypervisor takes them only from whoever wants to run
-
 
 HOST_OVERLOADED = TrialCause(
     code="host-overloaded",

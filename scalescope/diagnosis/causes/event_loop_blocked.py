@@ -94,7 +94,6 @@ def _shortest(observation: Observation) -> float:
 
 
 def _noted(observation: Observation) -> _LoopStalls:
-    """Stalls in table `lag`, except while the scheduler took in a graph."""
     time = observation.numbers("lag", "time") - observation.measured.epoch
     seconds = observation.numbers("lag", "seconds")
     begin = time - np.maximum(seconds, LAG_INTERVAL_S)
@@ -144,9 +143,8 @@ def _felt(observation: Observation, stalls: _LoopStalls) -> dict[int, tuple[floa
 
 def _in_a_graph(observation: Observation, begin: Floats, end: Floats) -> Bools:
     """Whether the scheduler took in a large graph within each interval (that is `large-graph`)."""
-    attempts = observation.measured
     seconds = observation.numbers("graphs", "seconds")
-    since = observation.numbers("graphs", "time")[seconds >= STALL_S] - attempts.epoch
+    since = observation.numbers("graphs", "time")[seconds >= STALL_S] - observation.measured.epoch
     until = since + seconds[seconds >= STALL_S]
     inside = np.zeros(len(begin), dtype=np.bool_)
     for first, last in zip(since, until, strict=True):

@@ -15,7 +15,6 @@ from scalescope.model.words import percent, plural
 
 MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html"
 
-
 MEMORY_SPILL = TrialCause(
     code="memory-spill",
     title="Results do not fit into memory",
@@ -104,8 +103,7 @@ def memory_paused(observation: Observation) -> Finding | None:
 
 
 def _limit(observation: Observation) -> str:
-    cluster = observation.trial.facts.get("cluster") or {}
-    limit = cluster.get("memory_limit_mb")
+    limit = (observation.trial.facts.get("cluster") or {}).get("memory_limit_mb")
     return f" (limit {limit:,} MiB each)" if limit else ""
 
 
@@ -118,7 +116,6 @@ def _peaks(observation: Observation, column: str) -> float:
 
 
 def _while_paused(observation: Observation) -> tuple[float, float]:
-    """Resident and managed bytes in the largest sample of a paused worker."""
     attempts = observation.measured
     worker = worker_of_rows(observation, "memory")
     time, rss, managed = (observation.numbers("memory", name) for name in ("time", "rss", "managed"))

@@ -20,7 +20,6 @@ from scalescope.model.words import percent, plural
 WIDER = 2  # ratio of tasks: another stage must have this many times those of the narrow one
 WIDE = 0.5  # tasks of the widest stage per thread; below, the whole graph is narrow
 
-
 NARROW_STAGE = TrialCause(
     code="narrow-stage",
     title="One stage has too few tasks",

@@ -22,7 +22,6 @@ BEAM_SIDE_INPUTS = (
 )
 CLOSE_S = 0.05  # seconds from sending a graph within a task until its tasks are runnable
 
-
 NESTED_CLIENT = TrialCause(
     code="nested-client",
     title="Tasks that submit tasks",
@@ -90,14 +89,12 @@ def nested_client(observation: Observation) -> Finding | None:
 
 
 def _side_inputs_s(observation: Observation, parents: Bools, nested_at: Floats) -> float:
-    """Thread-seconds of side inputs that Beam computed again."""
     attempts = observation.measured
     near = np.searchsorted(nested_at, attempts.runnable + CLOSE_S) > np.searchsorted(
         nested_at, attempts.runnable - CLOSE_S
     )
     sent = near & ~parents & attempts.useful & (np.asarray(attempts.prefix) == BEAM_TASK)
-    work_s = float((attempts.stop - attempts.start)[sent].sum())
-    return work_s * (1 - 1 / len(nested_at))
+    return float((attempts.stop - attempts.start)[sent].sum()) * (1 - 1 / len(nested_at))
 
 
 def _parents(observation: Observation, nested_at: Floats) -> Bools:
@@ -136,7 +133,6 @@ def _outlive(observation: Observation, parents: Bools, nested_at: Floats) -> boo
 
 
 def _seceded(observation: Observation, parents: Bools) -> bool:
-    """Whether most workers with parents ran more tasks at once than they have threads."""
     attempts = observation.measured
     threads = np.zeros(len(attempts.addresses), np.int64)
     np.add.at(threads, attempts.members.worker, attempts.members.nthreads)

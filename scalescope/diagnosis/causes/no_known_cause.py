@@ -40,7 +40,6 @@ def healthy(case: SweepCase) -> Finding:
 
 MOSTLY = 0.5  # share of the idle worker time that known causes must explain, else the cause is unknown
 
-
 UNKNOWN = SweepCause(
     code="idle-workers-cause-unknown",
     title="Idle, and nothing shows why",

@@ -20,7 +20,6 @@ from scalescope.model.words import percent, plural
 # What Dask puts into a key that it derives from function and arguments, or at random.
 TOKEN = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
-
 RECOMPUTATION = TrialCause(
     code="recomputation",
     title="Results computed again",

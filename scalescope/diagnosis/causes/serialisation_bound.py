@@ -25,7 +25,6 @@ PRELOAD = (
     "with `warmups: 1`"
 )
 
-
 SERIALISATION_BOUND = TrialCause(
     code="serialisation-bound",
     title="Tasks carry large objects",
@@ -86,9 +85,7 @@ def _first_on_worker(observation: Observation) -> Ints:
 
 
 def _heavy_tasks(observation: Observation) -> Finding | None:
-    """A heavy graph, whose tasks waited on a worker that already had them."""
-    nbytes = observation.numbers("graphs", "nbytes")
-    heaviest = float(nbytes.max(initial=0.0))
+    heaviest = float(observation.numbers("graphs", "nbytes").max(initial=0.0))
     packed_s = _packed_s(observation)
     if heaviest < HEAVY_GRAPH or not (packed_s or observation.noteworthy("not_assigned")):
         return None

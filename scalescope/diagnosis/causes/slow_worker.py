@@ -93,7 +93,6 @@ def slow_worker(observation: Observation) -> Finding | None:
 
 
 def _last_on(observation: Observation, slow: Bools) -> list[int]:
-    """Batches that a slow worker finished after the others, the latest first."""
     attempts, found = observation.measured, task_batches(observation)
     on_slow = slow[attempts.worker[found.task]]
     stop = attempts.stop[found.task]

@@ -19,7 +19,6 @@ from scalescope.model.words import percent, plural
 
 ROUND = 6  # tasks at once; a graph of that many is a round that is too narrow, not one item of many
 
-
 RESULTS_AWAITED_IN_LOOP = TrialCause(
     code="results-awaited-in-loop",
     title="Each result awaited before the next",

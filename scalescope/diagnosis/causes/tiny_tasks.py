@@ -15,7 +15,6 @@ from scalescope.model.words import percent, plural
 HANDLING_S = 0.001  # seconds that scheduler and worker each spend on a task besides computing it
 TRANSITIONS = 6  # transitions that the scheduler makes for a task that finishes
 
-
 TINY_TASKS = TrialCause(
     code="tiny-tasks",
     title="Tasks too small",
@@ -73,5 +72,4 @@ def _handling(observation: Observation) -> tuple[float, float]:
     """Seconds per task that the scheduler, and a worker, need besides computing."""
     cluster = observation.trial.facts.get("cluster", {})
     scheduler = TRANSITIONS * float(cluster.get("scheduler_us_per_transition") or 0.0) * 1e-6
-    worker = float(cluster.get("worker_us_per_task") or 0.0) * 1e-6
-    return max(HANDLING_S, scheduler), max(HANDLING_S, worker)
+    return max(HANDLING_S, scheduler), max(HANDLING_S, float(cluster.get("worker_us_per_task") or 0.0) * 1e-6)

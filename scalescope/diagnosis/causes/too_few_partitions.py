@@ -26,7 +26,6 @@ from scalescope.model.words import plural
 MINOR = 0.20  # share of worker time below which the severity is low
 ABOUT_HALF = 0.45  # share of worker time from which the severity is high: 51 partitions on 100 workers must count
 
-
 TOO_FEW_PARTITIONS = SweepCause(
     code="too-few-partitions",
     title="Fewer partitions than threads",
@@ -85,7 +84,6 @@ def _by_default(found: Sequence[Measured]) -> set[tuple[int, int]]:
 
 
 def _rule_of(case: SweepCase, found: Sequence[Measured]) -> tuple[PartitionRule | None, float]:
-    """The library default that predicts the widest stage of all these points, and the confidence of the finding."""
     counts = _by_default(found)
     rule = matching(counts)
     calls = {summary.origin.call for summary, _ in found if summary.origin is not None}
@@ -170,8 +168,7 @@ def _gain(case: SweepCase, worst: PointSummary, metrics: Metrics) -> Gain:
         change = {"partition_size": max(1, (items or 1) // enough)}
     elif worst.origin is not None and worst.origin.call in DIVIDED:
         change = {NPARTITIONS: enough}
-    saved_s = max(metrics.makespan_s - makespan_s, 0.0)
-    return Gain(metrics.elapsed_s, metrics.elapsed_s - saved_s, change)
+    return Gain(metrics.elapsed_s, metrics.elapsed_s - max(metrics.makespan_s - makespan_s, 0.0), change)
 
 
 def _prediction(rule: PartitionRule | None, found: Sequence[Measured]) -> tuple[Evidence, ...]:

@@ -31,7 +31,6 @@ REMEDIES = {
 
 OTHERWISE = "let the task begin when what it waits for is there, or call `distributed.secede()` before it waits"
 
-
 WAITING_TASKS = TrialCause(
     code="waiting-tasks",
     title="Tasks wait and hold their threads",

@@ -18,7 +18,6 @@ from scalescope.model.words import number, percent, plural
 GROWTH = 1.25
 FASTER = 1.1  # speed-up below which more threads do not pay
 
-
 WORK_INFLATION = SweepCause(
     code="work-inflation",
     title="The same work takes longer on more workers",
@@ -160,7 +159,6 @@ def _excess_s(few: int | None, before: PrefixWork, many: int | None, after: Pref
 
 
 def _paying(case: SweepCase, worst: _WorkGrowth) -> PointSummary:
-    """The point of fewest threads and equal load that is about as fast."""
     alike = next(points for points in _alike(case) if any(summary is worst.summary for summary, _ in points))
     enough = (
         summary

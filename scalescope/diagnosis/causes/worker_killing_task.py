@@ -40,8 +40,7 @@ def _blame(observation: Observation) -> _KillingTasks | None:
     dead = deaths(observation)
     if len(dead) < REPEATED:
         return None
-    taken = Counter(key for death in dead for key in death.held)
-    suspects = {key for key, count in taken.items() if count >= REPEATED}
+    suspects = {key for key, count in Counter(key for death in dead for key in death.held).items() if count >= REPEATED}
     finished = np.asarray(observation.column("tasks", "status"), dtype=np.int64) == STATUS_FINISHED
     suspects -= set(compress(observation.column("tasks", "key"), finished.tolist())) if suspects else set()
     groups: list[tuple[str, ...]] = []

@@ -52,8 +52,7 @@ def worker_died(observation: Observation) -> Finding | None:
     where = f"worker {last.name}{place}" if len(dead) == 1 else f"the last worker {last.name}{place}"
     more = f"; {plural(cut, 'task')} had to start again" if cut else ""
     loss = f", and {percent(share)} of the worker time was lost with them" if share >= 0.01 else ""
-    is_said = not last.words or last.words.startswith(("Fatal", KUBERNETES))
-    said = "" if is_said else f" Its log ends: {last.words}."
+    said = "" if not last.words or last.words.startswith(("Fatal", KUBERNETES)) else f" Its log ends: {last.words}."
     return WORKER_DIED.finding(
         observation,
         lost_with_workers(observation),

@@ -12,7 +12,6 @@ from scalescope.model.words import percent, plural
 
 RESOURCES_LINK = "https://distributed.dask.org/en/stable/resources.html"
 
-
 WORKER_RESTRICTION = TrialCause(
     code="worker-restriction",
     title="Tasks confined to few workers",

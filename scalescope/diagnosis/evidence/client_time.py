@@ -67,8 +67,7 @@ def actor_calls(observation: Observation) -> ActorCalls | None:
         return None
     names, method = codes(calls.method)
     edges = np.unique(np.concatenate([calls.begin, calls.end]))
-    running = interval_seconds(calls.begin, calls.end, edges) > 0
-    united = float(np.diff(edges)[running].sum())
+    united = float(np.diff(edges)[interval_seconds(calls.begin, calls.end, edges) > 0].sum())
     found = client_time(observation)
     idle_s = united * max(observation.threads - 1, 0)
     return ActorCalls(

@@ -76,8 +76,7 @@ def delayed_batches(observation: Observation) -> tuple[tuple[DelayedBatch, ...],
         return (), ()
     attempts, found = observation.measured, task_batches(observation)
     durations = attempts.stop - attempts.start
-    slow = np.isin(attempts.worker, [worker for worker, _ in slow_workers(observation)])
-    excused = slow | sending(observation)
+    excused = np.isin(attempts.worker, [worker for worker, _ in slow_workers(observation)]) | sending(observation)
     idle = IdleThreads(observation)
     for batch in _candidates(observation):
         tasks = found.tasks(batch)
@@ -102,13 +101,11 @@ def delayed_batches(observation: Observation) -> tuple[tuple[DelayedBatch, ...],
 
 
 def _candidates(observation: Observation) -> list[int]:
-    """Batches, first those whose longest task can have cost most."""
     attempts, found = observation.measured, task_batches(observation)
     longest = (attempts.stop - attempts.start)[found.task[found.first[1:] - 1]]
     could = (longest - found.median) * np.minimum(found.size, observation.threads)
     could[found.size < MIN_TASKS] = 0.0
-    best = np.argsort(-could, kind="stable")[:CANDIDATES]
-    return [int(batch) for batch in best if could[batch] > 0]
+    return [int(batch) for batch in np.argsort(-could, kind="stable")[:CANDIDATES] if could[batch] > 0]
 
 
 def _long(rising: Floats, median: float) -> tuple[int, bool]:
@@ -129,7 +126,6 @@ def _spread(rising: Floats) -> bool:
 
 
 def _larger(observation: Observation, long: Ints, rest: Ints) -> bool:
-    """Whether the results of long tasks are larger as well."""
     if not len(long) or not len(rest):
         return False
     nbytes = task_column(observation, "nbytes")
@@ -142,8 +138,7 @@ def _all_begun(observation: Observation, tasks: Ints, mean_s: float) -> float:
     attempts = observation.measured
     wide = float(timeline(observation).level(attempts.start[tasks], attempts.stop[tasks]).max(initial=1.0))
     waves = math.ceil(len(tasks) / max(wide, 1.0))
-    equal = float(attempts.runnable[tasks].max()) + (waves - 1) * mean_s
-    return min(float(attempts.start[tasks].max()), equal)
+    return min(float(attempts.start[tasks].max()), float(attempts.runnable[tasks].max()) + (waves - 1) * mean_s)
 
 
 def _last_wave_s(tasks: int, threads: float, mean_s: float) -> float:

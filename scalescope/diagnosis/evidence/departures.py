@@ -80,8 +80,7 @@ def _asked_to_leave(observation: Observation, gone: Collection[str]) -> set[str]
         for _, message in observation.events("all")
         if message.get("action") == "remove-worker" and message.get("expected") is True
     }
-    columns = (observation.column("events", name) for name in ("topic", "message"))
-    for topic, text in zip(*columns, strict=True):
+    for topic, text in zip(*(observation.column("events", name) for name in ("topic", "message")), strict=True):
         if topic in gone and topic not in asked and any(f'"status": "{status}"' in text for status in _ORDERLY):
             asked.add(topic)
     return asked

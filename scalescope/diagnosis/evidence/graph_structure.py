@@ -66,7 +66,6 @@ def in_rounds(metrics: Metrics, threads: int) -> bool:
 
 
 def _one_long(metrics: Metrics) -> bool:
-    """Whether one long task is the longest dependency path, so that nothing waits for another."""
     return metrics.tasks > 1 and (metrics.longest_task_s or 0.0) > ONE_LONG * metrics.span_s
 
 
@@ -90,7 +89,6 @@ def idle_seconds(case: SweepCase, found: Sequence[Measured]) -> float:
 
 
 def structure_evidence(summary: PointSummary, metrics: Metrics) -> tuple[Evidence, ...]:
-    """The numbers that every finding about idle threads rests on."""
     point = summary.point
     source = "the point's parameters" if summary.origin is None else summary.origin.where
     items = () if summary.items is None else (Evidence("items", summary.items, source),)

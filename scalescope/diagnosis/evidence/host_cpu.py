@@ -34,7 +34,6 @@ class HostLoad:
 
     @property
     def crowded(self) -> bool:
-        """Whether others keep all its cores busy."""
         return self.idle <= FULL and self.foreign >= OTHERS
 
 

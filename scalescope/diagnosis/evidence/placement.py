@@ -121,14 +121,14 @@ def late_workers_of(observation: Observation) -> LateWorkers:
 
     own = np.isin(attempts.worker, members.worker[late])
     begin = occupied_from(observation)
-    before = ~own & (_assigned(observation) < members.joined[late].max()) & ~confined(observation)
+    assigned = task_column(observation, "assigned") - attempts.epoch
+    before = ~own & (assigned < members.joined[late].max()) & ~confined(observation)
     waiting = line.level(attempts.runnable[before], begin[before])
     idle = np.minimum(np.minimum(free_threads(observation, late), waiting), line.idle)
     return LateWorkers(np.flatnonzero(late), line.integral(missing), line.integral(idle))
 
 
 def _newcomers(joined: Floats, left: Floats, makespan: float) -> Bools:
-    """Members that joined late, and not to replace one that had left."""
     late = joined > 0
     gone = sorted(left[left < makespan].tolist())
     for member in np.argsort(joined, kind="stable"):
@@ -136,10 +136,6 @@ def _newcomers(joined: Floats, left: Floats, makespan: float) -> Bools:
             gone.pop(0)
             late[member] = False
     return late
-
-
-def _assigned(observation: Observation) -> Floats:
-    return task_column(observation, "assigned") - observation.measured.epoch
 
 
 def confined(observation: Observation) -> Bools:
@@ -183,8 +179,7 @@ def tasks_near_data(observation: Observation) -> TasksNearData:
     tasks = tasks[np.isin(attempts.worker[tasks], workers)]
     line, own = timeline(observation), np.isin(attempts.members.worker, workers)
     idle = free_threads(observation, (attempts.members.joined <= 0) & ~own)
-    free = free_threads(observation, own)
-    waiting = np.maximum(line.level(attempts.prepared_from[tasks], begin[tasks]) - free, 0.0)
+    waiting = np.maximum(line.level(attempts.prepared_from[tasks], begin[tasks]) - free_threads(observation, own), 0.0)
     lost = np.minimum(np.minimum(idle, line.idle), waiting)
     return TasksNearData(tasks, workers, recorded, _most_needed(source, tasks), line.integral(lost))
 

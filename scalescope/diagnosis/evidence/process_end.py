@@ -65,8 +65,7 @@ def how_ended(dead: Sequence[Departure]) -> ProcessEnd:
             return ProcessEnd(f" ({told})", MORE_MEMORY, MEMORY_LINK)
         return ProcessEnd(f" ({told})", "see table logs for its last words and the events of its pod")
     if code is None:
-        timed_out = any(death.reason.startswith("check-worker-ttl") for death in dead)
-        if timed_out:
+        if any(death.reason.startswith("check-worker-ttl") for death in dead):
             return ProcessEnd(
                 " after sending no heartbeat for `distributed.scheduler.worker-ttl`",
                 "look for code that holds the interpreter lock for minutes, or raise that option",
@@ -103,7 +102,6 @@ def signal_name(number: int) -> str:
 
 
 def traces_of(dead: Sequence[Departure]) -> tuple[Evidence, ...]:
-    """Where to read of each death; three at most."""
     found = []
     for death in dead[:3]:
         code = "unknown" if death.exit_code is None else death.exit_code

@@ -74,7 +74,6 @@ def loop(observation: Observation) -> SubmissionLoop | None:
 
 
 def _in_flight(observation: Observation, moments: Floats) -> Floats:
-    """Most tasks running or waiting at once, from each moment to the next."""
     line = timeline(observation)
     cells = np.searchsorted(line.edges, moments, side="right") - 1
     most: Floats = np.maximum.reduceat(line.occupied + line.waiting, np.clip(cells, 0, len(line.occupied) - 1))
@@ -103,13 +102,11 @@ def _ends(observation: Observation) -> Floats:
 
 def _left(observation: Observation, moments: Floats) -> tuple[Ints, Floats]:
     """Tasks known and not ended at each moment, and the last end before it, by the scheduler's clock."""
-    attempts = observation.measured
     done = _ends(observation)
     # A task is known from the moment at which it is runnable; one that is not yet runnable waits for one that is left.
-    known = np.sort(attempts.runnable)
+    known = np.sort(observation.measured.runnable)
     ended = np.searchsorted(done, moments, side="right")
-    left = np.searchsorted(known, moments, side="left") - ended
-    return left, done[np.maximum(ended - 1, 0)]
+    return np.searchsorted(known, moments, side="left") - ended, done[np.maximum(ended - 1, 0)]
 
 
 def _follows(rounds: Floats, gaps: Floats) -> bool:
@@ -128,7 +125,6 @@ def _follows(rounds: Floats, gaps: Floats) -> bool:
 
 
 def unwanted_s(observation: Observation, begin: float, end: float) -> float:
-    """Thread-seconds idle with no task waiting, in a window."""
     line = timeline(observation)
     return line.integral(line.within(begin, end) * line.unwanted)
 

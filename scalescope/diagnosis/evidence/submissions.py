@@ -55,7 +55,6 @@ def sending(observation: Observation) -> Bools:
 
 
 def large(sent: Submissions) -> Bools:
-    """Which graphs are so large that this may cost time."""
     return (sent.nbytes >= LARGE_BYTES) | (sent.tasks >= MANY_TASKS)
 
 

@@ -33,7 +33,6 @@ class Timeline:
 
     @property
     def unwanted(self) -> Floats:
-        """Idle threads for which no task waits."""
         return np.maximum(self.idle - self.waiting, 0.0)
 
     def level(self, begin: Floats, end: Floats) -> Floats:
@@ -58,8 +57,7 @@ class Timeline:
 
 def interval_seconds(begin: Floats, end: Floats, edges: Floats) -> Floats:
     """Seconds of all the intervals [begin, end) together between each two edges."""
-    inside = covered(begin, edges) - covered(np.maximum(end, begin), edges)
-    seconds: Floats = np.maximum(np.diff(inside), 0.0)
+    seconds: Floats = np.maximum(np.diff(covered(begin, edges) - covered(np.maximum(end, begin), edges)), 0.0)
     return seconds
 
 

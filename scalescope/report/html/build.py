@@ -111,9 +111,8 @@ def fill(template: str, canvas: Canvas, *, package: str = __package__, script: s
 
     scripts = [charts.bokeh_script(), _file("report.js")] if canvas.figures else []
     scripts += [_file(script, package)] if script else []
-    own = jinja2.FunctionLoader(lambda name: _file(name, package) if name == template else _file(name))
     environment = jinja2.Environment(
-        loader=own,
+        loader=jinja2.FunctionLoader(lambda name: _file(name, package) if name == template else _file(name)),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -135,12 +134,10 @@ def fill(template: str, canvas: Canvas, *, package: str = __package__, script: s
 def write(
     place: Target, run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Sequence[str] = ()
 ) -> Target:
-    """Write the page that `render` makes, whole or not at all."""
     return save(place, lambda: render(run, read, trial=trial, followed_by=followed_by))
 
 
 def save(place: Target, make: Callable[[], str]) -> Target:
-    """Write a page whole or not at all, to a path or an address."""
     check(place)
     files.write(place, make(), "report")
     return place

@@ -46,7 +46,6 @@ LOG_FROM = 20  # both axes are logarithmic from this ratio of most to fewest thr
 
 
 def bokeh_script() -> str:
-    """BokehJS without widgets, tables, WebGL and formulas."""
     return "\n".join(Resources(mode="inline", components=["bokeh"], log_level="warn").js_raw)
 
 
@@ -66,7 +65,6 @@ class Canvas:
             model.update(**{name: LIGHT[colour] if isinstance(colour, str) else [LIGHT[each] for each in colour]})
 
     def figure(self, name: str, *, height: int, x_label: str, y_label: str, **options: Any) -> Any:
-        """An empty figure in the style of the page."""
         made = figure(
             height=height,
             sizing_mode="stretch_width",
@@ -128,11 +126,9 @@ def scaling(canvas: Canvas, name: str, knee: Knee) -> None:
         canvas.paint(at, line_color="fit")
         made.add_layout(band)
         made.add_layout(at)
-    ideal = made.line(*_columns(knee.ideal()), line_width=1.5, line_dash="dashed")
-    canvas.paint(ideal.glyph, line_color="ideal")
+    canvas.paint(made.line(*_columns(knee.ideal()), line_width=1.5, line_dash="dashed").glyph, line_color="ideal")
     if knee.fit is not None:
-        curve = made.line(*_columns(knee.curve()), line_width=2)
-        canvas.paint(curve.glyph, line_color="fit")
+        canvas.paint(made.line(*_columns(knee.curve()), line_width=2).glyph, line_color="fit")
     _marks(canvas, made, threads, speedup, {"threads": "@x{0,0}", "speed-up": "@y{0,0.[00]}"})
 
 
@@ -179,8 +175,7 @@ def threshold(
             box = models.BoxAnnotation(left=left, right=right, fill_alpha=strength, line_width=0)
             canvas.paint(box, fill_color=colour)
             made.add_layout(box)
-    ends = {left for left, _ in jumps}
-    lines = _regimes(spots, ends)
+    lines = _regimes(spots, {left for left, _ in jumps})
     source = {"x": [[x for x, _ in line] for line in lines], "y": [[y for _, y in line] for line in lines]}
     canvas.paint(
         made.multi_line("x", "y", source=models.ColumnDataSource(source), line_width=1.5).glyph, line_color="busy"
@@ -226,7 +221,6 @@ def _plain(text: str, other: str) -> str:
 
 
 def _regimes(spots: Sequence[tuple[float, float]], ends: Collection[float]) -> list[list[tuple[float, float]]]:
-    """The curve, cut where it jumps."""
     lines: list[list[tuple[float, float]]] = [[]]
     for spot in spots:
         lines[-1].append(spot)

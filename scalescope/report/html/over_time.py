@@ -77,7 +77,6 @@ def draw(seen: Observation, attempts: Attempts, groups: Groups, canvas: Canvas) 
 
 
 def _names(seen: Observation, attempts: Attempts) -> list[str]:
-    """For each worker its name with its address, or the address alone if the name is not telling."""
     named = dict(zip(seen.column("workers", "worker"), seen.column("workers", "name"), strict=True))
     return [
         f"{named[address]} ({address})" if named.get(address) not in (None, "", address) else address
@@ -94,7 +93,6 @@ def _stage_names(groups: Groups, bars: gantt.Bars) -> list[tuple[str, str]]:
 
 
 def _styles(charged: Blame, groups: Groups) -> list[str]:
-    """Colour and texture of each charge; a prefix has the colour of its largest stage."""
     codes = {OTHER: gantt.OTHER}
     for code, stage in enumerate(groups.largest(gantt.STAGES)):
         codes.setdefault(stage.prefix, code)

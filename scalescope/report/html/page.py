@@ -90,9 +90,6 @@ def evidence_value(value: float | int | str) -> str:
     return f"{value:,}" if isinstance(value, int) else value
 
 
-# ------------------------------------------------------------------ provenance
-
-
 def provenance(run: SweepRun) -> list[tuple[str, str]]:
     """What ran, with which versions, where, when, and in which order."""
     facts: Mapping[str, Any] = next((trial.facts for trial in run.trials if trial.facts.get("cluster")), {})
@@ -180,9 +177,6 @@ def _when(run: SweepRun) -> str:
 def moment(iso: str) -> str:
     """`2026-11-21 05:06:35 UTC` from an ISO 8601 time in UTC."""
     return f"{iso[:19].replace('T', ' ')} UTC" if iso else ""
-
-
-# ------------------------------------------------------------------ points
 
 
 def bars(summaries: Sequence[PointSummary]) -> list[WorkerTimeBar]:
