@@ -143,8 +143,7 @@ class TaskRunner(Runner):
         trial = progress.trial
         if trial is not None or progress.notable:
             level = logging.WARNING if trial and trial.state is not TrialState.VALID else logging.INFO
-            counted = f"{progress.done}/{progress.total} " if trial else ""
-            get_run_logger().log(level, "%s%s", counted, progress.line)
+            get_run_logger().log(level, "%s%s", f"{progress.done}/{progress.total} " if trial else "", progress.line)
         if progress.total:
             with self._showing:
                 self._show(progress)

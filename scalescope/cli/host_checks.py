@@ -102,9 +102,8 @@ def _of_clusters() -> Iterator[Package]:
 
 def all_checks() -> list[Check]:
     """Run all checks, in about ten seconds."""
-    python = f"{sys.version.split()[0]} at {sys.executable}"
     return [
-        Check("python", "everything", True, python, essential=True),
+        Check("python", "everything", True, f"{sys.version.split()[0]} at {sys.executable}", essential=True),
         *(_attempt(package.name, package.purpose, partial(_import, package), essential=True) for package in ESSENTIAL),
         *(_installed(package) for package in optional()),
         _attempt("store", "keeping results", _store, essential=True),

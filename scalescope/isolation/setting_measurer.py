@@ -138,8 +138,7 @@ class SettingMeasurer:
         place = f"{self.folder}/graph-{digest(data)}.json"
         files.write(place, json.dumps(data), "recorded graph")
         workload = workloads.load(REPLAY)
-        params = workload.bind({"graph": place, "tasks": len(graph.tasks)})
-        point = replace(setting.point, params=params)
+        point = replace(setting.point, params=workload.bind({"graph": place, "tasks": len(graph.tasks)}))
         return Setting(workload, setting.cluster, point, setting.seed, setting.trial_timeout_s)
 
 

@@ -171,8 +171,7 @@ def cluster_spec(data: object) -> ClusterSpec:
                 next_step="give the sizes to measure as the axis `workers`",
             )
     fields.reject_unknown("cluster", given, known)
-    missing = {name: None for name, each in known.items() if each.required and name not in given}
-    return spec(**given, **missing)
+    return spec(**given, **{name: None for name, each in known.items() if each.required and name not in given})
 
 
 def json_mapping(where: str, value: object) -> dict[str, Any]:

@@ -143,8 +143,7 @@ def _pack(column: list[str] | array[Any]) -> list[Any]:
     distinct = {text: number for number, text in enumerate(dict.fromkeys(column))}
     if len(distinct) * 2 > len(column):
         return ["str", _packed_texts(column)]
-    numbers = array("i", map(distinct.__getitem__, column))
-    return ["str", _packed_texts(list(distinct)), _packed_numbers(numbers)]
+    return ["str", _packed_texts(list(distinct)), _packed_numbers(array("i", map(distinct.__getitem__, column)))]
 
 
 def _packed_numbers(numbers: array[Any]) -> bytes:

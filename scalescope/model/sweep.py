@@ -279,8 +279,7 @@ class Sweep:
     @property
     def id(self) -> str:
         """Identity of the question; fields with their default do not count."""
-        cluster = {"kind": self.cluster.kind, **differing(self.cluster)}
-        return digest({**differing(self), "cluster": cluster})
+        return digest({**differing(self), "cluster": {"kind": self.cluster.kind, **differing(self.cluster)}})
 
     def expand(self, workload: Workload) -> tuple[Point, ...]:
         """All points, checked against the workload, each once, in the order of the axes."""

@@ -181,8 +181,7 @@ class _Series:
         return float(self.difference(begin, np.array([at]), end)[2][0]) * (_rank_deviate(before, after) >= RANKS)
 
     def _split(self, begin: int, end: int) -> list[int]:
-        first = begin + LEAST if begin else BASELINE
-        at = np.arange(first, end - LEAST + 1)
+        at = np.arange(begin + LEAST if begin else BASELINE, end - LEAST + 1)
         if not len(at):
             return []
         deviate = self.difference(begin, at, end)[2]

@@ -142,8 +142,7 @@ class Reruns:
             return whole
         rest = {name: version for name, version in after.items() if name != package}
         try:
-            between = environments.releases(package, first=good, last=bad, python_version=after.get("python", ""))
-            if len(between) <= 2:
+            if len(environments.releases(package, first=good, last=bad, python_version=after.get("python", ""))) <= 2:
                 return whole
             given = {"package": package, "good": good, "bad": bad, "environment": SoftwareLock(pins=rest).pinned}
             found = self._study("release", change, workload=change.series.workload, **given)

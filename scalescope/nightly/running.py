@@ -136,15 +136,13 @@ def _minor(version: str) -> str:
 
 def _split(given: Mapping[str, Any]) -> tuple[dict[str, Any], Reported]:
     parameters.reject_unknown(given, NightlyParameters, Reported)
-    kept = parameters.check(Reported, parameters.part(Reported, given))
-    return parameters.part(NightlyParameters, given), kept
+    return parameters.part(NightlyParameters, given), parameters.check(Reported, parameters.part(Reported, given))
 
 
 def _begin(store: Store, asked: NightlyParameters, *, fresh: bool) -> Study:
     question = {name: value for name, value in asdict(asked).items() if name != "site"}
     study = store.studies.begin("nightly", question, fresh=fresh)
-    age = datetime.now(UTC) - datetime.fromisoformat(study.created_at)
-    if age > timedelta(hours=RESUMED_H):
+    if datetime.now(UTC) - datetime.fromisoformat(study.created_at) > timedelta(hours=RESUMED_H):
         study = store.studies.begin("nightly", question, fresh=True)
     return study
 
@@ -234,13 +232,11 @@ class NightInProgress:
         for found, good, changes in self._causes(again, [each for each in confirmed if each.series.id not in covered]):
             known = alerts.known(self.past, alerts.alert_id(self.asked.history, found))
             if known is None:
-                locks = good.record.lock, self.record.lock
-                alert = alerts.new(self.asked, self.study.id, found, changes, locks)
+                alert = alerts.new(self.asked, self.study.id, found, changes, (good.record.lock, self.record.lock))
                 self.amend(alerts=[again.try_script(alert)])
             elif known.state is not AlertState.FALSE:
                 others = tuple(each for each in changes if each.series.id not in known.series)
-                longer = replace(known, changes=(*known.changes, *others))
-                night_record.amend(self.store, known.night, alerts=[longer])
+                night_record.amend(self.store, known.night, alerts=[replace(known, changes=(*known.changes, *others))])
 
     def trace_improvements(self, again: Reruns) -> None:
         """Search what brought each confirmed improvement."""
@@ -259,8 +255,7 @@ class NightInProgress:
             good = nights[change.good]
             self._say(f"Searching the cause of the change of {change.series.words}")
             for culprit, other, changes in found:
-                same = other.record.lock.pins == good.record.lock.pins
-                if same and again.explains(culprit, change, good):
+                if other.record.lock.pins == good.record.lock.pins and again.explains(culprit, change, good):
                     changes.append(change)
                     break
             else:

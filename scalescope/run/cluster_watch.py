@@ -98,8 +98,7 @@ class ClusterWatch:
         if before:
             for reason, threads in before.threads.items():
                 self.thread_seconds[reason] += threads * passed
-            gone = set(before.seen["workers"]) - set(seen["workers"])
-            self._left.update(dict.fromkeys(sorted(gone)))
+            self._left.update(dict.fromkeys(sorted(set(before.seen["workers"]) - set(seen["workers"]))))
         self.looks += 1
         self.watched_s += passed
         self.ended += ended
@@ -202,8 +201,7 @@ class ClusterWatch:
 
 
 def check_release(version: str, address: str) -> None:
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-    if numbers < OLDEST:
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < OLDEST:
         raise ClusterError(
             f"the scheduler runs distributed {version}; watching needs {OLDEST[0]}.{OLDEST[1]} or later",
             where=address,

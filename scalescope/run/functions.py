@@ -80,8 +80,7 @@ def _by_value(function: Callable[..., Any]) -> str:
             cause=f"with what it refers to, it has {len(data) / 1e6:,.0f} MB",
             next_step="load the data within the function",
         )
-    folder = _private_folder()
-    path = folder / f"{name}_{hashlib.sha256(data).hexdigest()[:12]}.py"
+    path = _private_folder() / f"{name}_{hashlib.sha256(data).hexdigest()[:12]}.py"
     version = sys.version_info[:2]
     text = _FILE.format(
         version=tuple(version), python=".".join(map(str, version)), name=name, data=repr(base64.b64encode(data))

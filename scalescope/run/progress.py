@@ -80,8 +80,7 @@ class Meter:
             done, now = self._done, time.monotonic()
             left_s = (now - self._began) / (done - self._before) * (len(self._plan) - done)
             self._ends = now + left_s
-        text = f"{self.titles[trial.key]}: {outcome(trial)}"
-        self._tell(Progress(done, len(self._plan), text, trial, left_s=left_s))
+        self._tell(Progress(done, len(self._plan), f"{self.titles[trial.key]}: {outcome(trial)}", trial, left_s=left_s))
 
     def _turn(self, planned: PlannedTrial) -> str:
         repeats = self._sweep.repeats

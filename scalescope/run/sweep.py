@@ -188,8 +188,7 @@ REPORT = RunStep(
 
 def expected_cost(request: RunRequest, trials: Sequence[PlannedTrial], store: Store) -> str:
     """Say what trials will cost, by the durations in earlier runs of the same sweep."""
-    earlier = store.runs(sweep=request.sweep.id, limit=EARLIER_RUNS)
-    done = [trial for run in earlier for trial in run.trials]
+    done = [trial for run in store.runs(sweep=request.sweep.id, limit=EARLIER_RUNS) for trial in run.trials]
     table = price_table.load()
     return estimate(request.sweep, trials, table, done).sentence(request.sweep, table)
 

@@ -159,8 +159,7 @@ def _measure_title(drivers: Drivers, planned: PlannedTrial) -> str:
 
 def _measure_limit_s(drivers: Drivers, planned: PlannedTrial) -> float:
     sweep = drivers.request.sweep
-    cluster = sweep.cluster_of(planned.point)
-    return 2 * (sweep.trial_timeout_s + (cluster.arrival_limit_s or 0.0) + CLEAR_UP_S)
+    return 2 * (sweep.trial_timeout_s + (sweep.cluster_of(planned.point).arrival_limit_s or 0.0) + CLEAR_UP_S)
 
 
 PROVISION = RunStep("provision", provision, _provision_title, (InfrastructureError,), _provision_limit_s)
@@ -295,8 +294,7 @@ def beating(store: Store, run_id: str) -> Iterator[None]:
             except StoreError as error:  # if it lasts, the next trial cannot be saved and that ends the run
                 logger.warning("%s", error)
 
-    thread = threading.Thread(target=beat, name="scalescope-heartbeat", daemon=True)
-    thread.start()
+    threading.Thread(target=beat, name="scalescope-heartbeat", daemon=True).start()
     try:
         yield
     finally:

@@ -156,8 +156,7 @@ def _compare(store: Store, left: str, right: str, *, as_json: bool) -> None:
 def _log(run: SweepRun, store: Store, text: str, *, as_json: bool) -> None:
     found = []
     for trial in run.trials:
-        tables = store.tables(trial) if trial.records else {}
-        logs = tables.get("logs", {})
+        logs = (store.tables(trial) if trial.records else {}).get("logs", {})
         for row in zip(*(logs.get(name, ()) for name in ("time", "worker", "level", "text")), strict=True):
             if text.lower() in row[3].lower():
                 found.append((trial.key, datetime.fromtimestamp(row[0], UTC).isoformat(" ", "milliseconds"), *row[1:]))

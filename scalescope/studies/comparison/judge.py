@@ -127,8 +127,7 @@ class PairedComparison:
     def from_mapping(cls, data: Mapping[str, Any]) -> PairedComparison:
         """What `to_mapping` gave; with two valid pairs, a number that is None was infinite."""
         names = ("ratio", "low", "high", "minimal_effect") if data["pairs"] >= 2 else ()
-        infinite = {name: math.inf for name in names if data[name] is None}
-        return from_mapping(cls, {**data, **infinite})
+        return from_mapping(cls, {**data, **{name: math.inf for name in names if data[name] is None}})
 
 
 def order(seed: int, pair: int) -> tuple[Literal["a", "b"], Literal["a", "b"]]:

@@ -213,8 +213,7 @@ def _search(table: _Readings) -> _Bisection:
             bad = index
         else:
             skipped.add(index)
-    decision = ReleaseDecision.FOUND if bad - good == 1 else ReleaseDecision.BETWEEN
-    return _Bisection(decision, good, bad, tuple(tried))
+    return _Bisection(ReleaseDecision.FOUND if bad - good == 1 else ReleaseDecision.BETWEEN, good, bad, tuple(tried))
 
 
 def _ends(table: _Readings) -> ReleaseDecision | None:
@@ -277,8 +276,7 @@ class _Readings:
         return [CandidateTrial(each, turn) for each in pair if turn not in self.cells.get(each, {})]
 
     def _assess(self, index: int) -> tuple[CandidateState, str]:
-        readings = self.readings_of(index)
-        if any(reading.unavailable for reading in readings):
+        if any(reading.unavailable for reading in self.readings_of(index)):
             return CandidateState.UNAVAILABLE, "could not be installed"
         if self.question.mode is Mode.FINDING:
             return self._vote(index)
@@ -362,8 +360,7 @@ class _Readings:
             return (
                 CandidateState.UNDECIDED if found.exact and end.exact else CandidateState.OPEN
             )  # just half, and no noise to average
-        beyond = (found.mean - HALF * end.mean) * end.mean > 0
-        return CandidateState.BAD if beyond else CandidateState.GOOD
+        return CandidateState.BAD if (found.mean - HALF * end.mean) * end.mean > 0 else CandidateState.GOOD
 
 
 def _chances(votes: Sequence[bool]) -> tuple[Floats, Floats]:

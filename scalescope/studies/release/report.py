@@ -152,13 +152,12 @@ def _asked(study: Study, runs: Sequence[SweepRun]) -> list[tuple[str, str]]:
     question = study.question
     labels = question["labels"]
     subject = question.get("subject") or "a change between two lock files"
-    limits = {"max_environments": question["max_candidates"], "max_pairs": question["max_pairs"]}
     return [
         ("Which", f"{subject}: the first of {plural(len(labels), 'candidate')} that {question['symptom']}"),
         ("From", f"{labels[0]} (good) to {labels[-1]} (bad)"),
         *([("Together with", str(question["together_with"]))] if question.get("together_with") else []),
         *common.asked(study, runs, environment=False),
-        ("Limits", pairs(limits)),
+        ("Limits", pairs({"max_environments": question["max_candidates"], "max_pairs": question["max_pairs"]})),
     ]
 
 

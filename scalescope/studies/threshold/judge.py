@@ -116,8 +116,7 @@ def judge(question: ThresholdQuestion, readings: Sequence[ThresholdReading]) -> 
     shape, widest, smallest = CurveShape.UNMEASURED, question.last, question.min_jump
     if len(table.spots) > 1:
         curve = study(question, table)
-        ended = not further(question, readings)
-        jumps, unresolved = _sort_out(question, table, curve, readings, ended)
+        jumps, unresolved = _sort_out(question, table, curve, readings, not further(question, readings))
         shape = _shape(jumps, unresolved)
         widest = max(gap.width for gap in curve.gaps)
         smallest = min(1.0, max(question.min_jump, *(visible(question, gap) for gap in curve.gaps)))
@@ -160,8 +159,7 @@ def _sort_out(
         if alone and is_free(curve.gaps[i], table):
             doubts.append((left, right, budget))
         elif is_certain(question, curve, i):
-            why = _between(question, curve.gaps[i]) if alone else noise
-            jumps.append(_jump(left, right, why, readings))
+            jumps.append(_jump(left, right, _between(question, curve.gaps[i]) if alone else noise, readings))
             reached = high
         else:
             doubts.append((left, right, noise))
@@ -192,8 +190,7 @@ def _grain(question: ThresholdQuestion, curve: Curve) -> frozenset[int]:
         and (_rise(curve.gaps[i]) > 0) == (_rise(curve.gaps[j]) > 0)
         for each in (i, j)
     }
-    wide = {i for i in curve.breaks if curve.gaps[i].width > 1 and is_grain(curve, curve.gaps[i])}
-    return frozenset(close | wide)
+    return frozenset(close | {i for i in curve.breaks if curve.gaps[i].width > 1 and is_grain(curve, curve.gaps[i])})
 
 
 def _rise(gap: Gap) -> float:

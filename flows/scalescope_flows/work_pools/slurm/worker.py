@@ -308,8 +308,7 @@ class _RunWatch:
 
     def _interval(self) -> float:
         idle = (time.monotonic() - self._changed_at) * SHARE
-        shortest = self._configuration.poll_seconds
-        return max(shortest, min(idle, LONGEST_S)) * random.uniform(1 - JITTER, 1 + JITTER)
+        return max(self._configuration.poll_seconds, min(idle, LONGEST_S)) * random.uniform(1 - JITTER, 1 + JITTER)
 
     def _result(self, status: int) -> SlurmWorkerResult:
         return SlurmWorkerResult(identifier=self._job_id, status_code=status)
