@@ -27,7 +27,6 @@ WIDTH = 110
 TIMEOUT_S = 120.0
 # Exit statuses of a script: a symptom is an error.
 SHOWN, GONE = 1, 0
-
 # Numbers that a script measures; a comparison of only these is copied into it.
 COUNTED = frozenset({"workers", "threads", "items", "tasks", "workers_used", "makespan_s", "work_s", "efficiency"})
 

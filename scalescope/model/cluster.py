@@ -36,7 +36,6 @@ KINDS = {
 }
 
 OPEN_LIMIT_S = 120.0  # seconds within which a scheduler on this machine starts, however busy the machine is
-
 # Options with which people ask for Dask's adaptive scaling
 _ADAPTIVE = frozenset({"adapt", "adaptive", "minimum", "maximum", "minimum_jobs", "maximum_jobs"})
 

@@ -60,7 +60,6 @@ class Change:
         return self.after / self.before - 1 if self.before else math.inf
 
     def worse(self, *, larger_is_better: bool = False) -> bool:
-        """Whether it is a regression."""
         return (self.after > self.before) != larger_is_better
 
 

@@ -23,7 +23,6 @@ from scalescope.studies.release.mixtures import difference
 from scalescope.studies.running import StudyResult, run_study
 
 GOOD, TONIGHT = "last-good", "tonight"  # names of the two environments
-
 # outcome of a change whose rerun shows the same direction
 _CONFIRMED = {ComparisonDecision.SLOWER: ChangeOutcome.CONFIRMED, ComparisonDecision.FASTER: ChangeOutcome.FASTER}
 

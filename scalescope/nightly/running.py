@@ -51,7 +51,6 @@ from scalescope.studies.report import export, headline
 from scalescope.studies.running import REPORT, StudyResult, run_of
 
 RESUMED_H = 12.0  # hours after which a stopped night is not continued: it would compare an old environment
-
 NOT_LOCKED = ("scalescope", "pip", "setuptools", "uv")  # present packages that no trial needs and an index may lack
 
 logger = logging.getLogger(__name__)
@@ -214,13 +213,11 @@ class NightInProgress:
         return runs
 
     def rerun(self, again: Reruns, changed: Sequence[ChangeCandidate]) -> None:
-        """Look into changes, in their order."""
         for found in changed:
             if any(each.series.id == found.series.id for each in self.record.judged):
                 continue
-            self._say(
-                f"Looking into {found.series.words}: {found.series.metric} {found.before:.4g} → {found.after:.4g}"
-            )
+            series = found.series
+            self._say(f"Looking into {series.words}: {series.metric} {found.before:.4g} → {found.after:.4g}")
             judged = again.judge(found)
             self._say(f"{judged.outcome.capitalize()}. {judged.reason}")
             self.amend(judged=(*self.record.judged, judged))

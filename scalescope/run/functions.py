@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 MOST_BYTES = 10_000_000  # largest function with what it refers to; data belongs in files, or is made by the function
-
 _FILE = '''"""A function that was sent from a notebook, for Scalescope's own processes."""
 
 import base64

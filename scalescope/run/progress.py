@@ -14,7 +14,6 @@ from scalescope.model.trial import Trial, TrialState
 from scalescope.model.words import duration, plural
 
 AGAIN_S = 300.0  # seconds after which a wait that goes on, such as for jobs in a queue, gets another line in the log
-
 WORTH_WAITING_S = 30.0  # shortest remaining time, in seconds, that is shown
 
 

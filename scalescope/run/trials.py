@@ -33,15 +33,11 @@ from scalescope.run.signals import shielded
 from scalescope.store.store import HEARTBEAT_LIMIT_S, Store
 
 MAX_LOSSES = 3  # drivers that may die in a row, without a trial that ended well in between, before the run gives up
-
 # Seconds beyond the limits that the driver itself enforces, so that its own errors come first: for a driver to start,
 # with a new environment if need be; and for a trial, to scale the cluster and to read the records
 START_TIMEOUT_S, CLEAR_UP_S = 900.0, 420.0
-
 STATE_NAMES = {TrialState.VALID: "Measured", TrialState.FAILED: "Workload failed", TrialState.INVALID: "Invalid"}
-
 WALLTIME_REACHED = "walltime_reached"  # fact of a cluster: the time limit of its jobs ended the trial
-
 UNAVAILABLE = "environment_unavailable"  # fact: the trial's environment could not be built
 
 logger = logging.getLogger(__name__)

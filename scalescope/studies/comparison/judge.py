@@ -279,7 +279,7 @@ def _line(question: ComparisonQuestion, found: Effects, decision: ComparisonDeci
         figures = f"{size}, exactly so in each of {pairs}"
     else:
         ends = f"{_end(found.ratio(low))} to {_end(found.ratio(high))}"
-        figures = f"{size} ({_confidence(question)} interval {ends}, p = {p:.2g}, {pairs})"
+        figures = f"{size} ({100 * (1 - question.alpha):g} % interval {ends}, p = {p:.2g}, {pairs})"
     head = _head(question)
     a, b, smallest = question.a, question.b, f"{100 * question.smallest_effect:g} %"
     if decision is ComparisonDecision.SAME:
@@ -317,10 +317,6 @@ def _too_few(question: ComparisonQuestion, found: Effects) -> str:
 
 def _end(ratio: float) -> str:
     return f"{_digits(100 * (ratio - 1), '+')} %" if 0.5 < ratio < 2 else f"{number(ratio)} times"
-
-
-def _confidence(question: ComparisonQuestion) -> str:
-    return f"{100 * (1 - question.alpha):g} %"
 
 
 def _set_aside(question: ComparisonQuestion, found: Effects) -> str:

@@ -163,7 +163,6 @@ def further(question: ReleaseQuestion, readings: Sequence[ReleaseReading]) -> tu
 
 
 def judge(question: ReleaseQuestion, readings: Sequence[ReleaseReading]) -> ReleaseAnswer:
-    """Where it came in, as far as the readings say."""
     table = _Readings(question, readings)
     search = _search(table)
     bisected = search.decision in (ReleaseDecision.FOUND, ReleaseDecision.BETWEEN)
@@ -357,9 +356,8 @@ class _Readings:
     def _nearer(self, found: Effects) -> CandidateState:
         end = self._effects(self.question.last)
         if welch(found, end, HALF) > self.question.level:
-            return (
-                CandidateState.UNDECIDED if found.exact and end.exact else CandidateState.OPEN
-            )  # just half, and no noise to average
+            # just half, and no noise to average
+            return CandidateState.UNDECIDED if found.exact and end.exact else CandidateState.OPEN
         return CandidateState.BAD if (found.mean - HALF * end.mean) * end.mean > 0 else CandidateState.GOOD
 
 

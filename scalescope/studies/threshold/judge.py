@@ -100,9 +100,8 @@ class Threshold:
     @property
     def resolved(self) -> bool:
         """Whether something was measured, every jump is exact, and no part of the range is in doubt."""
-        return (
-            self.shape is not CurveShape.UNMEASURED and not self.unresolved and all(jump.exact for jump in self.jumps)
-        )
+        exact = all(jump.exact for jump in self.jumps)
+        return exact and self.shape is not CurveShape.UNMEASURED and not self.unresolved
 
     def to_mapping(self) -> dict[str, Any]:
         return asdict(self) | {"resolved": self.resolved}
@@ -281,10 +280,8 @@ def _what(found: Threshold, where: str) -> str:
         [jump] = jumps
         verb = "falls" if jump.after < jump.before else "rises"
         change = f"{question.metric} {verb} from {_number(jump.before)} to {_number(jump.after)}"
-        if jump.exact:
-            return f"{change} between {question.axis} {_number(jump.left)} and {_number(jump.right)}"
-        place = f"somewhere between {question.axis} {_number(jump.left)} and {_number(jump.right)}"
-        return f"{change} {place} ({jump.why_not_exact})"
+        place = f"between {question.axis} {_number(jump.left)} and {_number(jump.right)}"
+        return f"{change} {place}" if jump.exact else f"{change} somewhere {place} ({jump.why_not_exact})"
     shown = ", ".join(_short(jump) for jump in jumps[:SHOWN])
     more = f" and {len(jumps) - SHOWN} more" if len(jumps) > SHOWN else ""
     shape = "" if found.shape is CurveShape.STEPS else f", a {found.shape}"

@@ -37,7 +37,6 @@ from scalescope_flows.work_pools.slurm.configuration import SlurmJobConfiguratio
 
 LONGEST_S, SHARE, JITTER = 15.0, 0.1, 0.2  # seconds between two looks: a share of the time since a change
 GONE_AFTER = 3  # heartbeats that another worker may miss before its jobs are adopted
-
 _ACTIVE = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 _PAGE = 200
 
