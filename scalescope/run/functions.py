@@ -80,10 +80,9 @@ def _by_value(function: Callable[..., Any]) -> str:
             next_step="load the data within the function",
         )
     path = _private_folder() / f"{name}_{hashlib.sha256(data).hexdigest()[:12]}.py"
-    version = sys.version_info[:2]
-    text = _FILE.format(
-        version=tuple(version), python=".".join(map(str, version)), name=name, data=repr(base64.b64encode(data))
-    )
+    version = tuple(sys.version_info[:2])
+    python = ".".join(map(str, version))
+    text = _FILE.format(version=version, python=python, name=name, data=repr(base64.b64encode(data)))
     with replacing(path, "function") as temporary:
         temporary.touch(mode=0o600)
         temporary.write_text(text, encoding="utf-8")

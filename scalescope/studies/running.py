@@ -73,9 +73,8 @@ def run_study(kind: str, given: Mapping[str, Any], runner: Runner | None = None,
     labels = [f"study:{inquiry.kind}", *(f"workload:{each.sweep.workload}" for each in inquiry.requests)]
     with shown(runner) as runner, Store.open(address, records) as store:
         place = OutputPath.of_report(kept.report, store, runner)
-        study = store.studies.begin(
-            inquiry.kind, inquiry.question, follows=inquiry.follows or follows, fresh=kept.fresh
-        )
+        led_to_it = inquiry.follows or follows
+        study = store.studies.begin(inquiry.kind, inquiry.question, follows=led_to_it, fresh=kept.fresh)
         runner.label([*labels, f"study:{study.id}"])
         runs = [run_of(study, request, store, runner) for request in inquiry.requests]
         answer = runner.do(JUDGE, inquiry, runs)

@@ -164,10 +164,8 @@ def judge(question: ComparisonQuestion, pairs: Pairs) -> PairedComparison:
     every, measured = effects(pairs), tuple(pairs)
     if every.pairs < 2:
         nothing = (None, None, None, None, None)
-        line = _too_few(question, every)
-        return PairedComparison(
-            question, *nothing, every.pairs, every.dropped, 0, None, ComparisonDecision.UNDECIDED, line, measured
-        )
+        undecided, line = ComparisonDecision.UNDECIDED, _too_few(question, every)
+        return PairedComparison(question, *nothing, every.pairs, every.dropped, 0, None, undecided, line, measured)
     found = typical(every)
     low, high = interval(found, question.level)
     p = sequential.corrected(t_test(found), question.looks)

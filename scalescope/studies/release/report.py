@@ -127,9 +127,8 @@ def _table(study: Study, every: Sequence[CandidateRow]) -> ReportTable:
         cells = (each.label, is_it, *((number(each.measured),) if metric else ()), f"{each.trials:,}", each.words)
         rows.append(Row(cells, TONES.get(each.state, Tone.DOUBT)))
     heads = (subject, "is", *((metric,) if metric else ()), "trials", "what was seen")
-    return ReportTable(
-        "What was tried, in the order of the releases", heads, tuple(rows), frozenset(range(2, len(heads) - 1))
-    )
+    numeric = frozenset(range(2, len(heads) - 1))
+    return ReportTable("What was tried, in the order of the releases", heads, tuple(rows), numeric)
 
 
 def _notes(study: Study, every: Sequence[CandidateRow]) -> list[Note]:
