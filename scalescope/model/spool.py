@@ -143,7 +143,8 @@ def _pack(column: list[str] | array[Any]) -> list[Any]:
     distinct = {text: number for number, text in enumerate(dict.fromkeys(column))}
     if len(distinct) * 2 > len(column):
         return ["str", _packed_texts(column)]
-    return ["str", _packed_texts(list(distinct)), _packed_numbers(array("i", map(distinct.__getitem__, column)))]
+    numbers = array("i", map(distinct.__getitem__, column))
+    return ["str", _packed_texts(list(distinct)), _packed_numbers(numbers)]
 
 
 def _packed_numbers(numbers: array[Any]) -> bytes:

@@ -64,11 +64,7 @@ class Change:
 
 
 def find_changes(values: Sequence[float]) -> list[Change]:
-    """All change points of a series with one number >= 0 per night.
-
-    Raises:
-        InvalidField: A number is negative, infinite or not a number.
-    """
+    """All change points of a series with one number >= 0 per night."""
     series = _Series(_checked(values))
     return [_change(series, left, at, right) for left, at, right in series.triples(series.changes)]
 

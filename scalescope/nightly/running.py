@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from scalescope import environments
@@ -92,9 +93,7 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
         alarm = any(each.state in alerts.ONGOING for each in night.record.alerts)
         store.studies.finish(study.id, _line(night.record, resolved), night.record.to_mapping(), alarm=alarm)
         study = store.studies.get(study.id)
-        written = (
-            report.write(study.id, runner, lambda place: runner.do(REPORT, study, runs, place)) if report else None
-        )
+        written = report.write(study.id, runner, partial(runner.do, REPORT, study, runs)) if report else None
         text = export.to_markdown(study, runs) + where_report(written, study.id)
         if site:
             page = runner.do(SITE, store, asked.history, site.made(asked.history))
@@ -278,9 +277,8 @@ def _line(tonight: NightRecord, resolved: Sequence[Alert]) -> str:
     first = f"Regression: {'; '.join(raised)}." if raised else "No regression."
     counts = Counter(each.outcome for each in tonight.judged)
     parts = [f"{len(tonight.measured):,} series measured"]
-    parts += [
-        f"{counts[each]} {each}" for each in ChangeOutcome if counts[each] and each is not ChangeOutcome.CONFIRMED
-    ]
+    others = [each for each in ChangeOutcome if counts[each] and each is not ChangeOutcome.CONFIRMED]
+    parts += [f"{counts[each]} {each}" for each in others]
     parts += [plural(len(tonight.drifts), "slow drift")] if tonight.drifts else []
     parts += [f"{plural(len(resolved), 'alert')} resolved"] if resolved else []
     parts += [plural(len(tonight.problems), "problem")] if tonight.problems else []

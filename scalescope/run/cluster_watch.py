@@ -98,7 +98,8 @@ class ClusterWatch:
         if before:
             for reason, threads in before.threads.items():
                 self.thread_seconds[reason] += threads * passed
-            self._left.update(dict.fromkeys(sorted(set(before.seen["workers"]) - set(seen["workers"]))))
+            gone = set(before.seen["workers"]) - set(seen["workers"])
+            self._left.update(dict.fromkeys(sorted(gone)))
         self.looks += 1
         self.watched_s += passed
         self.ended += ended
@@ -200,7 +201,8 @@ class ClusterWatch:
 
 
 def check_release(version: str, address: str) -> None:
-    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < OLDEST:
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    if numbers < OLDEST:
         raise ClusterError(
             f"the scheduler runs distributed {version}; watching needs {OLDEST[0]}.{OLDEST[1]} or later",
             where=address,

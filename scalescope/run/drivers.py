@@ -57,8 +57,7 @@ class Drivers:
     ) -> None:
         self.request, self.run_id, self.store = request, run_id, store
         self.spending = Spending()  # what trials of the run have cost, as far as a budget has asked
-        self._says = says
-        self._cores = list(cores)
+        self._says, self._cores = says, list(cores)
         self._opened: dict[tuple[str, str], _Opened] = {}  # the last used last
 
     @property

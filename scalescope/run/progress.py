@@ -47,15 +47,11 @@ class Meter:
     """Counts the trials of a run and tells a listener."""
 
     def __init__(self, sweep: Sweep, plan: Sequence[PlannedTrial], *, done: int, tell: Listener) -> None:
-        self._sweep = sweep
-        self._plan = list(plan)
-        self._done = done
-        self._tell = tell
+        self._sweep, self._plan, self._done, self._tell = sweep, list(plan), done, tell
         self._lock = threading.Lock()
         self._said = self._noted = ""
-        self._noted_at = 0.0
         self._began, self._before = time.monotonic(), done
-        self._ends = 0.0
+        self._noted_at = self._ends = 0.0
         self.titles: dict[str, str] = {}  # `200 workers, 199 items · 2/3` by key of a trial
         self.add(())
 

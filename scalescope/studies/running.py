@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from scalescope.model import parameters
@@ -80,9 +81,7 @@ def run_study(kind: str, given: Mapping[str, Any], runner: Runner | None = None,
         answer = runner.do(JUDGE, inquiry, runs)
         store.studies.finish(study.id, answer.line, answer.result, alarm=answer.alarm)
         study = store.studies.get(study.id)
-        written = (
-            place.write(study.id, runner, lambda address: runner.do(REPORT, study, runs, address)) if place else None
-        )
+        written = place.write(study.id, runner, partial(runner.do, REPORT, study, runs)) if place else None
         runner.publish(lambda: publication(study, runs, written))
     return StudyResult(study, tuple(runs))
 

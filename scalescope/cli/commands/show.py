@@ -184,9 +184,8 @@ def _list(store: Store, *, all_runs: bool, as_json: bool) -> None:
     titles = ("run or study", "workload", "cluster", "trials", "state", "finding or answer")
     wide = stdout().width >= WIDE
     kept = [i for i, title in enumerate(titles) if wide or title not in ("cluster", "trials")]
-    print_table(
-        [titles[i] for i in kept], [[row[i] for i in kept] for row in rows], whole=(0,)
-    )  # ids can be copied whole
+    # ids can be copied whole
+    print_table([titles[i] for i in kept], [[row[i] for i in kept] for row in rows], whole=(0,))
 
 
 def _run_row(run: SweepRun) -> tuple[str, ...]:

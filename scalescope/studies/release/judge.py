@@ -390,15 +390,10 @@ def _line(table: _Readings, search: _Bisection, skipped: Sequence[ReleaseCandida
         case ReleaseDecision.GOOD_END_BAD:
             return f"{subject}{good.label} already {question.symptom} ({good.words}): begin with an older one."
         case ReleaseDecision.NO_END:
-            ends = [
-                f"{end.label} ({end.words})"
-                for end in (good, bad)
-                if end.state not in (CandidateState.GOOD, CandidateState.BAD)
-            ]
-            uncertain = f"{subject}{' and '.join(ends)}"
-            return (
-                f"Nothing was searched, as an end is not certain: {uncertain}. Choose another end, or raise max_pairs."
-            )
+            decided = (CandidateState.GOOD, CandidateState.BAD)
+            ends = [f"{end.label} ({end.words})" for end in (good, bad) if end.state not in decided]
+            unsure = f"{subject}{' and '.join(ends)}"
+            return f"Nothing was searched, as an end is not certain: {unsure}. Choose another end, or raise max_pairs."
     return f"Not finished: between {subject}{good.label} and {bad.label} so far; {spent}. Run it again to go on."
 
 
