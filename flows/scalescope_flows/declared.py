@@ -164,8 +164,7 @@ def declared_flow(
             _reject_untouched(given)
             result = function(hydrate(given))  # schedules of the new UI wrap what was typed
             name, line = result.outcome
-            level = logging.WARNING if name else logging.INFO
-            get_run_logger().log(level, "%s", f"{name}. {line}" if name else line)
+            get_run_logger().log(logging.WARNING if name else logging.INFO, "%s", f"{name}. {line}" if name else line)
             return Completed(name=name or None, message=line, data=result)
 
         run.__name__ = run.__qualname__ = function.__name__

@@ -25,8 +25,7 @@ def shorten() -> None:
 @contextmanager
 def silent() -> Iterator[None]:
     """Have Prefect write nothing to the console meanwhile; its server still gets the log."""
-    root = logging.getLogger()
-    handlers = [handler for handler in root.handlers if isinstance(handler, PrefectConsoleHandler)]
+    handlers = [handler for handler in logging.getLogger().handlers if isinstance(handler, PrefectConsoleHandler)]
     for handler in handlers:
         handler.addFilter(_is_others)
     try:

@@ -37,8 +37,7 @@ class PrefectOrchestrator:
         dotenv, tables = _dotenv(), (_toml("prefect.toml"), _at(_toml("pyproject.toml"), "tool", "prefect"))
         profiles = os.environ.get(_PROFILES) or dotenv.get(_PROFILES)
         profiles = profiles or next(filter(None, (_at(table, "profiles_path") for table in tables)), None)
-        urls = (dotenv.get(_URL), *(_at(table, "api", "url") for table in tables), _at(_profile(profiles), _URL))
-        return any(urls)
+        return any((dotenv.get(_URL), *(_at(table, "api", "url") for table in tables), _at(_profile(profiles), _URL)))
 
     def start(self, *, verbose: bool, says: Callable[[str], None]) -> None:
         if not verbose:
@@ -91,8 +90,7 @@ def _dotenv() -> dict[str, str]:
 
 def _profile(path: str | None) -> Any:
     profiles = _toml(path or Path(os.environ.get("PREFECT_HOME", "~/.prefect")).expanduser() / "profiles.toml")
-    active = os.environ.get("PREFECT_PROFILE") or _at(profiles, "active")
-    return _at(profiles, "profiles", str(active))
+    return _at(profiles, "profiles", str(os.environ.get("PREFECT_PROFILE") or _at(profiles, "active")))
 
 
 def _toml(path: str | Path) -> dict[str, Any]:

@@ -44,23 +44,16 @@ from scalescope.run.runner import BACKOFF_S, JITTER, RETRIES, Event, Publication
 from scalescope_flows import log, server
 
 R = TypeVar("R")
-
 # Shortest time between two updates of the progress artifact: each costs the server some 20 ms of CPU
 PROGRESS_EVERY_S = 2.0
-
 TOLD_AFTER_S = 10.0  # seconds after which a server has heard of a task that began, and taken an event
-
 STOPPED = (KeyboardInterrupt, TerminationSignal)  # what a run that is stopped raises, wherever its main thread is
-
 ASKED_AGAIN_S = 60.0  # seconds after which a server that did not answer is asked again; meanwhile it is told nothing
-
 # Settings of what the run waits for while it measures; by default a client tries again for a minute
 IMPATIENT: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: 0, PREFECT_API_REQUEST_TIMEOUT: 10.0}
-
 # What the engine raises when the server goes away while it is told of a task; the second is of the first that it asks,
 # whether the task may start, and hides why it was not answered
 NO_ANSWER = (httpx.TransportError, ConcurrencySlotAcquisitionError)
-
 UNREACHABLE = (httpx.HTTPError, PrefectException)  # errors of a server that may answer the next time
 
 current_listener: ContextVar[Listener | None] = ContextVar("scalescope_listener", default=None)
@@ -143,8 +136,7 @@ class TaskRunner(Runner):
         trial = progress.trial
         if trial is not None or progress.notable:
             level = logging.WARNING if trial and trial.state is not TrialState.VALID else logging.INFO
-            counted = f"{progress.done}/{progress.total} " if trial else ""
-            get_run_logger().log(level, "%s%s", counted, progress.line)
+            get_run_logger().log(level, "%s%s", f"{progress.done}/{progress.total} " if trial else "", progress.line)
         if progress.total:
             with self._showing:
                 self._show(progress)

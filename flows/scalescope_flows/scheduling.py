@@ -104,9 +104,8 @@ async def _overdue() -> list[str]:
 
     schedules: TypeAdapter[SCHEDULE_TYPES] = TypeAdapter(SCHEDULE_TYPES)
     start = now("UTC")
-    ahead = FlowRunFilter.model_validate(
-        {"state": {"type": {"any_": ["SCHEDULED"]}}, "next_scheduled_start_time": {"after_": start}}
-    )
+    wanted = {"state": {"type": {"any_": ["SCHEDULED"]}}, "next_scheduled_start_time": {"after_": start}}
+    ahead = FlowRunFilter.model_validate(wanted)
 
     async def due(deployment: DeploymentResponse) -> bool:
         for each in deployment.schedules:

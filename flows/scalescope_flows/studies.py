@@ -21,9 +21,8 @@ def study_flow(kind: str) -> CountedFlow[..., StudyResult]:
 
     run.__name__ = study.flow.partition(":")[2]
     run.__doc__ = f"{study.summary}\n\nWhat was stopped continues when it is started again with the same parameters."
-    return declared_flow(study.parameters, Reported, name=study.command, flow_run_name=partial(run_names.study, kind))(
-        run
-    )
+    title = partial(run_names.study, kind)
+    return declared_flow(study.parameters, Reported, name=study.command, flow_run_name=title)(run)
 
 
 FLOWS = {study.flow: study_flow(kind) for kind, study in STUDIES.items() if study.plan}

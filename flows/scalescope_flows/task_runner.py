@@ -33,8 +33,7 @@ def run(
     If no Prefect API is configured, a temporary server is started first, and its start is measured with the flow.
     """
     server.ready()
-    runner = DaskTaskRunner(address=client.scheduler.address)
-    total = squares.with_options(task_runner=runner)(items)
+    total = squares.with_options(task_runner=DaskTaskRunner(address=client.scheduler.address))(items)
     if total != (items - 1) * items * (2 * items - 1) // 6:
         raise WrongAnswer(f"the flow returned {total!r} as the sum of {items} squares")
     return {"items": items}

@@ -35,8 +35,7 @@ def carry_out(
     verbose: bool = False,  # whether the log is shown
 ) -> R:
     """Carry out a sweep, a study or an isolation, and show its progress."""
-    clusters = [given.get("cluster"), *given.get("clusters", ())]
-    saved = any(map(names_block, clusters)) or names_store(given.get("store"))
+    saved = any(map(names_block, [given.get("cluster"), *given.get("clusters", ())])) or names_store(given.get("store"))
     if prefect is None:
         found = orchestrator.installed()
         prefect = saved or (found is not None and found.is_configured())

@@ -73,8 +73,7 @@ def show(console: Console, carry: Carry) -> SweepRun:
     console.print(render_comparison(before, after, ("as it comes", "with the remedy"), width=console.width))
 
     _title(console, "Can the simulation be believed? Three points in real time, with shorter sleeps")
-    real = carry(REAL)
-    console.print(_agreement(DemoPart.of(simulated, lambda trial: trial not in long), real))
+    console.print(_agreement(DemoPart.of(simulated, lambda trial: trial not in long), carry(REAL)))
     return replace(simulated, trials=before.trials, planned=len(before.trials), verdict=before.verdict)
 
 
@@ -85,8 +84,7 @@ def _agreement(simulated: DemoPart, real: SweepRun) -> Table:
         table.add_column(title, justify="right")
     measured = {trial.point.id: trial for trial in real.trials if not trial.warmup}
     for ours in sorted(simulated.trials, key=lambda trial: (trial.point.workers, trial.point.items or 0)):
-        theirs = measured[ours.point.id]
-        table.add_row(*(Text(cell) for cell in _row(ours, theirs)))
+        table.add_row(*(Text(cell) for cell in _row(ours, measured[ours.point.id])))
     return table
 
 

@@ -102,15 +102,16 @@ def _of_clusters() -> Iterator[Package]:
 
 def all_checks() -> list[Check]:
     """Run all checks, in about ten seconds."""
-    python = f"{sys.version.split()[0]} at {sys.executable}"
+    usable = len(orchestrator_load.cores())
+    cores = f"{usable} usable of {os.cpu_count()}" if usable else f"{os.cpu_count()}; processes cannot be pinned here"
     return [
-        Check("python", "everything", True, python, essential=True),
+        Check("python", "everything", True, f"{sys.version.split()[0]} at {sys.executable}", essential=True),
         *(_attempt(package.name, package.purpose, partial(_import, package), essential=True) for package in ESSENTIAL),
         *(_installed(package) for package in optional()),
         _attempt("store", "keeping results", _store, essential=True),
         _attempt("Prefect's scheduler", "schedules of deployments", lambda: needed().schedules(), essential=False),
         _attempt("Slurm", "clusters: slurm", _slurm, essential=False),
-        Check("cores", "clusters in real time, parallel clusters", True, _cores()),
+        Check("cores", "clusters in real time, parallel clusters", True, cores),
         _attempt("simulated cluster", "sweeps in virtual time", partial(_cluster, "simulated"), essential=True),
         _attempt("virtual cluster", "many workers in real time", _emulation, essential=False),
         _attempt("local cluster", "worker processes on this machine", partial(_cluster, "local"), essential=False),
@@ -150,11 +151,6 @@ def _slurm() -> str:
     run = slurm_commands.commands()
     name, default = slurm_jobs.cluster_name(run=run), slurm_jobs.default_partition(run=run)
     return f"cluster {name}; default partition {default or 'none: set cluster.partition'}"
-
-
-def _cores() -> str:
-    usable = len(orchestrator_load.cores())
-    return f"{usable} usable of {os.cpu_count()}" if usable else f"{os.cpu_count()}; processes cannot be pinned here"
 
 
 def _cluster(kind: str) -> str:

@@ -112,9 +112,8 @@ def run(argv: Sequence[str]) -> int:
     debug = "--debug" in own  # at any position
     with noted(signal.SIGTERM) as received:
         try:
-            typer.main.get_command(app).main(
-                [text for text in own if text != "--debug"] + [*argv[len(own) :]], prog_name="scalescope"
-            )
+            arguments = [text for text in own if text != "--debug"] + [*argv[len(own) :]]
+            typer.main.get_command(app).main(arguments, prog_name="scalescope")
         except SystemExit as end:  # Typer turns an interrupt into one, too
             return 128 + received[0] if received else int(end.code) if isinstance(end.code, int) else ExitStatus.OK
         except ScalescopeError as error:

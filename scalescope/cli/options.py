@@ -142,8 +142,9 @@ class _Option:
         if each.default not in (None, "", False):
             shown = f"{each.default:g}" if isinstance(each.default, float) else each.default
             text = f"{text} Default: {shown}."
+        kind = next((kind for kind in (bool, float, int) if kind in each.types), str)
         option = typer.Option(*self._names, metavar=metavar, help=text, show_default=False)
-        found = [self._parameter(each.name, self._type(), option)]
+        found = [self._parameter(each.name, kind, option)]
         if form == "cluster":
             fields = typer.Option(
                 "--cluster-option", metavar="NAME=VALUE", help=f"A field of the cluster. {SEVERAL}", show_default=False
@@ -162,10 +163,6 @@ class _Option:
         elif form == "values":
             value = syntax.params(option, value)
         given[each.name] = value
-
-    def _type(self) -> Any:
-        kinds = self.declared.types
-        return next((kind for kind in (bool, float, int) if kind in kinds), str)
 
     @staticmethod
     def _parameter(name: str, kind: Any, option: Any) -> inspect.Parameter:

@@ -51,12 +51,12 @@ class _Liner:
 
 
 def line(look: Look) -> str:
-    """A look on one line."""
     seen = look.seen
+    waits = ", ".join(f"{number} {WAITS[reason]}" for reason, number in seen["idle"].items() if number)
     speed = "" if look.tasks_per_s is None else f", {look.tasks_per_s:,.0f} tasks/s"
     parts = [
         f"{_clock(look.time)} {seen['working']} of {seen['threads']} threads have a task{speed}",
-        *([f"idle: {_waits(look)}"] if look.idle else []),
+        *([f"idle: {waits}"] if look.idle else []),
         *(f"{group.name} {group.done:,}/{group.total:,}" for group in look.groups[:2]),
         *([f"{plural(len(look.left), 'worker')} left"] if look.left else []),
         f"memory {size(seen['memory'])}",
@@ -88,8 +88,7 @@ def picture(address: str, look: Look, width: int = WIDTH, height: int = 1000) ->
     ]
     for group in groups[:most]:
         ends = "" if group.remaining_s is None else duration(group.remaining_s)
-        text = f"{middle_cut(group.name, name):<{name}}  {group.done:>10,}{group.total:>10,}{ends:>10}"
-        rows.append(("", text, ""))
+        rows.append(("", f"{middle_cut(group.name, name):<{name}}  {group.done:>10,}{group.total:>10,}{ends:>10}", ""))
     if len(groups) > most:
         rows.append(("", f"and {len(groups) - most} more", "dim"))
     lines = [Text(cut(_flat(f"{head:<{NAME}}{text}"), width), style) for head, text, style in rows]
@@ -100,7 +99,6 @@ def picture(address: str, look: Look, width: int = WIDTH, height: int = 1000) ->
 
 
 def summary(watch: ClusterWatch) -> str:
-    """What was seen, for the end."""
     found = watch.last
     if found is None:
         return "Nothing was seen."
@@ -163,10 +161,6 @@ def _bar(does: str, threads: int, whole: int, length: int, speed: str) -> tuple[
     length = max(round(length * threads / whole), 1)
     style = "green" if does == "working" else "yellow"
     return "threads", f"{threads:>6,} {'█' * length} {does.removeprefix('idle, ')} {speed}".rstrip(), style
-
-
-def _waits(look: Look) -> str:
-    return ", ".join(f"{number} {WAITS[reason]}" for reason, number in look.seen["idle"].items() if number)
 
 
 def _clock(when: float) -> str:

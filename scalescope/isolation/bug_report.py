@@ -22,13 +22,11 @@ PACKAGES = ("dask", "distributed", "apache-beam", "tornado", "cloudpickle", "msg
 ROWS = 8
 _PATH = re.compile(r"(?<![\w/.:<])(?:~?/|[A-Za-z]:\\)[\w.+-]+(?:[/\\][\w.+-]*)+")
 _ADDRESS = re.compile(r"\b(?:tcp|tls|inproc|ucx|https?)://(?!github\.com)[^\s`'\")]+")
-
 # Advice in a remedy that only users of Scalescope can follow.
 _IN_A_SWEEP = re.compile(r" \(in a sweep: [^)]*\)")
 
 
 def write(isolation: Isolation, reproducer: Reproducer, confirmation: Confirmation | None) -> str:
-    """The bug report as Markdown."""
     blocks = [
         f"# {_title(isolation)}",
         "## What happens",
@@ -54,17 +52,14 @@ def without_places(text: str) -> str:
 
 
 def _title(isolation: Isolation) -> str:
-    trial, library = isolation.trial, _library(isolation)
+    trial = isolation.trial
+    library = "Apache Beam on Dask" if isolation.setting.workload.name.startswith("beam-") else "Dask"
     if trial.metrics is None:
         return f"{library}: {without_places(isolation.symptom)}"
     used = plural(trial.metrics.workers_used, "worker")
     if trial.metrics.workers_used < trial.point.workers:
         return f"{library}: {_size(trial)} keep only {used} busy"
     return f"{library}: {_size(trial)}: {without_places(isolation.symptom)}"
-
-
-def _library(isolation: Isolation) -> str:
-    return "Apache Beam on Dask" if isolation.setting.workload.name.startswith("beam-") else "Dask"
 
 
 def _size(trial: Trial) -> str:

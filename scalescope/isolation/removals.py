@@ -114,9 +114,8 @@ def _cluster_move(kind: str) -> Move[Setting]:
             return None
         if setting.point.workers > kinds()[kind].max_workers:
             return None
-        return f"{now} cluster → {kind}", replace(
-            setting, cluster=kinds()[kind](), point=replace(setting.point, groups={})
-        )
+        cheap = replace(setting, cluster=kinds()[kind](), point=replace(setting.point, groups={}))
+        return f"{now} cluster → {kind}", cheap
 
     return cheaper
 

@@ -27,7 +27,6 @@ WIDTH = 110
 TIMEOUT_S = 120.0
 # Exit statuses of a script: a symptom is an error.
 SHOWN, GONE = 1, 0
-
 # Numbers that a script measures; a comparison of only these is copied into it.
 COUNTED = frozenset({"workers", "threads", "items", "tasks", "workers_used", "makespan_s", "work_s", "efficiency"})
 
@@ -83,9 +82,8 @@ def write(isolation: Isolation, symptom: Symptom, graph: RecordedGraph | None = 
     lines = text.count("\n")
     if lines > MOST_LINES:
         tasks = 0 if graph is None else len(_tasks(setting, graph))
-        return Reproducer(
-            "", f"it would have {lines} lines, more than {MOST_LINES}: the smallest graph has {plural(tasks, 'task')}"
-        )
+        why = f"it would have {lines} lines, more than {MOST_LINES}: the smallest graph has {plural(tasks, 'task')}"
+        return Reproducer("", why)
     ast.parse(text)
     return Reproducer(text, needs=part.needs)
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 # The last line of a script that shows it.
 SHOWS = "The symptom shows."
-
 SCRIPT = '''\
 """$title
 

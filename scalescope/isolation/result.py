@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalescope.diagnosis.verdict import diagnose
-from scalescope.isolation.reduce import Reduction, ReductionStep
+from scalescope.isolation.reduce import Reduction
 from scalescope.isolation.removals import Setting
 from scalescope.model.finding import Finding, Severity
 from scalescope.model.sweep import Sweep
@@ -56,16 +56,15 @@ class Isolation:
             "minimal": self.reduction.minimal,
             "stopped": self.reduction.stopped,
             "notes": list(self.notes),
-            "steps": [_step(step) for step in self.reduction.steps],
+            "steps": [
+                {
+                    "tried": step.words,
+                    "sweep": step.state.sweep.to_mapping(),
+                    "shows": step.reading.shows,
+                    "kept": step.kept,
+                    "reading": step.reading.text,
+                    "problem": step.reading.problem,
+                }
+                for step in self.reduction.steps
+            ],
         }
-
-
-def _step(step: ReductionStep[Setting]) -> dict[str, Any]:
-    return {
-        "tried": step.words,
-        "sweep": step.state.sweep.to_mapping(),
-        "shows": step.reading.shows,
-        "kept": step.kept,
-        "reading": step.reading.text,
-        "problem": step.reading.problem,
-    }

@@ -84,9 +84,7 @@ CONFIRM = RunStep("confirm", reproducer.confirm, lambda text: "confirm the repro
 
 class _Teller:
     def __init__(self, total: int, runner: Runner) -> None:
-        self.done = 0
-        self._total = total
-        self._runner = runner
+        self.done, self._total, self._runner = 0, total, runner
 
     def says(self, text: str) -> None:
         self._runner.tell(Progress(self.done, self._total, text))

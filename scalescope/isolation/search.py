@@ -99,9 +99,7 @@ def isolate(
     *,
     address: tuple[str, str] = ("", ""),
     fresh: bool = False,
-    step: Callable[[SettingMeasurer, str, Setting], SymptomReading] = lambda bench, words, setting: bench.measure(
-        setting
-    ),
+    step: Callable[[SettingMeasurer, str, Setting], SymptomReading] = lambda bench, _, setting: bench.measure(setting),
     confirm: Callable[[str], Confirmation] = reproducer.confirm,
     tried: Callable[[ReductionStep[Setting]], None] = lambda step: None,
     says: Callable[[str], None] = lambda text: None,

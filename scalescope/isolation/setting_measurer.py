@@ -129,22 +129,19 @@ class SettingMeasurer:
         except CaptureError as error:
             self.notes[f"{setting.workload.name} cannot be replayed: {error.what}"] = None
             return None
-        return f"{setting.workload.name} → replay of its graph: sleeps of the recorded durations", self.replay(
-            setting, graph
-        )
+        words = f"{setting.workload.name} → replay of its graph: sleeps of the recorded durations"
+        return words, self.replay(setting, graph)
 
     def replay(self, setting: Setting, graph: RecordedGraph) -> Setting:
         data = graph.to_mapping()
         place = f"{self.folder}/graph-{digest(data)}.json"
         files.write(place, json.dumps(data), "recorded graph")
         workload = workloads.load(REPLAY)
-        params = workload.bind({"graph": place, "tasks": len(graph.tasks)})
-        point = replace(setting.point, params=params)
+        point = replace(setting.point, params=workload.bind({"graph": place, "tasks": len(graph.tasks)}))
         return Setting(workload, setting.cluster, point, setting.seed, setting.trial_timeout_s)
 
 
 def graph_of(setting: Setting) -> RecordedGraph | None:
-    """The graph that a setting replays, if it does."""
     path = setting.point.params.get("graph")
     return _read(path) if setting.workload.name == REPLAY and isinstance(path, str) else None
 
@@ -161,8 +158,7 @@ def _quicker_replay(seconds: float) -> Move[Setting]:
         if typical <= seconds * (1 + 1e-9) or typical <= QUICK_S[0] * (1 + 1e-9):
             return None
         factor = float(f"{scale * seconds / typical:.3g}")
-        return f"all durations x {factor:g} (typical task {typical:g} s → {seconds:g} s)", setting.with_params(
-            scale=factor
-        )
+        words = f"all durations x {factor:g} (typical task {typical:g} s → {seconds:g} s)"
+        return words, setting.with_params(scale=factor)
 
     return quicker

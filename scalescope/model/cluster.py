@@ -36,7 +36,6 @@ KINDS = {
 }
 
 OPEN_LIMIT_S = 120.0  # seconds within which a scheduler on this machine starts, however busy the machine is
-
 # Options with which people ask for Dask's adaptive scaling
 _ADAPTIVE = frozenset({"adapt", "adaptive", "minimum", "maximum", "minimum_jobs", "maximum_jobs"})
 
@@ -171,8 +170,7 @@ def cluster_spec(data: object) -> ClusterSpec:
                 next_step="give the sizes to measure as the axis `workers`",
             )
     fields.reject_unknown("cluster", given, known)
-    missing = {name: None for name, each in known.items() if each.required and name not in given}
-    return spec(**given, **missing)
+    return spec(**given, **{name: None for name, each in known.items() if each.required and name not in given})
 
 
 def json_mapping(where: str, value: object) -> dict[str, Any]:

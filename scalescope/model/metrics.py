@@ -136,13 +136,7 @@ class Metrics(Mapped):
         ),
     ]
     mean_parallelism: Annotated[
-        float,
-        Metric(
-            "Tasks at once on average: T1 / makespan.",
-            Unit.TASKS,
-            "mean tasks",
-            larger_is_better=True,
-        ),
+        float, Metric("Tasks at once on average: T1 / makespan.", Unit.TASKS, "mean tasks", larger_is_better=True)
     ]
     peak_runnable: Annotated[
         int,
@@ -275,8 +269,7 @@ class Metrics(Mapped):
         ),
     ] = None
     scheduler_cpu: Annotated[
-        float | None,
-        Metric("Cores that the scheduler's process kept busy, on average.", Unit.CORES, "scheduler cores"),
+        float | None, Metric("Cores that the scheduler's process kept busy, on average.", Unit.CORES, "scheduler cores")
     ] = None
     recovery_s: Annotated[
         float | None,

@@ -27,7 +27,6 @@ from scalescope.model.mapping import is_required, read
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
-
 UNITS = {"s": "s", "us": "µs", "mb": "MiB"}  # units by the last word of a name, as in `start_timeout_s`
 
 

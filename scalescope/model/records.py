@@ -60,10 +60,8 @@ WORKERS: dict[str, str] = {
 # Bytes, and the cores that its process kept busy since the last sample. `worker` is an address, or `scheduler`; of
 # workers that share a process only the first has rows.
 MEMORY: dict[str, str] = {"worker": "str", "time": "d", "rss": "q", "managed": "q", "spilled": "q", "cpu": "f"}
-
 # The longest stall of an event loop within about a second; `process` is `scheduler` or an address.
 LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}
-
 # Structured events; the message is JSON. Among them, by topic:
 # - a worker's address: `{"action": "worker-status-change", "prev-status": "running", "status": "paused"}` and the like
 # - `task-erred`: `{"key", "worker", "exception"}`
@@ -74,11 +72,8 @@ LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}
 #   another, with calls and seconds of each: `{"Counter.add": [12, 0.4]}`
 # - `stealing`, and whatever the workload logs
 EVENTS: dict[str, str] = {"time": "d", "topic": "str", "message": "str"}
-
 ACTOR_CALLS = "scalescope-actor-calls"
-
 KUBERNETES = "Kubernetes: "  # begins lines of logs that are not from a worker itself
-
 # Log records, also of workers that died. On Kubernetes all lines of all pods (those that are no records have no level),
 # and events; `worker` may be `scheduler`, or the name of a pod without a Dask worker.
 LOGS: dict[str, str] = {"worker": "str", "time": "d", "level": "str", "text": "str"}
@@ -93,7 +88,6 @@ CLIENT: dict[str, str] = {
 }
 
 IMPORT = "import"  # in the column `what`: modules were imported
-
 # What was broken on purpose: a kind of `scalescope.model.fault`, and the address of the worker, if any.
 FAULTS: dict[str, str] = {"kind": "str", "worker": "str", "begin": "d", "end": "d"}
 

@@ -140,10 +140,6 @@ def _read_axes(where: str, given: object) -> dict[str, tuple[Scalar, ...]]:
     return {name: axis_values(name, values) for name, values in fields.mapping(where, given).items()}
 
 
-def _read_cluster(where: str, given: object) -> ClusterSpec:
-    return cluster_spec(given)
-
-
 def _read_environment(where: str, text: object) -> str:
     if not isinstance(text, str):
         raise InvalidField(where, text, "text: requirements such as dask==2024.8.0, or the path of an interpreter")
@@ -239,7 +235,7 @@ class Sweep:
             syntax="cluster",
             written=str | Mapping[str, Any],
             default=DEFAULT_CLUSTER,
-            reads=_read_cluster,
+            reads=lambda where, given: cluster_spec(given),
         ),
     ] = field(default_factory=partial(cluster_spec, DEFAULT_CLUSTER))
     environment: Annotated[
@@ -279,8 +275,7 @@ class Sweep:
     @property
     def id(self) -> str:
         """Identity of the question; fields with their default do not count."""
-        cluster = {"kind": self.cluster.kind, **differing(self.cluster)}
-        return digest({**differing(self), "cluster": cluster})
+        return digest({**differing(self), "cluster": {"kind": self.cluster.kind, **differing(self.cluster)}})
 
     def expand(self, workload: Workload) -> tuple[Point, ...]:
         """All points, checked against the workload, each once, in the order of the axes."""

@@ -13,7 +13,6 @@ from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import Point
 
 BLAMED = "blamed"  # fact: what the threads waited for most, thread-seconds by text
-
 STOOD_STILL = "stood_still"  # fact: the process whose standstill made the trial invalid
 
 

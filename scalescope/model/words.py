@@ -31,9 +31,7 @@ def some(names: Sequence[str], limit: int = 3) -> str:
 
 def duration(seconds: float) -> str:
     """`12.3 s` or `45 ms`."""
-    if seconds >= 0.9995:
-        return f"{number(seconds)} s"
-    return f"{number(1000 * seconds)} ms"
+    return f"{number(seconds)} s" if seconds >= 0.9995 else f"{number(1000 * seconds)} ms"
 
 
 def size(nbytes: float) -> str:

@@ -22,9 +22,7 @@ from scalescope.store.store import Store
 from scalescope.studies.comparison.judge import change
 
 CONFIRMED = "scalescope.regression.confirmed"  # name of the event; automations match it
-
 WHOLE = 20_000  # characters of the longest script inside a bug report; a longer one is attached
-
 ONGOING = (AlertState.OPEN, AlertState.ACKNOWLEDGED)
 
 
@@ -69,7 +67,6 @@ def _command(worst: Judged, locks: tuple[SoftwareLock, SoftwareLock]) -> str:
 
 
 def line(alert: Alert) -> str:
-    """The alert in one sentence."""
     worst, more = alert.changes[0], len(alert.changes) - 1
     others = f" and {more} more" if more else ""
     size = change(worst.ratio) if worst.ratio else "worse"
@@ -116,20 +113,16 @@ def issue(alert: Alert) -> str:
         f"pairs {_interval(each)}"
         for each in alert.changes
     ]
-    return "\n\n".join(
-        filter(
-            None,
-            [
-                f"**{markdown_text(line(alert))}**",
-                markdown_list("What got worse", rows).strip(),
-                f"**Brought by** {markdown_text(culprit.line)}",
-                f"Changelog: {markdown_text(culprit.changelog)}" if culprit.changelog else "",
-                f"All changes between the two environments: {markdown_text(culprit.changed)}",
-                f"**To reproduce**\n\n```sh\n{alert.command}\n```",
-                _script(alert),
-            ],
-        )
-    )
+    blocks = [
+        f"**{markdown_text(line(alert))}**",
+        markdown_list("What got worse", rows).strip(),
+        f"**Brought by** {markdown_text(culprit.line)}",
+        f"Changelog: {markdown_text(culprit.changelog)}" if culprit.changelog else "",
+        f"All changes between the two environments: {markdown_text(culprit.changed)}",
+        f"**To reproduce**\n\n```sh\n{alert.command}\n```",
+        _script(alert),
+    ]
+    return "\n\n".join(filter(None, blocks))
 
 
 def _script(alert: Alert) -> str:
@@ -152,7 +145,6 @@ def _interval(each: Judged) -> str:
 
 
 def publication(alert: Alert) -> Publication:
-    """The page of an alert."""
     text = issue(alert) + f"\n\n`scalescope alerts {alert.id} --state acknowledged` (or accepted, false, resolved)\n"
     return Publication(f"regression in {alert.changes[0].series.workload}"[:40], alert.id, line(alert), text)
 

@@ -60,16 +60,11 @@ class Change:
         return self.after / self.before - 1 if self.before else math.inf
 
     def worse(self, *, larger_is_better: bool = False) -> bool:
-        """Whether it is a regression."""
         return (self.after > self.before) != larger_is_better
 
 
 def find_changes(values: Sequence[float]) -> list[Change]:
-    """All change points of a series with one number >= 0 per night.
-
-    Raises:
-        InvalidField: A number is negative, infinite or not a number.
-    """
+    """All change points of a series with one number >= 0 per night."""
     series = _Series(_checked(values))
     return [_change(series, left, at, right) for left, at, right in series.triples(series.changes)]
 
@@ -181,8 +176,7 @@ class _Series:
         return float(self.difference(begin, np.array([at]), end)[2][0]) * (_rank_deviate(before, after) >= RANKS)
 
     def _split(self, begin: int, end: int) -> list[int]:
-        first = begin + LEAST if begin else BASELINE
-        at = np.arange(first, end - LEAST + 1)
+        at = np.arange(begin + LEAST if begin else BASELINE, end - LEAST + 1)
         if not len(at):
             return []
         deviate = self.difference(begin, at, end)[2]

@@ -28,7 +28,6 @@ class SeriesHistory:
         return cls(values[-1][1].series, tuple(values), changes, drift, smallest_change(numbers))
 
     def is_worse(self, change: Change) -> bool:
-        """Whether a change of this series is a regression."""
         return change.worse(larger_is_better=self.series.metric in LARGER_IS_BETTER)
 
 

@@ -22,10 +22,8 @@ MEASURED = ("makespan_s", "elapsed_s")  # metrics whose regressions a script can
 SHOWN = 1  # exit status of a script that shows the regression
 LONGEST_S = 600.0  # seconds after which a script is stopped
 MOST_WORKERS = 32  # most workers that a script starts on one machine for each side, unless the cluster is `local`
-
 _PACKAGE = Path(scalescope.__file__).parent
 _REGISTRY = _PACKAGE / "workloads" / "__init__.py"
-
 _TEXT = '''\
 """$title
 

@@ -31,7 +31,6 @@ TONES = {
 
 
 def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
-    """The night as tables and sentences."""
     record = NightRecord.from_mapping(study.result)
     return Sheet(
         table=_table(record) if record.measured else None,

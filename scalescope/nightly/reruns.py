@@ -23,7 +23,6 @@ from scalescope.studies.release.mixtures import difference
 from scalescope.studies.running import StudyResult, run_study
 
 GOOD, TONIGHT = "last-good", "tonight"  # names of the two environments
-
 # outcome of a change whose rerun shows the same direction
 _CONFIRMED = {ComparisonDecision.SLOWER: ChangeOutcome.CONFIRMED, ComparisonDecision.FASTER: ChangeOutcome.FASTER}
 
@@ -142,8 +141,7 @@ class Reruns:
             return whole
         rest = {name: version for name, version in after.items() if name != package}
         try:
-            between = environments.releases(package, first=good, last=bad, python_version=after.get("python", ""))
-            if len(between) <= 2:
+            if len(environments.releases(package, first=good, last=bad, python_version=after.get("python", ""))) <= 2:
                 return whole
             given = {"package": package, "good": good, "bad": bad, "environment": SoftwareLock(pins=rest).pinned}
             found = self._study("release", change, workload=change.series.workload, **given)

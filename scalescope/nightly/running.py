@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from scalescope import environments
@@ -51,7 +52,6 @@ from scalescope.studies.report import export, headline
 from scalescope.studies.running import REPORT, StudyResult, run_of
 
 RESUMED_H = 12.0  # hours after which a stopped night is not continued: it would compare an old environment
-
 NOT_LOCKED = ("scalescope", "pip", "setuptools", "uv")  # present packages that no trial needs and an index may lack
 
 logger = logging.getLogger(__name__)
@@ -93,9 +93,7 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
         alarm = any(each.state in alerts.ONGOING for each in night.record.alerts)
         store.studies.finish(study.id, _line(night.record, resolved), night.record.to_mapping(), alarm=alarm)
         study = store.studies.get(study.id)
-        written = (
-            report.write(study.id, runner, lambda place: runner.do(REPORT, study, runs, place)) if report else None
-        )
+        written = report.write(study.id, runner, partial(runner.do, REPORT, study, runs)) if report else None
         text = export.to_markdown(study, runs) + where_report(written, study.id)
         if site:
             page = runner.do(SITE, store, asked.history, site.made(asked.history))
@@ -136,15 +134,13 @@ def _minor(version: str) -> str:
 
 def _split(given: Mapping[str, Any]) -> tuple[dict[str, Any], Reported]:
     parameters.reject_unknown(given, NightlyParameters, Reported)
-    kept = parameters.check(Reported, parameters.part(Reported, given))
-    return parameters.part(NightlyParameters, given), kept
+    return parameters.part(NightlyParameters, given), parameters.check(Reported, parameters.part(Reported, given))
 
 
 def _begin(store: Store, asked: NightlyParameters, *, fresh: bool) -> Study:
     question = {name: value for name, value in asdict(asked).items() if name != "site"}
     study = store.studies.begin("nightly", question, fresh=fresh)
-    age = datetime.now(UTC) - datetime.fromisoformat(study.created_at)
-    if age > timedelta(hours=RESUMED_H):
+    if datetime.now(UTC) - datetime.fromisoformat(study.created_at) > timedelta(hours=RESUMED_H):
         study = store.studies.begin("nightly", question, fresh=True)
     return study
 
@@ -216,13 +212,11 @@ class NightInProgress:
         return runs
 
     def rerun(self, again: Reruns, changed: Sequence[ChangeCandidate]) -> None:
-        """Look into changes, in their order."""
         for found in changed:
             if any(each.series.id == found.series.id for each in self.record.judged):
                 continue
-            self._say(
-                f"Looking into {found.series.words}: {found.series.metric} {found.before:.4g} → {found.after:.4g}"
-            )
+            series = found.series
+            self._say(f"Looking into {series.words}: {series.metric} {found.before:.4g} → {found.after:.4g}")
             judged = again.judge(found)
             self._say(f"{judged.outcome.capitalize()}. {judged.reason}")
             self.amend(judged=(*self.record.judged, judged))
@@ -234,13 +228,11 @@ class NightInProgress:
         for found, good, changes in self._causes(again, [each for each in confirmed if each.series.id not in covered]):
             known = alerts.known(self.past, alerts.alert_id(self.asked.history, found))
             if known is None:
-                locks = good.record.lock, self.record.lock
-                alert = alerts.new(self.asked, self.study.id, found, changes, locks)
+                alert = alerts.new(self.asked, self.study.id, found, changes, (good.record.lock, self.record.lock))
                 self.amend(alerts=[again.try_script(alert)])
             elif known.state is not AlertState.FALSE:
                 others = tuple(each for each in changes if each.series.id not in known.series)
-                longer = replace(known, changes=(*known.changes, *others))
-                night_record.amend(self.store, known.night, alerts=[longer])
+                night_record.amend(self.store, known.night, alerts=[replace(known, changes=(*known.changes, *others))])
 
     def trace_improvements(self, again: Reruns) -> None:
         """Search what brought each confirmed improvement."""
@@ -259,8 +251,7 @@ class NightInProgress:
             good = nights[change.good]
             self._say(f"Searching the cause of the change of {change.series.words}")
             for culprit, other, changes in found:
-                same = other.record.lock.pins == good.record.lock.pins
-                if same and again.explains(culprit, change, good):
+                if other.record.lock.pins == good.record.lock.pins and again.explains(culprit, change, good):
                     changes.append(change)
                     break
             else:
@@ -286,9 +277,8 @@ def _line(tonight: NightRecord, resolved: Sequence[Alert]) -> str:
     first = f"Regression: {'; '.join(raised)}." if raised else "No regression."
     counts = Counter(each.outcome for each in tonight.judged)
     parts = [f"{len(tonight.measured):,} series measured"]
-    parts += [
-        f"{counts[each]} {each}" for each in ChangeOutcome if counts[each] and each is not ChangeOutcome.CONFIRMED
-    ]
+    others = [each for each in ChangeOutcome if counts[each] and each is not ChangeOutcome.CONFIRMED]
+    parts += [f"{counts[each]} {each}" for each in others]
     parts += [plural(len(tonight.drifts), "slow drift")] if tonight.drifts else []
     parts += [f"{plural(len(resolved), 'alert')} resolved"] if resolved else []
     parts += [plural(len(tonight.problems), "problem")] if tonight.problems else []

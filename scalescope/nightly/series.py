@@ -33,11 +33,9 @@ from scalescope.studies.symptom import LARGER_IS_BETTER, quantity
 SETTLED = BASELINE + LEAST  # nights that a series needs to have change points
 YOUNG = SETTLED // 2  # nights that a series needs to show its scatter
 RECENT = LEAST + 2  # nights in which a change point is still rerun: it is found in the fifth, and one is spare
-
 # facts of the machine that are kept of each night
 HOST = ("hostname", "cpu_model", "usable_cpus", "cgroup_cpus", "memory_bytes", "platform", "load_average")
 OTHERS = "taken by others"  # fact: share of the machine that other processes, and other machines on its hardware, had
-
 OVER = (AlertState.FALSE, AlertState.RESOLVED)  # states of alerts after which the earlier level is expected again
 
 

@@ -59,7 +59,6 @@ def script_name(alert: Alert) -> str:
 
 
 def title(history: SeriesHistory) -> str:
-    """What a series is called among others."""
     return ", ".join([history.series.name, *_settings(history).values(), history.series.metric])
 
 
@@ -277,9 +276,7 @@ def _settings(found: SeriesHistory) -> dict[str, str]:
 
 
 def _stresses(workload: str) -> str:
-    if workload not in {entry.workload for entry in SUITE}:
-        return ""
-    return workloads.load(workload).summary
+    return workloads.load(workload).summary if workload in {entry.workload for entry in SUITE} else ""
 
 
 def _word(found: SeriesHistory, change: Change) -> str:

@@ -191,9 +191,8 @@ class ClusterWatch:
         if now - since < STILL_S or not any(seen["left"].values()):
             self._stacks = None
             return None
-        found = self._ask(
-            Shipment(snapshot, "standing_tasks"), standing_tasks.ANSWER_S, limit_s=CALL_S + standing_tasks.ANSWER_S
-        )
+        answer_s = standing_tasks.ANSWER_S
+        found = self._ask(Shipment(snapshot, "standing_tasks"), answer_s, limit_s=CALL_S + answer_s)
         stacks = ([task["key"] for task in found["tasks"]], found["stacks"])
         before, self._stacks = self._stacks, stacks
         if before != stacks:

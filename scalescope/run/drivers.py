@@ -26,6 +26,9 @@ from scalescope.store.store import Store
 
 # Drivers of one run that stay open, each with its cluster: a sweep over two environments alternates between them
 MAX_DRIVERS = 4
+# Seconds for a polite end. With SIGTERM and SIGKILL after it, closing takes less than 10 s: a flow run that is
+# cancelled is killed 30 s later, and Prefect needs some of that
+CLOSE_TIMEOUT_S = 4.0
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,9 @@ class Drivers:
         says: Callable[[str], None] = lambda text: None,  # told whenever a driver begins something
         cores: Sequence[int] = (),  # to which drivers are pinned; none: they are not
     ) -> None:
-        self.request = request
-        self.run_id = run_id
-        self.store = store
+        self.request, self.run_id, self.store = request, run_id, store
         self.spending = Spending()  # what trials of the run have cost, as far as a budget has asked
-        self._says = says
-        self._cores = list(cores)
+        self._says, self._cores = says, list(cores)
         self._opened: dict[tuple[str, str], _Opened] = {}  # the last used last
 
     @property
@@ -167,8 +167,3 @@ def registered(drivers: Drivers) -> Iterator[None]:
             _running[drivers.run_id].remove(drivers)
             if not _running[drivers.run_id]:
                 del _running[drivers.run_id]
-
-
-# Seconds for a polite end. With SIGTERM and SIGKILL after it, closing takes less than 10 s: a flow run that is
-# cancelled is killed 30 s later, and Prefect needs some of that
-CLOSE_TIMEOUT_S = 4.0

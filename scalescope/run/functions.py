@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from types import ModuleType
 
 MOST_BYTES = 10_000_000  # largest function with what it refers to; data belongs in files, or is made by the function
-
 _FILE = '''"""A function that was sent from a notebook, for Scalescope's own processes."""
 
 import base64
@@ -80,12 +79,10 @@ def _by_value(function: Callable[..., Any]) -> str:
             cause=f"with what it refers to, it has {len(data) / 1e6:,.0f} MB",
             next_step="load the data within the function",
         )
-    folder = _private_folder()
-    path = folder / f"{name}_{hashlib.sha256(data).hexdigest()[:12]}.py"
-    version = sys.version_info[:2]
-    text = _FILE.format(
-        version=tuple(version), python=".".join(map(str, version)), name=name, data=repr(base64.b64encode(data))
-    )
+    path = _private_folder() / f"{name}_{hashlib.sha256(data).hexdigest()[:12]}.py"
+    version = tuple(sys.version_info[:2])
+    python = ".".join(map(str, version))
+    text = _FILE.format(version=version, python=python, name=name, data=repr(base64.b64encode(data)))
     with replacing(path, "function") as temporary:
         temporary.touch(mode=0o600)
         temporary.write_text(text, encoding="utf-8")

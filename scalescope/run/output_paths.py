@@ -37,8 +37,7 @@ class OutputPath:
     def of(cls, parameter: str, name: str, store: Store, runner: Runner) -> OutputPath:
         """The path that a parameter names; checked before anything is measured."""
         _base()
-        fixed = files.is_address(name) or Path(name).expanduser().is_absolute()
-        if fixed or runner.keeps_folder:
+        if files.is_address(name) or Path(name).expanduser().is_absolute() or runner.keeps_folder:
             return cls(name, store, among_records=False)
         if any(part.startswith(".") for part in posixpath.normpath(name).split("/")):
             raise InvalidField(

@@ -14,7 +14,6 @@ from scalescope.model.trial import Trial, TrialState
 from scalescope.model.words import duration, plural
 
 AGAIN_S = 300.0  # seconds after which a wait that goes on, such as for jobs in a queue, gets another line in the log
-
 WORTH_WAITING_S = 30.0  # shortest remaining time, in seconds, that is shown
 
 
@@ -48,15 +47,11 @@ class Meter:
     """Counts the trials of a run and tells a listener."""
 
     def __init__(self, sweep: Sweep, plan: Sequence[PlannedTrial], *, done: int, tell: Listener) -> None:
-        self._sweep = sweep
-        self._plan = list(plan)
-        self._done = done
-        self._tell = tell
+        self._sweep, self._plan, self._done, self._tell = sweep, list(plan), done, tell
         self._lock = threading.Lock()
         self._said = self._noted = ""
-        self._noted_at = 0.0
         self._began, self._before = time.monotonic(), done
-        self._ends = 0.0
+        self._noted_at = self._ends = 0.0
         self.titles: dict[str, str] = {}  # `200 workers, 199 items · 2/3` by key of a trial
         self.add(())
 
@@ -80,8 +75,7 @@ class Meter:
             done, now = self._done, time.monotonic()
             left_s = (now - self._began) / (done - self._before) * (len(self._plan) - done)
             self._ends = now + left_s
-        text = f"{self.titles[trial.key]}: {outcome(trial)}"
-        self._tell(Progress(done, len(self._plan), text, trial, left_s=left_s))
+        self._tell(Progress(done, len(self._plan), f"{self.titles[trial.key]}: {outcome(trial)}", trial, left_s=left_s))
 
     def _turn(self, planned: PlannedTrial) -> str:
         repeats = self._sweep.repeats

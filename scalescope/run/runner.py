@@ -23,7 +23,6 @@ R_co = TypeVar("R_co", covariant=True)
 # How often a step is tried again; the first pause in seconds, which doubles each time; and the share by which pauses
 # are longer at random, so that several runs do not try again together
 RETRIES, BACKOFF_S, JITTER = 2, 2.0, 0.5
-
 MAX_TITLE = 80  # most characters of a title in the key of a page
 
 logger = logging.getLogger(__name__)

@@ -34,7 +34,6 @@ from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
 
 EARLIER_RUNS = 10  # most runs of the same sweep whose durations an estimate uses
-
 # Time limits in seconds: to build all environments of a sweep; to judge a run, or to write its report
 BUILD_TIMEOUT_S, JUDGE_TIMEOUT_S = 3600.0, 600.0
 
@@ -188,8 +187,7 @@ REPORT = RunStep(
 
 def expected_cost(request: RunRequest, trials: Sequence[PlannedTrial], store: Store) -> str:
     """Say what trials will cost, by the durations in earlier runs of the same sweep."""
-    earlier = store.runs(sweep=request.sweep.id, limit=EARLIER_RUNS)
-    done = [trial for run in earlier for trial in run.trials]
+    done = [trial for run in store.runs(sweep=request.sweep.id, limit=EARLIER_RUNS) for trial in run.trials]
     table = price_table.load()
     return estimate(request.sweep, trials, table, done).sentence(request.sweep, table)
 
@@ -228,10 +226,8 @@ def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
     points = [planned.point for planned in request.plan]
     clusters = request.sweep.clusters(points)
     for cluster in clusters:
-        sizes = [
-            (each.workers, each.threads_per_worker) for each in points if request.sweep.cluster_of(each) == cluster
-        ]
-        cluster.check_room(sizes, waits)
+        own = [each for each in points if request.sweep.cluster_of(each) == cluster]
+        cluster.check_room([(each.workers, each.threads_per_worker) for each in own], waits)
     run, waiting = begin(request, store)
     plan = request.whole_plan(run.done)
     if waiting and (request.budget is not None or not all(cluster.here for cluster in clusters)):

@@ -61,7 +61,8 @@ def read_file(path: Path) -> dict[str, Any]:
     except yaml.YAMLError as error:
         raise InvalidField("FILE", str(path), f"valid YAML; {_one_line(error)}") from error
     if not isinstance(data, dict):
-        raise InvalidField("FILE", str(path), f"a mapping with the fields of a sweep; it holds {_kind(data)}")
+        kind = {list: "a list", str: "text", type(None): "nothing"}.get(type(data), f"{data!r}")
+        raise InvalidField("FILE", str(path), f"a mapping with the fields of a sweep; it holds {kind}")
     return fields.mapping("FILE", data)
 
 
@@ -107,7 +108,3 @@ def _one_line(error: yaml.YAMLError) -> str:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark:
         return f"line {error.problem_mark.line + 1}, column {error.problem_mark.column + 1}: {error.problem}"
     return " ".join(str(error).split())
-
-
-def _kind(data: object) -> str:
-    return {list: "a list", str: "text", type(None): "nothing"}.get(type(data), f"{data!r}")

@@ -33,15 +33,11 @@ from scalescope.run.signals import shielded
 from scalescope.store.store import HEARTBEAT_LIMIT_S, Store
 
 MAX_LOSSES = 3  # drivers that may die in a row, without a trial that ended well in between, before the run gives up
-
 # Seconds beyond the limits that the driver itself enforces, so that its own errors come first: for a driver to start,
 # with a new environment if need be; and for a trial, to scale the cluster and to read the records
 START_TIMEOUT_S, CLEAR_UP_S = 900.0, 420.0
-
 STATE_NAMES = {TrialState.VALID: "Measured", TrialState.FAILED: "Workload failed", TrialState.INVALID: "Invalid"}
-
 WALLTIME_REACHED = "walltime_reached"  # fact of a cluster: the time limit of its jobs ended the trial
-
 UNAVAILABLE = "environment_unavailable"  # fact: the trial's environment could not be built
 
 logger = logging.getLogger(__name__)
@@ -159,8 +155,7 @@ def _measure_title(drivers: Drivers, planned: PlannedTrial) -> str:
 
 def _measure_limit_s(drivers: Drivers, planned: PlannedTrial) -> float:
     sweep = drivers.request.sweep
-    cluster = sweep.cluster_of(planned.point)
-    return 2 * (sweep.trial_timeout_s + (cluster.arrival_limit_s or 0.0) + CLEAR_UP_S)
+    return 2 * (sweep.trial_timeout_s + (sweep.cluster_of(planned.point).arrival_limit_s or 0.0) + CLEAR_UP_S)
 
 
 PROVISION = RunStep("provision", provision, _provision_title, (InfrastructureError,), _provision_limit_s)
@@ -295,8 +290,7 @@ def beating(store: Store, run_id: str) -> Iterator[None]:
             except StoreError as error:  # if it lasts, the next trial cannot be saved and that ends the run
                 logger.warning("%s", error)
 
-    thread = threading.Thread(target=beat, name="scalescope-heartbeat", daemon=True)
-    thread.start()
+    threading.Thread(target=beat, name="scalescope-heartbeat", daemon=True).start()
     try:
         yield
     finally:

@@ -67,8 +67,7 @@ class SharedSettings:
 
     def request(self, points: Sequence[Mapping[str, Scalar]], *, repeats: int = 1, **changed: Any) -> RunRequest:
         self.workload  # noqa: B018 - raises
-        given = [{**self.values, **point} for point in points]
-        sweep = {**self.sweep, **changed, "points": given, "repeats": repeats}
+        sweep = {**self.sweep, **changed, "points": [{**self.values, **point} for point in points], "repeats": repeats}
         return request.check({**sweep, "store": self.store}, records=self.records)
 
     def to_mapping(self) -> dict[str, Any]:

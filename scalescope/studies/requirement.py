@@ -78,9 +78,8 @@ def _answer(asked: Requirement, summaries: Sequence[PointSummary]) -> Requiremen
         where = label(summary.point, names)
         if summary.metrics is None:
             why = summary.reasons[0].text.strip().partition("\n")[0] if summary.reasons else "nothing was measured"
-            return _unknown(
-                asked, ExitStatus.FAILED if summary.failed else ExitStatus.INFRASTRUCTURE, f"{where}: {why}"
-            )
+            status = ExitStatus.FAILED if summary.failed else ExitStatus.INFRASTRUCTURE
+            return _unknown(asked, status, f"{where}: {why}")
         means = {name: mean.mean for name, mean in summary.intervals.items()}
         numbers = {**numbers_of(summary.point, summary.metrics), **means}
         told = ", ".join(f"{name} is {number(numbers[name])}" for name in sorted(asked.condition.names))

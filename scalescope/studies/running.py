@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from scalescope.model import parameters
@@ -73,17 +74,14 @@ def run_study(kind: str, given: Mapping[str, Any], runner: Runner | None = None,
     labels = [f"study:{inquiry.kind}", *(f"workload:{each.sweep.workload}" for each in inquiry.requests)]
     with shown(runner) as runner, Store.open(address, records) as store:
         place = OutputPath.of_report(kept.report, store, runner)
-        study = store.studies.begin(
-            inquiry.kind, inquiry.question, follows=inquiry.follows or follows, fresh=kept.fresh
-        )
+        led_to_it = inquiry.follows or follows
+        study = store.studies.begin(inquiry.kind, inquiry.question, follows=led_to_it, fresh=kept.fresh)
         runner.label([*labels, f"study:{study.id}"])
         runs = [run_of(study, request, store, runner) for request in inquiry.requests]
         answer = runner.do(JUDGE, inquiry, runs)
         store.studies.finish(study.id, answer.line, answer.result, alarm=answer.alarm)
         study = store.studies.get(study.id)
-        written = (
-            place.write(study.id, runner, lambda address: runner.do(REPORT, study, runs, address)) if place else None
-        )
+        written = place.write(study.id, runner, partial(runner.do, REPORT, study, runs)) if place else None
         runner.publish(lambda: publication(study, runs, written))
     return StudyResult(study, tuple(runs))
 

@@ -17,14 +17,7 @@ def run_alone(
 ) -> subprocess.CompletedProcess[str]:
     """Run Python source in a process and an empty folder of its own, without standard input.
 
-    Args:
-        text: The source.
-        timeout_s: Seconds after which its process group is killed.
-        options: Options of Python, before the path of the script.
-        environ: Environment variables; by default those of this process.
-
-    Raises:
-        subprocess.TimeoutExpired: It did not end in time.
+    After `timeout_s`, its process group is killed and `subprocess.TimeoutExpired` raised. `options` are Python's own.
     """
     with tempfile.TemporaryDirectory(prefix="scalescope-script-") as folder:
         path = Path(folder) / "script.py"

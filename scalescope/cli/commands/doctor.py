@@ -19,10 +19,7 @@ def doctor(as_json: Json = False) -> None:
     if as_json:
         print_json([asdict(check) for check in found])
     else:
-        rows = [
-            (check.mark, check.name, check.found if check.works else f"{check.purpose}: {check.found}")
-            for check in found
-        ]
+        rows = [(each.mark, each.name, each.found if each.works else f"{each.purpose}: {each.found}") for each in found]
         print_table(("", "what", "found"), rows)
     broken = any(check.essential and not check.works for check in found)
     raise typer.Exit(ExitStatus.INFRASTRUCTURE if broken else ExitStatus.OK)

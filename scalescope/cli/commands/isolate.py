@@ -56,7 +56,6 @@ def isolate(asked: GivenOptions, as_json: Json = False, prefect: Prefect = None,
 
 
 def _sweep(run: str, asked: GivenOptions) -> dict[str, Any]:
-    """The sweep to be run first, or nothing."""
     is_file = run.endswith((".yaml", ".yml"))
     options = [name for name in OF_SWEEP if name in asked.given]
     if not is_file and "workload" not in asked.given:

@@ -55,8 +55,7 @@ def prune(
         listed = [{"what": what, "name": name, "bytes": count} for what, name, count in found]
         print_json({"removed": yes, "bytes": total, "found": listed})
         return
-    print_table(
-        ("what", "name", "size"), [(what, name, megabytes(count) if count else "") for what, name, count in found]
-    )
+    rows = [(what, name, megabytes(count) if count else "") for what, name, count in found]
+    print_table(("what", "name", "size"), rows)
     done = "removed" if yes else "would be removed; --yes removes it"
     say(f"\n{len(found)} in all, {megabytes(total)}: {done} (store {where})", "dim")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -52,10 +52,17 @@ def run(
     with _to_standard_error() if as_json else nullcontext():
         done = run_script(script, arguments or ())
         sys.stdout.flush()
-    trials = [found.trial for found in done.found if found.is_over]
-    answers = requirement.judge(required, trials)
+    answers = requirement.judge(required, [found.trial for found in done.found if found.is_over])
     if as_json:
-        print_json(_to_mapping(script, done, answers))
+        print_json(
+            {
+                "script": str(script),
+                "status": done.status,
+                "clusters": [found.to_json() for found in done.found if found.is_over],
+                "problems": done.problems,
+                "requirements": [asdict(answer) for answer in answers],
+            }
+        )
     else:
         _tell(script, done, answers)
     for number, found in enumerate(done.found, 1):
@@ -74,16 +81,6 @@ def _tell(script: Path, done: ScriptOutcome, answers: tuple[RequirementAnswer, .
         say(f"\n{answer.line}", "bold green" if answer.status is ExitStatus.OK else "bold red")
     if not done.found and not done.problems:
         say(f"{script.name} made no Dask client: there is nothing to diagnose.", "yellow")
-
-
-def _to_mapping(script: Path, done: ScriptOutcome, answers: tuple[RequirementAnswer, ...]) -> dict[str, Any]:
-    return {
-        "script": str(script),
-        "status": done.status,
-        "clusters": [found.to_json() for found in done.found if found.is_over],
-        "problems": done.problems,
-        "requirements": [asdict(answer) for answer in answers],
-    }
 
 
 def _numbered(report: str, number: int) -> str:

@@ -156,8 +156,7 @@ def _compare(store: Store, left: str, right: str, *, as_json: bool) -> None:
 def _log(run: SweepRun, store: Store, text: str, *, as_json: bool) -> None:
     found = []
     for trial in run.trials:
-        tables = store.tables(trial) if trial.records else {}
-        logs = tables.get("logs", {})
+        logs = (store.tables(trial) if trial.records else {}).get("logs", {})
         for row in zip(*(logs.get(name, ()) for name in ("time", "worker", "level", "text")), strict=True):
             if text.lower() in row[3].lower():
                 found.append((trial.key, datetime.fromtimestamp(row[0], UTC).isoformat(" ", "milliseconds"), *row[1:]))
@@ -185,9 +184,8 @@ def _list(store: Store, *, all_runs: bool, as_json: bool) -> None:
     titles = ("run or study", "workload", "cluster", "trials", "state", "finding or answer")
     wide = stdout().width >= WIDE
     kept = [i for i, title in enumerate(titles) if wide or title not in ("cluster", "trials")]
-    print_table(
-        [titles[i] for i in kept], [[row[i] for i in kept] for row in rows], whole=(0,)
-    )  # ids can be copied whole
+    # ids can be copied whole
+    print_table([titles[i] for i in kept], [[row[i] for i in kept] for row in rows], whole=(0,))
 
 
 def _run_row(run: SweepRun) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ from scalescope.studies import STUDIES
 
 
 def study_command(kind: str) -> Callable[..., None]:
-    """The command that carries out a study and shows its answer."""
     study = STUDIES[kind]
 
     @options(study.parameters, Reported)

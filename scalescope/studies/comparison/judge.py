@@ -127,8 +127,7 @@ class PairedComparison:
     def from_mapping(cls, data: Mapping[str, Any]) -> PairedComparison:
         """What `to_mapping` gave; with two valid pairs, a number that is None was infinite."""
         names = ("ratio", "low", "high", "minimal_effect") if data["pairs"] >= 2 else ()
-        infinite = {name: math.inf for name in names if data[name] is None}
-        return from_mapping(cls, {**data, **infinite})
+        return from_mapping(cls, {**data, **{name: math.inf for name in names if data[name] is None}})
 
 
 def order(seed: int, pair: int) -> tuple[Literal["a", "b"], Literal["a", "b"]]:
@@ -165,10 +164,8 @@ def judge(question: ComparisonQuestion, pairs: Pairs) -> PairedComparison:
     every, measured = effects(pairs), tuple(pairs)
     if every.pairs < 2:
         nothing = (None, None, None, None, None)
-        line = _too_few(question, every)
-        return PairedComparison(
-            question, *nothing, every.pairs, every.dropped, 0, None, ComparisonDecision.UNDECIDED, line, measured
-        )
+        undecided, line = ComparisonDecision.UNDECIDED, _too_few(question, every)
+        return PairedComparison(question, *nothing, every.pairs, every.dropped, 0, None, undecided, line, measured)
     found = typical(every)
     low, high = interval(found, question.level)
     p = sequential.corrected(t_test(found), question.looks)
@@ -280,7 +277,7 @@ def _line(question: ComparisonQuestion, found: Effects, decision: ComparisonDeci
         figures = f"{size}, exactly so in each of {pairs}"
     else:
         ends = f"{_end(found.ratio(low))} to {_end(found.ratio(high))}"
-        figures = f"{size} ({_confidence(question)} interval {ends}, p = {p:.2g}, {pairs})"
+        figures = f"{size} ({100 * (1 - question.alpha):g} % interval {ends}, p = {p:.2g}, {pairs})"
     head = _head(question)
     a, b, smallest = question.a, question.b, f"{100 * question.smallest_effect:g} %"
     if decision is ComparisonDecision.SAME:
@@ -318,10 +315,6 @@ def _too_few(question: ComparisonQuestion, found: Effects) -> str:
 
 def _end(ratio: float) -> str:
     return f"{_digits(100 * (ratio - 1), '+')} %" if 0.5 < ratio < 2 else f"{number(ratio)} times"
-
-
-def _confidence(question: ComparisonQuestion) -> str:
-    return f"{100 * (1 - question.alpha):g} %"
 
 
 def _set_aside(question: ComparisonQuestion, found: Effects) -> str:

@@ -141,11 +141,9 @@ def _answer(pairings: Sequence[_Pairing], runs: Sequence[SweepRun]) -> StudyAnsw
     found = [judge(each.question, each.pairs(run.trials)) for each, run in zip(pairings, runs, strict=True)]
     if len(found) == 1:
         [only] = found
-        return StudyAnswer(
-            only.line + because(runs[0].trials), only.to_mapping(), alarm=only.decision is ComparisonDecision.SLOWER
-        )
+        slower = only.decision is ComparisonDecision.SLOWER
+        return StudyAnswer(only.line + because(runs[0].trials), only.to_mapping(), alarm=slower)
     together = family(found)
     trials = [trial for run in runs for trial in run.trials]
-    return StudyAnswer(
-        together.line + because(trials), together.to_mapping(), alarm=together.count(ComparisonDecision.SLOWER) > 0
-    )
+    slower = together.count(ComparisonDecision.SLOWER) > 0
+    return StudyAnswer(together.line + because(trials), together.to_mapping(), alarm=slower)

@@ -151,9 +151,6 @@ def _sure(study: Study, every: Sequence[PairedComparison]) -> list[tuple[str, st
     if len(every) > 1:
         found.insert(
             2,
-            (
-                "q",
-                "p corrected for many workloads (Benjamini and Hochberg): 5 % of the shown differences may be false",
-            ),
+            ("q", "p corrected for many workloads (Benjamini and Hochberg): 5 % of the shown differences may be false"),
         )
     return found

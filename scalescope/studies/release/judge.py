@@ -163,7 +163,6 @@ def further(question: ReleaseQuestion, readings: Sequence[ReleaseReading]) -> tu
 
 
 def judge(question: ReleaseQuestion, readings: Sequence[ReleaseReading]) -> ReleaseAnswer:
-    """Where it came in, as far as the readings say."""
     table = _Readings(question, readings)
     search = _search(table)
     bisected = search.decision in (ReleaseDecision.FOUND, ReleaseDecision.BETWEEN)
@@ -213,8 +212,7 @@ def _search(table: _Readings) -> _Bisection:
             bad = index
         else:
             skipped.add(index)
-    decision = ReleaseDecision.FOUND if bad - good == 1 else ReleaseDecision.BETWEEN
-    return _Bisection(decision, good, bad, tuple(tried))
+    return _Bisection(ReleaseDecision.FOUND if bad - good == 1 else ReleaseDecision.BETWEEN, good, bad, tuple(tried))
 
 
 def _ends(table: _Readings) -> ReleaseDecision | None:
@@ -277,8 +275,7 @@ class _Readings:
         return [CandidateTrial(each, turn) for each in pair if turn not in self.cells.get(each, {})]
 
     def _assess(self, index: int) -> tuple[CandidateState, str]:
-        readings = self.readings_of(index)
-        if any(reading.unavailable for reading in readings):
+        if any(reading.unavailable for reading in self.readings_of(index)):
             return CandidateState.UNAVAILABLE, "could not be installed"
         if self.question.mode is Mode.FINDING:
             return self._vote(index)
@@ -359,11 +356,9 @@ class _Readings:
     def _nearer(self, found: Effects) -> CandidateState:
         end = self._effects(self.question.last)
         if welch(found, end, HALF) > self.question.level:
-            return (
-                CandidateState.UNDECIDED if found.exact and end.exact else CandidateState.OPEN
-            )  # just half, and no noise to average
-        beyond = (found.mean - HALF * end.mean) * end.mean > 0
-        return CandidateState.BAD if beyond else CandidateState.GOOD
+            # just half, and no noise to average
+            return CandidateState.UNDECIDED if found.exact and end.exact else CandidateState.OPEN
+        return CandidateState.BAD if (found.mean - HALF * end.mean) * end.mean > 0 else CandidateState.GOOD
 
 
 def _chances(votes: Sequence[bool]) -> tuple[Floats, Floats]:
@@ -395,15 +390,10 @@ def _line(table: _Readings, search: _Bisection, skipped: Sequence[ReleaseCandida
         case ReleaseDecision.GOOD_END_BAD:
             return f"{subject}{good.label} already {question.symptom} ({good.words}): begin with an older one."
         case ReleaseDecision.NO_END:
-            ends = [
-                f"{end.label} ({end.words})"
-                for end in (good, bad)
-                if end.state not in (CandidateState.GOOD, CandidateState.BAD)
-            ]
-            uncertain = f"{subject}{' and '.join(ends)}"
-            return (
-                f"Nothing was searched, as an end is not certain: {uncertain}. Choose another end, or raise max_pairs."
-            )
+            decided = (CandidateState.GOOD, CandidateState.BAD)
+            ends = [f"{end.label} ({end.words})" for end in (good, bad) if end.state not in decided]
+            unsure = f"{subject}{' and '.join(ends)}"
+            return f"Nothing was searched, as an end is not certain: {unsure}. Choose another end, or raise max_pairs."
     return f"Not finished: between {subject}{good.label} and {bad.label} so far; {spent}. Run it again to go on."
 
 

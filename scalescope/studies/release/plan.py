@@ -86,9 +86,8 @@ def _of_package(asked: ReleaseParameters) -> tuple[str, dict[str, str]]:
         raise InvalidField(
             ENVIRONMENT, asked.environment, "requirements that go with every release; an interpreter cannot change"
         )
-    found = environments.releases(
-        name, first=first, last="" if last == NEWEST else last, python_version=others.python_version
-    )
+    until = "" if last == NEWEST else last
+    found = environments.releases(name, first=first, last=until, python_version=others.python_version)
     if len(found) < 2:
         raise InvalidField("bad", last, f"a release later than {first}", next_step="exchange good and bad")
     return name, {each.version: f"{name}-{each.version} = {each.requirement} {others.text}".strip() for each in found}

@@ -127,9 +127,8 @@ def _table(study: Study, every: Sequence[CandidateRow]) -> ReportTable:
         cells = (each.label, is_it, *((number(each.measured),) if metric else ()), f"{each.trials:,}", each.words)
         rows.append(Row(cells, TONES.get(each.state, Tone.DOUBT)))
     heads = (subject, "is", *((metric,) if metric else ()), "trials", "what was seen")
-    return ReportTable(
-        "What was tried, in the order of the releases", heads, tuple(rows), frozenset(range(2, len(heads) - 1))
-    )
+    numeric = frozenset(range(2, len(heads) - 1))
+    return ReportTable("What was tried, in the order of the releases", heads, tuple(rows), numeric)
 
 
 def _notes(study: Study, every: Sequence[CandidateRow]) -> list[Note]:
@@ -152,13 +151,12 @@ def _asked(study: Study, runs: Sequence[SweepRun]) -> list[tuple[str, str]]:
     question = study.question
     labels = question["labels"]
     subject = question.get("subject") or "a change between two lock files"
-    limits = {"max_environments": question["max_candidates"], "max_pairs": question["max_pairs"]}
     return [
         ("Which", f"{subject}: the first of {plural(len(labels), 'candidate')} that {question['symptom']}"),
         ("From", f"{labels[0]} (good) to {labels[-1]} (bad)"),
         *([("Together with", str(question["together_with"]))] if question.get("together_with") else []),
         *common.asked(study, runs, environment=False),
-        ("Limits", pairs(limits)),
+        ("Limits", pairs({"max_environments": question["max_candidates"], "max_pairs": question["max_pairs"]})),
     ]
 
 

@@ -18,9 +18,8 @@ from scalescope.studies.report.sheet import pairs
 def asked(study: Study, runs: Sequence[SweepRun], *, environment: bool = True) -> list[tuple[str, str]]:
     """Workload, parameters, point, cluster and, if one holds for all of it, the environment; without empty ones."""
     question = study.question
-    names = question.get("workloads") or [question.get("workload", "")]
     found = [
-        ("Workload", ", ".join(map(str, names))),
+        ("Workload", ", ".join(map(str, question.get("workloads") or [question.get("workload", "")]))),
         ("Parameters", pairs(question.get("params") or {})),
         ("Measured at", pairs(question.get("values") or {})),
         ("Cluster", _cluster(question, runs)),

@@ -66,16 +66,10 @@ class Picture:
 def forest(members: Sequence[PairedComparison], table: ReportTable) -> Forest:
     """All comparisons of a study, each with its row of a table."""
     axis = _Axis.of(members)
-    whiskers = [
-        _whisker(member, axis, row.cells, str(row.tone)) for member, row in zip(members, table.rows, strict=True)
-    ]
-    return Forest(
-        table,
-        tuple(each for each in whiskers if each.shown),
-        tuple(each for each in whiskers if not each.shown),
-        tuple(axis.ticks()),
-        axis.place(1.0),
-    )
+    rows = zip(members, table.rows, strict=True)
+    whiskers = [_whisker(member, axis, row.cells, str(row.tone)) for member, row in rows]
+    shown, hidden = (tuple(each for each in whiskers if each.shown is wanted) for wanted in (True, False))
+    return Forest(table, shown, hidden, tuple(axis.ticks()), axis.place(1.0))
 
 
 @dataclass(frozen=True)

@@ -100,9 +100,8 @@ class Threshold:
     @property
     def resolved(self) -> bool:
         """Whether something was measured, every jump is exact, and no part of the range is in doubt."""
-        return (
-            self.shape is not CurveShape.UNMEASURED and not self.unresolved and all(jump.exact for jump in self.jumps)
-        )
+        exact = all(jump.exact for jump in self.jumps)
+        return exact and self.shape is not CurveShape.UNMEASURED and not self.unresolved
 
     def to_mapping(self) -> dict[str, Any]:
         return asdict(self) | {"resolved": self.resolved}
@@ -116,8 +115,7 @@ def judge(question: ThresholdQuestion, readings: Sequence[ThresholdReading]) -> 
     shape, widest, smallest = CurveShape.UNMEASURED, question.last, question.min_jump
     if len(table.spots) > 1:
         curve = study(question, table)
-        ended = not further(question, readings)
-        jumps, unresolved = _sort_out(question, table, curve, readings, ended)
+        jumps, unresolved = _sort_out(question, table, curve, readings, not further(question, readings))
         shape = _shape(jumps, unresolved)
         widest = max(gap.width for gap in curve.gaps)
         smallest = min(1.0, max(question.min_jump, *(visible(question, gap) for gap in curve.gaps)))
@@ -160,8 +158,7 @@ def _sort_out(
         if alone and is_free(curve.gaps[i], table):
             doubts.append((left, right, budget))
         elif is_certain(question, curve, i):
-            why = _between(question, curve.gaps[i]) if alone else noise
-            jumps.append(_jump(left, right, why, readings))
+            jumps.append(_jump(left, right, _between(question, curve.gaps[i]) if alone else noise, readings))
             reached = high
         else:
             doubts.append((left, right, noise))
@@ -192,8 +189,7 @@ def _grain(question: ThresholdQuestion, curve: Curve) -> frozenset[int]:
         and (_rise(curve.gaps[i]) > 0) == (_rise(curve.gaps[j]) > 0)
         for each in (i, j)
     }
-    wide = {i for i in curve.breaks if curve.gaps[i].width > 1 and is_grain(curve, curve.gaps[i])}
-    return frozenset(close | wide)
+    return frozenset(close | {i for i in curve.breaks if curve.gaps[i].width > 1 and is_grain(curve, curve.gaps[i])})
 
 
 def _rise(gap: Gap) -> float:
@@ -284,10 +280,8 @@ def _what(found: Threshold, where: str) -> str:
         [jump] = jumps
         verb = "falls" if jump.after < jump.before else "rises"
         change = f"{question.metric} {verb} from {_number(jump.before)} to {_number(jump.after)}"
-        if jump.exact:
-            return f"{change} between {question.axis} {_number(jump.left)} and {_number(jump.right)}"
-        place = f"somewhere between {question.axis} {_number(jump.left)} and {_number(jump.right)}"
-        return f"{change} {place} ({jump.why_not_exact})"
+        place = f"between {question.axis} {_number(jump.left)} and {_number(jump.right)}"
+        return f"{change} {place}" if jump.exact else f"{change} somewhere {place} ({jump.why_not_exact})"
     shown = ", ".join(_short(jump) for jump in jumps[:SHOWN])
     more = f" and {len(jumps) - SHOWN} more" if len(jumps) > SHOWN else ""
     shape = "" if found.shape is CurveShape.STEPS else f", a {found.shape}"

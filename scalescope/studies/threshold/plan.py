@@ -91,10 +91,7 @@ class _ThresholdSearch:
     def __init__(
         self, question: ThresholdQuestion, number: Quantity, shared: SharedSettings, request: RunRequest
     ) -> None:
-        self._question = question
-        self._number = number
-        self._shared = shared
-        self._request = request
+        self._question, self._number, self._shared, self._request = question, number, shared, request
         self._values = {self._point(value).id: value for value in (question.low, question.high)}
 
     def _point(self, value: float) -> Point:

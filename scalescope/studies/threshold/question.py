@@ -41,8 +41,7 @@ class ThresholdQuestion(Mapped):
 
     def __post_init__(self) -> None:
         parameters.check_fields(self, "threshold")
-        finite = all(math.isfinite(number) for number in (self.low, self.high, self.step))
-        if not finite or self.step <= 0:
+        if not all(math.isfinite(number) for number in (self.low, self.high, self.step)) or self.step <= 0:
             raise InvalidField("threshold.step", self.step, "a number above zero, between finite ends")
         if self.high - self.low < self.step * (1 - _ON_GRID):
             raise InvalidField("threshold.high", self.high, "at least one step above low")

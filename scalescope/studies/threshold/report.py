@@ -52,12 +52,11 @@ def spots(study: Study, runs: Sequence[SweepRun]) -> tuple[TriedValue, ...]:
 def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
     question, result = ThresholdQuestion.from_mapping(study.question), study.result
     measured = spots(study, runs)
-    limits = pairs({"max_points": question.max_points, "max_repeats": question.max_repeats})
     asked = [
         ("Metric", f"{question.metric}; a jump is worth naming from {share(question.min_jump)} on"),
         ("Axis", f"{question.axis} from {number(question.low)} to {number(question.high)} by {number(question.step)}"),
         *common.asked(study, runs),
-        ("Limits", limits),
+        ("Limits", pairs({"max_points": question.max_points, "max_repeats": question.max_repeats})),
     ]
     return Sheet(
         table=_table(question, measured, study.result.get("jumps", ())) if measured else None,

@@ -71,7 +71,9 @@ def _explore(question: ThresholdQuestion, table: MeasuredValues) -> list[int]:
     last = question.last
     known = {spot.index: spot.count for spot in table.spots}
     if known:
-        targets = [0, *_inner(question), last]
+        parts = question.parts
+        inner = (round(last / parts * (i + JITTER * ((i * GOLDEN) % 1 - 0.5))) for i in range(1, parts))
+        targets = [0, *inner, last]
     elif not table.broken:
         targets = [0, last]
     else:
@@ -84,11 +86,6 @@ def _explore(question: ThresholdQuestion, table: MeasuredValues) -> list[int]:
     trials = min(END_TRIALS, question.max_repeats)
     ends = sorted({index for index in (0, last) if index in known or index in new})
     return new + [index for index in ends for _ in range(trials - max(1, known.get(index, 0)))]
-
-
-def _inner(question: ThresholdQuestion) -> list[int]:
-    count = question.parts
-    return [round(question.last / count * (i + JITTER * ((i * GOLDEN) % 1 - 0.5))) for i in range(1, count)]
 
 
 def _around(target: int, known: Collection[int], broken: Collection[int], last: int) -> int | None:

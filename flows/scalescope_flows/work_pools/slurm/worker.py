@@ -37,7 +37,6 @@ from scalescope_flows.work_pools.slurm.configuration import SlurmJobConfiguratio
 
 LONGEST_S, SHARE, JITTER = 15.0, 0.1, 0.2  # seconds between two looks: a share of the time since a change
 GONE_AFTER = 3  # heartbeats that another worker may miss before its jobs are adopted
-
 _ACTIVE = [StateType.PENDING, StateType.RUNNING, StateType.CANCELLING]
 _PAGE = 200
 
@@ -68,9 +67,8 @@ class SlurmWorker(BaseWorker[SlurmJobConfiguration, Any, SlurmWorkerResult]):
         """Return when the job has ended. Only a failed submission raises: later errors would leave the run open."""
         async with self._watching(flow_run):
             job_id = await self._submit(flow_run, configuration)
-            self.get_flow_run_logger(flow_run).info(
-                "Submitted as Slurm job %s; its output is in %s", job_id, configuration.output(flow_run.id, job_id)
-            )
+            output = configuration.output(flow_run.id, job_id)
+            self.get_flow_run_logger(flow_run).info("Submitted as Slurm job %s; its output is in %s", job_id, output)
             if task_status is not None:
                 task_status.started(job_id)
             return await _RunWatch(self, flow_run, job_id, configuration).until_end()
@@ -260,9 +258,8 @@ class _RunWatch:
         await self._worker.queue.cancel(self._job_id)
         if not job.is_pending:
             return None  # until it has ended
-        await self._worker._mark_flow_run_as_cancelled(
-            flow_run, {"message": f"Slurm job {self._job_id} was cancelled while it waited."}
-        )
+        message = f"Slurm job {self._job_id} was cancelled while it waited."
+        await self._worker._mark_flow_run_as_cancelled(flow_run, {"message": message})
         return self._result(0)
 
     async def _ended(self, job: SlurmJob) -> SlurmWorkerResult:
@@ -275,9 +272,8 @@ class _RunWatch:
         elif state is None or state.is_running() or state.is_pending():
             return await self._crashed(how)
         elif state.is_scheduled() and job.state == "CANCELLED":
-            await self._worker._mark_flow_run_as_cancelled(
-                flow_run, {"type": StateType.CANCELLED, "message": f"Slurm job {job.id} was cancelled with scancel."}
-            )
+            updates = {"type": StateType.CANCELLED, "message": f"Slurm job {job.id} was cancelled with scancel."}
+            await self._worker._mark_flow_run_as_cancelled(flow_run, updates)
         elif state.is_scheduled() and how.status and flow_run.run_count > self._configuration.restarts:
             return await self._crashed(replace(how, text=f"{how.text} It began {flow_run.run_count} times."))
         return self._result(0)
@@ -308,8 +304,7 @@ class _RunWatch:
 
     def _interval(self) -> float:
         idle = (time.monotonic() - self._changed_at) * SHARE
-        shortest = self._configuration.poll_seconds
-        return max(shortest, min(idle, LONGEST_S)) * random.uniform(1 - JITTER, 1 + JITTER)
+        return max(self._configuration.poll_seconds, min(idle, LONGEST_S)) * random.uniform(1 - JITTER, 1 + JITTER)
 
     def _result(self, status: int) -> SlurmWorkerResult:
         return SlurmWorkerResult(identifier=self._job_id, status_code=status)
