@@ -247,7 +247,7 @@ def _measured(point: Point, repeat: int, value: float | None, **given: Any) -> T
         return Trial(key, point, repeat, False, TrialState.INVALID, reason="lost a worker", **given)
     ones = ("span_s", "ideal_s", "efficiency", "schedule_quality", "parallelism", "mean_parallelism")
     counts = ("widest_stage", "workers_used", "peak_parallelism", "peak_runnable")
-    numbers = {**dict.fromkeys(("makespan_s", "elapsed_s", "work_s"), value), **dict.fromkeys(ones, 1.0)}
+    numbers = {**dict.fromkeys(("makespan_s", "elapsed_s", "work_s"), float(value)), **dict.fromkeys(ones, 1.0)}
     numbers |= {**dict.fromkeys(counts, 1), "tasks": round(value)}
     metrics = Metrics.from_mapping({**numbers, "worker_time_s": dict.fromkeys(WORKER_TIME, 1.0)})
     return Trial(key, point, repeat, False, TrialState.VALID, metrics=metrics, **given)

@@ -19,8 +19,11 @@ def saved(parameter: str, reference: str) -> Any:
     """The value of a saved block, named as TYPE/NAME; raises `InvalidField` if there is none for this parameter."""
     try:
         block = Block.load(reference)
-    except ValidationError as error:
-        problem = "; ".join(each["msg"] for each in error.errors(include_input=False, include_url=False))
+    except (ValidationError, RuntimeError) as error:  # from Prefect 3.9 on, the first is the cause of the second
+        invalid = error if isinstance(error, ValidationError) else error.__cause__
+        if not isinstance(invalid, ValidationError):
+            raise
+        problem = "; ".join(each["msg"] for each in invalid.errors(include_input=False, include_url=False))
         raise InvalidField(parameter, reference, f"a valid block; {problem}", next_step="save it again") from None
     except ValueError as error:
         raise InvalidField(

@@ -178,6 +178,10 @@ TrialTimeout = Annotated[
 TRIAL_TIMEOUT_S = 600.0
 
 
+def _read_cluster(where: str, given: object) -> ClusterSpec:  # no lambda: in an annotation it would not see this module
+    return cluster_spec(given)
+
+
 @dataclass(frozen=True)
 class Sweep:
     """Axes and repeats over one workload on one cluster."""
@@ -235,7 +239,7 @@ class Sweep:
             syntax="cluster",
             written=str | Mapping[str, Any],
             default=DEFAULT_CLUSTER,
-            reads=lambda where, given: cluster_spec(given),
+            reads=_read_cluster,
         ),
     ] = field(default_factory=partial(cluster_spec, DEFAULT_CLUSTER))
     environment: Annotated[

@@ -150,7 +150,8 @@ class ClusterWatch:
             "standstill": standstill and {**vars(standstill), "tasks": [vars(task) for task in standstill.tasks]},
         }
 
-    def _ask(self, shipment: Shipment, *arguments: Any, limit_s: float = CALL_S) -> Any:
+    def _ask(self, shipment: Shipment, *arguments: Any, limit_s: float | None = None) -> Any:
+        limit_s = limit_s or CALL_S
         try:
             return self.asker.scheduler(shipment, *arguments, limit_s=limit_s)
         except ValueError as error:

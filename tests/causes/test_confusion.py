@@ -32,7 +32,7 @@ NOT_PROVOKED = {
 }
 
 # Cases with real processes that are quick enough to run each time
-REAL = ("gil-bound/python-1x3", "worker-killing-task/kill-2")
+REAL = ("worker-killing-task/kill-2",)
 
 PART = matrix.stratified(all_cases(), per_code=1, healthy=4, real=REAL)
 
@@ -71,6 +71,13 @@ def test_positive_cases_lose_much_and_healthy_ones_little(results: list[Result])
 def test_the_cause_comes_first(results: list[Result]) -> None:
     rates = matrix.count(results)
     assert rates.overall >= 0.95, rates.confusions
+
+
+@pytest.mark.thorough  # tasks that compute want the cores for themselves
+def test_the_interpreter_lock_is_named() -> None:
+    [case] = [each for each in all_cases() if each.name == "gil-bound/python-1x3"]
+    [result] = matrix.run([case], at_once=1)
+    assert result.first == "gil-bound"
 
 
 def test_what_is_healthy_is_not_accused(results: list[Result]) -> None:

@@ -554,7 +554,7 @@ def again(client, *, items: int = 40, load: float = 1.0, use: float = 0.2, round
         for i in range(rounds):
             client.gather(client.compute(base.map(lambda _, i: step(use, i), i), optimize_graph=False))
         return
-    loaded: list[Any] = [one(load, dask_key_name=f"load-{i}") for i in range(items)]
+    loaded: list[Any] = [one(load) for _ in range(items)]  # keys of Dask: those of the user may stand for other work
     if form == "persisted":
         loaded = list(client.persist(loaded))
     turns = [

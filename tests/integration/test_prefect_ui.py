@@ -184,7 +184,7 @@ def open_artifact(place: Place, run: str) -> None:
     place.ui.press("Artifacts", on="tab")
     place.ui.picture("artifacts")
     place.ui.press(made["key"], on="*")
-    place.ui.press(made["latest_id"][:8])
+    place.ui.wait(lambda: made["latest_id"] in place.ui.driver.current_url, "the artifact's page")
 
 
 def test_the_report_is_opened_from_the_artifact(place: Place, sweep: str) -> None:

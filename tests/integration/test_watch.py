@@ -196,7 +196,7 @@ def test_where_nobody_answers_and_where_the_release_is_too_old(
         assert cli.run(["watch", f"tcp://127.0.0.1:{mute.getsockname()[1]}"]) == 3
     said = capsys.readouterr().err
     assert "does not answer within 1 s" in said
-    assert "next: check that it runs" in said
+    assert "next: check that the scheduler runs" in said
     assert cli.run(["watch", "tcp://127.0.0.1:1", "--report", "page.html"]) == 2
     assert "add --record" in capsys.readouterr().err
     assert cli.run(["watch", "tcp://127.0.0.1:1", "--for", "soon"]) == 2

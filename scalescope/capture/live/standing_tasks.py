@@ -33,6 +33,7 @@ WAITED_FOR = {
 }
 GROUPS, PREFIX = 20, 100  # most groups of tasks that are kept, and characters of their prefixes
 
+SENT = "<dynamic-code>"  # file of a function that cloudpickle sent by value, from its release 3.1.3 on
 _FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)')
 _LIBRARY = re.compile(r"[/\\]lib[/\\]python3(\.\d+)?[/\\]", re.IGNORECASE)
 
@@ -196,7 +197,9 @@ def _problem(task: Mapping[str, Any], found: Mapping[str, Any], states: Mapping[
 
 def _line(stack: Sequence[str]) -> tuple[str, str, str]:
     frames = [match.groups() for match in map(_FRAME.search, stack) if match]
-    own = [n for n, (file, _, _) in enumerate(frames) if not (is_library(file) or _LIBRARY.search(file))]
+    own = [
+        n for n, (file, _, _) in enumerate(frames) if file == SENT or not (is_library(file) or _LIBRARY.search(file))
+    ]
     at = own[-1] if own else len(frames) - 1
     if at < 0:
         return "", "", ""
@@ -204,7 +207,8 @@ def _line(stack: Sequence[str]) -> tuple[str, str, str]:
     call = f"{inner[0][2]} ({_path(inner[0][0])[-1]})" if inner else ""
     parts = [_path(each) for each, _, _ in inner]
     waits_for = [WAITED_FOR[base] for *_, package, base in parts if package == "distributed" and base in WAITED_FOR]
-    return f"{_path(file)[-1]}:{line} in {name}", call, next(iter(waits_for), "")
+    at_line = f"line {line}" if file == SENT else f"{_path(file)[-1]}:{line}"
+    return f"{at_line} in {name}", call, next(iter(waits_for), "")
 
 
 def _path(file: str) -> list[str]:
