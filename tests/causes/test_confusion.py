@@ -77,7 +77,7 @@ def test_the_cause_comes_first(results: list[Result]) -> None:
 def test_the_interpreter_lock_is_named() -> None:
     [case] = [each for each in all_cases() if each.name == "gil-bound/python-1x3"]
     [result] = matrix.run([case], at_once=1)
-    assert result.first == "gil-bound"
+    assert result.named == "gil-bound"
 
 
 def test_what_is_healthy_is_not_accused(results: list[Result]) -> None:
