@@ -156,7 +156,11 @@ def test_a_form_filled_with_choices_runs_and_the_page_says_how_it_ended(place: P
 def test_the_verdict_is_the_end_of_the_log(place: Place, sweep: str) -> None:
     place.ended(sweep)
     place.ui.press("Logs", on="tab")
-    place.ui.wait(lambda: place.ui.find("//*[@aria-label='log sort order']"), "the order of the log")[0].click()
+    newest = "//*[@role='option'][contains(., 'Newest to oldest')]"
+    for _ in range(5):  # the page closes the list where it draws the log anew
+        place.ui.wait(lambda: place.ui.find("//*[@aria-label='log sort order']"), "the order of the log")[0].click()
+        if place.ui.wait(lambda: place.ui.find(newest), "the orders", 10, needed=False):
+            break
     place.ui.press("Newest to oldest", on="option")
     logs = "//*[@role='log'][contains(., 'Finished in state')]"  # a task's, too, until the page has turned the order
     [log] = place.ui.wait(lambda: [log for log in place.ui.find(logs) if CAUSE in log.text[:1000]], "the verdict first")
