@@ -26,8 +26,7 @@ from scalescope.store.store import SweepRun
 from scalescope.studies.comparison import judge as comparison
 from scalescope.studies.release import judge as release
 from scalescope.studies.threshold import judge as threshold
-from scalescope.studies.threshold.question import ThresholdQuestion
-from scalescope.studies.threshold.question import ThresholdReading as ThresholdReading
+from scalescope.studies.threshold.question import ThresholdQuestion, ThresholdReading
 from scalescope.studies.threshold.search import further as further_values
 
 pytest_plugins = [

@@ -51,7 +51,7 @@ def changes(
     after: Mapping[str, tuple[str, int, str]],
     left: Collection[str] = (),  # addresses of workers that left in between
 ) -> str:
-    """Which workers were lost or joined, in a sentence; empty if none was."""
+    """Names the workers that were lost or joined, in a sentence; empty if none was."""
     lost = [before[address][0] for address in before if address not in after or address in left]
     came = [after[address][0] for address in after if address not in before]
     came += [address for address in left if address not in before and address not in after]

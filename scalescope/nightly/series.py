@@ -1,4 +1,4 @@
-"""Which changes of a series deserve a rerun. Pure functions.
+"""Picks the changes of a series that deserve a rerun. Pure functions.
 
 - From `SETTLED` nights on, a change is a change point (`changes.find_changes`) that began in the last `RECENT` nights.
 - In a younger series, tonight must differ from the median of the earlier nights by more than the smallest effect. From

@@ -1,4 +1,4 @@
-"""Which options of sbatch users may add; others would part a job from whoever watches it."""
+"""Options of sbatch that users may add. Others would part a job from whoever watches it."""
 
 from __future__ import annotations
 

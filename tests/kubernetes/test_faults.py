@@ -97,7 +97,7 @@ class Site:
         return None
 
     def label(self) -> str:
-        """Of its cluster, by the owner that the cluster names; empty if there is none."""
+        """The owner that its cluster names; empty if there is none."""
         if (driver := self.driver()) is None:
             return ""
         found = self.kubernetes.get("daskclusters", f"--selector={OURS}", namespace=self.namespace)["items"]

@@ -129,5 +129,5 @@ def refusal() -> Exception:
 
 @pytest.fixture
 def address(tmp_path: Path) -> str:
-    """Of a store that does not exist yet."""
+    """The address of a store that does not exist yet."""
     return str(tmp_path / "results.db")

@@ -59,5 +59,5 @@ def large(sent: Submissions) -> Bools:
 
 
 def heavy(sent: Submissions) -> Bools:
-    """Which graphs are so large, or are not, but have tasks that carry data: packing them costs time."""
+    """The graphs whose packing costs time: they are large, or their tasks carry data."""
     return large(sent) | (sent.nbytes >= HEAVY_GRAPH * np.maximum(sent.tasks, 1))

@@ -21,7 +21,7 @@ OTHER, LOST = STAGES, STAGES + 1  # codes of all other stages, and of attempts w
 
 @dataclass(frozen=True)
 class Rows:
-    """Which row of the chart belongs to which worker."""
+    """The row of the chart for each worker."""
 
     worker: Ints  # index into `Attempts.addresses`, for each row
     of_attempt: Ints  # row of each attempt
@@ -120,7 +120,7 @@ def _pairs(attempts: Attempts, threads: Ints) -> tuple[Ints, Ints]:
 
 
 def _overlapping(attempts: Attempts, count: int) -> npt.NDArray[np.bool_]:
-    """Which workers ran two tasks at once, by more than the clock error."""
+    """The workers that ran two tasks at once, by more than the clock error."""
     order = np.lexsort((attempts.start, attempts.worker))
     worker = attempts.worker[order]
     both = (worker[1:] == worker[:-1]) & (attempts.start[order][1:] < attempts.stop[order][:-1] - CLOCK_ERROR_S)
