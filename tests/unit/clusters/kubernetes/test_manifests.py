@@ -91,6 +91,14 @@ def test_what_is_sent_is_what_the_operator_reads(check: Any, spec: KubernetesSpe
             assert all(re.fullmatch(r"\d+(m|Mi)?", quantity) for quantity in side.values())
 
 
+def test_the_check_would_see_a_number_and_a_typo(check: Any) -> None:
+    for change in ({"resources": {"limits": {"nvidia.com/gpu": 1}}}, {"imagePulPolicy": "Never"}):
+        made = manifests.cluster(KubernetesSpec(), LABEL, NAMESPACE)
+        made["spec"]["worker"]["spec"]["containers"][0] |= change
+        with pytest.raises(Exception, match=r"is not of type 'string'|was unexpected"):
+            check(made)
+
+
 def test_workers_are_what_is_asked_for() -> None:
     spec = KubernetesSpec(gpus=2, gpu_product="H200", cpu=0.5, memory_mb=100, shm_mb=64, tolerations=("spot=yes",))
     spec = replace(spec, environment=("OMP_NUM_THREADS=4", "A=b=c"))
