@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import tempfile
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -34,6 +35,11 @@ pytest_plugins = [
     for name in ("deployed", "fake_driver", "kubernetes", "postgresql", "pool", "round_trials", "small_records")
 ]
 
+# Files that share the server of `site` in support/deployed.py
+DEPLOYED = {f"tests/integration/test_{name}.py" for name in ("deployed_files", "prefect_ui", "schedules")}
+# Folders of tests that mostly wait for daemons
+WAITING = ("tests/kubernetes/", "tests/slurm/")
+
 
 def pytest_configure() -> None:
     """Started by a script in the background, tests and what they start would ignore Ctrl-C, and some wait for it."""
@@ -49,7 +55,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """One process runs all tests of a file, and all that share the Kubernetes of the session.
+    """One process runs all tests of a file, and all files that share a Kubernetes or a Prefect server with deployments.
 
     The cells of the matrix of faults share nothing.
     """
@@ -60,7 +66,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             file = str(super()._split_scope(nodeid))
             if file == "tests/faults/test_faults.py" and os.environ.get("SCALESCOPE_FAULTS"):
                 return nodeid
-            return "tests/kubernetes" if file.startswith("tests/kubernetes/") else file
+            return (
+                "tests/kubernetes" if file.startswith("tests/kubernetes/") else "deployed" if file in DEPLOYED else file
+            )
 
         def remove_node(self, node: Any) -> str | None:
             """Of a process that died, only what it had not begun is given to others.
@@ -84,7 +92,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Those that mostly wait come first, so that processes that share the tests end together."""
-    items.sort(key=lambda item: {"slurm", "kubernetes"}.isdisjoint(item.path.parts))
+    items.sort(key=lambda item: not (item.nodeid.startswith(WAITING) or item.nodeid.partition("::")[0] in DEPLOYED))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """The seconds of each folder of tests, summed over the processes that share them."""
+    seconds: dict[str, float] = defaultdict(float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid.split("/")[1]] += report.duration
+    terminalreporter.section("seconds of each folder")
+    for folder, spent in sorted(seconds.items(), key=lambda each: -each[1]):
+        terminalreporter.write_line(f"{spent:8.1f}s tests/{folder}")
 
 
 Missing = Callable[[str, str], NoReturn]

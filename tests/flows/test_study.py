@@ -59,6 +59,7 @@ def test_a_study_that_was_stopped_continues(fake: Any, address: str) -> None:
     assert again.study_id != result.study_id
 
 
+@pytest.mark.thorough
 def test_a_study_follows_a_run(fake: Any, address: str) -> None:
     fake.measures = partitions
     first = find_threshold(**ASKED, store=address)

@@ -138,6 +138,7 @@ def test_the_result_is_published(fake: Any, address: str) -> None:
     assert found["table"]["description"].endswith("(futures-map on simulated)")
 
 
+@pytest.mark.thorough
 def test_a_page_is_published_once_though_its_table_needs_a_second_try(
     fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +176,7 @@ def test_a_critical_finding_is_the_name_of_the_state(fake: Any, address: str) ->
     assert (state.name, state.message) == ("Finding: the workload raised", result.verdict)
 
 
+@pytest.mark.thorough
 def test_a_name_that_was_typed_stays(fake: Any, address: str) -> None:
     made = flow_run_of(scale_sweep, "Friday's try", {**SWEEP, "store": address})
     assert made.name == "Friday's try"
@@ -183,6 +185,7 @@ def test_a_name_that_was_typed_stays(fake: Any, address: str) -> None:
         assert made.name == "futures-map on simulated: workers 1..4"
 
 
+@pytest.mark.thorough
 def test_a_copy_is_not_tagged_as_what_it_was_copied_from(fake: Any, address: str) -> None:
     old = ["sweep:abc", "workload:beam-pardo", "cluster:local", "scalescope", "team:blue"]
     made = flow_run_of(scale_sweep, "copy", {**SWEEP, "store": address}, tags=old)
@@ -220,6 +223,7 @@ def test_a_budget_ends_it_early_and_a_larger_one_continues(fake: Any, address: s
     assert (rest.run_id, rest.valid, rest.resumed, rest.ended_early) == (spent.run_id, 3, 0, "")
 
 
+@pytest.mark.thorough
 def test_clusters_side_by_side_share_a_budget(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orchestrator_load, "cores", lambda: [0, 1])
     result = scale_sweep(**SWEEP, store=address, parallel_clusters=2, budget={"hours": 0.01})
@@ -480,6 +484,7 @@ def test_a_server_that_fails_in_the_middle_costs_its_pages_and_not_the_run(
     goes_on_without_a_server(door, address, caplog, items=5)
 
 
+@pytest.mark.thorough
 def test_so_does_one_that_fails_as_it_is_asked_whether_a_task_may_start(
     fake: Any, door: Door, address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

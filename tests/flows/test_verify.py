@@ -92,6 +92,7 @@ def test_a_stopped_run_comes_to_the_same_remedy(fake: Any, address: str, monkeyp
     assert len(fake.begun) == 5  # the one that was stopped is run again, and no other
 
 
+@pytest.mark.thorough
 def test_what_a_point_of_the_sweep_shows_is_not_run_again(address: str) -> None:
     given = {"workload": "bag-map", "params": {"items": 300, "seconds": 1}}
     run = swept(address, **given, axes={"workers": [300], "npartitions": [None, 300]}, verify=True)
@@ -145,6 +146,7 @@ def test_the_simulated_cluster_and_fewer_workers_say_what_it_is_not(address: str
     assert run.verdict.findings[0].code == "too-few-partitions"
 
 
+@pytest.mark.thorough
 def test_where_tasks_of_no_length_take_as_long_it_is_the_client(address: str, tmp_path: Path) -> None:
     job = tmp_path / "slow_client.py"
     job.write_text(SLOW_CLIENT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import urllib.request
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import LogFilter
 from prefect.client.schemas.objects import FlowRun
 from prefect.deployments import run_deployment
+from prefect.settings import PREFECT_API_URL, temporary_settings
 from support.site import Site
 from support.waiting import PATIENCE_S, wait_for
 
@@ -29,7 +31,14 @@ def run(client, *, items: int = 4):
 """
 AXES = {"workers": [2]}
 
-pytestmark = pytest.mark.usefixtures("worker")
+pytestmark = pytest.mark.usefixtures("worker", "api")
+
+
+@pytest.fixture(scope="module")
+def api(site: Site) -> Iterator[None]:
+    """Prefect's clients speak with the server of the site."""
+    with temporary_settings({PREFECT_API_URL: site.environ["PREFECT_API_URL"]}):
+        yield
 
 
 @pytest.fixture(scope="module")

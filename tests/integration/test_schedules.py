@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+import psutil
 import pytest
 import yaml
 from prefect.client.orchestration import SyncPrefectClient
@@ -15,7 +16,7 @@ from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.objects import FlowRun
 from prefect.server.events.schemas.automations import EventTrigger
 from prefect.server.events.schemas.events import RelatedResource, Resource
-from support.site import ROOT, WORKER, Site, header, runs_of
+from support.site import ROOT, WORKER, Site, drivers, runs_of
 from support.waiting import wait_for
 
 from scalescope.model.trial import TrialState
@@ -25,27 +26,6 @@ LIMIT_S = 40  # of silence, after which a run counts as killed; the file says 60
 # Takes 54 s and more; 42 s without its first trial.
 LONG = {"cluster": "local", "axes": {"workers": [1, 2]}, "params": {"items": 12, "seconds": 1}, "repeats": 3}
 TRIALS = 6
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """All commands of both headers, but for the workers, for `scalescope serve` and for a server on a login node."""
-    made = Site(tmp_path_factory.mktemp("site"), PREFECT_FLOWS_HEARTBEAT_FREQUENCY="30")
-    later = (". .venv/bin/activate", "scalescope serve", "prefect worker start", "prefect server start --host")
-    commands = dict.fromkeys(header("local.yaml") + header("slurm.yaml"))  # each once
-    try:
-        for command in commands:
-            if command == "prefect server start":
-                made.start_server(command)
-            elif not command.startswith(later):
-                made.give(command)
-        [automation] = yaml.safe_load((ROOT / "deployments/automations/killed-runs.yaml").read_text())
-        automation["trigger"]["within"] = LIMIT_S
-        (made.folder / "sooner.yaml").write_text(yaml.safe_dump([automation]))
-        made.give(f"prefect automation create --from-file {made.folder}/sooner.yaml")
-        yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="module")
@@ -69,20 +49,22 @@ def complete(
 
 
 @pytest.fixture(scope="module")
-def killed(site: Site, client: SyncPrefectClient) -> UUID:
+def killed(site: Site, worker: psutil.Popen, client: SyncPrefectClient) -> UUID:
     """A run that died with its worker and its driver, after its first trial."""
-    worker = site.stay(WORKER)
+    [automation] = yaml.safe_load((ROOT / "deployments/automations/killed-runs.yaml").read_text())
+    automation["trigger"]["within"] = LIMIT_S
+    (site.folder / "sooner.yaml").write_text(yaml.safe_dump([automation]))
+    site.give(f"prefect automation create --from-file {site.folder}/sooner.yaml")
     deployment = client.read_deployment_by_name("scale-sweep/scale-sweep")
     run = client.create_flow_run_from_deployment(deployment.id, parameters=LONG).id
 
     def begun() -> bool:
         with site.store() as store:
-            return bool(store.runs()) and bool(store.run("latest").trials)
+            return any(each.planned == TRIALS and store.run(each.id).trials for each in store.runs())
 
     wait_for(begun, "no trial was finished")
     assert state(client, run) == "Running"
-    assert WORKER in header("local.yaml")
-    [driver] = [each for each in worker.children(recursive=True) if "scalescope.driver" in each.cmdline()]
+    [driver] = drivers(worker)
     flow = driver.parent()
     assert flow is not None
     for process in (worker, flow, driver):

@@ -105,6 +105,7 @@ with few(silence_logs=50) as cluster:
     assert "met: tasks > 3 (tasks is 4) not met: tasks > 100 (tasks is 4 at 2 workers)" in said
 
 
+@pytest.mark.thorough
 def test_a_script_without_a_client_is_run_as_python_runs_it(tmp_path: Path) -> None:
     script = """
 import beside

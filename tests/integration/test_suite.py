@@ -21,15 +21,15 @@ ENTRIES = {entry.workload: entry for entry in SUITE}
 SAMPLE = (
     pytest.param("array-rechunk", marks=pytest.mark.thorough),
     "beam-group-by-key",
-    "csv-to-parquet",
+    pytest.param("csv-to-parquet", marks=pytest.mark.thorough),
     "dataframe-join",
-    "futures-window",
+    pytest.param("futures-window", marks=pytest.mark.thorough),
     pytest.param("sklearn-search", marks=pytest.mark.thorough),
     "tpch-q3",
-    "xarray-climatology",
+    pytest.param("xarray-climatology", marks=pytest.mark.thorough),
     pytest.param("xgboost-train", marks=pytest.mark.thorough),
-    "zarr-roundtrip",
-    "scale-up",
+    pytest.param("zarr-roundtrip", marks=pytest.mark.thorough),
+    pytest.param("scale-up", marks=pytest.mark.thorough),
     "worker-retire",
     pytest.param("worker-loss", marks=pytest.mark.thorough),  # another test runs it, too
 )

@@ -14,7 +14,8 @@ from support.waiting import wait_for
 
 from scalescope.model.trial import TrialState
 
-pytestmark = pytest.mark.timeout(200)
+# One run at a time on PostgreSQL is tested by tests/kubernetes/test_work_pool.py
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(200)]
 DEPLOYMENTS = ("scale-sweep", "beam-partitions")
 SECRET = "ann:open-sesame"
 

@@ -161,6 +161,7 @@ def test_with_the_recorder_it_ends_with_a_verdict(
 # ------------------------------------------------------------------ what breaks
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_nothing_is_left_of_a_watcher_that_is_killed(
     client: Client, number: int, monkeypatch: pytest.MonkeyPatch

@@ -299,6 +299,7 @@ def test_a_worker_that_is_lost_ends_the_trial_with_the_reason_and_its_log(
     assert "Kubernetes: Deleted" in second[deleted["worker"]]
 
 
+@pytest.mark.thorough
 def test_a_cluster_that_does_nothing_is_removed_by_the_operator(build: Any, kubernetes: Any, namespace: str) -> None:
     cluster = build()
     cluster.open()

@@ -147,6 +147,7 @@ def test_neither_counts_nor_removes_what_is_anothers(told: dict[str, Told], kube
     until(lambda: not kubernetes.kubectl(*shlex.split(LEFT)[1:]))
 
 
+@pytest.mark.thorough
 def test_a_quota_for_half_of_the_workers(kubernetes: Kubernetes, namespace: str, tmp_path: Path) -> None:
     quota: dict[str, Any] = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "half"}}
     kubernetes.apply({**quota, "spec": {"hard": {"pods": "3"}}}, namespace=namespace)

@@ -152,6 +152,7 @@ def cancel_and_wait(cluster: SlurmCluster, slurm: Any, job: str, *, left: int) -
         time.sleep(0.1)
 
 
+@pytest.mark.thorough
 def test_a_job_that_is_cancelled_while_it_starts_is_replaced(opened: Any, in_slurm: Any) -> None:
     cluster = opened(prologue=("sleep 1",))
     said: list[str] = []

@@ -158,6 +158,7 @@ def test_a_trial_is_valid_and_a_controller_that_is_away_is_waited_for(in_strict:
     assert leases.read_all()[0] == []
 
 
+@pytest.mark.thorough
 def test_a_job_whose_number_never_came_is_not_submitted_again(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +196,7 @@ def test_what_an_outage_left_in_the_middle_is_reaped(
     assert leases.read_all()[0] == []
 
 
+@pytest.mark.thorough
 def test_a_lease_is_kept_while_its_jobs_complete(
     opened: Callable[..., SlurmCluster], in_strict: Any, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -288,6 +290,7 @@ def test_what_is_refused_for_good_ends_the_run_at_once(
     assert leases.read_all()[0] == []
 
 
+@pytest.mark.thorough
 def test_workers_that_wait_too_long_for_others_are_given_back(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,6 +134,7 @@ def deployed(site: Site) -> str:
     return site.prefect("deploy", "--all", "--prefect-file", str(site.folder / "slurm.yaml"))
 
 
+@pytest.mark.thorough
 def test_runs_end_as_their_flows_do(site: Site) -> None:
     good, bad = site.submit("greet", name="Ada"), site.submit("fail")
     ended = site.ended(good)

@@ -1,4 +1,4 @@
-"""deployments/local.yaml on the server of the session, with a worker and its files."""
+"""What the headers of deployments/local.yaml and deployments/slurm.yaml tell to do, once for all tests that need it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,25 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from support.site import DEPLOY, POOL, WORKER, Site
+from support.site import WORKER, Site, header
 
 
 @pytest.fixture(scope="session")
-def site(prefect_server: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """Deployed, and ready for a worker; its files are served."""
-    from prefect.settings import PREFECT_API_URL
-
-    made = Site(tmp_path_factory.mktemp("deployed"), PREFECT_API_URL=str(PREFECT_API_URL.value()))
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server with blocks, pools, automation and deployments; its files are served."""
+    made = Site(
+        tmp_path_factory.mktemp("deployed"),
+        PREFECT_FLOWS_HEARTBEAT_FREQUENCY="30",
+        PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS="1",
+    )
+    later = (". .venv/bin/activate", "scalescope serve", "prefect worker start", "prefect server start --host")
+    commands = dict.fromkeys(header("local.yaml") + header("slurm.yaml"))  # each once
     try:
-        made.give(POOL)
-        made.give(DEPLOY)
+        for command in commands:
+            if command == "prefect server start":
+                made.start_server(command)
+            elif not command.startswith(later):
+                made.give(command)
         made.serve()
         yield made
     finally:
@@ -26,6 +33,7 @@ def site(prefect_server: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 @pytest.fixture(scope="session")
-def worker(site: Site) -> psutil.Process:
-    """Of the pool; one run at a time."""
+def worker(site: Site) -> psutil.Popen:
+    """The worker of the process pool, which runs one flow run at a time."""
+    assert WORKER in header("local.yaml")
     return site.stay(WORKER)

@@ -73,16 +73,16 @@ class Ui:
     def press(self, words: str, *, on: str = "button a tab menuitem option") -> None:
         """Click what bears exactly these words; of several the last, since dialogs and menus come after the page."""
         kinds = "true()" if on == "*" else " or ".join(f"self::{kind} or @role='{kind}'" for kind in on.split())
-        self._click(f"//*[{kinds}][normalize-space()='{words}']", -1, words)
+        self.click(f"//*[{kinds}][normalize-space()='{words}']", -1, words)
 
     def menu(self, words: str, *, which: int = 0) -> None:
         """Click an entry of one of the page's menus of three dots."""
-        self._click("//button[normalize-space()='Open menu']", which, "a menu")
+        self.click("//button[normalize-space()='Open menu']", which, "a menu")
         self.press(words, on="menuitem")
 
     def tab(self, label: str, words: str) -> None:
         """Choose the tab of these words above a field of a form."""
-        self._click(f"{self._label(label)}/following::*[@role='tab'][normalize-space()='{words}'][1]", 0, words)
+        self.click(f"{self._label(label)}/following::*[@role='tab'][normalize-space()='{words}'][1]", 0, words)
 
     def field(self, label: str) -> Any:
         """The control below a label."""
@@ -117,7 +117,9 @@ class Ui:
     def _label(self, words: str) -> str:
         return f"//label[normalize-space()='{words}' or normalize-space()='{words} (Optional)']"
 
-    def _click(self, path: str, which: int, what: str) -> None:
+    def click(self, path: str, which: int, what: str) -> None:
+        """Click one of what is on this XPath; again, where the page was drawn anew in between."""
+
         def done() -> bool:
             found = self.find(path)
             if not found:
