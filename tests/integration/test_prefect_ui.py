@@ -111,7 +111,8 @@ class Place:
 
     def ended(self, id: str, kind: str = "COMPLETED") -> Any:
         """The run, once it has ended and its page says so."""
-        wait_for(lambda: self.run(id)["state"]["type"] in ENDED, f"the run {id} has not ended")
+        self.ui.leave()
+        wait_for(lambda: self.run(id)["state"]["type"] in ENDED, f"the run {id} has not ended", look_s=0.5)
         run = self.run(id)
         assert run["state"]["type"] == kind, run["state"]["message"]
         self.ui.open(f"v2/runs/flow-run/{id}")
@@ -331,6 +332,7 @@ def scheduled(place: Place, values: Mapping[str, Any]) -> Any:
 
     [schedule] = wait_for(made, "the schedule was not made")
     place.ui.see("Every 10 seconds")
+    place.ui.leave()
     begun = {"state": {"type": {"any_": ["RUNNING", *ENDED]}}, "start_time": {"after_": schedule["created"]}}
     ours = {"id": {"any_": [place.deployment]}}
     run = wait_for(lambda: place.find("flow_runs", flow_runs=begun, deployments=ours), "the schedule did not fire")[0]

@@ -119,7 +119,8 @@ class Browser:
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory, missing: Any) -> Iterator[Browser]:
     """Chromium without a network, or a skip (a failure if SCALESCOPE_REQUIRE names browser)."""
-    with chromium(missing, tmp_path_factory.mktemp("chromium"), *FLAGS) as driver:
+    logs = {"browser": "ALL", "performance": "ALL"}
+    with chromium(missing, tmp_path_factory.mktemp("chromium"), *FLAGS, logs=logs) as driver:
         driver.set_script_timeout(60)
         driver.execute_cdp_cmd("Network.enable", {})
         driver.execute_cdp_cmd(

@@ -31,6 +31,10 @@ class Ui:
     def open(self, path: str) -> None:
         self.driver.get(f"{self.address}/{path}")
 
+    def leave(self) -> None:
+        """Show nothing, while something is waited for elsewhere: the page of a run that goes on takes half a core."""
+        self.driver.get("about:blank")
+
     # ------------------------------------------------------------------ what is seen
 
     @property
@@ -55,7 +59,7 @@ class Ui:
                     return found
             except (StaleElementReferenceException, ElementClickInterceptedException):
                 pass  # the page has just drawn it anew, or a menu above it is still closing
-            time.sleep(0.1)
+            time.sleep(0.3)  # a look at the page takes CPU of its own
         if not needed:
             return None
         self.picture("never-seen")
