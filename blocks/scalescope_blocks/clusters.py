@@ -26,6 +26,7 @@ class ClusterBlock(Block, ABC):
     # a secret.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", hide_input_in_errors=True)
     _block_schema_capabilities: ClassVar[list[str]] = ["cluster"]
+    _parameter: ClassVar[str] = "cluster"  # of a run, which takes its name (`scalescope.run.syntax.BLOCKS`)
     _spec: ClassVar[type[ClusterSpec]]
 
     def spec(self) -> ClusterSpec:
