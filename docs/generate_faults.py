@@ -12,19 +12,10 @@ BEGIN, END = "<!-- matrix: begin, written by docs/generate_faults.py -->", "<!--
 HEAD = "| hit | fault | stages | the trial | what you see | left after one reap | finished trials lost | finished by |"
 RULE = "| --- " * 8 + "|"
 
-
+# The order of the rows
 HIT = (
-    *(
-        "flow",
-        "driver",
-        "scheduler",
-        "host of workers",
-        "worker",
-        "nanny",
-        "worker of a Prefect pool",
-        "Prefect server",
-    ),
-    *("TMPDIR", "records", "store", "database", "network to scheduler and workers"),
+    *("flow", "driver", "scheduler", "host of workers", "worker", "nanny", "worker of a Prefect pool"),
+    *("Prefect server", "TMPDIR", "records", "store", "database", "network to scheduler and workers"),
     *(f"{each} (Slurm)" for each in ("flow", "driver", "node", "job", "slurmctld")),
 )
 FAULTS = ("SIGKILL", "SIGTERM", "SIGSTOP")

@@ -55,15 +55,18 @@ def abandoned() -> Iterator[Path]:
 
 def processes(folder: Path) -> list[psutil.Process]:
     """The driver of this folder and the processes that it started, except this one."""
-    found = []
+    return [process for process, path in _with_folders() if path == str(folder)]
+
+
+def _with_folders() -> Iterator[tuple[psutil.Process, str]]:
+    """All processes of this user's drivers here, except this one, with the paths of their folders."""
     for process in psutil.process_iter():
         try:
             ours = process.uids().real == os.getuid() and process.pid != os.getpid()
-            if ours and process.status() != psutil.STATUS_ZOMBIE and process.environ().get(FOLDER) == str(folder):
-                found.append(process)
+            if ours and process.status() != psutil.STATUS_ZOMBIE and (path := process.environ().get(FOLDER)):
+                yield process, path
         except (psutil.NoSuchProcess, psutil.AccessDenied, OSError):
             continue
-    return found
 
 
 def remove(folder: Path) -> None:
@@ -90,6 +93,8 @@ def remove(folder: Path) -> None:
 
 def sweep() -> None:
     """Remove the folders of dead runs whose processes have ended."""
+    dead = set(abandoned())
+    used = {path for _, path in _with_folders()} if dead else set()
     for folder in abandoned():
-        if not processes(folder):
+        if folder in dead and str(folder) not in used:
             shutil.rmtree(folder, ignore_errors=True)

@@ -4,28 +4,20 @@ Registered as a Prefect collection (`prefect block register -m scalescope_blocks
 name, such as `cluster="simulated-cluster/prod"` or `store="result-store/team"`.
 """
 
-from scalescope_blocks.clusters import (
-    CustomCluster,
-    KubernetesCluster,
-    LocalCluster,
-    RunningScheduler,
-    SimulatedCluster,
-    SlurmCluster,
-    SshCluster,
-    VirtualCluster,
-)
+from scalescope_blocks.clusters import BLOCKS, ClusterBlock
 from scalescope_blocks.resolve import saved
 from scalescope_blocks.store import ResultStore
 
-__all__ = [
-    "CustomCluster",
-    "KubernetesCluster",
-    "LocalCluster",
-    "ResultStore",
-    "RunningScheduler",
-    "SimulatedCluster",
-    "SlurmCluster",
-    "SshCluster",
-    "VirtualCluster",
-    "saved",
-]
+_CLUSTERS = {block.__name__: block for block in BLOCKS.values()}  # such as `SimulatedCluster`
+
+__all__ = [*_CLUSTERS, "ResultStore", "saved"]
+
+
+def __getattr__(name: str) -> type[ClusterBlock]:
+    if name in _CLUSTERS:
+        return _CLUSTERS[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:  # Prefect registers what it lists
+    return __all__

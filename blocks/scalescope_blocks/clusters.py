@@ -1,25 +1,18 @@
-"""Clusters as blocks: one for each proven kind, made from its specification."""
+"""Clusters as blocks: one for each proven kind in the table `KINDS`, made from its specification."""
 
 from __future__ import annotations
 
 import os
 import types
 from abc import ABC
+from collections.abc import Mapping
 from typing import Any, ClassVar, Self
 
 from prefect.blocks.core import Block
 from pydantic import ConfigDict, Field, SecretStr, model_validator
 
-from scalescope.clusters.custom.spec import CustomSpec
-from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
-from scalescope.clusters.kubernetes.spec import KubernetesSpec
-from scalescope.clusters.local.spec import LocalSpec
-from scalescope.clusters.scheduler.spec import SchedulerSpec
-from scalescope.clusters.simulated.spec import SimulatedSpec
-from scalescope.clusters.ssh.spec import SshSpec
-from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.errors import InvalidField
-from scalescope.model.cluster import ClusterSpec, cluster_spec
+from scalescope.model.cluster import ClusterSpec, cluster_spec, kinds
 from scalescope.model.parameters import Declared, declared
 
 # A field of a specification that names environment variables; a block holds their values, which Prefect encrypts
@@ -33,6 +26,7 @@ class ClusterBlock(Block, ABC):
     # a secret.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", hide_input_in_errors=True)
     _block_schema_capabilities: ClassVar[list[str]] = ["cluster"]
+    _parameter: ClassVar[str] = "cluster"  # of a run, which takes its name (`scalescope.run.syntax.BLOCKS`)
     _spec: ClassVar[type[ClusterSpec]]
 
     def spec(self) -> ClusterSpec:
@@ -61,7 +55,7 @@ def _variable(argument: str) -> str:
     return f"SCALESCOPE_SECRET_{argument.upper().replace('.', '__')}"
 
 
-def _block(name: str, spec: type[ClusterSpec]) -> type[ClusterBlock]:
+def _block(spec: type[ClusterSpec]) -> type[ClusterBlock]:
     slug = spec.title.lower().replace(" ", "-")
     namespace: dict[str, Any] = {
         "__module__": __package__,  # where pickle and Prefect find it
@@ -72,6 +66,7 @@ def _block(name: str, spec: type[ClusterSpec]) -> type[ClusterBlock]:
         "_spec": spec,
         **{each.name: _field(each) for each in declared(spec)},
     }
+    name = slug.title().replace("-", "")
     return types.new_class(name, (ClusterBlock,), exec_body=lambda body: body.update(namespace))
 
 
@@ -96,11 +91,5 @@ def _field(declaration: Declared) -> Any:
     )
 
 
-SimulatedCluster = _block("SimulatedCluster", SimulatedSpec)
-VirtualCluster = _block("VirtualCluster", VirtualSpec)
-LocalCluster = _block("LocalCluster", LocalSpec)
-CustomCluster = _block("CustomCluster", CustomSpec)
-KubernetesCluster = _block("KubernetesCluster", KubernetesSpec)
-RunningScheduler = _block("RunningScheduler", SchedulerSpec)
-SlurmCluster = _block("SlurmCluster", SlurmSpec)
-SshCluster = _block("SshCluster", SshSpec)
+# By kind
+BLOCKS: Mapping[str, type[ClusterBlock]] = {kind: _block(spec) for kind, spec in kinds().items() if spec.proven}

@@ -8,17 +8,12 @@ from prefect.blocks.core import Block
 from pydantic import ValidationError
 
 from scalescope.errors import InvalidField
-from scalescope_blocks.clusters import ClusterBlock
-from scalescope_blocks.store import ResultStore
-
-# Types of blocks by the parameter of a run that takes them
-KINDS: dict[str, type[ClusterBlock | ResultStore]] = {"cluster": ClusterBlock, "store": ResultStore}
 
 
 def saved(parameter: str, reference: str) -> Any:
     """The value of a saved block, named as TYPE/NAME; raises `InvalidField` if there is none for this parameter."""
     try:
-        block = Block.load(reference)
+        block: Any = Block.load(reference)
     except (ValidationError, RuntimeError) as error:  # from Prefect 3.9 on, the first is the cause of the second
         invalid = error if isinstance(error, ValidationError) else error.__cause__
         if not isinstance(invalid, ValidationError):
@@ -32,6 +27,6 @@ def saved(parameter: str, reference: str) -> Any:
             "TYPE/NAME of a saved block",
             next_step="`prefect block ls` lists them; `prefect block register -m scalescope_blocks` adds types",
         ) from error
-    if not isinstance(block, KINDS[parameter]):
+    if getattr(block, "_parameter", "") != parameter:
         raise InvalidField(parameter, reference, f"a block for a {parameter}; this is a {type(block).__name__}")
     return block.value()

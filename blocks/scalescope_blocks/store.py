@@ -21,6 +21,7 @@ class ResultStore(Block):
 
     _block_type_name = "Result Store"
     _block_type_slug = "result-store"
+    _parameter: ClassVar[str] = "store"  # of a run, which takes its name (`scalescope.run.syntax.BLOCKS`)
     # An address that is refused may hold a password; errors must not quote it.
     model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid", hide_input_in_errors=True)
 

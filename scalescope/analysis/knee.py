@@ -24,7 +24,7 @@ from scalescope.analysis.summary import settings, varied
 from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, Point, Sweep
 from scalescope.model.trial import Trial
-from scalescope.model.words import percent, plural
+from scalescope.model.words import number, percent, plural
 
 FEWEST = 5  # worker counts needed to fit a curve: a cap has two parameters and needs points on both sides
 # Largest error of a model: 5 % or twice the spread of repeats; 10 % without repeats.
@@ -300,7 +300,7 @@ def _no_knee(series: ScalingSeries, fit: Fit) -> str:
         return f"{upto} grows in proportion, at {percent(fit.rate)} of the ideal."
     if fit.model.name == "amdahl" and fit.shape["s"] > 0:
         most = fit.rate / fit.shape["s"]
-        return f"{upto} still grows, ever slower (Amdahl's law: at most {_number(most)} times one busy thread)."
+        return f"{upto} still grows, ever slower (Amdahl's law: at most {number(most, 2)} times one busy thread)."
     if fit.model.name == "wave" and fit.k is not None:
         return f"{upto} grows in steps, as {plural(round(fit.k), 'equal task')} in waves would."
     if fit.model.name == "batch":
@@ -324,7 +324,7 @@ def _with_knee(series: ScalingSeries, where: str, fits: tuple[Fit, ...], at: Int
         return Knee(series, where, line, fits, fit, float(count), at.low, at.high, capped=True)
     if at.high >= last or _is_slight(series, at):
         line = (
-            f"No knee is certain up to {plural(last, series.unit)}: throughput may saturate from {_number(at.k)} on; "
+            f"No knee is certain up to {plural(last, series.unit)}: throughput may saturate from {number(at.k, 2)} on; "
             f"measure more {series.unit}s."
         )
         return Knee(series, where, line, fits, fit, refine=_near(series, at))
@@ -362,7 +362,7 @@ def _by_threads(series: ScalingSeries) -> Mapping[int, list[Metrics]]:
 
 
 def _saturates(series: ScalingSeries, fit: Fit, at: Interval) -> str:
-    k, low, high = (_number(value) for value in (at.k, at.low, at.high))
+    k, low, high = (number(value, 2) for value in (at.k, at.low, at.high))
     around = f"{k} {series.unit}s" + ("" if low == high else f" (95 % interval {low}–{high})")
     beyond = min(threads for threads in series.threads if threads > at.k)
     width = median_low(metrics.widest_stage for metrics in _by_threads(series)[beyond])
@@ -374,10 +374,6 @@ def _saturates(series: ScalingSeries, fit: Fit, at: Interval) -> str:
     if fit.model.name in ("usl", "retrograde", "merge"):
         return f"Throughput peaks near {around} and falls beyond, cause unknown from the curve."
     return f"Throughput saturates near {around}, cause unknown from the curve."
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if value >= 10 or value == round(value) else f"{value:.1f}"
 
 
 # ------------------------------------------------------------------ what to measure next

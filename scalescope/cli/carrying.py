@@ -15,7 +15,7 @@ from scalescope.cli.output import progress, say
 from scalescope.errors import ExitStatus, OthersCode, StoreError
 from scalescope.run import orchestrator
 from scalescope.run.signals import noted
-from scalescope.run.syntax import names_block, names_store
+from scalescope.run.syntax import names_block, names_blocks
 from scalescope.store.location import locate
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def carry_out(
     verbose: bool = False,  # whether the log is shown
 ) -> R:
     """Carry out a sweep, a study or an isolation, and show its progress."""
-    saved = any(map(names_block, [given.get("cluster"), *given.get("clusters", ())])) or names_store(given.get("store"))
+    saved = names_blocks(given)
     if prefect is None:
         found = orchestrator.installed()
         prefect = saved or (found is not None and found.is_configured())
@@ -91,7 +91,7 @@ def without_password(given: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def read_store(address: str) -> Store:
     """The store that an option names, which must exist; the caller closes it."""
-    path = None if names_store(address) else locate(address).path
+    path = None if names_block("store", address) else locate(address).path
     if path is not None and not path.exists():
         raise StoreError(
             "There is no store", where=str(path), next_step="`scalescope sweep` creates one; or name another store."
@@ -102,7 +102,8 @@ def read_store(address: str) -> Store:
 def open_store(address: str) -> Store:
     from scalescope.store.store import Store
 
-    if not names_store(address):
-        return Store.open(address)
-    start_prefect()
-    return Store.open(*orchestrator.needed().saved("store", address))
+    given = {"store": address}
+    if names_blocks(given):
+        start_prefect()
+    loaded, records = orchestrator.load_saved(given)
+    return Store.open(loaded["store"], records)

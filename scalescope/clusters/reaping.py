@@ -16,22 +16,10 @@ from pkgutil import resolve_name
 from scalescope import driver_folders, leases
 from scalescope.errors import ClusterError, ScalescopeError, StoreError
 from scalescope.leases import Lease
+from scalescope.model.cluster import kinds
 from scalescope.slurm import commands as slurm_commands
 from scalescope.slurm import jobs as slurm_jobs
 from scalescope.slurm.commands import Run
-
-# By the backend of the lease, a kind of cluster: a function of type `Reaper`.
-REAPERS = {
-    "kubernetes": "scalescope.clusters.kubernetes.reaper:reap",
-    "slurm": "scalescope.clusters.jobqueue.reaper:reap",
-    "htcondor": "scalescope.clusters.jobqueue.reaper:reap",
-    "lsf": "scalescope.clusters.jobqueue.reaper:reap",
-    "moab": "scalescope.clusters.jobqueue.reaper:reap",
-    "oar": "scalescope.clusters.jobqueue.reaper:reap",
-    "pbs": "scalescope.clusters.jobqueue.reaper:reap",
-    "sge": "scalescope.clusters.jobqueue.reaper:reap",
-}
-REAPERS_OF_OTHERS = ("scalescope.clusters.kubernetes.reaper:reap_others",)  # functions of type `ReaperOfOthers`
 
 LOCAL = "local"  # backend of drivers on this machine
 
@@ -80,7 +68,7 @@ def reap(*, dry_run: bool = False, run: Run | None = None) -> list[Reaped]:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         results += pool.map(lambda lease: _reap(lease, dry_run, run), found)
     others: list[Reaped] = []
-    for name in REAPERS_OF_OTHERS:
+    for name in filter(None, (spec.reaper_of_others for spec in kinds().values())):
         reap_others: ReaperOfOthers = resolve_name(name)
         others += reap_others(found, dry_run)
     told = {each.label for each in others}
@@ -107,7 +95,8 @@ def _reap(lease: Lease, dry_run: bool, run: Run | None) -> Reaped:
         owned, words = explain(lease, run=run)
         if owned:
             return Reaped(lease.label, lease.backend, Fate.OWNED, words=words)
-        if lease.backend not in REAPERS:
+        spec = kinds().get(lease.backend)
+        if spec is None or not spec.reaper:
             return elsewhere(
                 lease,
                 f"{words}; this version of Scalescope cannot remove resources of {lease.backend}",
@@ -116,7 +105,7 @@ def _reap(lease: Lease, dry_run: bool, run: Run | None) -> Reaped:
         if owned is None:
             step = f"run `scalescope reap` on {lease.owner.host.split()[0]}"
             return elsewhere(lease, words, step if lease.limit_at is None else f"{step}, or wait for its time limit")
-        reaper: Reaper = resolve_name(REAPERS[lease.backend])
+        reaper: Reaper = resolve_name(spec.reaper)
         return reaper(lease, words, dry_run, run)
     except ScalescopeError as error:
         return failed(lease.label, lease.backend, error)

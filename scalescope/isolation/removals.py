@@ -15,8 +15,6 @@ from scalescope.model.trial import Trial
 from scalescope.model.words import number
 from scalescope.model.workload import Simpler, Workload
 
-# Kinds of clusters that cost nothing, the cheapest first; any other costs more.
-CHEAPER = ("simulated", "virtual", "local")
 STAGES, TASKS = "stages", "tasks"
 # Seconds that sleeps are cut to; the first that keeps the symptom is taken. Shorter ones would measure Dask's overhead.
 QUICK_S = (0.1, 1.0)
@@ -80,7 +78,7 @@ def sentence(trial: Trial) -> str:
 def removals(start: Setting, load: Load, work_s: Callable[[Setting], float]) -> list[Move[Setting]]:
     """All moves from a setting, what saves most first; `work_s` gives the recorded work T1 of a setting, in seconds."""
     return [
-        *(_cluster_move(kind) for kind in CHEAPER),
+        *(_cluster_move(kind) for kind, spec in kinds().items() if spec.here),
         *(_simpler_move(start, stand_in, load, work_s) for stand_in in start.workload.simpler),
         *(_config_move(name) for name in start.point.dask_config),
         _threads_move,
@@ -109,8 +107,8 @@ def numbers() -> list[Number[Setting]]:
 
 def _cluster_move(kind: str) -> Move[Setting]:
     def cheaper(setting: Setting) -> tuple[str, Setting] | None:
-        now = setting.cluster.kind
-        if now in CHEAPER and CHEAPER.index(now) <= CHEAPER.index(kind):
+        now, order = setting.cluster.kind, list(kinds())  # the cheapest first
+        if order.index(now) <= order.index(kind):
             return None
         if setting.point.workers > kinds()[kind].max_workers:
             return None

@@ -39,13 +39,13 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
     Every step is a run in the store: an isolation that was stopped continues when it is started again with the same
     parameters.
     """
-    asked, kept = check(given)
-    address, records = orchestrator.saved_store(kept.store)
-    with shown(runner) as runner, Store.open(address, records) as store:
+    loaded, records = orchestrator.load_saved(given)
+    asked, kept = check(loaded)
+    with shown(runner) as runner, Store.open(kept.store, records) as store:
         place = OutputPath.of("folder", asked.folder, store, runner)
         if not place.among_records:
             files.check_folder(asked.folder, search.WHAT)
-        run = run_sweep({**asked.sweep, "store": kept.store}, runner).run_id if asked.sweep else asked.run
+        run = run_sweep({**asked.sweep, "store": given.get("store", "")}, runner).run_id if asked.sweep else asked.run
         origin = store.run(run)
         others_code.check(origin, others_code=asked.others_code)
         runner.label([f"run:{origin.id}", f"workload:{origin.sweep.workload}"])
@@ -54,7 +54,7 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
             store,
             origin,
             replace(asked, folder=place.made(origin.id)),
-            address=(address, records),
+            address=(kept.store, records),
             fresh=kept.fresh,
             step=lambda bench, words, setting: runner.do(TRY, bench, words, setting),
             confirm=lambda text: runner.do(CONFIRM, text),

@@ -17,7 +17,8 @@ from scalescope.errors import InvalidField, UsageError
 from scalescope.model import fields
 from scalescope.model.parameters import Declared, Parameter, check_fields, declared
 
-# Kinds of clusters and their specifications, in the order in which they are shown: those on this machine first
+# Kinds of clusters and their specifications, in the order in which they are shown: those on this machine first, and
+# of these the cheapest first
 KINDS = {
     "simulated": "scalescope.clusters.simulated.spec:SimulatedSpec",
     "virtual": "scalescope.clusters.virtual.spec:VirtualSpec",
@@ -61,12 +62,16 @@ class ClusterSpec:
 
     kind: ClassVar[str] = ""  # its name, in sweeps and on the command line
     title: ClassVar[str] = ""  # its name in forms, and of its Prefect block
+    implementation: ClassVar[str] = ""  # its class (`scalescope.clusters.base.Cluster`), as module:name
+    reaper: ClassVar[str] = ""  # what removes its leases (`scalescope.clusters.reaping.Reaper`), if it writes any
+    reaper_of_others: ClassVar[str] = ""  # a `ReaperOfOthers`, if the system itself tells what other hosts left
     example: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # fields of an example, in docs
     extra: ClassVar[str] = ""  # extra of this package that installs what it needs; may be empty
     packages: ClassVar[tuple[str, ...]] = ()  # modules that it needs besides distributed
     max_workers: ClassVar[int] = 100_000  # most workers that a point may ask for
     real_time: ClassVar[bool] = True  # whether trials take real time; else the clock is virtual
     here: ClassVar[bool] = False  # whether all workers are on this machine, so that they cost nothing but time
+    shares_processes: ClassVar[bool] = False  # whether workers share processes: it shows nothing of tasks that compute
     proven: ClassVar[bool] = True  # whether it was ever run on a real system; only then it has a block
     hold_s: ClassVar[float] = 0.0  # most seconds for which workers that have arrived wait for others
 

@@ -35,12 +35,12 @@ def duration(seconds: float) -> str:
 
 
 def size(nbytes: float) -> str:
-    """Decimal units: `12.5 MB`."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if nbytes < 999.5:
-            return f"{nbytes:.3g} {unit}"
-        nbytes /= 1000
-    return f"{nbytes:,.3g} TB"
+    """Binary units, as Dask writes them: `12.5 MiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if nbytes < 1024:
+            return f"{number(nbytes)} {unit}"
+        nbytes /= 1024
+    return f"{number(nbytes)} TiB"
 
 
 def cut(text: str, limit: int = 60) -> str:
@@ -92,15 +92,6 @@ def ratio(value: float | None) -> str:
 def count(value: float) -> str:
     """A whole number as it is, another one below 100 with one digit after the point."""
     return f"{value:,}" if isinstance(value, int) else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
-
-
-def binary_size(value: float) -> str:
-    """`12.5 MiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.3g} {unit}"
-        value /= 1024
-    return f"{value:,.3g} TiB"
 
 
 _QUOTED = " " * 4

@@ -17,7 +17,7 @@ from scalescope.nightly.night_record import Night, SoftwareLock
 from scalescope.nightly.parameters import NightlyParameters
 from scalescope.run import orchestrator, request
 from scalescope.run.request import RunRequest
-from scalescope.run.syntax import names_block
+from scalescope.run.syntax import names_blocks
 from scalescope.workloads.suite import SUITE, SuiteEntry
 
 
@@ -53,7 +53,7 @@ class SuiteJob:
 def check(given: Mapping[str, Any], store: str = "") -> None:
     """Check what can be checked without saved clusters, the store and the package index."""
     asked = read(given)
-    if not any(names_block(each) for each in asked.clusters):
+    if not names_blocks({"clusters": asked.clusters}):
         jobs(asked, store)
 
 
@@ -74,7 +74,7 @@ def jobs(asked: NightlyParameters, store: str = "") -> list[SuiteJob]:
     entries = [known.get(name, SuiteEntry(name, {}, {})) for name in names] or list(SUITE)
     found = []
     for given in asked.clusters:
-        spec = cluster_spec(orchestrator.saved_cluster(given))
+        spec = cluster_spec(orchestrator.load_saved({"cluster": given})[0]["cluster"])
         for entry in entries:
             if names or (_can_run(asked, entry) and spec.kind in entry.kinds):
                 with_fields = cluster_spec({**spec.to_mapping(), **entry.cluster}) if entry.cluster else spec

@@ -68,8 +68,8 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
     rest, kept = _split(given)
     asked = plan.read(rest)
     jobs = plan.jobs(asked, kept.store)
-    address, records = orchestrator.saved_store(kept.store)
-    with shown(runner) as runner, Store.open(address, records) as store:
+    loaded, records = orchestrator.load_saved({"store": kept.store})
+    with shown(runner) as runner, Store.open(loaded["store"], records) as store:
         report = OutputPath.of_report(kept.report, store, runner)
         site = OutputPath.of("site", asked.site, store, runner) if asked.site else None
         study = _begin(store, asked, fresh=kept.fresh)
@@ -78,7 +78,7 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
         night = NightInProgress(asked, study, past, store, runner, NightRecord.from_mapping(study.result))
 
         night.lock_software()
-        runs = night.measure(jobs, (address, records))
+        runs = night.measure(jobs, (loaded["store"], records))
         night.amend(drifts=tuple(drifts(night.record, past)))
         changed = candidates(night.record, past, asked.smallest_effect)
         again = Reruns.begin(asked, study.id, night.record.lock, kept.store, runner)

@@ -22,8 +22,9 @@ def cluster_lines(sweep: Sweep, trials: Iterable[Trial]) -> tuple[str, ...]:
 
 
 def _jobs(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    clusters = [facts for facts in clusters if "slurm" in facts]
-    each = {job["id"]: job for facts in clusters for job in facts["slurm"]["jobs"]}
+    # What its system says of the jobs of a cluster stands under the kind of the cluster.
+    clusters = [facts for facts in clusters if isinstance(facts.get(facts.get("kind", "")), Mapping)]
+    each = {job["id"]: job for facts in clusters for job in facts[facts["kind"]].get("jobs", ())}
     if not each:
         return ()
     most = max(len(facts["jobs"]) for facts in clusters)

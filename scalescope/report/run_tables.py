@@ -14,7 +14,7 @@ from scalescope.model.finding import Verdict
 from scalescope.model.metrics import METRICS, Metric, Unit, numbers
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial
-from scalescope.model.words import binary_size, count, seconds, shortened
+from scalescope.model.words import count, seconds, shortened, size
 from scalescope.report.table import Column, ReportTable, fitting, legend
 
 
@@ -172,7 +172,7 @@ def warnings(summaries: Sequence[PointSummary]) -> list[str]:
 WRITTEN: Mapping[Unit, Callable[[float], str]] = {
     Unit.SECONDS: seconds,
     Unit.SHARE: lambda value: f"{value:.2f}",
-    Unit.BYTES: binary_size,
+    Unit.BYTES: size,
 }
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scalescope.errors import StoreError, UsageError
+from scalescope.model.words import size
 from scalescope.report.files import replacing
 from scalescope.store.location import data_folder
 
@@ -76,7 +77,7 @@ def _by_value(function: Callable[..., Any]) -> str:
     if len(data) > MOST_BYTES:
         raise UsageError(
             f"The function {name} cannot be sent to another process",
-            cause=f"with what it refers to, it has {len(data) / 1e6:,.0f} MB",
+            cause=f"with what it refers to, it has {size(len(data))}",
             next_step="load the data within the function",
         )
     path = _private_folder() / f"{name}_{hashlib.sha256(data).hexdigest()[:12]}.py"

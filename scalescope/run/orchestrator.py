@@ -8,7 +8,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
 from scalescope.errors import UsageError
-from scalescope.run.syntax import names_block, names_store
+from scalescope.run.syntax import names_block
 
 if TYPE_CHECKING:
     from scalescope.run.progress import Listener
@@ -54,11 +54,10 @@ def needed() -> Orchestrator:
     )
 
 
-def saved_cluster(given: object) -> object:
-    """Load a saved cluster; return anything else as it is."""
-    return needed().saved("cluster", str(given)) if names_block(given) else given
-
-
-def saved_store(given: Any) -> tuple[Any, str]:
-    """Addresses of a store and of its raw records: load a saved one; anything else is an address itself."""
-    return needed().saved("store", str(given)) if names_store(given) else (given, "")
+def load_saved(given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Parameters with what is saved in place of its name, and where the raw records of a saved store are."""
+    loaded = {name: needed().saved(name, value) if names_block(name, value) else value for name, value in given.items()}
+    records = ""
+    if isinstance(loaded.get("store"), tuple):
+        loaded["store"], records = loaded["store"]
+    return loaded, records

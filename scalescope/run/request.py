@@ -93,11 +93,8 @@ def check(given: Mapping[str, object], *, records: str = "") -> RunRequest:
 
 def resolve(given: Mapping[str, object]) -> RunRequest:
     """Load the saved cluster and store that parameters name, and check everything."""
-    given = dict(given)
-    if "cluster" in given:
-        given["cluster"] = orchestrator.saved_cluster(given["cluster"])
-    given["store"], records = orchestrator.saved_store(given.get("store", ""))
-    return check(given, records=records)
+    loaded, records = orchestrator.load_saved(given)
+    return check(loaded, records=records)
 
 
 def _budget(data: object, sweep: Sweep, plan: Sequence[PlannedTrial]) -> Budget | None:

@@ -13,15 +13,21 @@ from scalescope.model import axis, fields
 from scalescope.model.fields import Scalar
 from scalescope.model.sweep import ENVIRONMENT
 
-
-def names_block(text: object) -> bool:
-    """Whether this names a saved Prefect block, such as `simulated-cluster/prod`."""
-    return isinstance(text, str) and ":" not in text and text.count("/") == 1 and all(text.split("/"))
+# Parameters of runs that take the name of a saved Prefect block, TYPE/NAME, and how it begins where it could be a path
+BLOCKS = {"cluster": "", "store": "result-store/"}
 
 
-def names_store(text: object) -> bool:
-    """Whether this names a saved store; other texts with one slash are paths."""
-    return names_block(text) and str(text).startswith("result-store/")
+def names_block(parameter: str, value: object) -> bool:
+    """Whether a parameter names a saved Prefect block, such as `simulated-cluster/prod`."""
+    if parameter not in BLOCKS or not isinstance(value, str) or ":" in value:
+        return False
+    return value.startswith(BLOCKS[parameter]) and value.count("/") == 1 and all(value.split("/"))
+
+
+def names_blocks(given: Mapping[str, Any]) -> bool:
+    """Whether any of these parameters names a saved Prefect block."""
+    clusters = (("cluster", each) for each in given.get("clusters", ()))
+    return any(names_block(name, value) for name, value in (*given.items(), *clusters))
 
 
 def assignments(option: str, given: Iterable[str]) -> dict[str, str]:
@@ -86,7 +92,7 @@ def merge_cluster(data: dict[str, Any], kind: str | None, options: Mapping[str, 
     if not options:
         return
     base = data.get("cluster", "simulated")
-    if names_block(base):
+    if names_block("cluster", base):
         raise InvalidField("--cluster-option", dict(options), f"nothing together with the saved cluster {base!r}")
     data["cluster"] = {**({"kind": base} if isinstance(base, str) else fields.mapping("cluster", base)), **options}
 

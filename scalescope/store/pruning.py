@@ -34,7 +34,7 @@ def find(store: Store, *, older_than_days: float, keep_bytes: float | None = Non
     running = set()
     with store.reading("read the runs") as session:
         now = now_of(session)
-        begun = dict(session.execute(select(StudyRow.id, StudyRow.created_at)).tuples().all())
+        begun = dict(session.execute(select(StudyRow.id, StudyRow.created_at)).all())
         columns = (RunRow.id, RunRow.study_id, RunRow.started_at, RunRow.state, RunRow.heartbeat_at)
         owners = (RunRow.host, RunRow.pid, RunRow.process_started)
         for run, study, since, state, heard_at, host, pid, started in session.execute(select(*columns, *owners)):

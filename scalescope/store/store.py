@@ -291,7 +291,7 @@ class Store:
             if trials:
                 return row_conversion.readable(found, self._run)
             of_run = select(TrialRow.run_id, func.count()).where(TrialRow.run_id.in_([row.id for row in found]))
-            counts = dict(session.execute(of_run.group_by(TrialRow.run_id)).tuples().all())
+            counts = dict(session.execute(of_run.group_by(TrialRow.run_id)).all())
             return row_conversion.readable(found, lambda row: self._run(row, saved=counts.get(row.id, 0)))
 
     def run(self, reference: str = "latest") -> SweepRun:

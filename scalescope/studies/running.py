@@ -66,13 +66,11 @@ def run_study(kind: str, given: Mapping[str, Any], runner: Runner | None = None,
         runner: Carries out the steps; by default this process, with a progress bar.
         follows: Id of the study that led to it, unless a run did.
     """
-    rest, kept = _split(given)
-    address, records = orchestrator.saved_store(kept.store)
-    if "cluster" in rest:
-        rest["cluster"] = orchestrator.saved_cluster(rest["cluster"])
-    inquiry = STUDIES[kind].ask(rest, address, records)
+    loaded, records = orchestrator.load_saved(given)
+    rest, kept = _split(loaded)
+    inquiry = STUDIES[kind].ask(rest, kept.store, records)
     labels = [f"study:{inquiry.kind}", *(f"workload:{each.sweep.workload}" for each in inquiry.requests)]
-    with shown(runner) as runner, Store.open(address, records) as store:
+    with shown(runner) as runner, Store.open(kept.store, records) as store:
         place = OutputPath.of_report(kept.report, store, runner)
         led_to_it = inquiry.follows or follows
         study = store.studies.begin(inquiry.kind, inquiry.question, follows=led_to_it, fresh=kept.fresh)

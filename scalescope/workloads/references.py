@@ -123,8 +123,23 @@ def _from_file(place: str, reference: str) -> ModuleType:
 
     import cloudpickle
 
+    keep_file_names()
     cloudpickle.register_pickle_by_value(module)
     return module
+
+
+def keep_file_names() -> None:
+    """From now on, functions that are pickled by value keep the names of their files, for tracebacks and standstills.
+
+    From release 3.1.3 on, cloudpickle writes `<dynamic-code>` instead.
+    """
+    from cloudpickle.cloudpickle import Pickler, _code_reduce
+
+    def reduce(code: CodeType) -> tuple[Any, ...]:
+        make, arguments = _code_reduce(code)
+        return make, tuple(code.co_filename if each == "<dynamic-code>" else each for each in arguments)
+
+    Pickler.dispatch_table[CodeType] = reduce
 
 
 _PARSING = threading.Lock()  # python 3.11 counts the depth of all threads that parse together, and raises SystemError

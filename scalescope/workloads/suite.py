@@ -9,9 +9,6 @@ from scalescope import workloads
 from scalescope.model import cluster
 from scalescope.model.fields import Scalar
 
-# Kinds of clusters whose workers share processes: they show nothing of tasks that compute
-SHARED = ("simulated", "virtual")
-
 
 @dataclass(frozen=True)
 class SuiteEntry:
@@ -25,7 +22,8 @@ class SuiteEntry:
     @property
     def kinds(self) -> tuple[str, ...]:
         workload = workloads.load(self.workload)
-        return workload.kinds or tuple(kind for kind in cluster.kinds() if workload.modelled or kind not in SHARED)
+        kinds = cluster.kinds().items()
+        return workload.kinds or tuple(kind for kind, spec in kinds if workload.modelled or not spec.shares_processes)
 
 
 _LIMITED = {"memory_limit_mb": 1024}

@@ -24,36 +24,22 @@ from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import kinds
 from scalescope.model.parameters import declared
-from scalescope_blocks.clusters import ClusterBlock
-
-CLUSTERS: dict[str, type[ClusterBlock]] = {
-    "simulated": blocks.SimulatedCluster,
-    "virtual": blocks.VirtualCluster,
-    "local": blocks.LocalCluster,
-    "slurm": blocks.SlurmCluster,
-    "ssh": blocks.SshCluster,
-    "kubernetes": blocks.KubernetesCluster,
-    "scheduler": blocks.RunningScheduler,
-    "custom": blocks.CustomCluster,
-}
-NEEDED: dict[str, dict[str, Any]] = {
-    "ssh": {"hosts": ["node1", "node2"]},
-    "scheduler": {"address": "tcp://10.0.0.7:8786"},
-    "custom": {"cluster_class": "distributed:LocalCluster"},
-}
-SYSTEMS = {"pbs", "moab", "lsf", "sge", "oar", "htcondor"}
-"""Batch systems on which nothing was ever run: they have no block."""
+from scalescope_blocks.clusters import BLOCKS, ClusterBlock
 
 
-def test_there_is_a_block_for_every_kind_of_cluster() -> None:
-    assert CLUSTERS.keys() == kinds().keys() - SYSTEMS
+def test_every_kind_that_ran_on_a_real_system_has_a_block() -> None:
+    assert BLOCKS.keys() == {kind for kind, spec in kinds().items() if spec.proven}
+    assert {"SimulatedCluster", "RunningScheduler", "SshCluster", "ResultStore", "saved"} < set(blocks.__all__)
+    assert all(getattr(blocks, block.__name__) is block for block in BLOCKS.values())
+    with pytest.raises(AttributeError):
+        blocks.PbsCluster  # noqa: B018
 
 
-@pytest.mark.parametrize("kind", CLUSTERS)
+@pytest.mark.parametrize("kind", BLOCKS)
 def test_a_block_mirrors_its_specification(kind: str) -> None:
-    block, spec = CLUSTERS[kind], kinds()[kind]
+    block, spec = BLOCKS[kind], kinds()[kind]
     assert set(block.model_fields) == {item.name for item in dataclasses.fields(spec)}
-    needed = NEEDED.get(kind, {})
+    needed = kinds()[kind].example
     assert block(**needed).spec() == spec(**needed)
     assert all(item.description for item in block.model_fields.values())
 
@@ -81,7 +67,7 @@ def test_fields_reach_the_specification() -> None:
 )
 def test_a_block_that_cannot_be_right_cannot_be_made(kind: str, fields: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
-        CLUSTERS[kind](**fields)
+        BLOCKS[kind](**fields)
 
 
 def test_prefect_knows_what_is_secret() -> None:
@@ -89,9 +75,9 @@ def test_prefect_knows_what_is_secret() -> None:
     assert blocks.ResultStore.model_json_schema()["secret_fields"] == ["password"]
 
 
-@pytest.mark.parametrize("kind", CLUSTERS)
+@pytest.mark.parametrize("kind", BLOCKS)
 def test_a_form_has_words_with_units_and_no_tabs(kind: str) -> None:
-    properties = CLUSTERS[kind].model_json_schema()["properties"]
+    properties = BLOCKS[kind].model_json_schema()["properties"]
     for each in declared(kinds()[kind]):
         field = properties[each.name]
         assert (field["title"], field["description"]) == (each.title, each.explained)
@@ -145,13 +131,13 @@ def name(prefect_server: None) -> str:
     return f"test-{uuid.uuid4().hex[:8]}"
 
 
-@pytest.mark.parametrize("kind", CLUSTERS)
+@pytest.mark.parametrize("kind", BLOCKS)
 def test_a_saved_cluster_is_found_by_its_name(kind: str, name: str) -> None:
-    needed = NEEDED.get(kind, {})
-    CLUSTERS[kind](**needed).save(name)
-    slug = CLUSTERS[kind].get_block_type_slug()
+    needed = kinds()[kind].example
+    BLOCKS[kind](**needed).save(name)
+    slug = BLOCKS[kind].get_block_type_slug()
     assert blocks.saved("cluster", f"{slug}/{name}") == kinds()[kind](**needed)
-    assert _pasted(CLUSTERS[kind], name).spec() == kinds()[kind](**needed)
+    assert _pasted(BLOCKS[kind], name).spec() == kinds()[kind](**needed)
 
 
 def test_secrets_of_a_custom_cluster_reach_the_driver_and_nobody_else(
@@ -236,7 +222,7 @@ def test_they_register_as_a_collection(prefect_server: None) -> None:
         assert registered in shown
     # A server puts every class of this registry into its catalogue.
     known = get_registry_for_type(Block) or {}
-    assert set(CLUSTERS.values()) < set(known.values())
+    assert set(BLOCKS.values()) < set(known.values())
     assert ClusterBlock not in known.values()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 from pathlib import Path
 from typing import Any
@@ -106,7 +105,6 @@ def test_a_remedy_that_cannot_be_run_here_is_said(
 ) -> None:
     run = swept(address, workload="futures-map", axes={"workers": [2]}, params={"items": 2})
     trial = run.trials[0]
-    caplog.set_level(logging.WARNING)  # Prefect's logging, once it is set up, leaves the handler at CRITICAL
     monkeypatch.setattr(growth, "diagnose", lambda sweep, trials: few(trial.point.id, {"workers": 10**9}))
     asked_for = asked({"workload": "futures-map", "axes": {"workers": [2]}}, store=address, verify=True)
     assert asked_for.grow is not None

@@ -11,6 +11,7 @@ import typer
 
 from scalescope.cli.options import Json
 from scalescope.cli.output import exit_statuses, print_json, print_table, say
+from scalescope.model import words
 
 if TYPE_CHECKING:
     from scalescope.environments import Built, Cached
@@ -44,10 +45,10 @@ def environments(context: typer.Context, as_json: Json = False) -> None:
     rows = []
     for each in found:
         used = _age(each.last_used) + (", in use" if each.in_use else "")
-        rows.append((used, megabytes(each.size), each.python_version, str(each.packages), each.text))
+        rows.append((used, words.size(each.size), each.python_version, str(each.packages), each.text))
     print_table(("last used", "size", "python", "packages", "environment"), rows)
     total = sum(cached.size for cached in found)
-    counted = f"{plural(len(found), 'environment')}, {megabytes(total)}"
+    counted = f"{plural(len(found), 'environment')}, {words.size(total)}"
     say(f"\n{counted} (files shared with uv's own cache counted), in {_where()}", "dim")
 
 
@@ -100,7 +101,7 @@ def prune(
         print(f"removed  {text or '(remains of a killed build)'}")
     for text in done.in_use:
         print(f"in use   {text}")
-    say(f"{len(done.removed)} removed, {megabytes(done.freed)} freed in {_where()}", "dim")
+    say(f"{len(done.removed)} removed, {words.size(done.freed)} freed in {_where()}", "dim")
 
 
 def _cached(cached: Cached) -> dict[str, Any]:
@@ -126,7 +127,3 @@ def _age(when: float) -> str:
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit} ago"
     return "just now"
-
-
-def megabytes(count: int) -> str:
-    return f"{count / 1e6:,.0f} MB"

@@ -30,10 +30,10 @@ def job_script(
 
     Values that are known only when a sweep runs are in capitals: LABEL, FOLDER, SCHEDULER, NAMESPACE.
     """
-    given = asked.over({"cluster": "slurm"})["cluster"]
-    if syntax.names_block(given):
+    given = asked.over({"cluster": "slurm"})
+    if syntax.names_blocks(given):
         start_prefect()
-    spec = cluster_spec(orchestrator.saved_cluster(given))
+    spec = cluster_spec(orchestrator.load_saved(given)[0]["cluster"])
     spec.check_size(workers, threads)
     text = _text(spec, workers, threads)
     jobs = -(-workers // getattr(spec, "job_workers", 1))

@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from scalescope.cli.carrying import open_store
-from scalescope.cli.commands.environments import megabytes
 from scalescope.cli.options import GivenOptions, Json, options
 from scalescope.cli.output import print_json, print_table, say
+from scalescope.model import words
 from scalescope.run.parameters import Storage
 
 DAY_S = 86_400.0
@@ -55,7 +55,7 @@ def prune(
         listed = [{"what": what, "name": name, "bytes": count} for what, name, count in found]
         print_json({"removed": yes, "bytes": total, "found": listed})
         return
-    rows = [(what, name, megabytes(count) if count else "") for what, name, count in found]
+    rows = [(what, name, words.size(count) if count else "") for what, name, count in found]
     print_table(("what", "name", "size"), rows)
     done = "removed" if yes else "would be removed; --yes removes it"
-    say(f"\n{len(found)} in all, {megabytes(total)}: {done} (store {where})", "dim")
+    say(f"\n{len(found)} in all, {words.size(total)}: {done} (store {where})", "dim")

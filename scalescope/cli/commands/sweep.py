@@ -64,7 +64,7 @@ def run_sweep(
     from scalescope.run import sweep as library
     from scalescope.run.request import check
 
-    request = None if _is_saved(given) else check(given)
+    request = None if syntax.names_blocks(given) else check(given)
     if request:
         accepts(request)
 
@@ -74,16 +74,12 @@ def run_sweep(
     return carry_out("scale-sweep", given, act, prefect=prefect, verbose=verbose)
 
 
-def _is_saved(given: Mapping[str, Any]) -> bool:
-    return syntax.names_block(given.get("cluster")) or syntax.names_store(given.get("store"))
-
-
 def _estimate(given: Mapping[str, Any]) -> None:
     from scalescope.cli.carrying import start_prefect
     from scalescope.run.request import resolve
     from scalescope.run.sweep import expected_cost
 
-    if _is_saved(given):
+    if syntax.names_blocks(given):
         start_prefect()
     request = resolve(given)
     with request.open_store() as opened:

@@ -34,6 +34,7 @@ class CustomSpec(ClusterSpec):
 
     kind: ClassVar[str] = "custom"
     title: ClassVar[str] = "Custom Cluster"
+    implementation: ClassVar[str] = "scalescope.clusters.custom.cluster:CustomCluster"
     example: ClassVar[Mapping[str, Any]] = MappingProxyType(
         {"cluster_class": "dask_cloudprovider.aws:FargateCluster", "arguments": {"image": "daskdev/dask"}}
     )

@@ -47,6 +47,8 @@ class JobRequest:
 class JobQueueSpec(ClusterSpec):
     """Workers in jobs. A field that is left empty takes the site's value from Dask's configuration, if any."""
 
+    implementation: ClassVar[str] = "scalescope.clusters.jobqueue.batch_cluster:BatchCluster"
+    reaper: ClassVar[str] = "scalescope.clusters.jobqueue.reaper:reap"
     extra: ClassVar[str] = "slurm"
     packages: ClassVar[tuple[str, ...]] = ("dask_jobqueue", "cryptography")
     max_workers: ClassVar[int] = 10_000

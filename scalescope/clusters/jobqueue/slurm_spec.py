@@ -27,6 +27,7 @@ class SlurmSpec(JobQueueSpec):
 
     kind: ClassVar[str] = "slurm"
     title: ClassVar[str] = "Slurm Cluster"
+    implementation: ClassVar[str] = "scalescope.clusters.jobqueue.slurm_cluster:SlurmCluster"
     example: ClassVar[Mapping[str, Any]] = MappingProxyType(
         {"partition": "gpu", "account": "team", "gpus": 4, "walltime": "02:00:00"}
     )

@@ -55,6 +55,9 @@ class KubernetesSpec(ClusterSpec):
 
     kind: ClassVar[str] = "kubernetes"
     title: ClassVar[str] = "Kubernetes Cluster"
+    implementation: ClassVar[str] = "scalescope.clusters.kubernetes.cluster:KubernetesCluster"
+    reaper: ClassVar[str] = "scalescope.clusters.kubernetes.reaper:reap"
+    reaper_of_others: ClassVar[str] = "scalescope.clusters.kubernetes.reaper:reap_others"
     example: ClassVar[Mapping[str, Any]] = MappingProxyType(
         {"namespace": "team", "gpus": 1, "gpu_product": "NVIDIA-H200", "memory_mb": 65536}
     )

@@ -17,6 +17,7 @@ class LocalSpec(ClusterSpec):
 
     kind: ClassVar[str] = "local"
     title: ClassVar[str] = "Local Cluster"
+    implementation: ClassVar[str] = "scalescope.clusters.local.cluster:LocalCluster"
     example: ClassVar[Mapping[str, Any]] = MappingProxyType({"memory_limit_mb": 2048})
     max_workers: ClassVar[int] = 256
     here: ClassVar[bool] = True

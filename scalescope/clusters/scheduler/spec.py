@@ -19,6 +19,7 @@ class SchedulerSpec(ClusterSpec):
 
     kind: ClassVar[str] = "scheduler"
     title: ClassVar[str] = "Running Scheduler"
+    implementation: ClassVar[str] = "scalescope.clusters.scheduler.cluster:SchedulerCluster"
     example: ClassVar[Mapping[str, Any]] = MappingProxyType({"address": "tcp://10.0.0.7:8786"})
 
     address: Annotated[str, WORD("Address of the scheduler, such as tls://10.0.0.7:8786.")] = ""

@@ -31,10 +31,12 @@ class SimulatedSpec(ClusterSpec):
 
     kind: ClassVar[str] = "simulated"
     title: ClassVar[str] = "Simulated Cluster"
+    implementation: ClassVar[str] = "scalescope.clusters.simulated.cluster:SimulatedCluster"
     example: ClassVar[Mapping[str, Any]] = MappingProxyType({"task_cost": "cpu"})
     max_workers: ClassVar[int] = 5_000
     real_time: ClassVar[bool] = False
     here: ClassVar[bool] = True
+    shares_processes: ClassVar[bool] = True
 
     task_cost: Annotated[Literal["auto", "none", "cpu", "recorded"], _TASK_COST] = "auto"
     durations: Annotated[

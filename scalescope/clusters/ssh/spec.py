@@ -26,6 +26,7 @@ class SshSpec(ClusterSpec):
 
     kind: ClassVar[str] = "ssh"
     title: ClassVar[str] = "SSH Cluster"
+    implementation: ClassVar[str] = "scalescope.clusters.ssh.cluster:SshCluster"
     example: ClassVar[Mapping[str, Any]] = MappingProxyType({"hosts": ["node1", "node2"]})
     extra: ClassVar[str] = "ssh"
     packages: ClassVar[tuple[str, ...]] = ("asyncssh",)

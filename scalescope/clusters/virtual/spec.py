@@ -17,9 +17,11 @@ class VirtualSpec(ClusterSpec):
 
     kind: ClassVar[str] = "virtual"
     title: ClassVar[str] = "Virtual Cluster"
+    implementation: ClassVar[str] = "scalescope.clusters.virtual.cluster:VirtualCluster"
     example: ClassVar[Mapping[str, Any]] = MappingProxyType({"hosts": 2})
     max_workers: ClassVar[int] = 2_000
     here: ClassVar[bool] = True
+    shares_processes: ClassVar[bool] = True
 
     hosts: Annotated[
         int,

@@ -12,7 +12,7 @@ from scalescope.analysis.work_span import Profile, profile
 from scalescope.analysis.worker_time import busy_by_worker
 from scalescope.diagnosis.blame import OTHER, Blame, blame
 from scalescope.diagnosis.observation import Observation
-from scalescope.model.words import MISSING, percent, plural, seconds
+from scalescope.model.words import MISSING, percent, plural, seconds, size
 from scalescope.report import worker_time
 from scalescope.report.html import gantt, series
 from scalescope.report.html.charts import Canvas, TrialCharts
@@ -207,8 +207,8 @@ def _drawn(bars: gantt.Bars) -> str:
 
 
 def _memory(memory: Memory) -> TimeChart:
-    def gib(values: Floats) -> str:
-        return f"{float(values.max(initial=0)) / 2**30:,.3g} GiB"
+    def most(values: Floats) -> str:
+        return size(float(values.max(initial=0)))
 
     heads = ("at s", "workers", "managed", "spilled", "fullest worker", "scheduler")
     columns = (memory.rss, memory.managed, memory.spilled, memory.highest, memory.scheduler)
@@ -216,12 +216,12 @@ def _memory(memory: Memory) -> TimeChart:
     cells = tuple(
         (seconds(float(memory.time[i])), *(f"{float(column[i]) / 2**30:,.3g}" for column in columns)) for i in at
     )
-    spilled = f", and {gib(memory.spilled)} were spilled" if memory.spilled.any() else "; nothing was spilled"
+    spilled = f", and {most(memory.spilled)} were spilled" if memory.spilled.any() else "; nothing was spilled"
     return TimeChart(
         "memory",
         "Memory",
-        f"{memory.processes:,} worker process{'' if memory.processes == 1 else 'es'} held at most {gib(memory.rss)} "
-        f"together, the fullest {gib(memory.highest)}{spilled}.",
+        f"{memory.processes:,} worker process{'' if memory.processes == 1 else 'es'} held at most {most(memory.rss)} "
+        f"together, the fullest {most(memory.highest)}{spilled}.",
         ReportTable.of("Memory over time, GiB", heads, cells, 0),
         (
             ("busy", "all workers, resident"),

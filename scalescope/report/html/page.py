@@ -12,7 +12,7 @@ from scalescope.analysis.summary import PointSummary, label, settings, varied
 from scalescope.model.environment import Environment
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.metrics import METRICS, WORKER_TIME, WORKING
-from scalescope.model.words import percent, plural, seconds
+from scalescope.model.words import number, percent, plural, seconds, size
 from scalescope.report import worker_time
 from scalescope.report.cluster_lines import cluster_lines
 from scalescope.report.run_tables import capital, to_measure
@@ -85,9 +85,7 @@ def block(finding: Finding) -> FindingBlock:
 
 def evidence_value(value: float | int | str) -> str:
     """A number in four digits, or a text."""
-    if isinstance(value, float):
-        return f"{value:,.4g}" if abs(value) < 1e6 else f"{value:,.0f}"
-    return f"{value:,}" if isinstance(value, int) else value
+    return number(value, 4) if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value
 
 
 def provenance(run: SweepRun) -> list[tuple[str, str]]:
@@ -158,7 +156,7 @@ def _host(host: Mapping[str, Any]) -> str:
     if host.get("usable_cpus"):
         parts.insert(0, plural(int(host["usable_cpus"]), "usable core"))
     if host.get("memory_bytes"):
-        parts.append(f"{host['memory_bytes'] / 2**30:.0f} GiB of memory")
+        parts.append(f"{size(host['memory_bytes'])} of memory")
     return ", ".join(parts)
 
 

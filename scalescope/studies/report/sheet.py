@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from scalescope.model import words
 from scalescope.model.words import MISSING
 from scalescope.report.table import ReportTable, Tone
 
@@ -36,9 +37,7 @@ def number(value: Any) -> str:
         return MISSING
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
-    if float(value).is_integer() and abs(value) < 1e15:
-        return f"{value:,.0f}"
-    return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
+    return words.number(value, 6)
 
 
 def pairs(values: Mapping[str, Any]) -> str:

@@ -8,9 +8,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any
 
-from scalescope.model.words import plural
+from scalescope.model.words import number, plural
 from scalescope.studies.threshold.curve import (
     GRAIN,
     Curve,
@@ -36,8 +37,8 @@ from scalescope.studies.threshold.search import DETOUR, further, loose
 GRAINY = "it changes every few steps"
 BROKEN = "no valid trial beyond"
 STOPPED = "the search was stopped before its end"
-# Numbers from LONG to LARGE are written in full, others to four digits; shares below TENTH to two.
-LONG, LARGE, TENTH = 1e3, 1e12, 0.1
+TENTH = 0.1  # shares below are written with two digits
+_number = partial(number, digits=4)
 # Jumps and doubts that the sentence names; `Threshold.jumps` has all.
 SHOWN = 6
 # Last jumps that make a wave: to 3/4, 2/3, 1/2 of the value before, ever further apart.
@@ -308,12 +309,6 @@ def _listed(words: Sequence[str]) -> str:
     last = [f"{len(words) - SHOWN} more"] if len(words) > SHOWN else list(words[-1:])
     first = list(words[: min(SHOWN, len(words) - 1)]) if len(words) <= SHOWN else list(words[:SHOWN])
     return " and ".join([", ".join(first), *last]) if first else "".join(last)
-
-
-def _number(value: float) -> str:
-    if abs(value) < LARGE and (abs(value) >= LONG or float(value).is_integer()):
-        return f"{value:,.0f}"
-    return f"{value:.4g}"
 
 
 def _percent(share: float) -> str:

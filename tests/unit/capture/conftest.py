@@ -12,7 +12,9 @@ from distributed import Client, LocalCluster
 
 @pytest.fixture(scope="package")
 def cluster() -> Iterator[LocalCluster]:
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0") as local:
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, silence_logs=False, dashboard_address="127.0.0.1:0"
+    ) as local:
         yield local
 
 

@@ -25,7 +25,7 @@ Rows = Callable[[Columns], list[dict[str, Any]]]
 def processes() -> Iterator[Client]:
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 1}),
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=50) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=False) as cluster,
         Client(cluster) as client,
     ):
         yield client

@@ -16,7 +16,6 @@ from scalescope.clusters.base import registered
 from scalescope.clusters.local.cluster import LocalCluster
 from scalescope.clusters.local.spec import LocalSpec
 from scalescope.errors import ClusterError, WorkersMissing
-from scalescope.model.cluster import ClusterSpec
 
 
 @pytest.fixture(scope="module")
@@ -139,15 +138,6 @@ def test_it_can_be_closed_at_any_time_and_twice() -> None:
         cluster.scale(1, 1)
     with pytest.raises(ClusterError, match="not open"):
         cluster.client()
-
-
-def test_a_kind_that_nobody_implements_is_refused() -> None:
-    class Spec(ClusterSpec):
-        kind = "cloud"
-
-    with pytest.raises(ClusterError, match="no cluster of kind 'cloud'") as caught:
-        clusters.build(Spec())
-    assert "local" in caught.value.cause
 
 
 def test_a_worker_that_is_just_being_added_is_no_error_in_another_thread() -> None:

@@ -47,8 +47,11 @@ def test_durations_in_words(seconds: float, text: str) -> None:
     assert words.duration(seconds) == text
 
 
-@pytest.mark.parametrize(("nbytes", "text"), [(28, "28 B"), (10_000, "10 kB"), (1.5e9, "1.5 GB"), (2e15, "2e+03 TB")])
-def test_sizes_in_words(nbytes: int, text: str) -> None:
+@pytest.mark.parametrize(
+    ("nbytes", "text"),
+    [(0, "0 B"), (1010, "1,010 B"), (1536, "1.5 KiB"), (2.5 * 2**30, "2.5 GiB"), (2e15, "1,819 TiB")],
+)
+def test_sizes_in_words(nbytes: float, text: str) -> None:
     assert words.size(nbytes) == text
 
 

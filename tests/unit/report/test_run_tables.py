@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from scalescope.analysis.summary import MeanInterval, summarise
 from scalescope.clusters.kubernetes.counters import THROTTLED
-from scalescope.model.words import binary_size, count, seconds
+from scalescope.model.words import count, seconds
 from scalescope.report import run_tables, worker_time
 from scalescope.report.cluster_lines import cluster_lines
 
@@ -51,9 +51,8 @@ def test_estimates():
     assert run_tables.estimate(MeanInterval(0.5, 0.4, 0.625)) == "0.50 (0.40–0.62)"
 
 
-def test_counts_and_sizes():
+def test_counts():
     assert [count(value) for value in (3, 12345, 1.25, 99.9, 1234.5)] == ["3", "12,345", "1.2", "99.9", "1,234"]
-    assert [binary_size(value) for value in (0, 1536, 2.5 * 2**30, 2**41)] == ["0 B", "1.5 KiB", "2.5 GiB", "2 TiB"]
 
 
 def test_the_default_columns(trial):

@@ -48,11 +48,13 @@ def test_an_axis_is_given_once() -> None:
 
 
 def test_blocks_are_told_from_kinds_paths_and_urls() -> None:
-    assert syntax.names_block("simulated-cluster/prod")
-    assert syntax.names_store("result-store/team")
+    assert syntax.names_block("cluster", "simulated-cluster/prod")
+    assert syntax.names_block("store", "result-store/team")
+    assert syntax.names_blocks({"workload": "bag-map", "clusters": ["local", "simulated-cluster/prod"]})
+    assert not syntax.names_blocks({"workload": "simulated-cluster/prod", "store": "data/results.db"})
     for text in ("simulated", "/data/results.db", "a/b/c", "sqlite:///x.db", "postgresql://u@h/d", 3, None, {}):
-        assert not syntax.names_block(text)
-    assert not syntax.names_store("data/results.db")
+        assert not syntax.names_block("cluster", text)
+    assert not syntax.names_block("store", "data/results.db")
 
 
 def test_options_are_added_to_what_a_file_says() -> None:

@@ -43,7 +43,7 @@ class Place:
 
 def _place(**options: Any) -> Iterator[Place]:
     with (
-        LocalCluster(dashboard_address="127.0.0.1:0", silence_logs=50, **options) as cluster,
+        LocalCluster(dashboard_address="127.0.0.1:0", silence_logs=False, **options) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         yield Place(cluster, client)

@@ -139,7 +139,9 @@ def test_a_large_graph_that_is_under_way_is_that_graph_s_fault(cluster, task, gr
     observed = cluster(8).run([task(2.0)] * 8, [graph(nbytes=10**9)])
     (finding,) = find(watched(observed, (6.0, GATHER), begin=-4.0)).values()
     assert (finding.code, finding.lost_s) == ("large-graph", pytest.approx(32))
-    assert finding.summary.startswith("The client needed 4 s to send a graph of 8 tasks and 1 GB while workers waited")
+    assert finding.summary.startswith(
+        "The client needed 4 s to send a graph of 8 tasks and 954 MiB while workers waited"
+    )
 
 
 def test_without_samples_the_line_is_not_known(cluster, task, graph, find):
@@ -179,7 +181,7 @@ def test_a_loop_whose_client_packs_data_for_each_call(cluster, task, graph, find
     assert ("scatter" in finding.remedy) == (said != "slow-submission")
     assert 0.5 < sent.share_of(finding.lost_s) < 1
     if said == "large-graph":
-        assert "The client needed 500 ms to pack and send each of 20 graphs of 12 MB" in finding.summary
+        assert "The client needed 500 ms to pack and send each of 20 graphs of 11.4 MiB" in finding.summary
 
 
 def test_data_that_the_thread_packs_which_sends_it(cluster, task, graph, find):

@@ -45,7 +45,7 @@ def test_bytes_count_once_for_each_worker_that_they_went_to(cluster, task):
     loads = [task(1.0, "load", on=(i,), nbytes=10**8) for i in range(4)]
     reads = [task(0.5, "read", ((i + 1) % 4,), on=(i % 4,), nbytes=8, transfer=0.5) for i in range(16)]
     finding = found(cluster(4).run(loads + reads))["transfer-bound"]
-    assert "400 MB in all" in finding.summary
+    assert "381 MiB in all" in finding.summary
     assert "fewer, larger workers" in finding.remedy
 
 
@@ -106,7 +106,7 @@ def test_heavy_tasks_by_what_was_handed_over(cluster, task, graph, workers):
     run = cluster(workers, gap_s=0.3).run([task(0.05, "unpack")] * workers * 6, [graph(nbytes=2_000_000)])
     finding = found(run)["serialisation-bound"]
     assert finding.severity is Severity.HIGH
-    assert "graph of 2 MB" in finding.summary
+    assert "graph of 1.91 MiB" in finding.summary
     assert finding.confidence < 0.9
 
 
@@ -168,7 +168,7 @@ def test_memory_spill(cluster, task, workers, threads):
     )
     trial = replace(run.trial, facts={"cluster": {"memory_limit_mb": 400}})
     finding = only(found(Observation.of(trial, {**run.tables, "memory": memory})), "memory-spill")
-    assert "3 GB were on disk" in finding.summary
+    assert "2.79 GiB were on disk" in finding.summary
     assert "limit 400 MiB each" in finding.summary
 
 

@@ -149,7 +149,7 @@ def test_one_input_for_all(cluster, task, find, workers, seconds):
     tasks += [task(seconds, "use", (0,), on=(1,), pinned=False) for _ in range(4 * workers)]
     finding = only(find(cluster(workers).run(tasks)), "data-locality")
     assert finding.severity is Severity.HIGH
-    assert "hold their input `load-0` (1 GB)" in finding.summary
+    assert "hold their input `load-0` (954 MiB)" in finding.summary
     assert "default-task-durations: {use: 1m}" in finding.remedy
     assert finding.confidence == 0.9
 

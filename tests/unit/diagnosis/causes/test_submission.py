@@ -164,7 +164,7 @@ def test_a_later_large_graph(cluster, task, graph, find):
     observation.tables["graphs"]["time"][1] -= 10.0
     finding = find(observation)["large-graph"]
     assert finding.lost_s == pytest.approx(4 * 10.0)
-    assert "The scheduler needed 10 s to take in a graph of 4 tasks and 1 GB" in finding.summary
+    assert "The scheduler needed 10 s to take in a graph of 4 tasks and 954 MiB" in finding.summary
 
 
 @pytest.mark.parametrize(("seconds", "nbytes"), [(100.0, 10**9), (1.0, 1000)], ids=["costs little", "small"])

@@ -119,7 +119,7 @@ def test_one_large_partition_is_skew(cluster, task, find):
     assert list(find(cluster(20).run(small))) == ["straggler"]  # such sizes say nothing
     tasks = [task(10.0 if i == 3 else 1.0, nbytes=10**8 if i == 3 else 10**7) for i in range(40)]
     finding = only(find(cluster(20).run(tasks)), "skewed-tasks")
-    assert "with their results (10 MB to 100 MB)" in finding.summary
+    assert "with their results (9.54 MiB to 95.4 MiB)" in finding.summary
     assert "repartition by size" in finding.remedy
 
 
