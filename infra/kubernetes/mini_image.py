@@ -35,6 +35,12 @@ ROOT = Path(__file__).resolve().parents[2]
 NAME = "localhost/scalescope:dev"
 BASE = "localhost/base:dev"  # also the container that holds the network of a pod: it sleeps
 EXTRAS = ("kubernetes", "report", "postgresql", "beam")
+# What schedulers, workers, flows and the operator import: their bytecode is made before it is packed.
+IMPORTED = (
+    "distributed.cli.dask_scheduler, distributed.cli.dask_worker, distributed.dashboard.scheduler,"
+    " distributed.dashboard.worker, dask_kubernetes.operator.controller, kopf, kubernetes_asyncio,"
+    " prefect.engine, prefect.flow_engine, scalescope_flows"
+)
 SOURCES = ("scalescope", "flows", "blocks", "pyproject.toml")
 HERE = "infra/kubernetes"
 RECIPE = ("constraints.txt", f"{HERE}/Dockerfile", f"{HERE}/entrypoint.sh", f"{HERE}/mini_image.py")
@@ -68,6 +74,7 @@ def prepare(cache: Path) -> tuple[Path, Path]:
     with locked(folder):
         _forget_old(cache, folder)
         if not base.exists():
+            _run("env", "--unset=PYTHONDONTWRITEBYTECODE", sys.executable, "-c", f"import {IMPORTED}")
             made = _Layout(folder / "base.part")
             with made.layer() as layer:
                 _pack_machine(layer)

@@ -13,7 +13,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -180,16 +180,14 @@ def owned(home: Path) -> Iterator[Owned]:
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Owned]]:
-    """Two, of two processes of one user."""
-    home = prefect_home.fill(tmp_path_factory.mktemp("home"))
-    with ExitStack() as stack:
-        yield [stack.enter_context(owned(home)) for _ in range(2)]
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prefect_home.fill(tmp_path_factory.mktemp("home"))
 
 
 @pytest.fixture(scope="module")
-def server(servers: list[Owned]) -> Owned:
-    return servers[0]
+def server(home: Path) -> Iterator[Owned]:
+    with owned(home) as made:
+        yield made
 
 
 @pytest.mark.parametrize("secret", [None, "", "scalescope:guessed"])
@@ -197,15 +195,20 @@ def test_a_stranger_is_refused(server: Owned, secret: str | None) -> None:
     assert server.ask(secret) == 401
 
 
-def test_two_processes_have_servers_of_their_own(servers: list[Owned]) -> None:
-    one, other = servers
-    assert one.pid != other.pid
-    assert one.url != other.url
-    assert one.secret != other.secret
-    assert one.ask(other.secret) == other.ask(one.secret) == 401
-    assert [each.ask(each.secret) for each in servers] == [200, 200]
-    assert all(each.bound for each in servers)  # before anybody is told of the port
-    assert [psutil.Process(each.pid).children(recursive=True) for each in servers] == [[], []]
+def test_its_owner_is_answered_by_one_process(server: Owned) -> None:
+    assert server.ask(server.secret) == 200
+    assert server.bound  # before anybody is told of the port
+    assert psutil.Process(server.pid).children(recursive=True) == []
+
+
+@pytest.mark.thorough
+def test_two_processes_have_servers_of_their_own(home: Path, server: Owned) -> None:
+    with owned(home) as other:
+        assert server.pid != other.pid
+        assert server.url != other.url
+        assert server.secret != other.secret
+        assert server.ask(other.secret) == other.ask(server.secret) == 401
+        assert other.ask(other.secret) == 200
 
 
 def test_only_this_machine_can_reach_it(server: Owned) -> None:
@@ -213,13 +216,13 @@ def test_only_this_machine_can_reach_it(server: Owned) -> None:
     assert [each.laddr.ip for each in listening] == ["127.0.0.1"]
 
 
-def test_no_command_line_shows_the_string(servers: list[Owned]) -> None:
+def test_no_command_line_shows_the_string(server: Owned) -> None:
     for process in psutil.process_iter():
         try:
             line = " ".join(process.cmdline())
         except psutil.Error:
             continue
-        assert not any(each.secret in line for each in servers)
+        assert server.secret not in line
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is /proc on Linux alone")
@@ -252,11 +255,10 @@ def as_nobody(call: Callable[[], object]) -> str:
         return pipe.read().decode()
 
 
-def test_it_ends_with_an_owner_that_is_killed(servers: list[Owned]) -> None:
-    one, other = servers
-    found = psutil.Process(other.pid)
-    other.owner.send_signal(signal.SIGKILL)
+def test_it_ends_with_an_owner_that_is_killed(server: Owned) -> None:
+    """The last test of the module."""
+    found = psutil.Process(server.pid)
+    server.owner.send_signal(signal.SIGKILL)
     _, alive = psutil.wait_procs([found], timeout=GONE_WITHIN_S)
     assert alive == []
-    assert one.ask(one.secret) == 200
     assert serving.GRACE_S < GONE_WITHIN_S

@@ -106,8 +106,8 @@ SLEEPS = _only("sleep 600")
 ROWS = (
     Row("time limit above the partition's", "time-limit-too-long", "PartitionTimeLimit", {"partition": "short"}),
     Row("partition is down", "partition-closed", "PartitionDown", {"partition": "closed"}),
-    Row("all nodes drained", "no-nodes", "ReqNodeNotAvail", {"partition": "drained"}, prepare=_drained),
-    Row("all nodes down", "no-nodes", "ReqNodeNotAvail", {"partition": "dead"}, prepare=_dead_node),
+    Row("all nodes drained", "no-nodes", "can never start", {"partition": "drained"}, prepare=_drained),
+    Row("all nodes down", "no-nodes", "can never start", {"partition": "dead"}, prepare=_dead_node),
     Row("job is held", "job-held", "JobHeldUser", {"directives_add": ("--hold",)}),
     Row(
         "dependency that can never be satisfied",

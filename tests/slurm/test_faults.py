@@ -135,11 +135,10 @@ class Fault:
     act: Callable[[Site, psutil.Process], None]
     seconds: float
     reason: str = ""
-    thorough: bool = True
 
 
 FAULTS = {
-    "node stopped": Fault(stop_node, 20.0, "of 4 workers were lost", thorough=False),
+    "node stopped": Fault(stop_node, 20.0, "of 4 workers were lost"),  # test_second_cluster.py, too
     "job cancelled": Fault(cancel_job, 20.0, "CANCELLED"),  # test_cluster.py has one, too
     "job timed-out": Fault(end_walltime, 19.0),
     "driver killed": Fault(kill_driver, 20.0, "killed by SIGKILL"),  # tests/faults, too
@@ -235,9 +234,8 @@ def seen(slurm: Any, tmp_path_factory: pytest.TempPathFactory, request: pytest.F
     return found
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.thorough] * fault.thorough) for name, fault in FAULTS.items()]
-)
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", FAULTS)
 def test_only_the_trial_that_was_hit_is_invalid_and_nothing_is_left(seen: dict[str, list[Seen]], name: str) -> None:
     fault = FAULTS[name]
     assert len(seen[name]) == ROUNDS

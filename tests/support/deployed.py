@@ -1,4 +1,4 @@
-"""What the headers of deployments/local.yaml and deployments/slurm.yaml tell to do, once for all tests that need it."""
+"""What the header of deployments/local.yaml tells to do, once for all tests that need it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         PREFECT_FLOWS_HEARTBEAT_FREQUENCY="30",
         PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS="1",
     )
-    later = (". .venv/bin/activate", "scalescope serve", "prefect worker start", "prefect server start --host")
-    commands = dict.fromkeys(header("local.yaml") + header("slurm.yaml"))  # each once
+    later = (". .venv/bin/activate", "scalescope serve", "prefect worker start")
     try:
-        for command in commands:
+        for command in header("local.yaml"):
             if command == "prefect server start":
                 made.start_server(command)
             elif not command.startswith(later):

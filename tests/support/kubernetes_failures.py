@@ -224,11 +224,11 @@ OPENING = (  # the cluster does not open
     ),
     FailureRow("image is not there", "no-registry", {"image": "localhost/none:1"}),
     _seldom("image name of 400 characters", "image-name", {"image": "a" * 400}),
-    FailureRow("image without Dask", "no-dask", {"image": "localhost/base:dev", "environment": ("PATH=/nowhere",)}),
+    _seldom("image without Dask", "no-dask", {"image": "localhost/base:dev", "environment": ("PATH=/nowhere",)}),
     _seldom("image without Dask, its entrypoint a script", "no-dask", {"environment": ("PATH=/nowhere",)}),
     FailureRow("container ends again and again", "no-package", {"environment": ("PYTHONHOME=/nowhere",)}),
     FailureRow("no such service account", "no-service-account", {"service_account": "nobody"}),
-    FailureRow("no such priority class", "no-priority-class", {"priority_class": "nothing"}),
+    _seldom("no such priority class", "no-priority-class", {"priority_class": "nothing"}),
     FailureRow("no such secret of variables", "no-secret", {"environment_secrets": ("nothing",)}),
     FailureRow("no such namespace", "no-namespace", {"namespace": "nowhere"}),
     FailureRow("namespace is being deleted", "namespace-ending", prepare=_being_deleted, restore=_let_go),
@@ -285,7 +285,7 @@ GPU_NODE = (  # one after the other, for they are about the same node
     FailureRow("no node has such GPUs", "no-label", {**GPU, "gpu_product": "NVIDIA-T4"}, workers=1),
     _seldom("image without dask-cuda", "no-dask-cuda", {**GPU, "cuda": True}, workers=1),
     _seldom("no node has so many GPUs", "no-gpu", {**GPU, "gpus": 8}, workers=1),
-    FailureRow(
+    _seldom(
         "GPUs stay in use (here for 5 s)", "no-gpu", {**GPU, "gpus": 4, "queue_timeout_s": 5.0}, workers=2, own_s=5
     ),
     FailureRow(
@@ -317,7 +317,7 @@ GPU_NODE = (  # one after the other, for they are about the same node
 # Last and alone: where the operator is refused something, it breaks off what it asks for others (kr8s 0.20).
 OPERATOR = (
     _seldom("quota allows no Deployment", "quota", prepare=quota("count/deployments.apps: '0'")),
-    FailureRow(
+    _seldom(
         "quota allows no Deployment but the scheduler's",
         "quota",
         prepare=quota("count/deployments.apps: '1'"),
