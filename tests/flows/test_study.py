@@ -105,15 +105,8 @@ def test_compare(fake: Any, address: str, tmp_path: Path, capsys: pytest.Capture
 @pytest.mark.parametrize(
     ("command", "says"),
     [
-        ("find-threshold -w bag-map", "exactly one axis"),
-        ("find-threshold -w bag-map -a items=1..9 -m taks", "did you mean 'tasks'"),
-        ("find-threshold -a items=1..9", "the name of a workload"),
         ("find-threshold nothing -a items=1..9", "The store holds no runs"),
-        ("compare -w futures-map --a secs=1", "did you mean"),
         ("compare -w futures-map --a seconds", "NAME=VALUE"),
-        ("find-release -w futures-map -m tasks", "a package and a good release, or two lock files"),
-        ("find-release dask --good 2024.1.0 -w futures-map", "a metric or a finding"),
-        ("find-release dask -w futures-map -m tasks -e --option", "options are refused"),
         ("isolate --metric 'busy <'", "a comparison"),
         ("isolate --metric 'busy < 1' --finding x", "only one of metric and finding"),
         ("isolate --max-trials 0", "max_trials: expected a whole number"),
