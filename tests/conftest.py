@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import pytest
+from support import groups
 
 from scalescope.analysis.measure import measure
 from scalescope.diagnosis.verdict import diagnose
@@ -30,13 +31,9 @@ from scalescope.studies.threshold import judge as threshold
 from scalescope.studies.threshold.question import ThresholdQuestion, ThresholdReading
 from scalescope.studies.threshold.search import further as further_values
 
-pytest_plugins = [
-    f"support.{name}"
-    for name in ("deployed", "fake_driver", "kubernetes", "postgresql", "pool", "round_trials", "small_records")
-]
+PLUGINS = "deployed fake_driver groups kubernetes postgresql pool round_trials small_records"
+pytest_plugins = [f"support.{name}" for name in PLUGINS.split()]
 
-# Files that share the server of `site` in support/deployed.py
-DEPLOYED = {f"tests/integration/test_{name}.py" for name in ("deployed_files", "prefect_ui", "schedules")}
 # Folders of tests that mostly wait for daemons
 WAITING = ("tests/kubernetes/", "tests/slurm/")
 
@@ -49,8 +46,8 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two processes more than there are cores, since the tests with daemons mostly wait."""
-    return (os.cpu_count() or 1) + 2
+    """One process more than there are cores, since the tests with daemons mostly wait."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -63,12 +60,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Files(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            file = str(super()._split_scope(nodeid))
-            if file == "tests/faults/test_faults.py" and os.environ.get("SCALESCOPE_FAULTS"):
+            if nodeid.startswith("tests/faults/test_faults.py") and os.environ.get("SCALESCOPE_FAULTS"):
                 return nodeid
-            return (
-                "tests/kubernetes" if file.startswith("tests/kubernetes/") else "deployed" if file in DEPLOYED else file
-            )
+            return groups.group(nodeid)
 
         def remove_node(self, node: Any) -> str | None:
             """Of a process that died, only what it had not begun is given to others.
@@ -92,7 +86,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Those that mostly wait come first, so that processes that share the tests end together."""
-    items.sort(key=lambda item: not (item.nodeid.startswith(WAITING) or item.nodeid.partition("::")[0] in DEPLOYED))
+    items.sort(key=lambda item: not item.nodeid.startswith((*WAITING, *groups.DEPLOYED)))
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

@@ -133,13 +133,16 @@ def keep_file_names() -> None:
 
     From release 3.1.3 on, cloudpickle writes `<dynamic-code>` instead.
     """
-    from cloudpickle.cloudpickle import Pickler, _code_reduce
+    from cloudpickle import cloudpickle
+
+    if not hasattr(cloudpickle, "Pickler"):
+        return  # releases before 3, which write the names
 
     def reduce(code: CodeType) -> tuple[Any, ...]:
-        make, arguments = _code_reduce(code)
+        make, arguments = cloudpickle._code_reduce(code)
         return make, tuple(code.co_filename if each == "<dynamic-code>" else each for each in arguments)
 
-    Pickler.dispatch_table[CodeType] = reduce
+    cloudpickle.Pickler.dispatch_table[CodeType] = reduce
 
 
 _PARSING = threading.Lock()  # python 3.11 counts the depth of all threads that parse together, and raises SystemError

@@ -300,9 +300,16 @@ def test_retry_goes_on_where_the_run_was_cancelled(place: Place, held: Path, can
     before = [name for name, state in steps(place, cancelled) if state == "Measured"]
     assert len(before) == 2
     (held / "go").touch()
-    place.ui.open(f"v2/runs/flow-run/{cancelled}")
-    place.ui.menu("Retry")
-    place.ui.press("Retry", on="button")
+
+    def asked() -> bool:
+        """Ask for it, and again where the server was too busy to hear; people press again."""
+        place.ui.open(f"v2/runs/flow-run/{cancelled}")
+        place.ui.menu("Retry")
+        place.ui.press("Retry", on="button")
+        changed = place.ui.wait(lambda: place.run(cancelled)["state"]["type"] != "CANCELLED", "", 10, needed=False)
+        return bool(changed)
+
+    wait_for(asked, "nobody hears that it is to be run again")
     wait_for(lambda: place.run(cancelled)["run_count"] == 2, "it is not run again")
     place.ended(cancelled)
     place.ui.picture("retried")

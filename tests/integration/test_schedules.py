@@ -80,7 +80,7 @@ def test_schedules_have_runs_ahead(site: Site, client: SyncPrefectClient) -> Non
     night = runs_of(client, "nightly/nightly-local")[0].expected_start_time
     assert night is not None
     assert night.astimezone(ZoneInfo("Europe/Berlin")).hour == 4
-    assert all(run.auto_scheduled for run in runs_of(client, "reap/reap-local"))
+    assert any(run.auto_scheduled for run in runs_of(client, "reap/reap-local"))
 
 
 @pytest.mark.parametrize("file", ["local.yaml", "slurm.yaml", "kubernetes.yaml"])

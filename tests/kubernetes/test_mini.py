@@ -27,6 +27,18 @@ def mini(kubernetes: Kubernetes) -> Any:
     return kubernetes.mini
 
 
+# Again and again: kube-proxy of a node that has just started knows the service some seconds later.
+FETCH = """
+import time, urllib.request
+for _ in range(40):
+    try:
+        print(urllib.request.urlopen("http://{}", timeout=20).status)
+        break
+    except OSError:
+        time.sleep(0.5)
+"""
+
+
 def pod(name: str, image: str, *command: str, gpu: bool = False, **spec: Any) -> dict[str, Any]:
     container: dict[str, Any] = {"name": "main", "image": image, "args": list(command)}
     if gpu:
@@ -83,12 +95,11 @@ def test_a_service_is_reached_by_its_name_from_both_nodes_and_by_its_address_fro
     web = pod("web", kubernetes.image, "python", "-m", "http.server", str(port), gpu=True)
     kubernetes.apply(web, service, namespace=namespace)
     kubernetes.kubectl("wait", "--for=condition=Ready", f"--namespace={namespace}", "--timeout=60s", "pod/web")
-    fetch = "import urllib.request as u; print(u.urlopen('http://{}', timeout=20).status)"
-    command = ["python", "-c", fetch.format("web")]
+    command = ["python", "-c", FETCH.format("web")]
     pods = [pod(name, kubernetes.image, *command, gpu=name == "gpu") for name in ("cpu", "gpu")]
     assert succeed(kubernetes, namespace, *pods) == ["200\n", "200\n"]
     address = kubernetes.get("service", "web", namespace=namespace)["spec"]["clusterIP"]
-    done = subprocess.run([sys.executable, "-c", fetch.format(address)], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", FETCH.format(address)], capture_output=True, text=True, timeout=60)
     assert done.stdout == "200\n", done.stderr
 
 

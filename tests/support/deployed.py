@@ -7,11 +7,12 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from support.groups import until_the_last
 from support.site import WORKER, Site, header
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A server with blocks, pools, automation and deployments; its files are served."""
     made = Site(
         tmp_path_factory.mktemp("deployed"),
@@ -19,7 +20,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         PREFECT_SERVER_SERVICES_SCHEDULER_RECENT_DEPLOYMENTS_LOOP_SECONDS="1",
     )
     later = (". .venv/bin/activate", "scalescope serve", "prefect worker start")
-    try:
+    with until_the_last(request) as stack:
+        stack.callback(made.close)
         for command in header("local.yaml"):
             if command == "prefect server start":
                 made.start_server(command)
@@ -27,8 +29,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
                 made.give(command)
         made.serve()
         yield made
-    finally:
-        made.close()
 
 
 @pytest.fixture(scope="session")

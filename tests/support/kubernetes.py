@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
+from support.groups import until_the_last
 from support.waiting import wait_for
 
 INFRA = Path(__file__).parents[2] / "infra/kubernetes"
@@ -81,7 +82,7 @@ def mini_kubernetes() -> ModuleType:
 
 @pytest.fixture(scope="session")
 def kubernetes(
-    mini_kubernetes: ModuleType, missing: Any, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, mini_kubernetes: ModuleType, missing: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Kubernetes]:
     """The cluster that SCALESCOPE_KUBERNETES_CONTEXT names, or a small one of this session, or else a skip."""
     if context := os.environ.get(CONTEXT):
@@ -92,7 +93,9 @@ def kubernetes(
         return
     if reason := mini_kubernetes.unmet():
         missing("kubernetes", f"no Kubernetes on this machine: {reason}; or name one by its context in {CONTEXT}")
-    with tempfile.TemporaryDirectory(prefix="kubernetes-") as folder, mini_kubernetes.MiniKubernetes(folder) as cluster:
+    with until_the_last(request) as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kubernetes-"))
+        cluster = stack.enter_context(mini_kubernetes.MiniKubernetes(folder))
         yield Kubernetes(cluster.kubeconfig, cluster.image, str(cluster.programs / "kubectl"), cluster)
 
 

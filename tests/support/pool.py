@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from support import site
+from support.groups import until_the_last
 from support.kubernetes import INFRA, SMALL, Kubernetes
 from support.postgresql import Server
 
@@ -42,7 +43,9 @@ class Pool:
 
 
 @pytest.fixture(scope="session")
-def pool(kubernetes: Kubernetes, postgresql: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+def pool(
+    request: pytest.FixtureRequest, kubernetes: Kubernetes, postgresql: Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Pool]:
     """All commands of the header, but for those that tests of others give or mini.py has done."""
     import psycopg
 
@@ -72,7 +75,10 @@ def pool(kubernetes: Kubernetes, postgresql: Server, tmp_path_factory: pytest.Te
     files.chmod(0o777)
     own = {str(TEAM.relative_to(site.ROOT)): overlay(folder, files, kubernetes.image), "4200": str(made.port)}
     own["deployments/kubernetes.yaml"] = deployments(folder, kubernetes.image)
-    try:
+    with until_the_last(request) as stack:
+        remove = ("delete", "--wait=false", "--ignore-not-found", "-k", str(folder / "overlay"))
+        stack.callback(kubernetes.kubectl, *remove)
+        stack.callback(made.close)
         made.start_server("prefect server start --host 0.0.0.0")
         for command in site.header("kubernetes.yaml"):
             if not command.startswith((*DONE_ELSEWHERE, "prefect deployment run")):
@@ -80,9 +86,6 @@ def pool(kubernetes: Kubernetes, postgresql: Server, tmp_path_factory: pytest.Te
                     command = command if "work_pool.py" in command else command.replace(text, mine)
                 made.give(command)
         yield Pool(kubernetes, made, files, results)
-    finally:
-        made.close()
-        kubernetes.kubectl("delete", "--wait=false", "--ignore-not-found", "-k", str(folder / "overlay"))
 
 
 def overlay(folder: Path, files: Path, image: str) -> str:

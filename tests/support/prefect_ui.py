@@ -32,7 +32,7 @@ class Ui:
         self.driver.get(f"{self.address}/{path}")
 
     def leave(self) -> None:
-        """Show nothing, while something is waited for elsewhere: the page of a run that goes on takes half a core."""
+        """Show nothing while something is waited for elsewhere: the page of a run that goes on takes CPU."""
         self.driver.get("about:blank")
 
     # ------------------------------------------------------------------ what is seen
