@@ -190,7 +190,7 @@ def _list(store: Store, *, all_runs: bool, as_json: bool) -> None:
 
 def _run_row(run: SweepRun) -> tuple[str, ...]:
     trials = f"{run.saved}/{run.planned}"
-    worst = f"{run.verdict.severity.word}: {run.verdict.findings[0].code}" if run.verdict else ""
+    worst = f"{run.verdict.findings[0].severity.word}: {run.verdict.findings[0].code}" if run.verdict else ""
     return (run.id, run.sweep.workload, run.sweep.cluster.kind, trials, run.state.value, worst)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scalescope.analysis import knee
-from scalescope.analysis.summary import label, summarise, varied
+from scalescope.analysis.summary import label, varied
 from scalescope.errors import UsageError
 from scalescope.model.metrics import PARTS
 from scalescope.report import files, links, run_tables, worker_time
@@ -63,7 +63,7 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
             f"Run {run.id} has no trial {trial!r}", next_step="It has: " + (", ".join(keys[:10]) or "none") + "."
         )
     verdict = run_tables.verdict_of(run)
-    summaries = summarise(run.trials)
+    summaries = run_tables.points(run.trials)
     canvas = charts.Canvas()
     series = []
     for i, found in enumerate(knee.of_sweep(run.sweep, run.trials)[: page.MOST_KNEES]):
@@ -80,6 +80,9 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
         canvas,
         run=run,
         verdict=findings[0] if findings else None,
+        trust=verdict.trust,
+        doubt=verdict.doubt,
+        tracebacks=run_tables.tracebacks(run.trials),
         line=verdict.line,
         findings=findings,
         figures=page.key_figures(worst),
