@@ -156,16 +156,21 @@ def _worker_time(summaries: Sequence[PointSummary], verdict: Verdict, width: int
         return []
     parts = worker_time.worker_time_parts(point.metrics)
     total = sum(part.seconds for part in parts)
-    bar, legend = Text(), Text()
+    bar, lines = Text(), [list[Text]()]
     for part, size in zip(parts, worker_time.apportion([part.seconds for part in parts], width), strict=True):
         ink, style = INKS[part.name]
         bar.append(ink * size, style=style)
-        legend.append(ink, style=style).append(f" {part.title} {part.percent} %   ")
-    legend.rstrip()
+        item = Text.assemble((ink, style), f" {part.title} {part.percent} %")
+        lines[-1:] = [lines[-1] + [item]] if _length(lines[-1] + [item]) <= width else [lines[-1], [item]]
+    legend = [Text("   ").join(line) for line in lines]
     where = label(point.point, varied(summary.point for summary in summaries))
     title = Text.assemble(("Worker time", "bold"), f" at {where}: {seconds(total)} thread-seconds")
     lost = worker_time.lost_to(point)
-    return [title, bar, legend, *([Text.assemble(("Lost to: ", "bold"), lost)] if lost else [])]
+    return [title, bar, *legend, *([Text.assemble(("Lost to: ", "bold"), lost)] if lost else [])]
+
+
+def _length(items: Sequence[Text]) -> int:
+    return sum(len(item) for item in items) + 3 * (len(items) - 1)
 
 
 def _hanging(mark: str, text: Text) -> Grid:
