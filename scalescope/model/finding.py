@@ -11,7 +11,6 @@ from scalescope.model.fields import Scalar
 from scalescope.model.mapping import Mapped
 from scalescope.model.words import number, percent
 
-
 # Codes of findings that say what the numbers are worth, and not why a workload is slow.
 LIMITS_OF_TRUST = frozenset({"host-overloaded", "worker-died", "failed-trials", "invalid-trials", "nothing-measured"})
 
@@ -125,7 +124,8 @@ class Verdict:
     @property
     def doubt(self) -> str:
         """A sentence that follows the first finding where something limits trust in it; else empty."""
-        return f"Confidence: {percent(self.findings[0].confidence)}." if self.trust else ""
+        concerned = any({*self.findings[0].points[:1]} & {*limit.points} for limit in self.trust)
+        return f"Confidence: {percent(self.findings[0].confidence)}." if concerned else ""
 
     @property
     def text(self) -> str:

@@ -26,7 +26,6 @@ from scalescope.model.trial import Trial, TrialState, ran_what
 from scalescope.model.words import binary_size, capital, count, seconds, shortened
 from scalescope.report.table import Column, ReportTable, fitting, legend
 
-
 MOST_TRACEBACKS = 3  # that a report shows
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import platform
 import sys
 import tempfile
 import time
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import distributed
 
 from scalescope.capture.client_thread import ClientWatch
-from scalescope.capture.host import HostLoad, packages
+from scalescope.capture.host import HostLoad, facts, packages
 from scalescope.capture.partition_calls import line_of_user, noted
 from scalescope.capture.recording import Capture
 from scalescope.diagnosis import verdict
@@ -98,6 +100,7 @@ class Diagnosis(Shown):
             run = kept.begin(shown.sweep, plan, workload_version=1, fresh=True, facts=shown.facts)
             kept.save(run.id, self.trial, self._tables)
             kept.finish(run.id, RunState.COMPLETE, self._judgement)
+        self._run = replace(shown, id=run.id)
         return run.id
 
     def __str__(self) -> str:
@@ -190,8 +193,10 @@ def observed(
                     STANDSTILL: hang.found and hang.found.to_mapping(),
                     "asked": [each.to_mapping() for each in asked],
                     "cluster": {"kind": kind, "address": address},
-                    **({"host": {"load": load.load.to_mapping()}} if load.load and is_here else {}),
+                    **({"host": {**facts(), "load": load.load and load.load.to_mapping()}} if is_here else {}),
                     "packages": packages(),
+                    **{name: version(name) for name in ("dask", "distributed")},
+                    "python": platform.python_version(),
                     "error": attempt.error,
                 }
                 found._run, found._tables = _judged(attempt, name, address, threads, began, spools)
@@ -250,6 +255,7 @@ def _judged(
     reachable = "inproc:0" if address.startswith("inproc") else address  # `SchedulerSpec` takes no address in a process
     cluster = cluster_spec({"kind": "scheduler", "address": reachable})
     sweep = Sweep(name, cluster=cluster, points=({"workers": point.workers},))
-    facts = {"packages": attempt.facts["packages"]}
-    run = SweepRun("block", sweep, 1, RunState.COMPLETE, 1, (trial,), verdict.diagnose(sweep, [trial]), facts=facts)
-    return run, tables
+    judgement = verdict.diagnose(sweep, [trial])
+    times = {"created_at": began.isoformat(), "finished_at": datetime.now(UTC).isoformat()}
+    known = {"packages": attempt.facts["packages"]}
+    return SweepRun("", sweep, 1, RunState.COMPLETE, 1, (trial,), judgement, facts=known, **times), tables

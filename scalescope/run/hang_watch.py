@@ -12,7 +12,7 @@ from distributed import Client
 
 from scalescope.capture.live.remote_calls import ClientCalls
 from scalescope.capture.live.standing_tasks import standstill
-from scalescope.model.standstill import Standstill
+from scalescope.model.standstill import STILL_S, Standstill
 from scalescope.report.hang_lines import headline, standing
 from scalescope.run.cluster_watch import CALL_S, INTERVAL_S, ClusterWatch
 from scalescope.run.sent_code import with_file
@@ -53,5 +53,5 @@ class HangWatch:
                 self._say("\n".join([headline(hang, look.time), *standing(hang)]))
 
     def _standing(self) -> Standstill:
-        found = standstill(self._calls, CALL_S)
+        found = standstill(self._calls, CALL_S, STILL_S)
         return replace(found, groups=tuple(replace(each, where=with_file(each.where)) for each in found.groups))

@@ -81,7 +81,8 @@ def watch(
         print(f"\n{found}")
     if found is not None and report:
         found.report(report)
-    critical = found is not None and any(each.severity is Severity.HIGH for each in found.findings)
+    causes = [each for each in found.findings if not each.limits_trust] if found is not None else []
+    critical = any(each.severity is Severity.HIGH for each in causes)
     stuck = seen.last is not None and seen.last.stands
     raise typer.Exit(ExitStatus.FINDING if stuck or critical else ExitStatus.OK)
 

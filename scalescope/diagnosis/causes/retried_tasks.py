@@ -12,8 +12,8 @@ from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
-from scalescope.model.trial import TrialState
 from scalescope.model.records import STATUS_ERRED
+from scalescope.model.trial import TrialState
 from scalescope.model.words import percent, plural
 
 RETRIED_TASKS = TrialCause(

@@ -11,7 +11,7 @@ from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.trial import TrialState
 from scalescope.model.words import plural
 
-POINTS_SHOWN = 10  # points listed as evidence
+SHOWN = 10  # points listed as evidence
 ACCOMPANIES = 0.2  # confidence that such trials are the cause rather than a consequence
 
 NOTHING_MEASURED = SweepCause(
@@ -103,7 +103,7 @@ def _spoilt(case: SweepCase, cause: SweepCause, state: TrialState, how: str, rem
         Severity.HIGH if failed else Severity.MEDIUM,
         summary,
         _next_step(first) or remedy,
-        *(Evidence(f"{state} trials", n, case.label(point)) for point, n in zip(points[:POINTS_SHOWN], counts, strict=False)),
+        *[Evidence(f"{state} trials", n, case.label(point)) for point, n in zip(points, counts, strict=True)][:SHOWN],
         confidence=1.0 if state is TrialState.FAILED else ACCOMPANIES,
         points=points,
     )

@@ -49,7 +49,8 @@ def host(observation: Observation) -> HostLoad | None:
     if any(name not in here for name in observation.column("workers", "host")):
         return None
     ours, others, stolen, idle = (load[name] for name in ("ours", "others", "stolen", "idle"))
-    return HostLoad(ours, load.get("own", 0.0), others, stolen, idle, int(load["cpus"]), load["seconds"], tuple(load.get("names", ())))
+    own, names = load.get("own", 0.0), tuple(load.get("names", ()))
+    return HostLoad(ours, own, others, stolen, idle, int(load["cpus"]), load["seconds"], names)
 
 
 MIN_SAMPLES = 3  # samples of a worker; fewer prove nothing

@@ -12,6 +12,7 @@ from scalescope.analysis import knee
 from scalescope.analysis.summary import label, varied
 from scalescope.errors import UsageError
 from scalescope.model.metrics import PARTS
+from scalescope.model.trial import ran_what
 from scalescope.report import files, links, run_tables, worker_time
 from scalescope.report.html import embed, page, theme
 from scalescope.store.store import SweepRun
@@ -98,7 +99,8 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
         trial=detail,
         reasons=run_tables.reasons(summaries),
         warnings=run_tables.warnings(summaries),
-        terms=page.TERMS,
+        own=ran_what(run.trials),
+        terms=page.TERMS[1:] if ran_what(run.trials) else page.TERMS,
         worker_time=[(name, part.title, part.help) for name, part in PARTS.items()],
     )
 
