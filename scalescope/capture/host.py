@@ -105,7 +105,7 @@ class HostLoad:
         self.reason = ""
         by_name: Counter[str] = Counter()
         for process, ticks in self._foreign.items():
-            by_name[process[1]] += ticks - foreign.get(process, 0)
+            by_name[process[1].partition("/")[0]] += ticks - foreign.get(process, 0)
         names = tuple(name for name, ticks in by_name.most_common(MOST_NAMES) if ticks * cpus >= NAMED * elapsed)
         shares = {name: ticks / elapsed for name, ticks in spent.items()}
         self.load = CpuShares(**shares, cpus=cpus, seconds=seconds, names=names)

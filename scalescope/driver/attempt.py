@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scalescope.capture.client_thread import is_library
-from scalescope.capture.live.standing_tasks import SENT
+from scalescope.capture.sent_code import SENT, with_file
 from scalescope.errors import ScalescopeError
 from scalescope.model.trial import TrialState
 from scalescope.model.words import shortened
@@ -101,7 +101,8 @@ def _without_libraries(error: traceback.TracebackException) -> str:
     last = error.stack[own[-1]]
     error.stack[:] = [frame for n, frame in enumerate(error.stack) if n in own or n > own[-1]]
     at = f"line {last.lineno}" if last.filename == SENT else f"{Path(last.filename).name}:{last.lineno}"
-    return at if last.name == "<module>" else f"{at} in {last.name}"
+    files = [frame.filename for frame in error.stack if frame.filename != SENT]
+    return at if last.name == "<module>" else with_file(f"{at} in {last.name}", files)
 
 
 def plain(value: Any) -> Any:

@@ -11,7 +11,7 @@ from scalescope.errors import UsageError
 from scalescope.model.finding import Finding
 from scalescope.model.metrics import PARTS
 from scalescope.model.trial import Trial
-from scalescope.model.words import plural, seconds
+from scalescope.model.words import capital, plural, seconds
 from scalescope.report import export, run_tables, worker_time
 from scalescope.report.html import theme
 from scalescope.report.table import html_text
@@ -120,7 +120,7 @@ class Plot:
         for figure in self.figures:
             figure.grid.grid_line_color = figure.axis.axis_line_color = figure.axis.major_tick_line_color = FAINT
             figure.axis.axis_label_text_color = figure.axis.major_label_text_color = GREY
-        self._titles = [f"{run_tables.capital(each.title)}: {each.line}" for each in found]
+        self._titles = [f"{capital(each.title)}: {each.line}" for each in found]
 
     def _repr_html_(self) -> str:
         from bokeh.embed import file_html

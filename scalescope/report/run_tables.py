@@ -23,7 +23,7 @@ from scalescope.model.finding import Verdict
 from scalescope.model.metrics import METRICS, Metric, Unit, numbers
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState, ran_what
-from scalescope.model.words import binary_size, capital, count, seconds, shortened
+from scalescope.model.words import binary_size, capital, count, plural, seconds, shortened
 from scalescope.report.table import Column, ReportTable, fitting, legend
 
 MOST_TRACEBACKS = 3  # that a report shows
@@ -174,13 +174,18 @@ def estimate(value: MeanInterval) -> str:
 
 
 def reasons(summaries: Sequence[PointSummary]) -> list[str]:
-    """Why trials do not count: one line per point and reason."""
+    """Why trials do not count: one line per reason."""
     names = varied(summary.point for summary in summaries)
+    found: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    for summary in summaries:
+        for reason in summary.reasons:
+            text = shortened(reason.text.strip() or "no reason given", 600)
+            found.setdefault((reason.state, text), []).append((label(summary.point, names), reason.count))
     return [
-        f"{reason.count} × {reason.state} at {label(summary.point, names)}: "
-        + shortened(reason.text.strip() or "no reason given", 600)
-        for summary in summaries
-        for reason in summary.reasons
+        f"{sum(count for _, count in at)} × {state} at {at[0][0]}"
+        + (f", and at {plural(len(at) - 1, 'more point')}" if len(at) > 1 else "")
+        + f": {text}"
+        for (state, text), at in found.items()
     ]
 
 

@@ -256,6 +256,6 @@ def _judged(
     cluster = cluster_spec({"kind": "scheduler", "address": reachable})
     sweep = Sweep(name, cluster=cluster, points=({"workers": point.workers},))
     judgement = verdict.diagnose(sweep, [trial])
-    times = {"created_at": began.isoformat(), "finished_at": datetime.now(UTC).isoformat()}
+    run = SweepRun("", sweep, 1, RunState.COMPLETE, 1, (trial,), judgement, began.isoformat())
     known = {"packages": attempt.facts["packages"]}
-    return SweepRun("", sweep, 1, RunState.COMPLETE, 1, (trial,), judgement, facts=known, **times), tables
+    return replace(run, finished_at=datetime.now(UTC).isoformat(), facts=known), tables

@@ -12,10 +12,10 @@ from distributed import Client
 
 from scalescope.capture.live.remote_calls import ClientCalls
 from scalescope.capture.live.standing_tasks import standstill
+from scalescope.capture.sent_code import with_file
 from scalescope.model.standstill import STILL_S, Standstill
 from scalescope.report.hang_lines import headline, standing
 from scalescope.run.cluster_watch import CALL_S, INTERVAL_S, ClusterWatch
-from scalescope.run.sent_code import with_file
 
 logger = logging.getLogger(__name__)
 

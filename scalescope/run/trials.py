@@ -31,7 +31,6 @@ from scalescope.run import orchestrator_load, run_names
 from scalescope.run.drivers import Drivers, registered
 from scalescope.run.progress import current_meter
 from scalescope.run.runner import Publication, Runner, RunStep
-from scalescope.run.sent_code import with_file
 from scalescope.run.signals import shielded
 from scalescope.store.store import HEARTBEAT_LIMIT_S, Store
 
@@ -153,7 +152,7 @@ def _named(trial: Trial, tables: Tables) -> Trial:
     subject, raised, said = trial.reason.partition(" raised ")
     if not raised or "repr" not in error:
         return trial
-    where = with_file(error["where"])
+    where = error["where"]
     for _, task in told(tables.get("events", {}), "task-erred"):
         if task["exception"][:200] == error["repr"][:200]:
             subject = f"`{task['call'] or key_split(task['key'])}`"

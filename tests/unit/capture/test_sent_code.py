@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from scalescope.run.sent_code import with_file
+from scalescope.capture.sent_code import with_file
 
 
 def test_a_line_of_the_script_gets_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,5 +19,6 @@ def test_a_line_of_the_script_gets_its_file(tmp_path: Path, monkeypatch: pytest.
     assert with_file("line 2 in load") == "mine.py:2 in load"
     for elsewhere in ("line 6 in load", "line 2 in clean", "b.py:2 in load", "line 2", ""):
         assert with_file(elsewhere) == elsewhere
+    assert with_file("line 2 in load", ["gone.py", str(script)]) == "mine.py:2 in load"
     main.__file__ = str(tmp_path / "gone.py")
     assert with_file("line 2 in load") == "line 2 in load"
