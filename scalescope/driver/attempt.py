@@ -89,7 +89,10 @@ def describe(error: BaseException) -> dict[str, str]:
     trace = hide("".join(full.format()))  # before a secret can be cut in two
     if len(trace) > TRACEBACK_LIMIT:
         trace = "... " + trace[-TRACEBACK_LIMIT:]
-    said = hide(shortened(repr(error), MESSAGE_LIMIT))
+    try:
+        said = hide(shortened(repr(error), MESSAGE_LIMIT))
+    except Exception:  # noqa: BLE001 - the user's own `__repr__`
+        said = ""
     return {"type": type(error).__qualname__, "message": text, "traceback": trace, "where": where, "repr": said}
 
 
