@@ -233,8 +233,8 @@ def _judged(
 ) -> tuple[SweepRun, Mapping[str, Any]]:
     each = math.ceil(sum(threads.values()) / len(threads)) if threads else 1
     stands = attempt.facts[STANDSTILL]
-    if stands:
-        attempt.problem = attempt.raised or "nothing moved at the end"
+    if stands and not attempt.raised:
+        attempt.problem = "nothing moved at the end"
     if not threads:
         attempt.missing = "the cluster had no workers"
     if len(set(threads.values())) > 1:

@@ -13,7 +13,7 @@ from distributed import Client, Event, LocalCluster
 
 import scalescope
 from scalescope.cli import main as cli
-from scalescope.errors import UsageError
+from scalescope.errors import InvalidField, UsageError
 from scalescope.model.trial import TrialState
 from scalescope.run import cluster_watch, hang_watch
 
@@ -130,7 +130,7 @@ def test_a_block_that_hangs_says_so_and_ctrl_c_makes_that_the_verdict(
     assert said.count("NOTHING MOVES") == 1
     assert "in stand" in said
     [cause, limit] = found.findings
-    assert (cause.code, limit.code) == ("waiting-tasks", "invalid-trials")
+    assert (cause.code, limit.code) == ("waiting-tasks", "failed-trials")
     assert "you stopped the block" in found.trial.reason
     Event("go", client).set()
     client.gather(futures)
@@ -161,6 +161,8 @@ def test_blocks_in_blocks_and_clients_that_will_not_do(client: Client, cluster: 
     with Client(cluster, set_as_default=False) as closed:
         pass
     with pytest.raises(UsageError, match="is closed"), scalescope.diagnose(closed):
+        pass
+    with pytest.raises(InvalidField, match="distributed.Client"), scalescope.diagnose(None):
         pass
 
     async def asynchronous() -> None:
