@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 
 SENT = "<dynamic-code>"  # file of a function that cloudpickle sent by value, from its release 3.1.3 on
-_LINE = re.compile(r"line (\d+) in (\w+)")
-FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_LINE = re.compile(r"line (\d+) in ([\w<>]+)")
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
 def with_file(where: str, files: Iterable[str] = ()) -> str:
@@ -36,5 +36,6 @@ def _functions(file: str) -> dict[str, list[tuple[int, int]]]:
         return lines
     for node in ast.walk(tree):
         if isinstance(node, FUNCTIONS):
-            lines.setdefault(node.name, []).append((node.lineno, node.end_lineno or node.lineno))
+            own = lines.setdefault(getattr(node, "name", "<lambda>"), [])
+            own.append((node.lineno, node.end_lineno or node.lineno))
     return lines

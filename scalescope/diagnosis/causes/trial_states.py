@@ -16,7 +16,7 @@ ACCOMPANIES = 0.2  # confidence that such trials are the cause rather than a con
 
 NOTHING_MEASURED = SweepCause(
     code="nothing-measured",
-    title="No task ran",
+    title="Nothing was measured",
     needs="No trial is valid, because none was run, or in none a task ran.",
     ruled_out_by="One valid trial; warm-ups do not count. Another reason why trials do not count (invalid-trials).",
     remedy="Compute through the client that the workload is given",

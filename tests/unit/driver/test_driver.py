@@ -293,7 +293,8 @@ def test_a_workload_that_fails(name: str, kind: str, reason: str, trial: Trial, 
     assert outcome.elapsed_s is not None
     assert outcome.error is not None
     assert outcome.error["type"] == kind
-    assert outcome.error["where"].endswith(f"in {name}")
+    assert outcome.error["where"].endswith((f"in {name}", "in <lambda>"))
+    assert ".py:" in outcome.error["where"]
     assert "trial_run.py" not in outcome.error["traceback"]  # ours
     assert f"in {name}" in outcome.error["traceback"]
     assert shared.alive
