@@ -53,11 +53,11 @@ def assert_scales(
     seconds = {point.point.workers: point.metrics.elapsed_s for point in result.points if point.valid and point.metrics}
     first, last = sizes[0], sizes[-1]
     if first not in seconds or last not in seconds:
-        pytest.fail(result.verdict, pytrace=False)
+        pytest.fail(result.outcome[1], pytrace=False)
     speed = seconds[first] / seconds[last]
     if (reached := speed * first / last) < efficiency:
         pytest.fail(
             f"{plural(last, 'worker')} are {speed:.2f} times as fast as {first}: efficiency {reached:.2f}, not "
-            f"{efficiency:g}.\n{result.verdict}",
+            f"{efficiency:g}.\n{result.outcome[1]}",
             pytrace=False,
         )

@@ -19,6 +19,7 @@ Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 Columns = Mapping[str, Any]  # by name: `array.array`, numpy array or list, all of one length
 Tables = Mapping[str, Columns]
+NO_TASK = ("no task was recorded", "no task ran on the cluster")  # what errors begin with where nothing ran
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 _OnAxis = Callable[[Floats], Floats]  # from times of the records to seconds since the epoch, clipped
 
@@ -92,7 +93,7 @@ class Attempts:
         """Read the tables of one trial; raises `CaptureError` if there is nothing to measure or a table is ragged."""
         tasks, workers, events = (_table(tables, name) for name in ("tasks", "workers", "events"))
         if not len(tasks["key"]):
-            raise _nothing("no task was recorded")
+            raise _nothing(NO_TASK[0])
         known, over = _lifetimes(tasks)
         epoch = float(known.min())
 
@@ -167,7 +168,7 @@ class _Pick:
 
 def _table(tables: Tables, name: str) -> Columns:
     if "tasks" not in tables:
-        raise _nothing("no task ran on the cluster")
+        raise _nothing(NO_TASK[1])
     if "workers" not in tables:
         raise CaptureError("the records have no table 'workers'", where=f"recorded: {', '.join(tables)}")
     columns = tables.get(name, {})

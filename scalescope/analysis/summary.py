@@ -104,6 +104,17 @@ def summarise(trials: Iterable[Trial]) -> tuple[PointSummary, ...]:
     return tuple(sorted(map(_summary, by_point.values()), key=lambda summary: order(summary.point)))
 
 
+def spoilt_points(trials: Iterable[Trial]) -> tuple[PointSummary, ...]:
+    """What failed and invalid trials recorded at points without a data point, as if they counted."""
+    trials = list(trials)
+    counted = {trial.point.id for trial in trials if trial.counts}
+    return summarise(
+        replace(trial, state=TrialState.VALID)
+        for trial in trials
+        if trial.metrics is not None and trial.point.id not in counted
+    )
+
+
 def order(point: Point) -> tuple[object, ...]:
     """A key that sorts points by workers, threads, items and then all else."""
     rest = settings(point)

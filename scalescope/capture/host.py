@@ -9,6 +9,7 @@ import platform
 import re
 import socket
 import sys
+from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 
 _PROC = Path("/proc")
 _CGROUP = Path("/sys/fs/cgroup")
+NAMED, MOST_NAMES = 0.05, 3  # cores from which a process of others is named; most names
 
 
 def facts() -> dict[str, Any]:
@@ -62,8 +64,9 @@ class CpuShares:
     idle: float  # not used
     cpus: int  # what the shares are of
     seconds: float  # length of the interval
+    names: tuple[str, ...] = ()  # of other processes that used at least `NAMED` cores, the busiest first
 
-    def to_mapping(self) -> dict[str, float | int]:
+    def to_mapping(self) -> dict[str, Any]:
         return asdict(self)
 
 
@@ -79,13 +82,14 @@ class HostLoad:
         self.load: CpuShares | None = None
         self.reason = "not measured yet"
         self._before: dict[str, int] | None = None
+        self._foreign: dict[tuple[int, str], int] = {}  # ticks of processes of others, by id and name
 
     def __enter__(self) -> HostLoad:
         self._before = self._look()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        after = self._look()
+        foreign, after = self._foreign, self._look()
         if self._before is None or after is None:
             return
         spent = {name: ticks - self._before[name] for name, ticks in after.items()}
@@ -99,36 +103,45 @@ class HostLoad:
         cpus = os.cpu_count() or 1
         seconds = elapsed / os.sysconf("SC_CLK_TCK") / cpus
         self.reason = ""
-        self.load = CpuShares(**{name: ticks / elapsed for name, ticks in spent.items()}, cpus=cpus, seconds=seconds)
+        by_name: Counter[str] = Counter()
+        for process, ticks in self._foreign.items():
+            by_name[process[1].partition("/")[0]] += ticks - foreign.get(process, 0)
+        names = tuple(name for name, ticks in by_name.most_common(MOST_NAMES) if ticks * cpus >= NAMED * elapsed)
+        shares = {name: ticks / elapsed for name, ticks in spent.items()}
+        self.load = CpuShares(**shares, cpus=cpus, seconds=seconds, names=names)
 
     def _look(self) -> dict[str, int] | None:
         try:
             with (_PROC / "stat").open() as file:
                 # user, nice, system, idle, waiting, interrupts, soft interrupts, stolen
                 ticks = [int(each) for each in file.readline().split()[1:9]]
-            ours, own = _tree_ticks(self.roots)
+            ours, own, self._foreign = _tree_ticks(self.roots)
             return {"total": sum(ticks), "idle": ticks[3] + ticks[4], "stolen": ticks[7], "ours": ours, "own": own}
         except (OSError, ValueError, IndexError) as error:
             self.reason = f"this platform does not say where CPU time goes: {error}"
             return None
 
 
-def _tree_ticks(roots: Collection[int]) -> tuple[int, int]:
+def _tree_ticks(roots: Collection[int]) -> tuple[int, int, dict[tuple[int, str], int]]:
     parents: dict[int, int] = {}
     ticks: dict[int, int] = {}
+    names: dict[int, str] = {}
     own = 0
     for entry in _PROC.iterdir():
         if not entry.name.isdigit():
             continue
         try:
             # the name of a process, in parentheses, may contain anything
-            values = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            name, _, rest = (entry / "stat").read_text(errors="replace").partition("(")[2].rpartition(")")
         except OSError:  # it has ended meanwhile
             continue
+        values, names[int(entry.name)] = rest.split(), name
         parents[int(entry.name)] = int(values[1])
         ticks[int(entry.name)] = sum(map(int, values[11:15]))  # utime, stime, cutime, cstime
         own += sum(map(int, values[11:13])) if int(entry.name) in roots else 0
-    return sum(spent for process, spent in ticks.items() if _descends(process, roots, parents)), own
+    ours = {process for process in ticks if _descends(process, roots, parents)}
+    foreign = {(process, names[process]): spent for process, spent in ticks.items() if process not in ours}
+    return sum(ticks[process] for process in ours), own, foreign
 
 
 def _descends(process: int, roots: Collection[int], parents: dict[int, int]) -> bool:

@@ -29,6 +29,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import reprlib
 import struct
 import sys
 import time
@@ -64,6 +65,7 @@ UNDRAINED_S = 1800.0  # without a call of `drain`, before the recorder leaves
 STRAGGLERS_S = 0.1  # after the last event of actors' calls, which workers send at intervals of half as much
 EVENT_CHARACTERS = 4_000
 EXCEPTION_CHARACTERS = 2_000
+HELD_CALLS, CALL_CHARACTERS = 20, 200  # tasks that raised whose function and arguments are kept; characters of each
 
 OURS = "scalescope-"  # begins the names of all plugins of this package
 WORKER_CLIENT = "Client-worker-"  # begins the id of a client that runs inside a task
@@ -427,6 +429,7 @@ class _Ending(NamedTuple):
     allowed: int  # workers that may run the task; 0 where it is not restricted
     leaving: tuple[str, ...]  # workers that are being removed
     error: str | None  # text of the exception
+    call: str  # `load(7)`, of a task that raised; may be empty
 
 
 class _Stolen(NamedTuple):
@@ -448,6 +451,7 @@ class _Attempts:
         self.running: dict[Any, tuple[str, float]] = {}  # attempts that have not ended: worker, when it was given
         self.ready: dict[Any, float] = {}  # when tasks became runnable that had to wait for a worker
         self.row_of: dict[Any, tuple[int, float]] = {}  # finished tasks: row, longest path that ends with it
+        self.told = 0  # tasks that raised whose call was described
         self.tried: dict[Any, int] = {}  # attempts of tasks that erred or whose worker died
         self.present = set(scheduler.workers)  # addresses, including a worker that is just being removed
         self.erring: dict[str, Any] | None = None  # message of the error that the scheduler is handling
@@ -544,7 +548,11 @@ class _Attempts:
         if task.worker_restrictions or task.host_restrictions or task.resource_restrictions:
             allowed = self._allowed(task)
         leaving = tuple(self.present.difference(self.scheduler.workers)) if status == LOST else ()
-        return _Ending(status, allowed, leaving, details.get("exception_text")), erred
+        call = ""
+        if status == ERRED and self.told < HELD_CALLS:
+            self.told += 1
+            call = call_of(task.run_spec)
+        return _Ending(status, allowed, leaving, details.get("exception_text"), call), erred
 
     @property
     def holds(self) -> bool:
@@ -649,7 +657,7 @@ class _Attempts:
         if ending.status == ERRED or worker in ending.leaving:
             self.tried[key] = min(retries + 1, 127)
         if ending.status == ERRED:
-            self.event("task-erred", describe_error(key, worker, ending.error), done)
+            self.event("task-erred", describe_error(key, worker, ending.error, ending.call), done)
         return ending.status | retries << 8 | ending.allowed << 16
 
     def _add_steps(self, prefix: str, steps: Any) -> tuple[float, float]:
@@ -821,9 +829,24 @@ def _entered_processing(scheduler: Any) -> int | None:
         return None
 
 
-def describe_error(key: Any, worker: str, exception_text: str | None) -> dict[str, str]:
+def call_of(spec: Any) -> str:
+    """Function and arguments of a task, shortened; empty for a library's own, and where they are not known here."""
+    function, given = getattr(spec, "func", None), getattr(spec, "args", None)
+    if given is None or str(getattr(function, "__module__", "")).partition(".")[0] in ("dask", "distributed"):
+        return ""
+    shown = reprlib.Repr()
+    shown.maxother = shown.maxstring = 40
+    try:
+        each = [shown.repr(value) for value in given]
+        each += [f"{name}={shown.repr(value)}" for name, value in (getattr(spec, "kwargs", None) or {}).items()]
+    except Exception:  # noqa: BLE001 - the user's own `__repr__`
+        each = ["..."]
+    return f"{getattr(function, '__name__', 'a task')}({', '.join(each)})"[:CALL_CHARACTERS]
+
+
+def describe_error(key: Any, worker: str, exception_text: str | None, call: str = "") -> dict[str, str]:
     text = exception_text or "KilledWorker: the workers that ran it died, or none could take it"
-    return {"key": str(key), "worker": worker, "exception": text[:EXCEPTION_CHARACTERS]}
+    return {"key": str(key), "worker": worker, "exception": text[:EXCEPTION_CHARACTERS], "call": call}
 
 
 def as_json(message: Any) -> str:

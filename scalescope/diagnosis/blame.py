@@ -104,7 +104,7 @@ def blame(observation: Observation, bins: int) -> Blame:
 
 def kept(observation: Observation) -> dict[str, dict[str, float]]:
     """The fact `BLAMED` of a trial; none where it has no attempts."""
-    if observation.attempts is None:
+    if observation.attempts is None or observation.standstill:  # what stands still has no row
         return {}
     found: Counter[str] = Counter()
     for charge in blame(observation, 1).waited:

@@ -12,6 +12,7 @@ NOTEWORTHY = 0.10  # share of worker time lost; a cause that costs less is not n
 SEVERE = 0.30  # share of worker time lost from which a cause with a remedy is of high severity
 WITHOUT_TASKS = ("no_runnable_task", "tail")  # parts of worker time in which the graph offered no task
 GAIN = 0.05  # share of the call's time; a smaller gain is not mentioned
+DOUBTED = 0.8  # factor on the confidence in causes at points that limits of trust concern
 LAST = 100  # precedence of causes that are ordered by worker time lost alone
 Looked = TypeVar("Looked")
 Function = TypeVar("Function", bound=Callable[..., Finding | None])
@@ -32,7 +33,6 @@ class Cause(Generic[Looked]):
     parts: tuple[str, ...] = ()
     rules_out: tuple[str, ...] = ()  # codes not named beside it, in the same trial or at the same point
     precedence: int = LAST  # place among findings of one severity; `LAST` orders by worker time lost
-    spoils: int = LAST  # compared before `precedence` where no trial is valid: why nothing was measured comes first
     workers_unused: bool = False  # whether it shows in workers that run no task, which a script can count
     excusable: bool = False  # whether the idle threads that it explains are nobody's fault
     find: Callable[[Looked], Finding | None] = field(init=False, repr=False)  # looks at one trial or sweep

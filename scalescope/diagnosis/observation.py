@@ -16,7 +16,7 @@ from scalescope.analysis.worker_time import WorkerTime, divide
 from scalescope.diagnosis.cause import GAIN, NOTEWORTHY, Cause, severity_of
 from scalescope.errors import CaptureError
 from scalescope.model.fields import Scalar
-from scalescope.model.finding import Evidence, Finding, Gain, Severity
+from scalescope.model.finding import LIMITS_OF_TRUST, Evidence, Finding, Gain, Severity
 from scalescope.model.metrics import Metrics
 from scalescope.model.standstill import STANDSTILL, Standstill
 from scalescope.model.trial import Trial
@@ -153,7 +153,9 @@ class TrialCause(Cause[Observation]):
             confidence,
             lost_s=lost_s,
             link=link or self.link,
-            gain=None if severity is Severity.INFO else observation.gain(lost_s, self.parts, change),
+            gain=None
+            if severity is Severity.INFO or self.code in LIMITS_OF_TRUST
+            else observation.gain(lost_s, self.parts, change),
         )
 
 

@@ -27,10 +27,17 @@ class SweepCase:
     imports: frozenset[str] = frozenset()  # modules that the workload imports
     # Points whose tasks take no time; only the cause `experiments` looks at them.
     zero_length: tuple[PointSummary, ...] = ()
+    spoilt: tuple[PointSummary, ...] = ()  # points without a data point, as their other trials show them
+    ran: str = ""  # `script`, `block` or `cluster`: a single trial of the user's code; empty in a sweep
 
     @cached_property
     def measured(self) -> tuple[Measured, ...]:
         return _measured(self.points)
+
+    @property
+    def graphs(self) -> tuple[Measured, ...]:
+        """All whose graph is known: those measured, and what was recorded at points that are no data points."""
+        return self.measured + _measured(self.spoilt)
 
     @property
     def experiments(self) -> tuple[Measured, ...]:

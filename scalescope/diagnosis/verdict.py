@@ -1,46 +1,70 @@
 """The verdict on a sweep: what its trials showed and what only the sweep shows, merged, ordered and worded.
 
 The two never accuse twice: for idle threads that a finding of the trials explains, the structure of the graph is not
-blamed as well. The verdict's line is that of the worst finding, by severity, precedence and worker time lost; there
-always is one, `healthy` where there is no fault. A summary is a whole sentence; a remedy is one without its full stop.
+blamed as well. Known causes come first, then what limits trust, then advice; each by severity, precedence and worker
+time lost. There always is a finding, `healthy` where there is no fault. Causes are also read off the graphs of trials
+that are no data points, with less confidence and without a prediction.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from scalescope.analysis.summary import PointSummary, label, summarise, varied
+from scalescope.analysis.summary import PointSummary, label, spoilt_points, summarise, varied
 from scalescope.diagnosis import causes
-from scalescope.diagnosis.cause import LAST
-from scalescope.diagnosis.causes.no_known_cause import HEALTHY, healthy
+from scalescope.diagnosis.cause import DOUBTED, LAST
+from scalescope.diagnosis.causes.no_known_cause import HEALTHY, UNKNOWN, healthy
 from scalescope.diagnosis.evidence.graph_structure import sound
 from scalescope.diagnosis.sweep_case import SweepCase
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.sweep import Sweep
-from scalescope.model.trial import Trial
+from scalescope.model.trial import Trial, ran_what
 
 ByPoint = Mapping[str, Sequence[Finding]]  # findings of one code, by id of the point
 
 
 def diagnose(sweep: Sweep, trials: Sequence[Trial]) -> Verdict:
-    """Judge a sweep. Warm-ups are left out; failed and invalid trials never count as measurements."""
+    """Judge a sweep, or what `run`, `diagnose` or `watch` recorded. Warm-ups are left out."""
     trials, zero_length = _without_experiments(trials)
     points = summarise(trials)
     by_code = _by_code(trials)
     imports = frozenset(str(name) for trial in trials for name in trial.facts.get("imports") or ())
-    case = SweepCase(sweep, points, _explained(by_code), imports, summarise(zero_length))
+    spoilt = spoilt_points(trials)
+    case = SweepCase(sweep, points, _explained(by_code), imports, summarise(zero_length), spoilt, ran_what(trials))
     findings = [_merged(points, by_point) for by_point in by_code.values()]
     findings += [finding for cause in causes.of_sweeps() if cause is not HEALTHY and (finding := cause.find(case))]
+    findings = _doubted(findings, {point.point.id for point, _ in case.measured})
     if all(finding.severity is Severity.INFO for finding in findings):
         excused = any(cause.excusable for finding in findings if (cause := causes.by_code().get(finding.code)))
         if sound(case) or not excused:
             findings.insert(0, healthy(case))
     findings = [_with_measured(points, finding) for finding in findings]
-    findings.sort(key=lambda finding: (finding.severity.rank, _precedence(case, finding.code), finding.rank()))
+    findings.sort(key=lambda finding: (_place(finding), finding.severity.rank, _precedence(finding), finding.rank()))
     return Verdict.of(findings)
+
+
+def _doubted(findings: Sequence[Finding], measured: Collection[str]) -> list[Finding]:
+    limited = {point for finding in findings if finding.limits_trust for point in finding.points}
+    return [
+        finding
+        if finding.limits_trust or finding.points[:1] == () or finding.points[0] not in limited
+        else replace(
+            finding,
+            confidence=DOUBTED * finding.confidence,
+            gain=finding.gain if finding.points[0] in measured else None,
+        )
+        for finding in findings
+    ]
+
+
+def _place(finding: Finding) -> int:
+    """Known causes first, then what limits trust: it is the verdict only where no cause is known."""
+    if finding.limits_trust:
+        return 1
+    return 0 if finding.severity in (Severity.HIGH, Severity.MEDIUM) and finding.code != UNKNOWN.code else 2
 
 
 def _without_experiments(trials: Sequence[Trial]) -> tuple[Sequence[Trial], Sequence[Trial]]:
@@ -59,11 +83,9 @@ def _with_measured(points: Sequence[PointSummary], finding: Finding) -> Finding:
     return replace(finding, gain=replace(finding.gain, measured_s=found[0])) if found else finding
 
 
-def _precedence(case: SweepCase, code: str) -> tuple[int, int]:
-    cause = causes.by_code().get(code)
-    if cause is None:
-        return LAST, LAST
-    return LAST if case.measured else cause.spoils, cause.precedence
+def _precedence(finding: Finding) -> int:
+    cause = causes.by_code().get(finding.code)
+    return LAST if cause is None else cause.precedence
 
 
 def _by_code(trials: Sequence[Trial]) -> dict[str, ByPoint]:

@@ -7,8 +7,11 @@ import math
 import traceback
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from scalescope.capture.client_thread import is_library
+from scalescope.capture.sent_code import SENT, with_file
 from scalescope.errors import ScalescopeError
 from scalescope.model.trial import TrialState
 from scalescope.model.words import shortened
@@ -26,7 +29,7 @@ class Attempt:
     raised: str = ""  # what the workload did wrong, in a sentence
     changes: str = ""  # which workers were lost or came during the trial
     missing: str = ""  # why the capture is incomplete
-    error: dict[str, str] | None = None  # `type`, `message` and `traceback` of the first exception
+    error: dict[str, str] | None = None  # the first exception, as `describe` has it
     elapsed_s: float | None = None  # the workload's call, in seconds on the cluster's clock
     result: Any = None  # what it returned
     warnings: list[str] = field(default_factory=list)  # about the quality of the capture
@@ -77,12 +80,32 @@ def checked_result(result: Any) -> tuple[Any, str]:
 def describe(error: BaseException) -> dict[str, str]:
     """An exception as text, cut to a size that a report can show; its frames would hold the workload's futures."""
     full = traceback.TracebackException.from_exception(error)
+    where, each = _without_libraries(full), full.__cause__ or full.__context__
+    while each is not None:
+        _without_libraries(each)
+        each = each.__cause__ or each.__context__
     text = str(error) if isinstance(error, ScalescopeError) else "".join(full.format_exception_only()).strip()
     text = shortened(hide(text), MESSAGE_LIMIT)
     trace = hide("".join(full.format()))  # before a secret can be cut in two
     if len(trace) > TRACEBACK_LIMIT:
         trace = "... " + trace[-TRACEBACK_LIMIT:]
-    return {"type": type(error).__qualname__, "message": text, "traceback": trace}
+    try:
+        said = hide(shortened(repr(error), MESSAGE_LIMIT))
+    except Exception:  # noqa: BLE001 - the user's own `__repr__`
+        said = ""
+    return {"type": type(error).__qualname__, "message": text, "traceback": trace, "where": where, "repr": said}
+
+
+def _without_libraries(error: traceback.TracebackException) -> str:
+    """Drop frames of libraries before the last of the user's; returns that one, as `my_job.py:14 in load`."""
+    own = [n for n, frame in enumerate(error.stack) if frame.filename == SENT or not is_library(frame.filename)]
+    if not own:
+        return ""
+    last = error.stack[own[-1]]
+    error.stack[:] = [frame for n, frame in enumerate(error.stack) if n in own or n > own[-1]]
+    at = f"line {last.lineno}" if last.filename == SENT else f"{Path(last.filename).name}:{last.lineno}"
+    files = [frame.filename for frame in error.stack if frame.filename != SENT]
+    return at if last.name == "<module>" else with_file(f"{at} in {last.name}", files)
 
 
 def plain(value: Any) -> Any:

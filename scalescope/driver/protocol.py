@@ -92,11 +92,11 @@ class TrialResult:
     reason: str  # why it is not valid; empty when it is
     started_at: str  # wall clock in UTC, ISO 8601
     real_s: float  # real seconds that the trial took, capture included
-    elapsed_s: float | None  # the workload's call in seconds on the cluster's clock; None when it did not return
+    elapsed_s: float | None  # the workload's call in seconds on the cluster's clock; None when it was not made
     warnings: tuple[str, ...]  # about the quality of the capture
     facts: Mapping[str, Any]  # what a reader of the result must know
     result: Any = None  # what the workload returned
-    error: Mapping[str, Any] | None = None  # `type`, `message` and `traceback` of what was raised, if anything was
+    error: Mapping[str, Any] | None = None  # what was raised, if anything was
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -142,8 +142,7 @@ class TrialRunner:
                     attempt.error = describe(error)
                     verb = "computed a wrong answer:" if isinstance(error, WrongAnswer) else "raised"
                     attempt.raised = f"the workload {verb} {attempt.error['message']}"
-            if not attempt.raised:
-                attempt.elapsed_s = watch.ended - watch.began
+            attempt.elapsed_s = watch.ended - watch.began
             if halts is not None and halts.reason:
                 attempt.problem = attempt.facts[STOOD_STILL] = halts.reason
             enter("recording", RECORD_LIMIT_S, "reading the records")

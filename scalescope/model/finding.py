@@ -9,7 +9,10 @@ from enum import StrEnum
 from scalescope.errors import printable
 from scalescope.model.fields import Scalar
 from scalescope.model.mapping import Mapped
-from scalescope.model.words import number
+from scalescope.model.words import number, percent
+
+# Codes of findings that say what the numbers are worth, and not why a workload is slow.
+LIMITS_OF_TRUST = frozenset({"host-overloaded", "worker-died", "failed-trials", "invalid-trials", "nothing-measured"})
 
 
 class Severity(StrEnum):
@@ -78,6 +81,13 @@ class Finding(Mapped):
     def line(self) -> str:
         return f"{self.summary} Fix: {self.fix}." if self.fix else self.summary
 
+    @property
+    def limits_trust(self) -> bool:
+        return self.code in LIMITS_OF_TRUST
+
+    def __str__(self) -> str:
+        return self.line
+
     def rank(self) -> tuple[int, float, float]:
         """Sort key, the worst first: severity, worker time lost, confidence."""
         return self.severity.rank, -self.lost_s, -self.confidence
@@ -89,7 +99,10 @@ class Finding(Mapped):
 
 @dataclass(frozen=True)
 class Verdict:
-    """The one-line answer, and all findings behind it, worst first."""
+    """What holds the work back, in one line; apart from it, what limits trust in the numbers.
+
+    The first finding is a limit of trust only where no cause is known.
+    """
 
     line: str
     findings: tuple[Finding, ...] = field(default_factory=tuple)
@@ -99,5 +112,27 @@ class Verdict:
         return cls(findings[0].line, tuple(findings))
 
     @property
+    def trust(self) -> tuple[Finding, ...]:
+        """What limits trust in the numbers that the first finding rests on; told by their summaries."""
+        return tuple(finding for finding in self.findings[1:] if finding.limits_trust)
+
+    @property
+    def others(self) -> tuple[Finding, ...]:
+        """All but the first, and what limits trust."""
+        return tuple(finding for finding in self.findings[1:] if not finding.limits_trust)
+
+    @property
+    def doubt(self) -> str:
+        """A sentence that follows the first finding where something limits trust in it; else empty."""
+        concerned = any({*self.findings[0].points[:1]} & {*limit.points} for limit in self.trust)
+        return f"Confidence: {percent(self.findings[0].confidence)}." if concerned else ""
+
+    @property
+    def text(self) -> str:
+        """A line for each limit of trust, then the line of the first finding."""
+        return "\n".join([*(finding.summary for finding in self.trust), f"{self.line} {self.doubt}".rstrip()])
+
+    @property
     def severity(self) -> Severity:
-        return self.findings[0].severity if self.findings else Severity.INFO
+        """Of the worst finding."""
+        return min((finding.severity for finding in self.findings), key=lambda each: each.rank, default=Severity.INFO)

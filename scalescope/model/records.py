@@ -64,7 +64,7 @@ MEMORY: dict[str, str] = {"worker": "str", "time": "d", "rss": "q", "managed": "
 LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}
 # Structured events; the message is JSON. Among them, by topic:
 # - a worker's address: `{"action": "worker-status-change", "prev-status": "running", "status": "paused"}` and the like
-# - `task-erred`: `{"key", "worker", "exception"}`
+# - `task-erred`: `{"key", "worker", "exception", "call"}`; `call` as `load(7)`, empty where it is not known
 # - `restriction`: `{"prefix", "workers", "hosts", "resources"}`, once per task prefix that has one
 # - `waits`: `{"prefix", "what", "where", "tasks", "seconds"}`: tasks that held their thread while they waited, such as
 #   in `Semaphore.acquire`, and at which line

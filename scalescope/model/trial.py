@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -13,6 +13,7 @@ from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import Point
 
 BLAMED = "blamed"  # fact: what the threads waited for most, thread-seconds by text
+RAN = "ran"  # fact: `script`, `block` or `cluster`, for a trial of the user's code as it is; absent in sweeps
 STOOD_STILL = "stood_still"  # fact: the process whose standstill made the trial invalid
 
 
@@ -49,3 +50,8 @@ class Trial:
     @property
     def counts(self) -> bool:
         return self.state is TrialState.VALID and not self.warmup
+
+
+def ran_what(trials: Iterable[Trial]) -> str:
+    """The fact `RAN` of trials; empty for a sweep."""
+    return next((str(trial.facts[RAN]) for trial in trials if trial.facts.get(RAN)), "")

@@ -18,6 +18,10 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
+def capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def percent(share: float) -> str:
     """`12 %` for 0.12."""
     return f"{100 * share:.0f} %"

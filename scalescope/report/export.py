@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from scalescope.analysis.knee import of_sweep
-from scalescope.analysis.summary import PointSummary, label, summarise, varied
+from scalescope.analysis.summary import PointSummary, label, varied
 from scalescope.model.finding import Verdict
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial, TrialState
@@ -26,10 +26,11 @@ def to_json(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> dict[str
         "sweep": {"id": sweep.id, **sweep.to_mapping()},
         "verdict": {
             "line": verdict.line,
+            "trust": [finding.summary for finding in verdict.trust],
             "severity": str(verdict.severity),
             "findings": [finding.to_mapping() for finding in verdict.findings],
         },
-        "points": [run_tables.row(summary) for summary in summarise(trials)],
+        "points": [run_tables.row(summary) for summary in run_tables.points(trials)],
         "knees": [knee.to_mapping() for knee in of_sweep(sweep, trials)],
         "trials": {str(state): states[state] for state in TrialState},
         "cluster": list(cluster_lines(sweep, trials)),
@@ -38,18 +39,19 @@ def to_json(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> dict[str
 
 def to_rows(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> list[dict[str, str]]:
     """The table of points: for each point a mapping of headings to cells, safe as HTML."""
-    return to_mappings(run_tables.points_table(summarise(trials))[0])
+    return to_mappings(run_tables.points_table(run_tables.points(trials))[0])
 
 
 def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
     """The whole report; text from outside is escaped for Markdown and HTML."""
-    summaries = summarise(trials)
+    summaries = run_tables.points(trials)
     blocks = [
-        f"**{markdown_text(verdict.line)}**",
+        *(markdown_text(finding.summary) for finding in verdict.trust),
+        f"**{markdown_text(verdict.line)}** {verdict.doubt}".rstrip(),
         _table(summaries),
         markdown_list("Scaling", [f"{title}: {line}" for title, line in run_tables.knees(sweep, trials)]),
         _worker_time(summaries, verdict),
-        markdown_list("Also found", [f"{finding.severity.word}: {finding.line}" for finding in verdict.findings[1:]]),
+        markdown_list("Also found", [f"{finding.severity.word}: {finding.line}" for finding in verdict.others]),
         markdown_list("Excluded trials", run_tables.reasons(summaries)),
         markdown_list("Quality of the capture", run_tables.warnings(summaries)),
         "\n\n".join(markdown_text(line) for line in cluster_lines(sweep, trials)),

@@ -6,12 +6,12 @@ import html
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from scalescope.analysis.summary import PointSummary, summarise
+from scalescope.analysis.summary import PointSummary
 from scalescope.errors import UsageError
 from scalescope.model.finding import Finding
 from scalescope.model.metrics import PARTS
 from scalescope.model.trial import Trial
-from scalescope.model.words import plural, seconds
+from scalescope.model.words import capital, plural, seconds
 from scalescope.report import export, run_tables, worker_time
 from scalescope.report.html import theme
 from scalescope.report.table import html_text
@@ -36,12 +36,18 @@ class Shown(ABC):
     @property
     def points(self) -> tuple[PointSummary, ...]:
         """What was measured at each point, over its repeats."""
-        return summarise(self._shown().trials)
+        return run_tables.points(self._shown().trials)
 
     @property
     def trials(self) -> tuple[Trial, ...]:
         """All trials in their order, including failed and invalid ones with their reasons."""
         return tuple(self._shown().trials)
+
+    @property
+    def trust(self) -> tuple[str, ...]:
+        """What limits trust in the numbers, in sentences."""
+        verdict = self._shown().verdict
+        return tuple(finding.summary for finding in verdict.trust) if verdict else ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -76,12 +82,15 @@ class Shown(ABC):
         run = self._shown()
         summaries = self.points
         findings = "".join(
-            f"<li>{html_text(f'{finding.severity.word}: {finding.line}')}</li>" for finding in self.findings[1:]
+            f"<li>{html_text(f'{finding.severity.word}: {finding.line}')}</li>"
+            for finding in (run.verdict.others if run.verdict else ())
         )
+        trust = "".join(f"<p>{html_text(text)}</p>" for text in self.trust)
         line = run.verdict.line if run.verdict else "This run has no verdict yet."
+        doubt = run.verdict.doubt if run.verdict else ""
         worst = worker_time.worst_point(summaries, run.verdict)
         return (
-            f"<div><p><strong>{html_text(line)}</strong></p>{_bar(worst)}"
+            f"<div>{trust}<p><strong>{html_text(line)}</strong> {doubt}</p>{_bar(worst)}"
             f"{_table(summaries) if len(summaries) > 1 else ''}<ul>{findings}</ul></div>"
         )
 
@@ -111,7 +120,7 @@ class Plot:
         for figure in self.figures:
             figure.grid.grid_line_color = figure.axis.axis_line_color = figure.axis.major_tick_line_color = FAINT
             figure.axis.axis_label_text_color = figure.axis.major_label_text_color = GREY
-        self._titles = [f"{run_tables.capital(each.title)}: {each.line}" for each in found]
+        self._titles = [f"{capital(each.title)}: {each.line}" for each in found]
 
     def _repr_html_(self) -> str:
         from bokeh.embed import file_html

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from scalescope.analysis.knee import Knee, of_sweep
-from scalescope.analysis.summary import MeanInterval, PointSummary, label, order, settings, summarise, varied
+from scalescope.analysis.summary import (
+    MeanInterval,
+    PointSummary,
+    label,
+    order,
+    settings,
+    spoilt_points,
+    summarise,
+    varied,
+)
 from scalescope.diagnosis.evidence.graph_structure import structure_of
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.finding import Verdict
 from scalescope.model.metrics import METRICS, Metric, Unit, numbers
 from scalescope.model.sweep import Point, Sweep
-from scalescope.model.trial import Trial
-from scalescope.model.words import count, seconds, shortened, size
+from scalescope.model.trial import Trial, TrialState, ran_what
+from scalescope.model.words import capital, count, plural, seconds, shortened, size
 from scalescope.report.table import Column, ReportTable, fitting, legend
+
+MOST_TRACEBACKS = 3  # that a report shows
 
 
 class Run(Protocol):
@@ -36,6 +47,18 @@ def verdict_of(run: Run) -> Verdict:
     return run.verdict or diagnose(run.sweep, run.trials)
 
 
+def points(trials: Sequence[Trial]) -> tuple[PointSummary, ...]:
+    """The points of a sweep; of the user's code as it is, what was recorded, even if it does not count."""
+    found = summarise(trials)
+    if not ran_what(trials):
+        return found
+    recorded = spoilt_points(trials) or tuple(each for each in found if each.metrics is not None)
+    return tuple(
+        replace(each, valid=own.valid, failed=own.failed, invalid=own.invalid)
+        for each, own in zip(recorded, found, strict=False)
+    )
+
+
 def columns(summaries: Sequence[PointSummary]) -> tuple[Column[PointSummary], ...]:
     """The columns in which these points differ, and their metrics."""
     found = [Column[PointSummary]("workers", "workers", lambda row: row.point.workers, count)]
@@ -45,7 +68,8 @@ def columns(summaries: Sequence[PointSummary]) -> tuple[Column[PointSummary], ..
         short = name.rpartition(".")[2]  # of a key of Dask's configuration its last part
         found.append(Column(name, name, _setting(name), short=short if short != name else ""))
     found += MEASURED.values()
-    if any(summary.failed or summary.invalid or summary.valid > 1 for summary in summaries):
+    trials = [summary.valid + summary.failed + summary.invalid for summary in summaries]
+    if sum(trials) > 1 and (max(trials) > 1 or any(not summary.valid for summary in summaries)):
         found.append(Column("valid", "valid", lambda row: f"{row.valid}/{row.valid + row.failed + row.invalid}"))
     return tuple(found)
 
@@ -109,10 +133,6 @@ def to_measure(knee: Knee) -> str:
     return f" To know more, measure {listed} workers (`refine` set to {len(knee.refine)} does)."
 
 
-def capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
-
-
 @dataclass(frozen=True)
 class Pair:
     """The same point in two runs."""
@@ -154,14 +174,26 @@ def estimate(value: MeanInterval) -> str:
 
 
 def reasons(summaries: Sequence[PointSummary]) -> list[str]:
-    """Why trials do not count: one line per point and reason."""
+    """Why trials do not count: one line per reason."""
     names = varied(summary.point for summary in summaries)
+    found: dict[tuple[str, str], list[tuple[str, int]]] = {}
+    for summary in summaries:
+        for reason in summary.reasons:
+            text = shortened(reason.text.strip() or "no reason given", 600)
+            found.setdefault((reason.state, text), []).append((label(summary.point, names), reason.count))
     return [
-        f"{reason.count} × {reason.state} at {label(summary.point, names)}: "
-        + shortened(reason.text.strip() or "no reason given", 600)
-        for summary in summaries
-        for reason in summary.reasons
+        f"{sum(count for _, count in at)} × {state} at {at[0][0]}"
+        + (f", and at {plural(len(at) - 1, 'more point')}" if len(at) > 1 else "")
+        + f": {text}"
+        for (state, text), at in found.items()
     ]
+
+
+def tracebacks(trials: Sequence[Trial]) -> list[str]:
+    """What workloads raised, each traceback once."""
+    failed = [trial for trial in trials if trial.state is TrialState.FAILED]
+    found = [str((trial.facts.get("error") or {}).get("traceback", "")).strip() for trial in failed]
+    return list(dict.fromkeys(filter(None, found)))[:MOST_TRACEBACKS]
 
 
 def warnings(summaries: Sequence[PointSummary]) -> list[str]:

@@ -9,7 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from scalescope.analysis.summary import MeanInterval, PointSummary, label, settings, summarise, varied
+from scalescope.analysis.summary import MeanInterval, PointSummary, label, settings, varied
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial
@@ -47,17 +47,20 @@ KNEES_SHOWN = 6
 COMPARED = {"makespan_s": 0, "workers_used": 0, "efficiency": 1}
 
 
-def render(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict, *, width: int | None = None) -> Group:
+def render(
+    sweep: Sweep, trials: Sequence[Trial], verdict: Verdict, *, width: int | None = None, tracebacks: bool = True
+) -> Group:
     """The whole report, `width` characters wide; by default as wide as the terminal."""
     width = width or Console().width
-    summaries = summarise(trials)
+    summaries = run_tables.points(trials)
     blocks: list[list[RenderableType]] = [
         _headline(verdict),
         _points(summaries, width),
         _scaling(sweep, trials),
         _worker_time(summaries, verdict, width),
-        [line for finding in verdict.findings[1:] for line in _finding(finding)],
+        [line for finding in verdict.others for line in _finding(finding)],
         _listed("Excluded trials", run_tables.reasons(summaries), "red"),
+        [Text(text) for text in run_tables.tracebacks(trials)] if tracebacks else [],
         _listed("Quality of the capture", run_tables.warnings(summaries), "yellow"),
         [Text(line, style="dim") for line in cluster_lines(sweep, trials)],
     ]
@@ -108,7 +111,9 @@ def _of_side(side: str, attribute: str, name: str) -> Column[run_tables.Pair]:
 
 def _headline(verdict: Verdict) -> list[RenderableType]:
     if verdict.findings:
-        return _finding(verdict.findings[0])
+        trust = [_hanging(MARKS[Severity.LOW][0], Text(each.summary, style="yellow")) for each in verdict.trust]
+        doubt = [_hanging("", Text(verdict.doubt, style="dim"))] if verdict.doubt else []
+        return [*trust, *_finding(verdict.findings[0]), *doubt]
     mark, style = MARKS[verdict.severity]
     return [_hanging(mark, Text(verdict.line, style=style))]
 
@@ -151,16 +156,21 @@ def _worker_time(summaries: Sequence[PointSummary], verdict: Verdict, width: int
         return []
     parts = worker_time.worker_time_parts(point.metrics)
     total = sum(part.seconds for part in parts)
-    bar, legend = Text(), Text()
+    bar, lines = Text(), [list[Text]()]
     for part, size in zip(parts, worker_time.apportion([part.seconds for part in parts], width), strict=True):
         ink, style = INKS[part.name]
         bar.append(ink * size, style=style)
-        legend.append(ink, style=style).append(f" {part.title} {part.percent} %   ")
-    legend.rstrip()
+        item = Text.assemble((ink, style), f" {part.title} {part.percent} %")
+        lines[-1:] = [lines[-1] + [item]] if _length(lines[-1] + [item]) <= width else [lines[-1], [item]]
+    legend = [Text("   ").join(line) for line in lines]
     where = label(point.point, varied(summary.point for summary in summaries))
     title = Text.assemble(("Worker time", "bold"), f" at {where}: {seconds(total)} thread-seconds")
     lost = worker_time.lost_to(point)
-    return [title, bar, legend, *([Text.assemble(("Lost to: ", "bold"), lost)] if lost else [])]
+    return [title, bar, *legend, *([Text.assemble(("Lost to: ", "bold"), lost)] if lost else [])]
+
+
+def _length(items: Sequence[Text]) -> int:
+    return sum(len(item) for item in items) + 3 * (len(items) - 1)
 
 
 def _hanging(mark: str, text: Text) -> Grid:

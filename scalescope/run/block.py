@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import platform
 import sys
 import tempfile
 import time
@@ -10,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -17,23 +19,26 @@ from typing import TYPE_CHECKING, Any
 import distributed
 
 from scalescope.capture.client_thread import ClientWatch
-from scalescope.capture.host import HostLoad, packages
+from scalescope.capture.host import HostLoad, facts, packages
 from scalescope.capture.partition_calls import line_of_user, noted
 from scalescope.capture.recording import Capture
 from scalescope.diagnosis import verdict
 from scalescope.driver.attempt import Attempt, describe, judge
-from scalescope.errors import UsageError
+from scalescope.errors import InvalidField, UsageError
 from scalescope.model import spool
 from scalescope.model.cluster import cluster_spec
-from scalescope.model.finding import Verdict
+from scalescope.model.finding import Severity, Verdict
 from scalescope.model.metrics import Metrics
 from scalescope.model.partition_calls import PartitionCall
+from scalescope.model.standstill import STANDSTILL, Standstill
 from scalescope.model.sweep import PlannedTrial, Point, Sweep
-from scalescope.model.trial import Trial
+from scalescope.model.trial import RAN, Trial
+from scalescope.model.words import duration
 from scalescope.report import html as page
 from scalescope.report import terminal
 from scalescope.report.notebook import Shown, table
 from scalescope.report.screen import Screen
+from scalescope.run.hang_watch import HangWatch
 from scalescope.run.trials import judged
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
@@ -72,7 +77,7 @@ class Diagnosis(Shown):
 
     @property
     def metrics(self) -> Metrics | None:
-        """None if no task was recorded, or the block raised."""
+        """None if no task was recorded."""
         return self.trial.metrics
 
     @property
@@ -95,13 +100,18 @@ class Diagnosis(Shown):
             run = kept.begin(shown.sweep, plan, workload_version=1, fresh=True, facts=shown.facts)
             kept.save(run.id, self.trial, self._tables)
             kept.finish(run.id, RunState.COMPLETE, self._judgement)
+        self._run = replace(shown, id=run.id)
         return run.id
 
     def __str__(self) -> str:
         run, console = self._shown(), Screen(width=WIDTH, color_system=None)
         with console.capture() as captured:
-            console.print(terminal.render(run.sweep, run.trials, self._judgement, width=WIDTH))
-        return f"{captured.get()}\n{ONE_RUN}"
+            console.print(terminal.render(run.sweep, run.trials, self._judgement, width=WIDTH, tracebacks=False))
+        lines = [line.rstrip() for line in captured.get().splitlines()]
+        return "\n".join([*lines, *(["", ONE_RUN] if self.trial.counts else [])])
+
+    def __repr__(self) -> str:
+        return self._judgement.text if self.is_over else "a diagnosis that is not over"
 
     @property
     def _judgement(self) -> Verdict:
@@ -123,21 +133,23 @@ def diagnose(client: distributed.Client, name: str = "") -> Iterator[Diagnosis]:
     """
     caller = sys._getframe(2)
     watch = ClientWatch(SimpleNamespace(__code__=caller.f_code))  # type: ignore[arg-type]  # only its code is used
-    if client.status == "running" and not client.asynchronous and not client.nthreads():
+    _checked(client)
+    if not client.nthreads():
         raise UsageError("The cluster has no workers", next_step="`client.wait_for_workers(1)` before the block")
     found, called = None, name or line_of_user(caller) or "a block"
     try:
-        with noted(()) as asked, observed(client, called, watch, asked) as found:
+        with noted(()) as asked, observed(client, called, "block", watch, asked) as found:
             yield found
     finally:
         if found is not None and found.is_over:
-            print(found.verdict)
+            print(found._judgement.text)
 
 
 @contextmanager
 def observed(
     client: distributed.Client,
     name: str,
+    what: str,  # `script`, `block` or `cluster`
     watch: ClientWatch | None = None,  # of the thread that uses the client; None if that is in another process
     asked: Sequence[PartitionCall] = (),  # calls that decide partitions, noted meanwhile
 ) -> Iterator[Diagnosis]:
@@ -157,16 +169,18 @@ def observed(
             del client  # which its owner may give up
             threads, spools = dict(observer.nthreads()), Path(folder)
             began, clock = datetime.now(UTC), time.monotonic()
-            load = HostLoad()
+            load, hang = HostLoad(), HangWatch(observer, _say if watch else lambda text: None)
             try:
-                with capture.trial(spools / "tasks.spool") as recording, load, watch or nullcontext():
+                with capture.trial(spools / "tasks.spool") as recording, load, hang, watch or nullcontext():
                     yield found
-                attempt.elapsed_s = watch.ended - watch.began if watch else time.monotonic() - clock
             except BaseException as error:
                 attempt.error = describe(error)
-                attempt.raised = f"the block raised {attempt.error['message']}"
+                attempt.raised = f"the {what} raised {attempt.error['message']}"
+                if isinstance(error, KeyboardInterrupt):
+                    attempt.raised = f"you stopped the {what} after {duration(time.monotonic() - clock)}"
                 raise
             finally:
+                attempt.elapsed_s = watch.ended - watch.began if watch else time.monotonic() - clock
                 if watch:
                     with (spools / "client.spool").open("wb") as stream:
                         spool.write_chunk(stream, "client", watch.columns(recording.ahead_s))
@@ -175,10 +189,14 @@ def observed(
                     threads = max(threads, dict(observer.nthreads()), key=len)  # batch systems bring workers late
                 attempt.warnings += recording.warnings
                 attempt.facts = {
+                    RAN: what,
+                    STANDSTILL: hang.found and hang.found.to_mapping(),
                     "asked": [each.to_mapping() for each in asked],
                     "cluster": {"kind": kind, "address": address},
-                    **({"host": {"load": load.load.to_mapping()}} if load.load and is_here else {}),
+                    **({"host": {**facts(), "load": load.load and load.load.to_mapping()}} if is_here else {}),
                     "packages": packages(),
+                    **{name: version(name) for name in ("dask", "distributed")},
+                    "python": platform.python_version(),
                     "error": attempt.error,
                 }
                 found._run, found._tables = _judged(attempt, name, address, threads, began, spools)
@@ -186,7 +204,13 @@ def observed(
         _recorded.discard(address)
 
 
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 def _checked(client: distributed.Client) -> str:
+    if not isinstance(client, distributed.Client):
+        raise InvalidField("client", client, "a `distributed.Client`")
     if client.asynchronous:
         raise UsageError(
             "A block cannot be recorded through an asynchronous client",
@@ -208,6 +232,9 @@ def _judged(
     attempt: Attempt, name: str, address: str, threads: Mapping[str, int], began: datetime, spools: Path
 ) -> tuple[SweepRun, Mapping[str, Any]]:
     each = math.ceil(sum(threads.values()) / len(threads)) if threads else 1
+    stands = attempt.facts[STANDSTILL]
+    if stands and not attempt.raised:
+        attempt.problem = "nothing moved at the end"
     if not threads:
         attempt.missing = "the cluster had no workers"
     if len(set(threads.values())) > 1:
@@ -222,10 +249,13 @@ def _judged(
         warnings=tuple(attempt.warnings),
     )
     trial, tables = judged(trial, spools, attempt.elapsed_s)
+    if stands and not any(finding.severity is Severity.HIGH for finding in trial.findings):
+        trial = replace(trial, reason=f"{trial.reason}; {Standstill.from_mapping(stands).sentence()}")
     trial = replace(trial, records="in memory")
     reachable = "inproc:0" if address.startswith("inproc") else address  # `SchedulerSpec` takes no address in a process
     cluster = cluster_spec({"kind": "scheduler", "address": reachable})
     sweep = Sweep(name, cluster=cluster, points=({"workers": point.workers},))
-    facts = {"packages": attempt.facts["packages"]}
-    run = SweepRun("block", sweep, 1, RunState.COMPLETE, 1, (trial,), verdict.diagnose(sweep, [trial]), facts=facts)
-    return run, tables
+    judgement = verdict.diagnose(sweep, [trial])
+    run = SweepRun("", sweep, 1, RunState.COMPLETE, 1, (trial,), judgement, began.isoformat())
+    known = {"packages": attempt.facts["packages"]}
+    return replace(run, finished_at=datetime.now(UTC).isoformat(), facts=known), tables

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scalescope.capture.live import snapshot, standing_tasks
-from scalescope.capture.live.remote_calls import DirectCalls
+from scalescope.capture.live.remote_calls import ClientCalls, DirectCalls
 from scalescope.capture.live.standing_tasks import Hang, described, states
 from scalescope.capture.shipping import Shipment
 from scalescope.clusters.observed_cluster import CHECK_SCHEDULER, root_cause
@@ -74,7 +74,7 @@ class Look:
 class ClusterWatch:
     """Watches a cluster and keeps what was seen; nothing is installed on it."""
 
-    asker: DirectCalls
+    asker: DirectCalls | ClientCalls
     looks: int = 0
     watched_s: float = 0.0  # from the first look to the last
     thread_seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(DOES, 0.0))  # by what threads did

@@ -187,7 +187,8 @@ class _Hooks:
             self._busy, stack = True, contextlib.ExitStack()
             try:
                 watch = ClientWatch(SimpleNamespace(__code__=self._code))  # type: ignore[arg-type]  # its code is all
-                self._done.found.append(stack.enter_context(observed(client, self._called(), watch, self._notes)))
+                recorded = observed(client, self._called(), "script", watch, self._notes)
+                self._done.found.append(stack.enter_context(recorded))
             except (ScalescopeError, OSError, TimeoutError, RuntimeError) as error:
                 self._problem(address, error)
                 return

@@ -62,7 +62,9 @@ class SweepResult(Shown):
     @property
     def outcome(self) -> tuple[str, str]:
         """A name for how it ended, empty if no finding is critical; and the verdict."""
-        line = f"{self.verdict} Ended early: {self.ended_early}" if self.ended_early else self.verdict
+        assert self.run.verdict is not None
+        text = self.run.verdict.text
+        line = f"{text} Ended early: {self.ended_early}" if self.ended_early else text
         return (f"Finding: {self.finding}" if self.severity == Severity.HIGH else ""), line
 
 
@@ -306,7 +308,7 @@ def publication(run: SweepRun, verdict: Verdict, report: WrittenFile | None = No
     if part := links.markdown(links.of_run(run)):
         text += f"\n{part}\n"
     rows = export.to_rows(run.sweep, run.trials, verdict)
-    return Publication(run_names.brief_sweep(run.sweep.to_mapping()), run.sweep.id, verdict.line, text, rows)
+    return Publication(run_names.brief_sweep(run.sweep.to_mapping()), run.sweep.id, verdict.text, text, rows)
 
 
 def where_report(report: WrittenFile | None, reference: str) -> str:

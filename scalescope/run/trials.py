@@ -13,7 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scalescope.analysis.attempts import Attempts, Tables
+from dask.utils import key_split
+
+from scalescope.analysis.attempts import Attempts, Tables, told
 from scalescope.analysis.measure import measure as metrics_of
 from scalescope.diagnosis import blame, causes
 from scalescope.diagnosis.observation import Observation
@@ -24,7 +26,7 @@ from scalescope.model.emulation_limit import EmulationLimit
 from scalescope.model.environment import Environment
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import STOOD_STILL, Trial, TrialState
-from scalescope.model.words import plural
+from scalescope.model.words import cut, plural
 from scalescope.run import orchestrator_load, run_names
 from scalescope.run.drivers import Drivers, registered
 from scalescope.run.progress import current_meter
@@ -130,6 +132,8 @@ def judged(trial: Trial, spool_folder: Path, elapsed_s: float | None) -> tuple[T
         trial = _spoilt(trial, str(error))
     if attempts is not None and elapsed_s is not None:
         trial = _measured(trial, tables, attempts, elapsed_s)
+    if trial.state is TrialState.FAILED:
+        trial = _named(trial, tables)
     seen = Observation(trial, tables, attempts)
     return replace(trial, findings=causes.find(seen), facts={**trial.facts, **blame.kept(seen)}), tables
 
@@ -140,6 +144,23 @@ def _measured(trial: Trial, tables: Tables, attempts: Attempts, elapsed_s: float
     if limit := trial.facts["cluster"].get("limit"):
         trial = _spoilt(trial, EmulationLimit.from_mapping(limit).beyond(metrics.tasks, metrics.makespan_s))
     return trial
+
+
+def _named(trial: Trial, tables: Tables) -> Trial:
+    """The failed trial, with the task that raised, its arguments, and the line of the user's code in its reason."""
+    error = trial.facts.get("error") or {}
+    subject, raised, said = trial.reason.partition(" raised ")
+    if not raised or "repr" not in error:
+        return trial
+    where = error["where"]
+    for _, task in told(tables.get("events", {}), "task-erred"):
+        if task["exception"][:200] == error["repr"][:200]:
+            subject = f"`{task['call'] or key_split(task['key'])}`"
+            where = where.partition(" in ")[0] if task["call"] else where
+            break
+    first, *more = said.split("\n")
+    at = f" ({where})" if where else ""
+    return replace(trial, reason="\n".join([f"{subject} raised {cut(first, 140)}{at}", *more]))
 
 
 def _spoilt(trial: Trial, reason: str) -> Trial:

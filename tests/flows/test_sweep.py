@@ -214,7 +214,7 @@ def test_a_budget_ends_it_early_and_a_larger_one_continues(fake: Any, address: s
     assert spent.valid == 0
     assert "up to 0.17, its time limit of 600 s" in spent.ended_early
     assert "the budget ends the sweep" in spent.ended_early
-    assert flow_run().state_name == "Finding: no trial is a measurement"
+    assert flow_run().state_name == "Finding: nothing was measured"
     with Store.open(address) as store:
         run = store.run(spent.run_id)
         assert (run.state, run.verdict is not None) == (RunState.STOPPED, True)

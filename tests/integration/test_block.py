@@ -9,17 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, Event, LocalCluster
 
 import scalescope
 from scalescope.cli import main as cli
-from scalescope.errors import UsageError
+from scalescope.errors import InvalidField, UsageError
 from scalescope.model.trial import TrialState
+from scalescope.run import cluster_watch, hang_watch
 
 
 def nap(number: int, seconds: float = 0.1) -> int:
     time.sleep(seconds)
     return number
+
+
+def stand(number: int) -> None:
+    Event("go").wait()
 
 
 @pytest.fixture(scope="module")
@@ -103,8 +108,32 @@ def test_an_error_of_the_block_goes_on_and_is_kept(client: Client) -> None:
         client.gather(client.map(nap, range(4), pure=False))
         1 / 0  # noqa: B018
     assert found.trial.state is TrialState.FAILED
-    assert "the block raised ZeroDivisionError" in found.trial.reason
+    assert "the block raised ZeroDivisionError: division by zero (test_block.py:" in found.trial.reason
     assert len(found.tasks) == 4
+    assert [found.metrics and found.metrics.tasks, found.points[0].metrics and found.points[0].metrics.tasks] == [4, 4]
+
+
+def test_a_block_that_hangs_says_so_and_ctrl_c_makes_that_the_verdict(
+    client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (cluster_watch, hang_watch):
+        monkeypatch.setattr(module, "STILL_S", 0.5)
+    monkeypatch.setattr(hang_watch, "INTERVAL_S", 0.1)
+    said, until = "", time.monotonic() + 60
+    with pytest.raises(KeyboardInterrupt), scalescope.diagnose(client) as found:  # noqa: PT012
+        futures = client.map(stand, range(2), pure=False)
+        while "test_block.py" not in said:
+            assert time.monotonic() < until
+            time.sleep(0.1)
+            said += capsys.readouterr().err
+        raise KeyboardInterrupt
+    assert said.count("NOTHING MOVES") == 1
+    assert "in stand" in said
+    [cause, limit] = found.findings
+    assert (cause.code, limit.code) == ("waiting-tasks", "failed-trials")
+    assert "you stopped the block" in found.trial.reason
+    Event("go", client).set()
+    client.gather(futures)
 
 
 def test_a_client_or_cluster_that_is_closed_in_the_block(cluster: LocalCluster) -> None:
@@ -132,6 +161,8 @@ def test_blocks_in_blocks_and_clients_that_will_not_do(client: Client, cluster: 
     with Client(cluster, set_as_default=False) as closed:
         pass
     with pytest.raises(UsageError, match="is closed"), scalescope.diagnose(closed):
+        pass
+    with pytest.raises(InvalidField, match="Client"), scalescope.diagnose(None):
         pass
 
     async def asynchronous() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -34,7 +35,8 @@ def few(**options):
 def run(folder: Path, script: str, *arguments: str, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
     (folder / "theirs.py").write_text(NAP + script)
     command = [sys.executable, "-c", CLI, "run", *options, "theirs.py", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=200)
+    kept = {**os.environ, "SCALESCOPE_STORE": str(folder / "kept.db")}
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=200, env=kept)
 
 
 def test_clusters_of_a_script_and_its_own_status(tmp_path: Path) -> None:
@@ -66,18 +68,30 @@ if __name__ == "__main__":  # its workers are processes that import it
     assert {page.name for page in tmp_path.glob("*.html")} == {"page.html", "page-2.html"}
 
 
-def test_a_script_that_raises(tmp_path: Path) -> None:
+def test_a_script_that_raises(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = """
 from distributed import Client
 with few() as cluster, Client(cluster) as client:
     client.gather(client.map(nap, range(4)))
-    raise KeyError("no such table")
+    client.submit(parse, {"price": "n/a"}).result()
 """
-    done = run(tmp_path, script)
+    parse = "def parse(row):\n    return float(row['price'])\n"
+    done = run(tmp_path, parse + script, options=("--report", "page.html"))
     assert done.returncode == 1
     assert "scalescope/run/script.py" not in done.stderr
-    assert "KeyError: 'no such table'" in done.stderr
-    assert "the block raised KeyError: 'no such table'" in " ".join(done.stderr.split())
+    verdict = done.stderr.partition("ValueError: could not")[2]  # after Python's own traceback
+    said, line = " ".join(verdict.split()), NAP.count("\n") + 2
+    assert "`parse({'price': 'n/a'})` raised ValueError: could not convert string to float: 'n/a'" in said
+    assert f"'n/a' (theirs.py:{line})." in said
+    assert "best possible" in verdict
+    assert "first at" not in verdict
+    assert "One run cannot say" not in verdict
+    page = (tmp_path / "page.html").read_text()
+    assert "distributed" in page.partition("Versions")[2].partition("</dd>")[0]
+    assert "Script</dt>" in page
+    assert "randomised" not in page
+    assert cli.run(["show", "--list", "--store", str(tmp_path / "kept.db")]) == 0
+    assert "theirs.py" in capsys.readouterr().out
 
 
 def test_conditions_and_clients_that_cannot_be_diagnosed(tmp_path: Path) -> None:

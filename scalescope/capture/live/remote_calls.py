@@ -64,6 +64,7 @@ class ClientCalls:
 
     def __init__(self, client: Client) -> None:
         self._client = client
+        self.address = str(client.scheduler.address)
 
     def scheduler(self, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
         return self._client.run_on_scheduler(shipment, *arguments, callback_timeout=limit_s)

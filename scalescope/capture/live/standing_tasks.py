@@ -13,6 +13,7 @@ from dask.utils import key_split
 
 from scalescope.capture.client_thread import is_library
 from scalescope.capture.live import snapshot
+from scalescope.capture.sent_code import SENT
 from scalescope.capture.shipping import Shipment
 from scalescope.model.standstill import ASKS_FOR, NO_THREAD, NO_WORKER, RESULTS, STILL_S, StandingTasks, Standstill
 
@@ -33,7 +34,6 @@ WAITED_FOR = {
 }
 GROUPS, PREFIX = 20, 100  # most groups of tasks that are kept, and characters of their prefixes
 
-SENT = "<dynamic-code>"  # file of a function that cloudpickle sent by value, from its release 3.1.3 on
 _FRAME = re.compile(r'File "(.+)", line (\d+), in (.+)')
 _LIBRARY = re.compile(r"[/\\]lib[/\\]python3(\.\d+)?[/\\]", re.IGNORECASE)
 

@@ -14,7 +14,7 @@ import typer
 
 from scalescope.cli.options import Json, Require
 from scalescope.cli.output import print_json, say, say_error
-from scalescope.errors import ExitStatus
+from scalescope.errors import ExitStatus, StoreError
 
 if TYPE_CHECKING:
     from scalescope.run.script import ScriptOutcome
@@ -35,6 +35,9 @@ def run(
         ),
     ] = "",
     require: Require = None,
+    no_save: Annotated[
+        bool, typer.Option("--no-save", help="Do not keep the result; `scalescope show --list` has those kept.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run an unchanged script, and say what is wrong, and why, on the cluster of each Dask client that it makes.
@@ -53,11 +56,13 @@ def run(
         done = run_script(script, arguments or ())
         sys.stdout.flush()
     answers = requirement.judge(required, [found.trial for found in done.found if found.is_over])
+    runs = [] if no_save else _saved(done)
     if as_json:
         print_json(
             {
                 "script": str(script),
                 "status": done.status,
+                "runs": runs,
                 "clusters": [found.to_json() for found in done.found if found.is_over],
                 "problems": done.problems,
                 "requirements": [asdict(answer) for answer in answers],
@@ -65,10 +70,20 @@ def run(
         )
     else:
         _tell(script, done, answers)
+        if runs:
+            say(f"\nKept: `scalescope show {runs[0]}`{' and the next' if len(runs) > 1 else ''}.", "dim")
     for number, found in enumerate(done.found, 1):
         if report and found.is_over:
             found.report(_numbered(report, number))
     raise typer.Exit(done.status or requirement.status(answers))
+
+
+def _saved(done: ScriptOutcome) -> list[str]:
+    try:
+        return [found.save() for found in done.found if found.is_over]
+    except StoreError as error:
+        done.problems.append(f"The result was not kept: {error.line}")
+        return []
 
 
 def _tell(script: Path, done: ScriptOutcome, answers: tuple[RequirementAnswer, ...]) -> None:

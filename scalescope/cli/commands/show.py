@@ -103,9 +103,10 @@ def show_run(
 
 
 def status_of(trials: Sequence[Trial], verdict: Verdict) -> ExitStatus:
-    """The exit status of a run without requirements. If no trial is valid, it says whose fault that is."""
+    """The exit status of a run without requirements. If no trial is valid and no cause known, it says whose fault."""
     states = {trial.state for trial in trials if not trial.warmup}
-    if states and TrialState.VALID not in states:
+    known = bool(verdict.findings) and not verdict.findings[0].limits_trust and states == {TrialState.INVALID}
+    if states and TrialState.VALID not in states and not known:
         return ExitStatus.FAILED if TrialState.FAILED in states else ExitStatus.INFRASTRUCTURE
     return ExitStatus.FINDING if verdict.severity is Severity.HIGH else ExitStatus.OK
 
@@ -190,7 +191,7 @@ def _list(store: Store, *, all_runs: bool, as_json: bool) -> None:
 
 def _run_row(run: SweepRun) -> tuple[str, ...]:
     trials = f"{run.saved}/{run.planned}"
-    worst = f"{run.verdict.severity.word}: {run.verdict.findings[0].code}" if run.verdict else ""
+    worst = f"{run.verdict.findings[0].severity.word}: {run.verdict.findings[0].code}" if run.verdict else ""
     return (run.id, run.sweep.workload, run.sweep.cluster.kind, trials, run.state.value, worst)
 
 

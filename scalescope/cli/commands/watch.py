@@ -70,19 +70,19 @@ def watch(
             with ExitStack() as recording, watch_display.shown(asker.address) as show:
                 if record:
                     client = recording.enter_context(SchedulerCluster(spec).connect())
-                    found = recording.enter_context(observed(client, f"watched {asker.address}"))
+                    found = recording.enter_context(observed(client, f"watched {asker.address}", "cluster"))
                 seen.follow(seconds, show)
         finally:
             if not as_json:
                 print(watch_display.summary(seen))
     if as_json:
-        verdict = {"line": found.verdict, "findings": [each.to_mapping() for each in found.findings]} if found else None
-        print_json({**seen.to_mapping(), "verdict": verdict})
+        print_json({**seen.to_mapping(), "verdict": found.to_json()["verdict"] if found else None})
     elif found is not None:
         print(f"\n{found}")
     if found is not None and report:
         found.report(report)
-    critical = found is not None and any(each.severity is Severity.HIGH for each in found.findings)
+    causes = [each for each in found.findings if not each.limits_trust] if found is not None else []
+    critical = any(each.severity is Severity.HIGH for each in causes)
     stuck = seen.last is not None and seen.last.stands
     raise typer.Exit(ExitStatus.FINDING if stuck or critical else ExitStatus.OK)
 

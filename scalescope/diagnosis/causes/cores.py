@@ -10,7 +10,7 @@ from scalescope.diagnosis.evidence.host_cpu import FULL, MIN_SAMPLES, host, samp
 from scalescope.diagnosis.evidence.timeline import timeline
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding, Severity
-from scalescope.model.words import percent, plural
+from scalescope.model.words import percent, plural, some
 
 OURS = 0.70  # share of a full host that our processes use, from which they compete with each other
 SIZES_LINK = "https://docs.dask.org/en/stable/best-practices.html#processes-threads-and-vm-sizes"
@@ -146,7 +146,6 @@ HOST_OVERLOADED = TrialCause(
     remedy="Free the host of other processes, or measure on dedicated cores.",
     link="https://pyperf.readthedocs.io/en/latest/system.html",
     parts=("busy", "not_assigned"),
-    spoils=50,
 )
 
 
@@ -166,15 +165,16 @@ def host_overloaded(observation: Observation) -> Finding | None:
     if observation.share_of(lost_s) < NOTEWORTHY:
         return None
     stolen = here.stolen >= here.others
+    who = f"Other processes ({some(here.names)})" if here.names else "Other processes"
+    who = "Other machines on the same hardware" if stolen else who
     return HOST_OVERLOADED.finding(
         observation,
         lost_s,
-        f"{'Other machines on the same hardware' if stolen else 'Other processes'} took {percent(here.foreign)} of the "
-        f"{plural(here.cpus, 'core')} of this host and left {percent(here.idle)} idle: do not trust the measured "
-        "times.",
+        f"{who} took {percent(here.foreign)} of the {plural(here.cpus, 'core')} of this host and left "
+        f"{percent(here.idle)} idle: do not trust the measured times.",
         "run on dedicated cores or another instance type, and measure again"
         if stolen
-        else "stop the other processes (`top` shows them) or pin them to other cores, and measure again",
+        else "stop them, or pin them to other cores, and measure again",
         Evidence("share of the host used by other processes", round(here.others, 3), "facts host.load"),
         Evidence("share taken by the hypervisor", round(here.stolen, 3), "facts host.load"),
         Evidence("share used by the trial", round(here.ours, 3), "facts host.load"),

@@ -34,7 +34,6 @@ NESTED_CLIENT = TrialCause(
     remedy="Submit from the client and pass futures as arguments, or use `with worker_client()`",
     link="https://distributed.dask.org/en/stable/task-launch.html",
     parts=("busy", "no_runnable_task", "tail"),
-    spoils=40,
     without_attempts=True,
 )
 

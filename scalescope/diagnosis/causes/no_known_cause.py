@@ -35,6 +35,8 @@ def healthy(case: SweepCase) -> Finding:
         evidence = (Evidence("lowest share of worker time busy", round(lowest.share(*WORKING), 4), case.label(lowest)),)
         where += f" (at least {percent(lowest.share(*WORKING))} of the worker time busy)"
     summary = f"No fault found: workers are used well at {where}{rest}."
+    if case.ran and good:
+        summary = f"No fault found: {percent(good[0].share(*WORKING))} of the worker time was busy."
     return HEALTHY.finding(Severity.INFO, summary, "", *evidence, points=points_of(case.measured))
 
 
@@ -68,7 +70,7 @@ def idle_workers_cause_unknown(case: SweepCase) -> Finding | None:
         Severity.MEDIUM,
         f"{percent(1 - worst.share(*WORKING))} of the worker time is not busy at {case.label(worst)}, most of it "
         f"`{PARTS[part].title}` ({percent(worst.share(part))}); nothing recorded shows why.",
-        NEXT_EXPERIMENT[part],
+        (OF_A_SCRIPT if case.ran else {}).get(part) or NEXT_EXPERIMENT[part],
         *structure_evidence(worst, metrics),
         confidence=0.2,
         points=points_of(found),
@@ -76,6 +78,11 @@ def idle_workers_cause_unknown(case: SweepCase) -> Finding | None:
     )
 
 
+# What to try with a script or block, where a sweep has more to vary.
+OF_A_SCRIPT = {
+    "no_runnable_task": "next, divide the input into twice as many partitions: if the time falls, there were too few",
+    "not_assigned": "next, give each task more to do: if the idle time goes, the scheduler was the limit",
+}
 # What to try, by the part of worker time that was lost.
 NEXT_EXPERIMENT: dict[str, str] = {
     "transfer": "next, compare with larger inputs per task or fewer workers: transfer should shrink",

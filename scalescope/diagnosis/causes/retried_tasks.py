@@ -13,6 +13,7 @@ from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.records import STATUS_ERRED
+from scalescope.model.trial import TrialState
 from scalescope.model.words import percent, plural
 
 RETRIED_TASKS = TrialCause(
@@ -36,6 +37,9 @@ def retried_tasks(observation: Observation) -> Finding | None:
     killed = given_up(observation)
     if killed:
         erred &= ~np.isin(attempts.key, list(killed))
+    if observation.trial.state is TrialState.FAILED:  # what ended the work was not tried again
+        tried = observation.numbers("tasks", "retries")[attempts.row] > 0
+        erred &= np.isin(attempts.key, [key for key, again in zip(attempts.key, tried, strict=True) if again])
     lost_s = float((attempts.stop - attempts.start)[erred].sum())
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None

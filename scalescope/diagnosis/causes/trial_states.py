@@ -1,47 +1,47 @@
-"""Causes that lie in the states of trials: none is valid, the workload failed, or the machine misbehaved."""
+"""What became of trials: no task ran in any, the workload failed, or the machine misbehaved."""
 
 from __future__ import annotations
 
 import re
 
+from scalescope.analysis.attempts import NO_TASK
 from scalescope.diagnosis.sweep_case import SweepCase, SweepCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.trial import TrialState
 from scalescope.model.words import plural
 
-POINTS_SHOWN = 10  # points listed as evidence
+SHOWN = 10  # points listed as evidence
 ACCOMPANIES = 0.2  # confidence that such trials are the cause rather than a consequence
 
 NOTHING_MEASURED = SweepCause(
     code="nothing-measured",
-    title="No trial is a measurement",
-    needs="No trial of the sweep is valid.",
-    ruled_out_by="One valid trial. Warm-ups do not count.",
-    remedy="Fix the reason named in the finding, then run the same sweep again",
+    title="Nothing was measured",
+    needs="No trial is valid, because none was run, or in none a task ran.",
+    ruled_out_by="One valid trial; warm-ups do not count. Another reason why trials do not count (invalid-trials).",
+    remedy="Compute through the client that the workload is given",
     precedence=40,
 )
 
 
 @NOTHING_MEASURED.finds
 def nothing_measured(case: SweepCase) -> Finding | None:
-    """No trial is a data point."""
-    if case.measured:
+    """Nothing was run."""
+    reasons = [reason for point in case.points for reason in point.reasons]
+    if case.measured or not all(reason.text.startswith(NO_TASK) for reason in reasons):
         return None
-    reasons = sorted((reason for point in case.points for reason in point.reasons), key=lambda reason: -reason.count)
-    if not reasons:
-        what = "no trial was run" if not case.points else "no trial has a measurement"
-        summary = f"Nothing was measured: {what}."
-        return NOTHING_MEASURED.finding(
-            Severity.HIGH, summary, "run the sweep again", confidence=ACCOMPANIES, points=()
-        )
-    trials = sum(reason.count for reason in reasons)
-    none = "the only trial is not" if trials == 1 else f"none of the {trials:,} trials is"
+    what, remedy = "no trial was run", "run the sweep again"
+    if case.ran:
+        what, remedy = "no task ran on the cluster", "compute through the client whose cluster is recorded"
+    elif reasons:
+        what, remedy = "no task ran on the cluster", "compute through the client that the workload is given"
+    elif case.points:
+        what = "no trial has a measurement"
     return NOTHING_MEASURED.finding(
         Severity.HIGH,
-        f"Nothing was measured: {none} valid, most often because: {_reason(reasons[0].text)}.",
-        _next_step(reasons[0].text) or "remove that reason, then run the same sweep again",
-        Evidence("trials that are no data point", trials, "trial states"),
+        f"Nothing was measured: {what}.",
+        remedy,
+        Evidence("trials that are no data point", sum(reason.count for reason in reasons), "trial states"),
         confidence=ACCOMPANIES,
         points=case.points,
     )
@@ -54,69 +54,57 @@ FAILED_TRIALS = SweepCause(
     ruled_out_by="A machine that misbehaved (invalid-trials).",
     remedy="Run that point alone and fix the workload",
     precedence=50,
-    spoils=60,
 )
 
 
 @FAILED_TRIALS.finds
 def failed_trials(case: SweepCase) -> Finding | None:
     """A workload raised, or computed something wrong."""
-    return _spoilt(
-        case,
-        FAILED_TRIALS,
-        TrialState.FAILED,
-        Severity.HIGH,
-        "failed in the workload",
-        "run that point alone and fix the workload; the performance of a wrong answer means nothing",
-    )
+    remedy = "run that point alone and fix the workload; the performance of a wrong answer means nothing"
+    return _spoilt(case, FAILED_TRIALS, TrialState.FAILED, "failed", remedy)
 
 
 INVALID_TRIALS = SweepCause(
     code="invalid-trials",
-    title="The machine misbehaved",
+    title="Trials do not count",
     needs="Trials were invalid: workers missing or lost, recording incomplete, host overloaded, or timed out.",
-    ruled_out_by="A workload that raised (failed-trials).",
+    ruled_out_by="A workload that raised (failed-trials). Workers that died (worker-died, worker-killing-task).",
     remedy="Run the same sweep again; on an overloaded host, use fewer workers or the simulated cluster",
 )
 
 
 @INVALID_TRIALS.finds
 def invalid_trials(case: SweepCase) -> Finding | None:
-    """The machine misbehaved."""
-    return _spoilt(
-        case,
-        INVALID_TRIALS,
-        TrialState.INVALID,
-        Severity.MEDIUM,
-        "did not count because the machine misbehaved",
-        "run the same sweep again; where the host is overloaded, on fewer workers or on the simulated cluster",
-        ACCOMPANIES,
-    )
+    """Trials are no measurement, through no fault of the workload that is known."""
+    remedy = "run the same sweep again; where the host is overloaded, on fewer workers or on the simulated cluster"
+    return _spoilt(case, INVALID_TRIALS, TrialState.INVALID, "did not count", remedy)
 
 
-def _spoilt(
-    case: SweepCase,
-    cause: SweepCause,
-    state: TrialState,
-    severity: Severity,
-    how: str,
-    remedy: str,
-    confidence: float = 1.0,
-) -> Finding | None:
-    counts = [(point, point.failed if state is TrialState.FAILED else point.invalid) for point in case.points]
-    counts = [(point, count) for point, count in counts if count]
-    if not counts:
+def _spoilt(case: SweepCase, cause: SweepCause, state: TrialState, how: str, remedy: str) -> Finding | None:
+    points = [
+        point
+        for point in case.points
+        if (point.failed if state is TrialState.FAILED else point.invalid) and not case.ruled_out(point, cause.code)
+    ]
+    found = [[reason for reason in point.reasons if reason.state is state] for point in points]
+    if not points or (not case.measured and all(each.text.startswith(NO_TASK) for own in found for each in own)):
         return None
-    points = [point for point, _ in counts]
+    counts = [sum(reason.count for reason in own) for own in found]
+    count, first = sum(counts), found[0][0].text
     total = sum(point.valid + point.failed + point.invalid for point in case.points)
-    count = sum(reason.count for point in points for reason in point.reasons if reason.state is state)
-    first = next(reason for reason in points[0].reasons if reason.state is state)
+    if case.ran:
+        summary, remedy = f"{words.capital(_reason(first))}.", "" if state is TrialState.FAILED else "run it once more"
+    else:
+        which = f"{count:,} of {plural(total, 'trial')}" if count < total or total > 1 else "The only trial"
+        at = f", first at {case.label(points[0])}" if len(case.points) > 1 else ""
+        summary = f"{which} {how}{at}: {_reason(first)}."
+    failed = state is TrialState.FAILED or not case.measured
     return cause.finding(
-        severity,
-        f"{count:,} of {plural(total, 'trial')} {how}, first at {case.label(points[0])}: {_reason(first.text)}.",
-        _next_step(first.text) or remedy,
-        *(Evidence(f"{state} trials", count, case.label(point)) for point, count in counts[:POINTS_SHOWN]),
-        confidence=confidence,
+        Severity.HIGH if failed else Severity.MEDIUM,
+        summary,
+        _next_step(first) or remedy,
+        *[Evidence(f"{state} trials", n, case.label(point)) for point, n in zip(points, counts, strict=True)][:SHOWN],
+        confidence=1.0 if state is TrialState.FAILED else ACCOMPANIES,
         points=points,
     )
 

@@ -43,7 +43,6 @@ WAITING_TASKS = TrialCause(
     link="https://distributed.dask.org/en/stable/task-launch.html",
     parts=("busy",),
     rules_out=("straggler", "skewed-tasks", "slow-worker", "sequential-graph", "uneven-waves"),
-    spoils=40,
     without_attempts=True,
 )
 

@@ -97,9 +97,8 @@ WORKER_KILLING_TASK = TrialCause(
     "and, if the log has it, the line of the crash",
     link=KILLED_LINK,
     parts=("lost",),
-    rules_out=("worker-died",),
+    rules_out=("worker-died", "invalid-trials"),
     precedence=10,
-    spoils=10,
     without_attempts=True,
 )
 

@@ -32,8 +32,8 @@ WORKER_DIED = TrialCause(
     "native crash, the resource manager or a lost machine",
     link=KILLED_LINK,
     parts=("lost",),
+    rules_out=("invalid-trials",),
     precedence=20,
-    spoils=20,
     without_attempts=True,
 )
 
@@ -76,8 +76,8 @@ WORKERS_MISSING = TrialCause(
     remedy="Wait for the workers before the work begins, and keep them until it ends",
     link=f"{KILLED_LINK}#worker-never-connects",
     parts=("late_start", "lost"),
+    rules_out=("invalid-trials",),
     precedence=30,
-    spoils=30,
     without_attempts=True,
 )
 

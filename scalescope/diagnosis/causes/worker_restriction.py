@@ -23,7 +23,6 @@ WORKER_RESTRICTION = TrialCause(
     remedy="Remove `workers=[...]` or `resources=`, or add `allow_other_workers=True`",
     link="https://distributed.dask.org/en/stable/locality.html",
     parts=("not_assigned", "no_runnable_task", "tail"),
-    spoils=40,
     workers_unused=True,
     without_attempts=True,
 )

@@ -52,7 +52,7 @@ def put_down_to(case: SweepCase, cause: SweepCause) -> list[Measured]:
     """Measured points that are put down to a cause, worst first."""
     found = [
         (summary, metrics)
-        for summary, metrics in case.measured
+        for summary, metrics in (case.measured if cause.code == "idle-workers-cause-unknown" else case.graphs)
         if structure_of(summary) == cause.code
         and (cause.code == "idle-workers-cause-unknown" or case.idle(summary) >= NOTEWORTHY)
         and not case.ruled_out(summary, cause.code)

@@ -26,6 +26,7 @@ class HostLoad:
     idle: float  # to none
     cpus: int  # how many cores
     seconds: float  # what the shares are of
+    names: tuple[str, ...] = ()  # of the busiest other processes
 
     @property
     def foreign(self) -> float:
@@ -48,7 +49,8 @@ def host(observation: Observation) -> HostLoad | None:
     if any(name not in here for name in observation.column("workers", "host")):
         return None
     ours, others, stolen, idle = (load[name] for name in ("ours", "others", "stolen", "idle"))
-    return HostLoad(ours, load.get("own", 0.0), others, stolen, idle, int(load["cpus"]), load["seconds"])
+    own, names = load.get("own", 0.0), tuple(load.get("names", ()))
+    return HostLoad(ours, own, others, stolen, idle, int(load["cpus"]), load["seconds"], names)
 
 
 MIN_SAMPLES = 3  # samples of a worker; fewer prove nothing

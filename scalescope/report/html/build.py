@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scalescope.analysis import knee
-from scalescope.analysis.summary import label, summarise, varied
+from scalescope.analysis.summary import label, varied
 from scalescope.errors import UsageError
 from scalescope.model.metrics import PARTS
+from scalescope.model.trial import ran_what
 from scalescope.report import files, links, run_tables, worker_time
 from scalescope.report.html import embed, page, theme
 from scalescope.store.store import SweepRun
@@ -63,7 +64,7 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
             f"Run {run.id} has no trial {trial!r}", next_step="It has: " + (", ".join(keys[:10]) or "none") + "."
         )
     verdict = run_tables.verdict_of(run)
-    summaries = summarise(run.trials)
+    summaries = run_tables.points(run.trials)
     canvas = charts.Canvas()
     series = []
     for i, found in enumerate(knee.of_sweep(run.sweep, run.trials)[: page.MOST_KNEES]):
@@ -80,6 +81,9 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
         canvas,
         run=run,
         verdict=findings[0] if findings else None,
+        trust=verdict.trust,
+        doubt=verdict.doubt,
+        tracebacks=run_tables.tracebacks(run.trials),
         line=verdict.line,
         findings=findings,
         figures=page.key_figures(worst),
@@ -95,7 +99,8 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
         trial=detail,
         reasons=run_tables.reasons(summaries),
         warnings=run_tables.warnings(summaries),
-        terms=page.TERMS,
+        own=ran_what(run.trials),
+        terms=page.TERMS[1:] if ran_what(run.trials) else page.TERMS,
         worker_time=[(name, part.title, part.help) for name, part in PARTS.items()],
     )
 

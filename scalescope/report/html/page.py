@@ -12,10 +12,11 @@ from scalescope.analysis.summary import PointSummary, label, settings, varied
 from scalescope.model.environment import Environment
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.metrics import METRICS, WORKER_TIME, WORKING
-from scalescope.model.words import number, percent, plural, seconds, size
+from scalescope.model.trial import ran_what
+from scalescope.model.words import capital, number, percent, plural, seconds, size
 from scalescope.report import worker_time
 from scalescope.report.cluster_lines import cluster_lines
-from scalescope.report.run_tables import capital, to_measure
+from scalescope.report.run_tables import to_measure
 from scalescope.store.store import SweepRun
 
 MOST_POINTS = 200  # points in a table: nobody reads more
@@ -91,17 +92,26 @@ def evidence_value(value: float | int | str) -> str:
 def provenance(run: SweepRun) -> list[tuple[str, str]]:
     """What ran, with which versions, where, when, and in which order."""
     facts: Mapping[str, Any] = next((trial.facts for trial in run.trials if trial.facts.get("cluster")), {})
+    what = ran_what(run.trials)
+    if what:
+        mine = [(capital(what), run.sweep.workload)]
+        rest = [("When", _when(run)), ("Run", f"{run.id}, by Scalescope {__version__}" if run.id else "")]
+    else:
+        mine = [("Workload", f"{run.sweep.workload}, version {run.workload_version}")]
+        rest = [
+            ("Trials", _trials(run)),
+            ("Order", f"randomised and interleaved from seed {run.sweep.seed}"),
+            ("When", _when(run)),
+            ("Run", f"{run.id}, by Scalescope {__version__}"),
+        ]
     found = [
-        ("Workload", f"{run.sweep.workload}, version {run.workload_version}"),
+        *mine,
         ("Parameters", ", ".join(f"{name}={value}" for name, value in _shared(run).items())),
         ("Cluster", " ".join(cluster_lines(run.sweep, run.trials)).removeprefix("Cluster: ")),
         ("Validated", _of(facts, "cluster").get("validated", "")),
         *((f"Versions, {label}" if label else "Versions", text) for label, text in _versions(run)),
         ("Host", _host(_of(facts, "host"))),
-        ("Trials", _trials(run)),
-        ("Order", f"randomised and interleaved from seed {run.sweep.seed}"),
-        ("When", _when(run)),
-        ("Run", f"{run.id}, by Scalescope {__version__}"),
+        *rest,
     ]
     return [(term, str(text)) for term, text in found if text]
 

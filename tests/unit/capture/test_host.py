@@ -91,14 +91,14 @@ def test_shares_are_of_all_cpus(proc: FakeProc) -> None:
     proc.process(10, 1, 100)
     proc.process(11, 10, 50, name="a) (b")
     proc.process(12, 11, 10)
-    proc.process(20, 1, 1000)
+    proc.process(20, 1, 1000, name="other")
     with HostLoad([10]) as load:
         proc.cpu(busy=80, idle=100, stolen=20)
         proc.process(10, 1, 110)
         proc.process(11, 10, 80, name="a) (b")
         proc.process(12, 11, 20)
         proc.process(13, 12, 10)
-        proc.process(20, 1, 1030)
+        proc.process(20, 1, 1030, name="other")
     assert load.load is not None
     assert load.load.to_mapping() == {
         "ours": 0.3,
@@ -108,6 +108,7 @@ def test_shares_are_of_all_cpus(proc: FakeProc) -> None:
         "idle": 0.5,
         "cpus": 2,
         "seconds": 200 / os.sysconf("SC_CLK_TCK") / 2,
+        "names": ("other",),
     }
 
 

@@ -10,15 +10,25 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from distributed import LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalescope.capture.recorder import EVENT_CHARACTERS, Recorder, as_json
+from scalescope.capture.recorder import EVENT_CHARACTERS, Recorder, as_json, call_of
 from scalescope.model import spool
 from scalescope.model.records import STATUS_ERRED, STATUS_FINISHED, STATUS_LOST
 
 WORKER = "tcp://10.0.0.1:4000"
 OTHER = "tcp://10.0.0.2:4000"
+
+
+def load(number: int) -> int:
+    return number
+
+
+class NoText:
+    def __repr__(self) -> str:
+        raise ValueError("no text")
 
 
 class FakeGroup:
@@ -76,6 +86,7 @@ class FakeScheduler:
             prefix=its_prefix,
             group=self.task_groups.setdefault(group, FakeGroup(group, its_prefix)),
             dependencies=[self.tasks[dependency] for dependency in dependencies],
+            run_spec=None,
             worker_restrictions=None,
             host_restrictions=None,
             resource_restrictions=None,
@@ -249,6 +260,7 @@ def test_a_group_named_as_its_key_is_kept(scheduler: FakeScheduler) -> None:
 def test_an_error_is_a_row_and_an_event(scheduler: FakeScheduler) -> None:
     scheduler.submit("x")
     scheduler.assign("x")
+    scheduler.tasks["x"].run_spec = SimpleNamespace(func=load, args=(7, "a" * 99, NoText()), kwargs={"deep": [1]})
     details = {"startstops": [{"action": "compute", "start": 1.0, "stop": 3.0}], "thread": 9}
     scheduler.stream_handlers["task-erred"](key="x", worker=WORKER, exception_text="E" * 5000, **details)
     chunk = scheduler.drain()
@@ -256,7 +268,15 @@ def test_an_error_is_a_row_and_an_event(scheduler: FakeScheduler) -> None:
     assert (row["status"], row["start"], row["stop"], row["span"]) == (STATUS_ERRED, 1.0, 3.0, 2.0)
     ((_, topic, message),) = chunk["events"]
     assert topic == "task-erred"
-    assert json.loads(message) == {"key": "x", "worker": WORKER, "exception": "E" * 2000}
+    told = json.loads(message)
+    assert told.pop("call").startswith("load(7, 'aaaaaaaaaaaaaaaaa...aaaaaaaaaaaaaaaaaa', <NoText instance at 0x")
+    assert told == {"key": "x", "worker": WORKER, "exception": "E" * 2000}
+
+
+def test_a_call_is_described_where_it_is_known() -> None:
+    assert call_of(SimpleNamespace(func=load, args=(), kwargs={"deep": True})) == "load(deep=True)"
+    assert call_of(SimpleNamespace(func=LocalCluster, args=(1,), kwargs={})) == ""  # a library's own
+    assert call_of({"function": b"", "args": b""}) == call_of(None) == ""  # as schedulers before 2024.12 hold it
 
 
 def test_tasks_that_fail_with_another_are_no_attempts(scheduler: FakeScheduler) -> None:

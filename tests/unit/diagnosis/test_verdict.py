@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scalescope.diagnosis.cause import DOUBTED
 from scalescope.diagnosis.partitions import BAG_100, BAG_ROOT, BEAM_128, matching
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.finding import Finding, Gain, Severity
@@ -273,35 +274,43 @@ def test_lost_time_without_visible_cause_names_the_next_experiment(bag_trial, pa
 # ------------------------------------------------------------------ excluded trials
 
 
-def test_a_failed_trial_comes_first(bag_trial):
+def test_a_failed_trial_limits_trust_and_hides_no_cause(bag_trial):
     failed = replace(
         bag_trial(7, [1]), state=TrialState.FAILED, reason="ZeroDivisionError: division by zero\nmore", metrics=None
     )
     verdict = diagnose(BEAM, [bag_trial(300, chunks(300, 128)), failed])
-    assert codes(verdict) == ["failed-trials", "too-few-partitions"]
-    assert verdict.line.startswith(
-        "1 of 2 trials failed in the workload, first at 7 workers, 1 item: ZeroDivisionError: division by zero. Fix: "
-    )
-    assert verdict.severity is Severity.HIGH
+    assert codes(verdict) == ["too-few-partitions", "failed-trials"]
+    assert [finding.code for finding in verdict.trust] == ["failed-trials"]
+    assert verdict.text.splitlines() == [
+        "1 of 2 trials failed, first at 7 workers, 1 item: ZeroDivisionError: division by zero.",
+        verdict.findings[0].line,
+    ]
+    assert (verdict.severity, verdict.findings[0].confidence) == (Severity.HIGH, 1.0)  # the failure is elsewhere
+    assert codes(diagnose(BEAM, [bag_trial(10, [1] * 10), failed])) == ["failed-trials"]
 
 
 def test_invalid_trials_are_reported_and_never_measured(bag_trial):
     spoilt = replace(bag_trial(100, chunks(300, 128)), state=TrialState.INVALID, reason="lost 2 of 100 workers")
     verdict = diagnose(BEAM, [bag_trial(10, [1] * 10), spoilt])
-    assert codes(verdict) == ["invalid-trials"]
-    assert verdict.severity is Severity.MEDIUM
-    assert "lost 2 of 100 workers" in verdict.line
+    assert codes(verdict) == ["too-few-partitions", "invalid-trials"]
+    assert verdict.trust[0].severity is Severity.MEDIUM
+    assert "lost 2 of 100 workers" in verdict.text
+    cause = verdict.findings[0]  # the graph is known, its times are not
+    assert (cause.confidence, cause.gain) == (DOUBTED, None)
+    assert diagnose(BEAM, [bag_trial(100, chunks(300, 128))]).findings[0].gain is not None
+    sound = replace(spoilt, metrics=None)
+    assert codes(diagnose(BEAM, [bag_trial(10, [1] * 10), sound])) == ["invalid-trials"]
 
 
-def test_nothing_measured_is_severe_and_no_verdict_on_performance(bag_trial):
+def test_nothing_measured_is_severe(bag_trial):
     assert "no trial was run" in diagnose(BEAM, []).line
     spoilt = [
         replace(bag_trial(n, chunks(300, 128)), state=TrialState.INVALID, reason="host overloaded") for n in (1, 2)
     ]
     verdict = diagnose(BEAM, spoilt)
-    assert codes(verdict) == ["nothing-measured", "invalid-trials"]
-    assert verdict.severity is Severity.HIGH
-    assert "none of the 2 trials is valid, most often because: host overloaded" in verdict.line
+    assert codes(verdict) == ["invalid-trials"]
+    assert (verdict.severity, verdict.trust, verdict.text) == (Severity.HIGH, (), verdict.line)
+    assert "2 of 2 trials did not count, first at 1 worker" in verdict.text
 
 
 def test_warmups_alone_are_nothing(bag_trial):

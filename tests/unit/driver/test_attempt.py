@@ -75,12 +75,29 @@ def test_an_error_is_described_within_limits() -> None:
     assert len(described["traceback"]) < TRACEBACK_LIMIT + 10
 
 
+def test_an_error_has_its_line_and_the_frames_of_the_user() -> None:
+    def load() -> None:
+        json.loads("no")
+
+    with pytest.raises(ValueError, match="Expecting") as caught:
+        load()
+    described = describe(caught.value)
+    assert described["where"].startswith("test_attempt.py:")
+    assert described["where"].endswith(" in load")
+    assert "raw_decode" in described["traceback"]  # what the user's line called
+    with pytest.raises(ValueError, match="Expecting") as caught:
+        json.JSONDecoder().decode("no")
+    assert described["repr"] == repr(caught.value)
+
+
 def test_an_error_that_cannot_be_shown_is_described() -> None:
     class Rude(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no")
 
     assert "Rude" in describe(Rude())["message"]
+    Rude.__repr__ = Rude.__str__  # type: ignore[method-assign]
+    assert describe(Rude())["repr"] == ""
 
 
 def test_an_error_of_ours_keeps_its_parts() -> None:

@@ -289,9 +289,13 @@ def test_what_anybody_prints_or_reads_leaves_the_protocol_alone(trial: Trial, sh
 )
 def test_a_workload_that_fails(name: str, kind: str, reason: str, trial: Trial, shared: Driver) -> None:
     outcome = trial(name)
-    assert (outcome.state, outcome.reason, outcome.elapsed_s) == (TrialState.FAILED, reason, None)
+    assert (outcome.state, outcome.reason) == (TrialState.FAILED, reason)
+    assert outcome.elapsed_s is not None
     assert outcome.error is not None
     assert outcome.error["type"] == kind
+    assert outcome.error["where"].endswith((f"in {name}", "in <lambda>"))
+    assert ".py:" in outcome.error["where"]
+    assert "trial_run.py" not in outcome.error["traceback"]  # ours
     assert f"in {name}" in outcome.error["traceback"]
     assert shared.alive
 

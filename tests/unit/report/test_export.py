@@ -20,7 +20,9 @@ def run(trial, finished):
 def test_json_has_everything_unrounded(run):
     data = json.loads(json.dumps(to_json(run.sweep, run.trials, run.verdict), allow_nan=False))
     assert data["verdict"]["severity"] == "high"
-    assert [finding["code"] for finding in data["verdict"]["findings"]] == ["failed-trials", "too-few-partitions"]
+    assert [finding["code"] for finding in data["verdict"]["findings"]] == ["too-few-partitions", "failed-trials"]
+    [limit] = data["verdict"]["trust"]
+    assert limit.startswith("1 of 3 trials failed, first at 8 workers, 8 items: ValueError: <b")
     assert data["trials"] == {"valid": 2, "failed": 1, "invalid": 0}
     first, second, third = data["points"]
     assert (first["workers"], first["items"], first["metrics"]) == (8, 8, None)
@@ -61,9 +63,9 @@ def test_text_from_outside_is_escaped_in_rows(trial, finished):
 def test_markdown(run):
     text = to_markdown(run.sweep, run.trials, run.verdict)
     lines = text.splitlines()
-    assert lines[0].startswith(
-        r"**1 of 3 trials failed in the workload, first at 8 workers, 8 items: ValueError: &lt;b"
-    )
+    assert lines[0].startswith("1 of 3 trials failed, first at 8 workers, 8 items: ValueError: &lt;b")
+    assert lines[2].startswith("**300 workers asked for, 3 used")
+    lines = lines[2:]
     assert lines[2].startswith(
         "| workers | items | tasks | partitions | workers used | peak tasks | time s | best possible s | eff"
     )

@@ -164,7 +164,7 @@ def test_a_sweep_of_one_point(recorded_run: Callable[..., Any]) -> None:
 def test_no_valid_trial_at_all(recorded_run: Callable[..., Any]) -> None:
     made = recorded_run((4,), state=TrialState.INVALID, reason="lost 1 of 4 workers\n  cause: none")
     shown = Document(render(made.run, made.read)).shown
-    assert "Nothing was measured" in shown
+    assert "The only trial did not count: lost 1 of 4 workers" in shown
     assert "a trial that was excluded, invalid: lost 1 of 4 workers" in shown
     assert "1 × invalid at 4 workers, 4 items: lost 1 of 4 workers" in shown
     assert "What each thread ran" in shown

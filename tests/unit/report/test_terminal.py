@@ -88,18 +88,17 @@ def test_spoilt_trials_are_shown_with_their_reasons(trial, finished, printed):
     run = finished(
         trial(4, 4, 4),
         trial(4, 4, 4, repeat=1),
-        trial(8, 8, 8, state=TrialState.FAILED, reason="ValueError: [bold]no[/bold]\n  where: here"),
+        replace(
+            trial(8, 8, 8, state=TrialState.FAILED, reason="ValueError: [bold]no[/bold]\n  where: here"),
+            facts={"error": {"traceback": 'File "mine.py", line 3, in load\nValueError: [bold]no[/bold]\n'}},
+        ),
         trial(8, 8, 8, repeat=1, state=TrialState.INVALID, reason="lost 1 of 8 workers"),
         workload="mine.py:run",
     )
     text = show(run, printed)
-    assert text.startswith(
-        "✗ 1 of 4 trials failed in the workload, first at 8 workers, 8 items: ValueError: [bold]no[/bold]."
-    )
+    assert text.startswith("! 1 of 4 trials did not count, first at 8 workers, 8 items: lost 1 of 8 workers.\n✗ 1 of 4")
+    assert text.count('File "mine.py", line 3, in load\nValueError: [bold]no[/bold]\n') == 1
     assert "  8      8      –      –     –     –       –       –           –    0/2" in text
-    assert (
-        "! 1 of 4 trials did not count because the machine misbehaved, first at 8 workers, 8 items: lost 1 of" in text
-    )
     excluded = """
         Excluded trials
         - 1 × failed at 8 workers, 8 items: ValueError: [bold]no[/bold]

@@ -58,6 +58,9 @@ def test_what_was_not_measured_is_not_known(bag_trial: Build, state: TrialState,
     verdict = diagnose(Sweep("mine"), trials)
     assert status_of(trials[1:], verdict) is expected
     assert status_of(trials, verdict) in (ExitStatus.OK, ExitStatus.FINDING)
+    few = [replace(bag_trial(8, [8]), state=state, reason="it ended early")]  # the graph says why, whatever the time
+    known = ExitStatus.FINDING if state is TrialState.INVALID else expected
+    assert status_of(few, diagnose(Sweep("mine"), few)) is known
 
 
 def test_points_that_are_not_there(bag_trial: Build) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.records import STATUS_ERRED
+from scalescope.model.trial import TrialState
 
 
 def failing(observation, share, text="OSError: 503 Service Unavailable"):
@@ -36,6 +37,14 @@ def test_attempts_that_fail(cluster, task, find, workers, share):
     assert finding.summary.startswith(
         f"{failed} of {10 * workers} attempts of `work` raised (OSError: 503 Service Unavailable): "
     )
+
+
+def test_what_ended_the_work_was_not_retried(cluster, task, find):
+    seen = failing(cluster(4).run([task(1.0)] * 8), 0.5)
+    ended = replace(seen, trial=replace(seen.trial, state=TrialState.FAILED))
+    assert "retried-tasks" not in find(ended)
+    ended.tables["tasks"]["retries"] = array("b", [1] * 8)
+    assert "retried-tasks" in find(ended)
 
 
 def test_tasks_whose_workers_died_are_not_said_to_raise(cluster, task, find):

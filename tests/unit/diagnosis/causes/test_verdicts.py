@@ -141,9 +141,9 @@ def test_rounds_that_are_too_narrow_for_the_threads(cluster, task, graph, verdic
         assert "make at least 32 tasks of each round" in found.line
 
 
-def test_that_the_workload_raised_comes_before_that_nothing_was_measured(cluster, task):
+def test_that_the_workload_raised_is_said_once(cluster, task):
     failed = replace(cluster(4).run([task(1.0)]).trial, state=TrialState.FAILED, reason="it raised", metrics=None)
-    assert codes(diagnose(OWN, [failed])) == ["failed-trials", "nothing-measured"]
+    assert codes(diagnose(OWN, [failed])) == ["failed-trials"]
 
 
 def test_one_flaky_trial_decides_nothing(cluster, task):
@@ -157,14 +157,14 @@ def test_one_flaky_trial_decides_nothing(cluster, task):
     assert found.findings[0].lost_s == 3.0
 
 
-def test_what_spoilt_the_trials_comes_before_that_nothing_was_measured(cluster, standing, verdict):
+def test_what_spoilt_the_trials_comes_before_that_they_do_not_count(cluster, standing, verdict):
     where = "mine.py:7 in outer"
     waiting = StandingTasks("outer", 4, True, where, "result (client.py)", "Client", "", 4)
     stopped = Standstill(52.0, 4, 4, 6, 2, 0, (waiting,))
     found = verdict(standing(cluster(4), stopped))
-    assert codes(found) == ["nested-client", "nothing-measured", "invalid-trials"]
+    assert codes(found) == ["nested-client", "invalid-trials"]
     locked = replace(stopped, groups=(replace(waiting, waits_for="Semaphore", call="__enter__ (semaphore.py)"),))
-    assert codes(verdict(standing(cluster(4), locked))) == ["waiting-tasks", "nothing-measured", "invalid-trials"]
+    assert codes(verdict(standing(cluster(4), locked))) == ["waiting-tasks", "invalid-trials"]
     away = replace(waiting, holds=False, waits_for="", problem="no worker may run it: it asks for resources GPU=1")
     found = verdict(standing(cluster(4), replace(stopped, groups=(away,))))
-    assert codes(found) == ["worker-restriction", "nothing-measured", "invalid-trials"]
+    assert codes(found) == ["worker-restriction", "invalid-trials"]
