@@ -9,7 +9,7 @@ from itertools import compress
 import numpy as np
 
 from scalescope.analysis.attempts import Bools
-from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.departures import deaths
 from scalescope.diagnosis.evidence.task_table import largest_prefix, task_column
 from scalescope.diagnosis.observation import Observation, TrialCause
@@ -30,6 +30,7 @@ RECOMPUTATION = TrialCause(
     remedy="Persist what is used again, or compute everything in one call",
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly",
     parts=("busy", "lost"),
+    changes=(Term.WORK,),
 )
 
 

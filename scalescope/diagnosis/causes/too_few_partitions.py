@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from scalescope.analysis.summary import PointSummary
-from scalescope.diagnosis.cause import WITHOUT_TASKS
+from scalescope.diagnosis.cause import WITHOUT_TASKS, Term
 from scalescope.diagnosis.evidence.graph_structure import (
     asked_and_used,
     idle_seconds,
@@ -37,6 +37,7 @@ TOO_FEW_PARTITIONS = SweepCause(
     "library's default is named if it predicts every measured count",
     link="https://github.com/dask/dask/issues/10291",
     parts=WITHOUT_TASKS,
+    changes=(Term.SPAN,),
     workers_unused=True,
 )
 
@@ -155,7 +156,7 @@ def _enough(summary: PointSummary) -> int:
     return threads if items is None else max(1, min(threads, items))
 
 
-def _gain(case: SweepCase, worst: PointSummary, metrics: Metrics) -> Gain:
+def _gain(case: SweepCase, worst: PointSummary, metrics: Metrics) -> Gain | None:
     """The makespan on as many threads as there can be partitions, at least ceil(items / threads) × T1 / items."""
     point, items, enough = worst.point, worst.items, _enough(worst)
     makespan_s = (point.threads * metrics.makespan_s - case.idle_s(worst) / worst.valid) / enough
@@ -168,7 +169,7 @@ def _gain(case: SweepCase, worst: PointSummary, metrics: Metrics) -> Gain:
         change = {"partition_size": max(1, (items or 1) // enough)}
     elif worst.origin is not None and worst.origin.call in DIVIDED:
         change = {NPARTITIONS: enough}
-    return Gain(metrics.elapsed_s, metrics.elapsed_s - max(metrics.makespan_s - makespan_s, 0.0), change)
+    return TOO_FEW_PARTITIONS.gain(metrics, point.threads, metrics.makespan_s - makespan_s, change=change)
 
 
 def _prediction(rule: PartitionRule | None, found: Sequence[Measured]) -> tuple[Evidence, ...]:
