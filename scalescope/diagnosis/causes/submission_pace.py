@@ -68,6 +68,10 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
         else "collect the lazy results of all rounds and call `dask.compute(*results)` once (with futures: submit all, "
         "then `client.gather`) instead of `.compute()` or `.result()` in the loop"
     )
+    if _by_prefect(observation):
+        remedy = (
+            f"call `{prefix}.submit(item)` for all items first (or `{prefix}.map(items)`), then `.result()` of each"
+        )
     return RESULTS_AWAITED_IN_LOOP.finding(
         observation,
         lost_s,
@@ -78,6 +82,10 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
         confidence=0.95 if found.gap_s <= 0.1 * found.round_s else 0.8,
         saved_s=sent_at_once_saves_s(observation),
     )
+
+
+def _by_prefect(observation: Observation) -> bool:
+    return any(str(name).partition(".")[0] == "prefect" for name in observation.trial.facts.get("imports") or ())
 
 
 FEW_TASKS_IN_FLIGHT = TrialCause(
@@ -159,5 +167,5 @@ def slow_submission(observation: Observation) -> Finding | None:
         Evidence("tasks sent per second", round(rate, 3), "table graphs"),
         Evidence("tasks per second that the threads could take", round(needed, 3), "threads by mean duration"),
         confidence=0.7,
-        saved_s=sent_at_once_saves_s(observation),
+        saved_s=sent_at_once_saves_s(observation, in_tasks=True),
     )

@@ -8,6 +8,7 @@ import numpy as np
 
 from scalescope.analysis.graph import Graph
 from scalescope.analysis.replay import Replay
+from scalescope.diagnosis.evidence.client_time import BETWEEN, client_time
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.errors import CaptureError
 
@@ -42,9 +43,12 @@ def placed_anywhere_saves_s(observation: Observation) -> float | None:
     return attempts.makespan - replace(replay, rank=rank).makespan(observation.threads)
 
 
-def sent_at_once_saves_s(observation: Observation) -> float | None:
-    """The same if the client also sent all tasks at the begin."""
+def sent_at_once_saves_s(observation: Observation, *, in_tasks: bool = False) -> float | None:
+    """If the client sent all tasks at the begin; what it computes in between follows, or is done in the tasks."""
     replay = _replay(observation)
     if replay is None:
         return None
-    return observation.measured.makespan - replay.sent_at_once().makespan(observation.threads)
+    found = client_time(observation)
+    own_s = float(found.seconds[~(found.waits | found.sends), BETWEEN].sum()) / observation.threads
+    own_s /= observation.threads if in_tasks else 1
+    return observation.measured.makespan - replay.sent_at_once().makespan(observation.threads) - own_s

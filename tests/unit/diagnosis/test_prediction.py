@@ -23,7 +23,7 @@ SECONDS = st.sampled_from([0.0005, 0.1, 0.5, 1.0, 1.0, 1.0, 10.0])
 
 def allowed_s(cause: Cause, metrics: Metrics, threads: int, shorter_s: float) -> float:
     """max(T1 / P, T∞) of the graph that the remedy leaves; the harness has no client that computes."""
-    work_s = metrics.work_s - shorter_s * (Term.WORK in cause.changes)
+    work_s = min(metrics.work_s, metrics.worker_time_s["busy"]) - shorter_s * (Term.WORK in cause.changes)
     by_work = 0.0 if Term.THREADS in cause.changes else work_s / threads
     return max(by_work, 0.0 if Term.SPAN in cause.changes else metrics.span_s)
 

@@ -160,6 +160,14 @@ def test_a_driver_that_dies_in_a_trial_makes_it_invalid(fake: Fake, tmp_path: Pa
             driver.run(TRIAL, "w", timeout_s=5)
 
 
+def test_a_task_that_ends_the_process_that_all_share(fake: Fake, tmp_path: Path) -> None:
+    source = fake(ASKED + 'progress("running", 9); os._exit(3)')
+    with Driver.start(SimulatedSpec(), folder=tmp_path / "run", python=source) as driver:
+        reason = driver.run(TRIAL, "w", timeout_s=5).reason
+    assert "a task ended the process (ended with exit status 3)" in reason
+    assert "-c local" in reason
+
+
 def test_a_driver_that_died_before_the_trial_began_leaves_it_to_another(fake: Fake, tmp_path: Path) -> None:
     with start(fake(ASKED + 'progress("clearing", 9); os._exit(7)'), tmp_path) as driver:
         with pytest.raises(DriverError, match="exit status 7"):
