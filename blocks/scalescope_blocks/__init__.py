@@ -7,12 +7,12 @@ name, such as `cluster="simulated-cluster/prod"` or `store="result-store/team"`.
 from scalescope_blocks.clusters import (
     CustomCluster,
     KubernetesCluster,
+    LightCluster,
     LocalCluster,
     RunningScheduler,
     SimulatedCluster,
     SlurmCluster,
     SshCluster,
-    VirtualCluster,
 )
 from scalescope_blocks.resolve import saved
 from scalescope_blocks.store import ResultStore
@@ -20,12 +20,12 @@ from scalescope_blocks.store import ResultStore
 __all__ = [
     "CustomCluster",
     "KubernetesCluster",
+    "LightCluster",
     "LocalCluster",
     "ResultStore",
     "RunningScheduler",
     "SimulatedCluster",
     "SlurmCluster",
     "SshCluster",
-    "VirtualCluster",
     "saved",
 ]

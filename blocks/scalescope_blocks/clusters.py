@@ -13,11 +13,11 @@ from pydantic import ConfigDict, Field, SecretStr, model_validator
 from scalescope.clusters.custom.spec import CustomSpec
 from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
+from scalescope.clusters.light.spec import LightSpec
 from scalescope.clusters.local.spec import LocalSpec
 from scalescope.clusters.scheduler.spec import SchedulerSpec
 from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.clusters.ssh.spec import SshSpec
-from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import ClusterSpec, cluster_spec
 from scalescope.model.parameters import Declared, declared
@@ -97,7 +97,7 @@ def _field(declaration: Declared) -> Any:
 
 
 SimulatedCluster = _block("SimulatedCluster", SimulatedSpec)
-VirtualCluster = _block("VirtualCluster", VirtualSpec)
+LightCluster = _block("LightCluster", LightSpec)
 LocalCluster = _block("LocalCluster", LocalSpec)
 CustomCluster = _block("CustomCluster", CustomSpec)
 KubernetesCluster = _block("KubernetesCluster", KubernetesSpec)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 CLUSTERS = {
     "simulated": "scalescope.clusters.simulated.cluster:SimulatedCluster",
-    "virtual": "scalescope.clusters.virtual.cluster:VirtualCluster",
+    "light": "scalescope.clusters.light.cluster:LightCluster",
     "local": "scalescope.clusters.local.cluster:LocalCluster",
     "custom": "scalescope.clusters.custom.cluster:CustomCluster",
     "kubernetes": "scalescope.clusters.kubernetes.cluster:KubernetesCluster",

@@ -16,7 +16,7 @@ from scalescope.model.words import number
 from scalescope.model.workload import Simpler, Workload
 
 # Kinds of clusters that cost nothing, the cheapest first; any other costs more.
-CHEAPER = ("simulated", "virtual", "local")
+CHEAPER = ("simulated", "light", "local")
 STAGES, TASKS = "stages", "tasks"
 # Seconds that sleeps are cut to; the first that keeps the symptom is taken. Shorter ones would measure Dask's overhead.
 QUICK_S = (0.1, 1.0)

@@ -10,7 +10,7 @@ from scalescope.model import cluster
 from scalescope.model.fields import Scalar
 
 # Kinds of clusters whose workers share processes: they show nothing of tasks that compute
-SHARED = ("simulated", "virtual")
+SHARED = ("simulated", "light")
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 `--prove` runs each of them mended, too: a label stands only if its remedy makes the work as much faster as the case
 says. A run of the whole set writes `docs/outside-set.md`.
 
-`--diagnose` runs the cases on local and virtual clusters once more, at their last size and each in a process of its
+`--diagnose` runs the cases on local and light clusters once more, at their last size and each in a process of its
 own, within `with scalescope.diagnose(client)`: it must name the same cause first as the sweep. Cases are left out if
 the sweep's last trial, judged alone and without the parameters, says something else than the sweep.
 """

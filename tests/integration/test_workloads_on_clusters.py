@@ -48,7 +48,7 @@ def check(total, expected):
     if total != expected:
         raise ValueError(f"{total} instead of {expected}")
 """
-CLUSTERS = ("simulated", "virtual", "local")
+CLUSTERS = ("simulated", "light", "local")
 
 
 EVERYWHERE = ("futures-map", "beam-pardo")
@@ -57,7 +57,7 @@ EVERYWHERE = ("futures-map", "beam-pardo")
 
 @pytest.fixture(scope="module", params=CLUSTERS)
 def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    spec = cluster_spec({"kind": request.param, **({"check_limit": False} if request.param == "virtual" else {})})
+    spec = cluster_spec({"kind": request.param, **({"check_limit": False} if request.param == "light" else {})})
     with Driver.start(spec, folder=tmp_path_factory.mktemp(request.param)) as driver:
         yield driver
 

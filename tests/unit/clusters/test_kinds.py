@@ -43,9 +43,7 @@ def test_a_kind_says_what_it_is_and_can_be_built_and_sent(kind: str) -> None:
 
 
 def test_those_that_cost_nothing_come_first() -> None:
-    assert (
-        list(kinds())[:3] == [kind for kind, spec in kinds().items() if spec.here] == ["simulated", "virtual", "local"]
-    )
+    assert list(kinds())[:3] == [kind for kind, spec in kinds().items() if spec.here] == ["simulated", "light", "local"]
     assert [kind for kind, spec in kinds().items() if not spec.proven] == list(kinds())[-6:]
 
 

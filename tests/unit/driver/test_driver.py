@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from scalescope.clusters.light.spec import LightSpec
 from scalescope.clusters.local.spec import LocalSpec
 from scalescope.clusters.simulated.spec import SimulatedSpec
-from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.driver.attempt import LEFT_OUT
 from scalescope.driver.process import Driver, TrialOutcome
 from scalescope.model import spool
@@ -336,12 +336,12 @@ def test_a_task_that_ignores_that_it_was_cancelled_is_waited_for(
     assert len(after.warnings) == len(warned)
 
 
-# ---------------------------------------------------------------- virtual clusters
+# ---------------------------------------------------------------- light clusters
 
 
-def test_a_driver_of_a_virtual_cluster_starts_its_fork_server_at_once(workloads: Path, tmp_path: Path) -> None:
+def test_a_driver_of_a_light_cluster_starts_its_fork_server_at_once(workloads: Path, tmp_path: Path) -> None:
     """It starts no second one, and its output does not reach the protocol; the cluster can be opened anew."""
-    spec = VirtualSpec(hosts=1, check_limit=False)
+    spec = LightSpec(hosts=1, check_limit=False)
     with Driver.start(spec, folder=tmp_path) as driver:
         (server,) = psutil.Process(driver.pid).children()
         assert len(server.children()) == 2  # the scheduler and a host
@@ -365,6 +365,7 @@ def test_a_driver_in_simulated_time(workloads: Path, tmp_path: Path) -> None:
     assert (first.reason, second.reason) == ("", "")
     assert first.elapsed_s == second.elapsed_s
     assert first.facts["cluster"]["clock"] == "virtual"
+    assert first.facts["cluster"]["shows"].endswith("exactly repeatable")
     assert "timed out after 1 s of real time while running: the scheduler has no task that has not" in stuck.reason
     assert "scaling to 3 workers of 1 threads" in said
 
@@ -409,7 +410,7 @@ def test_tasks_that_wait_for_a_lock_which_nobody_gives_back(workloads: Path, tmp
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("spec", [LocalSpec(), VirtualSpec()], ids=["local", "virtual"])
+@pytest.mark.parametrize("spec", [LocalSpec(), LightSpec()], ids=["local", "light"])
 @pytest.mark.parametrize(
     ("workload", "said", "codes"),
     [
@@ -575,7 +576,7 @@ def test_nothing_outlives_the_orchestrator(number: signal.Signals, workloads: Pa
     "spec",
     [
         pytest.param(LocalSpec(), id="local", marks=pytest.mark.thorough),
-        pytest.param(VirtualSpec(hosts=1, check_limit=False), id="virtual"),
+        pytest.param(LightSpec(hosts=1, check_limit=False), id="light"),
     ],
 )
 def test_what_lies_in_the_working_folder_is_not_taken_for_dask(

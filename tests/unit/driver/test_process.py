@@ -235,7 +235,7 @@ def test_close_ends_a_driver_that_ignores_it(fake: Fake, tmp_path: Path, monkeyp
 
 def test_the_environment_of_a_driver(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCALESCOPE_CLOCK", "virtual")  # as within a driver that starts another
-    monkeypatch.setenv("SCALESCOPE_CLUSTER", "virtual")
+    monkeypatch.setenv("SCALESCOPE_CLUSTER", "light")
     python = fake(READY + "sys.stdin.readline(); say('opened', facts=dict(os.environ)); sys.stdin.read()")
     with start(python, tmp_path) as driver:
         importable = Path(driver.facts["PYTHONPATH"].split(os.pathsep)[0])
