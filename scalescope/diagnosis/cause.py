@@ -70,7 +70,8 @@ class Cause(Generic[Looked]):
     ) -> Gain | None:
         """What the remedy brings, at most down to the bound of the graph that it leaves; None below `GAIN`."""
         changes = self.changes if changes is None else changes
-        work_s = min(metrics.work_s, metrics.worker_time_s["busy"])  # tasks that gave up their thread may overlap
+        # tasks that gave up their thread may overlap
+        work_s = min(metrics.work_s, metrics.worker_time_s.get("busy", metrics.work_s))
         work_s -= shorter_s if Term.WORK in changes else 0.0
         possible_s = max(
             0.0 if Term.THREADS in changes else work_s / threads,

@@ -176,7 +176,7 @@ def test_the_longest_task_of_each_prefix_is_named_by_its_call(
     client: Client, capture: Capture, path: Path, rows: Rows
 ) -> None:
     def load(number: int, again: object = None, *, unit: str = "s") -> None:
-        time.sleep(0.06 if number < 7 else 0.2)
+        time.sleep(0.06 if number < 7 else 0.8)
 
     with capture.trial(path):
         futures = [client.submit(load, number, unit="s", pure=False) for number in (1, 7, 2)]

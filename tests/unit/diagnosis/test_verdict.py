@@ -62,7 +62,7 @@ def test_more_tasks_than_threads_in_uneven_waves(bag_trial):
 
 
 def test_little_work_in_real_time_is_too_short_to_say(bag_trial):
-    trial = bag_trial(4, [1])
+    trial = bag_trial(300, chunks(300, 45))
     metrics = replace(trial.metrics, elapsed_s=1.0)
     long, short = (replace(trial, metrics=replace(metrics, work_s=work_s)) for work_s in (0.6, 0.3))
     local = replace(FUTURES, cluster=LocalSpec())
