@@ -36,11 +36,9 @@ def _calls(observation: Observation) -> dict[str, str]:
 def short_key(observation: Observation, attempt: int) -> str:
     """The task as `load(7)` where that was recorded, else as `read-csv[3]` or by its key with a short token."""
     key = str(observation.column("tasks", "key")[int(task_rows(observation)[attempt])])
-    if call := _calls(observation).get(key):
-        return words.cut(call)
     part = re.fullmatch(r"\('(.+)', (.+)\)", key)
-    name = f"{observation.measured.prefix[attempt]}[{part[2]}]" if part else TOKEN.sub(lambda token: token[0][:8], key)
-    return words.cut(name)
+    name = _calls(observation).get(key) or (f"{observation.measured.prefix[attempt]}[{part[2]}]" if part else key)
+    return words.cut(TOKEN.sub(lambda token: token[0][:8], name))
 
 
 @once
