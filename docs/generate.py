@@ -52,6 +52,7 @@ def _cause(cause: Cause[Any]) -> str:
         "Explains worker time": ", ".join(PARTS[part].title for part in cause.parts),
         "Rules out": ", ".join(f"`{code}`" for code in cause.rules_out),
         "Remedy": cause.remedy,
+        "Remedy changes": ", ".join(cause.changes) if cause.predicts else "nothing that can be predicted",
         "More": f"<{cause.link}>" if cause.link else "",
     }
     lines = "".join(f"- **{name}**: {text.rstrip('.')}.\n" for name, text in facts.items() if text)

@@ -138,7 +138,7 @@ def _leases_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 
 @pytest.fixture(scope="module", autouse=True)
 def _settings_of_dask() -> Iterator[None]:
-    """A simulated or virtual cluster makes its settings the process's: tests of other files do not inherit them.
+    """A simulated or light cluster makes its settings the process's: tests of other files do not inherit them.
 
     Sections that an import brings stay, as the import does.
     """

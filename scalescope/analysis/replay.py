@@ -71,6 +71,12 @@ class Replay:
         node, need = self.rank[self.graph.node[inside]], self.rank[self.graph.needs[inside]]
         return _scheduled(seconds, delay, node, need, self.phase[order], self.pauses, threads)
 
+    def sent_at_once(self) -> Replay:
+        """The same tasks in one phase: those that need nothing are runnable at its begin."""
+        first = np.diff(self.graph.first) == 0
+        phase, delay = np.zeros_like(self.phase), np.where(first, 0.0, self.delay)
+        return replace(self, phase=phase, pauses=self.pauses[:1], delay=delay)
+
     def with_durations(self, factor: float) -> Replay:
         if not factor >= 0:
             raise InvalidField("factor", factor, "0 or more")

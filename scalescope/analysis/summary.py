@@ -63,6 +63,7 @@ class PointSummary:
     intervals: Mapping[str, MeanInterval] = field(default_factory=dict)  # for metrics declared to have one
     asked: tuple[PartitionCall, ...] = ()  # calls of the workload's code that decide its partitions
     blamed: Mapping[str, float] = field(default_factory=dict)  # what threads waited for: mean thread-seconds
+    cores: int = 0  # of the host, if it has all workers; 0 where that is not so or not known
 
     @property
     def origin(self) -> PartitionCall | None:
@@ -195,8 +196,14 @@ def _summary(trials: Sequence[Trial]) -> PointSummary:
         metrics=_typical(measured) if measured else None,
         intervals=_intervals(measured),
         asked=tuple(map(PartitionCall.from_mapping, valid[0].facts.get("asked", ()))) if valid else (),
+        cores=_cores(valid[0]) if valid else 0,
         blamed=_blamed([trial.facts.get(BLAMED, {}) for trial in valid]),
     )
+
+
+def _cores(trial: Trial) -> int:
+    cluster, host = trial.facts.get("cluster") or {}, trial.facts.get("host") or {}
+    return int((host.get("load") or {}).get("cpus", 0)) if cluster.get("kind") == "local" else 0
 
 
 def _blamed(found: Sequence[Mapping[str, float]]) -> dict[str, float]:

@@ -19,15 +19,16 @@ import dask
 
 from scalescope.capture.client_thread import is_library
 from scalescope.errors import InvalidField
-from scalescope.model.partition_calls import CREATE, DIVIDED, NPARTITIONS, PartitionCall
+from scalescope.model.partition_calls import BAG, CREATE, DIVIDED, FROM_PANDAS, NPARTITIONS, PartitionCall
 
 # Functions that return a collection, by the module from which users call them.
 CALLS: dict[str, tuple[str, ...]] = {
     "dask.bag": ("from_sequence", "read_text"),
     "dask.dataframe": ("from_pandas", "from_map", "read_csv", "read_parquet"),
-    "dask.array": ("from_array",),
+    "dask.array": ("from_array", "from_zarr", "ones", "zeros", "full", "empty", "arange", "linspace"),
 }
-FILES = ("read_text", "read_csv", "read_parquet")  # functions whose argument does not tell how much there is to divide
+# functions whose argument tells how much there is to divide
+COUNTED = (BAG, FROM_PANDAS, "dask.dataframe.from_map", "dask.array.from_array")
 BEAM = "apache_beam"
 MOST = 50  # most calls kept of a trial
 
@@ -44,15 +45,22 @@ class Notes(list[PartitionCall]):
         if not isinstance(partitions, int) or len(self) >= MOST:
             return
         caller = sys._getframe(2)
-        items = len(given) if isinstance(given, Sized) and call.rpartition(".")[2] not in FILES else None
+        items = len(given) if isinstance(given, Sized) and call in COUNTED else None
         where = line_of_user(caller)
         if str(caller.f_globals.get("__name__")).startswith(BEAM):  # a pipeline is built from what it was written as
             call = CREATE
             lines = self.created.get(items or 0, set())
             where = next(iter(lines)) if len(lines) == 1 else where
         asked = PartitionCall(call, where, items, partitions)
+        # what a library calls within, such as `from_map` within `read_csv`, was noted first
+        self[:] = [each for each in self if not self._within(each, asked)]
         if asked not in self:
             self.append(asked)
+
+    @staticmethod
+    def _within(inner: PartitionCall, outer: PartitionCall) -> bool:
+        same = (inner.where, inner.partitions) == (outer.where, outer.partitions)
+        return same and inner.call != outer.call and inner.call != CREATE and outer.call not in DIVIDED
 
 
 @contextmanager

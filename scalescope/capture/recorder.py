@@ -66,6 +66,7 @@ STRAGGLERS_S = 0.1  # after the last event of actors' calls, which workers send 
 EVENT_CHARACTERS = 4_000
 EXCEPTION_CHARACTERS = 2_000
 HELD_CALLS, CALL_CHARACTERS = 20, 200  # tasks that raised whose function and arguments are kept; characters of each
+LONG_S, HELD_LONGEST = 0.05, 200  # tasks from which the longest of each prefix is told; most prefixes
 
 OURS = "scalescope-"  # begins the names of all plugins of this package
 WORKER_CLIENT = "Client-worker-"  # begins the id of a client that runs inside a task
@@ -270,6 +271,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             if attempts.waits_dropped:
                 self.full["waits"] = attempts.waits_dropped
             attempts.tell_waits()
+            attempts.tell_longest()
             self.summary = {"time": ended, "full": self.full, "assigned": assigned, **attempts.totals()}
         return self.summary
 
@@ -457,6 +459,7 @@ class _Attempts:
         self.erring: dict[str, Any] | None = None  # message of the error that the scheduler is handling
         self.confined: set[str] = set()  # prefixes whose restrictions are in an event
         self.waits: dict[tuple[str, str], tuple[int, float]] = {}  # by prefix and action: tasks, seconds
+        self.longest: dict[str, tuple[float, Any, str]] = {}  # by prefix: seconds, key, function and arguments
         self.restarted = False
         self.assigned_before = _entered_processing(scheduler)
         self.foreign = 0  # attempts that ended but began before the recording
@@ -627,11 +630,13 @@ class _Attempts:
             return
         if isinstance(begin, (list, tuple)):
             begin, end = self._add_steps(group.prefix.name, begin)
-        span = end - begin if end > begin else 0.0
+        span = seconds = end - begin if end > begin else 0.0
         number = self.taken + len(self.keys)
         if needs:
             span += self._add_needs(number, needs)
         numbers = self.names.get(group) or self._name(key, group)
+        if seconds > LONG_S:
+            self._note_longest(group.prefix.name, seconds, key)
         self.rows += _ROW.pack(
             self.workers[worker],
             numbers[0],
@@ -687,6 +692,18 @@ class _Attempts:
             return
         tasks, sum_s = self.waits.get((prefix, action), (0, 0.0))
         self.waits[prefix, action] = (tasks + 1, sum_s + seconds)
+
+    def _note_longest(self, prefix: str, seconds: float, key: Any) -> None:
+        before = self.longest.get(prefix)
+        if (before is None and len(self.longest) < HELD_LONGEST) or (before and seconds > 1.1 * before[0]):
+            task = self.scheduler.tasks.get(key)  # it may be forgotten by now
+            self.longest[prefix] = (seconds, key, call_of(getattr(task, "run_spec", None)))
+
+    def tell_longest(self) -> None:
+        for _, key, call in self.longest.values():
+            if call:
+                self.event("longest", {"key": str(key), "call": call})
+        self.longest.clear()
 
     def tell_waits(self) -> None:
         """Log an event per prefix, line, and what was waited for."""
@@ -837,7 +854,7 @@ def call_of(spec: Any) -> str:
     shown = reprlib.Repr()
     shown.maxother = shown.maxstring = 40
     try:
-        each = [shown.repr(value) for value in given]
+        each = [str(value.key) if type(value).__name__ == "TaskRef" else shown.repr(value) for value in given]
         each += [f"{name}={shown.repr(value)}" for name, value in (getattr(spec, "kwargs", None) or {}).items()]
     except Exception:  # noqa: BLE001 - the user's own `__repr__`
         each = ["..."]

@@ -41,7 +41,7 @@ SIMULATED: dict[str, Any] = {
     "points": [*POINTS, *({**point, **REMEDY} for point in POINTS), *AGAIN],
     "params": {"stages": 3},
 }
-REAL: dict[str, Any] = {**SIMULATED, "cluster": {"kind": "virtual", "hosts": 2}, "points": AGAIN}
+REAL: dict[str, Any] = {**SIMULATED, "cluster": {"kind": "light", "hosts": 2}, "points": AGAIN}
 
 Carry = Callable[[Mapping[str, Any]], "SweepRun"]  # carries a sweep out and returns its run
 

@@ -113,7 +113,7 @@ def all_checks() -> list[Check]:
         _attempt("Slurm", "clusters: slurm", _slurm, essential=False),
         Check("cores", "clusters in real time, parallel clusters", True, cores),
         _attempt("simulated cluster", "sweeps in virtual time", partial(_cluster, "simulated"), essential=True),
-        _attempt("virtual cluster", "many workers in real time", _emulation, essential=False),
+        _attempt("light cluster", "many workers in real time", _emulation, essential=False),
         _attempt("local cluster", "worker processes on this machine", partial(_cluster, "local"), essential=False),
     ]
 
@@ -161,7 +161,7 @@ def _cluster(kind: str) -> str:
 def _emulation() -> str:
     """Measure how long tasks must be for this host to emulate so many workers."""
     point = Point(workers=100, params={"items": 100, "seconds": 0.1, "stages": 1})
-    with _driver("virtual") as driver:
+    with _driver("light") as driver:
         outcome = driver.run(PlannedTrial(0, point, 0), "futures-map", timeout_s=60)
     if outcome.state is not TrialState.VALID:
         raise ClusterError(f"a trial on it was {outcome.state.value}: {outcome.reason}")

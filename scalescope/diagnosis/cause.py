@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
 from typing import Generic, TypeVar
 
-from scalescope.model.finding import Finding, Severity
+from scalescope.model.fields import Scalar
+from scalescope.model.finding import Finding, Gain, Severity
+from scalescope.model.metrics import Metrics
 
 NOTEWORTHY = 0.10  # share of worker time lost; a cause that costs less is not named
 SEVERE = 0.30  # share of worker time lost from which a cause with a remedy is of high severity
@@ -16,6 +20,15 @@ DOUBTED = 0.8  # factor on the confidence in causes at points that limits of tru
 LAST = 100  # precedence of causes that are ordered by worker time lost alone
 Looked = TypeVar("Looked")
 Function = TypeVar("Function", bound=Callable[..., Finding | None])
+
+
+class Term(StrEnum):
+    """What bounds the time of a call from below: max(T1 / P, T∞, what the client itself computes)."""
+
+    WORK = "T1"
+    SPAN = "T∞"
+    THREADS = "P"
+    CLIENT = "client"
 
 
 @dataclass(eq=False, kw_only=True)
@@ -31,6 +44,9 @@ class Cause(Generic[Looked]):
     # Parts of worker time (`WORKER_TIME`) in which the time that it explains lies. Threads without a task that a
     # finding of a trial explains are not blamed on the structure of the graph again.
     parts: tuple[str, ...] = ()
+    # What the remedy changes of the bound on the time. No finding predicts less than what remains of the bound allows.
+    changes: tuple[Term, ...] = ()
+    predicts: bool = True  # whether the records say what the remedy brings
     rules_out: tuple[str, ...] = ()  # codes not named beside it, in the same trial or at the same point
     precedence: int = LAST  # place among findings of one severity; `LAST` orders by worker time lost
     workers_unused: bool = False  # whether it shows in workers that run no task, which a script can count
@@ -40,6 +56,32 @@ class Cause(Generic[Looked]):
     def finds(self, function: Function) -> Function:
         self.find = function
         return function
+
+    def gain(
+        self,
+        metrics: Metrics,
+        threads: int,
+        saved_s: float,  # of the call
+        *,
+        shorter_s: float = 0.0,  # thread-seconds less in tasks, where the remedy changes T1
+        client_s: float = 0.0,  # that the client itself computes
+        changes: Collection[Term] | None = None,  # of this finding, if they are not those of its cause
+        change: Mapping[str, Scalar] = MappingProxyType({}),
+    ) -> Gain | None:
+        """What the remedy brings, at most down to the bound of the graph that it leaves; None below `GAIN`."""
+        changes = self.changes if changes is None else changes
+        # tasks that gave up their thread may overlap
+        work_s = min(metrics.work_s, metrics.worker_time_s.get("busy", metrics.work_s))
+        work_s -= shorter_s if Term.WORK in changes else 0.0
+        possible_s = max(
+            0.0 if Term.THREADS in changes else work_s / threads,
+            0.0 if Term.SPAN in changes else metrics.span_s,
+            0.0 if Term.CLIENT in changes else client_s,
+        )
+        now_s = metrics.elapsed_s
+        predicted_s = max(now_s - saved_s, possible_s)
+        worth = self.predicts and now_s - predicted_s >= GAIN * now_s
+        return Gain(now_s, predicted_s, dict(change)) if worth else None
 
 
 def severity_of(share: float) -> Severity:

@@ -13,11 +13,13 @@ import numpy as np
 from scalescope.analysis.attempts import Attempts, Floats, Tables, told
 from scalescope.analysis.measure import Stage, stages_of
 from scalescope.analysis.worker_time import WorkerTime, divide
-from scalescope.diagnosis.cause import GAIN, NOTEWORTHY, Cause, severity_of
+from scalescope.diagnosis.cause import NOTEWORTHY, Cause, Term, severity_of
 from scalescope.errors import CaptureError
+from scalescope.model.emulation_limit import EmulationLimit
 from scalescope.model.fields import Scalar
-from scalescope.model.finding import LIMITS_OF_TRUST, Evidence, Finding, Gain, Severity
+from scalescope.model.finding import LIMITS_OF_TRUST, Evidence, Finding, Severity
 from scalescope.model.metrics import Metrics
+from scalescope.model.records import IMPORT, SENDING
 from scalescope.model.standstill import STANDSTILL, Standstill
 from scalescope.model.trial import Trial
 
@@ -83,18 +85,30 @@ class Observation:
         whole = 0.0 if self.attempts is None else self.threads * self.attempts.elapsed
         return lost_s / whole if whole > 0 else 0.0
 
-    def gain(self, lost_s: float, parts: Collection[str], change: Mapping[str, Scalar]) -> Gain | None:
-        """What it would bring not to lose these thread-seconds; None where that is less than `GAIN`.
+    def saved_s(self, lost_s: float, parts: Collection[str]) -> float:
+        """Seconds of the call that these thread-seconds cost.
 
         Idle threads are taken to be shared by all threads; time lost in tasks makes all tasks shorter in proportion.
         """
-        if self.metrics is None or self.attempts is None:
-            return None
-        now_s, busy = self.metrics.elapsed_s, self.seconds("busy", "lost")
-        saved_s = lost_s / self.threads
-        if parts and set(parts) <= {"busy", "lost"} and busy > 0:
-            saved_s = self.metrics.makespan_s * min(lost_s / busy, 1.0)
-        return Gain(now_s, max(now_s - saved_s, 0.0), dict(change)) if saved_s >= GAIN * now_s else None
+        busy = self.seconds("busy", "lost")
+        if self.attempts is not None and parts and set(parts) <= {"busy", "lost"} and busy > 0:
+            return self.attempts.makespan * min(lost_s / busy, 1.0)
+        return lost_s / self.threads
+
+    @cached_property
+    def client_s(self) -> float:
+        """Seconds in which the client ran its own code, without imports; 0 where that was not recorded."""
+        what, waits = self.column("client", "what"), self.numbers("client", "waits") > 0
+        own = [call != IMPORT and call.rpartition(".")[2] not in SENDING for call in what]
+        return float(self.numbers("client", "seconds")[own & ~waits].sum()) if len(what) else 0.0
+
+    @cached_property
+    def emulated(self) -> bool:
+        """Whether the host kept up with what it emulated; if not, no time is predicted from the trial's."""
+        limit = (self.trial.facts.get("cluster") or {}).get("limit")
+        if not limit or self.metrics is None:
+            return True
+        return not EmulationLimit.from_mapping(limit).beyond(self.metrics.tasks, self.metrics.makespan_s)
 
     def noteworthy(self, *parts: str) -> bool:
         return self.share(*parts) >= NOTEWORTHY
@@ -141,9 +155,22 @@ class TrialCause(Cause[Observation]):
         severity: Severity | None = None,
         link: str = "",
         change: Mapping[str, Scalar] = MappingProxyType({}),
+        saved_s: float | None = None,
+        shorter_s: float | None = None,
+        changes: Collection[Term] | None = None,
     ) -> Finding:
-        """A finding that lost so many thread-seconds; `change` names values of axes that apply the remedy."""
-        severity = severity or severity_of(observation.share_of(lost_s))
+        """A finding that lost so many thread-seconds; `change` names values of axes that apply the remedy.
+
+        `saved_s` are the seconds of the call that the remedy saves, `shorter_s` thread-seconds by which tasks become
+        shorter; both follow from `lost_s` unless given. `changes` replaces those of the cause.
+        """
+        severity, metrics, gain = severity or severity_of(observation.share_of(lost_s)), observation.metrics, None
+        trusted = observation.emulated and self.code not in LIMITS_OF_TRUST
+        if metrics is not None and trusted and severity is not Severity.INFO:
+            saved_s = observation.saved_s(lost_s, self.parts) if saved_s is None else saved_s
+            shorter_s = lost_s if shorter_s is None else shorter_s
+            terms = {"shorter_s": shorter_s, "client_s": observation.client_s}
+            gain = self.gain(metrics, observation.threads, saved_s, changes=changes, change=change, **terms)
         return Finding(
             self.code,
             severity,
@@ -153,9 +180,7 @@ class TrialCause(Cause[Observation]):
             confidence,
             lost_s=lost_s,
             link=link or self.link,
-            gain=None
-            if severity is Severity.INFO or self.code in LIMITS_OF_TRUST
-            else observation.gain(lost_s, self.parts, change),
+            gain=gain,
         )
 
 

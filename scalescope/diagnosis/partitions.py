@@ -35,8 +35,8 @@ CALL_OPTIONS = {
     "dask.dataframe.from_map": "give it more inputs for",
     "dask.dataframe.read_csv": "pass a smaller `blocksize=` for",
     "dask.dataframe.read_parquet": "write more row groups and pass `split_row_groups=True` for",
-    "dask.array.from_array": "pass smaller `chunks=` for",
 }
+ARRAY, CHUNKS = "dask.array.", "pass smaller `chunks=` for"  # begins the names of calls that make arrays
 BAG_OPTION = "pass npartitions= to dask.bag.from_sequence, at least the number of threads"
 
 BEAM_128 = PartitionRule(

@@ -16,7 +16,7 @@ from statistics import fmean
 from scalescope.analysis.summary import PointSummary, label, spoilt_points, summarise, varied
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.cause import DOUBTED, LAST
-from scalescope.diagnosis.causes.no_known_cause import HEALTHY, UNKNOWN, healthy
+from scalescope.diagnosis.causes.no_known_cause import HEALTHY, TOO_SHORT, UNKNOWN, healthy
 from scalescope.diagnosis.evidence.graph_structure import sound
 from scalescope.diagnosis.sweep_case import SweepCase
 from scalescope.model.finding import Finding, Severity, Verdict
@@ -37,7 +37,9 @@ def diagnose(sweep: Sweep, trials: Sequence[Trial]) -> Verdict:
     findings = [_merged(points, by_point) for by_point in by_code.values()]
     findings += [finding for cause in causes.of_sweeps() if cause is not HEALTHY and (finding := cause.find(case))]
     findings = _doubted(findings, {point.point.id for point, _ in case.measured})
-    if all(finding.severity is Severity.INFO for finding in findings):
+    if any(finding.code == TOO_SHORT.code for finding in findings):
+        findings = [_in_proportion(finding) for finding in findings]
+    elif all(finding.severity is Severity.INFO for finding in findings):
         excused = any(cause.excusable for finding in findings if (cause := causes.by_code().get(finding.code)))
         if sound(case) or not excused:
             findings.insert(0, healthy(case))
@@ -65,6 +67,13 @@ def _place(finding: Finding) -> int:
     if finding.limits_trust:
         return 1
     return 0 if finding.severity in (Severity.HIGH, Severity.MEDIUM) and finding.code != UNKNOWN.code else 2
+
+
+def _in_proportion(finding: Finding) -> Finding:
+    """Time that was lost is information where there was little of it; what failed or died stays what it is."""
+    cause = causes.by_code()[finding.code]
+    costs_time = cause is UNKNOWN or cause.parts not in ((), ("lost",))
+    return replace(finding, severity=Severity.INFO, gain=None) if costs_time else finding
 
 
 def _without_experiments(trials: Sequence[Trial]) -> tuple[Sequence[Trial], Sequence[Trial]]:

@@ -10,9 +10,9 @@ if __name__ == "__main__":  # worker processes of `multiprocessing` import this 
 
         patches.install()
 
-    if os.environ.get("SCALESCOPE_CLUSTER") == "virtual":
+    if os.environ.get("SCALESCOPE_CLUSTER") == "light":
         # First, so that both processes import at the same time.
-        from scalescope.clusters.virtual import fork_server
+        from scalescope.clusters.light import fork_server
 
         fork_server.prepare()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import numbers
 import traceback
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from scalescope.redaction import hide
 
 # Characters kept of an error's message, of its traceback (the end), and of a result as JSON.
 MESSAGE_LIMIT, TRACEBACK_LIMIT, RESULT_LIMIT = 2_000, 8_000, 1_000_000
+LEFT_OUT = "left out of the record"
+_NOTHING = object()
 
 
 @dataclass
@@ -66,15 +69,26 @@ def changes(
     return " and ".join(parts)
 
 
-def checked_result(result: Any) -> tuple[Any, str]:
-    """What a workload returned, or None and why it cannot be kept."""
+def kept_result(result: Any) -> Any:
+    """What a workload returned, as far as JSON can carry it; a word stands for what is left out."""
+    carried = _carried(result)
+    if carried is _NOTHING and isinstance(result, dict):  # the rest of it is kept
+        carried = _carried({str(name): _or_word(value) for name, value in result.items()})
+    return _or_word(result) if carried is _NOTHING else carried
+
+
+def _or_word(value: Any) -> Any:
+    carried = _carried(value)
+    return f"{LEFT_OUT}: {type(value).__name__}" if carried is _NOTHING else carried
+
+
+def _carried(value: Any) -> Any:
+    if isinstance(value, numbers.Real) and not isinstance(value, int | float):  # such as NumPy's
+        value = int(value) if isinstance(value, numbers.Integral) else float(value)
     try:
-        text = json.dumps(result, allow_nan=False)
-    except (TypeError, ValueError, RecursionError) as error:
-        return None, f"the workload returned what JSON cannot carry: {error}"
-    if len(text) > RESULT_LIMIT:
-        return None, f"the workload returned {len(text)} characters of JSON; at most {RESULT_LIMIT} are kept"
-    return result, ""
+        return value if len(json.dumps(value, allow_nan=False)) <= RESULT_LIMIT else _NOTHING
+    except (TypeError, ValueError, RecursionError):
+        return _NOTHING
 
 
 def describe(error: BaseException) -> dict[str, str]:

@@ -20,6 +20,7 @@ import scalescope
 from scalescope import driver_folders, errors, interpreters, leases
 from scalescope.driver.channel import utc_now
 from scalescope.driver.protocol import (
+    RUNNING,
     Close,
     Closed,
     Failed,
@@ -97,6 +98,7 @@ class Driver:
         self._ending = False
         self._closed = False
         self._phase = ""
+        self._shared = False  # whether tasks run in the driver's own process
         self._reader = threading.Thread(target=self._read, name=f"driver-{self.pid}-replies", daemon=True)
         self._reader.start()
 
@@ -202,6 +204,7 @@ class Driver:
         self.versions = {"python": ready.python, **ready.versions}
 
     def _open(self, spec: ClusterSpec, seed: int) -> None:
+        self._shared = not spec.real_time
         self._send(Open(spec.to_mapping(), str(self._folder), seed))
         limit_s = spec.open_limit_s + 2 * SILENCE_MARGIN_S  # the cluster's own error comes first, then the driver's
         self.facts = dict(self._expect(Opened, limit_s, limit_s).facts)
@@ -320,6 +323,12 @@ class Driver:
     def _died(self, reason: str = "") -> DriverError:
         self._wait(_DEATH_WAIT_S)
         what, hint = self._manner()
+        if self._shared and self._phase == RUNNING and what.startswith("ended"):
+            return DriverError(
+                f"a task ended the process ({what}): on the simulated cluster all tasks share it",
+                where=f"driver process {self.pid}, log {self.log}",
+                next_step="run it where each worker is a process: `-c local`",
+            )
         return DriverError(
             f"the driver {what}" + (f": {reason}" if reason else ""),
             where=f"driver process {self.pid}, log {self.log}",

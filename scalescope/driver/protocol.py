@@ -15,6 +15,8 @@ from typing import Any, ClassVar
 from scalescope.errors import DriverError, InfrastructureError, InvalidField, ScalescopeError
 from scalescope.model.mapping import from_mapping
 
+RUNNING = "running"  # the phase with the time limit of the trial
+
 
 @dataclass(frozen=True)
 class Message:

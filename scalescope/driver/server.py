@@ -21,6 +21,7 @@ from scalescope.driver.channel import Channel, real_seconds, take_over_streams, 
 from scalescope.driver.driver_watch import DriverWatch, where
 from scalescope.driver.open_cluster import OpenCluster
 from scalescope.driver.protocol import (
+    RUNNING,
     Close,
     Closed,
     Failed,
@@ -32,7 +33,7 @@ from scalescope.driver.protocol import (
     TrialDone,
     decode_request,
 )
-from scalescope.driver.trial_run import RUNNING, TrialRunner
+from scalescope.driver.trial_run import TrialRunner
 from scalescope.errors import DriverError, InfrastructureError, ScalescopeError
 from scalescope.model.trial import TrialState
 

@@ -16,9 +16,9 @@ from scalescope.capture import host
 from scalescope.capture.client_thread import ClientWatch
 from scalescope.capture.partition_calls import noted
 from scalescope.clusters.trial_watch import HaltWatch
-from scalescope.driver.attempt import Attempt, changes, checked_result, describe
+from scalescope.driver.attempt import Attempt, changes, describe, kept_result
 from scalescope.driver.open_cluster import OpenCluster
-from scalescope.driver.protocol import RunTrial
+from scalescope.driver.protocol import RUNNING, RunTrial
 from scalescope.errors import ClusterError, InfrastructureError, WrongAnswer
 from scalescope.model import spool
 from scalescope.model.fault import NONE, parse
@@ -31,9 +31,12 @@ if TYPE_CHECKING:
     from scalescope.model.workload import Workload
 
 LOAD_LIMIT_S, RECORD_LIMIT_S = 120.0, 300.0  # real seconds to import a workload, and to read the records
-RUNNING = "running"  # the phase with the time limit of the trial
 
 RECORDS, CLUSTER_RECORDS, CLIENT_RECORDS = "records.spool", "cluster.spool", "client.spool"
+OWN_CLIENT = (
+    "the function made a Dask client of its own, so nothing ran on this cluster: compute through the client that it is "
+    "given"
+)
 _CAPTURE_FACTS = ("tasks", "t_begin", "t_end", "clock_error_s", "received_bytes", "notes", "gpus")
 
 
@@ -117,6 +120,7 @@ class TrialRunner:
         assert cluster is not None
         assert capture is not None
         client = opened.clients.open(cluster)
+        clients = set(distributed.Client._instances)
         load = host.HostLoad()
         enter("preparing to record", RECORD_LIMIT_S, "installing the recorder")
         with capture.trial(Path(request.spool, RECORDS)) as recording, load:
@@ -156,8 +160,12 @@ class TrialRunner:
             _write(Path(request.spool, CLIENT_RECORDS), kept, attempt)
         if recording.no_room:
             raise spool.unwritable(Path(request.spool), recording.reason)
-        if not attempt.raised:
-            attempt.result, attempt.raised = checked_result(result)
+        if attempt.raised:
+            attempt.raised += workload.client_first
+        else:
+            attempt.result = kept_result(result)
+        if not recording.tasks and any(each not in clients for each in distributed.Client._instances):
+            attempt.problem = attempt.problem or OWN_CLIENT
         attempt.warnings += recording.warnings
         attempt.missing = "" if recording.complete else recording.reason
         attempt.facts["asked"] = [each.to_mapping() for each in asked]

@@ -21,7 +21,7 @@ from scalescope.model.parameters import Declared, Parameter, check_fields, decla
 # of these the cheapest first
 KINDS = {
     "simulated": "scalescope.clusters.simulated.spec:SimulatedSpec",
-    "virtual": "scalescope.clusters.virtual.spec:VirtualSpec",
+    "light": "scalescope.clusters.light.spec:LightSpec",
     "local": "scalescope.clusters.local.spec:LocalSpec",
     "custom": "scalescope.clusters.custom.spec:CustomSpec",
     "kubernetes": "scalescope.clusters.kubernetes.spec:KubernetesSpec",
@@ -157,7 +157,7 @@ def kinds() -> Mapping[str, type[ClusterSpec]]:
 
 
 def cluster_spec(data: object) -> ClusterSpec:
-    """Read a kind (`"virtual"`) or a mapping with `kind` and fields."""
+    """Read a kind (`"light"`) or a mapping with `kind` and fields."""
     if isinstance(data, ClusterSpec):
         return data
     given = {"kind": data} if isinstance(data, str) else fields.mapping("cluster", data)

@@ -87,6 +87,8 @@ CLIENT: dict[str, str] = {
     "waits": "b",  # 1 while it only waited for the cluster
 }
 
+LONGEST = "longest"  # topic of events: the function and arguments of the longest task of a prefix
+SENDING = ("compute", "map", "persist", "submit")  # in the column `what`: calls that pack a graph and send it
 IMPORT = "import"  # in the column `what`: modules were imported
 # What was broken on purpose: a kind of `scalescope.model.fault`, and the address of the worker, if any.
 FAULTS: dict[str, str] = {"kind": "str", "worker": "str", "begin": "d", "end": "d"}

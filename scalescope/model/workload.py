@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -87,7 +88,7 @@ class Workload:
     name: str  # reference that loads it again (`beam-pardo`, `package.module:function`, `path.py:function`)
     version: int  # raised whenever results are no longer comparable with older ones
     summary: str  # one sentence
-    # `run(client, **params)`; raises when its own result is wrong; what it returns must be JSON, or None
+    # `run(client, **params)`; raises when its own result is wrong; of what it returns, JSON is kept
     run: Callable[..., Any] = field(compare=False, repr=False)
     stresses: str = ""  # which part of a system its time depends on, in a few words
     parameters: tuple[WorkloadParameter, ...] = ()  # all that `run` takes besides the client
@@ -105,6 +106,13 @@ class Workload:
     # cheaper workloads that may replace it while a symptom is isolated; the closest one first
     simpler: tuple[Simpler, ...] = ()
 
+    @property
+    def client_first(self) -> str:
+        """A reminder to end a message with, where the first argument has no name that a client would have."""
+        first = next(iter(inspect.signature(self.run).parameters), "client")
+        known = first.lower() in ("c", "self") or any(word in first.lower() for word in ("client", "dask", "cluster"))
+        return "" if known else f"; its first argument is called `{first}`: a workload is given the client first"
+
     def parameter(self, name: str) -> WorkloadParameter | None:
         return next((parameter for parameter in self.parameters if parameter.name == name), None)
 
@@ -116,10 +124,11 @@ class Workload:
             if parameter.name in given:
                 bound[parameter.name] = parameter.check(given[parameter.name], section=section)
             elif parameter.required:
+                help_ = f" ({parameter.help.rstrip('.')})" if parameter.help else ""
                 raise InvalidField(
                     f"{section}.{parameter.name}",
                     None,
-                    f"a value, which the workload {self.name!r} needs ({parameter.help.rstrip('.')})",
+                    f"a value, which the workload {self.name!r} needs{help_}{self.client_first}",
                 )
             else:
                 bound[parameter.name] = parameter.default

@@ -15,6 +15,7 @@ from scalescope.model.parameters import Parameter
 from scalescope.model.workload import Workload, WorkloadParameter
 
 _KINDS = ("int", "float", "str", "bool")
+_PLAIN = (int, float, str, bool, list, dict)  # types that no client has
 
 
 def workload(name: str, *, version: int = 1, **facts: Any) -> Callable[[Callable[..., Any]], Workload]:
@@ -59,6 +60,8 @@ def _given_by_name(reference: str, function: Callable[..., Any]) -> list[inspect
         raise bad("a function whose first argument is the client, as in `def run(client, *, items=100)`")
     if client.default is not client.empty:
         raise bad(f"a function whose first argument is the client; {client.name!r} has a default")
+    if client.annotation in _PLAIN or client.annotation in [plain.__name__ for plain in _PLAIN]:
+        raise bad(f"a function whose first argument is the client; the first is called {client.name!r}")
     for each in rest:
         if each.kind is each.VAR_KEYWORD:
             raise bad(

@@ -39,15 +39,15 @@ def naive_ratio(client: distributed.Client, tasks: int, seconds: float, ideal_s:
 
 def real_time(pairs: int, cases: list[tuple[int, int, float]]) -> list[list[object]]:
     rows: list[list[object]] = []
-    with bench({"kind": "virtual", "check_limit": False}) as virtual:
+    with bench({"kind": "light", "check_limit": False}) as light:
         for workers, tasks, seconds in cases:
             ideal_s = seconds * tasks / workers
             params = {"items": tasks, "seconds": seconds}
-            virtual.run("futures-map", workers, params)
+            light.run("futures-map", workers, params)
             ours, theirs = [], []
             with naive(min(workers, 300)) as client:
                 for _ in range(pairs):
-                    ours.append(virtual.run("futures-map", workers, params).makespan_s / ideal_s)
+                    ours.append(light.run("futures-map", workers, params).makespan_s / ideal_s)
                     if workers <= 300:
                         theirs.append(naive_ratio(client, tasks, seconds, ideal_s))
             paired = [f"{ours_ / theirs_:.2f}" for ours_, theirs_ in zip(ours, theirs, strict=False)]
@@ -59,11 +59,11 @@ def real_time(pairs: int, cases: list[tuple[int, int, float]]) -> list[list[obje
 
 
 def start(workers: int) -> str:
-    from scalescope.clusters.virtual.cluster import VirtualCluster
-    from scalescope.clusters.virtual.spec import VirtualSpec
+    from scalescope.clusters.light.cluster import LightCluster
+    from scalescope.clusters.light.spec import LightSpec
 
     began = time.monotonic()
-    cluster = VirtualCluster(VirtualSpec(check_limit=False))
+    cluster = LightCluster(LightSpec(check_limit=False))
     cluster.open()
     cluster.scale(workers, 1)
     took = time.monotonic() - began
@@ -88,7 +88,7 @@ def main() -> None:
     with bench("simulated") as run:
         cases = [(300, 900, 10.0)] if arguments.quick else [(300, 900, 10.0), (1000, 10_000, 10.0)]
         rows = [simulated(run, *case) for case in cases]
-    print(table(["workers", "tasks", "s each", "virtual makespan s", "real s"], rows))
+    print(table(["workers", "tasks", "s each", "light makespan s", "real s"], rows))
 
 
 if __name__ == "__main__":

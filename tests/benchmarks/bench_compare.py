@@ -1,9 +1,9 @@
-"""How often is a comparison right, on real virtual workers? Some of equals, and as many of a slower B.
+"""How often is a comparison right, on real light workers? Some of equals, and as many of a slower B.
 
     python tests/benchmarks/bench_compare.py [--times 20] [--effect 0.05]
 
 Each comparison is the study `compare` as users have it, but for Prefect: interleaved pairs of trials of four workers
-that sleep for half a second, on one virtual cluster that stays open. About twelve seconds each.
+that sleep for half a second, on one light cluster that stays open. About twelve seconds each.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main() -> None:
 def compare(store: str, session: Drivers | None, seconds: float, seed: int) -> tuple[Drivers, dict[str, Any]]:
     given = {
         "workloads": ["futures-map"],
-        "cluster": "virtual",
+        "cluster": "light",
         "values": {"workers": 4, "items": 4},
         "a": {"seconds": SECONDS},
         "b": {"seconds": seconds},

@@ -2,7 +2,7 @@
 
     python tests/benchmarks/bench_first_verdict.py [--pairs 7] [--most 5]
 
-In every round `scalescope sweep` on the virtual cluster, with a store of its own, is timed twice (A/A), and
+In every round `scalescope sweep` on the light cluster, with a store of its own, is timed twice (A/A), and
 `python -c "import distributed"` once, in turns and in real time. Printed are seconds, and the ratio of the sweep to the
 import: on another machine, or a busy one, both take longer. The ratio of the two sweeps says how much of that is noise.
 Fails where the median of the seconds is above `--most`.
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from clusters import table
 
-SWEEP = "-w futures-map -a workers=2 -p items=4 -p seconds=0.1 -c virtual --no-prefect --fresh"
+SWEEP = "-w futures-map -a workers=2 -p items=4 -p seconds=0.1 -c light --no-prefect --fresh"
 COMMANDS = {
     "sweep": ("-c", "from scalescope.cli.main import main; main()", "sweep", *SWEEP.split()),
     "import": ("-c", "import distributed"),

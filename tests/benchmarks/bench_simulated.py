@@ -2,7 +2,7 @@
 
     python tests/benchmarks/bench_simulated.py [--repeats 3] [--local]
 
-Runs each case on the simulated cluster and, interleaved with it, on the virtual (and local) one, and prints the error
+Runs each case on the simulated cluster and, interleaved with it, on the light (and local) one, and prints the error
 of the simulated makespan: simulated / median of the real ones - 1. Cases beyond the emulation limit are left out.
 """
 
@@ -14,7 +14,7 @@ import time
 
 from clusters import bench, table
 
-VIRTUAL_CASES = [
+LIGHT_CASES = [
     ("futures-map", 300, {"items": 300, "seconds": 2.0}),
     ("futures-map", 100, {"items": 300, "seconds": 1.0}),
     ("futures-map", 50, {"items": 100, "seconds": 0.5, "stages": 2}),
@@ -39,10 +39,10 @@ def main() -> None:
     arguments = parser.parse_args()
     rows: list[list[object]] = []
     errors: list[float] = []
-    for kind, cases in (("virtual", VIRTUAL_CASES), ("local", LOCAL_CASES if arguments.local else [])):
+    for kind, cases in (("light", LIGHT_CASES), ("local", LOCAL_CASES if arguments.local else [])):
         if not cases:
             continue
-        cluster = {"kind": "virtual", "check_limit": False} if kind == "virtual" else kind
+        cluster = {"kind": "light", "check_limit": False} if kind == "light" else kind
         with bench("simulated") as simulated, bench(cluster) as real:
             for workload, workers, params in cases:
                 real.run(workload, workers, params)  # so that every process has imported what it needs

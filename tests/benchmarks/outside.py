@@ -3,7 +3,7 @@
 `--prove` runs each of them mended, too: a label stands only if its remedy makes the work as much faster as the case
 says. A run of the whole set writes `docs/outside-set.md`.
 
-`--diagnose` runs the cases on local and virtual clusters once more, at their last size and each in a process of its
+`--diagnose` runs the cases on local and light clusters once more, at their last size and each in a process of its
 own, within `with scalescope.diagnose(client)`: it must name the same cause first as the sweep. Cases are left out if
 the sweep's last trial, judged alone and without the parameters, says something else than the sweep.
 """
@@ -278,10 +278,13 @@ def calibration(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, int, int]]:
         yield f"{low:.1f} to {min(high, 1):.1f}", len(right), sum(right)
 
 
-def predictions(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, int, int]]:
-    ratios = [ratio for each in outcomes if (ratio := each.predicted) is not None]
+def predictions(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, int, int | str]]:
+    """How far predictions are off: a factor, whichever of the two is larger."""
+    off = sorted(max(ratio, 1 / ratio) for each in outcomes if (ratio := each.predicted) is not None)
     for most in (1.25, 1.5, 2.0):
-        yield f"within {most:g} times", len(ratios), sum(1 / most <= ratio <= most for ratio in ratios)
+        yield f"within {most:g} times", len(off), sum(each <= most for each in off)
+    for name, at in (("median", 0.5), ("90th percentile", 0.9)) if off else ():
+        yield name, len(off), f"{off[min(int(at * len(off)), len(off) - 1)]:.2f} times"
 
 
 def tables(outcomes: Sequence[Outcome]) -> Iterator[tuple[Sequence[str], list[Sequence[object]]]]:

@@ -18,9 +18,9 @@ from prefect.utilities.dispatch import get_registry_for_type
 from pydantic import ValidationError
 
 import scalescope_blocks as blocks
+from scalescope.clusters.light.spec import LightSpec
 from scalescope.clusters.local.spec import LocalSpec
 from scalescope.clusters.simulated.spec import SimulatedSpec
-from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import kinds
 from scalescope.model.parameters import declared
@@ -46,18 +46,18 @@ def test_a_block_mirrors_its_specification(kind: str) -> None:
 
 def test_fields_reach_the_specification() -> None:
     assert blocks.SimulatedCluster(task_cost="cpu", scheduler_us=30).spec() == SimulatedSpec("cpu", scheduler_us=30)
-    assert blocks.VirtualCluster(hosts=3, check_limit=False).spec() == VirtualSpec(hosts=3, check_limit=False)
+    assert blocks.LightCluster(hosts=3, check_limit=False).spec() == LightSpec(hosts=3, check_limit=False)
     assert blocks.LocalCluster(memory_limit_mb=512).spec() == LocalSpec(512)
 
 
 @pytest.mark.parametrize(
     ("kind", "fields", "says"),
     [
-        ("virtual", {"hosts": -1}, "cluster.hosts: expected a whole number from 0 to 64, got -1"),
+        ("light", {"hosts": -1}, "cluster.hosts: expected a whole number from 0 to 64, got -1"),
         ("local", {"start_timeout_s": 0}, "cluster.start_timeout_s"),
         ("simulated", {"durations": {"a": 1.0}}, 'only together with task_cost = "recorded"'),
         ("simulated", {"task_cost": "free"}, "task_cost"),
-        ("virtual", {"host": 2}, "Extra inputs are not permitted"),
+        ("light", {"host": 2}, "Extra inputs are not permitted"),
         ("slurm", {"walltime": "soon"}, "cluster.walltime"),
         ("slurm", {"gpus": 2, "workers_per_job": 8}, "every worker has a GPU of its own"),
         ("ssh", {"hosts": []}, "at least one machine"),
@@ -193,10 +193,10 @@ def test_a_flow_can_take_a_block_that_the_form_refers_to(name: str) -> None:
     """Prefect answers 409 to that where a block document fits several types."""
 
     @flow
-    def takes(cluster: blocks.VirtualCluster) -> int:
+    def takes(cluster: blocks.LightCluster) -> int:
         return cluster.hosts
 
-    document = blocks.VirtualCluster(hosts=5).save(name)
+    document = blocks.LightCluster(hosts=5).save(name)
     with get_client(sync_client=True) as client:
         flow_id = client.create_flow(takes)
         schema = takes.to_deployment(name=name)._parameter_openapi_schema
@@ -218,7 +218,7 @@ def test_they_register_as_a_collection(prefect_server: None) -> None:
         text=True,
         check=True,
     ).stdout
-    for registered in ("Simulated Cluster", "Virtual Cluster", "Local Cluster", "Result Store"):
+    for registered in ("Simulated Cluster", "Light Cluster", "Local Cluster", "Result Store"):
         assert registered in shown
     # A server puts every class of this registry into its catalogue.
     known = get_registry_for_type(Block) or {}

@@ -28,7 +28,7 @@ CODES = set(by_code())
 # trial make it invalid on the clusters there are: what was late is tested on tables alone.
 NOT_PROVOKED = {
     *("oversubscribed-threads", "undersubscribed-threads", "late-workers", "idle-workers-cause-unknown"),
-    "experiments",  # information, which takes several points
+    *("experiments", "too-short"),  # information, which takes several points, and a trial of next to nothing
 }
 
 # Cases with real processes that are quick enough to run each time

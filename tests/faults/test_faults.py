@@ -31,7 +31,7 @@ from support.sshd import serving
 
 pytestmark = pytest.mark.timeout(600)
 NOT_YET = {  # stages at which the processes of a cluster do not exist, or cannot be hit
-    "virtual": ("provisioning", "waiting"),  # its workers come at once
+    "light": ("provisioning", "waiting"),  # its workers come at once
     **dict.fromkeys(("local", "ssh"), ("provisioning",)),
 }
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGSTOP)
@@ -87,7 +87,7 @@ def test_a_full_disk(folder: str, stage: str, commands: Commands) -> None:
             commands,
             stage,
             lambda commands, flow: fill(disk),
-            "--cluster=virtual",
+            "--cluster=light",
             mend=lambda commands: (disk / FILLER).unlink(),
         )
     note("no room (ENOSPC)", {"tmp": "TMPDIR", "store/records": "records", "store": "store"}[folder], stage, seen)
@@ -95,7 +95,7 @@ def test_a_full_disk(folder: str, stage: str, commands: Commands) -> None:
 
 @pytest.mark.skipif(not LINES, reason="waits for a minute: `make faults`")
 def test_a_database_that_stays_locked(commands: Commands) -> None:
-    seen = see(commands, "storing", lambda commands, flow: flow.wait(PATIENCE_S), "--cluster=virtual")
+    seen = see(commands, "storing", lambda commands, flow: flow.wait(PATIENCE_S), "--cluster=light")
     note("locked for a minute", "database", "storing", seen)
 
 
@@ -106,7 +106,7 @@ def test_a_database_that_is_gone(commands: Commands) -> None:
         commands,
         "measuring",
         lambda commands, flow: commands.store.parent.rename(away),
-        "--cluster=virtual",
+        "--cluster=light",
         mend=lambda commands: back(commands.store.parent, away),
     )
     note("gone", "database", "measuring", seen)
@@ -143,7 +143,7 @@ def test_a_prefect_server_that_is_killed(stage: str, tmp_path: Path) -> None:
             commands,
             stage,
             lambda commands, flow: site.close(),
-            "--cluster=virtual",
+            "--cluster=light",
             "--prefect",
             mend=lambda commands: site.start_server(),
         )

@@ -27,7 +27,7 @@ SWEEP = {
     "workload": "futures-map",
     "axes": {"workers": 2},
     "params": {"items": 2, "seconds": 1},
-    "cluster": "virtual",
+    "cluster": "light",
     "warmups": 1,
     "repeats": 2,
 }

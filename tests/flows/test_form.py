@@ -72,7 +72,7 @@ def test_what_deployments_give_is_right(path: Path) -> None:
     ("name", "field", "offered", "typed"),
     [
         ("scale-sweep", "workload", "futures-map", "my_job.py:run"),
-        ("scale-sweep", "cluster", "virtual", "simulated-cluster/prod"),
+        ("scale-sweep", "cluster", "light", "simulated-cluster/prod"),
         ("find-threshold", "workload", "bag-map", "package.module:function"),
         ("find-threshold", "metric", "makespan_s", "workers_used / workers"),
         ("find-release", "metric", "tasks", "workers_used < 0.5 * workers"),
@@ -93,7 +93,7 @@ def test_what_there_is_can_be_chosen_and_anything_typed(name: str, field: str, o
 
 def test_kinds_of_clusters_that_are_offered_need_no_fields() -> None:
     kinds, _, mapping = FORMS["scale-sweep"]["properties"]["cluster"]["anyOf"]
-    assert {"simulated", "virtual", "local"} <= set(kinds["enum"])
+    assert {"simulated", "light", "local"} <= set(kinds["enum"])
     assert "ssh" not in kinds["enum"]
     assert all(cluster_spec(kind) for kind in kinds["enum"])
     assert mapping["title"] == "Kind with fields"

@@ -308,7 +308,7 @@ def test_clusters_side_by_side_have_cores_and_trials_of_their_own(
         ({"cluster": 5}, "cluster"),
         ({"cluster": "simulated-cluster/none"}, "cluster"),
         ({"store": "result-store/none"}, "store"),
-        ({"cluster": "virtual", "parallel_clusters": 2}, "parallel_clusters"),
+        ({"cluster": "light", "parallel_clusters": 2}, "parallel_clusters"),
         ({"axes": {"__prefect_kind": "json"}}, "axes"),  # as a schedule's dialog leaves an editor that was not touched
     ],
 )

@@ -36,8 +36,8 @@ TEXTS = {
 }
 WITH_BEAM = ("2023.5", "2023.9")
 PLACES = (
-    *(("2023.5", "simulated"), ("2023.5", "virtual"), ("2023.5", "local"), ("2023.9", "simulated")),
-    *(("2024.8", "simulated"), ("2024.8", "virtual"), ("newest", "simulated"), ("newest", "local")),
+    *(("2023.5", "simulated"), ("2023.5", "light"), ("2023.5", "local"), ("2023.9", "simulated")),
+    *(("2024.8", "simulated"), ("2024.8", "light"), ("newest", "simulated"), ("newest", "local")),
 )
 PARAMS: dict[str, dict[str, Any]] = {
     "futures-map": {"items": 6, "seconds": 0.05, "stages": 2},
@@ -82,7 +82,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, 
         @cache
         def place(environment: str, kind: str) -> Place:
             built = environments.ensure(Environment.parse(TEXTS[environment]))
-            spec = cluster_spec({"kind": kind, **({"check_limit": False} if kind == "virtual" else {})})
+            spec = cluster_spec({"kind": kind, **({"check_limit": False} if kind == "light" else {})})
             driver = Driver.start(spec, folder=tmp_path_factory.mktemp(kind), python=built.python)
             return Place(environment, kind, stack.enter_context(driver))
 
@@ -114,7 +114,7 @@ def run(place: Place, workload: str, workers: int = 2, **params: Any) -> tuple[P
 
 def variant(place: tuple[str, str]) -> Any:
     """`make test` runs the oldest release and the newest one."""
-    return [] if {"2023.5", "newest"} & {*place} and "virtual" not in place else [pytest.mark.thorough]
+    return [] if {"2023.5", "newest"} & {*place} and "light" not in place else [pytest.mark.thorough]
 
 
 everywhere = pytest.mark.parametrize(

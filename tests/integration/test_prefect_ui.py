@@ -389,7 +389,7 @@ def test_the_catalogue_shows_our_blocks_that_can_be_saved(place: Place) -> None:
     place.ui.wait(lambda: place.ui.find("//input[@placeholder='Search blocks']"), "search")[0].send_keys("cluster")
     place.ui.wait(lambda: "AWS" not in place.ui.text, "the clusters")
 
-    place.ui.see("Simulated Cluster", "Virtual Cluster", "Local Cluster", "Slurm Cluster", "SSH Cluster")
+    place.ui.see("Simulated Cluster", "Light Cluster", "Local Cluster", "Slurm Cluster", "SSH Cluster")
     place.ui.picture("catalogue")
 
     assert "ClusterBlock" not in place.ui.text

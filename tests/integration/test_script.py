@@ -20,7 +20,7 @@ import time
 
 
 def nap(number):
-    time.sleep(0.05)
+    time.sleep(0.1)
     return number
 
 

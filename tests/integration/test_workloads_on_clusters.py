@@ -48,7 +48,7 @@ def check(total, expected):
     if total != expected:
         raise ValueError(f"{total} instead of {expected}")
 """
-CLUSTERS = ("simulated", "virtual", "local")
+CLUSTERS = ("simulated", "light", "local")
 
 
 # What `make test` runs: these kinds of work on simulated workers, and Beam on every kind of cluster
@@ -58,7 +58,7 @@ SHORT |= {(kind, "beam-pardo") for kind in CLUSTERS}
 
 @pytest.fixture(scope="module", params=CLUSTERS)
 def driver(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
-    spec = cluster_spec({"kind": request.param, **({"check_limit": False} if request.param == "virtual" else {})})
+    spec = cluster_spec({"kind": request.param, **({"check_limit": False} if request.param == "light" else {})})
     with Driver.start(spec, folder=tmp_path_factory.mktemp(request.param)) as driver:
         yield driver
 

@@ -184,7 +184,7 @@ class Model:
         return seconds
 
 
-@case("results-awaited-in-loop", 8, "virtual", near="idle-workers-cause-unknown slow-submission")
+@case("results-awaited-in-loop", 8, "light", near="idle-workers-cause-unknown slow-submission")
 @remedy("call all, then ask for the results", at_once=True)
 def actor_called_in_a_loop(client, rounds: int = 2, seconds: float = 0.4, actors: int = 8, at_once: bool = False):
     """written as an adversarial case."""

@@ -141,7 +141,7 @@ def sliding_mean_with_overlap(client, chunks: int = 120, seconds: float = 3.0):
     smooth.sum().compute()
 
 
-@case("healthy", 8, "virtual", near="data-locality transfer-bound large-graph narrow-stage")
+@case("healthy", 8, "light", near="data-locality transfer-bound large-graph narrow-stage")
 def large_table_joined_with_a_small_one(client, partitions: int = 16, seconds: float = 3.0):
     """Dask documentation, Joins (large to small): https://docs.dask.org/en/latest/dataframe-joins.html."""
 
@@ -154,7 +154,7 @@ def large_table_joined_with_a_small_one(client, partitions: int = 16, seconds: f
     large.merge(small, on="id").groupby("name").value.sum().compute()
 
 
-@case("retried-tasks", 4, "virtual", near="skewed-tasks recomputation worker-died")
+@case("retried-tasks", 4, "light", near="skewed-tasks recomputation worker-died")
 @remedy("try the write again within the task, after a pause", backoff=True)
 def partitions_denied_by_the_store(client, backoff: bool = False, partitions: int = 24, seconds: float = 1.5):
     """Exponential backoff on reading and writing (with retries= of Dask, the whole of a partition is done again),
@@ -184,7 +184,7 @@ def partitions_denied_by_the_store(client, backoff: bool = False, partitions: in
         client.gather(client.compute(parts, retries=10))
 
 
-@case("results-awaited-in-loop", 8, "virtual", near="client-busy too-few-partitions sequential-graph slow-submission")
+@case("results-awaited-in-loop", 8, "light", near="client-busy too-few-partitions sequential-graph slow-submission")
 @remedy("prefetch: ask for the next batches before the first is used", prefetch=True)
 def batches_fetched_when_needed(client, batches: int = 10, arrays: int = 4, prefetch: bool = False):
     """Overlapping computations, prefetching like Tensorflow dataset pipeline? (batches of a stacked array for

@@ -15,7 +15,7 @@ def options(client, npartitions: int = 0):
     return PipelineOptions(flags + ([f"--dask_npartitions={npartitions}"] if npartitions else []))
 
 
-@case("too-few-partitions", 8, "virtual", near="sequential-graph fewer-items-than-workers")
+@case("too-few-partitions", 8, "light", near="sequential-graph fewer-items-than-workers")
 @remedy("--dask_npartitions", npartitions=16)
 def three_no_ops(client, n_items: int = 64, npartitions: int = 0):
     """[Bug]: Dask runner limited to 100 concurrent tasks, apache/beam#26669."""
@@ -36,7 +36,7 @@ def three_no_ops(client, n_items: int = 64, npartitions: int = 0):
     pipeline.run().wait_until_finish()
 
 
-@case("too-few-partitions", 10, "virtual", near="sequential-graph nested-client")
+@case("too-few-partitions", 10, "light", near="sequential-graph nested-client")
 @remedy("--dask_npartitions=10", npartitions=10)
 def map_and_combine(client, items: int = 60, npartitions: int = 0):
     """a first pipeline, from a new user's trial of Scalescope."""
@@ -49,7 +49,7 @@ def map_and_combine(client, items: int = 60, npartitions: int = 0):
         pipeline | beam.Create(range(items)) | beam.Map(work) | beam.CombineGlobally(sum)
 
 
-@case("too-few-partitions", 10, "virtual", near="sequential-graph")
+@case("too-few-partitions", 10, "light", near="sequential-graph")
 @remedy("--dask_npartitions=20", npartitions=20)
 def map_alone(client, items: int = 60, npartitions: int = 0):
     """a first pipeline, from a new user's trial of Scalescope (without the Combine)."""
@@ -75,7 +75,7 @@ def map_and_combine_simulated(client, items: int = 300, npartitions: int = 0):
         pipeline | beam.Create(range(items)) | beam.Map(work) | beam.CombineGlobally(sum)
 
 
-@case("healthy", 8, "virtual", near="too-few-partitions sequential-graph")
+@case("healthy", 8, "light", near="too-few-partitions sequential-graph")
 def with_partitions(client, items: int = 32):
     """The Bag Partition is now configurable, apache/beam#33805."""
 
@@ -87,7 +87,7 @@ def with_partitions(client, items: int = 32):
         pipeline | beam.Create(range(items)) | beam.Map(work)
 
 
-@case("too-few-partitions", 16, "virtual", near="uneven-waves")
+@case("too-few-partitions", 16, "light", near="uneven-waves")
 @remedy("--dask_npartitions=32", npartitions=32)
 def inference(client, images: int = 300, npartitions: int = 0):
     """Using Apache Beam with Dask has a scaling limit of 100-200 GPUs, rapidsai/deployment#235 (200 items and more,
@@ -101,7 +101,7 @@ def inference(client, images: int = 300, npartitions: int = 0):
         pipeline | beam.Create(range(images)) | beam.Map(infer)
 
 
-@case("too-few-partitions", 8, "virtual", near="sequential-graph skewed-tasks")
+@case("too-few-partitions", 8, "light", near="sequential-graph skewed-tasks")
 @remedy("--dask_npartitions=8", npartitions=8)
 def months_to_zarr(client, months: int = 24, npartitions: int = 0):
     """Xarray-to-Zarr recipe (open each month, then store), pangeo-forge/pangeo-forge-recipes#614."""
@@ -123,7 +123,7 @@ def months_to_zarr(client, months: int = 24, npartitions: int = 0):
         )
 
 
-@case(("too-few-partitions", "skewed-tasks"), 6, "virtual", near="sequential-graph straggler")
+@case(("too-few-partitions", "skewed-tasks"), 6, "light", near="sequential-graph straggler")
 @remedy("--dask_npartitions=12", npartitions=12)
 def group_by_key(client, keys: int = 12, npartitions: int = 0):
     """DaskRunner GBK (group by key, then work on each group), apache/beam#29365."""
@@ -139,7 +139,7 @@ def group_by_key(client, keys: int = 12, npartitions: int = 0):
 @case(
     ("a side input that everything waits for", "sequential-graph", "nested-client"),
     6,
-    "virtual",
+    "light",
     near="too-few-partitions straggler",
 )
 def slow_side_input(client, items: int = 12):
@@ -173,7 +173,7 @@ def table_read_in_parts(client, items: int = 12):
         pipeline | "items" >> beam.Create(range(items)) | beam.Map(join)
 
 
-@case(("straggler", "skewed-tasks"), 6, "virtual", near="too-few-partitions slow-worker data-locality uneven-waves")
+@case(("straggler", "skewed-tasks"), 6, "light", near="too-few-partitions slow-worker data-locality uneven-waves")
 @remedy("divide the values of the hot key into parts", largest=15)
 def join_with_a_hot_key(client, largest: int = 0, keys: int = 12, hot: int = 90, cold: int = 6):
     """Joining with hot keys gets a pipeline from hours to days, user@beam.apache.org:
@@ -197,7 +197,7 @@ def join_with_a_hot_key(client, largest: int = 0, keys: int = 12, hot: int = 90,
         pipeline | "groups" >> beam.Create(groups) | "join" >> beam.Map(join) | "undo" >> beam.FlatMap(undo_grouping)
 
 
-@case("healthy", 8, "virtual", near="too-few-partitions narrow-stage sequential-graph tiny-tasks")
+@case("healthy", 8, "light", near="too-few-partitions narrow-stage sequential-graph tiny-tasks")
 def pipeline_that_reads_and_filters(client, files: int = 48, seconds: float = 1.0):
     """Initial DaskRunner for Beam (a pipeline becomes bags; here one with enough partitions), apache/beam#22421."""
 

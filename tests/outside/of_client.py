@@ -30,7 +30,7 @@ def open_many_files(client, files: int = 40, parallel: bool = False):
     dask.compute([delayed(load)(dataset) for dataset in datasets])
 
 
-@case("client-busy", 16, "virtual", near="healthy slow-submission late-workers")
+@case("client-busy", 16, "light", near="healthy slow-submission late-workers")
 @remedy("build the job list within the tasks", metadata=0.0)
 def build_the_job_list(client, metadata: float = 2.5, images: int = 64):
     """UserWarning: Sending large graph (building the job list took 35 s), danforthcenter/plantcv#1773."""
@@ -66,7 +66,7 @@ def month_after_month(client, months: int = 6, days: int = 12, in_tasks: bool = 
     client.gather(means)
 
 
-@case("client-busy", 4, "virtual", near="results-awaited-in-loop sequential-graph")
+@case("client-busy", 4, "light", near="results-awaited-in-loop sequential-graph")
 @remedy("test for convergence less often", test_every=6)
 def lsqr(client, iterations: int = 6, test_every: int = 1):
     """Implement sparse lsqr (gaps at the start of every iteration), dask/dask#5955."""
@@ -172,7 +172,7 @@ def load_and_submit(client, files: int = 48, in_tasks: bool = False):
     client.gather(futures)
 
 
-@case("slow-submission", 12, "virtual", near="results-awaited-in-loop tiny-tasks")
+@case("slow-submission", 12, "light", near="results-awaited-in-loop tiny-tasks")
 @remedy("prepare in the tasks", prepare=0.0)
 def submit_in_a_for_loop(client, prepare: float = 0.12, tasks: int = 36):
     """Tune update_state (Executor.submit within for loops; arguments are prepared there), dask/distributed#6."""

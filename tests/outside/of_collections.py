@@ -55,7 +55,7 @@ def bag_of_a_gzip_file(client, files: int = 1, lines: int = 64):
         bag.map(analyse).compute()
 
 
-@case("too-few-partitions", 4, "virtual", near="sequential-graph fewer-items-than-workers")
+@case("too-few-partitions", 4, "light", near="sequential-graph fewer-items-than-workers")
 @remedy("row groups, and split_row_groups", row_group=5_000)
 def parquet_of_one_row_group(client, row_group: int = 40_000):
     """Support chunksize parameter for read_parquet with a single file (npartitions is 1), dask/dask#5624."""
@@ -169,7 +169,7 @@ def days_of_different_size(client, rows_at_once: int = 0):
     db.from_sequence(rows, npartitions=len(rows)).map(parse).sum().compute()
 
 
-@case(("skewed-tasks", "straggler"), 6, "virtual", near="slow-worker uneven-waves")
+@case(("skewed-tasks", "straggler"), 6, "light", near="slow-worker uneven-waves")
 @remedy("cut large groups", cut=20)
 def apply_to_groups(client, cut: int = 0):
     """Npartitions with Groupby and Apply (groups of any size), dask/dask#967."""
@@ -184,7 +184,7 @@ def apply_to_groups(client, cut: int = 0):
     db.from_sequence(sizes, npartitions=len(sizes)).map(test_func).compute()
 
 
-@case("recomputation", 4, "virtual", near="results-awaited-in-loop")
+@case("recomputation", 4, "light", near="results-awaited-in-loop")
 @remedy("persist what was read", persist=True)
 def prints_along_the_way(client, persist: bool = False):
     """Post-mortem: why an easy workflow was horribly non-performant, dask/community#301 (prints)."""
@@ -244,7 +244,7 @@ def written_and_kept(client, twice: bool = True):
         client.gather(client.compute([write(part) for part in parts] + parts))
 
 
-@case("healthy", 6, "virtual", near="recomputation results-awaited-in-loop")
+@case("healthy", 6, "light", near="recomputation results-awaited-in-loop")
 def queries_of_persisted_data(client, parts: int = 24):
     """Storing Dask DataFrames in Memory with persist: https://www.coiled.io/blog/dask-persist-dataframe."""
 

@@ -172,7 +172,7 @@ def transmission(client, energies: int = 250):
     client.gather(client.compute(r))
 
 
-@case("healthy", 4, "virtual", near="data-locality")
+@case("healthy", 4, "light", near="data-locality")
 def one_root(client, results: int = 40):
     """Root-ish tasks all schedule onto one worker, dask/distributed#6573 (tasks of 0.5 s; mended in Dask since)."""
     root = dask.delayed(lambda n: "x" * n)(2**20, dask_key_name="root")

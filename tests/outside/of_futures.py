@@ -13,7 +13,7 @@ from declare import case, mends, remedy
 from distributed import as_completed, get_client, rejoin, secede, worker_client
 
 
-@case("results-awaited-in-loop", 4, "virtual")
+@case("results-awaited-in-loop", 4, "light")
 @remedy("submit all, gather once", at_once=True)
 def submit_and_wait(client, times: int = 12, at_once: bool = False):
     """Unable to run worker_client in a loop (cl.submit(f).result()), dask/distributed#2022."""
@@ -238,7 +238,7 @@ def seven_batches_on_28(client, items: int = 7, seconds: float = 10.0):
     seven_batches(client, items=items, seconds=seconds)
 
 
-@case(("fewer-items-than-workers", "skewed-tasks"), 40, "virtual", near="too-few-partitions straggler")
+@case(("fewer-items-than-workers", "skewed-tasks"), 40, "light", near="too-few-partitions straggler")
 @remedy("split each set of arguments", items=40, seconds=0.125)
 def ten_sets_of_arguments(client, items: int = 10, seconds: float = 0.5):
     """Parallelizing with Dask & Dask Distributed (10 sets of arguments),
@@ -269,7 +269,7 @@ def many_identical_operations(client, partitions: int = 1_560):
     client.gather(client.map(len, [[f] for f in client.map(read_parquet, range(partitions))]))
 
 
-@case("worker-restriction", 4, "virtual", near="data-locality straggler")
+@case("worker-restriction", 4, "light", near="data-locality straggler")
 @remedy("no workers=", anywhere=True)
 def only_one_gets_jobs(client, jobs: int = 12, anywhere: bool = False):
     """Client submit with workers (only a-0 is getting jobs), dask/distributed#8862."""
@@ -386,7 +386,7 @@ def one_busy_machine(client, trees: int = 6, spare_slowest: bool = False):
         )
 
 
-@case(("slow-worker", "straggler"), 8, "virtual", near="skewed-tasks uneven-waves")
+@case(("slow-worker", "straggler"), 8, "light", near="skewed-tasks uneven-waves")
 @remedy("do without the slow machine", avoid=True)
 def fits_on_a_slow_machine(client, fits: int = 21, avoid: bool = False):
     """Distributed on shared clusters or non-homogenous machines (independent fits), dmlc/xgboost#3104."""

@@ -334,7 +334,7 @@ def segfaults(client, bad: int = 3, items: int = 16):
     client.gather(client.map(call_native, range(items), pure=False))
 
 
-@case("failed-trials", 3, "virtual", near="waiting-tasks")
+@case("failed-trials", 3, "light", near="waiting-tasks")
 @remedy("a file for each partition", files=12)
 def all_lock_one_file(client, files: int = 1, partitions: int = 12):
     """dd.to_hdf produces HDF5ExtError (unable to lock file, errno = 11) on local cluster, dask/dask#7926."""
@@ -349,7 +349,7 @@ def all_lock_one_file(client, files: int = 1, partitions: int = 12):
         client.gather(client.map(to_hdf, range(partitions), pure=False))
 
 
-@case("failed-trials", 2, "virtual", near="serialisation-bound")
+@case("failed-trials", 2, "light", near="serialisation-bound")
 @remedy("call the actor within the task", in_task=True)
 def actor_future_as_argument(client, n: int = 4, in_task: bool = False):
     """Actor future can't be passed to submit (cannot pickle '_thread.lock' object), dask/distributed#4488."""

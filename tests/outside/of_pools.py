@@ -16,7 +16,7 @@ from declare import case, mends, remedy
 from distributed import Event, Queue, get_worker, wait
 
 
-@case(("worker-restriction", "invalid-trials"), 2, "virtual", near="waiting-tasks late-workers", timeout_s=10.0)
+@case(("worker-restriction", "invalid-trials"), 2, "light", near="waiting-tasks late-workers", timeout_s=10.0)
 @remedy("ask for no resource", gpus=0)
 def unknown_resource(client, gpus: int = 1, tasks: int = 12):
     """Dask hangs instead of erroring when a task requests a resource unknown to workers, dask/dask#9587."""
@@ -31,7 +31,7 @@ def unknown_resource(client, gpus: int = 1, tasks: int = 12):
         future.result()
 
 
-@case(("invalid-trials", "waiting-tasks"), 4, "virtual", near="straggler nested-client", timeout_s=10.0)
+@case(("invalid-trials", "waiting-tasks"), 4, "light", near="straggler nested-client", timeout_s=10.0)
 @remedy("as many workers as tasks", workers=5)
 def training_needs_all_at_once(client, tasks: int = 5, seconds: float = 6.0):
     """[jvm-packages] xgboost spark training hangs when not all tasks run at the same time (one task more than there
@@ -79,7 +79,7 @@ def trials_of_a_study(client, trials: int = 500):
     wait([client.submit(optimize, trial, pure=False) for trial in range(trials)])
 
 
-@case("slow-submission", 10, "virtual", near="results-awaited-in-loop few-tasks-in-flight too-few-partitions")
+@case("slow-submission", 10, "light", near="results-awaited-in-loop few-tasks-in-flight too-few-partitions")
 @remedy("plain client.map", plain=True)
 def flow_creates_tasks_slowly(client, tasks: int = 40, plain: bool = False):
     """Slow dask task creation for complex functions (one a second, by a flow that maps a method),
@@ -119,7 +119,7 @@ def well_after_well(client, wells: int = 10, fields: int = 16, ahead: bool = Fal
     client.gather(running)
 
 
-@case("healthy", 5, "virtual", near="results-awaited-in-loop sequential-graph client-busy uneven-waves")
+@case("healthy", 5, "light", near="results-awaited-in-loop sequential-graph client-busy uneven-waves")
 def surfaces_in_batches(client, jobs: int = 100, batch_size: int = 20):
     """Processing updates (surface models in batches of 20 jobs on five workers), uw-cryo/lidar_tools#25."""
 
@@ -163,7 +163,7 @@ def chunks_copied_again(client, chunks: int = 48, reads: int = 8, robust: bool =
         client.gather(client.map(copy_chunk, range(chunks), retries=5, pure=False))
 
 
-@case("slow-worker", 6, "virtual", near="straggler skewed-tasks results-awaited-in-loop uneven-waves")
+@case("slow-worker", 6, "light", near="straggler skewed-tasks results-awaited-in-loop uneven-waves")
 @remedy("copy_input_to_local_file=False", copies_first=False)
 def chunks_stored_by_way_of_a_slow_volume(client, copies_first: bool = True, recipes: int = 3, chunks: int = 18):
     """Dask clusters getting stuck during pangeo-forge workloads (store_chunk takes 90 s on some workers and 600 s
@@ -192,7 +192,7 @@ def one_thread_for_a_gpu(client, partitions: int = 16):
     client.gather(client.map(read_and_infer, range(partitions), pure=False))
 
 
-@case("healthy", 8, "virtual", near="few-tasks-in-flight slow-submission results-awaited-in-loop data-locality")
+@case("healthy", 8, "light", near="few-tasks-in-flight slow-submission results-awaited-in-loop data-locality")
 def frames_behind_a_buffer(client, frames: int = 120, buffer: int = 16):
     """different cores on different branches (frames of a camera, scattered, measured and gathered behind a buffer,
     as the answer recommends), python-streamz/streamz#196."""
@@ -256,7 +256,7 @@ def images_one_by_one(client, images: int = 56, mebibytes: int = 12):
     client.gather(client.map(process, range(images), pure=False))
 
 
-@case("healthy", 2, "virtual", near="large-graph serialisation-bound transfer-bound data-locality narrow-stage")
+@case("healthy", 2, "light", near="large-graph serialisation-bound transfer-bound data-locality narrow-stage")
 def batches_for_a_delayed_model(client, images: int = 60, batch: int = 10):
     """Batch Prediction with PyTorch (load, transform, stack, predict with a delayed model):
     https://examples.dask.org/machine-learning/torch-prediction.html."""

@@ -28,7 +28,7 @@ def write_one_file(client, chunks: int = 40, files: str = "one"):
     client.gather(client.map(compute_and_write, range(chunks)))
 
 
-@case("waiting-tasks", 6, "virtual", near="skewed-tasks")
+@case("waiting-tasks", 6, "light", near="skewed-tasks")
 @remedy("save_mfdataset: as many files as workers", files=12)
 def save_few_datasets(client, files: int = 2, chunks: int = 24):
     """fix distributed writes (a lock per file, two files), pydata/xarray#1793."""
@@ -85,7 +85,7 @@ def lease_kept_too_long(client, tasks: int = 64, kept: bool = True):
     client.gather(client.map(download_and_process, range(tasks)))
 
 
-@case("waiting-tasks", 4, "virtual", near="straggler")
+@case("waiting-tasks", 4, "light", near="straggler")
 @remedy("as many leases as workers", leases=4)
 def one_lease_of_a_licence(client, leases: int = 1, tasks: int = 8):
     """Semaphore and other objects as task condition (a worker is held while it waits), dask/distributed#4104."""
@@ -156,7 +156,7 @@ def count_in_the_results(client, tasks: int = 32):
     time.sleep(0.5)
 
 
-@case(("waiting-tasks", "results-awaited-in-loop"), 5, "virtual", near="idle-workers-cause-unknown")
+@case(("waiting-tasks", "results-awaited-in-loop"), 5, "light", near="idle-workers-cause-unknown")
 @remedy("call all, then ask for the results", at_once=True)
 def actors_one_by_one(client, calls: int = 3, at_once: bool = False):
     """Actor futures for as_completed (five actors, each called when it has answered), dask/distributed#5092."""
@@ -216,7 +216,7 @@ def most_attempts_fail(client, failing: int = 3, tasks: int = 32):
     client.gather(client.map(download, range(tasks), retries=10, pure=False))
 
 
-@case("retried-tasks", 4, "virtual", near="skewed-tasks")
+@case("retried-tasks", 4, "light", near="skewed-tasks")
 @remedy("mend what fails", failing=0)
 def backs_off_within_the_task(client, failing: int = 3, tasks: int = 12):
     """add support for retrying failed tasks (with tenacity within the task instead), dask/distributed#352."""
@@ -241,7 +241,7 @@ def programs_on_the_simulated_cluster(client, tasks: int = 8):
     client.gather(client.map(simulate, range(tasks), pure=False))
 
 
-@case("healthy", 4, "virtual", near="gil-bound undersubscribed-threads")
+@case("healthy", 4, "light", near="gil-bound undersubscribed-threads")
 def programs(client, tasks: int = 8):
     """Sending large graph (each task starts a program for an image), danforthcenter/plantcv#1773."""
 

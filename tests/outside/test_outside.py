@@ -16,7 +16,7 @@ from scalescope.workloads.references import describe
 
 CODES = set(by_code())
 NOT_BROUGHT_ABOUT = {"late-workers", "workers-missing", "host-overloaded", "oversubscribed-threads"}
-NO_CAUSE = {HEALTHY, "idle-workers-cause-unknown", "nothing-measured", "experiments"}
+NO_CAUSE = {"too-short", HEALTHY, "idle-workers-cause-unknown", "nothing-measured", "experiments"}
 PAGE = Path(__file__).parents[2] / "docs" / "outside-set.md"
 
 
@@ -46,7 +46,7 @@ def test_every_case_says_what_mends_it_unless_it_is_healthy() -> None:
 def test_there_are_enough_of_each_kind() -> None:
     cases = all_cases()
     assert len(cases) >= 60
-    assert {case.cluster["kind"] for case in cases} == {"simulated", "virtual", "local"}
+    assert {case.cluster["kind"] for case in cases} == {"simulated", "light", "local"}
     right = Counter(label for case in cases for label in case.labels)
     near = Counter(code for case in cases for code in case.near)
     wanted = CODES - NOT_BROUGHT_ABOUT - NO_CAUSE

@@ -205,7 +205,7 @@ def _driver(commands: Commands, flow: psutil.Process) -> psutil.Process:
     return next(child for child in flow.children(recursive=True) if "-m scalescope.driver" in command(child))
 
 
-def _virtual(number: int) -> Callable[[Commands, psutil.Process], psutil.Process]:
+def _light(number: int) -> Callable[[Commands, psutil.Process], psutil.Process]:
     def find(commands: Commands, flow: psutil.Process) -> psutil.Process:
         (parent,) = _driver(commands, flow).children()
         return sorted(parent.children(), key=lambda child: (child.create_time(), child.pid))[number]
@@ -229,10 +229,10 @@ def _nanny(commands: Commands, flow: psutil.Process) -> psutil.Process:
 
 # Name -> kind of cluster, and how the process is found.
 PROCESSES: dict[str, tuple[str, Callable[[Commands, psutil.Process], psutil.Process]]] = {
-    "flow": ("virtual", lambda commands, flow: flow),
-    "driver": ("virtual", _driver),
-    "scheduler": ("virtual", _virtual(0)),
-    "host of workers": ("virtual", _virtual(1)),
+    "flow": ("light", lambda commands, flow: flow),
+    "driver": ("light", _driver),
+    "scheduler": ("light", _light(0)),
+    "host of workers": ("light", _light(1)),
     "worker": ("local", _local_worker),
     "nanny": ("ssh", _nanny),
 }

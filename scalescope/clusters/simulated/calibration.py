@@ -73,10 +73,10 @@ def measure(workers: int = 32, tasks: int = 1000, rounds: int = 3) -> Calibratio
     """Measure the CPU seconds that a real scheduler and real workers of this host spend on an empty task."""
     import distributed
 
-    from scalescope.clusters.virtual.cluster import VirtualCluster
-    from scalescope.clusters.virtual.spec import VirtualSpec
+    from scalescope.clusters.light.cluster import LightCluster
+    from scalescope.clusters.light.spec import LightSpec
 
-    cluster = VirtualCluster(VirtualSpec(hosts=2, check_limit=False))
+    cluster = LightCluster(LightSpec(hosts=2, check_limit=False))
     samples: list[tuple[float, float]] = []
     try:
         cluster.open()

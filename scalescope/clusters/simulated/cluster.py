@@ -50,7 +50,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
     Every trial gets a new scheduler and new workers, so it does not depend on earlier trials.
     """
 
-    shows: ClassVar[str] = "how the real scheduler, client and workers divide work over time, exactly repeatable"
+    shows: ClassVar[str] = "how the real scheduler, client and workers divide work over time"
     cannot_show: ClassVar[str] = (
         "contention between processes, transfer and serialisation time, memory pressure, the interpreter lock"
     )
@@ -59,6 +59,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         super().__init__(spec, seed=seed)
         self._calibration = Calibration.choose(spec)
         self._charging = False
+        self._repeats = False  # whether the last trial takes as long each time: no CPU time was charged
         self._stack = ExitStack()
         self._scheduler: distributed.Scheduler | None = None
         self._workers: list[distributed.Worker] = []
@@ -128,6 +129,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         assert actor is not None
         cost = self.spec.task_cost
         self._charging = cost == "cpu" or (cost == "auto" and not workload.modelled)
+        self._repeats = not self._charging
         self._repeat("trial")
         with task_durations(self.spec.durations or {}, timeless=point.has_zero_length_tasks):
             actor.pause()
@@ -156,6 +158,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
     def facts(self) -> dict[str, Any]:
         return {
             **super().facts(),
+            "shows": f"{self.shows}, exactly repeatable" if self._repeats else self.shows,
             "task_cost": self.spec.task_cost,
             **self._calibration.to_mapping(),
             "blocked_outside_clock": CLOCK.outside,

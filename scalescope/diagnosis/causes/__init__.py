@@ -51,6 +51,7 @@ SEEN_IN_A_SWEEP = {
     "sequential-graph": "scalescope.diagnosis.causes.graph_shape:SEQUENTIAL_GRAPH",
     "uneven-waves": "scalescope.diagnosis.causes.graph_shape:UNEVEN_WAVES",
     "idle-workers-cause-unknown": "scalescope.diagnosis.causes.no_known_cause:UNKNOWN",
+    "too-short": "scalescope.diagnosis.causes.no_known_cause:TOO_SHORT",
     "healthy": "scalescope.diagnosis.causes.no_known_cause:HEALTHY",
     "nothing-measured": "scalescope.diagnosis.causes.trial_states:NOTHING_MEASURED",
     "failed-trials": "scalescope.diagnosis.causes.trial_states:FAILED_TRIALS",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, codes
-from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.client_time import AFTER, BEFORE, BETWEEN, actor_calls, client_time
 from scalescope.diagnosis.evidence.submission_loop import SHORT_S, loop, one_by_one
 from scalescope.diagnosis.evidence.submissions import heavy, large, submissions
@@ -66,6 +66,7 @@ class ClientSpending:
 
     def finding(self, cause: TrialCause, observation: Observation, did: str, said: str, remedy: str) -> Finding:
         """The finding of a cause: what the client did, what is to be said of it, and what to do."""
+        done_in_tasks = cause is CLIENT_BUSY  # what the client computed, all threads share then
         most = ""
         if self.most < MOSTLY:
             worked = "worked" if cause is CLIENT_BUSY else "waited for the cluster"
@@ -85,6 +86,7 @@ class ClientSpending:
                 for phase, text in PHASES.items()
             ),
             Evidence(f"share of these {self.at}", round(self.most, 4), "table client"),
+            saved_s=self.lost_s / observation.threads * (1 - done_in_tasks / observation.threads),
             confidence=0.8 if len(observation.column("client", "time")) else 0.6,
         )
 
@@ -100,6 +102,7 @@ CLIENT_BUSY = TrialCause(
     remedy="Move that code into tasks, run it while tasks run (submit first), or send one graph",
     link="https://docs.dask.org/en/stable/best-practices.html",
     parts=("client",),
+    changes=(Term.CLIENT,),
 )
 
 

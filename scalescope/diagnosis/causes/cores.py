@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.causes.gil_bound import locked_workers
 from scalescope.diagnosis.evidence.host_cpu import FULL, MIN_SAMPLES, host, samples
 from scalescope.diagnosis.evidence.timeline import timeline
@@ -25,6 +25,7 @@ OVERSUBSCRIBED_THREADS = TrialCause(
     remedy="One thread per pool (OMP_NUM_THREADS=1 and the like), or no more task threads than cores",
     link="https://docs.dask.org/en/stable/array-best-practices.html#avoid-oversubscribing-threads",
     parts=("busy",),
+    predicts=False,
 )
 
 
@@ -96,6 +97,7 @@ UNDERSUBSCRIBED_THREADS = TrialCause(
     "not known.",
     remedy="More threads per worker if tasks wait for something other than a core; otherwise more workers",
     link=SIZES_LINK,
+    changes=(Term.THREADS,),
 )
 
 
@@ -146,6 +148,7 @@ HOST_OVERLOADED = TrialCause(
     remedy="Free the host of other processes, or measure on dedicated cores.",
     link="https://pyperf.readthedocs.io/en/latest/system.html",
     parts=("busy", "not_assigned"),
+    predicts=False,
 )
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.causes.gil_bound import GIL_BOUND, gil_bound
 from scalescope.diagnosis.causes.serialisation_bound import serialisation_bound
 from scalescope.diagnosis.evidence.host_cpu import host, running
 from scalescope.diagnosis.evidence.task_table import threads_of_workers, worker_of_rows
@@ -20,6 +22,16 @@ from scalescope.model.words import percent
 STALL_S = 0.1  # seconds; shorter stalls of an event loop are normal under load
 STALL_ON_FULL_HOST_S = 0.5  # seconds; where others fill the host, every process waits for its turn
 LAG_INTERVAL_S = 1.0  # seconds before a row of table `lag` in which its stall was (`capture.recorder`)
+
+ON_SCHEDULER = (
+    "find what runs on the scheduler's loop (plugins, `client.run_on_scheduler`, dashboard, messages of megabytes) "
+    "with `client.profile(server=True, scheduler=True)`, and move it off the loop"
+)
+ON_WORKER = (
+    "find what runs on the worker's loop or holds the interpreter lock (`client.run`, worker plugins, "
+    "deserialisation, native code that keeps the lock) with `client.profile(server=True)`, and use "
+    "`threads_per_worker=1` where the tasks hold it"
+)
 
 
 @dataclass(frozen=True)
@@ -39,7 +51,8 @@ EVENT_LOOP_BLOCKED = TrialCause(
     code="event-loop-blocked",
     title="Event loops stalled",
     needs="At least 10 % of the worker time was idle with tasks waiting while an event loop stalled for 0.1 s or more "
-    "(table lag, or late samples of workers in table memory).",
+    "(table lag, or late samples of workers in table memory). Where scheduler and workers share one process and tasks "
+    "ran meanwhile, that is called gil-bound: the two cannot be told apart there.",
     ruled_out_by="Nothing waited, or all threads were busy. The scheduler took in a graph (large-graph). Tasks were "
     "being unpacked (serialisation-bound). Stalls below 0.5 s on a host that others fill.",
     remedy="Move what blocks off the event loop; use one thread per worker where tasks hold the interpreter lock",
@@ -66,7 +79,13 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
     worst = max(by_process, key=lambda process: by_process[process])
     longest, count = by_process[worst][1], sum(felt[2] for felt in by_process.values())
     others, scheduler = len(by_process) - 1, worst < 0
+    called = _called(observation) if scheduler else ""
+    remedy = f"do what {called} does in a task, or off the event loop" if called else ON_WORKER
+    if scheduler and not called:
+        remedy = ON_SCHEDULER
     name = "scheduler" if scheduler else attempts.addresses[worst]
+    if not called and _computed_meanwhile(observation, costly):
+        return _one_lock(observation, lost_s, longest, count)
     who = "The scheduler's event loop" if scheduler else f"The event loop of worker {name}"
     who += f" (and {others:,} more)" if others else ""
     return EVENT_LOOP_BLOCKED.finding(
@@ -74,18 +93,59 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
         lost_s,
         f"{who} was stalled {count:,} times, up to {words.duration(longest)}, while tasks waited and threads were "
         f"idle: {percent(share)} of the worker time.",
-        "find what runs on the scheduler's loop (plugins, `client.run_on_scheduler`, dashboard, messages of megabytes) "
-        "with `client.profile(server=True, scheduler=True)`, and move it off the loop"
-        if scheduler
-        else "find what runs on the worker's loop or holds the interpreter lock (`client.run`, worker plugins, "
-        "deserialisation, native code that keeps the lock) with `client.profile(server=True)`, and use "
-        "`threads_per_worker=1` where the tasks hold it",
+        remedy,
         Evidence("stalls while threads were idle", count, "table lag, gaps in table memory"),
         Evidence(f"longest stall of {name}, s", round(longest, 3), "table lag, gaps in table memory"),
         Evidence("processes that stalled", len(by_process), "table lag, gaps in table memory"),
         Evidence("thread-seconds idle meanwhile", round(lost_s, 3), "worker time `not_assigned`"),
         confidence=0.8,
     )
+
+
+def _computed_meanwhile(observation: Observation, costly: Sequence[_LoopStalls]) -> bool:
+    """Whether tasks ran, for most of these stalls, in the process whose loop stalled: one for scheduler and workers."""
+    attempts, line = observation.measured, timeline(observation)
+    simulated = (observation.trial.facts.get("cluster") or {}).get("clock") == "virtual"
+    if simulated or not all(address.startswith("inproc:") for address in attempts.addresses):
+        return False
+    ran = [
+        line.between((line.occupied >= 1).astype(np.float64), *np.clip((each.end - each.seconds, each.end), 0, None))
+        for each in costly
+    ]
+    return float(np.concatenate(ran).sum()) > sum(float(each.seconds.sum()) for each in costly) / 2
+
+
+def _one_lock(observation: Observation, lost_s: float, longest: float, count: int) -> Finding | None:
+    if gil_bound(observation) is not None:
+        return None
+    prefix = max(observation.stages, key=lambda stage: stage.work_s).prefix
+    return GIL_BOUND.finding(
+        observation,
+        lost_s,
+        f"Scheduler and workers share one process, whose event loop was stalled {count:,} times, up to "
+        f"{words.duration(longest)}, while tasks (`{prefix}`) ran and others waited: "
+        f"{percent(observation.share_of(lost_s))} of the worker time. Either the tasks keep the interpreter lock "
+        "(GIL), or something else blocks the loop; in one process the two cannot be told apart.",
+        "try `Client(processes=True, threads_per_worker=1)`: if the stalls go, it was the lock",
+        Evidence("stalls while threads were idle", count, "table lag, gaps in table memory"),
+        Evidence("longest stall, s", round(longest, 3), "table lag, gaps in table memory"),
+        Evidence("thread-seconds idle meanwhile", round(lost_s, 3), "worker time `not_assigned`"),
+        confidence=0.5,
+        saved_s=lost_s / observation.threads,
+        changes=(),
+    )
+
+
+def _called(observation: Observation) -> str:
+    """The call of the client that ran longest on the scheduler's event loop, with its line; may be empty."""
+    where, what, seconds = (observation.column("client", name) for name in ("where", "what", "seconds"))
+    calls = [
+        (float(spent), str(at))
+        for at, call, spent in zip(where, what, seconds, strict=True)
+        if str(call).endswith("run_on_scheduler")
+    ]
+    place = max(calls, default=(0.0, ""))[1].partition(" ")[0]
+    return f"`client.run_on_scheduler` at {place}" if place else "`client.run_on_scheduler`" if calls else ""
 
 
 def _shortest(observation: Observation) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Floats, Ints
-from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.host_cpu import MIN_SAMPLES, host, samples
 from scalescope.diagnosis.evidence.timeline import handed_over
 from scalescope.diagnosis.observation import Observation, TrialCause, once
@@ -103,6 +103,7 @@ GIL_BOUND = TrialCause(
     remedy="Use processes instead of threads (threads_per_worker=1), or code that releases the lock",
     link="https://distributed.dask.org/en/stable/efficiency.html#adjust-between-threads-and-processes",
     parts=("busy",),
+    changes=(Term.WORK, Term.SPAN),
 )
 
 
@@ -118,6 +119,9 @@ def gil_bound(observation: Observation) -> Finding | None:
     if observation.share_of(locked.lost_s) < NOTEWORTHY:
         return None
     threads = int(attempts.members.nthreads.max())
+    # Without the lock, as many tasks compute at once as the host has cores for.
+    cores = observation.threads if here is None else max((here.idle + here.ours) * here.cpus, 1.0)
+    computed = 1 - min(locked.lost_s / observation.seconds("busy"), 1.0)
     handed = np.quantile(handed_over(observation)[np.isin(attempts.worker, locked.workers)], 1 - HANDED_LATE)
     names = [attempts.addresses[i] for i in locked.workers.tolist()]
     room = "" if here is None else f", with {here.idle * here.cpus:.1f} of {here.cpus} cores of the host idle"
@@ -139,5 +143,6 @@ def gil_bound(observation: Observation) -> Finding | None:
         Evidence("such as worker", names[0], "table workers"),
         *(() if here is None else (Evidence("share of the host idle", round(here.idle, 3), "facts host.load"),)),
         confidence=0.85 if here is not None else 0.6,
+        saved_s=attempts.makespan * (1 - computed * max(observation.threads / cores, 1.0)),
         change={WORKERS: observation.trial.point.workers * threads, THREADS: 1},
     )

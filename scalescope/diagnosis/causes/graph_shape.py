@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from scalescope.diagnosis.cause import WITHOUT_TASKS
+from scalescope.diagnosis.cause import WITHOUT_TASKS, Term
 from scalescope.diagnosis.evidence.graph_structure import (
     asked_and_used,
     idle_seconds,
@@ -24,6 +24,7 @@ FEWER_ITEMS_THAN_WORKERS = SweepCause(
     ruled_out_by="Enough items that were put into too few partitions (too-few-partitions).",
     remedy="Ask for no more workers than there are items, or for more items",
     parts=WITHOUT_TASKS,
+    changes=(Term.THREADS,),
     workers_unused=True,
     excusable=True,
 )
@@ -60,6 +61,7 @@ SEQUENTIAL_GRAPH = SweepCause(
     remedy="Ask for about T1/T∞ threads, or shorten the longest chain of dependent tasks",
     link="https://docs.dask.org/en/stable/phases-of-computation.html",
     parts=WITHOUT_TASKS,
+    changes=(Term.SPAN, Term.THREADS),
 )
 
 

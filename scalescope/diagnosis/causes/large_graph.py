@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.client_time import BEFORE, BETWEEN, client_time
 from scalescope.diagnosis.evidence.submission_loop import packing, unwanted_s
 from scalescope.diagnosis.evidence.submissions import LARGE_BYTES, SCATTER, large, submissions
@@ -23,6 +23,7 @@ LARGE_GRAPH = TrialCause(
     remedy="Large objects: load them in tasks, or `client.scatter` them. Many tasks: use larger chunks",
     link="https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask",
     parts=("no_runnable_task", "client"),
+    changes=(Term.CLIENT,),
 )
 
 

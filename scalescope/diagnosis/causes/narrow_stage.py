@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints, codes
-from scalescope.diagnosis.cause import NOTEWORTHY, WITHOUT_TASKS
+from scalescope.diagnosis.cause import NOTEWORTHY, WITHOUT_TASKS, Term
 from scalescope.diagnosis.evidence.submission_loop import loop
 from scalescope.diagnosis.evidence.submissions import sending
 from scalescope.diagnosis.evidence.task_batches import task_batches
@@ -32,6 +32,7 @@ NARROW_STAGE = TrialCause(
     "run beside it",
     link="https://docs.dask.org/en/stable/best-practices.html#break-up-computations-into-many-pieces",
     parts=WITHOUT_TASKS,
+    changes=(Term.SPAN,),
     rules_out=("sequential-graph",),
 )
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats
 from scalescope.analysis.measure import peak
-from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.submissions import submissions
 from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.evidence.timeline import timeline
@@ -34,6 +34,7 @@ NESTED_CLIENT = TrialCause(
     remedy="Submit from the client and pass futures as arguments, or use `with worker_client()`",
     link="https://distributed.dask.org/en/stable/task-launch.html",
     parts=("busy", "no_runnable_task", "tail"),
+    changes=(Term.WORK, Term.SPAN),
     without_attempts=True,
 )
 

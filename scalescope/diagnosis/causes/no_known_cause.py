@@ -5,6 +5,7 @@ from __future__ import annotations
 from scalescope.diagnosis.cause import LAST
 from scalescope.diagnosis.evidence.graph_structure import points_of, put_down_to, sound, structure_evidence
 from scalescope.diagnosis.sweep_case import SweepCase, SweepCause
+from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.metrics import PARTS, WORKER_TIME, WORKING
 from scalescope.model.words import percent, plural
@@ -40,6 +41,37 @@ def healthy(case: SweepCase) -> Finding:
     return HEALTHY.finding(Severity.INFO, summary, "", *evidence, points=points_of(case.measured))
 
 
+# Seconds of a call, and of all its tasks, below which it is too short to find a fault in it
+SHORT_CALL_S, SHORT_WORK_S = 2.0, 0.5
+
+TOO_SHORT = SweepCause(
+    code="too-short",
+    title="Too short to say",
+    needs="In real time, every call took less than 2 s, and its tasks together less than 0.5 s.",
+    ruled_out_by="A longer call, or more work. Simulated time, which has no noise.",
+    remedy="Give it more to do, then look again",
+    precedence=55,
+)
+
+
+@TOO_SHORT.finds
+def too_short(case: SweepCase) -> Finding | None:
+    """What is found elsewhere counts as information then."""
+    found = [metrics for _, metrics in case.measured]
+    short = all(each.elapsed_s < SHORT_CALL_S and each.work_s < SHORT_WORK_S for each in found)
+    if not found or not short or not case.sweep.cluster.real_time:
+        return None
+    longest = max(found, key=lambda metrics: metrics.elapsed_s)
+    return TOO_SHORT.finding(
+        Severity.INFO,
+        f"Too short to say: {words.duration(longest.work_s)} of work in a call of {words.duration(longest.elapsed_s)}.",
+        "give it more to do, then look again",
+        Evidence("seconds of the call", round(longest.elapsed_s, 3), "the longest of them"),
+        Evidence("thread-seconds in tasks", round(longest.work_s, 3), "table tasks"),
+        points=points_of(case.measured),
+    )
+
+
 MOSTLY = 0.5  # share of the idle worker time that known causes must explain, else the cause is unknown
 
 UNKNOWN = SweepCause(
@@ -66,11 +98,18 @@ def idle_workers_cause_unknown(case: SweepCase) -> Finding | None:
     worst, metrics = max(found, key=lambda item: 1 - item[0].share(*WORKING))
     idle_parts = [part for part in WORKER_TIME if part not in WORKING]
     part = max(idle_parts, key=worst.share)
+    idle = percent(1 - worst.share(*WORKING))
+    said = f"{idle} of the worker time is not busy at {case.label(worst)}, most of it `{PARTS[part].title}` "
+    said += f"({percent(worst.share(part))}); nothing recorded shows why."
+    remedy = (OF_A_SCRIPT if case.ran else {}).get(part) or NEXT_EXPERIMENT[part]
+    if 0 < worst.cores < worst.point.threads:
+        workers, cores = plural(worst.point.workers, "worker"), plural(worst.cores, "core")
+        said = f"{workers} on {cores}: {said[:-1]}, unless tasks compute, which share the cores."
+        remedy = f"ask for at most {plural(worst.cores, 'thread')} on this host if tasks compute; else {remedy}"
     return UNKNOWN.finding(
         Severity.MEDIUM,
-        f"{percent(1 - worst.share(*WORKING))} of the worker time is not busy at {case.label(worst)}, most of it "
-        f"`{PARTS[part].title}` ({percent(worst.share(part))}); nothing recorded shows why.",
-        (OF_A_SCRIPT if case.ran else {}).get(part) or NEXT_EXPERIMENT[part],
+        said,
+        remedy,
         *structure_evidence(worst, metrics),
         confidence=0.2,
         points=points_of(found),
@@ -91,8 +130,8 @@ NEXT_EXPERIMENT: dict[str, str] = {
     "paused": "next, run with more memory per worker or smaller partitions: workers should no longer pause",
     "no_runnable_task": "next, double the partitions (or items) at this point: if the time falls, there were too few",
     "client": "next, see what the client does at the lines in table `client`, and move it into tasks",
-    "not_assigned": "next, run this point on the simulated cluster with scheduler_us = 0: if the idle time goes, the "
-    "scheduler is the limit, and tasks should be longer",
+    "not_assigned": "next, run this point with `-c simulated --cluster-option scheduler_us=0`: if the idle time goes, "
+    "the scheduler is the limit, and tasks should be longer",
     "late_start": "next, check when workers joined (table `workers`), and start the workload after the last one",
     "lost": "next, read the logs of the workers that died (table `logs`)",
     "tail": "next, compare the longest task of the last stage with the median one: split it, or start it first",

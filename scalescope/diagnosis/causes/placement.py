@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.evidence.placement import TasksNearData, late_workers_of, tasks_near_data
+from scalescope.diagnosis.evidence.rescheduled import placed_anywhere_saves_s
 from scalescope.diagnosis.evidence.task_table import most_common_prefix, short_key, task_column
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
@@ -46,6 +47,7 @@ def late_workers(observation: Observation) -> Finding | None:
         Evidence("thread-seconds before they joined, tasks waiting", round(late.missing_s, 3), "tables workers, tasks"),
         Evidence("thread-seconds idle afterwards, tasks waiting", round(late.idle_s, 3), "tables workers, tasks"),
         confidence=0.9,
+        saved_s=placed_anywhere_saves_s(observation),
     )
 
 
@@ -84,6 +86,7 @@ def data_locality(observation: Observation) -> Finding | None:
         Evidence("inputs", "recorded there" if local.recorded else "not recorded", "table dependencies"),
         Evidence("thread-seconds idle elsewhere meanwhile", round(local.lost_s, 3), "tasks and worker time"),
         confidence=0.9 if local.recorded else 0.6,
+        saved_s=placed_anywhere_saves_s(observation),
     )
 
 

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from itertools import compress
 
 import numpy as np
 
 from scalescope.analysis.attempts import Bools
-from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.departures import deaths
-from scalescope.diagnosis.evidence.task_table import largest_prefix, task_column
+from scalescope.diagnosis.evidence.task_table import TOKEN, largest_prefix, task_column
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.records import STATUS_FINISHED
 from scalescope.model.words import percent, plural
-
-# What Dask puts into a key that it derives from function and arguments, or at random.
-TOKEN = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 RECOMPUTATION = TrialCause(
     code="recomputation",
@@ -30,6 +26,7 @@ RECOMPUTATION = TrialCause(
     remedy="Persist what is used again, or compute everything in one call",
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly",
     parts=("busy", "lost"),
+    changes=(Term.WORK,),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from scalescope.analysis.attempts import Ints
-from scalescope.diagnosis.cause import NOTEWORTHY, severity_of
+from scalescope.diagnosis.cause import NOTEWORTHY, Term, severity_of
 from scalescope.diagnosis.causes.transfer_bound import FELT_S
 from scalescope.diagnosis.evidence.client_time import BEFORE, BETWEEN, client_time
 from scalescope.diagnosis.evidence.submission_loop import loop, packing
@@ -36,6 +36,7 @@ SERIALISATION_BOUND = TrialCause(
     remedy="Load the objects inside tasks, or scatter them once and pass the future",
     link="https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask",
     parts=("serialisation", "not_assigned", "no_runnable_task", "client"),
+    changes=(Term.CLIENT,),
     rules_out=("event-loop-blocked",),
 )
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from scalescope.analysis.attempts import Bools
-from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.causes.worker_restriction import WORKER_RESTRICTION
 from scalescope.diagnosis.evidence.delayed_batches import CANDIDATES, IdleThreads
 from scalescope.diagnosis.evidence.placement import confined
+from scalescope.diagnosis.evidence.rescheduled import placed_anywhere_saves_s
 from scalescope.diagnosis.evidence.task_batches import slow_workers, task_batches
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
@@ -27,6 +28,7 @@ SLOW_WORKER = TrialCause(
     remedy="Retire the worker and look at its host",
     link="https://distributed.dask.org/en/stable/diagnosing-performance.html",
     parts=("busy", "no_runnable_task", "tail", "not_assigned"),
+    changes=(Term.WORK, Term.SPAN),
     rules_out=("sequential-graph",),
 )
 
@@ -80,6 +82,7 @@ def slow_worker(observation: Observation) -> Finding | None:
             "slow then, too, look at its host",
             *evidence,
             confidence=0.7,
+            saved_s=placed_anywhere_saves_s(observation),
         )
     return SLOW_WORKER.finding(
         observation,
@@ -89,6 +92,7 @@ def slow_worker(observation: Observation) -> Finding | None:
         "slower cores, throttling, a slow disk",
         *evidence,
         confidence=0.9 if count >= 3 else 0.7,
+        shorter_s=excess_s,
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.cause import NOTEWORTHY, Term
+from scalescope.diagnosis.evidence.rescheduled import sent_at_once_saves_s
 from scalescope.diagnosis.evidence.submission_loop import (
     loop,
     loop_evidence,
@@ -67,6 +68,10 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
         else "collect the lazy results of all rounds and call `dask.compute(*results)` once (with futures: submit all, "
         "then `client.gather`) instead of `.compute()` or `.result()` in the loop"
     )
+    if _by_prefect(observation):
+        remedy = (
+            f"call `{prefix}.submit(item)` for all items first (or `{prefix}.map(items)`), then `.result()` of each"
+        )
     return RESULTS_AWAITED_IN_LOOP.finding(
         observation,
         lost_s,
@@ -75,7 +80,12 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
         f"{remedy}; wait only where a round needs the result of the one before",
         *loop_evidence(found, lost_s),
         confidence=0.95 if found.gap_s <= 0.1 * found.round_s else 0.8,
+        saved_s=sent_at_once_saves_s(observation),
     )
+
+
+def _by_prefect(observation: Observation) -> bool:
+    return any(str(name).partition(".")[0] == "prefect" for name in observation.trial.facts.get("imports") or ())
 
 
 FEW_TASKS_IN_FLIGHT = TrialCause(
@@ -112,6 +122,7 @@ def few_tasks_in_flight(observation: Observation) -> Finding | None:
         Evidence("tasks in flight after each graph, median", found.window, "tables graphs and tasks"),
         *loop_evidence(found, lost_s),
         confidence=0.85,
+        saved_s=sent_at_once_saves_s(observation),
     )
 
 
@@ -126,6 +137,7 @@ SLOW_SUBMISSION = TrialCause(
     remedy="Use `client.map` instead of `client.submit` in a loop; prepare inputs in tasks",
     link="https://docs.dask.org/en/stable/futures.html",
     parts=("no_runnable_task", "client"),
+    changes=(Term.CLIENT,),
 )
 
 
@@ -155,4 +167,5 @@ def slow_submission(observation: Observation) -> Finding | None:
         Evidence("tasks sent per second", round(rate, 3), "table graphs"),
         Evidence("tasks per second that the threads could take", round(needed, 3), "threads by mean duration"),
         confidence=0.7,
+        saved_s=sent_at_once_saves_s(observation, in_tasks=True),
     )

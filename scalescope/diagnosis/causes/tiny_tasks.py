@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.placement import displaced_s
 from scalescope.diagnosis.evidence.task_table import most_common_prefix
 from scalescope.diagnosis.observation import Observation, TrialCause
@@ -25,6 +25,7 @@ TINY_TASKS = TrialCause(
     remedy="Let each task do more: lists of items, larger partitions or chunks",
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-very-large-graphs",
     parts=("not_assigned",),
+    changes=(Term.CLIENT,),
 )
 
 
@@ -47,6 +48,8 @@ def tiny_tasks(observation: Observation) -> Finding | None:
     prefix = most_common_prefix(observation, attempts.useful)
     enough = max(2 * threads * scheduler_s if by_scheduler else 0.0, 10 * worker_s)
     useful = max(1, round(float(durations.sum()) / attempts.makespan))
+    times = math.ceil(enough / max(mean_s, 1e-6))
+    beyond_s = observation.measured.elapsed - float(durations.sum()) / threads
     limit = (
         f"{rate:,.0f} tasks were handled per second, which keeps {plural(useful, 'thread')} of {threads:,} busy"
         if by_scheduler
@@ -57,7 +60,7 @@ def tiny_tasks(observation: Observation) -> Finding | None:
         lost_s,
         f"{len(durations):,} tasks, most of them `{prefix}`, take {words.duration(mean_s)} on average: {limit}, and "
         f"{percent(share)} of the worker time is spent between tasks; more workers do not help.",
-        f"let each `{prefix}` task do about {math.ceil(enough / max(mean_s, 1e-6)):,} times as much (a list of items "
+        f"let each `{prefix}` task do about {times:,} times as much (a list of items "
         f"per call, larger partitions or chunks), so that it takes {words.duration(enough)} or more",
         Evidence("mean duration of a task, s", round(mean_s, 6), "table tasks"),
         Evidence("tasks", len(durations), "table tasks"),
@@ -65,6 +68,7 @@ def tiny_tasks(observation: Observation) -> Finding | None:
         Evidence("assumed cost of a task to the scheduler, s", scheduler_s, "built in, or the cluster's facts"),
         Evidence("share runnable, not assigned", round(observation.share("not_assigned"), 4), "worker time"),
         confidence=0.8,
+        saved_s=beyond_s * (1 - 1 / times),  # what a task costs besides its work is paid by fewer tasks
     )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from scalescope.analysis.summary import PointSummary
-from scalescope.diagnosis.cause import WITHOUT_TASKS
+from scalescope.diagnosis.cause import WITHOUT_TASKS, Term
 from scalescope.diagnosis.evidence.graph_structure import (
     asked_and_used,
     idle_seconds,
@@ -15,16 +15,27 @@ from scalescope.diagnosis.evidence.graph_structure import (
     put_down_to,
     structure_evidence,
 )
-from scalescope.diagnosis.partitions import BAG_OPTION, BEAM_128, BEAM_OPTION, CALL_OPTIONS, PartitionRule, matching
+from scalescope.diagnosis.partitions import (
+    ARRAY,
+    BAG_OPTION,
+    BEAM_128,
+    BEAM_OPTION,
+    CALL_OPTIONS,
+    CHUNKS,
+    PartitionRule,
+    matching,
+)
 from scalescope.diagnosis.sweep_case import Measured, SweepCase, SweepCause
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Evidence, Finding, Gain, Severity
 from scalescope.model.metrics import Metrics
-from scalescope.model.partition_calls import BAG, CREATE, DIVIDED, NPARTITIONS
+from scalescope.model.partition_calls import BAG, CREATE, DIVIDED, NPARTITIONS, PartitionCall
 from scalescope.model.words import plural
 
 MINOR = 0.20  # share of worker time below which the severity is low
 ABOUT_HALF = 0.45  # share of worker time from which the severity is high: 51 partitions on 100 workers must count
+# What the parts are called, by what the user works with.
+PARTS = ": smaller `chunks=` of an array, a smaller `blocksize=` of a reader, `npartitions=`, or more calls"
 
 TOO_FEW_PARTITIONS = SweepCause(
     code="too-few-partitions",
@@ -37,6 +48,7 @@ TOO_FEW_PARTITIONS = SweepCause(
     "library's default is named if it predicts every measured count",
     link="https://github.com/dask/dask/issues/10291",
     parts=WITHOUT_TASKS,
+    changes=(Term.SPAN,),
     workers_unused=True,
 )
 
@@ -124,7 +136,7 @@ def _partition_cause(case: SweepCase, worst: PointSummary, metrics: Metrics, rul
         return f"{asked}={point.values[asked]} was asked for, so the widest stage has {tasks}"
     if origin is not None:
         of = "" if items is None else f" out of {plural(items, 'item')}"
-        return f"`{origin.call}` at {origin.where} makes {plural(origin.partitions, 'partition')}{of}"
+        return f"`{origin.call}` at {origin.where} makes {plural(origin.partitions, _part(origin))}{of}"
     given = "" if items is None else f" and {plural(items, 'item')}"
     return f"the widest stage of the graph has {tasks} for {plural(point.threads, 'thread')}{given}"
 
@@ -142,12 +154,17 @@ def _partition_remedy(case: SweepCase, worst: PointSummary, rule: PartitionRule 
     if rule is None and _own_beam(case, worst):
         return f"pass Beam --dask_npartitions={enough:,} or more{here}"
     if rule is None and origin is not None:
-        return f"{CALL_OPTIONS.get(origin.call, 'make')} at least {enough:,} partitions at {origin.where}"
+        how = CHUNKS if origin.call.startswith(ARRAY) else CALL_OPTIONS.get(origin.call, "make")
+        return f"{how} at least {enough:,} {_part(origin)}s at {origin.where}"
     if rule is None:
-        return f"divide the input into at least {enough:,} partitions{here}"
+        return f"divide the input into at least {enough:,} partitions{here or PARTS}"
     if rule is BEAM_128:
         return BEAM_OPTION + here
     return (f"upgrade Apache Beam to 2.63 or later and {BEAM_OPTION}" if _is_beam(case, worst) else BAG_OPTION) + here
+
+
+def _part(origin: PartitionCall) -> str:
+    return "chunk" if origin.call.startswith(ARRAY) else "partition"
 
 
 def _enough(summary: PointSummary) -> int:
@@ -155,7 +172,7 @@ def _enough(summary: PointSummary) -> int:
     return threads if items is None else max(1, min(threads, items))
 
 
-def _gain(case: SweepCase, worst: PointSummary, metrics: Metrics) -> Gain:
+def _gain(case: SweepCase, worst: PointSummary, metrics: Metrics) -> Gain | None:
     """The makespan on as many threads as there can be partitions, at least ceil(items / threads) × T1 / items."""
     point, items, enough = worst.point, worst.items, _enough(worst)
     makespan_s = (point.threads * metrics.makespan_s - case.idle_s(worst) / worst.valid) / enough
@@ -168,7 +185,7 @@ def _gain(case: SweepCase, worst: PointSummary, metrics: Metrics) -> Gain:
         change = {"partition_size": max(1, (items or 1) // enough)}
     elif worst.origin is not None and worst.origin.call in DIVIDED:
         change = {NPARTITIONS: enough}
-    return Gain(metrics.elapsed_s, metrics.elapsed_s - max(metrics.makespan_s - makespan_s, 0.0), change)
+    return TOO_FEW_PARTITIONS.gain(metrics, point.threads, metrics.makespan_s - makespan_s, change=change)
 
 
 def _prediction(rule: PartitionRule | None, found: Sequence[Measured]) -> tuple[Evidence, ...]:

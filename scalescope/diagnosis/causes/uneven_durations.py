@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from scalescope.analysis.attempts import Floats
-from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.delayed_batches import LARGE_RESULT, delayed_batches
 from scalescope.diagnosis.evidence.task_batches import task_batches
 from scalescope.diagnosis.evidence.task_table import short_key, task_column
@@ -28,6 +28,7 @@ STRAGGLER = TrialCause(
     remedy="Split the long task, or start it first with `priority=`",
     link="https://distributed.dask.org/en/stable/priority.html",
     parts=("no_runnable_task", "tail", "not_assigned"),
+    changes=(Term.SPAN,),
     rules_out=("sequential-graph",),
 )
 
@@ -66,6 +67,7 @@ def straggler(observation: Observation) -> Finding | None:
         Evidence("most tasks of the stage at once", round(worst.wide), "table tasks"),
         Evidence("thread-seconds idle after all others had ended", round(lost_s, 3), "tasks and worker time"),
         confidence=0.9,
+        changes=() if early else None,
     )
 
 
@@ -80,6 +82,7 @@ SKEWED_TASKS = TrialCause(
     remedy="Cut the input into more parts of equal work, the longest first",
     link="https://docs.dask.org/en/stable/dataframe-best-practices.html",
     parts=("no_runnable_task", "tail", "not_assigned"),
+    changes=(Term.SPAN,),
     rules_out=("sequential-graph",),
 )
 
@@ -115,6 +118,8 @@ def skewed_tasks(observation: Observation) -> Finding | None:
         Evidence("tasks", len(durations), "in flight together"),
         Evidence("thread-seconds idle at the end of such stages", round(lost_s, 3), "tasks and worker time"),
         confidence=0.9,
+        saved_s=(lost_s + sum(each.last_wave_s for each in held))
+        / observation.threads,  # more tasks fill the last wave
     )
 
 

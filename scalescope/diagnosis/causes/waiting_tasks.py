@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.submissions import submissions
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding, Severity
@@ -42,6 +42,7 @@ WAITING_TASKS = TrialCause(
     remedy="Start the task when what it waits for is there, or lift the limit",
     link="https://distributed.dask.org/en/stable/task-launch.html",
     parts=("busy",),
+    changes=(Term.WORK, Term.SPAN),
     rules_out=("straggler", "skewed-tasks", "slow-worker", "sequential-graph", "uneven-waves"),
     without_attempts=True,
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from scalescope.analysis.summary import PointSummary, settings
-from scalescope.diagnosis.cause import NOTEWORTHY, severity_of
+from scalescope.diagnosis.cause import NOTEWORTHY, Term, severity_of
 from scalescope.diagnosis.sweep_case import Measured, SweepCase, SweepCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Gain
@@ -29,6 +29,7 @@ WORK_INFLATION = SweepCause(
     remedy="Find what tasks share outside Dask and widen it, or use no more workers than it can serve",
     link="https://distributed.dask.org/en/stable/diagnosing-performance.html",
     parts=("busy",),
+    changes=(Term.WORK, Term.SPAN),
 )
 
 
@@ -54,9 +55,10 @@ class _WorkGrowth:
         return self.excess_s / sum(self.metrics.worker_time_s.values())
 
     @property
-    def gain(self) -> Gain:
-        now_s, makespan_s = self.metrics.elapsed_s, self.metrics.makespan_s
-        return Gain(now_s, max(now_s - makespan_s * min(self.excess_s / self.metrics.work_s, 1.0), 0.0))
+    def gain(self) -> Gain | None:
+        saved_s = self.metrics.makespan_s * min(self.excess_s / self.metrics.work_s, 1.0)
+        threads = self.summary.point.threads
+        return WORK_INFLATION.gain(self.metrics, threads, saved_s, shorter_s=self.excess_s)
 
 
 def _said(worst: _WorkGrowth) -> tuple[str, str]:

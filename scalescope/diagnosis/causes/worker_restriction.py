@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.evidence.placement import restricted_prefixes
+from scalescope.diagnosis.evidence.rescheduled import placed_anywhere_saves_s
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
@@ -96,5 +97,6 @@ def _confined(observation: Observation) -> Finding | None:
         Evidence("restricted to", worst.names or "not recorded", "events, topic restriction"),
         Evidence("thread-seconds idle elsewhere while they waited", round(lost_s, 3), "tasks and worker time"),
         confidence=0.95,
+        saved_s=placed_anywhere_saves_s(observation),
         link=RESOURCES_LINK if worst.by == "resources" else WORKER_RESTRICTION.link,
     )

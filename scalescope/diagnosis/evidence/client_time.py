@@ -10,10 +10,10 @@ import numpy as np
 from scalescope.analysis.attempts import Bools, Floats, codes
 from scalescope.diagnosis.evidence.timeline import interval_seconds
 from scalescope.diagnosis.observation import Observation, once
+from scalescope.model.records import SENDING
 
 # Phases without a known task: before the first graph, between graphs, after the last task.
 BEFORE, BETWEEN, AFTER = range(3)
-SENDING = ("compute", "map", "persist", "submit")  # calls that pack a graph and send it
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ class DelayedBatch:
     end_s: float  # when the batch would have ended without the delay, in seconds since the first task was known
     lost_s: float  # thread-seconds from then on of threads used before and idle (`_claimable`)
     wide: float  # most tasks of the batch running at once
+    last_wave_s: float = 0.0  # thread-seconds that equal tasks, as many, would leave idle as well
 
 
 @once
@@ -95,8 +96,8 @@ def delayed_batches(observation: Observation) -> tuple[tuple[DelayedBatch, ...],
             mean_s = float(durations[tasks].mean())
             end = _all_begun(observation, tasks, mean_s)
             lost, wide = idle.claim(tasks, end)
-            lost -= _last_wave_s(len(tasks), wide, mean_s)
-            skewed.append(DelayedBatch(batch, tasks, end, max(lost, 0.0), wide))
+            last_wave_s = min(_last_wave_s(len(tasks), wide, mean_s), lost)
+            skewed.append(DelayedBatch(batch, tasks, end, lost - last_wave_s, wide, last_wave_s))
     return tuple(stragglers), tuple(skewed)
 
 

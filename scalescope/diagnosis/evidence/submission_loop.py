@@ -8,12 +8,13 @@ import numpy as np
 
 from scalescope.analysis.attempts import Floats, Ints
 from scalescope.diagnosis.cause import NOTEWORTHY
-from scalescope.diagnosis.evidence.client_time import SENDING, ActorCalls, actor_calls
+from scalescope.diagnosis.evidence.client_time import ActorCalls, actor_calls
 from scalescope.diagnosis.evidence.submissions import HEAVY_GRAPH, Submissions, submissions
 from scalescope.diagnosis.evidence.task_table import task_column
 from scalescope.diagnosis.evidence.timeline import timeline
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model.finding import Evidence
+from scalescope.model.records import SENDING
 from scalescope.model.words import number
 
 MIN_GRAPHS = 3  # graphs, from which sending them is a loop

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints, codes
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
+from scalescope.model.records import LONGEST
 
 
 @once
@@ -21,8 +24,21 @@ def task_column(observation: Observation, name: str) -> Floats:
     return values[chosen] if len(values) else np.zeros(len(chosen))
 
 
+# What Dask puts into a key that it derives from function and arguments, or at random.
+TOKEN = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@once
+def _calls(observation: Observation) -> dict[str, str]:
+    return {str(told["key"]): str(told["call"]) for _, told in observation.events(LONGEST) if told.get("call")}
+
+
 def short_key(observation: Observation, attempt: int) -> str:
-    return words.cut(str(observation.column("tasks", "key")[int(task_rows(observation)[attempt])]))
+    """The task as `load(7)` where that was recorded, else as `read-csv[3]` or by its key with a short token."""
+    key = str(observation.column("tasks", "key")[int(task_rows(observation)[attempt])])
+    part = re.fullmatch(r"\('(.+)', (.+)\)", key)
+    name = _calls(observation).get(key) or (f"{observation.measured.prefix[attempt]}[{part[2]}]" if part else key)
+    return words.cut(TOKEN.sub(lambda token: token[0][:8], name))
 
 
 @once

@@ -38,7 +38,7 @@ def test_cores_are_those_of_the_threads_or_those_asked_for() -> None:
     assert cost(spec, Point(10, 4), 3600, PRICES).core_hours == 80
 
 
-@pytest.mark.parametrize("kind", ["simulated", "virtual", "local"])
+@pytest.mark.parametrize("kind", ["simulated", "light", "local"])
 def test_workers_on_this_machine_cost_time_alone(kind: str) -> None:
     assert cost(cluster_spec(kind), Point(300), 60, Prices()) == Cost(1, 60, 0, 0, 0)
 
@@ -162,7 +162,7 @@ def test_what_is_no_budget(data: Any) -> None:
 def test_a_budget_of_money_needs_prices() -> None:
     with pytest.raises(InvalidField, match="a worker-hour of new has no price"):
         Budget.from_mapping({"money": 1}, PRICES, [SlurmSpec(partition="new")])
-    Budget.from_mapping({"money": 1}, PRICES, [cluster_spec("virtual")])
+    Budget.from_mapping({"money": 1}, PRICES, [cluster_spec("light")])
 
 
 @pytest.mark.parametrize(

@@ -71,6 +71,16 @@ def test_the_configuration_may_ask_for_more_partitions_of_what_can_be_divided():
         from_sequence([1])
 
 
+def test_what_the_user_wrote_is_named_and_not_what_it_calls_within(tmp_path):
+    dataframe = pytest.importorskip("dask.dataframe")
+    (tmp_path / "a.csv").write_text("a\n1\n")
+    with noted(()) as notes:
+        dataframe.read_csv(tmp_path / "a.csv")
+        dask.array.ones((6, 4), chunks=(2, 4))
+    expected = [("dask.dataframe.read_csv", None, 1), ("dask.array.ones", None, 3)]
+    assert [(note.call, note.items, note.partitions) for note in notes] == expected
+
+
 def test_files_say_nothing_on_how_much_there_is_in_them(tmp_path):
     (tmp_path / "one.txt").write_text("1\n2\n")
     with noted(()) as notes:

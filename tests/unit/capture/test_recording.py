@@ -18,7 +18,7 @@ from scalescope.capture import recorder, recording
 from scalescope.capture.recording import Capture
 from scalescope.errors import CaptureError
 from scalescope.model import spool
-from scalescope.model.records import STATUS_ERRED, STATUS_FINISHED, Columns
+from scalescope.model.records import LONGEST, STATUS_ERRED, STATUS_FINISHED, Columns
 
 FULL_DISK = Path("/dev/full")
 
@@ -170,6 +170,20 @@ def test_errors_and_retries_are_rows_and_events(client: Client, capture: Capture
     errors = [json.loads(event["message"]) for event in rows(tables["events"]) if event["topic"] == "task-erred"]
     assert [error["exception"] for error in errors] == ["ValueError('no such file')"] * 3
     assert {error["key"] for error in errors} == {failing.key}
+
+
+def test_the_longest_task_of_each_prefix_is_named_by_its_call(
+    client: Client, capture: Capture, path: Path, rows: Rows
+) -> None:
+    def load(number: int, again: object = None, *, unit: str = "s") -> None:
+        time.sleep(0.06 if number < 7 else 0.8)
+
+    with capture.trial(path):
+        futures = [client.submit(load, number, unit="s", pure=False) for number in (1, 7, 2)]
+        client.gather(futures)
+        client.gather(client.submit(time.sleep, 0.01))
+    events = [event for event in rows(spool.read(path)["events"]) if event["topic"] == LONGEST]
+    assert [json.loads(event["message"]) for event in events] == [{"key": futures[1].key, "call": "load(7, unit='s')"}]
 
 
 def test_what_a_failed_workload_did_is_kept(client: Client, capture: Capture, path: Path) -> None:

@@ -42,7 +42,7 @@ def test_a_kind_says_what_it_is_and_can_be_built_and_sent(kind: str) -> None:
 
 
 def test_those_that_cost_nothing_come_first() -> None:
-    assert list(kinds())[:3] == ["simulated", "virtual", "local"]
+    assert list(kinds())[:3] == ["simulated", "light", "local"]
     order = [(not spec.here, not spec.proven) for spec in kinds().values()]
     assert order == sorted(order)
 

@@ -13,8 +13,8 @@ import distributed
 import pytest
 
 from scalescope import clusters
+from scalescope.clusters.light.spec import LightSpec
 from scalescope.clusters.local.spec import LocalSpec
-from scalescope.clusters.virtual.spec import VirtualSpec
 
 NOBODY = 65534
 ASK = """\
@@ -49,7 +49,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module", params=[LocalSpec(), VirtualSpec(hosts=1, check_limit=False)], ids=lambda s: s.kind)
+@pytest.fixture(scope="module", params=[LocalSpec(), LightSpec(hosts=1, check_limit=False)], ids=lambda s: s.kind)
 def addresses(request: pytest.FixtureRequest) -> Iterator[list[str]]:
     """Of all that listens: scheduler, worker and nanny, if there is one."""
     cluster = clusters.build(request.param)

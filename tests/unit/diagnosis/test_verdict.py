@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scalescope.clusters.local.spec import LocalSpec
 from scalescope.diagnosis.cause import DOUBTED
 from scalescope.diagnosis.partitions import BAG_100, BAG_ROOT, BEAM_128, matching
 from scalescope.diagnosis.verdict import diagnose
@@ -59,6 +60,20 @@ def test_more_tasks_than_threads_in_uneven_waves(bag_trial):
     (finding,) = verdict.findings
     assert (finding.code, finding.severity) == ("uneven-waves", Severity.INFO)
     assert "110 tasks on 100 threads take 2 waves, and the last one has only 10" in finding.summary
+
+
+def test_little_work_in_real_time_is_too_short_to_say(bag_trial):
+    trial = bag_trial(300, chunks(300, 45))
+    metrics = replace(trial.metrics, elapsed_s=1.0)
+    long, short = (replace(trial, metrics=replace(metrics, work_s=work_s)) for work_s in (0.6, 0.3))
+    local = replace(FUTURES, cluster=LocalSpec())
+    assert diagnose(local, [long]).severity is Severity.HIGH
+    assert diagnose(FUTURES, [short]).severity is Severity.HIGH  # simulated time has no noise
+    verdict = diagnose(local, [short])
+    assert codes(verdict)[0] == "too-short"
+    assert verdict.severity is Severity.INFO
+    failed = replace(trial, state=TrialState.FAILED, reason="the workload raised", metrics=None, repeat=1)
+    assert diagnose(local, [short, failed]).findings[0].code == "failed-trials"
 
 
 # ------------------------------------------------------------------ tasks of no length

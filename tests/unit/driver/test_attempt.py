@@ -2,19 +2,21 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalescope.driver.attempt import (
+    LEFT_OUT,
     MESSAGE_LIMIT,
     RESULT_LIMIT,
     TRACEBACK_LIMIT,
     Attempt,
     changes,
-    checked_result,
     describe,
     judge,
+    kept_result,
     plain,
 )
 from scalescope.errors import WorkersMissing
@@ -53,12 +55,22 @@ def test_many_lost_workers_are_not_all_named() -> None:
     assert changes(before, {}).endswith("(0, 1, 2, 3, 4, 5, 6, 7, 8, 9 ...)")
 
 
-@pytest.mark.parametrize("result", [object(), float("nan"), {"x": b""}, "x" * RESULT_LIMIT])
-def test_only_results_that_json_carries_are_kept(result: object) -> None:
-    assert checked_result({"n": [1, 2.5, None]}) == ({"n": [1, 2.5, None]}, "")
-    kept, reason = checked_result(result)
-    assert kept is None
-    assert reason.startswith("the workload returned")
+@pytest.mark.parametrize("result", [None, {"n": [1, 2.5, None]}, "text", True])
+def test_results_that_json_carries_are_kept(result: object) -> None:
+    assert kept_result(result) == result
+
+
+@pytest.mark.parametrize("result", [object(), float("nan"), b"", "x" * RESULT_LIMIT, [{1}]])
+def test_a_word_stands_for_what_json_cannot_carry(result: object) -> None:
+    word = f"{LEFT_OUT}: {type(result).__name__}"
+    assert kept_result(result) == word
+    assert kept_result({"n": np.int64(3), 1: np.float32(0.5), "x": result}) == {"n": 3, "1": 0.5, "x": word}
+
+
+def test_a_result_that_holds_itself() -> None:
+    around: dict[str, object] = {"n": 1}
+    around["self"] = around
+    assert kept_result(around) == {"n": 1, "self": f"{LEFT_OUT}: dict"}
 
 
 def test_an_error_is_described_within_limits() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from scalescope.clusters.light.spec import LightSpec
 from scalescope.clusters.local.spec import LocalSpec
-from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.driver import open_cluster
 from scalescope.driver.open_cluster import OpenCluster
 from scalescope.driver.process import Driver
@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
     "spec",
     [
         pytest.param(LocalSpec(), id="local", marks=pytest.mark.thorough),
-        pytest.param(VirtualSpec(hosts=2, check_limit=False), id="virtual"),
+        pytest.param(LightSpec(hosts=2, check_limit=False), id="light"),
     ],
 )
 def test_every_process_has_it_those_of_a_larger_size_too(spec: ClusterSpec, folder: Path, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_what_takes_too_long_is_said_and_the_trial_runs(
     monkeypatch.setattr(open_cluster, "IMPORT_TIMEOUT_S", 0.5)
     monkeypatch.setattr(sys, "path", [*sys.path])
     opened = OpenCluster(lambda phase, limit_s, text: None)
-    opened.open(Open(VirtualSpec(hosts=1, check_limit=False).to_mapping(), str(tmp_path)))
+    opened.open(Open(LightSpec(hosts=1, check_limit=False).to_mapping(), str(tmp_path)))
     try:
         attempt = TrialRunner(opened, "").run(
             RunTrial("k", Point(2, 1).to_mapping(), 0, False, f"{folder}/mine.py:lacking", 60.0, str(tmp_path))

@@ -160,6 +160,14 @@ def test_a_driver_that_dies_in_a_trial_makes_it_invalid(fake: Fake, tmp_path: Pa
             driver.run(TRIAL, "w", timeout_s=5)
 
 
+def test_a_task_that_ends_the_process_that_all_share(fake: Fake, tmp_path: Path) -> None:
+    source = fake(ASKED + 'progress("running", 9); os._exit(3)')
+    with Driver.start(SimulatedSpec(), folder=tmp_path / "run", python=source) as driver:
+        reason = driver.run(TRIAL, "w", timeout_s=5).reason
+    assert "a task ended the process (ended with exit status 3)" in reason
+    assert "-c local" in reason
+
+
 def test_a_driver_that_died_before_the_trial_began_leaves_it_to_another(fake: Fake, tmp_path: Path) -> None:
     with start(fake(ASKED + 'progress("clearing", 9); os._exit(7)'), tmp_path) as driver:
         with pytest.raises(DriverError, match="exit status 7"):
@@ -227,7 +235,7 @@ def test_close_ends_a_driver_that_ignores_it(fake: Fake, tmp_path: Path, monkeyp
 
 def test_the_environment_of_a_driver(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCALESCOPE_CLOCK", "virtual")  # as within a driver that starts another
-    monkeypatch.setenv("SCALESCOPE_CLUSTER", "virtual")
+    monkeypatch.setenv("SCALESCOPE_CLUSTER", "light")
     python = fake(READY + "sys.stdin.readline(); say('opened', facts=dict(os.environ)); sys.stdin.read()")
     with start(python, tmp_path) as driver:
         importable = Path(driver.facts["PYTHONPATH"].split(os.pathsep)[0])

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from scalescope.clusters.light.spec import LightSpec
 from scalescope.clusters.local.spec import LocalSpec
 from scalescope.clusters.simulated.spec import SimulatedSpec
-from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.isolation.reduce import Reduction, SymptomReading, reduce
 from scalescope.isolation.removals import Setting, checked, numbers, removals, sentence
 from scalescope.model.cluster import cluster_spec
@@ -89,7 +89,7 @@ def test_everything_goes_where_the_symptom_always_stays() -> None:
 
 def test_the_cheapest_cluster_that_still_shows_it() -> None:
     reduction = isolate(setting(CHEAP, 2, "local", items=2, seconds=0.1), lambda s: s.cluster != SimulatedSpec())
-    assert reduction.state.cluster == VirtualSpec()
+    assert reduction.state.cluster == LightSpec()
     reduction = isolate(setting(CHEAP, 2, "local", items=2, seconds=0.1), lambda s: s.cluster == LocalSpec())
     assert reduction.state.cluster == LocalSpec()
 

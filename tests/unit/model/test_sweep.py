@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scalescope.clusters.light.spec import LightSpec
 from scalescope.clusters.local.spec import LocalSpec
 from scalescope.clusters.simulated.spec import SimulatedSpec
-from scalescope.clusters.virtual.spec import VirtualSpec
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.sweep import ZERO_LENGTH, Point, Sweep, digest
@@ -112,7 +112,7 @@ def test_order_is_random_interleaved_and_repeats_from_the_seed() -> None:
 def test_clusters_by_name_or_mapping() -> None:
     assert cluster_spec("simulated") == SimulatedSpec()
     assert cluster_spec({"kind": "local", "memory_limit_mb": 512}) == LocalSpec(memory_limit_mb=512)
-    assert cluster_spec(VirtualSpec(hosts=3).to_mapping()) == VirtualSpec(hosts=3)
+    assert cluster_spec(LightSpec(hosts=3).to_mapping()) == LightSpec(hosts=3)
 
 
 @given(st.lists(st.integers(1, 500), min_size=1, max_size=5, unique=True), st.integers(1, 4), st.integers(0, 2**32 - 1))
@@ -155,7 +155,7 @@ def of_groups(**axes: Any) -> dict[str, Any]:
         ({"cluster": {"kind": "local", "memory_limit_mb": -1}}, "cluster.memory_limit_mb", ""),
         ({"cluster": {"kind": "simulated", "task_cost": "free"}}, "cluster.task_cost", ""),
         ({"cluster": {"kind": "simulated", "durations": {"f": 1}}}, "cluster.durations", ""),
-        ({"cluster": {"kind": "virtual", "hosts": -1}}, "cluster.hosts", ""),
+        ({"cluster": {"kind": "light", "hosts": -1}}, "cluster.hosts", ""),
         ({"axis": {}}, "axis", ""),
         ({"axes": {"worker": [1]}}, "axes.worker", "did you mean 'workers'"),
         ({"axes": {"workers": [0]}}, "axes.workers", "from 1 to 5000"),

@@ -97,11 +97,11 @@ def test_a_speedup_needs_both_sides(trial, finished):
 
 
 def test_clusters_that_differ_have_a_line_each(trial, finished):
-    run = finished(trial(1, 1, 1), trial(2, 2, 2, facts={"cluster": {"kind": "virtual"}}), trial(3, 3, 3))
+    run = finished(trial(1, 1, 1), trial(2, 2, 2, facts={"cluster": {"kind": "light"}}), trial(3, 3, 3))
     assert cluster_lines(run.sweep, run.trials) == (
         "Cluster: simulated, virtual clock. Shows how the real scheduler divides work. "
         "Cannot show contention between processes.",
-        "Cluster: virtual.",
+        "Cluster: light.",
     )
 
 

@@ -58,11 +58,11 @@ def test_blocks_are_told_from_kinds_paths_and_urls() -> None:
 
 
 def test_options_are_added_to_what_a_file_says() -> None:
-    data = {"axes": {"workers": [1], "items": [5]}, "cluster": {"kind": "virtual", "hosts": 2}}
+    data = {"axes": {"workers": [1], "items": [5]}, "cluster": {"kind": "light", "hosts": 2}}
     syntax.merge(data, "axes", {"workers": [2]})
     syntax.merge_cluster(data, None, {"check_limit": False})
     assert data["axes"] == {"workers": [2], "items": [5]}
-    assert data["cluster"] == {"kind": "virtual", "hosts": 2, "check_limit": False}
+    assert data["cluster"] == {"kind": "light", "hosts": 2, "check_limit": False}
     syntax.merge_cluster(data, "local", {})
     assert data["cluster"] == "local"
 

@@ -108,7 +108,7 @@ def test_what_a_trial_left_to_be_read_goes_as_soon_as_it_is_saved(fake: Any, add
 
 def test_in_real_time_the_orchestrator_is_watched(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orchestrator_load, "wait_until_quiet", lambda processes: 0.75)
-    carry_out(asked({**SWEEP, "cluster": "virtual"}, store=address))
+    carry_out(asked({**SWEEP, "cluster": "light"}, store=address))
     for trial in saved(address):
         assert trial.facts["orchestrator"]["waited_s"] == 0.75
         assert trial.facts["orchestrator"]["cpu_s"] >= 0
@@ -308,7 +308,7 @@ def test_a_driver_that_starts_while_its_run_is_stopped_is_closed(fake: Any, addr
 
 @pytest.mark.parametrize("end", [Drivers.close, lambda drivers: stop(drivers.run_id)], ids=["close", "stop"])
 def test_stuck_drivers_are_closed_side_by_side(fake: Any, address: str, end: Callable[[Drivers], None]) -> None:
-    request = asked({**SWEEP, "axes": {"workers": [1], "cluster": ["simulated", "virtual", "local"]}}, store=address)
+    request = asked({**SWEEP, "axes": {"workers": [1], "cluster": ["simulated", "light", "local"]}}, store=address)
     with request.open_store() as store, registered(session := Drivers(request, "run", store)):
         for planned in request.plan:
             session.open(planned.point)
@@ -328,7 +328,7 @@ def test_a_second_signal_does_not_interrupt_a_teardown() -> None:
 
 def test_clusters_in_real_time_never_run_side_by_side() -> None:
     with pytest.raises(InvalidField, match=r"parallel_clusters: .*real time"):
-        asked({**SWEEP, "cluster": "virtual"}, parallel_clusters=2)
+        asked({**SWEEP, "cluster": "light"}, parallel_clusters=2)
 
 
 def test_what_is_not_installed_is_refused_before_anything_starts(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:

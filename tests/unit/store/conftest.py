@@ -26,7 +26,7 @@ def child_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
 
 @pytest.fixture
 def sweep() -> Sweep:
-    return Sweep.from_mapping({"workload": "bag-map", "cluster": "virtual", "axes": {"workers": [1, 2, 4]}, "seed": 7})
+    return Sweep.from_mapping({"workload": "bag-map", "cluster": "light", "axes": {"workers": [1, 2, 4]}, "seed": 7})
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def make_trial() -> Callable[..., Trial]:
             "metrics": Metrics(**measured),
             "started_at": "2026-11-21T14:30:05.123456+00:00",
             "real_s": 0.125,
-            "facts": {"cluster": {"kind": "virtual", "limit": 300}, "packages": {"dask": "2026.8.0"}},
+            "facts": {"cluster": {"kind": "light", "limit": 300}, "packages": {"dask": "2026.8.0"}},
             "warnings": ("one sentence.", "another."),
         }
         return Trial(**{**given, **changes})

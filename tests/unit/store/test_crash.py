@@ -23,7 +23,7 @@ SAVER = textwrap.dedent("""
     from scalescope.store import Store
 
     url, records, kill, count, name = sys.argv[1:]
-    sweep = Sweep.from_mapping({"workload": "bag-map", "cluster": "virtual", "axes": {"workers": [1, 2, 4]}, "seed": 7})
+    sweep = Sweep.from_mapping({"workload": "bag-map", "cluster": "light", "axes": {"workers": [1, 2, 4]}, "seed": 7})
     store = Store.open(url, records)
     run = store.begin(sweep, [], workload_version=1, fresh=name != "")
     os.write(1, f"{run.id} {len(run.trials)}\\n".encode())

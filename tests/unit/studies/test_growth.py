@@ -141,7 +141,7 @@ def test_time_that_is_over_ends_a_search_and_says_so(fake: Any, address: str) ->
 def test_noise_is_answered_by_repeats(fake: Any, address: str) -> None:
     rng = random.Random(1)
     fake.measures = lambda planned: (1, (2.0 if planned.point.items >= 60 else 1.0) * rng.lognormvariate(0, 0.03))
-    given = {**THRESHOLD, "axes": {"items": "50..80", "workers": 3}, "metric": "makespan_s", "cluster": "virtual"}
+    given = {**THRESHOLD, "axes": {"items": "50..80", "workers": 3}, "metric": "makespan_s", "cluster": "light"}
     _, answer = carry_out(ask("threshold", given), address)
     assert [(jump["left"], jump["right"]) for jump in answer.result["jumps"]] == [(59, 60)]
     assert answer.result["trials"] > answer.result["points"]
@@ -205,7 +205,7 @@ def noisy(fake: Any, effect: float, seed: int = 0) -> None:
 
 def test_a_slower_b_is_found(fake: Any, address: str) -> None:
     noisy(fake, 0.2)
-    [run], answer = carry_out(ask("comparison", {**COMPARISON, "cluster": "virtual"}), address)
+    [run], answer = carry_out(ask("comparison", {**COMPARISON, "cluster": "light"}), address)
     assert answer.alarm
     assert answer.result["decision"] == "slower"
     assert "B (seconds=2.0) is slower than A (seconds=1.0)" in answer.line
@@ -220,7 +220,7 @@ def test_a_slower_b_is_found(fake: Any, address: str) -> None:
 def test_the_same_is_the_same_and_may_be_compared_with_itself(fake: Any, address: str) -> None:
     rng = random.Random(4)
     fake.measures = lambda planned: (4, rng.lognormvariate(0, 0.005))
-    _, answer = carry_out(ask("comparison", {**COMPARISON, "b": {"seconds": 1}, "cluster": "virtual"}), address)
+    _, answer = carry_out(ask("comparison", {**COMPARISON, "b": {"seconds": 1}, "cluster": "light"}), address)
     assert answer.result["decision"] == "same"
     assert not answer.alarm
     assert len({(planned.point.id, planned.repeat, planned.warmup) for planned in fake.begun}) == len(fake.begun)
@@ -243,9 +243,9 @@ def test_environments_are_compared_on_drivers_of_their_own(fake: Any, address: s
 
 
 def test_clusters_are_compared(fake: Any, address: str) -> None:
-    _, answer = carry_out(ask("comparison", {**COMPARISON, "a": {}, "b": {"cluster": "virtual"}}), address)
-    assert [driver.facts["kind"] for driver in fake.started] in (["simulated", "virtual"], ["virtual", "simulated"])
-    assert "cluster=virtual" in answer.line
+    _, answer = carry_out(ask("comparison", {**COMPARISON, "a": {}, "b": {"cluster": "light"}}), address)
+    assert [driver.facts["kind"] for driver in fake.started] in (["simulated", "light"], ["light", "simulated"])
+    assert "cluster=light" in answer.line
 
 
 def test_several_workloads_are_judged_together(fake: Any, address: str) -> None:

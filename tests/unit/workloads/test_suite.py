@@ -26,4 +26,4 @@ def test_both_sizes_are_allowed(entry: SuiteEntry) -> None:
 def test_kinds_are_known_and_the_local_one_among_them(entry: SuiteEntry) -> None:
     assert "local" in entry.kinds
     assert set(entry.kinds) <= set(kinds())
-    assert workloads.load(entry.workload).modelled or not {"simulated", "virtual"} & set(entry.kinds)
+    assert workloads.load(entry.workload).modelled or not {"simulated", "light"} & set(entry.kinds)

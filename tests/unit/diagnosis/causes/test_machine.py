@@ -254,6 +254,33 @@ def test_taking_in_a_graph_is_another_cause(cluster, task):
     assert not found(on(starved(cluster, task, 4), load(), lag=lag, graphs=graphs))
 
 
+@pytest.mark.parametrize(("computes", "code"), [(True, "gil-bound"), (False, "event-loop-blocked")])
+def test_one_process_for_scheduler_and_workers(cluster, task, computes, code):
+    """Where tasks ran while the loop stalled, it may be their interpreter lock; else it is the loop."""
+    run = starved(cluster, task, 4)
+    tables, long = dict(run.tables), dict(run.tables["tasks"])
+    for table in ("tasks", "workers"):
+        columns = dict(tables[table])
+        columns["worker"] = [f"inproc://{each}" for each in columns["worker"]]
+        tables[table] = columns
+    if computes:  # one of four in each round ends with the stall
+        long = dict(tables["tasks"])
+        for name in ("stop", "done"):
+            long[name] = array("d", [time + (row % 4 == 0) for row, time in enumerate(long[name])])
+        tables["tasks"] = long
+    lag = [("scheduler", 2.0 * turn + 2.0, 0.95) for turn in range(4)]
+    finding = only(found(on(Observation.of(run.trial, tables), load(), lag=lag)), code)
+    assert ("processes=True" in finding.remedy) is computes
+
+
+def test_what_ran_on_the_scheduler_is_named(cluster, task):
+    run = starved(cluster, task, 4)
+    call = {"time": EPOCH, "seconds": 9.0, "where": "job.py:7 main", "what": "client.run_on_scheduler", "waits": 1}
+    run = Observation.of(run.trial, {**run.tables, "client": from_rows("client", [call])})
+    lag = [("scheduler", 2.0 * turn + 2.0, 1.0) for turn in range(4)]
+    assert "job.py:7" in found(on(run, load(), lag=lag))["event-loop-blocked"].remedy
+
+
 def test_short_stalls_on_a_host_that_others_fill(cluster, task):
     lag = [("scheduler", 2.0 * turn + 2.0, 0.3) for turn in range(4)]
     run = starved(cluster, task, 4, stall=0.3)

@@ -5,6 +5,7 @@ import random
 import pytest
 from support.findings import only
 
+from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
 
 SIZES = [(8, 1), (4, 4), (40, 1), (100, 2)]
@@ -48,6 +49,22 @@ def test_tasks_that_are_sent_one_by_one_are_the_clients(cluster, task, graph, fi
 def test_one_long_task_of_many_is_a_straggler(cluster, task, find):
     tasks = [task(30.0 if i == 7 else 1.0, "load") for i in range(64)]
     assert list(find(cluster(32).run(tasks))) == ["straggler"]
+
+
+def test_a_straggler_is_named_by_its_call_or_without_a_long_token(cluster, task, find):
+    tasks = [task(30.0 if i == 7 else 1.0, "load") for i in range(64)]
+    told = {"key": "load-7", "call": "load(7)"}
+    assert "`load(7)` took 30 s" in find(cluster(32, events=[(40.0, "longest", told)]).run(tasks))["straggler"].summary
+    run = cluster(32).run(tasks)
+    for key, shown in (
+        (f"load-{'1f' * 16}", "`load-1f1f1f1f`"),
+        (f"('load-{'1f' * 16}', 7)", "`load[7]`"),
+        ("load-6fa459ea-ee8a-3ca4-894e-db77e160355e", "`load-6fa459ea`"),
+    ):
+        keys = [key if each == "load-7" else each for each in run.tables["tasks"]["key"]]
+        tables = {**run.tables, "tasks": {**run.tables["tasks"], "key": keys}}
+        found = find(Observation.of(run.trial, tables))["straggler"]
+        assert f"{shown} took" in found.summary
 
 
 # ------------------------------------------------------------------ what breaks

@@ -13,36 +13,36 @@ import distributed
 import psutil
 import pytest
 
-from scalescope.clusters.virtual.cluster import VirtualCluster
-from scalescope.clusters.virtual.spec import VirtualSpec
+from scalescope.clusters.light.cluster import LightCluster
+from scalescope.clusters.light.spec import LightSpec
 from scalescope.errors import ClusterError, WorkersMissing
 
 pytestmark = pytest.mark.timeout(120)
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[VirtualCluster]:
-    cluster = VirtualCluster(VirtualSpec(hosts=2))
+def cluster() -> Iterator[LightCluster]:
+    cluster = LightCluster(LightSpec(hosts=2))
     cluster.open()
     yield cluster
     cluster.close()
 
 
-def workers(cluster: VirtualCluster) -> dict[str, Any]:
+def workers(cluster: LightCluster) -> dict[str, Any]:
     with cluster.client() as client:
         return client.scheduler_info(n_workers=-1)["workers"]
 
 
 def processes() -> list[psutil.Process]:
-    """All processes of virtual clusters that this process opened."""
+    """All processes of light clusters that this process opened."""
     return [
         child
         for child in psutil.Process().children(recursive=True)
-        if child.status() != psutil.STATUS_ZOMBIE and "clusters.virtual.process" in " ".join(child.cmdline())
+        if child.status() != psutil.STATUS_ZOMBIE and "clusters.light.process" in " ".join(child.cmdline())
     ]
 
 
-def test_has_exactly_the_workers_asked_for(cluster: VirtualCluster) -> None:
+def test_has_exactly_the_workers_asked_for(cluster: LightCluster) -> None:
     for count in (5, 40, 7, 7):
         cluster.scale(count, 1)
         assert len(workers(cluster)) == count
@@ -50,7 +50,7 @@ def test_has_exactly_the_workers_asked_for(cluster: VirtualCluster) -> None:
     assert [worker["nthreads"] for worker in workers(cluster).values()] == [4, 4, 4]
 
 
-def test_everything_listens_on_loopback(cluster: VirtualCluster) -> None:
+def test_everything_listens_on_loopback(cluster: LightCluster) -> None:
     cluster.scale(2, 1)
     listening = [
         connection.laddr.ip
@@ -62,7 +62,7 @@ def test_everything_listens_on_loopback(cluster: VirtualCluster) -> None:
     assert set(listening) == {"127.0.0.1"}
 
 
-def test_the_scheduler_compares_no_versions(cluster: VirtualCluster) -> None:
+def test_the_scheduler_compares_no_versions(cluster: LightCluster) -> None:
     def ask(dask_scheduler: Any) -> tuple[list[Any], str]:
         return (
             [worker.versions for worker in dask_scheduler.workers.values()],
@@ -77,7 +77,7 @@ def test_the_scheduler_compares_no_versions(cluster: VirtualCluster) -> None:
     assert answer["scheduler"]["packages"]["distributed"] == distributed.__version__
 
 
-def test_tasks_run_side_by_side(cluster: VirtualCluster, tmp_path: Path) -> None:
+def test_tasks_run_side_by_side(cluster: LightCluster, tmp_path: Path) -> None:
     go = tmp_path / "go"
 
     def wait(number: int) -> int:
@@ -95,7 +95,7 @@ def test_tasks_run_side_by_side(cluster: VirtualCluster, tmp_path: Path) -> None
 
 
 def test_modules_are_found_where_the_driver_finds_them(
-    cluster: VirtualCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: LightCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -108,7 +108,7 @@ def test_modules_are_found_where_the_driver_finds_them(
         assert client.run_on_scheduler(there)
 
 
-def test_says_what_it_can_emulate(cluster: VirtualCluster) -> None:
+def test_says_what_it_can_emulate(cluster: LightCluster) -> None:
     cluster.scale(10, 1)
     facts = cluster.facts()
     assert facts["limit"]["seconds_per_task"] > 0
@@ -117,7 +117,7 @@ def test_says_what_it_can_emulate(cluster: VirtualCluster) -> None:
 
 def test_close_ends_every_process_even_one_with_a_task_that_never_ends() -> None:
     before = {process.pid for process in processes()}
-    cluster = VirtualCluster(VirtualSpec(hosts=2, check_limit=False))
+    cluster = LightCluster(LightSpec(hosts=2, check_limit=False))
     cluster.open()
     cluster.scale(4, 1)
     client = cluster.client()
@@ -135,7 +135,7 @@ def test_close_ends_every_process_even_one_with_a_task_that_never_ends() -> None
 
 
 def test_a_host_that_dies_is_a_clear_error() -> None:
-    cluster = VirtualCluster(VirtualSpec(hosts=1, check_limit=False))
+    cluster = LightCluster(LightSpec(hosts=1, check_limit=False))
     cluster.open()
     try:
         cluster.scale(2, 1)
@@ -149,9 +149,9 @@ def test_a_host_that_dies_is_a_clear_error() -> None:
 
 
 def test_workers_that_do_not_come_in_time_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    cluster = VirtualCluster(VirtualSpec(hosts=1, check_limit=False))
+    cluster = LightCluster(LightSpec(hosts=1, check_limit=False))
     cluster.open()
-    monkeypatch.setattr(cluster, "spec", VirtualSpec(hosts=1, start_timeout_s=1, check_limit=False))
+    monkeypatch.setattr(cluster, "spec", LightSpec(hosts=1, start_timeout_s=1, check_limit=False))
     for process in processes():  # whoever answers, it is not in time
         process.suspend()
     try:
@@ -166,9 +166,9 @@ def test_workers_that_do_not_come_in_time_are_missing(monkeypatch: pytest.Monkey
 def test_nothing_stays_when_the_owner_is_killed() -> None:
     code = """
 import sys, time
-from scalescope.clusters.virtual.cluster import VirtualCluster
-from scalescope.clusters.virtual.spec import VirtualSpec
-cluster = VirtualCluster(VirtualSpec(hosts=2, check_limit=False))
+from scalescope.clusters.light.cluster import LightCluster
+from scalescope.clusters.light.spec import LightSpec
+cluster = LightCluster(LightSpec(hosts=2, check_limit=False))
 cluster.open()
 cluster.scale(8, 1)
 print("ready", flush=True)

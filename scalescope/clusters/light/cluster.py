@@ -1,4 +1,4 @@
-"""The virtual cluster: real workers, real time, few processes."""
+"""The light cluster: real workers, real time, few processes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import distributed
 
 from scalescope.clusters import light_workers, process_guard
 from scalescope.clusters.base import Cluster
-from scalescope.clusters.virtual import fork_server, limit, process
-from scalescope.clusters.virtual.spec import VirtualSpec
+from scalescope.clusters.light import fork_server, limit, process
+from scalescope.clusters.light.spec import LightSpec
 from scalescope.errors import ClusterError, WorkersMissing
 from scalescope.model.emulation_limit import EmulationLimit
 
@@ -26,7 +26,7 @@ STOP_TIMEOUT_S = 5.0
 _logger = logging.getLogger(__name__)
 
 
-class VirtualCluster(Cluster[VirtualSpec]):
+class LightCluster(Cluster[LightSpec]):
     """A scheduler process and a few host processes that share all workers, over TCP on loopback, for this user only."""
 
     shows: ClassVar[str] = "the real scheduler and real workers in real time, with serialisation and transfer over TCP"
@@ -34,7 +34,7 @@ class VirtualCluster(Cluster[VirtualSpec]):
         "tasks that compute (the workers share this host's cores), memory per worker, transfer between machines"
     )
 
-    def __init__(self, spec: VirtualSpec, *, seed: int = 0) -> None:
+    def __init__(self, spec: LightSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
         self._stack = ExitStack()
         self._scheduler: _Child | None = None
@@ -65,7 +65,7 @@ class VirtualCluster(Cluster[VirtualSpec]):
             host.send(process.HostWorkers(self._address, names, threads_per_worker, dict(dask.config.config)))
         arrived = sum(host.answer(deadline - time.monotonic()) for host in self._hosts)
         if arrived != workers:
-            raise WorkersMissing(f"{arrived} of {workers} virtual workers started", where=self._address)
+            raise WorkersMissing(f"{arrived} of {workers} light workers started", where=self._address)
         self._workers = workers
         if self.spec.check_limit and self._limit is None:
             with self.client() as client, client.as_current():
@@ -106,7 +106,7 @@ def _processes(roles: Sequence[str]) -> Iterator[list[_Child]]:
         for child in children:
             child.send(process.Stop(), quiet=True)
         if not parent.wait(STOP_TIMEOUT_S):
-            _logger.warning("virtual cluster: a process did not stop within %s s; killed", STOP_TIMEOUT_S)
+            _logger.warning("light cluster: a process did not stop within %s s; killed", STOP_TIMEOUT_S)
         for child in children:
             child.close()  # ends the process, whatever it is doing
         parent.wait()
@@ -133,7 +133,7 @@ class _Child:
             if not self._pipe.poll(max(timeout, 0)):
                 raise WorkersMissing(
                     f"the {self.role} process did not answer in time",
-                    where="virtual cluster",
+                    where="light cluster",
                     cause="this host is too busy for so many workers",
                     next_step="ask for fewer workers, or raise cluster.start_timeout_s",
                 )
@@ -141,7 +141,7 @@ class _Child:
         except (EOFError, OSError) as error:
             raise self._lost() from error
         if not fine:
-            raise ClusterError(f"the {self.role} process failed: {answer}", where="virtual cluster")
+            raise ClusterError(f"the {self.role} process failed: {answer}", where="light cluster")
         return answer
 
     def close(self) -> None:
@@ -150,7 +150,7 @@ class _Child:
     def _lost(self) -> ClusterError:
         return ClusterError(
             f"the {self.role} process ended unexpectedly",
-            where="virtual cluster",
+            where="light cluster",
             cause="it was killed, ran out of memory, or ran a task that ended its process",
             next_step="read the driver's log",
         )

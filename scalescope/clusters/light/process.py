@@ -1,4 +1,4 @@
-"""The processes of a virtual cluster: a scheduler, and hosts of many workers each.
+"""The processes of a light cluster: a scheduler, and hosts of many workers each.
 
 `main` imports distributed once and forks a child for each socket that it receives, so that a process costs
 milliseconds. A child answers commands from its socket, and ends when the socket closes: no process outlives the driver.

@@ -1,4 +1,4 @@
-"""The specification of a virtual cluster."""
+"""The specification of a light cluster."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from scalescope.model.parameters import Parameter
 
 
 @dataclass(frozen=True)
-class VirtualSpec(ClusterSpec):
-    """Hundreds of real workers that share few processes, in real time."""
+class LightSpec(ClusterSpec):
+    """Hundreds of light workers in few processes: real ones, in real time, for tasks that wait."""
 
-    kind: ClassVar[str] = "virtual"
-    title: ClassVar[str] = "Virtual Cluster"
-    implementation: ClassVar[str] = "scalescope.clusters.virtual.cluster:VirtualCluster"
+    kind: ClassVar[str] = "light"
+    title: ClassVar[str] = "Light Cluster"
+    implementation: ClassVar[str] = "scalescope.clusters.light.cluster:LightCluster"
     example: ClassVar[Mapping[str, Any]] = MappingProxyType({"hosts": 2})
     max_workers: ClassVar[int] = 2_000
     here: ClassVar[bool] = True

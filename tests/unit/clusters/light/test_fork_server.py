@@ -12,17 +12,17 @@ from multiprocessing.connection import Connection
 import psutil
 import pytest
 
-from scalescope.clusters.virtual import fork_server, process
-from scalescope.clusters.virtual.cluster import VirtualCluster
-from scalescope.clusters.virtual.fork_server import ForkServer
-from scalescope.clusters.virtual.spec import VirtualSpec
+from scalescope.clusters.light import fork_server, process
+from scalescope.clusters.light.cluster import LightCluster
+from scalescope.clusters.light.fork_server import ForkServer
+from scalescope.clusters.light.spec import LightSpec
 from scalescope.errors import ClusterError
 
 pytestmark = pytest.mark.timeout(120)
 
 OWNER = """
 import time
-from scalescope.clusters.virtual import fork_server
+from scalescope.clusters.light import fork_server
 fork_server.prepare()
 print("ready", flush=True)
 time.sleep(100)
@@ -59,7 +59,7 @@ def test_forks_what_is_asked_for_and_ends_with_it() -> None:
 
 def test_a_cluster_takes_the_one_that_is_prepared_and_the_next_starts_its_own(prepared: psutil.Process) -> None:
     for forks in (True, False):
-        cluster = VirtualCluster(VirtualSpec(hosts=1, check_limit=False))
+        cluster = LightCluster(LightSpec(hosts=1, check_limit=False))
         cluster.open()
         try:
             assert (prepared.is_running() and len(prepared.children()) == 2) is forks
@@ -93,7 +93,7 @@ def test_ends_when_its_owner_is_killed_during_its_imports() -> None:
 def test_one_that_has_died_is_a_clear_error(prepared: psutil.Process) -> None:
     prepared.kill()
     fork_server._prepared.wait(15)  # type: ignore[union-attr]
-    cluster = VirtualCluster(VirtualSpec(hosts=1, check_limit=False))
+    cluster = LightCluster(LightSpec(hosts=1, check_limit=False))
     with pytest.raises(ClusterError, match="scheduler process ended unexpectedly"):
         cluster.open()
     cluster.close()

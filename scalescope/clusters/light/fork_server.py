@@ -1,4 +1,4 @@
-"""The process that imports distributed once and forks the processes of a virtual cluster.
+"""The process that imports distributed once and forks the processes of a light cluster.
 
 This module imports only the standard library, so that a driver can start the process before its own imports, and both
 import at the same time.
@@ -16,7 +16,7 @@ STDERR = 2
 _CODE = """\
 import gc
 gc.disable()
-from scalescope.clusters.virtual.process import main
+from scalescope.clusters.light.process import main
 main({descriptor}, {path})
 """
 

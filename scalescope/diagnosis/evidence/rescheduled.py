@@ -1,0 +1,54 @@
+"""Seconds of the call that the recorded graph saves if it is scheduled without what held its tasks back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from scalescope.analysis.graph import Graph
+from scalescope.analysis.replay import Replay
+from scalescope.diagnosis.evidence.client_time import BETWEEN, client_time
+from scalescope.diagnosis.observation import Observation, once
+from scalescope.errors import CaptureError
+
+MOST_TASKS = 20_000  # attempts; to schedule more takes seconds
+
+
+@once
+def _replay(observation: Observation) -> Replay | None:
+    attempts = observation.measured
+    if len(attempts.start) > MOST_TASKS:
+        return None
+    try:
+        return Replay.of(attempts, Graph.read(observation.tables, attempts))
+    except CaptureError:  # attempts that were repeated can need each other in no order
+        return None
+
+
+def placed_anywhere_saves_s(observation: Observation) -> float | None:
+    """If each free thread took the first task that is ready; None where the graph is not known.
+
+    The list begins with the first task of each worker, then has the second ones: all had their own in the same order.
+    """
+    replay, attempts = _replay(observation), observation.measured
+    if replay is None:
+        return None
+    worker, start = attempts.worker[attempts.useful], attempts.start[attempts.useful]
+    by_worker = np.lexsort((start, worker))
+    place = np.empty(len(start), np.int64)
+    place[by_worker] = np.arange(len(start)) - np.searchsorted(worker[by_worker], worker[by_worker])
+    rank = np.empty(len(start), np.int64)
+    rank[np.lexsort((worker, place))] = np.arange(len(start))
+    return attempts.makespan - replace(replay, rank=rank).makespan(observation.threads)
+
+
+def sent_at_once_saves_s(observation: Observation, *, in_tasks: bool = False) -> float | None:
+    """If the client sent all tasks at the begin; what it computes in between follows, or is done in the tasks."""
+    replay = _replay(observation)
+    if replay is None:
+        return None
+    found = client_time(observation)
+    own_s = float(found.seconds[~(found.waits | found.sends), BETWEEN].sum()) / observation.threads
+    own_s /= observation.threads if in_tasks else 1
+    return observation.measured.makespan - replay.sent_at_once().makespan(observation.threads) - own_s
