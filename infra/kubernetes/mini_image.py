@@ -34,7 +34,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "localhost/scalescope:dev"
 BASE = "localhost/base:dev"  # also the container that holds the network of a pod: it sleeps
-EXTRAS = ("kubernetes", "report", "postgresql", "beam")
+EXTRAS = ("prefect", "environments", "kubernetes", "postgresql", "beam")
 SOURCES = ("scalescope", "flows", "blocks", "pyproject.toml")
 HERE = "infra/kubernetes"
 RECIPE = ("constraints.txt", f"{HERE}/Dockerfile", f"{HERE}/entrypoint.sh", f"{HERE}/mini_image.py")
