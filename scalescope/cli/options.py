@@ -37,7 +37,7 @@ Prefect = Annotated[
     bool | None,
     typer.Option(
         "--prefect/--no-prefect",
-        help="Run as a Prefect flow, or not. Default: as a flow if a Prefect API is configured.",
+        help="Run as a Prefect flow, or not. Default: as a flow if Prefect is installed and an API is configured.",
         show_default=False,
     ),
 ]

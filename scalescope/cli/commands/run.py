@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,8 +16,11 @@ import typer
 from scalescope.cli.options import Json, Require
 from scalescope.cli.output import print_json, say, say_error
 from scalescope.errors import ExitStatus
+from scalescope.interpreters import refuse_old
+from scalescope.model.environment import Environment
 
 if TYPE_CHECKING:
+    from scalescope.run.block_diagnosis import Diagnosis
     from scalescope.run.script import ScriptOutcome
     from scalescope.studies.requirement import RequirementAnswer
 
@@ -34,6 +38,17 @@ def run(
             show_default=False,
         ),
     ] = "",
+    environment: Annotated[
+        str,
+        typer.Option(
+            "--environment",
+            "-e",
+            metavar="PYTHON",
+            help="The Python that runs the script, as a path, or requirements as of a sweep. It needs distributed "
+            "2023.5 or newer and nothing else, and its environment is not changed.",
+            show_default=False,
+        ),
+    ] = "",
     require: Require = None,
     as_json: Json = False,
 ) -> None:
@@ -43,14 +58,13 @@ def run(
     --json, the script's output goes there, too.
     """
     from scalescope.report import html
-    from scalescope.run.script import run_script
     from scalescope.studies import requirement
 
     required = [requirement.requirement(text) for text in require or ()]
     if report:
         html.check(report)
     with _to_standard_error() if as_json else nullcontext():
-        done = run_script(script, arguments or ())
+        done = _run(script, arguments or (), environment)
         sys.stdout.flush()
     answers = requirement.judge(required, [found.trial for found in done.found if found.is_over])
     if as_json:
@@ -71,7 +85,21 @@ def run(
     raise typer.Exit(done.status or requirement.status(answers))
 
 
-def _tell(script: Path, done: ScriptOutcome, answers: tuple[RequirementAnswer, ...]) -> None:
+def _run(script: Path, arguments: Sequence[str], environment: str) -> ScriptOutcome[Diagnosis]:
+    asked = Environment.parse(environment, "--environment")
+    if asked.present:
+        from scalescope.run.script import run_script
+
+        return run_script(script, arguments, lambda: resolve_name("scalescope.run.block_diagnosis:Diagnosis")())
+    from scalescope import environments
+    from scalescope.run.script_elsewhere import run_script_elsewhere
+
+    built = environments.ensure(asked, says=lambda text: say(text, "dim"))
+    refuse_old(built.python, built.packages["distributed"])
+    return run_script_elsewhere(built.python, script, arguments)
+
+
+def _tell(script: Path, done: ScriptOutcome[Diagnosis], answers: tuple[RequirementAnswer, ...]) -> None:
     for found in done.found:
         if found.is_over:
             say(f"\n{found}")

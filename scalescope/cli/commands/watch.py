@@ -16,7 +16,7 @@ from scalescope.model.finding import Severity
 
 if TYPE_CHECKING:
     from scalescope.capture.live.remote_calls import DirectCalls
-    from scalescope.run.block import Diagnosis
+    from scalescope.run.block_diagnosis import Diagnosis
 
 CONNECT_S = 10.0  # seconds in which the scheduler must accept the recorder's client
 
@@ -47,12 +47,13 @@ def watch(
 ) -> None:
     """Watch a running Dask cluster: who works, what idle threads wait for, and where tasks are stuck.
 
-    Asks the scheduler every two seconds and changes nothing. The cluster needs only distributed 2024.8 or later.
+    Asks the scheduler every two seconds and changes nothing. The cluster needs only distributed 2023.5 or later.
     """
     from scalescope.cli import watch_display
     from scalescope.clusters.scheduler.cluster import SchedulerCluster
     from scalescope.report import html
     from scalescope.run.block import observed
+    from scalescope.run.block_diagnosis import Diagnosis
     from scalescope.run.cluster_watch import ClusterWatch
 
     seconds = _seconds(during)
@@ -70,7 +71,7 @@ def watch(
             with ExitStack() as recording, watch_display.shown(asker.address) as show:
                 if record:
                     client = recording.enter_context(SchedulerCluster(spec).connect())
-                    found = recording.enter_context(observed(client, f"watched {asker.address}"))
+                    found = recording.enter_context(observed(client, f"watched {asker.address}", Diagnosis()))
                 seen.follow(seconds, show)
         finally:
             if not as_json:
