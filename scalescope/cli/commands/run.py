@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scalescope.cli.options import Json, Require
+from scalescope.cli.options import Json, OtherPython, Require, python_of
 from scalescope.cli.output import print_json, say, say_error
 from scalescope.errors import ExitStatus
-from scalescope.interpreters import refuse_old
-from scalescope.model.environment import Environment
 
 if TYPE_CHECKING:
     from scalescope.run.block_diagnosis import Diagnosis
@@ -38,17 +36,7 @@ def run(
             show_default=False,
         ),
     ] = "",
-    environment: Annotated[
-        str,
-        typer.Option(
-            "--environment",
-            "-e",
-            metavar="PYTHON",
-            help="The Python that runs the script, as a path, or requirements as of a sweep. It needs distributed "
-            "2023.5 or newer and nothing else, and its environment is not changed.",
-            show_default=False,
-        ),
-    ] = "",
+    environment: OtherPython = "",
     require: Require = None,
     as_json: Json = False,
 ) -> None:
@@ -86,17 +74,13 @@ def run(
 
 
 def _run(script: Path, arguments: Sequence[str], environment: str) -> ScriptOutcome[Diagnosis]:
-    asked = Environment.parse(environment, "--environment")
-    if asked.present:
-        from scalescope.run.script import run_script
+    if python := python_of(environment):
+        from scalescope.run.script_elsewhere import run_script_elsewhere
 
-        return run_script(script, arguments, lambda: resolve_name("scalescope.run.block_diagnosis:Diagnosis")())
-    from scalescope import environments
-    from scalescope.run.script_elsewhere import run_script_elsewhere
+        return run_script_elsewhere(python, script, arguments)
+    from scalescope.run.script import run_script
 
-    built = environments.ensure(asked, says=lambda text: say(text, "dim"))
-    refuse_old(built.python, built.packages["distributed"])
-    return run_script_elsewhere(built.python, script, arguments)
+    return run_script(script, arguments, lambda: resolve_name("scalescope.run.block_diagnosis:Diagnosis")())
 
 
 def _tell(script: Path, done: ScriptOutcome[Diagnosis], answers: tuple[RequirementAnswer, ...]) -> None:
