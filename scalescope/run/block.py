@@ -8,13 +8,12 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import distributed
 
@@ -26,34 +25,13 @@ from scalescope.driver.attempt import Attempt, describe
 from scalescope.errors import UsageError
 from scalescope.model import spool
 from scalescope.model.partition_calls import PartitionCall
+from scalescope.run.recorded_block import Recipient, Recorded
 
 if TYPE_CHECKING:
     from scalescope.run.block_diagnosis import Diagnosis
 
 CONNECT_TIMEOUT_S = 10.0
 _recorded: set[str] = set()  # addresses of the schedulers on which a block of this process is being recorded
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """What is known of a block besides its raw records."""
-
-    attempt: Attempt
-    name: str
-    address: str  # of the scheduler
-    threads: Mapping[str, int]  # of each worker
-    started_at: str
-    real_s: float
-
-    @classmethod
-    def from_mapping(cls, known: Mapping[str, Any]) -> Recorded:
-        return cls(**{**known, "attempt": Attempt(**known["attempt"])})
-
-
-class Recipient(Protocol):
-    """Takes what was recorded; the folder of raw records is removed afterwards."""
-
-    def ended(self, recorded: Recorded, spools: Path) -> None: ...
 
 
 R = TypeVar("R", bound=Recipient)

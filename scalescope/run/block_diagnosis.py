@@ -20,7 +20,7 @@ from scalescope.report import html as page
 from scalescope.report import terminal
 from scalescope.report.notebook import Shown, table
 from scalescope.report.screen import Screen
-from scalescope.run.block import Recorded
+from scalescope.run.recorded_block import Recorded
 from scalescope.run.trials import judged
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from scalescope.errors import InvalidField, ScalescopeError
 
 if TYPE_CHECKING:
-    from scalescope.run.block import Recipient
+    from scalescope.run.recorded_block import Recipient
 
 _DASK = "distributed"
 

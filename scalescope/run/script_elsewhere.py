@@ -25,8 +25,8 @@ from scalescope.run.script import ScriptOutcome, run_script
 
 if TYPE_CHECKING:
     from scalescope.clusters.scheduler.spec import SchedulerSpec
-    from scalescope.run.block import Recorded
     from scalescope.run.block_diagnosis import Diagnosis
+    from scalescope.run.recorded_block import Recorded
 
 ONCE_S = 1.0  # a second SIGINT within this many seconds is the same Ctrl-C, sent to the process group and by the parent
 _BLOCK, _OUTCOME, _FAILED = "block.json", "outcome.json", "failed.json"
@@ -81,7 +81,8 @@ def observed_elsewhere(python: str, spec: SchedulerSpec, name: str) -> Iterator[
 def run_here() -> NoReturn:
     """Run a script in this process; the arguments are a folder for what is recorded, the script, and those of that."""
     folder, path, arguments = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
-    signal.signal(signal.SIGINT, _interrupted())
+    if callable(signal.getsignal(signal.SIGINT)):  # a background process of a shell ignores Ctrl-C: that stays so
+        signal.signal(signal.SIGINT, _interrupted())
     blocks = (_Kept(folder / str(number)) for number in range(1, sys.maxsize))
     with _failure_kept(folder):
         done = run_script(path, arguments, lambda: next(blocks))
@@ -154,7 +155,7 @@ def _raise_failure(folder: Path) -> None:
 
 
 def _judge(block: Path, found: Diagnosis) -> Diagnosis:
-    from scalescope.run.block import Recorded
+    from scalescope.run.recorded_block import Recorded
 
     found.ended(Recorded.from_mapping(json.loads((block / _BLOCK).read_text())), block)
     return found
