@@ -5,16 +5,23 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
+from scalescope.errors import UsageError
 from scalescope.studies import STUDIES
 
 if TYPE_CHECKING:
     from prefect import Flow
 
     from scalescope.run.progress import Listener
+
+if find_spec("prefect") is None:
+    raise UsageError(
+        "Flows, saved clusters and saved stores need Prefect", next_step='pip install "scalescope[prefect]"'
+    )
 
 # Where flows are, by name
 FLOWS = {

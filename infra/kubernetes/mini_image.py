@@ -34,7 +34,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "localhost/scalescope:dev"
 BASE = "localhost/base:dev"  # also the container that holds the network of a pod: it sleeps
-EXTRAS = ("kubernetes", "report", "postgresql", "beam")
+EXTRAS = ("prefect", "environments", "kubernetes", "postgresql", "beam")
 # What schedulers, workers, flows and the operator import: their bytecode is made before it is packed.
 IMPORTED = (
     "distributed.cli.dask_scheduler, distributed.cli.dask_worker, distributed.dashboard.scheduler,"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from scalescope.analysis.distributions import t_cdf, t_quantile
 from scalescope.errors import InvalidField
 
 Floats = npt.NDArray[np.float64]
@@ -102,7 +103,7 @@ def typical(found: Effects) -> Effects:
 
 def interval(found: Effects, level: float = 0.05) -> tuple[float, float]:
     """The two-sided (1 - `level`) t-interval of the mean effect."""
-    mean, half = found.mean, _quantile(1 - level / 2, found.pairs - 1) * found.error
+    mean, half = found.mean, t_quantile(1 - level / 2, found.pairs - 1) * found.error
     return mean - half, mean + half
 
 
@@ -110,7 +111,7 @@ def t_test(found: Effects) -> float:
     """Two-sided p of the paired t-test that there is no effect; 1 or 0 where all pairs say the same."""
     if found.exact:
         return 1.0 if abs(found.mean) <= EXACT else 0.0
-    return min(1.0, 2 * _cdf(-abs(found.mean) / found.error, found.pairs - 1))
+    return min(1.0, 2 * t_cdf(-abs(found.mean) / found.error, found.pairs - 1))
 
 
 def sign_flip(found: Effects, *, seed: int = 0) -> float:
@@ -138,14 +139,16 @@ def minimal_effect(found: Effects, level: float = 0.05) -> float:
     t(power)).
     """
     freedom = found.pairs - 1
-    return found.ratio((_quantile(1 - level / 2, freedom) + _quantile(POWER, freedom)) * found.error) - 1
+    return found.ratio((t_quantile(1 - level / 2, freedom) + t_quantile(POWER, freedom)) * found.error) - 1
 
 
 def false_discovery(p: Sequence[float]) -> tuple[float, ...]:
     """Adjusted p of many tests (Benjamini and Hochberg, 1995), in the same order."""
-    from scipy.stats import false_discovery_control  # importing it takes longer than all else here
-
-    return tuple(float(value) for value in false_discovery_control(p)) if p else ()
+    falling = np.argsort(p)[::-1]
+    ranks = np.arange(len(p), 0, -1)
+    adjusted = np.empty(len(p))
+    adjusted[falling] = np.minimum.accumulate(np.asarray(p)[falling] * len(p) / ranks)
+    return tuple(map(float, adjusted))
 
 
 def welch(first: Effects, second: Effects, share: float) -> float:
@@ -158,7 +161,7 @@ def welch(first: Effects, second: Effects, share: float) -> float:
     if own + other == 0:
         return 1.0 if abs(distance) <= EXACT else 0.0
     freedom = (own + other) ** 2 / (own**2 / (first.pairs - 1) + other**2 / (second.pairs - 1))
-    return min(1.0, 2 * _cdf(-abs(distance) / math.sqrt(own + other), freedom))
+    return min(1.0, 2 * t_cdf(-abs(distance) / math.sqrt(own + other), freedom))
 
 
 def _checked(value: float) -> float:
@@ -172,15 +175,3 @@ def _sums(values: Floats) -> Floats:
     for value in values:
         sums = np.concatenate([sums - value, sums + value])
     return sums
-
-
-def _cdf(t: float, freedom: float) -> float:
-    from scipy.special import stdtr
-
-    return float(stdtr(freedom, t))
-
-
-def _quantile(probability: float, freedom: float) -> float:
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, probability))

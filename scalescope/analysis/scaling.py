@@ -26,6 +26,8 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from scalescope.analysis.distributions import NORMAL, t_quantile
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -177,11 +179,9 @@ def interval_of(fit: Fit, threads: Floats, throughput: Floats) -> Interval | Non
     """The knee and its interval by refitting the model to noise; None without a knee."""
     if fit.k is None or fit.model.knee is None:
         return None
-    from scipy.special import ndtri, stdtrit  # importing it takes longer than all else here
-
     logs, fitted = np.log(throughput), np.log(fit.curve(threads))
     freedom, tail = max(len(logs) - len(fit.shape) - 1, 1), (1 - LEVEL) / 2
-    spread = math.sqrt(float(((logs - fitted) ** 2).sum()) / freedom) * float(stdtrit(freedom, tail) / ndtri(tail))
+    spread = math.sqrt(float(((logs - fitted) ** 2).sum()) / freedom) * t_quantile(tail, freedom) / NORMAL.inv_cdf(tail)
     samples = fitted + np.random.default_rng(SEED).normal(0.0, spread, (SAMPLES, len(logs)))
     grid = _around(fit, threads, logs)
     knees = fit.model.knee(*grid.T)

@@ -12,10 +12,13 @@ from functools import lru_cache
 
 import numpy as np
 
+from scalescope.analysis.distributions import NORMAL, root
+
 CAUTION = 0.65  # share of alpha to plan with: t-tests of few pairs only estimate the noise, and raise more false alarms
 _NODES = 64
 _TINY = 1e-7  # level below which Bonferroni is used
 _GROWTH = math.sqrt(2)
+_below = np.vectorize(lambda deviations: math.erfc(-deviations / math.sqrt(2)) / 2)
 
 
 def looks(first: int, most: int) -> tuple[int, ...]:
@@ -40,20 +43,18 @@ def corrected(p: float, at: tuple[int, ...]) -> float:
 @lru_cache(maxsize=4096)
 def overall(level: float, at: tuple[int, ...]) -> float:
     """Chance that a two-sided test with known noise and no effect falls below `level` at any look."""
-    from scipy.special import ndtr, ndtri
-
     if level >= 1:
         return 1.0
     if level < _TINY:
         return level * len(at)
-    bound = -float(ndtri(level / 2))
+    bound = -NORMAL.inv_cdf(level / 2)
     nodes, weights = np.polynomial.legendre.leggauss(_NODES)
     inside = np.zeros(1)  # sums that have not crossed yet, and the mass at each
     mass = np.ones(1)
     crossed, before = 0.0, 0
     for pairs in at:
         step, edge = math.sqrt(pairs - before), bound * math.sqrt(pairs)
-        crossed += float(mass @ (ndtr((inside - edge) / step) + ndtr((-inside - edge) / step)))
+        crossed += float(mass @ (_below((inside - edge) / step) + _below((-inside - edge) / step)))
         sums = edge * nodes
         spread = np.exp(-(((sums[:, None] - inside) / step) ** 2) / 2) / (step * math.sqrt(2 * math.pi))
         inside, mass = sums, edge * weights * (spread @ mass)
@@ -63,8 +64,6 @@ def overall(level: float, at: tuple[int, ...]) -> float:
 
 @lru_cache(maxsize=256)
 def nominal(alpha: float, at: tuple[int, ...]) -> float:
-    from scipy.optimize import brentq
-
     if len(at) == 1:
         return alpha
-    return float(brentq(lambda level: overall(level, at) - alpha, alpha / len(at), alpha, xtol=1e-9))
+    return root(lambda level: overall(level, at) - alpha, alpha / len(at), alpha, tolerance=1e-9)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, median, median_low
 from typing import Any
 
+from scalescope.analysis.distributions import t_quantile
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
 from scalescope.model.metrics import METRICS, WORKER_TIME, Combine, Metric, Metrics, Unit
@@ -172,12 +173,10 @@ def interval(values: Sequence[float]) -> MeanInterval:
         return MeanInterval(values[0], *((values[0], values[0]) if len(values) > 1 and values[0] > 0 else ()))
     if min(values) <= 0:
         return MeanInterval(fmean(values))
-    from scipy.special import stdtrit  # importing it takes longer than all else here
-
     logs = [math.log(value) for value in values]
     mean, count = fmean(logs), len(logs)
     deviation = math.sqrt(sum((value - mean) ** 2 for value in logs) / (count - 1))
-    half = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * deviation / math.sqrt(count)
+    half = t_quantile((1 + CONFIDENCE) / 2, count - 1) * deviation / math.sqrt(count)
     return MeanInterval(math.exp(mean), math.exp(mean - half), math.exp(mean + half))
 
 

@@ -60,15 +60,14 @@ class Package:
 
 ESSENTIAL = (
     Package("distributed", "all clusters"),
-    Package("prefect", "runs as Prefect flows", needed_by="scalescope_flows.sweep"),
     Package("sqlalchemy", "keeping results", needed_by="scalescope.store.store"),
     Package("pyarrow", "keeping raw records", needed_by="pyarrow.parquet"),
 )
 # optional packages that belong to no workload and no cluster
 OTHERS = (
-    Package("prefect-dask", "parallel clusters on Dask", "dask-runner"),
+    Package("prefect", "runs as Prefect flows", "prefect"),
+    Package("uv", "building environments", "environments"),
     Package("psycopg", "stores in PostgreSQL", "postgresql"),
-    Package("bokeh", "the report of a run", "report"),
 )
 
 

@@ -23,7 +23,10 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from scalescope.cli.output import say
+from scalescope.interpreters import refuse_old
 from scalescope.model import parameters
+from scalescope.model.environment import Environment
 from scalescope.model.parameters import Declared, with_signature
 from scalescope.model.sweep import ENVIRONMENT, Sweep
 from scalescope.run import syntax
@@ -37,7 +40,7 @@ Prefect = Annotated[
     bool | None,
     typer.Option(
         "--prefect/--no-prefect",
-        help="Run as a Prefect flow, or not. Default: as a flow if a Prefect API is configured.",
+        help="Run as a Prefect flow, or not. Default: as a flow if Prefect is installed and an API is configured.",
         show_default=False,
     ),
 ]
@@ -49,6 +52,17 @@ Require = Annotated[
         metavar="CONDITION",
         help="What must hold, such as 'efficiency >= 0.6 at workers=16'; without `at`, at every point. The exit status "
         "then depends on this alone, not on findings. Can be given several times.",
+        show_default=False,
+    ),
+]
+OtherPython = Annotated[
+    str,
+    typer.Option(
+        "--environment",
+        "-e",
+        metavar="PYTHON",
+        help="The Python that runs the script or records the cluster, as a path, or requirements as of a sweep. It "
+        "needs distributed 2023.5 or newer and nothing else, and its environment is not changed.",
         show_default=False,
     ),
 ]
@@ -168,3 +182,15 @@ class _Option:
     def _parameter(name: str, kind: Any, option: Any) -> inspect.Parameter:
         annotation = Annotated[kind | None, option]
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def python_of(environment: str) -> str:
+    """The interpreter of `OtherPython`; empty for this one."""
+    asked = Environment.parse(environment, "--environment")
+    if asked.present:
+        return ""
+    from scalescope import environments
+
+    built = environments.ensure(asked, says=lambda text: say(text, "dim"))
+    refuse_old(built.python, built.packages["distributed"])
+    return built.python

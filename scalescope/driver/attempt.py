@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from scalescope.capture.client_thread import is_library
-from scalescope.capture.sent_code import SENT, with_file
 from scalescope.errors import ScalescopeError
 from scalescope.model.trial import TrialState
 from scalescope.model.words import shortened
 from scalescope.redaction import hide
+from scalescope.sent_code import SENT
 
 # Characters kept of an error's message, of its traceback (the end), and of a result as JSON.
 MESSAGE_LIMIT, TRACEBACK_LIMIT, RESULT_LIMIT = 2_000, 8_000, 1_000_000
@@ -118,8 +118,7 @@ def _without_libraries(error: traceback.TracebackException) -> str:
     last = error.stack[own[-1]]
     error.stack[:] = [frame for n, frame in enumerate(error.stack) if n in own or n > own[-1]]
     at = f"line {last.lineno}" if last.filename == SENT else f"{Path(last.filename).name}:{last.lineno}"
-    files = [frame.filename for frame in error.stack if frame.filename != SENT]
-    return at if last.name == "<module>" else with_file(f"{at} in {last.name}", files)
+    return at if last.name == "<module>" else f"{at} in {last.name}"
 
 
 def plain(value: Any) -> Any:

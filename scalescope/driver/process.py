@@ -252,7 +252,7 @@ class Driver:
                 if self._on_progress is not None:
                     self._on_progress(reply.text)
             elif isinstance(reply, Failed):
-                raise _error(reply)
+                raise error_of(reply)
             elif isinstance(reply, Closed):
                 raise self._died(reply.reason)
             else:
@@ -373,7 +373,7 @@ def _spawn(spec: ClusterSpec, folder: Path, python: str, run: str) -> subprocess
         environ["PYTHONHASHSEED"] = "0"  # sets keep their order between runs
     if os.path.abspath(python) != os.path.abspath(sys.executable):
         environ.pop("PYTHONHOME", None)
-        paths = [str(_importable(folder)), environ.get("PYTHONPATH", "")]
+        paths = [str(importable(folder)), environ.get("PYTHONPATH", "")]
         environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     try:
         with open(folder / LOG, "ab") as log:
@@ -394,7 +394,7 @@ def _spawn(spec: ClusterSpec, folder: Path, python: str, run: str) -> subprocess
         ) from error
 
 
-def _importable(folder: Path) -> Path:
+def importable(folder: Path) -> Path:
     """A folder with this package alone; the folder above it also holds this environment's dask."""
     path = folder / "importable"
     path.mkdir(exist_ok=True)
@@ -420,7 +420,7 @@ def _fresh(path: Path) -> Path:
     raise DriverError("too many attempts at one trial", where=str(path), next_step="clear the folder")
 
 
-def _error(failed: Failed) -> ScalescopeError:
+def error_of(failed: Failed) -> ScalescopeError:
     kind = getattr(errors, failed.type, None)
     if not (isinstance(kind, type) and issubclass(kind, ScalescopeError)):  # of a type that only the driver knows
         kind = DriverError

@@ -70,7 +70,9 @@ def executable() -> str:
         except FileNotFoundError:
             found = shutil.which("uv")
     if not found:
-        raise EnvironmentUnavailable("there is no uv to build environments with", next_step="pip install uv")
+        raise EnvironmentUnavailable(
+            "there is no uv to build environments with", next_step='pip install "scalescope[environments]"'
+        )
     return found
 
 

@@ -75,14 +75,12 @@ def find_drift(values: Sequence[float]) -> Change | None:
     It is the median slope (Theil 1950, Sen 1968) since the last change point, if it amounts to `EFFECT` and its 95 %
     interval excludes 0. `index` is then the first night; `before` and `after` are the ends of the line.
     """
-    from scipy.stats import theilslopes
-
     series = _Series(_checked(values))
     first = max([0, *series.changes, len(series.logs) - DRIFT_NIGHTS])
     own = series.logs[first:]
     if len(own) < DRIFT_NIGHTS // 2:
         return None
-    slope, intercept, low, high = (float(each) for each in theilslopes(own))
+    slope, intercept, low, high = _median_slope(own)
     nights = len(own) - 1
     if abs(slope * nights) < _STEP or low * high <= 0:
         return None
@@ -192,6 +190,19 @@ class _Series:
                 break
             changes = changes[:weakest] + changes[weakest + 1 :]
         return changes
+
+
+def _median_slope(values: Floats) -> tuple[float, float, float, float]:
+    """The median slope with its intercept and the 95 % interval of Sen (1968), corrected for ties."""
+    count = len(values)
+    earlier, later = np.triu_indices(count, 1)
+    slopes = np.sort((values[later] - values[earlier]) / (later - earlier))
+    slope = float(np.median(slopes))
+    repeats = np.unique(values, return_counts=True)[1]
+    variance = (count * (count - 1) * (2 * count + 5) - (repeats * (repeats - 1) * (2 * repeats + 5)).sum()) / 18
+    half = NormalDist().inv_cdf(0.975) * math.sqrt(variance)
+    low, high = max(round((len(slopes) - half) / 2) - 1, 0), min(round((len(slopes) + half) / 2), len(slopes) - 1)
+    return slope, float(np.median(values)) - slope * (count - 1) / 2, float(slopes[low]), float(slopes[high])
 
 
 def _rank_deviate(one: Floats, other: Floats) -> float:

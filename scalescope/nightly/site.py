@@ -34,7 +34,6 @@ WIDTH, HEIGHT = 150, 26  # size of a line of the overview, in SVG units
 
 def write_site(folder: str | Path, history: History) -> str:
     """Write all pages of a history to a folder or address, file by file; return the overview's address."""
-    build.check_packages()
     place = str(folder).rstrip("/")
     files.make_folder(place, "history")
     for name, text in {

@@ -100,9 +100,6 @@ class Plot:
 
     def __init__(self, run: SweepRun) -> None:
         from scalescope.analysis import knee
-        from scalescope.report.html import check_packages
-
-        check_packages()
         from scalescope.report.html import charts
 
         found = [each for each in knee.of_sweep(run.sweep, run.trials) if len(each.series.points) > 1][:MOST_SERIES]

@@ -1,20 +1,21 @@
-"""A block of code on somebody else's cluster: recorded, measured and judged like a trial of a sweep."""
+"""A block of code on somebody else's cluster, recorded like a trial of a sweep.
+
+It needs `distributed` alone: a script may run in an environment with nothing else.
+"""
 
 from __future__ import annotations
 
-import math
 import platform
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, nullcontext
-from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import distributed
 
@@ -22,102 +23,25 @@ from scalescope.capture.client_thread import ClientWatch
 from scalescope.capture.host import HostLoad, facts, packages
 from scalescope.capture.partition_calls import line_of_user, noted
 from scalescope.capture.recording import Capture
-from scalescope.diagnosis import verdict
-from scalescope.driver.attempt import Attempt, describe, judge
+from scalescope.driver.attempt import Attempt, describe
 from scalescope.errors import InvalidField, UsageError
 from scalescope.model import spool
-from scalescope.model.cluster import cluster_spec
-from scalescope.model.finding import Severity, Verdict
-from scalescope.model.metrics import Metrics
 from scalescope.model.partition_calls import PartitionCall
-from scalescope.model.standstill import STANDSTILL, Standstill
-from scalescope.model.sweep import PlannedTrial, Point, Sweep
-from scalescope.model.trial import RAN, Trial
+from scalescope.model.standstill import STANDSTILL
+from scalescope.model.trial import RAN
 from scalescope.model.words import duration
-from scalescope.report import html as page
-from scalescope.report import terminal
-from scalescope.report.notebook import Shown, table
-from scalescope.report.screen import Screen
 from scalescope.run.hang_watch import HangWatch
-from scalescope.run.trials import judged
-from scalescope.store.schema import RunState
-from scalescope.store.store import Store, SweepRun
+from scalescope.run.recorded_block import Recipient, Recorded
+from scalescope.sent_code import keep_file_names
 
 if TYPE_CHECKING:
-    import pandas
+    from scalescope.run.block_diagnosis import Diagnosis
 
 CONNECT_TIMEOUT_S = 10.0
-WIDTH = 100
-ONE_RUN = (
-    "One run cannot say whether its work grows with the workers, or where it stops scaling: "
-    "`scalescope sweep -w FILE.py:FUNCTION -a workers=1,2,4,8` does."
-)
 _recorded: set[str] = set()  # addresses of the schedulers on which a block of this process is being recorded
 
 
-class Diagnosis(Shown):
-    """What a block did, and why it was not faster; known once the block has ended."""
-
-    def __init__(self) -> None:
-        self._run: SweepRun | None = None
-        self._tables: Mapping[str, Any] = {}
-
-    def _shown(self) -> SweepRun:
-        if self._run is None:
-            raise UsageError("the block is not over", next_step="ask after the `with` statement")
-        return self._run
-
-    @property
-    def is_over(self) -> bool:
-        return self._run is not None
-
-    @property
-    def verdict(self) -> str:
-        return self._judgement.line
-
-    @property
-    def metrics(self) -> Metrics | None:
-        """None if no task was recorded."""
-        return self.trial.metrics
-
-    @property
-    def trial(self) -> Trial:
-        return self._shown().trials[0]
-
-    @property
-    def tasks(self) -> pandas.DataFrame:
-        """A row for each attempt at a task: columns of `tasks` in scalescope/model/records.py; needs pandas."""
-        return table({name: list(values) for name, values in self._tables.get("tasks", {}).items()})
-
-    def report(self, path: str) -> str:
-        """Write a self-contained HTML file; returns its path."""
-        return page.write(path, self._shown(), lambda trial: self._tables)
-
-    def save(self, store: str = "") -> str:
-        """Keep it in a store (empty: the default one); returns its id for `scalescope show` and `report`."""
-        shown, plan = self._shown(), [PlannedTrial(0, self.trial.point, 0)]
-        with Store.open(store) as kept:
-            run = kept.begin(shown.sweep, plan, workload_version=1, fresh=True, facts=shown.facts)
-            kept.save(run.id, self.trial, self._tables)
-            kept.finish(run.id, RunState.COMPLETE, self._judgement)
-        self._run = replace(shown, id=run.id)
-        return run.id
-
-    def __str__(self) -> str:
-        run, console = self._shown(), Screen(width=WIDTH, color_system=None)
-        with console.capture() as captured:
-            console.print(terminal.render(run.sweep, run.trials, self._judgement, width=WIDTH, tracebacks=False))
-        lines = [line.rstrip() for line in captured.get().splitlines()]
-        return "\n".join([*lines, *(["", ONE_RUN] if self.trial.counts else [])])
-
-    def __repr__(self) -> str:
-        return self._judgement.text if self.is_over else "a diagnosis that is not over"
-
-    @property
-    def _judgement(self) -> Verdict:
-        judgement = self._shown().verdict
-        assert judgement is not None
-        return judgement
+R = TypeVar("R", bound=Recipient)
 
 
 @contextmanager
@@ -131,6 +55,8 @@ def diagnose(client: distributed.Client, name: str = "") -> Iterator[Diagnosis]:
         UsageError: The client is asynchronous or closed, the cluster has no workers, or is being recorded already.
         CaptureError: The recorder could not be installed.
     """
+    from scalescope.run.block_diagnosis import Diagnosis
+
     caller = sys._getframe(2)
     watch = ClientWatch(SimpleNamespace(__code__=caller.f_code))  # type: ignore[arg-type]  # only its code is used
     _checked(client)
@@ -138,7 +64,7 @@ def diagnose(client: distributed.Client, name: str = "") -> Iterator[Diagnosis]:
         raise UsageError("The cluster has no workers", next_step="`client.wait_for_workers(1)` before the block")
     found, called = None, name or line_of_user(caller) or "a block"
     try:
-        with noted(()) as asked, observed(client, called, "block", watch, asked) as found:
+        with noted(()) as asked, observed(client, called, "block", Diagnosis(), watch, asked) as found:
             yield found
     finally:
         if found is not None and found.is_over:
@@ -150,13 +76,15 @@ def observed(
     client: distributed.Client,
     name: str,
     what: str,  # `script`, `block` or `cluster`
+    found: R,
     watch: ClientWatch | None = None,  # of the thread that uses the client; None if that is in another process
     asked: Sequence[PartitionCall] = (),  # calls that decide partitions, noted meanwhile
-) -> Iterator[Diagnosis]:
-    """Like `diagnose`, without printing; workers may come later."""
+) -> Iterator[R]:
+    """Like `diagnose`, for any recipient, without printing; workers may come later."""
     address, is_here = _checked(client), isinstance(client.cluster, distributed.LocalCluster)
     kind = type(client.cluster).__name__ if client.cluster is not None else "running scheduler"
-    found, attempt = Diagnosis(), Attempt()
+    attempt = Attempt()
+    keep_file_names()
     _recorded.add(address)
     try:
         with (
@@ -199,7 +127,8 @@ def observed(
                     "python": platform.python_version(),
                     "error": attempt.error,
                 }
-                found._run, found._tables = _judged(attempt, name, address, threads, began, spools)
+                started_at, real_s = began.isoformat(timespec="seconds"), time.monotonic() - clock
+                found.ended(Recorded(attempt, name, address, threads, started_at, real_s), spools)
     finally:
         _recorded.discard(address)
 
@@ -226,36 +155,3 @@ def _checked(client: distributed.Client) -> str:
             next_step="record the outer one, or one after the other",
         )
     return address
-
-
-def _judged(
-    attempt: Attempt, name: str, address: str, threads: Mapping[str, int], began: datetime, spools: Path
-) -> tuple[SweepRun, Mapping[str, Any]]:
-    each = math.ceil(sum(threads.values()) / len(threads)) if threads else 1
-    stands = attempt.facts[STANDSTILL]
-    if stands and not attempt.raised:
-        attempt.problem = "nothing moved at the end"
-    if not threads:
-        attempt.missing = "the cluster had no workers"
-    if len(set(threads.values())) > 1:
-        attempt.warnings.append(f"workers have different numbers of threads; they are taken to have {each} each")
-    point = Point(len(threads) or 1, each)
-    state, reason = judge(attempt)
-    trial = Trial(
-        *(PlannedTrial(0, point, 0).key, point, 0, False, state, reason),
-        started_at=began.isoformat(timespec="seconds"),
-        real_s=(datetime.now(UTC) - began).total_seconds(),
-        facts={fact: value for fact, value in attempt.facts.items() if value is not None},
-        warnings=tuple(attempt.warnings),
-    )
-    trial, tables = judged(trial, spools, attempt.elapsed_s)
-    if stands and not any(finding.severity is Severity.HIGH for finding in trial.findings):
-        trial = replace(trial, reason=f"{trial.reason}; {Standstill.from_mapping(stands).sentence()}")
-    trial = replace(trial, records="in memory")
-    reachable = "inproc:0" if address.startswith("inproc") else address  # `SchedulerSpec` takes no address in a process
-    cluster = cluster_spec({"kind": "scheduler", "address": reachable})
-    sweep = Sweep(name, cluster=cluster, points=({"workers": point.workers},))
-    judgement = verdict.diagnose(sweep, [trial])
-    run = SweepRun("", sweep, 1, RunState.COMPLETE, 1, (trial,), judgement, began.isoformat())
-    known = {"packages": attempt.facts["packages"]}
-    return replace(run, finished_at=datetime.now(UTC).isoformat(), facts=known), tables

@@ -15,13 +15,13 @@ from scalescope.capture.live.standing_tasks import Hang, described, states
 from scalescope.capture.shipping import Shipment
 from scalescope.clusters.observed_cluster import CHECK_SCHEDULER, root_cause
 from scalescope.errors import ClusterError
+from scalescope.interpreters import OLDEST_DISTRIBUTED
 from scalescope.model.standstill import STILL_S
 
 # Seconds between two looks; more where a look would take the scheduler more than this share of the time
 INTERVAL_S, SHARE = 2.0, 0.005
 CALL_S = 10.0  # seconds within which the scheduler must answer
 RATE_S = 30.0  # seconds over which the speed of a group is measured
-OLDEST = (2024, 8)  # oldest release of distributed that can be watched
 
 # What idle threads wait for
 WAITS = {
@@ -203,9 +203,10 @@ class ClusterWatch:
 
 def check_release(version: str, address: str) -> None:
     numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-    if numbers < OLDEST:
+    if numbers < OLDEST_DISTRIBUTED:
+        oldest = ".".join(map(str, OLDEST_DISTRIBUTED))
         raise ClusterError(
-            f"the scheduler runs distributed {version}; watching needs {OLDEST[0]}.{OLDEST[1]} or later",
+            f"the scheduler runs distributed {version}; watching needs {oldest} or later",
             where=address,
-            next_step="`scalescope.diagnose(client)` records a block of code on clusters from 2023.5 on",
+            next_step="update distributed there",
         )

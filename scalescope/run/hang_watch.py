@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Self
 
 from distributed import Client
 
 from scalescope.capture.live.remote_calls import ClientCalls
 from scalescope.capture.live.standing_tasks import standstill
-from scalescope.capture.sent_code import with_file
 from scalescope.model.standstill import STILL_S, Standstill
 from scalescope.report.hang_lines import headline, standing
 from scalescope.run.cluster_watch import CALL_S, INTERVAL_S, ClusterWatch
@@ -42,16 +40,10 @@ class HangWatch:
         while not self._over.wait(INTERVAL_S):
             try:
                 look = watch.look()
-                self.found = self._standing() if look.stands else None
+                self.found = standstill(self._calls, CALL_S, STILL_S) if look.stands else None
             except Exception as error:  # noqa: BLE001 - an old or closed cluster, or a broken connection
                 logger.info("the cluster is not watched for hangs any more: %r", error)
                 return
             if look.stands and look.standstill is not None and not self._told:
                 self._told = True
-                tasks = tuple(replace(each, where=with_file(each.where)) for each in look.standstill.tasks)
-                hang = replace(look.standstill, tasks=tasks)
-                self._say("\n".join([headline(hang, look.time), *standing(hang)]))
-
-    def _standing(self) -> Standstill:
-        found = standstill(self._calls, CALL_S, STILL_S)
-        return replace(found, groups=tuple(replace(each, where=with_file(each.where)) for each in found.groups))
+                self._say("\n".join([headline(look.standstill, look.time), *standing(look.standstill)]))

@@ -35,17 +35,18 @@ class Orchestrator(Protocol):
         """Say that schedules fire; raises `InfrastructureError` if they do not."""
 
 
-@cache
 def installed() -> Orchestrator | None:
+    try:
+        return needed()
+    except UsageError:
+        return None
+
+
+@cache
+def needed() -> Orchestrator:
+    """The installed orchestrator; raises `UsageError` if there is none, or if it lacks a package."""
     for point in entry_points(group=GROUP):
         found: Orchestrator = point.load()
-        return found
-    return None
-
-
-def needed() -> Orchestrator:
-    """The installed orchestrator; raises `UsageError` if there is none."""
-    if found := installed():
         return found
     raise UsageError(
         "saved clusters and stores, and runs in Prefect, need Scalescope's Prefect flows",

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from scalescope.errors import InvalidField
-from scalescope.report import files, html
+from scalescope.report import files
 from scalescope.report.table import markdown_text
 from scalescope.run.progress import Progress
 from scalescope.run.runner import Runner
@@ -54,7 +54,6 @@ class OutputPath:
     def of_report(cls, name: str, store: Store, runner: Runner) -> OutputPath | None:
         if not name:
             return None
-        html.check_packages()
         place = cls.of("report", name, store, runner)
         if not place.among_records:
             files.check(name, "report")

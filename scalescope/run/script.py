@@ -17,27 +17,32 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import CodeType, ModuleType, SimpleNamespace, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from scalescope.errors import InvalidField, ScalescopeError
 
 if TYPE_CHECKING:
-    from scalescope.run.block import Diagnosis
+    from scalescope.run.recorded_block import Recipient
 
 _DASK = "distributed"
 
 
+R = TypeVar("R", bound="Recipient")
+
+
 @dataclass
-class ScriptOutcome:
+class ScriptOutcome(Generic[R]):
     """How a script ended, and what the clusters of its clients did."""
 
     status: int = 0  # its own exit status
-    found: list[Diagnosis] = field(default_factory=list)  # of each cluster, in the order of first use
+    found: list[R] = field(default_factory=list)  # of each cluster, in the order of first use
     problems: list[str] = field(default_factory=list)  # why a cluster could not be diagnosed
 
 
-def run_script(path: Path, arguments: Sequence[str]) -> ScriptOutcome:
+def run_script(path: Path, arguments: Sequence[str], recipient: Callable[[], R]) -> ScriptOutcome[R]:
     """Run a script as `python path arguments` would, in this process.
+
+    `recipient` is asked for one for each cluster.
 
     A diagnosis lasts from the first client of a scheduler to the end of its last client, or of the script. If the
     script raises, its traceback goes to standard error.
@@ -53,8 +58,8 @@ def run_script(path: Path, arguments: Sequence[str]) -> ScriptOutcome:
     sys.modules["__main__"] = main
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.resolve().parent))
-    done = ScriptOutcome()
-    with _Hooks(code, path.name, done) as hooks:
+    done: ScriptOutcome[R] = ScriptOutcome()
+    with _Hooks(code, path.name, done, recipient) as hooks:
         try:
             exec(code, vars(main))  # noqa: S102 - the script, as it was asked for
         except SystemExit as end:
@@ -103,21 +108,21 @@ class _Block:
     clients: set[str]  # ids of its open clients
 
 
-class _Hooks:
+class _Hooks(Generic[R]):
     """While open, clients and clusters of this process begin and end diagnoses.
 
     It imports nothing before the script does, so that settings in the script's first lines take effect.
     """
 
-    def __init__(self, code: CodeType, name: str, done: ScriptOutcome) -> None:
+    def __init__(self, code: CodeType, name: str, done: ScriptOutcome[R], recipient: Callable[[], R]) -> None:
         self.error: BaseException | None = None
-        self._code, self._name, self._done = code, name, done
+        self._code, self._name, self._done, self._recipient = code, name, done, recipient
         self._blocks: dict[str, _Block] = {}
         self._pid, self._busy = os.getpid(), False
         self._lock = threading.RLock()
         self._open = contextlib.ExitStack()
 
-    def __enter__(self) -> _Hooks:
+    def __enter__(self) -> _Hooks[R]:
         if _DASK in sys.modules:
             self._hook()
         else:
@@ -187,7 +192,7 @@ class _Hooks:
             self._busy, stack = True, contextlib.ExitStack()
             try:
                 watch = ClientWatch(SimpleNamespace(__code__=self._code))  # type: ignore[arg-type]  # its code is all
-                recorded = observed(client, self._called(), "script", watch, self._notes)
+                recorded = observed(client, self._called(), "script", self._recipient(), watch, self._notes)
                 self._done.found.append(stack.enter_context(recorded))
             except (ScalescopeError, OSError, TimeoutError, RuntimeError) as error:
                 self._problem(address, error)

@@ -22,6 +22,7 @@ from scalescope.errors import InvalidField
 from scalescope.model import fields
 from scalescope.model.sweep import digest
 from scalescope.model.workload import Workload
+from scalescope.sent_code import keep_file_names
 from scalescope.workloads import signatures
 from scalescope.workloads._common import root_logger_kept
 
@@ -126,23 +127,6 @@ def _from_file(place: str, reference: str) -> ModuleType:
     keep_file_names()
     cloudpickle.register_pickle_by_value(module)
     return module
-
-
-def keep_file_names() -> None:
-    """From now on, functions that are pickled by value keep the names of their files, for tracebacks and standstills.
-
-    From release 3.1.3 on, cloudpickle writes `<dynamic-code>` instead.
-    """
-    from cloudpickle import cloudpickle
-
-    if not hasattr(cloudpickle, "Pickler"):
-        return  # releases before 3, which write the names
-
-    def reduce(code: CodeType) -> tuple[Any, ...]:
-        make, arguments = cloudpickle._code_reduce(code)
-        return make, tuple(code.co_filename if each == "<dynamic-code>" else each for each in arguments)
-
-    cloudpickle.Pickler.dispatch_table[CodeType] = reduce
 
 
 _PARSING = threading.Lock()  # python 3.11 counts the depth of all threads that parse together, and raises SystemError

@@ -158,13 +158,17 @@ def project(request: pytest.FixtureRequest, programs: Path, tmp_path_factory: py
         file.write_text(text)
         if request.param == "packages" and file.parent != folder:
             (file.parent / "__init__.py").touch()
-    strange = ("PYTHON", "PREFECT_", "SCALESCOPE_", "PYTEST_", "COVERAGE_")
-    environ = {name: value for name, value in os.environ.items() if not name.startswith(strange)}
     return Project(
         folder,
         programs,
-        {**environ, "PREFECT_HOME": str(folder / ".prefect"), "SCALESCOPE_STORE": str(folder / "results.db")},
+        {**clean(), "PREFECT_HOME": str(folder / ".prefect"), "SCALESCOPE_STORE": str(folder / "results.db")},
     )
+
+
+def clean() -> dict[str, str]:
+    """The environment of this process, without what leads to the tests' own packages and servers."""
+    strange = ("PYTHON", "PREFECT_", "SCALESCOPE_", "PYTEST_", "COVERAGE_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(strange)}
 
 
 def test_the_wheel_installs_packages_of_our_own_names_alone(wheel: Path) -> None:
@@ -183,6 +187,24 @@ def test_the_wheel_has_all_files(wheel: Path) -> None:
     ours = {name.removeprefix("flows/").removeprefix("blocks/") for name in listed.stdout.splitlines()}
     with zipfile.ZipFile(wheel) as archive:
         assert {name for name in ours if (ROOT / name).exists()} <= set(archive.namelist())
+
+
+def test_a_plain_install_of_the_newest_of_everything(wheel: Path, tmp_path: Path) -> None:
+    """Without constraints: it can be resolved on every Python that is supported, and sweeps on this one."""
+    for version in ("3.11", "3.12", "3.13"):
+        uv.run(
+            ["pip", "compile", "--quiet", "--python-version", version, str(ROOT / "pyproject.toml")],
+            what=f"nothing can be installed on Python {version}",
+        )
+    uv.run(["venv", "--quiet", "--python", sys.executable, str(tmp_path / "new")], what="no environment can be made")
+    uv.run(
+        ["pip", "install", "--quiet", "--python", str(tmp_path / "new/bin/python"), str(wheel)],
+        what="the newest packages cannot be installed",
+    )
+    sweep = ("sweep", "-w", "futures-map", "-a", "workers=2", "-p", "items=4", "--report", "page.html", "--json")
+    done = Project(tmp_path, tmp_path / "new/bin", {**clean(), "SCALESCOPE_STORE": str(tmp_path / "new.db")})
+    assert json.loads(done.run("scalescope", *sweep))["trials"] == {"valid": 1, "failed": 0, "invalid": 0}
+    assert (tmp_path / "page.html").exists()
 
 
 def test_the_repository_is_not_seen(project: Project) -> None:

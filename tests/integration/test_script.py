@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,13 @@ import pytest
 from scalescope.cli import main as cli
 from scalescope.errors import ExitStatus
 
-CLI = "import sys; from scalescope.cli.main import main; main(sys.argv[1:])"
+# Nothing of the extras `prefect` and `environments`, nor SciPy, can be imported
+CLI = """
+import sys
+sys.modules.update(dict.fromkeys(("prefect", "scipy", "uv")))
+from scalescope.cli.main import main
+main(sys.argv[1:])
+"""
 NAP = """
 import sys
 import time
@@ -132,6 +139,54 @@ sys.exit("enough")
     done = run(tmp_path, script, "--require", "x")
     assert (done.returncode, done.stdout) == (1, "__main__ theirs.py ['--require', 'x'] beside\n")
     assert done.stderr == "enough\ntheirs.py made no Dask client: there is nothing to diagnose.\n"
+
+
+def other_python(folder: Path) -> str:
+    """A Python whose environment has neither pip nor most of what Scalescope needs itself."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    scheme = {"base": str(folder), "platbase": str(folder)}
+    lacks = ("alembic", "bokeh", "jinja2", "numpy", "pandas", "prefect", "pyarrow", "rich", "sqlalchemy", "typer")
+    lines = [sysconfig.get_path("purelib"), f"import sys; sys.modules.update(dict.fromkeys({lacks}))"]
+    (Path(sysconfig.get_path("purelib", vars=scheme)) / "theirs.pth").write_text("\n".join(lines))
+    return str(folder / "bin" / "python")
+
+
+def test_a_script_in_another_environment_which_stays_as_it_is(tmp_path: Path) -> None:
+    script = """
+from distributed import Client
+print(sys.argv, __name__, "numpy" in sys.modules and sys.modules["numpy"])
+with few() as cluster, Client(cluster) as client:
+    for number in range(9):
+        client.submit(nap, number, pure=False).result()
+if sys.argv[1:] == ["killed"]:
+    import os
+    os._exit(4)
+sys.exit(3)
+"""
+
+    def there() -> dict[Path, tuple[int, bytes]]:
+        files = (path for path in (tmp_path / "there").rglob("*") if path.is_file())
+        return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
+
+    python = other_python(tmp_path / "there")
+    before = there()
+    done = run(tmp_path, script, "--debug", "a b", options=("-e", python, "--json", "--report", "page.html"))
+    assert done.returncode == 3, done.stderr
+    assert "['theirs.py', '--debug', 'a b'] __main__ None" in done.stderr
+    shown = json.loads(done.stdout)
+    assert (shown["status"], shown["problems"]) == (3, [])
+    assert shown["clusters"][0]["verdict"]["findings"][0]["code"] == "results-awaited-in-loop"
+    assert shown["clusters"][0]["points"][0]["tasks"] == 9
+    assert (tmp_path / "page.html").exists()
+
+    done = run(tmp_path, script, "killed", options=("-e", python, "--json"))
+    shown = json.loads(done.stdout)
+    assert (done.returncode, shown["status"], len(shown["clusters"]), len(shown["problems"])) == (4, 4, 1, 1)
+
+    done = run(tmp_path, "def (", options=("-e", python))
+    assert done.returncode == ExitStatus.USAGE
+    assert "invalid syntax" in done.stderr
+    assert there() == before
 
 
 def test_what_is_no_script(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

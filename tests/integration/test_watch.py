@@ -202,9 +202,9 @@ def test_where_nobody_answers_and_where_the_release_is_too_old(
     assert "add --record" in capsys.readouterr().err
     assert cli.run(["watch", "tcp://127.0.0.1:1", "--for", "soon"]) == 2
     assert cli.run(["watch"]) == 2
-    cluster_watch.check_release("2024.8.0", "here")
-    with pytest.raises(ClusterError, match=r"runs distributed 2023\.12\.1; watching needs 2024\.8"):
-        cluster_watch.check_release("2023.12.1", "here")
+    cluster_watch.check_release("2023.5.0", "here")
+    with pytest.raises(ClusterError, match=r"runs distributed 2023\.4\.1; watching needs 2023\.5"):
+        cluster_watch.check_release("2023.4.1", "here")
 
 
 def test_what_hangs_is_named_with_its_worker_and_line(

@@ -13,9 +13,9 @@ from dask.utils import key_split
 
 from scalescope.capture.client_thread import is_library
 from scalescope.capture.live import snapshot
-from scalescope.capture.sent_code import SENT
 from scalescope.capture.shipping import Shipment
 from scalescope.model.standstill import ASKS_FOR, NO_THREAD, NO_WORKER, RESULTS, STILL_S, StandingTasks, Standstill
+from scalescope.sent_code import SENT
 
 ANSWER_S = 2.0  # seconds in which a worker must answer
 ASKED = 5  # most workers that are asked why they do not begin their tasks

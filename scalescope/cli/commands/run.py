@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scalescope.cli.options import Json, Require
+from scalescope.cli.options import Json, OtherPython, Require, python_of
 from scalescope.cli.output import print_json, say, say_error
 from scalescope.errors import ExitStatus, StoreError
 
 if TYPE_CHECKING:
+    from scalescope.run.block_diagnosis import Diagnosis
     from scalescope.run.script import ScriptOutcome
     from scalescope.studies.requirement import RequirementAnswer
 
@@ -34,6 +36,7 @@ def run(
             show_default=False,
         ),
     ] = "",
+    environment: OtherPython = "",
     require: Require = None,
     no_save: Annotated[
         bool, typer.Option("--no-save", help="Do not keep the result; `scalescope show --list` has those kept.")
@@ -46,14 +49,13 @@ def run(
     --json, the script's output goes there, too.
     """
     from scalescope.report import html
-    from scalescope.run.script import run_script
     from scalescope.studies import requirement
 
     required = [requirement.requirement(text) for text in require or ()]
     if report:
         html.check(report)
     with _to_standard_error() if as_json else nullcontext():
-        done = run_script(script, arguments or ())
+        done = _run(script, arguments or (), environment)
         sys.stdout.flush()
     answers = requirement.judge(required, [found.trial for found in done.found if found.is_over])
     runs = [] if no_save else _saved(done)
@@ -78,7 +80,17 @@ def run(
     raise typer.Exit(done.status or requirement.status(answers))
 
 
-def _saved(done: ScriptOutcome) -> list[str]:
+def _run(script: Path, arguments: Sequence[str], environment: str) -> ScriptOutcome[Diagnosis]:
+    if python := python_of(environment):
+        from scalescope.run.script_elsewhere import run_script_elsewhere
+
+        return run_script_elsewhere(python, script, arguments)
+    from scalescope.run.script import run_script
+
+    return run_script(script, arguments, lambda: resolve_name("scalescope.run.block_diagnosis:Diagnosis")())
+
+
+def _saved(done: ScriptOutcome[Diagnosis]) -> list[str]:
     try:
         return [found.save() for found in done.found if found.is_over]
     except StoreError as error:
@@ -86,7 +98,7 @@ def _saved(done: ScriptOutcome) -> list[str]:
         return []
 
 
-def _tell(script: Path, done: ScriptOutcome, answers: tuple[RequirementAnswer, ...]) -> None:
+def _tell(script: Path, done: ScriptOutcome[Diagnosis], answers: tuple[RequirementAnswer, ...]) -> None:
     for found in done.found:
         if found.is_over:
             say(f"\n{found}")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scalescope.cli.options import GivenOptions, Json, options
+from scalescope.cli.options import GivenOptions, Json, OtherPython, options, python_of
 from scalescope.cli.output import print_json
 from scalescope.clusters.scheduler.spec import SchedulerSpec
 from scalescope.errors import ClusterError, ExitStatus, InvalidField, UsageError
@@ -16,7 +17,7 @@ from scalescope.model.finding import Severity
 
 if TYPE_CHECKING:
     from scalescope.capture.live.remote_calls import DirectCalls
-    from scalescope.run.block import Diagnosis
+    from scalescope.run.block_diagnosis import Diagnosis
 
 CONNECT_S = 10.0  # seconds in which the scheduler must accept the recorder's client
 
@@ -43,16 +44,15 @@ def watch(
         str,
         typer.Option(metavar="FILE", help="With --record: also write the report as one HTML file.", show_default=False),
     ] = "",
+    environment: OtherPython = "",
     as_json: Json = False,
 ) -> None:
     """Watch a running Dask cluster: who works, what idle threads wait for, and where tasks are stuck.
 
-    Asks the scheduler every two seconds and changes nothing. The cluster needs only distributed 2024.8 or later.
+    Asks the scheduler every two seconds and changes nothing. The cluster needs only distributed 2023.5 or later.
     """
     from scalescope.cli import watch_display
-    from scalescope.clusters.scheduler.cluster import SchedulerCluster
     from scalescope.report import html
-    from scalescope.run.block import observed
     from scalescope.run.cluster_watch import ClusterWatch
 
     seconds = _seconds(during)
@@ -69,8 +69,7 @@ def watch(
         try:
             with ExitStack() as recording, watch_display.shown(asker.address) as show:
                 if record:
-                    client = recording.enter_context(SchedulerCluster(spec).connect())
-                    found = recording.enter_context(observed(client, f"watched {asker.address}", "cluster"))
+                    found = recording.enter_context(_recorded(spec, f"watched {asker.address}", environment))
                 seen.follow(seconds, show)
         finally:
             if not as_json:
@@ -85,6 +84,21 @@ def watch(
     critical = any(each.severity is Severity.HIGH for each in causes)
     stuck = seen.last is not None and seen.last.stands
     raise typer.Exit(ExitStatus.FINDING if stuck or critical else ExitStatus.OK)
+
+
+@contextmanager
+def _recorded(spec: SchedulerSpec, name: str, environment: str) -> Iterator[Diagnosis]:
+    from scalescope.clusters.scheduler.cluster import SchedulerCluster
+    from scalescope.run.block import observed
+    from scalescope.run.block_diagnosis import Diagnosis
+    from scalescope.run.script_elsewhere import observed_elsewhere
+
+    if python := python_of(environment):
+        with observed_elsewhere(python, spec, name) as found:
+            yield found
+    else:
+        with SchedulerCluster(spec).connect() as client, observed(client, name, "cluster", Diagnosis()) as found:
+            yield found
 
 
 def _asker(spec: SchedulerSpec) -> DirectCalls:

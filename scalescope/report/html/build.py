@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import resources
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,23 +25,7 @@ Target = TypeVar("Target", str, Path)
 
 def check(place: str | Path) -> None:
     """Refuse a place that could not be written later, before measuring begins."""
-    check_packages()
     files.check(place, "report")
-
-
-def check_packages() -> None:
-    """Refuse if the extra for reports is not installed.
-
-    Raises:
-        UsageError: A package is missing.
-    """
-    for package in ("bokeh", "jinja2"):
-        if find_spec(package) is None:
-            raise UsageError(
-                f"The report needs the package {package}",
-                cause="Scalescope was installed without the extra for reports.",
-                next_step='pip install "scalescope[report]"',
-            )
 
 
 def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Sequence[str] = ()) -> str:
@@ -52,9 +35,8 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
     the studies that the run led to (`Studies.following`).
 
     Raises:
-        UsageError: Bokeh is not installed, or there is no such trial.
+        UsageError: There is no such trial.
     """
-    check_packages()
     from scalescope.report.html import charts
     from scalescope.report.html import trial as trials
 

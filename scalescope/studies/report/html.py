@@ -18,7 +18,6 @@ from scalescope.studies.report.sheet import Sheet
 
 def render_study(study: Study, runs: Sequence[SweepRun]) -> str:
     """The report of a study, finished or not, as one HTML file that needs nothing else."""
-    build.check_packages()
     from scalescope.report.html import charts
 
     canvas = charts.Canvas()

@@ -3,6 +3,8 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,6 +68,22 @@ def test_workloads(capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(capsys.readouterr().out)
     assert [workload["name"] for workload in found] == [workload.name for workload in workloads.builtin()]
     assert found[0]["parameters"][0]["name"] == "items"
+
+
+LIGHT = """
+import sys
+sys.modules.update(dict.fromkeys(("prefect", "prefect_dask", "scipy", "uv", "apache_beam")))  # none can be imported
+from scalescope.cli.main import run
+sweep = ["sweep", "-w", "futures-map", "-a", "workers=2", "-p", "items=4"]
+sys.exit(run(sweep) or 10 + run([*sweep, "--prefect"]))
+"""
+
+
+def test_the_core_sweeps_without_what_belongs_to_extras(address: str) -> None:
+    environ = {**os.environ, "SCALESCOPE_STORE": address, "PREFECT_API_URL": "http://127.0.0.1:1/api"}
+    done = subprocess.run([sys.executable, "-c", LIGHT], env=environ, capture_output=True, text=True)
+    assert done.returncode == 10 + ExitStatus.USAGE, done.stderr
+    assert 'pip install "scalescope[prefect]"' in done.stderr
 
 
 @pytest.mark.parametrize(("severity", "status"), [(Severity.HIGH, 1), (Severity.MEDIUM, 0), (Severity.INFO, 0)])

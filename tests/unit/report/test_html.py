@@ -16,7 +16,7 @@ from support.pages import Page
 from scalescope.errors import StoreError, UsageError
 from scalescope.model.finding import Evidence, Finding, Severity, Verdict
 from scalescope.model.trial import TrialState
-from scalescope.report.html import build, charts, check, render, what_if, write
+from scalescope.report.html import charts, check, render, what_if, write
 from scalescope.report.html.embed import coded, policy, raw, safe_link, script_json
 from scalescope.report.html.theme import DARK, LIGHT
 from scalescope.store.schema import RunState
@@ -356,13 +356,6 @@ def test_a_place_that_cannot_be_is_refused_before_anything_is_measured(tmp_path:
     with pytest.raises(UsageError, match="There is no folder"):
         check(tmp_path / "no" / "report.html")
     check(tmp_path / "report.html")
-
-
-def test_without_bokeh_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(build, "find_spec", lambda name: None if name == "bokeh" else object())
-    with pytest.raises(UsageError, match="needs the package bokeh") as caught:
-        check(tmp_path / "report.html")
-    assert 'pip install "scalescope[report]"' in caught.value.next_step
 
 
 def test_a_disk_that_refuses(recorded_run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

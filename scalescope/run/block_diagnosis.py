@@ -1,0 +1,137 @@
+"""What was recorded of a block of code: measured and judged like a trial of a sweep."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scalescope.diagnosis import verdict
+from scalescope.driver.attempt import judge
+from scalescope.errors import UsageError
+from scalescope.model.cluster import cluster_spec
+from scalescope.model.finding import Severity, Verdict
+from scalescope.model.metrics import Metrics
+from scalescope.model.standstill import STANDSTILL, Standstill
+from scalescope.model.sweep import PlannedTrial, Point, Sweep
+from scalescope.model.trial import Trial
+from scalescope.report import html as page
+from scalescope.report import terminal
+from scalescope.report.notebook import Shown, table
+from scalescope.report.screen import Screen
+from scalescope.run.recorded_block import Recorded
+from scalescope.run.trials import judged
+from scalescope.store.schema import RunState
+from scalescope.store.store import Store, SweepRun
+
+if TYPE_CHECKING:
+    import pandas
+
+WIDTH = 100
+ONE_RUN = (
+    "One run cannot say whether its work grows with the workers, or where it stops scaling: "
+    "`scalescope sweep -w FILE.py:FUNCTION -a workers=1,2,4,8` does."
+)
+
+
+class Diagnosis(Shown):
+    """What a block did, and why it was not faster; known once the block has ended."""
+
+    def __init__(self) -> None:
+        self._run: SweepRun | None = None
+        self._tables: Mapping[str, Any] = {}
+
+    def _shown(self) -> SweepRun:
+        if self._run is None:
+            raise UsageError("the block is not over", next_step="ask after the `with` statement")
+        return self._run
+
+    def ended(self, recorded: Recorded, spools: Path) -> None:
+        self._run, self._tables = _judged(recorded, spools)
+
+    @property
+    def is_over(self) -> bool:
+        return self._run is not None
+
+    @property
+    def verdict(self) -> str:
+        return self._judgement.line
+
+    @property
+    def metrics(self) -> Metrics | None:
+        """None if no task was recorded."""
+        return self.trial.metrics
+
+    @property
+    def trial(self) -> Trial:
+        return self._shown().trials[0]
+
+    @property
+    def tasks(self) -> pandas.DataFrame:
+        """A row for each attempt at a task: columns of `tasks` in scalescope/model/records.py; needs pandas."""
+        return table({name: list(values) for name, values in self._tables.get("tasks", {}).items()})
+
+    def report(self, path: str) -> str:
+        """Write a self-contained HTML file; returns its path."""
+        return page.write(path, self._shown(), lambda trial: self._tables)
+
+    def save(self, store: str = "") -> str:
+        """Keep it in a store (empty: the default one); returns its id for `scalescope show` and `report`."""
+        shown, plan = self._shown(), [PlannedTrial(0, self.trial.point, 0)]
+        with Store.open(store) as kept:
+            run = kept.begin(shown.sweep, plan, workload_version=1, fresh=True, facts=shown.facts)
+            kept.save(run.id, self.trial, self._tables)
+            kept.finish(run.id, RunState.COMPLETE, self._judgement)
+        self._run = replace(shown, id=run.id)
+        return run.id
+
+    def __str__(self) -> str:
+        run, console = self._shown(), Screen(width=WIDTH, color_system=None)
+        with console.capture() as captured:
+            console.print(terminal.render(run.sweep, run.trials, self._judgement, width=WIDTH, tracebacks=False))
+        lines = [line.rstrip() for line in captured.get().splitlines()]
+        return "\n".join([*lines, *(["", ONE_RUN] if self.trial.counts else [])])
+
+    def __repr__(self) -> str:
+        return self._judgement.text if self.is_over else "a diagnosis that is not over"
+
+    @property
+    def _judgement(self) -> Verdict:
+        judgement = self._shown().verdict
+        assert judgement is not None
+        return judgement
+
+
+def _judged(recorded: Recorded, spools: Path) -> tuple[SweepRun, Mapping[str, Any]]:
+    attempt, address, threads = recorded.attempt, recorded.address, recorded.threads
+    each = math.ceil(sum(threads.values()) / len(threads)) if threads else 1
+    stands = attempt.facts[STANDSTILL]
+    if stands and not attempt.raised:
+        attempt.problem = "nothing moved at the end"
+    if not threads:
+        attempt.missing = "the cluster had no workers"
+    if len(set(threads.values())) > 1:
+        attempt.warnings.append(f"workers have different numbers of threads; they are taken to have {each} each")
+    point = Point(len(threads) or 1, each)
+    state, reason = judge(attempt)
+    trial = Trial(
+        *(PlannedTrial(0, point, 0).key, point, 0, False, state, reason),
+        started_at=recorded.started_at,
+        real_s=recorded.real_s,
+        facts={fact: value for fact, value in attempt.facts.items() if value is not None},
+        warnings=tuple(attempt.warnings),
+    )
+    trial, tables = judged(trial, spools, attempt.elapsed_s)
+    if stands and not any(finding.severity is Severity.HIGH for finding in trial.findings):
+        trial = replace(trial, reason=f"{trial.reason}; {Standstill.from_mapping(stands).sentence()}")
+    trial = replace(trial, records="in memory")
+    reachable = "inproc:0" if address.startswith("inproc") else address  # `SchedulerSpec` takes no address in a process
+    cluster = cluster_spec({"kind": "scheduler", "address": reachable})
+    sweep = Sweep(recorded.name, cluster=cluster, points=({"workers": point.workers},))
+    judgement = verdict.diagnose(sweep, [trial])
+    run = SweepRun("", sweep, 1, RunState.COMPLETE, 1, (trial,), judgement, recorded.started_at)
+    known = {"packages": attempt.facts["packages"]}
+    return replace(run, finished_at=datetime.now(UTC).isoformat(), facts=known), tables
