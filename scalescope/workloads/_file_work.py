@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from scalescope.errors import UsageError
+from scalescope.model.parameters import Parameter
 from scalescope.workloads._common import require
 
 BEAM_FILES = "beam-files"
+Device = Annotated[Literal["auto", "cpu", "cuda"], Parameter("What computes: auto is a GPU where torch sees one.")]
 
 
 def result_path(path: str) -> str:
@@ -26,7 +28,7 @@ def square_and_sum(factor: Any, device: str) -> tuple[float, str]:
 
     `cpu` takes numpy, `cuda` takes torch, `auto` takes torch if it is installed and sees a GPU.
     """
-    torch = None if device == "cpu" else _torch_with_gpu(needed=device == "cuda")
+    torch = None if device == "cpu" else torch_with_gpu(BEAM_FILES, needed=device == "cuda")
     if torch is None:
         return float((factor @ factor).sum(dtype="float64")), "cpu"
     on_device = torch.from_numpy(factor).to("cuda")
@@ -38,9 +40,10 @@ def sum_of_square(factor: Any) -> float:
     return float(factor.sum(axis=0, dtype="float64") @ factor.sum(axis=1, dtype="float64"))
 
 
-def _torch_with_gpu(*, needed: bool) -> Any:
+def torch_with_gpu(workload: str, *, needed: bool) -> Any:
+    """The module torch; None where it is not installed or sees no GPU, unless one is needed."""
     try:
-        torch = require("torch", workload=BEAM_FILES, extra="torch")
+        torch = require("torch", workload=workload, extra="torch")
     except UsageError:
         if needed:
             raise
@@ -49,7 +52,7 @@ def _torch_with_gpu(*, needed: bool) -> Any:
         return torch
     if needed:
         raise UsageError(
-            f"workload {BEAM_FILES!r} was asked for a GPU, and torch {torch.__version__} sees none on this worker",
+            f"workload {workload!r} was asked for a GPU, and torch {torch.__version__} sees none on this worker",
             where="params.device",
             cause="a worker without a GPU, or a torch built without CUDA",
             next_step="use device auto or cpu, or workers with a GPU",

@@ -1,0 +1,387 @@
+"""What Scalescope sees of a card: see check.sh. Without a card, `--stand-in` tries the parts that need none."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import itertools
+import json
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections import defaultdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+LIMIT_S = 235.0  # for all parts; those that would begin later are left out
+FOLDER = Path(__file__).resolve().parent
+STAND_IN = "--stand-in" in sys.argv
+OUT = Path(sys.argv[1])
+CODE = "from scalescope.cli.main import main; main()"
+BEGAN = time.monotonic()
+found: dict[str, Any] = {"date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"), "parts": {}}
+
+TRAIN = {"items": 8, "rows": 2048, "width": 4096, "steps": 250}
+SMALL = {"items": 8, "rows": 256, "width": 128, "steps": 20} if STAND_IN else TRAIN
+# name: workload, axes, parameters, what the verdict should be, seconds at most
+SWEEPS: dict[str, tuple[str, list[str], dict[str, Any], set[str], float]] = {
+    "fed": ("gpu-train", ["workers=1"], SMALL, {"healthy"}, 60),
+    "starved": (
+        "gpu-train",
+        ["workers=1", "threads_per_worker=1,4"],
+        SMALL | {"decode": 60, "steps": 60},
+        {"gpu-starved"},
+        70,
+    ),
+    "two to eight share": ("gpu-train", ["workers=2,4,8"], SMALL | {"items": 16, "steps": 150}, {"gpu-contended"}, 80),
+    "memory is full": ("gpu-train", ["workers=2"], SMALL | {"items": 4, "hold_mib": 60_000}, {"gpu-memory-full"}, 60),
+    "beam-files": (
+        "beam-files",
+        ["workers=2,4,8"],
+        {"items": 24, "size": 1024, "kib": 1024, "npartitions": "items"},
+        set(),
+        80,
+    ),
+    "CuPy array": ("gpu-array", ["workers=2"], {"items": 6, "chunk": 128 if STAND_IN else 4096}, set(), 60),
+    "no GPU used": ("futures-map", ["workers=2"], {"items": 100, "seconds": 0.05}, {"healthy"}, 40),
+}
+
+
+def main() -> None:
+    parts = [("card", card), ("nvml", nvml), ("known duty", duty)]
+    parts += [(name, lambda name=name: sweep(name, *SWEEPS[name])) for name in SWEEPS]
+    parts.insert(6, ("cost of sampling", overhead))
+    for name, part in parts:
+        began = time.monotonic()
+        try:
+            if began - BEGAN > LIMIT_S:
+                found["parts"][name] = {"left out": "no time was left"}
+            else:
+                found["parts"][name] = part()
+        except BaseException as error:  # the other parts go on
+            found["parts"][name] = {"failed": f"{type(error).__name__}: {error}"[-2000:]}
+            traceback.print_exc()
+        found["parts"][name]["took_s"] = round(time.monotonic() - began, 1)
+        print(f"[{time.monotonic() - BEGAN:5.0f} s] {name}: {json.dumps(found['parts'][name])[:1500]}", flush=True)
+        (OUT / "check.json").write_text(json.dumps(found, indent=1))
+        (OUT / "check.md").write_text(page())
+
+
+def card() -> dict[str, Any]:
+    versions = {}
+    for package in ("torch", "cupy", "dask", "distributed", "apache_beam", "numpy", "google.protobuf", "typer"):
+        with contextlib.suppress(Exception):
+            versions[package] = str(__import__(package, fromlist=["x"]).__version__)
+    query = "name,driver_version,memory.total,clocks.max.sm,mig.mode.current,compute_mode,persistence_mode"
+    listed = (
+        subprocess.run(
+            ["nvidia-smi", f"--query-gpu={query}", "--format=csv"],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+        if not STAND_IN
+        else SimpleNamespace(stdout="stand-in")
+    )
+    from scalescope.capture import host
+
+    return {"nvidia-smi": listed.stdout, "versions": versions, "host": host.facts()}
+
+
+def nvml() -> dict[str, Any]:
+    """What NVML's calls cost, how late and how smeared its utilisation is, and what it tells of processes."""
+    import pynvml as n
+
+    n.nvmlInit()
+    handle = n.nvmlDeviceGetHandleByIndex(0)
+    calls = {
+        "utilisation": lambda: n.nvmlDeviceGetUtilizationRates(handle).gpu,
+        "memory": lambda: n.nvmlDeviceGetMemoryInfo(handle).used,
+        "throttle reasons": lambda: n.nvmlDeviceGetCurrentClocksThrottleReasons(handle),
+        "processes": lambda: len(n.nvmlDeviceGetComputeRunningProcesses(handle)),
+    }
+    told: dict[str, Any] = {"call_us": {}, "values": {}}
+    for name, call in calls.items():
+        times = []
+        for _ in range(30):
+            begin = time.perf_counter()
+            told["values"][name] = call()
+            times.append((time.perf_counter() - begin) * 1e6)
+        told["call_us"][name] = {"median": round(sorted(times)[15], 1), "most": round(max(times), 1)}
+    if STAND_IN:
+        return told
+    told["steps"] = _steps(n, handle)
+    for name, call in {
+        "utilisation samples": lambda: _samples(n, handle),
+        "of processes": lambda: [(each.pid, each.smUtil) for each in n.nvmlDeviceGetProcessUtilization(handle, 0)],
+    }.items():
+        try:
+            told[name] = call()
+        except Exception as error:
+            told[name] = f"{type(error).__name__}: {error}"
+    return told
+
+
+def _steps(n: Any, handle: Any) -> dict[str, Any]:
+    # Kernels for a second, a second without, in turn: how long after each change NVML tells it.
+    import torch
+
+    factor = torch.full((2048, 2048), 1e-3, device="cuda")
+    changes: list[tuple[float, int]] = []
+    over = threading.Event()
+
+    def compute() -> None:
+        while not over.is_set():
+            changes.append((time.monotonic(), 1))
+            until = time.monotonic() + 1.0
+            while time.monotonic() < until:
+                _ = factor @ factor
+                torch.cuda.synchronize()
+            changes.append((time.monotonic(), 0))
+            over.wait(1.0)
+
+    worker = threading.Thread(target=compute)
+    _ = factor @ factor
+    torch.cuda.synchronize()
+    worker.start()
+    began, samples = time.monotonic(), []
+    while time.monotonic() - began < 8.2:
+        samples.append((time.monotonic(), n.nvmlDeviceGetUtilizationRates(handle).gpu))
+        time.sleep(0.01)
+    over.set()
+    worker.join()
+    lags: dict[str, list[float]] = defaultdict(list)
+    for when, on in changes:
+        after = [(at - when, value) for at, value in samples if 0 <= at - when < 1.0]
+        levels = (("to half", 50), ("to the whole", 95)) if on else (("to half", 50), ("to nothing", 5))
+        for name, level in levels:
+            first = next((at for at, value in after if (value >= level if on else value <= level)), None)
+            if first is not None:
+                lags[f"{name}, after {'a begin' if on else 'an end'}"].append(round(first, 3))
+    different = [at for (at, value), (_, before) in zip(samples[1:], samples, strict=False) if value != before]
+    between = sorted(b - a for a, b in itertools.pairwise(different))
+    return {
+        "lag_s": lags,
+        "shortest_s_between_changes": [round(each, 3) for each in between[:5]],
+        "median_s_between_changes": round(between[len(between) // 2], 3) if between else None,
+        "mean": round(sum(value for _, value in samples) / len(samples), 1),
+        "trace": [(round(at - began, 2), value) for at, value in samples[::5]],
+    }
+
+
+def _samples(n: Any, handle: Any) -> dict[str, Any]:
+    _kind, listed = n.nvmlDeviceGetSamples(handle, n.NVML_GPU_UTILIZATION_SAMPLES, 0)
+    stamps = [each.timeStamp for each in listed]
+    gaps = sorted(b - a for a, b in itertools.pairwise(stamps))
+    return {
+        "count": len(stamps),
+        "median_gap_us": gaps[len(gaps) // 2] if gaps else None,
+        "last": [each.sampleValue.uiVal for each in listed[-10:]],
+        "behind_now_s": round(time.time() - stamps[-1] / 1e6, 3) if stamps else None,
+    }
+
+
+class Watch:
+    """NVML's utilisation, read by this process at 20 Hz."""
+
+    def __enter__(self) -> Watch:
+        import pynvml as n
+
+        self.samples: list[tuple[float, float]] = []
+        n.nvmlInit()
+        handle, self.over = n.nvmlDeviceGetHandleByIndex(0), threading.Event()
+
+        def look() -> None:
+            while not self.over.wait(0.05):
+                self.samples.append((time.time(), n.nvmlDeviceGetUtilizationRates(handle).gpu / 100))
+
+        self.thread = threading.Thread(target=look, daemon=True)
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.over.set()
+        self.thread.join()
+
+    def mean(self, begin: float, end: float) -> float | None:
+        inside = [busy for at, busy in self.samples if begin <= at <= end]
+        return round(sum(inside) / len(inside), 3) if inside else None
+
+
+def sweep(
+    name: str, workload: str, axes: list[str], params: dict[str, Any], wanted: set[str], limit_s: float
+) -> dict[str, Any]:
+    arguments = [
+        "sweep",
+        "-w",
+        workload,
+        "-c",
+        "local",
+        "--json",
+        "--repeats",
+        "1",
+        "--warmups",
+        "0" if STAND_IN else "1",
+    ]
+    for axis in axes:
+        arguments += ["-a", axis]
+    for key, value in params.items():
+        arguments += ["-p", f"{key}={value}"]
+    from scalescope.store.store import Store
+
+    with Watch() as watch:
+        ran = subprocess.run(
+            [sys.executable, "-c", CODE, *arguments], capture_output=True, text=True, timeout=limit_s, check=False
+        )
+    with (OUT / "sweeps.log").open("a") as file:
+        file.write(f"== {name}: {' '.join(arguments)}\n{ran.stderr[-6000:]}\n")
+    told = json.loads(ran.stdout)
+    with Store.open() as store:
+        trials = store.run(told["run"]).trials
+    with (OUT / "sweeps.jsonl").open("a") as file:
+        file.write(json.dumps({"name": name, "answer": told}) + "\n")
+    findings = [
+        (each["code"], each["severity"], each["summary"], each.get("fix") or each.get("remedy"))
+        for each in told["verdict"]["findings"]
+    ]
+    codes = {code for code, *_ in findings}
+    own = {code for code in codes if code.startswith("gpu-")}
+    return {
+        "arguments": " ".join(arguments[1:]),
+        "verdict": findings[0][0] if findings else None,
+        "as wanted": (wanted <= codes if wanted - {"healthy"} else not own) if wanted else "not asked",
+        "findings": findings,
+        "points": [_point(each) for each in told["points"]],
+        "trials": [_trial(each, watch) for each in trials],
+    }
+
+
+def _point(point: dict[str, Any]) -> dict[str, Any]:
+    metrics = point["metrics"] or {}
+    names = ("makespan_s", "elapsed_s", "gpu_busy", "gpu_memory_bytes", "gpus", "gpu_time_s", "gpu_by_prefix", "tasks")
+    told = {"workers": point["workers"], "threads": point["threads"], **{name: metrics.get(name) for name in names}}
+    if metrics.get("gpu_time_s"):
+        told["sum_error_s"] = sum(metrics["gpu_time_s"].values()) - metrics["worker_time_s"]["busy"]
+    return told | ({"reasons": point["reasons"]} if point["reasons"] else {})
+
+
+def _trial(trial: Any, watch: Watch) -> dict[str, Any]:
+    capture = trial.facts.get("capture") or {}
+    begin, end = capture.get("t_begin", 0.0), capture.get("t_end", 0.0)
+    return {
+        "point": dict(trial.point.values),
+        "warmup": trial.warmup,
+        "state": str(trial.state),
+        "reason": trial.reason[:400],
+        "seconds": round(end - begin, 2),
+        "nvml_mean_of_another_process": watch.mean(begin, end),
+        "gpu_busy": trial.metrics.gpu_busy if trial.metrics else None,
+        "gpus": capture.get("gpus"),
+        "result": trial.facts.get("result"),
+        "warnings": trial.warnings,
+    }
+
+
+def duty() -> dict[str, Any]:
+    if STAND_IN:
+        return {}
+    sweep(
+        "known duty", f"{FOLDER / 'duty.py'}:run", ["workers=1"], {"items": 8, "busy_s": 0.4, "idle_s": 0.4}, set(), 60
+    )
+    return None
+
+
+def overhead() -> dict[str, Any]:
+    """Steps per second of a training loop with the sampler beside it and without, in turn."""
+    if STAND_IN:
+        return {}
+    import torch
+
+    from scalescope.capture.gpu import GpuSampler
+
+    here = threading.get_ident()
+    worker = SimpleNamespace(active_threads={here: "train-1"}, active_threads_lock=threading.Lock())
+    small = torch.zeros(256, 256, device="cuda", requires_grad=True)
+    data = torch.randn(64, 256, device="cuda")
+
+    def rate(seconds: float) -> float:
+        until, count = time.monotonic() + seconds, 0
+        while time.monotonic() < until:
+            loss = ((data @ small) ** 2).mean()
+            loss.backward()
+            loss.item()
+            count += 1
+        return count / seconds
+
+    rate(1.0)
+    rates: dict[bool, list[float]] = {True: [], False: []}
+    taken = 0
+    for turn in range(16):
+        sampled, sampler = turn % 4 in (1, 2), GpuSampler()
+        if sampled:
+            sampler.setup(worker)
+        rates[sampled].append(rate(1.2))
+        sampler.teardown(worker) if sampled else None
+        taken += len(sampler.samples) if sampled else 0
+    means = {key: sum(each) / len(each) for key, each in rates.items()}
+    own = GpuSampler()
+    own.setup(worker)
+    own.over.set()
+    begin = time.perf_counter()
+    for _ in range(50):
+        own.sample()
+    return {
+        "steps per s with": [round(each) for each in rates[True]],
+        "steps per s without": [round(each) for each in rates[False]],
+        "cost": round(1 - means[True] / means[False], 4),
+        "samples": taken,
+        "sample_us": round((time.perf_counter() - begin) / 50 * 1e6, 1),
+        "absent": own.absent,
+    }
+
+
+def page() -> str:
+    parts = found["parts"]
+    lines = ["# Seen on a card", "", f"{found['date']}: {parts.get('card', {}).get('nvidia-smi', '').strip()}", ""]
+    heads = "workload,workers × threads,seconds,GPU busy,NVML read by another process,computing,loading,Python,copying"
+    lines += [f"| {' | '.join([*heads.split(','), 'waiting', 'verdict'])} |", "|" + " --- |" * 11]
+    for name, part in parts.items():
+        trials = [each for each in part.get("trials", []) if not each["warmup"]]
+        for point in part.get("points", []):
+            asked = {"workers": point["workers"], "threads_per_worker": point["threads"] // point["workers"]}
+            same = [each for each in trials if all(each["point"].get(key, 1) == asked[key] for key in asked)]
+            other = same[0]["nvml_mean_of_another_process"] if same else None
+            time_s = point.get("gpu_time_s") or {}
+            cells = [
+                f"{time_s[each]:.2f}" if each in time_s else "–"
+                for each in ("computing", "loading", "python", "copying", "waiting")
+            ]
+            busy = point.get("gpu_busy")
+            seconds = point.get("makespan_s")
+            lines.append(
+                f"| {name} | {point['workers']} × {point['threads'] // point['workers']} | "
+                f"{'–' if seconds is None else f'{seconds:.2f}'} | {'–' if busy is None else f'{busy:.2f}'} | "
+                f"{other} | {' | '.join(cells)} | {part.get('verdict')} |"
+            )
+    lines += [
+        "",
+        *(
+            f"- {name}: {part.get('failed') or part.get('left out')}"
+            for name, part in parts.items()
+            if "failed" in part or "left out" in part
+        ),
+    ]
+    lines += [
+        f"- {name}: {summary} Fix: {fix}."
+        for name, part in parts.items()
+        for _, _, summary, fix in part.get("findings", [])
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
