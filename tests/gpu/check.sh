@@ -12,4 +12,5 @@ if [ -d .whl ] && [ ! -d /tmp/site/dask ]; then
     "$PYTHON" -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --upgrade --target /tmp/site .whl/*.whl
 fi
 export PYTHONPATH=$PWD:/tmp/site${PYTHONPATH:+:$PYTHONPATH}
+export DASK_DISTRIBUTED__WORKER__PRELOAD="['$PWD/tests/gpu/preload.py']"
 exec "$PYTHON" tests/gpu/check.py "$OUT" "${@:2}"
