@@ -59,7 +59,7 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
     def setup(self, worker: Any) -> None:
         self.worker, self.interval = worker, INTERVAL_S
         self.samples: list[tuple[Any, ...]] = []
-        self.absent, self.facts, self.processes = _why_absent(), {}, 0
+        self.absent, self.facts, self.processes = why_absent(), {}, 0
         self.cpu: dict[int, tuple[float, float]] = {}
         self.over = threading.Event()
         if self.absent:
@@ -132,7 +132,8 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
         return {"facts": facts, "columns": columns}
 
 
-def _why_absent() -> str:
+def why_absent(dask_worker: Any = None) -> str:
+    """Why this process sees no GPU: a state of `distributed.diagnostics.nvml`, or `HIDDEN`; empty where it sees one."""
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1", "NoDevFiles"):
         return "HIDDEN"
     if nvml.device_get_count() == 0:

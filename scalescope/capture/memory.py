@@ -35,7 +35,7 @@ class Gathered:
     gpu_samples: Columns = field(default_factory=lambda: empty("gpu"))
 
 
-_NO_GPU = {
+NO_GPU = {
     "DISABLED_PYNVML_NOT_AVAILABLE": "pynvml is not installed with the workers (`pip install nvidia-ml-py`)",
     "DISABLED_CONFIG": "distributed.diagnostics.nvml is false",
     "DISABLED_LIBRARY_NOT_FOUND": "the workers' hosts have no NVIDIA driver",
@@ -95,7 +95,7 @@ def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, tim
 
 def gpus(told: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Facts of the workers' GPUs by address (`workers`), and why other workers have none (`absent`)."""
-    missing = Counter(_NO_GPU.get(gpu["absent"], gpu["absent"]) for gpu in told.values() if "absent" in gpu)
+    missing = Counter(NO_GPU.get(gpu["absent"], gpu["absent"]) for gpu in told.values() if "absent" in gpu)
     return {
         "workers": {address: gpu["facts"] for address, gpu in told.items() if "facts" in gpu},
         "absent": [

@@ -36,6 +36,7 @@ GPU_MISSING = TrialCause(
     rules_out=("slow-worker", "retried-tasks", "skewed-tasks", "straggler"),
     without_attempts=True,
     precedence=10,
+    spoils=10,
 )
 _PLACE = (
     "start GPU workers with `--resources GPU=1` and make such tasks under `dask.annotate(resources={'GPU': 1})`, or "
@@ -99,6 +100,7 @@ GPU_MEMORY_FULL = TrialCause(
     rules_out=("retried-tasks",),
     without_attempts=True,
     precedence=10,
+    spoils=10,
 )
 
 
@@ -144,35 +146,33 @@ GPU_SLOW = TrialCause(
 
 @GPU_SLOW.finds
 def gpu_slow(observation: Observation) -> Finding | None:
-    """`lost_s`: computing beyond the median worker's."""
-    facts, attempts = facts_of_gpus(observation), observation.measured
-    slow = {attempts.addresses[worker]: times for worker, times in slow_workers(observation) or ()}
-    usual = float(np.median([each.get("processes", 0) for each in facts.values()])) if facts else 0.0
+    """`lost_s`: as for `slow-worker`."""
+    slower, facts, addresses = SLOW_WORKER.find(observation), facts_of_gpus(observation), observation.measured.addresses
+    if slower is None or slower.code != SLOW_WORKER.code or not facts:
+        return None
+    slow = {addresses[worker]: times for worker, times in slow_workers(observation)}
+    usual = float(np.median([each["processes"] for each in facts.values()]))
     reasons = {
         worker: "heat or power brake slow its clock"
-        if facts[worker].get("throttled", 0.0) >= THROTTLED
+        if facts[worker]["throttled"] >= THROTTLED
         else f"{facts[worker]['processes']} processes use it"
         for worker in slow
-        if worker in facts
-        and (facts[worker].get("throttled", 0.0) >= THROTTLED or facts[worker].get("processes", 0) > usual)
+        if worker in facts and (facts[worker]["throttled"] >= THROTTLED or facts[worker]["processes"] > usual)
     }
     if not reasons:
-        return None
-    times_of = np.array([slow[each] if each in reasons else 1.0 for each in attempts.addresses])[attempts.worker]
-    lost_s = float(((attempts.stop - attempts.start) * (1 - 1 / times_of))[attempts.useful].sum())
-    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     worst = max(reasons, key=slow.__getitem__)
     return GPU_SLOW.finding(
         observation,
-        lost_s,
+        slower.lost_s,
         f"The GPU of worker `{worst}`{observation.place(worst)} is {number(slow[worst], 2)} times slower than the "
-        f"others at the same tasks, which costs {percent(share)} of the worker time: {reasons[worst]}.",
+        f"others at the same tasks, which costs {percent(observation.share_of(slower.lost_s))} of the worker time: "
+        f"{reasons[worst]}.",
         f"take {words.some(sorted(reasons))} out (`client.retire_workers`; Slurm `--exclude`, Kubernetes "
         "`cluster.node_selector`), and look with `nvidia-smi -q -d PERFORMANCE,PIDS` there",
         Evidence("times slower", round(slow[worst], 2), f"table tasks, worker {worst}"),
-        Evidence("share of samples with a slowed clock", round(facts[worst].get("throttled", 0.0), 3), "NVML"),
-        Evidence("processes on the GPU", facts[worst].get("processes", 0), "NVML"),
+        Evidence("share of samples with a slowed clock", round(facts[worst]["throttled"], 3), "NVML"),
+        Evidence("processes on the GPU", facts[worst]["processes"], "NVML"),
         confidence=0.85,
     )
 

@@ -30,7 +30,7 @@ def test_a_declaration_says_what_it_must(metric: Metric):
 def test_what_follows_from_declarations():
     assert set(METRICS) < set(NAMES)
     assert list(MEASURED) == [
-        "tasks", "widest_stage", "workers_used", "peak_parallelism", "makespan_s", "ideal_s", "efficiency",
+        "tasks", "widest_stage", "workers_used", "peak_parallelism", "makespan_s", "ideal_s", "efficiency", "gpu_busy",
     ]  # fmt: skip
     assert {"efficiency", "workers_used", "busy"} < LARGER_IS_BETTER
     assert "makespan_s" not in LARGER_IS_BETTER
