@@ -181,8 +181,8 @@ class OpenCluster:
                 "the cluster was asked for GPUs, and no worker sees one",
                 where=f"{cluster.kind} cluster, {len(answers)} workers",
                 cause=absent[0],
-                next_step="run `nvidia-smi` in a job or pod like these; on Slurm look at `cluster.gpus` and `cluster.gres`, "
-                "on Kubernetes at nvidia.com/gpu and NVIDIA's device plugin",
+                next_step="run `nvidia-smi` in a job or pod like these; on Slurm look at `cluster.gpus` and "
+                "`cluster.gres`, on Kubernetes at nvidia.com/gpu and NVIDIA's device plugin",
             )
             error.ends_run = True
             raise error

@@ -12,6 +12,7 @@ import threading
 import time
 import traceback
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -51,6 +52,7 @@ def main() -> None:
     parts = [("card", card), ("nvml", nvml), ("known duty", duty)]
     parts += [(name, lambda name=name: sweep(name, *SWEEPS[name])) for name in SWEEPS]
     parts.insert(6, ("cost of sampling", overhead))
+    parts.insert(-1, ("dask-cuda", dask_cuda))
     for name, part in parts:
         began = time.monotonic()
         try:
@@ -210,18 +212,17 @@ class Watch:
 
 
 def sweep(
-    name: str, workload: str, axes: list[str], params: dict[str, Any], wanted: str, limit_s: float
+    name: str,
+    workload: str,
+    axes: list[str],
+    params: dict[str, Any],
+    wanted: str,
+    limit_s: float,
+    cluster: Sequence[str] = ("local",),
 ) -> dict[str, Any]:
-    arguments = [
-        "sweep",
-        "-w",
-        workload,
-        "-c",
-        "local",
-        "--json",
-        "--repeats",
-        "1",
-    ]
+    arguments = ["sweep", "-w", workload, "--json", "-c", cluster[0]]
+    for option in cluster[1:]:
+        arguments += ["--cluster-option", option]
     for axis in axes:
         arguments += ["-a", axis]
     for key, value in params.items():
@@ -303,6 +304,26 @@ def duty() -> dict[str, Any]:
         return {}
     sweep("known duty", f"{FOLDER / 'duty.py'}:run", ["workers=1"], {"items": 8, "busy_s": 0.4, "idle_s": 0.4}, "", 60)
     return None
+
+
+def dask_cuda() -> dict[str, Any]:
+    """A scheduler and a worker of dask-cuda, with its limit of the GPU's memory; a sweep on the scheduler as it runs."""
+    if STAND_IN:
+        return {}
+    address, dask = "tcp://127.0.0.1:8799", [sys.executable, "-m", "dask"]
+    worker = ["cuda", "worker", address, "--nthreads", "1", "--memory-limit", "0", "--device-memory-limit", "0.5"]
+    commands = (["scheduler", "--host", "127.0.0.1", "--port", "8799", "--no-dashboard"], [*worker, "--no-dashboard"])
+    with (OUT / "dask-cuda.log").open("w") as log:
+        started = [subprocess.Popen([*dask, *each], stdout=log, stderr=log, cwd="/tmp") for each in commands]
+        try:
+            asked = TRAIN | {"items": 6, "steps": 250}
+            return sweep(
+                "dask-cuda", "gpu-train", ["workers=1"], asked, "healthy", 70, ("scheduler", f"address={address}")
+            )
+        finally:
+            for process in reversed(started):
+                process.terminate()
+                process.wait(10)
 
 
 def overhead() -> dict[str, Any]:

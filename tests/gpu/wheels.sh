@@ -8,4 +8,4 @@ python3.12 -m pip download -q --no-deps --only-binary=:all: --python-version 3.1
     -c constraints.txt -d .whl \
     dask distributed tornado zict tblib locket partd sqlalchemy greenlet alembic mako bokeh xyzservices \
     apache-beam cryptography cffi pycparser fastavro fasteners httplib2 jsonpickle objsize pymongo dnspython \
-    proto-plus protobuf pytz zstandard beartype
+    proto-plus protobuf pytz zstandard beartype dask-cuda
