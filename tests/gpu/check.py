@@ -17,7 +17,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-LIMIT_S = 235.0  # for all parts; those that would begin later are left out
+LIMIT_S = 235.0  # for all parts; a part that would have less than 15 s is left out
 FOLDER = Path(__file__).resolve().parent
 STAND_IN = "--stand-in" in sys.argv
 OUT = Path(sys.argv[1])
@@ -56,7 +56,7 @@ def main() -> None:
     for name, part in parts:
         began = time.monotonic()
         try:
-            if began - BEGAN > LIMIT_S:
+            if began - BEGAN > LIMIT_S - 15:
                 found["parts"][name] = {"left out": "no time was left"}
             else:
                 found["parts"][name] = part()
@@ -229,10 +229,10 @@ def sweep(
         arguments += ["-p", f"{key}={value}"]
     from scalescope.store.store import Store
 
+    command = [sys.executable, "-c", CODE, *arguments]
+    limit_s = min(limit_s, LIMIT_S - (time.monotonic() - BEGAN))
     with Watch() as watch:
-        ran = subprocess.run(
-            [sys.executable, "-c", CODE, *arguments], capture_output=True, text=True, timeout=limit_s, check=False
-        )
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
     with (OUT / "sweeps.log").open("a") as file:
         file.write(f"== {name}: {' '.join(arguments)}\n{ran.stderr[-6000:]}\n")
     told = json.loads(ran.stdout)
@@ -307,7 +307,7 @@ def duty() -> dict[str, Any]:
 
 
 def dask_cuda() -> dict[str, Any]:
-    """A scheduler and a worker of dask-cuda, with its limit of the GPU's memory; a sweep on the scheduler as it runs."""
+    """A scheduler and a worker of dask-cuda with a limit of the GPU's memory, and a sweep on that scheduler."""
     if STAND_IN:
         return {}
     address, dask = "tcp://127.0.0.1:8799", [sys.executable, "-m", "dask"]
