@@ -84,10 +84,10 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
         begun = 0
         while not self.over.wait(self.interval):
             with suppress(self.nvml.NVMLError):  # a card that fell off the bus has no more samples
-                if begun % PROCESSES_EVERY == 0:
-                    self.processes = max(self.processes, len(self.nvml.nvmlDeviceGetComputeRunningProcesses(self.card)))
-                begun += 1
                 self.samples.append(self.sample())
+                begun += 1
+                if begun % PROCESSES_EVERY == 1:
+                    self.processes = max(self.processes, len(self.nvml.nvmlDeviceGetComputeRunningProcesses(self.card)))
             if len(self.samples) >= MOST:
                 self.samples = self.samples[::2]
                 self.interval *= 2
@@ -95,7 +95,9 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
     def sample(self) -> tuple[Any, ...]:
         busy = self.nvml.nvmlDeviceGetUtilizationRates(self.card).gpu / 100
         used = int(self.nvml.nvmlDeviceGetMemoryInfo(self.card).used)
-        throttled = bool(self.nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.card) & THROTTLED)
+        throttled = False
+        with suppress(self.nvml.NVMLError):  # some virtual cards do not tell
+            throttled = bool(self.nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.card) & THROTTLED)
         with self.worker.active_threads_lock:
             running = dict(self.worker.active_threads)
         native = {thread.ident: thread.native_id for thread in threading.enumerate()} if running else {}
