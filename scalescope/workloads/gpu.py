@@ -111,7 +111,8 @@ def gpu_array(
     on_gpu = numbers.map_blocks(is_on_gpu, dtype=bool, chunks=(1, 1)).sum()
     found, blocks = (float(each) for each in client.gather(client.compute([total, on_gpu])))
     check_close(ARRAY, found, float(side) ** 3)
-    return {"rows": side, "devices": {"cuda": int(blocks), "cpu": items**2 - int(blocks)}}
+    devices = {"cuda": int(blocks), "cpu": items**2 - int(blocks)}
+    return {"rows": side, "devices": {name: count for name, count in devices.items() if count}}
 
 
 def ramp_on_gpu(row: Any, column: Any) -> Any:
