@@ -4,6 +4,7 @@ The busy thread-seconds of each worker are divided by its samples (`records.GPU`
 running task stands for an equal part of them. The part in which NVML saw a kernel is `computing`; the rest is
 `copying` or `loading` where the stack of the thread shows that, and otherwise `python` while the thread was on a core
 and `waiting` while it was not. NVML sees cards, not processes: on a shared card, `computing` is for any of its workers.
+What NVML tells is about the time before: a thread is compared with what was told `LAG_S` later.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Floats, Tables, codes
+from scalescope.analysis.attempts import Attempts, Floats, Ints, Tables, codes
 from scalescope.model.metrics import GPU_TIME, PrefixGpu
+
+# NVML told of an H100 every 0.2 s, of the 0.14 s before: 0.17 s late on average (docs/gpu.md)
+LAG_S = 0.17
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class Card:
     workers: tuple[str, ...]  # addresses of those that use it
     busy: float  # part of the time in which it computed, from 0 to 1
     memory_peak: int  # bytes in use, by whomever
+    tasks: float  # tasks at a time on its workers, while one runs
+    queued: float  # of these, the tasks that copy or wait for it
 
 
 @dataclass(frozen=True)
@@ -55,9 +61,10 @@ def gpu_time(tables: Tables, attempts: Attempts, busy: Floats) -> GpuTime | None
     worker = np.array([index.get(name, -1) for name in names["worker"]])
     runs = np.array([bool(prefix) for prefix in names["prefix"]]) & (worker >= 0)
     doing = np.array(names["doing"])
-    plain, rest = ~np.isin(doing, ("copying", "loading")), 1.0 - used
+    plain, at = ~np.isin(doing, ("copying", "loading")), _told_later(worker, when[kept], used)
+    rest = 1.0 - at
     share = {
-        "computing": used,
+        "computing": at,
         "loading": rest * (doing == "loading"),
         "copying": rest * (doing == "copying"),
         "python": rest * plain * np.clip(cpu, 0, 1),
@@ -76,7 +83,7 @@ def gpu_time(tables: Tables, attempts: Attempts, busy: Floats) -> GpuTime | None
     prefixes, place = codes(names["prefix"])
     by_prefix = {
         name: PrefixGpu(
-            utilisation=float(used[mine].mean()),
+            utilisation=float(at[mine].mean()),
             memory_peak=int(memory[mine].max()),
             seconds={part: float((share[part] * stands_for)[mine].sum()) for part in share},
         )
@@ -86,12 +93,36 @@ def gpu_time(tables: Tables, attempts: Attempts, busy: Floats) -> GpuTime | None
     return GpuTime(_cards(names, when[kept], used, memory), {part: parts[part] for part in GPU_TIME}, by_prefix)
 
 
+def _told_later(worker: Ints, when: Floats, used: Floats) -> Floats:
+    told = used.copy()
+    for i in np.unique(worker):
+        own = np.flatnonzero(worker == i)
+        times, first = np.unique(when[own], return_index=True)
+        told[own] = used[own][first][np.searchsorted((times[1:] + times[:-1]) / 2, when[own] + LAG_S)]  # the nearest
+    return told
+
+
 def _cards(names: Mapping[str, list[str]], when: Floats, used: Floats, memory: Floats) -> dict[str, Card]:
-    (gpus, card), (_, worker), found = codes(names["gpu"]), codes(names["worker"]), {}
+    (gpus, card), (workers, worker), found = codes(names["gpu"]), codes(names["worker"]), {}
+    runs = np.array([bool(prefix) for prefix in names["prefix"]])
+    queued = runs & (np.array(names["doing"]) == "copying")
+    _, sample = np.unique(np.column_stack([worker, when]), axis=0, return_index=True)  # however many tasks ran then
+    samples = np.bincount(worker[sample], minlength=len(workers))
+
+    def per_sample(rows: Ints) -> Floats:
+        return np.bincount(worker[rows], minlength=len(workers)) / samples
+
+    running = per_sample(sample[runs[sample]])
+    tasks, waiting = per_sample(np.flatnonzero(runs)), per_sample(np.flatnonzero(queued))
     for i, gpu in enumerate(gpus):
-        mine = np.flatnonzero(card == i)
-        workers = [names["worker"][row] for row in mine]
-        # a sample counts once, however many tasks ran
-        once = mine[np.unique(np.column_stack([worker[mine], when[mine]]), axis=0, return_index=True)[1]]
-        found[gpu] = Card(tuple(dict.fromkeys(workers)), float(used[once].mean()), int(memory[mine].max()))
+        mine, once = card == i, sample[card[sample] == i]
+        own = np.unique(worker[mine])
+        most = max(float(running[own].max()), 1e-9)
+        found[gpu] = Card(
+            workers=tuple(workers[j] for j in own),
+            busy=float(used[once].mean()),
+            memory_peak=int(memory[mine].max()),
+            tasks=float(tasks[own].sum()) / most,
+            queued=float(waiting[own].sum()) / most,
+        )
     return found

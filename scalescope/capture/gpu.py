@@ -1,9 +1,9 @@
 """Samples the GPU of a worker with NVML, and at the same instants what the threads that run its tasks are doing.
 
-NVML says in which part of its last sampling period (up to a second) a kernel ran on the card, whoever started it, not
-how much of the card the kernel used. A thread is in Python or in a call of C code whose name its line shows; it is seen
-where it can give up the interpreter's lock. The source text is sent to workers: the standard library and `distributed`
-alone.
+NVML says in which part of its last sampling period (0.2 s on an H100, a second on others) a kernel ran on the card,
+whoever started it, not how much of the card it used. A thread is in Python or in a call of C code whose name its line
+shows; it is seen where it can give up the interpreter's lock. The source text is sent to workers: the standard library
+and `distributed` alone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ DEPTH = 60  # frames of a thread that are looked at, from the innermost
 COPYING, LOADING = "copying", "loading"
 # Attributes on a line that copy to or from a GPU or wait for its results, the second ones only within CuPy; and those
 # that read and decode.
-_COPIES = re.compile("to|cuda|cpu|item|numpy|tolist|asnumpy|pin_memory|synchronize|copy_to_host|to_device")
+_COPIES = re.compile("to|cuda|cpu|item|numpy|tolist|asnumpy|pin_memory|(_cuda_)?synchronize|copy_to_host|to_device")
 _CUPY_COPIES = re.compile("get|set|array|asarray")
 _READS = re.compile(
     "open|(read|write)(into|_bytes|_text|lines)?|loads?|im(read|decode)|decompress|savez|fromfile|(to|from|read)_parquet"

@@ -23,7 +23,7 @@ from scalescope.workloads._common import (
     require,
     wrong,
 )
-from scalescope.workloads._file_work import BEAM_FILES, Device, matrix, result_path, sum_of_square
+from scalescope.workloads._file_work import BEAM_FILES, Device, result_path, sum_of_square
 from scalescope.workloads.signatures import workload
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def run(
         for item, path in enumerate(paths):
             content = random.Random(item).randbytes(kib * 1024)
             Path(path).write_bytes(content)
-            expected[result_path(path)] = sum_of_square(matrix(content, size))
+            expected[result_path(path)] = sum_of_square(content, size)
 
         def build(beam: Any, pipeline: Any) -> None:
             from scalescope.workloads._beam_dofns import Compute, Read, Write

@@ -1,11 +1,12 @@
 """A stand-in for NVML: one card that is a file, put before the real module with `PYTHONPATH=tests/stand_in`.
 
 `NVML_CARD` names a folder. `kernel(seconds)` is what a task does on the card: it takes the card alone, as one kernel
-that fills it does, and writes down when it held it. Utilisation is the share of the last 200 ms in which it was held.
+that fills it does, and writes down when it held it. Utilisation is told as an H100 tells it: every 200 ms, the share of
+the 140 ms before in which the card was held.
 `card.json` in the folder sets what cannot be computed: `memory_used`, `memory_total`, `throttle` (bits), `processes`.
 
-What it does not show: kernels that share a card, or fill a part of it; NVML's own sampling period and delay, which
-differ by card; MIG; a driver that fails. Several cards are several folders: `NVML_CARD` of a worker is its card.
+What it does not show: kernels that share a card, or fill a part of it; the periods of other cards; MIG; a driver that
+fails. Several cards are several folders: `NVML_CARD` of a worker is its card.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
-WINDOW_S = 0.2
+PERIOD_S, WINDOW_S = 0.2, 0.14
 
 
 class NVMLError(Exception):
@@ -94,7 +95,7 @@ def nvmlDeviceGetMemoryInfo(handle: int) -> SimpleNamespace:
 
 
 def nvmlDeviceGetUtilizationRates(handle: int) -> SimpleNamespace:
-    now, held = time.time(), 0.0
+    now, held = time.time() // PERIOD_S * PERIOD_S, 0.0
     try:
         with (_folder() / "held").open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))

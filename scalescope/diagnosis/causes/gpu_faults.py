@@ -8,11 +8,12 @@ import numpy as np
 
 from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.causes.slow_worker import SLOW_WORKER
-from scalescope.diagnosis.evidence.gpu import facts_of_gpus, gpus, has_gpu, names_of_cards, on_gpu
+from scalescope.diagnosis.evidence.gpu import facts_of_gpus, gpus, names_of_cards, on_gpu
 from scalescope.diagnosis.evidence.task_batches import slow_workers
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.trial import TrialState
 from scalescope.model.words import number, percent
 
 NO_GPU = re.compile(
@@ -58,12 +59,13 @@ def gpu_missing(observation: Observation) -> Finding | None:
             f"look with `nvidia-smi` and `torch.cuda.is_available()` on a worker; {_PLACE}",
             Evidence("tasks that raised", len(raised), "events task-erred"),
             confidence=0.95,
-            severity=Severity.HIGH,
+            severity=None if observation.trial.state is TrialState.VALID else Severity.HIGH,
         )
     found = None if observation.attempts is None else gpus(observation)
     if found is None:
         return None
-    attempts, with_gpu = observation.measured, has_gpu(observation, found)
+    attempts, having = observation.measured, {worker for card in found.cards.values() for worker in card.workers}
+    with_gpu = np.array([address in having for address in attempts.addresses])
     durations, own = attempts.stop - attempts.start, with_gpu[attempts.worker]
     lost_s, worst, times = 0.0, "", 0.0
     for prefix in on_gpu(observation):
@@ -126,7 +128,7 @@ def gpu_memory_full(observation: Observation) -> Finding | None:
         Evidence("tasks that raised", len(raised), "events task-erred"),
         Evidence("said", raised[0], "events task-erred"),
         confidence=0.95,
-        severity=Severity.HIGH,
+        severity=None if observation.trial.state is TrialState.VALID else Severity.HIGH,
     )
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from scalescope.diagnosis.cause import NOTEWORTHY
-from scalescope.diagnosis.evidence.gpu import at_once, gpus, names_of_cards, on_gpu, seconds_of
+from scalescope.diagnosis.evidence.gpu import gpus, names_of_cards, on_gpu
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
@@ -46,16 +46,17 @@ def gpu_starved(observation: Observation) -> Finding | None:
     found, using = gpus(observation), on_gpu(observation)
     if found is None or not using:
         return None
-    seconds = seconds_of(found, using)
+    uses = [found.prefixes[prefix].seconds for prefix in using]
+    seconds = {part: sum(use[part] for use in uses) for part in ("computing", *GPU_IDLE)}
     lost_s = sum(seconds[part] for part in GPU_IDLE)
     busy = seconds["computing"] / (seconds["computing"] + lost_s) if lost_s > 0 else 1.0
     if busy >= FED or (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     part = max(GPU_IDLE, key=seconds.__getitem__)
     worst = max(using, key=lambda prefix: sum(found.prefixes[prefix].seconds[each] for each in GPU_IDLE))
-    now = max(at_once(observation, card.workers)[0] for card in found.cards.values())
-    wanted = math.ceil(round(max(now, 1.0) * FULL / max(busy, 0.01), 6))
-    threads = math.ceil(observation.trial.point.threads_per_worker * wanted / max(now, 1.0))
+    now = max(1.0, *(card.tasks for card in found.cards.values()))
+    wanted = math.ceil(round(now * FULL / max(busy, 0.01), 6))
+    threads = math.ceil(observation.trial.point.threads_per_worker * wanted / now)
     more = (
         f"let {wanted} tasks at a time feed each GPU instead of {number(now, 2)}: `{THREADS}={threads}`"
         if wanted <= MOST
@@ -104,36 +105,30 @@ def gpu_contended(observation: Observation) -> Finding | None:
     found = gpus(observation)
     if found is None:
         return None
-    addresses, lost_s, worst, deepest = observation.measured.addresses, 0.0, "", 0.0
-    seconds = found.seconds
-    for identity, card in found.cards.items():
+    addresses, lost_s, worst = observation.measured.addresses, 0.0, None
+    for card in found.cards.values():
         mine = [addresses.index(worker) for worker in card.workers if worker in addresses]
-        computing = float(seconds["computing"][mine].sum())
-        idle = sum(float(seconds[part][mine].sum()) for part in GPU_IDLE)
-        running, queued = at_once(observation, card.workers)
-        if computing < FULL * (computing + idle) or queued < QUEUED:
-            continue
-        lost_s += computing * (1 - 1 / queued) * queued / running
-        if queued > deepest:
-            worst, deepest = identity, queued
-    if not worst or (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        computing = float(found.seconds["computing"][mine].sum())
+        idle = sum(float(found.seconds[part][mine].sum()) for part in GPU_IDLE)
+        if computing >= FULL * (computing + idle) and card.queued >= QUEUED:
+            lost_s += computing * (card.queued - 1) / card.tasks
+            worst = card if worst is None or card.queued > worst.queued else worst
+    if worst is None or (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    sharing = words.plural(len(found.cards[worst].workers), "worker")
-    return replace(
-        GPU_CONTENDED.finding(
-            observation,
-            lost_s,
-            f"{sharing} with {number(deepest, 2)} tasks waiting at a time share a GPU{names_of_cards(observation)} "
-            f"that was always busy: they wait for each other for {percent(share)} of the worker time.",
-            "give each worker a GPU of its own (Slurm: `cluster.gpus`, as `--gres=gpu:N`; Kubernetes: "
-            "`cluster.gpus=1`, as nvidia.com/gpu; one host: `dask cuda worker`), or use fewer workers or threads on "
-            "this one: they finish as early",
-            Evidence("tasks that wait for the GPU at a time", round(deepest, 2), "table gpu, doing copying"),
-            Evidence("workers on that GPU", len(found.cards[worst].workers), "table gpu"),
-            confidence=0.8,
-        ),
-        gain=None,
+    sharing, waiting = words.plural(len(worst.workers), "worker"), number(worst.queued, 2)
+    finding = GPU_CONTENDED.finding(
+        observation,
+        lost_s,
+        f"{sharing} with {waiting} tasks waiting at a time share a GPU{names_of_cards(observation)} that was always "
+        f"busy: they wait for each other for {percent(share)} of the worker time.",
+        "give each worker a GPU of its own (Slurm: `cluster.gpus`, as `--gres=gpu:N`; Kubernetes: `cluster.gpus=1`, as "
+        "nvidia.com/gpu; one host: `dask cuda worker`), or use fewer workers or threads on this one: they finish as "
+        "early",
+        Evidence("tasks that wait for the GPU at a time", round(worst.queued, 2), "table gpu, doing copying"),
+        Evidence("workers on that GPU", len(worst.workers), "table gpu"),
+        confidence=0.8,
     )
+    return replace(finding, gain=None)  # that depends on the GPUs that are added
 
 
 GPU_UNUSED = TrialCause(
