@@ -95,7 +95,7 @@ def _encoded() -> bytes:
     stresses="blocks that stay on a GPU",
     packages=("dask", "numpy"),
     extra="arrays",
-    uses=(OptionalPackage("cupy", "", "computes on a GPU"),),
+    uses=(OptionalPackage("cupy", "gpu", "computes on a GPU"),),
 )
 def gpu_array(
     client: Client,
