@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
+from typing import Any
 
 import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Floats, Tables, codes
+from scalescope.analysis.gpu import gpu_time
 from scalescope.analysis.worker_time import divide
 from scalescope.model.metrics import Metrics, PrefixWork
 from scalescope.model.records import STATUS_ERRED
@@ -30,7 +32,8 @@ def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempt
     work_s = float(durations.sum())
     span_s = float(max(attempts.span[useful].max(), durations.max()))
     ideal_s = max(work_s / threads, span_s)
-    worker_time = divide(attempts, threads=threads).total()
+    divided = divide(attempts, threads=threads)
+    worker_time = divided.total()
     return Metrics(
         makespan_s=attempts.makespan,
         elapsed_s=elapsed_s,
@@ -53,15 +56,16 @@ def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempt
         **_memory(tables),
         transferred_bytes=_transferred(tables),
         recovery_s=_recovery(tables, attempts),
+        **_gpu(tables, attempts, divided.parts["busy"][:-1]),
     )
 
 
-def _lost(tables: Tables, attempts: Attempts) -> dict[str, float]:
+def _lost(tables: Tables, attempts: Attempts) -> dict[str, Any]:
     erred = np.asarray(tables["tasks"]["status"])[attempts.row] == STATUS_ERRED
     return {"erred_tasks": float(erred.sum()), "recomputed_tasks": float((~erred & ~attempts.useful).sum())}
 
 
-def _memory(tables: Tables) -> dict[str, float]:
+def _memory(tables: Tables) -> dict[str, Any]:
     table = tables.get("memory", {})
     names, place = codes(list(table.get("worker", ())))
     of_scheduler = place == names.index("scheduler") if "scheduler" in names else np.zeros(len(place), bool)
@@ -74,6 +78,19 @@ def _memory(tables: Tables) -> dict[str, float]:
         found |= {"peak_memory_bytes": float(own.max()), "mean_memory_bytes": float(own.mean())}
         found |= {"spilled_bytes": float(most.sum())}
     return found
+
+
+def _gpu(tables: Tables, attempts: Attempts, busy: Floats) -> dict[str, Any]:
+    found = gpu_time(tables, attempts, busy)
+    if found is None:
+        return {}
+    return {
+        "gpu_busy": found.busy,
+        "gpu_memory_bytes": float(max(card.memory_peak for card in found.cards.values())),
+        "gpus": float(len(found.cards)),
+        "gpu_time_s": found.total(),
+        "gpu_by_prefix": found.prefixes,
+    }
 
 
 def _transferred(tables: Tables) -> float:

@@ -228,10 +228,13 @@ def _typical(measured: Sequence[Metrics]) -> Metrics:
     for metric in METRICS.values():
         values = _values(measured, metric)
         typical[metric.name] = COMBINE[metric.combine](values) if values else None
+    middle = sorted(measured, key=lambda m: m.work_s)[(len(measured) - 1) // 2]
     return Metrics(
         **typical,
         worker_time_s={part: fmean(m.worker_time_s.get(part, 0.0) for m in measured) for part in WORKER_TIME},
-        work_by_prefix=sorted(measured, key=lambda m: m.work_s)[(len(measured) - 1) // 2].work_by_prefix,
+        work_by_prefix=middle.work_by_prefix,
+        gpu_time_s=middle.gpu_time_s,
+        gpu_by_prefix=middle.gpu_by_prefix,
     )
 
 

@@ -26,20 +26,23 @@ Managed = tuple[float, str, int, int]  # time, worker, managed and spilled bytes
 
 @dataclass
 class Gathered:
-    """Rows of `records.MEMORY`, and remarks about them."""
+    """Rows of `records.MEMORY` and `records.GPU`, and remarks about them."""
 
     columns: Columns = field(default_factory=lambda: empty("memory"))
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     gpus: dict[str, Any] = field(default_factory=dict)
+    gpu_samples: Columns = field(default_factory=lambda: empty("gpu"))
 
 
-_NO_GPU = {
+NO_GPU = {
     "DISABLED_PYNVML_NOT_AVAILABLE": "pynvml is not installed with the workers (`pip install nvidia-ml-py`)",
     "DISABLED_CONFIG": "distributed.diagnostics.nvml is false",
     "DISABLED_LIBRARY_NOT_FOUND": "the workers' hosts have no NVIDIA driver",
     "DISABLED_WSL_INSUFFICIENT_DRIVER": "the NVIDIA driver is too old for NVML under WSL",
     "INITIALIZED": "NVML finds no GPU on the workers' hosts",
+    "HIDDEN": "CUDA_VISIBLE_DEVICES of the workers names none",
+    "NOT_SAMPLED": "workers do not monitor themselves on this cluster",
     "NO_SAMPLES": "the trial was shorter than the interval of the samples",
 }
 
@@ -57,7 +60,7 @@ def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, tim
         first = scheduler["first_worker"]
         if first is None:
             return scheduler, {}
-        probe = await client._run(shipment, since, workers=[first], on_error="return")
+        probe = await client._run(shipment, since, False, workers=[first], on_error="return")
         if all(_is_off(sample) for sample in probe.values()):
             return scheduler, probe
         return scheduler, await client._run(shipment, since, on_error="return")
@@ -76,7 +79,8 @@ def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, tim
         gathered.warnings.append(f"memory of {len(silent)} workers could not be gathered, such as {silent[0]}")
     if workers and all(_is_off(sample) for sample in workers.values()):
         gathered.notes.append("workers do not monitor their memory on this cluster")
-    gathered.gpus = gpus({key: sample for key, sample in workers.items() if key not in silent})
+    told = {key: sample["gpu"] for key, sample in workers.items() if key not in silent}
+    gathered.gpus, gathered.gpu_samples = gpus(told), _gpu_samples(told)
     samples = {
         key: sample
         for key, sample in {"scheduler": scheduler, **workers}.items()
@@ -89,19 +93,26 @@ def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, tim
     return gathered
 
 
-def gpus(workers: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Memory and utilisation of the workers' GPUs by address (`workers`), and why others have none (`absent`)."""
-    found = {address: sample["gpu"] for address, sample in workers.items() if not _is_off(sample)}
-    missing = Counter(_NO_GPU.get(gpu["absent"], gpu["absent"]) for gpu in found.values() if "absent" in gpu)
-    if len(found) < len(workers):
-        missing["workers do not monitor themselves on this cluster"] = len(workers) - len(found)
+def gpus(told: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Facts of the workers' GPUs by address (`workers`), and why other workers have none (`absent`)."""
+    missing = Counter(NO_GPU.get(gpu["absent"], gpu["absent"]) for gpu in told.values() if "absent" in gpu)
     return {
-        "workers": {address: gpu for address, gpu in found.items() if "absent" not in gpu},
+        "workers": {address: gpu["facts"] for address, gpu in told.items() if "facts" in gpu},
         "absent": [
-            why if count == len(workers) else f"{count} of {len(workers)} workers: {why}"
-            for why, count in missing.items()
+            why if count == len(told) else f"{count} of {len(told)} workers: {why}" for why, count in missing.items()
         ],
     }
+
+
+def _gpu_samples(told: Mapping[str, Mapping[str, Any]]) -> Columns:
+    found: Columns = empty("gpu")
+    for worker, gpu in told.items():
+        for name, values in gpu.get("columns", {}).items():
+            found[name].extend(values)
+        rows = len(found["time"]) - len(found["worker"])
+        found["worker"] += [worker] * rows
+        found["gpu"] += [gpu["facts"]["uuid"]] * rows if rows else []
+    return found
 
 
 def _is_off(sample: Any) -> bool:

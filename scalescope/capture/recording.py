@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from distributed import Client
 
-from scalescope.capture import actors, blackbox, clock, logs, memory, recorder, waits
+from scalescope.capture import actors, blackbox, clock, gpu, logs, memory, recorder, waits
 from scalescope.capture.shipping import Shipment, register
 from scalescope.errors import CaptureError
 from scalescope.model import spool
@@ -84,6 +84,8 @@ class Capture:
             self._install(clock, "SameHostClock", kernel=kernel)
             self._install(waits, "Waits")
             self._install(actors, "ActorCalls")
+            if drain_interval_s is not None:  # real workers
+                self._install(gpu, "GpuSampler")
             if log_folder is not None:
                 self._install(blackbox, "BlackBox", folder=str(log_folder.absolute()))
                 self._install(blackbox, "ExitCodes", nanny=True)
@@ -254,6 +256,8 @@ class _Run:
         try:
             spool.write_chunk(self.stream, "workers", workers)
             spool.write_chunk(self.stream, "memory", gathered.columns)
+            if gathered.gpu_samples["worker"]:
+                spool.write_chunk(self.stream, "gpu", gathered.gpu_samples)
             if self.capture.log_folder is not None:
                 left = set(recording.workers_left)
                 spool.write_chunk(self.stream, "logs", logs.read(self.capture.log_folder, left))

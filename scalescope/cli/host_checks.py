@@ -85,9 +85,12 @@ def _of_workloads() -> Iterator[Package]:
                 users.setdefault((package, workload.extra), []).append(workload.name)
     for (package, extra), names in sorted(users.items()):
         yield Package(package, f"workloads: {', '.join(names)}", extra)
+    using: dict[tuple[str, str], list[str]] = {}
     for workload in workloads.builtin():
         for used in workload.uses:
-            yield Package(used.name, f"workloads: {workload.name} {used.purpose}", used.extra)
+            using.setdefault((used.name, used.extra), []).append(f"{workload.name} {used.purpose}")
+    for (name, extra), purposes in using.items():
+        yield Package(name, f"workloads: {', '.join(purposes)}", extra)
 
 
 def _of_clusters() -> Iterator[Package]:

@@ -86,6 +86,7 @@ class Cluster(ABC, Generic[S]):
             "clock": "real" if self.spec.real_time else "virtual",
             "shows": self.shows,
             "cannot_show": self.cannot_show,
+            **({"gpus": gpus} if (gpus := getattr(self.spec, "gpus", 0)) else {}),
         }
 
     def _not_open(self) -> ClusterError:

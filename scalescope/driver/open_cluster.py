@@ -14,6 +14,7 @@ import dask
 import distributed
 
 from scalescope import clusters
+from scalescope.capture import gpu, memory
 from scalescope.capture.live import standing_tasks
 from scalescope.capture.live.remote_calls import ClientCalls
 from scalescope.capture.recording import Capture
@@ -40,6 +41,8 @@ IMPORT_TIMEOUT_S = 60.0  # for workers, and again for the scheduler; a trial run
 ASK_TIMEOUT_S, LAST_WORD_S = 30.0, 5.0  # for an answer of the scheduler; the second at the time limit of a trial
 DRAIN_LIMIT_S = 3.0  # for tasks to end after their trial; else the cluster is opened anew
 DRAIN_INTERVAL_S = 2.0  # real seconds between two collections of records; in simulated time there is one, at the end
+
+NO_PYNVML = "DISABLED_PYNVML_NOT_AVAILABLE"  # a worker without `nvidia-ml-py` cannot say whether it sees a GPU
 
 Members = dict[str, tuple[str, int, str]]  # workers that the scheduler knows: address -> name, threads, status
 
@@ -165,7 +168,24 @@ class OpenCluster:
                 cause="workers came or went between scaling and the trial",
                 next_step="run the trial again; read the driver's log if it happens again",
             )
+        if getattr(cluster.spec, "gpus", 0):
+            self._check_gpus(cluster)
         return present
+
+    def _check_gpus(self, cluster: Cluster[Any]) -> None:
+        assert self._observer is not None
+        answers = self._observer.run(Shipment(gpu, "why_absent"), on_error="ignore", callback_timeout=ASK_TIMEOUT_S)
+        absent = [memory.NO_GPU.get(why, why) for why in answers.values() if why not in ("", NO_PYNVML)]
+        if absent and len(absent) == len(answers):
+            error = ClusterError(
+                "the cluster was asked for GPUs, and no worker sees one",
+                where=f"{cluster.kind} cluster, {len(answers)} workers",
+                cause=absent[0],
+                next_step="run `nvidia-smi` in a job or pod like these; on Slurm look at `cluster.gpus` and "
+                "`cluster.gres`, on Kubernetes at nvidia.com/gpu and NVIDIA's device plugin",
+            )
+            error.ends_run = True
+            raise error
 
     def import_modules(self, workload: Workload, workers: Collection[str]) -> str:
         """Have every process import the workload's modules; else the first tasks would, at some sizes of a sweep.

@@ -54,6 +54,12 @@ START_TIMEOUT = Parameter("Seconds within which all workers must have arrived.",
 MEMORY_LIMIT = Parameter("Limit per worker in MiB; 0 means none.", title="Memory limit per worker, MiB", minimum=0)
 # A text that becomes part of a command line, such as a path or a name
 WORD = partial(Text, accepts=re.compile(r"[^\s'\"`;|&<>]+").fullmatch, allowed="text without blanks and quotes")
+CUDA_OPTIONS = Text(
+    "Options of `dask cuda worker`, such as --rmm-pool-size=0.8, --device-memory-limit=0.7 or --enable-cudf-spill.",
+    title="Options of dask-cuda",
+    accepts=re.compile(r"--[a-z][a-z-]*(=[\w.:,/+-]+)?").fullmatch,
+    allowed="--NAME or --NAME=VALUE",
+)
 
 
 @dataclass(frozen=True)

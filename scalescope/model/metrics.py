@@ -84,6 +84,29 @@ WORKER_TIME = tuple(PARTS)
 WORKING = ("busy", "actors")  # parts in which a worker did what the user wanted
 
 
+# What the busy threads of workers did for the GPUs. Together these parts are the part `busy`.
+GPU_PARTS: Mapping[str, WorkerTimePart] = {
+    "computing": WorkerTimePart("GPU computes", "a kernel ran on the worker’s GPU"),
+    "loading": WorkerTimePart("loading, decoding", "GPU idle while the task read or decoded"),
+    "python": WorkerTimePart("Python", "GPU idle while the task computed on a core"),
+    "copying": WorkerTimePart("copying", "GPU idle while the task copied to or from it, or waited for it"),
+    "waiting": WorkerTimePart("waiting", "GPU idle while the task waited: for another machine, a lock or a core"),
+    "unseen": WorkerTimePart("not sampled", "tasks too short to be sampled"),
+    "no_gpu": WorkerTimePart("no GPU", "on a worker without a GPU"),
+}
+GPU_TIME = tuple(GPU_PARTS)
+GPU_IDLE = ("loading", "python", "copying", "waiting")
+
+
+@dataclass(frozen=True)
+class PrefixGpu:
+    """The GPU while tasks of one prefix ran."""
+
+    utilisation: float  # from 0 to 1
+    memory_peak: int  # bytes in use on a card, by whomever
+    seconds: Mapping[str, float]  # busy thread-seconds by part of `GPU_PARTS`
+
+
 @dataclass(frozen=True)
 class PrefixWork:
     """The work of the tasks of one prefix."""
@@ -280,6 +303,26 @@ class Metrics(Mapped):
             "recovery s",
         ),
     ] = None
+    gpu_busy: Annotated[
+        float | None,
+        Metric(
+            "The share of the call in which a kernel ran on a GPU of the workers, on average over the GPUs (NVML).",
+            Unit.SHARE,
+            "GPU busy",
+            legend="share of the time in which a kernel ran",
+            rank=1,
+            larger_is_better=True,
+        ),
+    ] = None
+    gpu_memory_bytes: Annotated[
+        float | None, Metric("Most memory in use on one GPU, by whomever.", Unit.BYTES, "GPU memory")
+    ] = None
+    gpus: Annotated[
+        float | None, Metric("GPUs of the workers, each once.", Unit.WORKERS, "GPUs", combine=Combine.LOWER_MEDIAN)
+    ] = None
+    # the part `busy` divided into `GPU_PARTS`, in thread-seconds; None without GPUs
+    gpu_time_s: Mapping[str, float] | None = None
+    gpu_by_prefix: Mapping[str, PrefixGpu] | None = None
 
 
 # By name; each is a number, or None if it could not be measured.

@@ -60,6 +60,17 @@ WORKERS: dict[str, str] = {
 # Bytes, and the cores that its process kept busy since the last sample. `worker` is an address, or `scheduler`; of
 # workers that share a process only the first has rows.
 MEMORY: dict[str, str] = {"worker": "str", "time": "d", "rss": "q", "managed": "q", "spilled": "q", "cpu": "f"}
+# The GPU of a worker at an instant: a row for each task that ran, or one without a prefix.
+GPU: dict[str, str] = {
+    "worker": "str",
+    "gpu": "str",  # identity of the card, which workers may share
+    "time": "d",
+    "utilisation": "f",  # part of NVML's last sampling period in which a kernel ran, from 0 to 1
+    "memory": "q",  # bytes in use on the card, by whomever
+    "prefix": "str",  # of the task that ran; empty when none did
+    "doing": "str",  # what its thread did, as its stack shows: `copying`, `loading`, or empty
+    "cpu": "f",  # part of the time since the last sample that the thread was on a core
+}
 # The longest stall of an event loop within about a second; `process` is `scheduler` or an address.
 LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}
 # Structured events; the message is JSON. Among them, by topic:
@@ -100,6 +111,7 @@ TABLES: dict[str, dict[str, str]] = {
     "graphs": GRAPHS,
     "workers": WORKERS,
     "memory": MEMORY,
+    "gpu": GPU,
     "lag": LAG,
     "events": EVENTS,
     "logs": LOGS,

@@ -8,17 +8,24 @@ from typing import Any
 
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial
-from scalescope.model.words import plural, seconds
+from scalescope.model.words import number, plural, seconds
 
 # cAdvisor's counter: seconds in which a container's CPU limit stopped it
 THROTTLED = "container_cpu_cfs_throttled_seconds_total"
 
 
-def cluster_lines(sweep: Sweep, trials: Iterable[Trial]) -> tuple[str, ...]:
+def cluster_lines(sweep: Sweep, trials: Sequence[Trial]) -> tuple[str, ...]:
     """One line per distinct cluster, with what it shows and cannot show; then its jobs and nodes."""
     found = [facts for trial in trials if isinstance(facts := trial.facts.get("cluster"), Mapping)]
     lines = tuple(dict.fromkeys(_cluster(facts, sweep) for facts in found))
-    return (*(lines or (f"Cluster: {sweep.cluster.kind}.",)), *_jobs(found), *_nodes(found))
+    return (*(lines or (f"Cluster: {sweep.cluster.kind}.",)), *_jobs(found), *_nodes(found), *_gpus(trials))
+
+
+def _gpus(trials: Iterable[Trial]) -> tuple[str, ...]:
+    measured = [trial.metrics for trial in trials if trial.metrics and trial.metrics.gpus]
+    hours = sum((each.gpus or 0.0) * each.elapsed_s for each in measured) / 3600
+    idle = sum((each.gpus or 0.0) * each.elapsed_s * (1 - (each.gpu_busy or 0.0)) for each in measured) / 3600
+    return (f"GPUs: {number(hours)} GPU-hours in trials, of which they were idle {number(idle)}.",) if measured else ()
 
 
 def _jobs(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

@@ -166,7 +166,8 @@ def _worker_time(summaries: Sequence[PointSummary], verdict: Verdict, width: int
     where = label(point.point, varied(summary.point for summary in summaries))
     title = Text.assemble(("Worker time", "bold"), f" at {where}: {seconds(total)} thread-seconds")
     lost = worker_time.lost_to(point)
-    return [title, bar, *legend, *([Text.assemble(("Lost to: ", "bold"), lost)] if lost else [])]
+    told = [("Lost to: ", lost), ("GPU: ", worker_time.gpu_line(point.metrics))]
+    return [title, bar, *legend, *(Text.assemble((head, "bold"), line) for head, line in told if line)]
 
 
 def _length(items: Sequence[Text]) -> int:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from scalescope.analysis.summary import PointSummary
 from scalescope.model.finding import Severity, Verdict
-from scalescope.model.metrics import PARTS, WORKER_TIME, WORKING, Metrics
-from scalescope.model.words import percent
+from scalescope.model.metrics import GPU_PARTS, PARTS, WORKER_TIME, WORKING, Metrics
+from scalescope.model.words import percent, plural
 
 WORTH_A_WORD = 0.05  # smallest share of the worker time whose cause is named
 
@@ -41,6 +41,20 @@ def lost_to(summary: PointSummary) -> str:
         (text, seconds / whole) for text, seconds in summary.blamed.items() if seconds >= WORTH_A_WORD * whole > 0
     ]
     return "; ".join(f"{text} {percent(share)}" for text, share in shares)
+
+
+def gpu_line(metrics: Metrics) -> str:
+    """How long the GPUs computed, and what busy threads did meanwhile; empty without GPUs."""
+    if metrics.gpu_time_s is None or metrics.gpu_busy is None:
+        return ""
+    whole = sum(metrics.gpu_time_s.values())
+    parts = [
+        f"{GPU_PARTS[part].title} {percent(seconds / whole)}"
+        for part in GPU_PARTS
+        if (seconds := metrics.gpu_time_s.get(part, 0.0)) > 0
+    ]
+    number = plural(round(metrics.gpus or 0), "GPU")
+    return f"{number} busy {percent(metrics.gpu_busy)} of the time; while tasks ran: {', '.join(parts)}"
 
 
 def apportion(amounts: Sequence[float], total: int) -> list[int]:

@@ -51,6 +51,8 @@ BUILTIN = {
     "futures-sequence": "scalescope.workloads.futures:futures_sequence",
     "futures-straggler": "scalescope.workloads.futures:futures_straggler",
     "futures-window": "scalescope.workloads.futures:futures_window",
+    "gpu-array": "scalescope.workloads.gpu:gpu_array",
+    "gpu-train": "scalescope.workloads.gpu:gpu_train",
     "replay": "scalescope.workloads.replay:WORKLOAD",
     "scale-up": "scalescope.workloads.stability:scale_up",
     "sklearn-search": "scalescope.workloads.learning:sklearn_search",

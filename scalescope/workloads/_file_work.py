@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from typing import Annotated, Any, Literal
 
 from scalescope.errors import UsageError
+from scalescope.model.parameters import Parameter
 from scalescope.workloads._common import require
 
 BEAM_FILES = "beam-files"
+Device = Annotated[Literal["auto", "cpu", "cuda"], Parameter("What computes: auto is a GPU where torch sees one.")]
 
 
 def result_path(path: str) -> str:
@@ -26,21 +29,28 @@ def square_and_sum(factor: Any, device: str) -> tuple[float, str]:
 
     `cpu` takes numpy, `cuda` takes torch, `auto` takes torch if it is installed and sees a GPU.
     """
-    torch = None if device == "cpu" else _torch_with_gpu(needed=device == "cuda")
+    torch = None if device == "cpu" else torch_with_gpu(BEAM_FILES, needed=device == "cuda")
     if torch is None:
         return float((factor @ factor).sum(dtype="float64")), "cpu"
     on_device = torch.from_numpy(factor).to("cuda")
     return float((on_device @ on_device).sum(dtype=torch.float64).item()), "cuda"
 
 
-def sum_of_square(factor: Any) -> float:
-    """The same sum by n² operations: column sums times row sums."""
-    return float(factor.sum(axis=0, dtype="float64") @ factor.sum(axis=1, dtype="float64"))
+def sum_of_square(content: bytes, size: int) -> float:
+    """The sum of the square of `matrix`, quickly: column sums times row sums, and rows repeat."""
+    import numpy as np
+
+    period = min(len(content) // math.gcd(len(content), size), size)  # rows after which they repeat
+    rows = np.resize(np.frombuffer(content, dtype=np.uint8), (period, size))
+    repeats, rest = divmod(size, period)
+    columns = repeats * rows.sum(axis=0, dtype=np.int64) + rows[:rest].sum(axis=0, dtype=np.int64)
+    return float(columns @ np.resize(rows.sum(axis=1, dtype=np.float64), size)) / 255**2
 
 
-def _torch_with_gpu(*, needed: bool) -> Any:
+def torch_with_gpu(workload: str, *, needed: bool) -> Any:
+    """The module torch; None where it is not installed or sees no GPU, unless one is needed."""
     try:
-        torch = require("torch", workload=BEAM_FILES, extra="torch")
+        torch = require("torch", workload=workload, extra="torch")
     except UsageError:
         if needed:
             raise
@@ -49,7 +59,7 @@ def _torch_with_gpu(*, needed: bool) -> Any:
         return torch
     if needed:
         raise UsageError(
-            f"workload {BEAM_FILES!r} was asked for a GPU, and torch {torch.__version__} sees none on this worker",
+            f"workload {workload!r} was asked for a GPU, and torch {torch.__version__} sees none on this worker",
             where="params.device",
             cause="a worker without a GPU, or a torch built without CUDA",
             next_step="use device auto or cpu, or workers with a GPU",

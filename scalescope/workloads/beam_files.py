@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from scalescope.model.fields import Scalar
 from scalescope.model.parameters import Parameter
@@ -23,7 +23,7 @@ from scalescope.workloads._common import (
     require,
     wrong,
 )
-from scalescope.workloads._file_work import BEAM_FILES, matrix, result_path, sum_of_square
+from scalescope.workloads._file_work import BEAM_FILES, Device, result_path, sum_of_square
 from scalescope.workloads.signatures import workload
 
 if TYPE_CHECKING:
@@ -39,9 +39,7 @@ def run(
     items: Annotated[int, Parameter("Files.", minimum=0)] = 100,
     kib: Annotated[int, Parameter("Size of each file in KiB.", minimum=1)] = 64,
     size: Annotated[int, Parameter("Rows, and columns, of the matrix that is squared for each file.", minimum=1)] = 256,
-    device: Annotated[
-        Literal["auto", "cpu", "cuda"], Parameter("What computes: auto is a GPU where torch sees one.")
-    ] = "auto",
+    device: Device = "auto",
     directory: Directory = None,
     npartitions: BeamPartitions = None,
     partition_size: PartitionSize = None,
@@ -55,7 +53,7 @@ def run(
         for item, path in enumerate(paths):
             content = random.Random(item).randbytes(kib * 1024)
             Path(path).write_bytes(content)
-            expected[result_path(path)] = sum_of_square(matrix(content, size))
+            expected[result_path(path)] = sum_of_square(content, size)
 
         def build(beam: Any, pipeline: Any) -> None:
             from scalescope.workloads._beam_dofns import Compute, Read, Write

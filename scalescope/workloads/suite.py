@@ -62,6 +62,8 @@ SUITE: tuple[SuiteEntry, ...] = (
     SuiteEntry("futures-sequence", {"items": 2_000}, {"items": 100}),
     SuiteEntry("futures-straggler", {"items": 2_000}, {"items": 50}),
     SuiteEntry("futures-window", {"items": 10_000}, {"items": 200}),
+    SuiteEntry("gpu-array", {"items": 8, "chunk": 1024}, {"items": 3, "chunk": 128}),
+    SuiteEntry("gpu-train", {"items": 200, "rows": 4096, "width": 1024}, {"items": 10, "rows": 64, "width": 32}),
     SuiteEntry("scale-up", {"items": 1_000}, {"items": 100}),
     SuiteEntry("scalescope_flows.task_runner:run", {"items": 500}, {"items": 20}),
     SuiteEntry("sklearn-search", {"items": 100, "samples": 20_000}, {"items": 8}),

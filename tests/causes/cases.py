@@ -60,7 +60,7 @@ class Case:
 
     def sweep(self) -> dict[str, Any]:
         """As a user would write it."""
-        reference = self.workload if "-" in self.workload else f"{FILE}:{self.workload}"
+        reference = self.workload if {"-", ":"} & {*self.workload} else f"{FILE}:{self.workload}"
         points = []
         for i, workers in enumerate(self.workers):
             point: dict[str, Any] = {"workers": workers, "threads_per_worker": self.threads, **self.config}

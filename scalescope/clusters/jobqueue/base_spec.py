@@ -181,6 +181,10 @@ class JobQueueSpec(ClusterSpec):
         return 0
 
     @property
+    def dask_cuda_options(self) -> tuple[str, ...]:
+        return ()
+
+    @property
     def walltime_s(self) -> float:
         found = next((match for form in self.clocks if (match := form.fullmatch(self.walltime))), None)
         seconds = sum(int(number) * _SECONDS[unit] for unit, number in found.groupdict("0").items()) if found else 0

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import dask
 
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
+from scalescope.errors import InvalidField
 
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job
@@ -89,6 +90,10 @@ def _worker_arguments(spec: JobQueueSpec, request: JobRequest) -> list[str]:
         arguments += ["--memory-limit", "0"]
     if request.dask_cuda:
         arguments += ["--no-dashboard"]  # it would show everything to anyone on the network
+        arguments += spec.dask_cuda_options
+    elif spec.dask_cuda_options:
+        allowed = "dask-cuda installed beside Dask where the driver runs"
+        raise InvalidField("cluster.cuda_options", spec.dask_cuda_options[0], allowed)
     else:
         arguments += ["--workers", str(request.workers)]
         if spec.processes:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from scalescope.clusters.jobqueue.base_spec import NAME, JobQueueSpec, JobRequest
 from scalescope.errors import ClusterError, InvalidField, JobsEnded
-from scalescope.model.cluster import Text
+from scalescope.model.cluster import CUDA_OPTIONS, Text
 from scalescope.model.parameters import Parameter
 from scalescope.slurm import PATIENCE_S
 from scalescope.slurm.sbatch_options import objection
@@ -68,6 +68,7 @@ class SlurmSpec(JobQueueSpec):
             allowed="resources as Slurm writes them, such as gpu:h200,nvme:1",
         ),
     ] = ""
+    cuda_options: Annotated[tuple[str, ...], CUDA_OPTIONS] = ()
     constraint: Annotated[
         str,
         Text(
@@ -106,6 +107,8 @@ class SlurmSpec(JobQueueSpec):
             )
         if gpu and not self.gpus:
             raise InvalidField("cluster.gpus", 0, f"at least 1 together with cluster.gres = {self.gres!r}")
+        if self.cuda_options and not self.gpus:
+            raise InvalidField("cluster.gpus", 0, "at least 1 together with cluster.cuda_options")
         if self.gpus and self.workers_per_job not in (0, self.gpus):
             raise InvalidField(
                 "cluster.workers_per_job",
@@ -154,6 +157,10 @@ class SlurmSpec(JobQueueSpec):
     @property
     def job_gpus(self) -> int:
         return self.gpus
+
+    @property
+    def dask_cuda_options(self) -> tuple[str, ...]:
+        return self.cuda_options
 
     @property
     def _gpu_types(self) -> list[str]:

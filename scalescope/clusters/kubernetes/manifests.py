@@ -147,6 +147,7 @@ def worker_pod(spec: KubernetesSpec, label: str, namespace: str, threads: int, g
     command += ["--memory-limit", f"{spec.memory_mb}MiB" if spec.memory_mb else "0"]
     command += ["--death-timeout", str(DEATH_TIMEOUT_S), "--dashboard-address", f":{HTTP_PORT}"]  # of the metrics
     command += ["--resources", f"{group}={threads}"] if group else []
+    command += spec.cuda_options
     own = {name: str(value) for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items()}
     own["DASK_SCHEDULER_ADDRESS"] = scheduler_address(spec, label, namespace)  # the operator's own is plain TCP
     resources = _resources(spec.cpu or float(threads), float(threads), spec.memory_mb, spec.gpus)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from scalescope.errors import InvalidField
 from scalescope.model import fields
-from scalescope.model.cluster import WORD, ClusterSpec, Text, json_mapping
+from scalescope.model.cluster import CUDA_OPTIONS, WORD, ClusterSpec, Text, json_mapping
 from scalescope.model.parameters import Parameter
 
 _SUBDOMAIN = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
@@ -33,6 +33,7 @@ _OWN = (  # fields that may differ in a further worker group
     "gpus",
     "gpu_product",
     "cuda",
+    "cuda_options",
     "shm_mb",
     "node_selector",
     "tolerations",
@@ -104,6 +105,7 @@ class KubernetesSpec(ClusterSpec):
             title="Workers of dask-cuda",
         ),
     ] = False
+    cuda_options: Annotated[tuple[str, ...], CUDA_OPTIONS] = ()
     shm_mb: Annotated[
         int,
         Parameter(
@@ -192,6 +194,8 @@ class KubernetesSpec(ClusterSpec):
             )
         if self.cuda and self.gpus != 1:
             raise InvalidField("cluster.gpus", self.gpus, "1 together with cluster.cuda: it starts a worker for each")
+        if self.cuda_options and not self.cuda:
+            raise InvalidField("cluster.cuda", False, "true together with cluster.cuda_options")
         for name, own in self.groups.items():
             where = f"cluster.groups.{name}"
             if not _GROUP.fullmatch(name):
@@ -211,7 +215,7 @@ class KubernetesSpec(ClusterSpec):
         """The specification of the workers of a group; the main group has no name."""
         if not name:
             return self
-        without: dict[str, Any] = {"groups": {}, "gpus": 0, "gpu_product": "", "cuda": False}
+        without: dict[str, Any] = {"groups": {}, "gpus": 0, "gpu_product": "", "cuda": False, "cuda_options": ()}
         return replace(self, **{**without, **self.groups[name]})
 
     @property

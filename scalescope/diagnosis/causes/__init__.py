@@ -41,6 +41,12 @@ SEEN_IN_A_TRIAL = {
     "skewed-tasks": "scalescope.diagnosis.causes.uneven_durations:SKEWED_TASKS",
     "slow-worker": "scalescope.diagnosis.causes.slow_worker:SLOW_WORKER",
     "tiny-tasks": "scalescope.diagnosis.causes.tiny_tasks:TINY_TASKS",
+    "gpu-starved": "scalescope.diagnosis.causes.gpu_use:GPU_STARVED",
+    "gpu-contended": "scalescope.diagnosis.causes.gpu_use:GPU_CONTENDED",
+    "gpu-unused": "scalescope.diagnosis.causes.gpu_use:GPU_UNUSED",
+    "gpu-missing": "scalescope.diagnosis.causes.gpu_faults:GPU_MISSING",
+    "gpu-memory-full": "scalescope.diagnosis.causes.gpu_faults:GPU_MEMORY_FULL",
+    "gpu-slow": "scalescope.diagnosis.causes.gpu_faults:GPU_SLOW",
     "waiting-tasks": "scalescope.diagnosis.causes.waiting_tasks:WAITING_TASKS",
 }
 SEEN_IN_A_SWEEP = {

@@ -285,16 +285,16 @@ class TrialCharts:
         made.y_range.start = 0
         self._reading["levels"] = ids
 
-    def heat(self, heat: Heat) -> None:
-        """Busy share of each worker over time."""
+    def heat(self, name: str, heat: Heat) -> None:
+        """Busy share of each worker, or of its GPU, over time."""
         rows = len(heat.share)
-        made = self._figure("heat", height=max(120, min(320, 40 + 14 * rows)), y_label="workers", rows=rows)
+        made = self._figure(name, height=max(120, min(320, 40 + 14 * rows)), y_label="workers", rows=rows)
         mapper = models.LinearColorMapper(low=0, high=255, palette=_between(LIGHT["heat-low"], LIGHT["heat-high"]))
         self._canvas.paints.append((mapper.id, "palette", ["heat-low", "heat-high"]))
         source = models.ColumnDataSource({"image": [heat.share]})
         area = {"x": 0, "y": -0.5, "dw": self._reading["makespan"], "dh": rows}
         made.image("image", source=source, color_mapper=mapper, level="image", **area)
-        self._reading["heat"] = {"source": source.id, "workers": heat.workers}
+        self._reading[name] = {"source": source.id, "workers": heat.workers}
 
     def gantt(self, bars: Bars, rows: int) -> None:
         made = self._figure("gantt", height=max(140, min(460, 50 + 14 * rows)), y_label="worker threads", rows=rows)

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Floats
+from scalescope.analysis.gpu import GpuTime
 from scalescope.analysis.work_span import Profile, profile
 from scalescope.analysis.worker_time import busy_by_worker
 from scalescope.diagnosis.blame import OTHER, Blame, blame
+from scalescope.diagnosis.evidence.gpu import gpus
 from scalescope.diagnosis.observation import Observation
+from scalescope.model.metrics import GPU_IDLE, GPU_PARTS
 from scalescope.model.words import MISSING, percent, plural, seconds, size
 from scalescope.report import worker_time
 from scalescope.report.html import gantt, series
@@ -24,6 +27,7 @@ from scalescope.report.table import ReportTable
 TABLE_TIMES = 12  # rows of the tables that repeat charts over time
 TABLE_WORKERS = 10
 SENTENCE = 4  # charges named in a sentence
+SAMPLED = ("computing", *GPU_IDLE)  # parts of GPU time that are known of each prefix
 TEXTURES = {"dotted": "dotted: the task holds its thread and waits", "pale": "pale: idle, and waits for these tasks"}
 
 
@@ -50,7 +54,7 @@ def draw(seen: Observation, attempts: Attempts, groups: Groups, canvas: Canvas) 
     drawn.parallelism(levels)
     edges = np.linspace(0.0, attempts.makespan, series.HEAT_COLUMNS + 1)
     heat = series.heat(attempts, busy_by_worker(attempts, edges), edges)
-    drawn.heat(heat)
+    drawn.heat("heat", heat)
     lines = gantt.rows_of(attempts, heat.order)
     bars = gantt.bars(attempts, lines.of_attempt, gantt.stage_codes(attempts, groups))
     drawn.gantt(bars, len(lines.worker))
@@ -69,6 +73,10 @@ def draw(seen: Observation, attempts: Attempts, groups: Groups, canvas: Canvas) 
         _heat(heat, names),
         _gantt(attempts, stages, lines, bars),
     ]
+    used, divided = series.gpu(seen.tables, attempts, edges, heat), gpus(seen)
+    if used is not None and divided is not None:
+        drawn.heat("gpu", used)
+        found.append(_gpu(divided))
     memory = series.memory(seen.tables, attempts)
     if memory is not None:
         drawn.memory(memory)
@@ -177,6 +185,31 @@ def _heat(heat: Heat, names: Sequence[str]) -> TimeChart:
         ReportTable.of("Busy share of workers, the busiest first", ("worker", "busy"), cells, notice=cut),
         (("heat-low", "idle"), ("heat-high", "busy")),
         averaged,
+    )
+
+
+def _gpu(divided: GpuTime) -> TimeChart:
+    heads = ("tasks", "GPU busy", "memory at most", *(GPU_PARTS[part].title for part in SAMPLED))
+    cells = [
+        (
+            name,
+            percent(use.utilisation),
+            size(use.memory_peak),
+            *(seconds(use.seconds[part]) for part in SAMPLED),
+        )
+        for name, use in sorted(divided.prefixes.items(), key=lambda item: -sum(item[1].seconds.values()))
+    ]
+    total = divided.total()
+    rest = ", ".join(f"{GPU_PARTS[part].title} {seconds(total[part])} s" for part in GPU_PARTS if total[part] > 0)
+    busy = [card.busy for card in divided.cards.values()]
+    return TimeChart(
+        "gpu",
+        "GPUs",
+        f"A kernel ran {percent(divided.busy)} of the time on {plural(len(busy), 'GPU')} (from {percent(min(busy))} to "
+        f"{percent(max(busy))}). Busy threads: {rest}. Rows are the workers above; workers may share a GPU.",
+        ReportTable.of("Thread-seconds of tasks while the GPU computed, and why it did not", heads, cells),
+        (("heat-low", "idle"), ("heat-high", "a kernel ran")),
+        open=True,
     )
 
 

@@ -79,9 +79,30 @@ def heat(attempts: Attempts, busy: Floats, edges: Floats, *, most_rows: int = HE
     order = np.argsort(-total, kind="stable")
     share = busy[order] / (threads[order, None] * np.diff(edges)[None, :])
     each = -(-len(order) // most_rows)
-    begins = np.arange(0, len(order), each)
-    averaged = np.add.reduceat(share, begins, axis=0) / np.diff(np.append(begins, len(order)))[:, None]
-    return Heat(np.rint(np.clip(averaged, 0, 1) * 255).astype(np.uint8), each, order, total[order])
+    return Heat(_averaged(share, each), each, order, total[order])
+
+
+def gpu(tables: Tables, attempts: Attempts, edges: Floats, like: Heat) -> Heat | None:
+    """Utilisation of each worker's GPU over time, with the rows of another heat map; None without samples."""
+    table = tables.get("gpu", {})
+    if not len(table.get("time", ())):
+        return None
+    when = np.asarray(table["time"], np.float64) - attempts.epoch
+    used, index = np.asarray(table["utilisation"], np.float64), {name: i for i, name in enumerate(attempts.addresses)}
+    worker = np.fromiter((index.get(name, -1) for name in table["worker"]), np.int64, len(when))
+    share, middle = np.zeros((len(index), len(edges) - 1)), (edges[:-1] + edges[1:]) / 2
+    for i in np.unique(worker[worker >= 0]):
+        own = np.flatnonzero(worker == i)
+        own = own[np.argsort(when[own], kind="stable")]
+        at, there = _held(np.unique(when[own]), middle)
+        share[i] = np.where(there, used[own][np.unique(when[own], return_index=True)[1]][at], 0.0)
+    return Heat(_averaged(share[like.order], like.workers), like.workers, like.order, share.mean(axis=1)[like.order])
+
+
+def _averaged(share: Floats, each: int) -> npt.NDArray[np.uint8]:
+    begins = np.arange(0, len(share), each)
+    averaged = np.add.reduceat(share, begins, axis=0) / np.diff(np.append(begins, len(share)))[:, None]
+    return np.rint(np.clip(averaged, 0, 1) * 255).astype(np.uint8)
 
 
 def at(steps: Steps, times: Sequence[float] | Floats) -> Ints:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from distributed import Client
 
-from scalescope.capture import memory, process_samples
+from scalescope.capture import memory
 from scalescope.model.records import Columns, empty
 
 Rows = Callable[[Columns], list[dict[str, Any]]]
@@ -63,7 +62,7 @@ def asked(client: Client, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list
         async def on_scheduler(function: Any, since: float) -> dict[str, Any]:
             return scheduler | {"first_worker": "w0"}
 
-        async def on_workers(function: Any, since: float, **options: Any) -> dict[str, Any]:
+        async def on_workers(function: Any, *since: Any, **options: Any) -> dict[str, Any]:
             found.append(options.get("workers"))
             return workers
 
@@ -104,37 +103,23 @@ def test_what_takes_too_long_is_given_up(client: Client, monkeypatch: pytest.Mon
 # ------------------------------------------------------------------ GPUs
 
 
-def monitor(gpu: str | None, times: list[float]) -> Any:
-    quantities = {
-        "time": times,
-        "gpu_memory_used": [int(1e9 * (i + 1)) for i in range(len(times))],
-        "gpu_utilization": [25 * (i + 1) for i in range(len(times))],
-    }
-    return SimpleNamespace(gpu_name=gpu, gpu_memory_total=int(8e10), quantities=quantities)
-
-
-def test_memory_and_utilisation_of_a_gpu_since_the_trial_began() -> None:
-    found = process_samples.gpu(monitor("H200", [1.0, 2.0, 3.0]), 1.5)
-    assert found == {
-        "name": "H200", "memory_total": int(8e10), "memory_peak": int(3e9),
-        "utilisation_mean": 0.625, "utilisation_peak": 0.75,
-    }  # fmt: skip
-    assert process_samples.gpu(monitor("H200", [1.0]), 1.5) == {"absent": "NO_SAMPLES"}
-
-
 def test_gpus_of_some_workers_and_why_not_of_the_others() -> None:
-    gpu = process_samples.gpu(monitor("H200", [2.0]), 1.5)
-    samples = {
-        "a": sample("a", [1.0], [1]) | {"gpu": gpu},
-        "b": sample("b", [1.0], [1]),
-        "c": sample("c", [1.0], [1], interval_s=3600.0),
+    columns = {"time": (1.0, 2.0), "utilisation": (0.5, 0.7), "memory": (7, 8)}
+    columns |= {"prefix": ("inc", ""), "doing": ("", ""), "cpu": (1.0, 0.0)}
+    told = {
+        "a": {"facts": {"name": "H200", "uuid": "GPU-1"}, "columns": columns},
+        "b": {"absent": "DISABLED_PYNVML_NOT_AVAILABLE"},
+        "c": {"absent": "HIDDEN"},
     }
-    found = memory.gpus(samples)
-    assert found["workers"] == {"a": gpu}
+    found = memory.gpus(told)
+    assert found["workers"] == {"a": {"name": "H200", "uuid": "GPU-1"}}
     assert found["absent"] == [
         "1 of 3 workers: pynvml is not installed with the workers (`pip install nvidia-ml-py`)",
-        "1 of 3 workers: workers do not monitor themselves on this cluster",
+        "1 of 3 workers: CUDA_VISIBLE_DEVICES of the workers names none",
     ]
+    samples = memory._gpu_samples(told)
+    assert (samples["worker"], samples["gpu"]) == (["a", "a"], ["GPU-1", "GPU-1"])
+    assert (list(samples["time"]), samples["prefix"], list(samples["memory"])) == ([1.0, 2.0], ["inc", ""], [7, 8])
 
 
 def test_where_there_is_no_gpu_its_absence_is_said(client: Client) -> None:

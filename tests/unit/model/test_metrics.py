@@ -16,7 +16,8 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_every_number_of_a_trial_is_declared():
-    assert {*METRICS, "worker_time_s", "work_by_prefix"} == {field.name for field in fields(Metrics)}
+    others = {"worker_time_s", "work_by_prefix", "gpu_time_s", "gpu_by_prefix"}
+    assert {*METRICS} | others == {field.name for field in fields(Metrics)}
     assert list(METRICS) == [metric.name for metric in METRICS.values()]
 
 
@@ -30,7 +31,7 @@ def test_a_declaration_says_what_it_must(metric: Metric):
 def test_what_follows_from_declarations():
     assert set(METRICS) < set(NAMES)
     assert list(MEASURED) == [
-        "tasks", "widest_stage", "workers_used", "peak_parallelism", "makespan_s", "ideal_s", "efficiency",
+        "tasks", "widest_stage", "workers_used", "peak_parallelism", "makespan_s", "ideal_s", "efficiency", "gpu_busy",
     ]  # fmt: skip
     assert {"efficiency", "workers_used", "busy"} < LARGER_IS_BETTER
     assert "makespan_s" not in LARGER_IS_BETTER

@@ -15,6 +15,7 @@ from support.pages import Page
 
 from scalescope.errors import StoreError, UsageError
 from scalescope.model.finding import Evidence, Finding, Severity, Verdict
+from scalescope.model.records import from_rows
 from scalescope.model.trial import TrialState
 from scalescope.report.html import charts, check, render, what_if, write
 from scalescope.report.html.embed import coded, policy, raw, safe_link, script_json
@@ -88,6 +89,19 @@ def test_every_chart_has_its_place_and_says_in_words_what_it_shows(page: str) ->
     for place in places.values():
         assert place["role"] == "img"
         assert len(place["aria-label"] or "") > 20
+
+
+def test_gpus_have_a_chart_and_their_time_by_task_prefix(recorded_run: Callable[..., Any]) -> None:
+    made = recorded_run((4,))
+    sample = {"gpu": "GPU-1", "utilisation": 0.5, "memory": 2**33, "prefix": "load", "doing": "loading", "cpu": 1.0}
+    times = [(f"tcp://10.0.0.{i}:1", 1000.5 + second) for i in range(2) for second in range(4)]
+    rows = [{"worker": worker, "time": when, **sample} for worker, when in times]
+    tables = {key: found | {"gpu": from_rows("gpu", rows)} for key, found in made.tables.items()}
+    page = render(made.run, lambda trial: tables[trial.key])
+    assert "chart-gpu" in data(page)["items"][0]["roots"].values()
+    shown = Document(page).shown
+    assert "A kernel ran 50 % of the time on 1 GPU" in shown
+    assert "load 50 % 8.0 GiB" in shown
 
 
 def test_the_charts_of_a_trial_share_one_time_axis(page: str) -> None:

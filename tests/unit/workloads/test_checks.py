@@ -53,7 +53,7 @@ def test_sum_of_a_square_by_its_margins(content: bytes, size: int) -> None:
     assert factor.shape == (size, size)
     total, device = _file_work.square_and_sum(factor, "cpu")
     assert device == "cpu"
-    assert total == pytest.approx(_file_work.sum_of_square(factor), rel=beam_files.TOLERANCE / 10)
+    assert total == pytest.approx(_file_work.sum_of_square(content, size), rel=beam_files.TOLERANCE / 10)
 
 
 @pytest.fixture

@@ -32,6 +32,8 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("dataframe-shuffle", {"items": 1, "rows": 1}, {"rows": 1, "partitions": 1}),
     ("dataframe-shuffle", {"items": 4, "rows": 50, "groups": 9}, {"rows": 200, "partitions": 4}),
     ("dataframe-shuffle", {"items": 4, "rows": 50, "method": "tasks"}, {"rows": 200, "partitions": 4}),
+    ("gpu-array", {"items": 2, "chunk": 4}, {"rows": 8, "devices": {"cpu": 4}}),
+    ("gpu-train", {"items": 3, "rows": 16, "width": 8, "decode": 1}, {"batches": 3, "devices": {"cpu": 3}}),
     ("tree-reduce", {"items": 1, "seconds": 0}, {"items": 1, "depth": 0}),
     ("tree-reduce", {"items": 20, "seconds": 0.001, "reduce_seconds": 0.001}, {"items": 20, "depth": 2}),
     ("tree-reduce", {"items": 9, "seconds": 0, "split_every": 2, "reduce_seconds": 0}, {"items": 9, "depth": 4}),

@@ -13,6 +13,7 @@ from scalescope.clusters.jobqueue import job_script
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
 from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
 from scalescope.clusters.jobqueue.systems import HtcondorSpec, LsfSpec, MoabSpec, OarSpec, PbsSpec, SgeSpec
+from scalescope.errors import InvalidField
 
 REQUEST = JobRequest("3", 4, 2, label="scalescope-0123456789ab", address="tls://10.0.0.1:7", folder="/home/me/x")
 
@@ -116,12 +117,17 @@ def test_a_job_with_fewer_workers_asks_for_less() -> None:
 def test_dask_cuda_starts_the_workers_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_script, "has_dask_cuda", lambda: True)
     assert not job_script.uses_dask_cuda(SlurmSpec())
-    found = job_script.text(SlurmSpec(gpus=2, interface="ib0"), 2, 1)
+    spec = SlurmSpec(gpus=2, interface="ib0", cuda_options=("--rmm-pool-size=0.8", "--enable-cudf-spill"))
+    found = job_script.text(spec, 2, 1)
     assert " -m dask cuda worker tls://" in found
+    assert {"--rmm-pool-size=0.8", "--enable-cudf-spill"} <= set(command(found))
     assert option(found, "--local-directory") == '"${TMPDIR:-/tmp}"'
     assert "--workers" not in command(found)
     assert {"--tls-key", "--no-dashboard"} <= set(command(found))
     assert "--death-timeout" not in command(found)  # an option that it does not know ends it
+    monkeypatch.setattr(job_script, "has_dask_cuda", lambda: False)
+    with pytest.raises(InvalidField, match="cuda_options"):
+        job_script.text(spec, 2, 1)
 
 
 def test_placeholders_stand_for_what_is_known_later(tmp_path: Path) -> None:

@@ -124,6 +124,7 @@ def test_workers_are_what_is_asked_for() -> None:
 
 def test_workers_of_a_group_differ_in_what_it_says() -> None:
     groups = {"cpu": {"cpu": 4, "node_selector": []}, "gpu": {"gpus": 1, "cuda": True, "image": "rapids:1"}}
+    groups["gpu"] |= {"cuda_options": ["--rmm-pool-size=0.8"]}
     spec = KubernetesSpec(gpus=2, gpu_product="H200", node_selector=("a=b",), memory_mb=100, groups=groups)
     pods = {name: manifests.worker_pod(spec, LABEL, NAMESPACE, 4, name) for name in ("", *spec.group_names)}
     [main], [cpu], [gpu] = (pod["containers"] for pod in pods.values())
@@ -133,6 +134,7 @@ def test_workers_of_a_group_differ_in_what_it_says() -> None:
     assert cpu["resources"]["limits"] == {"cpu": "4", "memory": "100Mi"}  # not the main group's GPUs
     assert pods["cpu"].keys().isdisjoint({"nodeSelector", "tolerations"})
     assert gpu["args"][:3] == ["dask", "cuda", "worker"]
+    assert gpu["args"][-1] == "--rmm-pool-size=0.8"
     assert gpu["image"] == "rapids:1"
     assert pods["gpu"]["nodeSelector"] == {"a": "b"}
     names = {manifests.group_name(LABEL, 1, name) for name in pods}
@@ -215,6 +217,8 @@ def test_the_manifest_as_text_has_no_secret() -> None:
         ("idle_timeout_s", 0, "cluster.idle_timeout_s: expected a whole number, at least 60"),
         ("spread", "rack", "cluster.spread"),
         ("cuda", True, "cluster.gpus: expected 1 together with cluster.cuda"),
+        ("cuda_options", ["--rmm-pool-size=1"], "cluster.cuda: expected true together with cluster.cuda_options"),
+        ("cuda_options", ["; rm"], "cluster.cuda_options.*: expected --NAME"),
         ("groups", {"GPU": {}}, "cluster.groups.GPU: expected a name"),
         ("groups", {"a": {"gpu": 1}}, "cluster.groups.a.gpu: unknown name; .*did you mean 'gpus'"),
         ("groups", {"a": {"gpus": -1}}, "cluster.groups.a.gpus: expected a whole number"),

@@ -1,0 +1,128 @@
+"""Whether the GPUs computed, and what the threads that held them did meanwhile.
+
+The busy thread-seconds of each worker are divided by its samples (`records.GPU`), without remainder: each sample of a
+running task stands for an equal part of them. The part in which NVML saw a kernel is `computing`; the rest is
+`copying` or `loading` where the stack of the thread shows that, and otherwise `python` while the thread was on a core
+and `waiting` while it was not. NVML sees cards, not processes: on a shared card, `computing` is for any of its workers.
+What NVML tells is about the time before: a thread is compared with what was told `LAG_S` later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalescope.analysis.attempts import Attempts, Floats, Ints, Tables, codes
+from scalescope.model.metrics import GPU_TIME, PrefixGpu
+
+# NVML told of an H100 every 0.2 s, of the 0.14 s before: 0.17 s late on average (docs/gpu.md)
+LAG_S = 0.17
+
+
+@dataclass(frozen=True)
+class Card:
+    """One GPU during the workload's call."""
+
+    workers: tuple[str, ...]  # addresses of those that use it
+    busy: float  # part of the time in which it computed, from 0 to 1
+    memory_peak: int  # bytes in use, by whomever
+    tasks: float  # tasks at a time on its workers, while one runs
+    queued: float  # of these, the tasks that copy or wait for it
+
+
+@dataclass(frozen=True)
+class GpuTime:
+    """The workers' GPUs in a trial."""
+
+    cards: Mapping[str, Card]  # by identity; each once, however many workers share it
+    seconds: Mapping[str, Floats]  # busy thread-seconds by part of `GPU_TIME` and worker (`Attempts.addresses`)
+    prefixes: Mapping[str, PrefixGpu]  # of tasks that were seen
+
+    @property
+    def busy(self) -> float:
+        return float(np.mean([card.busy for card in self.cards.values()]))
+
+    def total(self) -> dict[str, float]:
+        return {part: float(self.seconds[part].sum()) for part in GPU_TIME}
+
+
+def gpu_time(tables: Tables, attempts: Attempts, busy: Floats) -> GpuTime | None:
+    """Divide the busy thread-seconds of each worker, `busy` by `Attempts.addresses`; None without samples."""
+    table = tables.get("gpu", {})
+    when = np.asarray(table.get("time", ()), np.float64) - attempts.epoch
+    kept = np.flatnonzero((when >= attempts.begin) & (when <= attempts.end))
+    if not len(kept):
+        return None
+    names = {name: [table[name][i] for i in kept] for name in ("worker", "gpu", "prefix", "doing")}
+    used, cpu, memory = (np.asarray(table[name], np.float64)[kept] for name in ("utilisation", "cpu", "memory"))
+    index = {address: i for i, address in enumerate(attempts.addresses)}
+    worker = np.array([index.get(name, -1) for name in names["worker"]])
+    runs = np.array([bool(prefix) for prefix in names["prefix"]]) & (worker >= 0)
+    doing = np.array(names["doing"])
+    plain, at = ~np.isin(doing, ("copying", "loading")), _told_later(worker, when[kept], used)
+    rest = 1.0 - at
+    share = {
+        "computing": at,
+        "loading": rest * (doing == "loading"),
+        "copying": rest * (doing == "copying"),
+        "python": rest * plain * np.clip(cpu, 0, 1),
+        "waiting": rest * plain * (1 - np.clip(cpu, 0, 1)),
+    }
+    count = np.bincount(worker[runs], minlength=len(busy))
+    each = np.where(count > 0, busy / np.maximum(count, 1), 0.0)  # thread-seconds that a row of a worker stands for
+    stands_for = np.where(runs, each[worker], 0.0)
+    parts: dict[str, Floats] = {
+        part: np.bincount(worker[runs], weights=(values * stands_for)[runs], minlength=len(busy)).astype(np.float64)
+        for part, values in share.items()
+    }
+    sampled = np.isin(np.arange(len(busy)), worker)
+    parts["unseen"] = np.where(sampled & (count == 0), busy, 0.0)
+    parts["no_gpu"] = np.where(sampled, 0.0, busy)
+    prefixes, place = codes(names["prefix"])
+    by_prefix = {
+        name: PrefixGpu(
+            utilisation=float(at[mine].mean()),
+            memory_peak=int(memory[mine].max()),
+            seconds={part: float((share[part] * stands_for)[mine].sum()) for part in share},
+        )
+        for i, name in enumerate(prefixes)
+        if (mine := runs & (place == i)).any()
+    }
+    return GpuTime(_cards(names, when[kept], used, memory), {part: parts[part] for part in GPU_TIME}, by_prefix)
+
+
+def _told_later(worker: Ints, when: Floats, used: Floats) -> Floats:
+    told = used.copy()
+    for i in np.unique(worker):
+        own = np.flatnonzero(worker == i)
+        times, first = np.unique(when[own], return_index=True)
+        told[own] = used[own][first][np.searchsorted((times[1:] + times[:-1]) / 2, when[own] + LAG_S)]  # the nearest
+    return told
+
+
+def _cards(names: Mapping[str, list[str]], when: Floats, used: Floats, memory: Floats) -> dict[str, Card]:
+    (gpus, card), (workers, worker), found = codes(names["gpu"]), codes(names["worker"]), {}
+    runs = np.array([bool(prefix) for prefix in names["prefix"]])
+    queued = runs & (np.array(names["doing"]) == "copying")
+    _, sample = np.unique(np.column_stack([worker, when]), axis=0, return_index=True)  # however many tasks ran then
+    samples = np.bincount(worker[sample], minlength=len(workers))
+
+    def per_sample(rows: Ints) -> Floats:
+        return np.bincount(worker[rows], minlength=len(workers)) / samples
+
+    running = per_sample(sample[runs[sample]])
+    tasks, waiting = per_sample(np.flatnonzero(runs)), per_sample(np.flatnonzero(queued))
+    for i, gpu in enumerate(gpus):
+        mine, once = card == i, sample[card[sample] == i]
+        own = np.unique(worker[mine])
+        most = max(float(running[own].max()), 1e-9)
+        found[gpu] = Card(
+            workers=tuple(workers[j] for j in own),
+            busy=float(used[once].mean()),
+            memory_peak=int(memory[mine].max()),
+            tasks=float(tasks[own].sum()) / most,
+            queued=float(waiting[own].sum()) / most,
+        )
+    return found

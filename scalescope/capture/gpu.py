@@ -1,0 +1,189 @@
+"""Samples the GPU of a worker with NVML, and at the same instants what the threads that run its tasks are doing.
+
+NVML says in which part of its last sampling period (0.2 s on an H100, a second on others) a kernel ran on the card,
+whoever started it, not how much of the card it used. A thread is in Python or in a call of C code whose name its line
+shows; it is seen where it can give up the interpreter's lock. The source text is sent to workers: the standard library
+and `distributed` alone.
+"""
+
+from __future__ import annotations
+
+import dis
+import gc
+import os
+import re
+import sys
+import threading
+import time
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any
+
+from dask.utils import key_split
+from distributed.diagnostics import nvml
+from distributed.diagnostics.plugin import WorkerPlugin
+
+NAME = "scalescope-gpu"
+INTERVAL_S = 0.1
+MOST = 3000  # samples that a worker holds; beyond, every second one is dropped and the interval is doubled
+COLUMNS = ("time", "utilisation", "memory", "prefix", "doing", "cpu")
+PROCESSES_EVERY = 10  # samples between two looks at the processes on the card
+THROTTLED = 0x08 | 0x20 | 0x40 | 0x80  # hardware slowdown, heat, power brake; not the usual limit of power
+TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+DEPTH = 60  # frames of a thread that are looked at, from the innermost
+
+COPYING, LOADING = "copying", "loading"
+# Attributes on a line that copy to or from a GPU or wait for its results, the second ones only within CuPy; and those
+# that read and decode.
+_COPIES = re.compile("to|cuda|cpu|item|numpy|tolist|asnumpy|pin_memory|(_cuda_)?synchronize|copy_to_host|to_device")
+_CUPY_COPIES = re.compile("get|set|array|asarray")
+_READS = re.compile(
+    "open|(read|write)(into|_bytes|_text|lines)?|loads?|im(read|decode)|decompress|savez|fromfile|(to|from|read)_parquet"
+)
+_LOADERS = re.compile(
+    "PIL|cv2|imageio|tifffile|h5py|zarr|numcodecs|netCDF4|fsspec|s3fs|gcsfs|adlfs|pyarrow|fastparquet|json|pickle|gzip|"
+    "bz2|lzma|zipfile|tarfile|csv|soundfile|librosa|torchaudio|webdataset|safetensors|pathlib|shutil"
+)
+_LOADING_MODULES = (
+    *("torch.utils.data", "torch.serialization", "torchvision.io", "torchvision.datasets", "pandas.io", "skimage.io"),
+    *("numpy.lib.npyio", "numpy.lib._npyio", "numpy.lib.format", "numpy.lib._format", "apache_beam.io"),
+)
+
+
+class GpuSampler(WorkerPlugin):  # type: ignore[misc]
+    """Samples while the worker lives; `taken` hands the samples out."""
+
+    name = NAME
+    idempotent = True
+
+    def setup(self, worker: Any) -> None:
+        self.worker, self.interval = worker, INTERVAL_S
+        self.samples: list[tuple[Any, ...]] = []
+        self.absent, self.facts, self.processes = why_absent(), {}, 0
+        self.cpu: dict[int, tuple[float, float]] = {}
+        self.over = threading.Event()
+        if self.absent:
+            return
+        self.nvml, self.card = nvml.pynvml, nvml._pynvml_handles()
+        try:
+            self.nvml.nvmlDeviceGetUtilizationRates(self.card)
+            self.facts = {
+                "name": _text(self.nvml.nvmlDeviceGetName(self.card)),
+                "uuid": _text(self.nvml.nvmlDeviceGetUUID(self.card)),
+                "memory_total": int(self.nvml.nvmlDeviceGetMemoryInfo(self.card).total),
+            }
+        except self.nvml.NVMLError as error:  # a part of a card (MIG) has no utilisation
+            self.absent = f"NVML does not tell its utilisation: {error}"
+            return
+        threading.Thread(target=self.run, name=NAME, daemon=True).start()
+
+    def teardown(self, worker: Any) -> None:
+        self.over.set()
+
+    def run(self) -> None:
+        begun = 0
+        while not self.over.wait(self.interval):
+            with suppress(self.nvml.NVMLError):  # a card that fell off the bus has no more samples
+                self.samples.append(self.sample())
+                begun += 1
+                if begun % PROCESSES_EVERY == 1:
+                    self.processes = max(self.processes, len(self.nvml.nvmlDeviceGetComputeRunningProcesses(self.card)))
+            if len(self.samples) >= MOST:
+                self.samples = self.samples[::2]
+                self.interval *= 2
+
+    def sample(self) -> tuple[Any, ...]:
+        busy = self.nvml.nvmlDeviceGetUtilizationRates(self.card).gpu / 100
+        used = int(self.nvml.nvmlDeviceGetMemoryInfo(self.card).used)
+        throttled = False
+        with suppress(self.nvml.NVMLError):  # some virtual cards do not tell
+            throttled = bool(self.nvml.nvmlDeviceGetCurrentClocksThrottleReasons(self.card) & THROTTLED)
+        with self.worker.active_threads_lock:
+            running = dict(self.worker.active_threads)
+        native = {thread.ident: thread.native_id for thread in threading.enumerate()} if running else {}
+        doing = _doing(running)
+        threads = [(key_split(key), doing.get(each, ""), self.cores(native.get(each))) for each, key in running.items()]
+        return time.time(), busy, used, throttled, threads
+
+    def cores(self, thread: int | None) -> float:
+        # the part of the time since the last sample in which a thread was on a core; 1 where it is not known
+        try:
+            with open(f"/proc/self/task/{thread}/stat") as file:
+                spent = sum(map(int, file.read().rpartition(")")[2].split()[11:13])) / TICKS
+        except (OSError, ValueError):
+            return 1.0
+        now = time.monotonic()
+        before, since = self.cpu.get(thread or 0, (spent, 0.0))
+        self.cpu[thread or 0] = spent, now
+        return min((spent - before) / (now - since), 1.0) if since and now - since < 3 * self.interval else 1.0
+
+    def taken(self, since: float, delay: float) -> dict[str, Any]:
+        """Facts and samples since a time of this host's clock; `absent` says why there is none. Begins anew."""
+        samples, self.samples, self.interval = self.samples, [], INTERVAL_S
+        if self.absent:
+            return {"absent": self.absent}
+        samples = [sample for sample in samples if sample[0] >= since]
+        if not samples:
+            return {"absent": "NO_SAMPLES"}
+        rows = []
+        for when, busy, used, _, threads in samples:
+            rows += [(when + delay, busy, used, *thread) for thread in threads or [("", "", 0.0)]]
+        throttled = sum(sample[3] for sample in samples) / len(samples)
+        facts = {**self.facts, "processes": self.processes, "throttled": throttled}
+        columns = dict(zip(COLUMNS, zip(*rows)))  # noqa: B905  # Python 3.9
+        return {"facts": facts, "columns": columns}
+
+
+def why_absent(dask_worker: Any = None) -> str:
+    """Why this process sees no GPU: a state of `distributed.diagnostics.nvml`, or `HIDDEN`; empty where it sees one."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1", "NoDevFiles"):
+        return "HIDDEN"
+    if nvml.device_get_count() == 0:
+        return str(getattr(getattr(nvml, "NVML_STATE", None), "name", "UNINITIALIZED"))
+    return ""
+
+
+def _doing(running: Any) -> dict[int, str]:
+    deferred = sys.version_info < (3, 12) and gc.isenabled()
+    if deferred:  # a collection while frames of another thread are walked can crash Python 3.11 (CPython issue 106883)
+        gc.disable()
+    try:
+        frames = sys._current_frames()
+        found = {each: _of_frame(frames[each]) for each in running if each in frames}
+        del frames
+        return found
+    finally:
+        if deferred:
+            gc.enable()
+
+
+def _of_frame(frame: Any) -> str:
+    module = str(frame.f_globals.get("__name__", ""))
+    found = _of_line(frame.f_code, frame.f_lasti, module.startswith("cupy"))
+    for _ in range(DEPTH):
+        if found or frame is None or module == "distributed.worker":
+            break
+        if _LOADERS.fullmatch(module.partition(".")[0]) or module.startswith(_LOADING_MODULES):
+            found = LOADING
+        frame = frame.f_back
+        module = "" if frame is None else str(frame.f_globals.get("__name__", ""))
+    return found
+
+
+@lru_cache(maxsize=1000)
+def _of_line(code: Any, instruction: int, in_cupy: bool) -> str:
+    # by the attributes that the line has taken so far: among them is the call that it is in
+    begin = max((offset for offset, _ in dis.findlinestarts(code) if offset <= instruction), default=0)
+    names = [
+        str(each.argval)
+        for each in dis.get_instructions(code)
+        if begin <= each.offset <= instruction
+        and (each.opname in ("LOAD_ATTR", "LOAD_METHOD") or each.argval == "open")
+    ]
+    if any(_COPIES.fullmatch(name) or (in_cupy and _CUPY_COPIES.fullmatch(name)) for name in names):
+        return COPYING
+    return LOADING if any(map(_READS.fullmatch, names)) else ""
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,124 @@
+"""The sampler of a worker's GPU, on the stand-in for NVML."""
+
+from __future__ import annotations
+
+import gzip
+import importlib.util
+import sys
+import threading
+import time
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from distributed.diagnostics import nvml
+
+from scalescope.capture import gpu
+from scalescope.capture.shipping import expression
+
+STAND_IN = Path(__file__).parents[2] / "stand_in" / "pynvml.py"
+
+
+@pytest.fixture
+def card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    spec = importlib.util.spec_from_file_location("stand_in_pynvml", STAND_IN)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setenv("NVML_CARD", str(tmp_path))
+    monkeypatch.setattr(nvml, "pynvml", module)
+    monkeypatch.setattr(nvml, "NVML_STATE", nvml.NVMLState.UNINITIALIZED)
+    return module
+
+
+@pytest.fixture
+def sampler(card: ModuleType) -> gpu.GpuSampler:
+    made = gpu.GpuSampler()
+    made.setup(SimpleNamespace(active_threads={threading.get_ident(): "inc-1"}, active_threads_lock=threading.Lock()))
+    made.over.set()  # the tests sample themselves
+    made.samples = []
+    return made
+
+
+def test_a_host_without_a_driver_has_none(monkeypatch: pytest.MonkeyPatch, card: ModuleType) -> None:
+    monkeypatch.delenv("NVML_CARD")
+    made = gpu.GpuSampler()
+    made.setup(SimpleNamespace())
+    assert made.taken(0.0, 0.0) == {"absent": "DISABLED_LIBRARY_NOT_FOUND"}
+
+
+def test_a_worker_from_which_the_card_is_hidden_has_none(monkeypatch: pytest.MonkeyPatch, card: ModuleType) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    made = gpu.GpuSampler()
+    made.setup(SimpleNamespace())
+    assert made.taken(0.0, 0.0) == {"absent": "HIDDEN"}
+
+
+def test_samples_come_on_the_schedulers_clock_and_once(sampler: gpu.GpuSampler) -> None:
+    before = time.time()
+    sampler.samples = [(before - 5, 1.0, 1, False, []), sampler.sample(), (before + 1, 0.5, 7, True, [])]
+    told = sampler.taken(before, 100.0)
+    assert told["facts"] == {
+        "name": "stand-in", "uuid": told["facts"]["uuid"], "memory_total": 80 * 10**9, "processes": 0, "throttled": 0.5
+    }  # fmt: skip
+    columns = {name: list(values) for name, values in told["columns"].items()}
+    assert columns["time"][0] >= before + 100
+    assert columns["prefix"] == ["inc", ""]
+    assert columns["utilisation"] == [0.0, 0.5]
+    assert sampler.taken(before, 0.0) == {"absent": "NO_SAMPLES"}
+
+
+def test_a_long_trial_keeps_every_second_sample(sampler: gpu.GpuSampler, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu, "MOST", 4)
+    monkeypatch.setattr(gpu, "INTERVAL_S", 0.001)
+    made = gpu.GpuSampler()
+    made.setup(sampler.worker)
+    time.sleep(0.1)
+    made.teardown(None)
+    assert 2 <= len(made.samples) <= 4
+    assert made.interval > 0.001
+
+
+@pytest.mark.parametrize(
+    ("call", "doing"),
+    [
+        (lambda tensor: tensor.item(), "copying"),
+        (lambda file: file.read(), "loading"),
+        (lambda tensor: tensor.multiply(), ""),
+    ],
+)
+def test_what_a_thread_does_is_read_from_its_line(call: Any, doing: str) -> None:
+    seen = []
+
+    def look() -> None:
+        seen.append(gpu._of_frame(sys._getframe(1)))
+
+    call(SimpleNamespace(item=look, read=look, multiply=look))
+    assert seen == [doing]
+
+
+def test_decoding_shows_in_the_frames_of_the_library(sampler: gpu.GpuSampler) -> None:
+    packed, seen = gzip.compress(bytes(30_000_000), 1), set()
+    over = threading.Event()
+
+    def decode() -> None:
+        while not over.is_set():
+            gzip.decompress(packed)
+
+    thread = threading.Thread(target=decode)
+    thread.start()
+    sampler.worker.active_threads = {thread.ident: "decode-1"}
+    try:
+        for _ in range(5):
+            time.sleep(0.02)
+            seen |= {doing for _, doing, _ in sampler.sample()[4]}
+    finally:
+        over.set()
+        thread.join()
+    assert seen == {"loading"}
+
+
+def test_its_source_runs_where_there_is_no_scalescope() -> None:
+    assert eval(expression(gpu, "GpuSampler", {})).name == gpu.NAME

@@ -1,0 +1,148 @@
+"""GPUs: healthy ones first, then starved, contended, unused, missing, full and slow ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from scalescope.diagnosis.observation import Observation
+from scalescope.model.finding import Severity
+from scalescope.model.records import from_rows
+
+STEP_S = 0.5  # so coarse that NVML's delay is none
+
+
+@dataclass
+class Use:
+    """What a task of one prefix does with the card."""
+
+    busy: float  # utilisation while it runs
+    doing: str = ""
+    cpu: float = 1.0
+
+
+def seen(found: Observation, uses: dict[str, Use], *, without: tuple[int, ...] = (), cards: int = 0, **facts: dict):
+    """The trial with samples of its workers' cards; `cards` of them are shared by all workers in turn."""
+    attempts, rows = found.measured, []
+    addresses = [address for i, address in enumerate(attempts.addresses) if i not in without]
+    for i, worker in enumerate(addresses):
+        own = np.flatnonzero(attempts.worker == attempts.addresses.index(worker))
+        for when in np.arange(STEP_S / 2, attempts.makespan, STEP_S):
+            running = own[(attempts.start[own] <= when) & (attempts.stop[own] > when)]
+            used = [uses[attempts.prefix[each]] for each in running]
+            sample = {
+                "worker": worker,
+                "gpu": f"GPU-{i % cards if cards else i}",
+                "time": when + attempts.epoch,
+                "utilisation": max((use.busy for use in used), default=0.0),
+                "memory": 10**9,
+            }
+            tasks = zip(running, used, strict=True)
+            rows += [sample | {"prefix": attempts.prefix[j], "doing": use.doing, "cpu": use.cpu} for j, use in tasks]
+            if not used:
+                rows.append(sample)
+    told = {
+        address: {"name": "H100", "memory_total": 80 * 10**9, "processes": 1, "throttled": 0.0} for address in addresses
+    }
+    for address, more in facts.items():
+        told[attempts.addresses[int(address[1:])]] |= more
+    trial = replace(found.trial, facts={**found.trial.facts, "capture": {"gpus": {"workers": told, "absent": []}}})
+    return Observation.of(trial, found.tables | {"gpu": from_rows("gpu", rows)})
+
+
+def codes(found):
+    return [code for code in found if code.startswith("gpu-")]
+
+
+@pytest.mark.parametrize("busy", [0.85, 1.0])
+@pytest.mark.parametrize("doing", ["", "copying", "loading"])
+def test_a_gpu_that_is_fed_is_healthy(cluster, task, find, busy, doing):
+    assert not find(seen(cluster(4).run([task(2.0)] * 40), {"work": Use(busy, doing)}))
+
+
+def test_a_host_with_a_gpu_that_the_workload_never_uses_is_healthy(cluster, task, find):
+    assert not find(seen(cluster(4).run([task(2.0)] * 40), {"work": Use(0.0)}))
+
+
+def test_workers_that_share_a_gpu_which_is_not_always_busy_are_healthy(cluster, task, find):
+    assert not find(seen(cluster(4).run([task(2.0)] * 40), {"work": Use(0.85, "copying")}, cards=1))
+
+
+@pytest.mark.parametrize(
+    ("use", "word"),
+    [
+        (Use(0.3, "loading"), "DataLoader"),
+        (Use(0.3, "copying"), "non_blocking"),
+        (Use(0.3, "", 1.0), "batches"),
+        (Use(0.3, "", 0.0), "at a time"),
+    ],
+)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_starved_gpu(cluster, task, find, use, word, threads):
+    found = find(seen(cluster(4, threads).run([task(2.0)] * 40), {"work": use}))
+    assert codes(found) == ["gpu-starved"]
+    starved = found["gpu-starved"]
+    assert starved.lost_s == pytest.approx(0.7 * 80)
+    assert starved.severity is Severity.HIGH
+    assert word in starved.remedy
+    if word in ("DataLoader", "at a time"):
+        assert starved.gain.change == {"threads_per_worker": 3 * threads}
+
+
+@pytest.mark.parametrize("workers", [2, 4, 8])
+def test_workers_that_wait_for_one_gpu(cluster, task, find, workers):
+    uses = {"work": Use(1.0, "copying")}
+    found = find(seen(cluster(workers).run([task(2.0)] * 40), uses, cards=1))
+    assert codes(found) == ["gpu-contended"]
+    assert found["gpu-contended"].lost_s == pytest.approx(80 * (1 - 1 / workers))
+    assert found["gpu-contended"].gain is None
+    assert not find(seen(cluster(workers).run([task(2.0)] * 40), uses))  # each has its own
+
+
+def test_tasks_without_a_gpu_on_workers_with_one(cluster, task, find):
+    tasks = [*[task(2.0, "prepare")] * 20, *[task(2.0)] * 20]
+    uses = {"prepare": Use(0.0), "work": Use(0.95)}
+    found = find(seen(cluster(4).run(tasks), uses))
+    assert codes(found) == ["gpu-unused"]
+    assert found["gpu-unused"].lost_s == pytest.approx(40)
+    alone = seen(cluster(4).run([task(2.0)] * 40), {"work": Use(0.0)})
+    asked = replace(alone.trial, facts={**alone.trial.facts, "cluster": {"gpus": 1}})
+    assert codes(find(Observation.of(asked, alone.tables))) == ["gpu-unused"]
+
+
+def test_tasks_that_need_a_gpu_on_workers_without_one(cluster, task, find):
+    trial = cluster(4, slower={3: 5.0}).run([task(2.0)] * 60)
+    found = find(seen(trial, {"work": Use(0.95)}, without=(3,)))
+    assert list(found) == ["gpu-missing"]
+    assert "1 of 4 workers have none" in found["gpu-missing"].summary
+
+
+def error(text):
+    return (1_001.0, "task-erred", {"key": "work-1", "worker": "tcp://10.0.0.0:4000", "exception": text})
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("RuntimeError: No CUDA GPUs are available", "gpu-missing"),
+        ("AssertionError: Torch not compiled with CUDA enabled", "gpu-missing"),
+        ("CUDARuntimeError: cudaErrorNoDevice: no CUDA-capable device is detected", "gpu-missing"),
+        ("OutOfMemoryError: CUDA out of memory. Tried to allocate 58.59 GiB", "gpu-memory-full"),
+        ("MemoryError: std::bad_alloc: out_of_memory: CUDA error", "gpu-memory-full"),
+        ("ValueError: a column is missing", ""),
+    ],
+)
+def test_errors_of_cuda(cluster, task, find, text, code):
+    found = find(cluster(4, events=[error(text)]).run([task(2.0)] * 40))
+    assert list(found) == ([code] if code else [])
+
+
+@pytest.mark.parametrize(
+    ("facts", "code"),
+    [({"throttled": 0.6}, "gpu-slow"), ({"processes": 3}, "gpu-slow"), ({"throttled": 0.1}, "slow-worker")],
+)
+def test_a_gpu_that_is_slower_than_the_others(cluster, task, find, facts, code):
+    trial = cluster(8, slower={2: 3.0}).run([task(2.0)] * 80)
+    assert next(iter(find(seen(trial, {"work": Use(0.95)}, _2=facts)))) == code
