@@ -192,8 +192,8 @@ class _Hooks(Generic[R]):
             self._busy, stack = True, contextlib.ExitStack()
             try:
                 watch = ClientWatch(SimpleNamespace(__code__=self._code))  # type: ignore[arg-type]  # its code is all
-                block = observed(client, self._called(), self._recipient(), watch, self._notes)
-                self._done.found.append(stack.enter_context(block))
+                recorded = observed(client, self._called(), self._recipient(), watch, self._notes)
+                self._done.found.append(stack.enter_context(recorded))
             except (ScalescopeError, OSError, TimeoutError, RuntimeError) as error:
                 self._problem(address, error)
                 return
