@@ -97,7 +97,10 @@ def provenance(run: SweepRun) -> list[tuple[str, str]]:
         mine = [(capital(what), run.sweep.workload)]
         rest = [("When", _when(run)), ("Run", f"{run.id}, by Scalescope {__version__}" if run.id else "")]
     else:
-        mine = [("Workload", f"{run.sweep.workload}, version {run.workload_version}")]
+        mine = [
+            ("Workload", f"{run.sweep.workload}, version {run.workload_version}"),
+            ("Parameters", ", ".join(f"{name}={value}" for name, value in _shared(run).items())),
+        ]
         rest = [
             ("Trials", _trials(run)),
             ("Order", f"randomised and interleaved from seed {run.sweep.seed}"),
@@ -106,7 +109,6 @@ def provenance(run: SweepRun) -> list[tuple[str, str]]:
         ]
     found = [
         *mine,
-        ("Parameters", ", ".join(f"{name}={value}" for name, value in _shared(run).items())),
         ("Cluster", " ".join(cluster_lines(run.sweep, run.trials)).removeprefix("Cluster: ")),
         ("Validated", _of(facts, "cluster").get("validated", "")),
         *((f"Versions, {label}" if label else "Versions", text) for label, text in _versions(run)),
