@@ -194,7 +194,6 @@ class _Hooks(Generic[R]):
                 watch = ClientWatch(SimpleNamespace(__code__=self._code))  # type: ignore[arg-type]  # its code is all
                 recorded = observed(client, self._called(), "script", self._recipient(), watch, self._notes)
                 self._done.found.append(stack.enter_context(recorded))
-                self._done.found.append(stack.enter_context(recorded))
             except (ScalescopeError, OSError, TimeoutError, RuntimeError) as error:
                 self._problem(address, error)
                 return
