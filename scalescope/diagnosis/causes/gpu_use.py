@@ -30,7 +30,6 @@ GPU_STARVED = TrialCause(
     remedy="Load ahead in other threads or processes, keep data on the GPU, or let more tasks at a time feed it",
     link="https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
     parts=("busy",),
-    rules_out=("gil-bound",),
 )
 _DID = {
     "loading": "read and decoded data",
