@@ -22,7 +22,6 @@ from scalescope.errors import InvalidField
 from scalescope.model import fields
 from scalescope.model.sweep import digest
 from scalescope.model.workload import Workload
-from scalescope.sent_code import keep_file_names
 from scalescope.workloads import signatures
 from scalescope.workloads._common import root_logger_kept
 
@@ -123,6 +122,8 @@ def _from_file(place: str, reference: str) -> ModuleType:
         raise _import_failed(reference, error) from error
 
     import cloudpickle
+
+    from scalescope.sent_code import keep_file_names
 
     keep_file_names()
     cloudpickle.register_pickle_by_value(module)

@@ -52,7 +52,7 @@ def main() -> None:
     parts = [("card", card), ("nvml", nvml), ("known duty", duty)]
     parts += [(name, lambda name=name: sweep(name, *SWEEPS[name])) for name in SWEEPS]
     parts.insert(6, ("cost of sampling", overhead))
-    parts.insert(-2, ("dask-cuda", dask_cuda))
+    parts.append(("dask-cuda", dask_cuda))
     for name, part in parts:
         began = time.monotonic()
         try:
@@ -350,7 +350,7 @@ def overhead() -> dict[str, Any]:
 
     rate(3.0)  # until the clocks of the card have risen
     both, same, taken = [], [], 0  # ratios of neighbours: with to without, and without to without
-    for _ in range(20):
+    for _ in range(14):
         rates = []
         for sampled in (True, False, False, True):
             sampler = GpuSampler()

@@ -16,6 +16,7 @@ from scalescope.workloads.references import describe
 
 CODES = set(by_code())
 NOT_BROUGHT_ABOUT = {"late-workers", "workers-missing", "host-overloaded", "oversubscribed-threads"}
+NOT_BROUGHT_ABOUT |= {code for code in CODES if code.startswith("gpu-")}  # they need a card
 NO_CAUSE = {"too-short", HEALTHY, "idle-workers-cause-unknown", "nothing-measured", "experiments"}
 PAGE = Path(__file__).parents[2] / "docs" / "outside-set.md"
 

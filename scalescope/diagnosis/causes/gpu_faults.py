@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 
-from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.causes.slow_worker import SLOW_WORKER
 from scalescope.diagnosis.evidence.gpu import facts_of_gpus, gpus, names_of_cards, on_gpu
 from scalescope.diagnosis.evidence.task_batches import slow_workers
@@ -34,6 +34,7 @@ GPU_MISSING = TrialCause(
     remedy="Keep such tasks on workers with a GPU, or give all workers one that CUDA sees",
     link="https://distributed.dask.org/en/stable/resources.html",
     parts=("busy", "lost"),
+    changes=(Term.WORK, Term.SPAN),
     rules_out=("slow-worker", "retried-tasks", "skewed-tasks", "straggler"),
     without_attempts=True,
     precedence=10,
@@ -140,6 +141,7 @@ GPU_SLOW = TrialCause(
     remedy="Take the worker out, and look at the cooling and the other processes of its GPU",
     link="https://docs.nvidia.com/deploy/nvidia-smi/index.html",
     parts=SLOW_WORKER.parts,
+    changes=SLOW_WORKER.changes,
     rules_out=("slow-worker", "sequential-graph", "gpu-starved"),
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.gpu import gpus, names_of_cards, on_gpu
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
@@ -30,7 +30,7 @@ GPU_STARVED = TrialCause(
     remedy="Load ahead in other threads or processes, keep data on the GPU, or let more tasks at a time feed it",
     link="https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
     parts=("busy",),
-    rules_out=("gil-bound",),
+    changes=(Term.WORK, Term.SPAN),
 )
 _DID = {
     "loading": "read and decoded data",
@@ -95,6 +95,7 @@ GPU_CONTENDED = TrialCause(
     remedy="Give each worker a GPU of its own, or let fewer tasks at a time use one",
     link="https://docs.rapids.ai/api/dask-cuda/stable/",
     parts=("busy",),
+    changes=(Term.WORK, Term.SPAN),
     rules_out=("work-inflation", "slow-worker", "skewed-tasks"),
 )
 
@@ -140,6 +141,7 @@ GPU_UNUSED = TrialCause(
     remedy="Run such tasks on workers without a GPU, or make torch or CuPy see it",
     link="https://distributed.dask.org/en/stable/resources.html",
     parts=("busy",),
+    changes=(Term.THREADS,),
 )
 
 

@@ -48,7 +48,9 @@ def seen(found: Observation, uses: dict[str, Use], *, without: tuple[int, ...] =
     }
     for address, more in facts.items():
         told[attempts.addresses[int(address[1:])]] |= more
-    trial = replace(found.trial, facts={**found.trial.facts, "capture": {"gpus": {"workers": told, "absent": []}}})
+    metrics = replace(found.trial.metrics, elapsed_s=found.trial.metrics.makespan_s)
+    capture = {"gpus": {"workers": told, "absent": []}}
+    trial = replace(found.trial, metrics=metrics, facts={**found.trial.facts, "capture": capture})
     return Observation.of(trial, found.tables | {"gpu": from_rows("gpu", rows)})
 
 
