@@ -115,6 +115,7 @@ def test_a_remedy_that_cannot_be_run_here_is_said(
 # ------------------------------------------------------------------ experiments
 
 
+@pytest.mark.thorough
 def test_the_simulated_cluster_and_fewer_workers_say_what_it_is_not(address: str, tmp_path: Path) -> None:
     job = tmp_path / "few.py"
     job.write_text(FEW.replace("sleep(1)", "sleep(0.1)"))

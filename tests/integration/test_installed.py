@@ -189,6 +189,7 @@ def test_the_wheel_has_all_files(wheel: Path) -> None:
         assert {name for name in ours if (ROOT / name).exists()} <= set(archive.namelist())
 
 
+@pytest.mark.thorough
 def test_a_plain_install_of_the_newest_of_everything(wheel: Path, tmp_path: Path) -> None:
     """Without constraints: it can be resolved on every Python that is supported, and sweeps on this one."""
     for version in ("3.11", "3.12", "3.13"):
