@@ -17,7 +17,7 @@ from scalescope.diagnosis.cause import NOTEWORTHY, Cause, Term, severity_of
 from scalescope.errors import CaptureError
 from scalescope.model.emulation_limit import EmulationLimit
 from scalescope.model.fields import Scalar
-from scalescope.model.finding import LIMITS_OF_TRUST, Evidence, Finding, Severity
+from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.metrics import Metrics
 from scalescope.model.records import IMPORT, SENDING
 from scalescope.model.standstill import STANDSTILL, Standstill
@@ -165,8 +165,7 @@ class TrialCause(Cause[Observation]):
         shorter; both follow from `lost_s` unless given. `changes` replaces those of the cause.
         """
         severity, metrics, gain = severity or severity_of(observation.share_of(lost_s)), observation.metrics, None
-        trusted = observation.emulated and self.code not in LIMITS_OF_TRUST
-        if metrics is not None and trusted and severity is not Severity.INFO:
+        if metrics is not None and observation.emulated and severity is not Severity.INFO:
             saved_s = observation.saved_s(lost_s, self.parts) if saved_s is None else saved_s
             shorter_s = lost_s if shorter_s is None else shorter_s
             terms = {"shorter_s": shorter_s, "client_s": observation.client_s}

@@ -134,5 +134,5 @@ class Verdict:
 
     @property
     def severity(self) -> Severity:
-        """Of the worst finding."""
+        """The severity of the worst finding."""
         return min((finding.severity for finding in self.findings), key=lambda each: each.rank, default=Severity.INFO)

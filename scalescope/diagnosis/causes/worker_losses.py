@@ -32,6 +32,7 @@ WORKER_DIED = TrialCause(
     "native crash, the resource manager or a lost machine",
     link=KILLED_LINK,
     parts=("lost",),
+    predicts=False,
     rules_out=("invalid-trials",),
     precedence=20,
     without_attempts=True,

@@ -93,7 +93,7 @@ def test_whatever_a_cause_expects_the_bound_holds(code, saved_s, shorter_s, late
         finding = cause.finding(
             observation, 1.0, "S.", "do it", Evidence("e", 1, "t"), confidence=1, saved_s=saved_s, shorter_s=shorter_s
         )
-        assert finding.gain == (None if finding.limits_trust or finding.severity is Severity.INFO else gain)
+        assert finding.gain == (None if finding.severity is Severity.INFO else gain)
 
 
 @pytest.fixture(scope="session")
