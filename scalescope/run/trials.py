@@ -13,8 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dask.utils import key_split
-
 from scalescope.analysis.attempts import Attempts, Tables, told
 from scalescope.analysis.measure import measure as metrics_of
 from scalescope.diagnosis import blame, causes
@@ -148,6 +146,8 @@ def _measured(trial: Trial, tables: Tables, attempts: Attempts, elapsed_s: float
 
 def _named(trial: Trial, tables: Tables) -> Trial:
     """The failed trial, with the task that raised, its arguments, and the line of the user's code in its reason."""
+    from dask.utils import key_split  # Dask takes 0.15 s to import, which only a failure needs
+
     error = trial.facts.get("error") or {}
     subject, raised, said = trial.reason.partition(" raised ")
     if not raised or "repr" not in error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.diagnosis.cause import NOTEWORTHY
-from scalescope.diagnosis.evidence.task_table import largest_prefix
+from scalescope.diagnosis.evidence.task_table import largest_prefix, task_name
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
@@ -68,7 +68,7 @@ def transfer_bound(observation: Observation) -> Finding | None:
     if moved is not None:
         evidence.append(Evidence("bytes moved", int(moved.nbytes), "tables dependencies and tasks"))
         if moved.readers > 2 and moved.most_nbytes >= SHARED * moved.nbytes:
-            key = words.middle_cut(str(observation.column("tasks", "key")[moved.most]))
+            key = task_name(observation, str(observation.column("tasks", "key")[moved.most]))
             remedy = (
                 f"send `{key}` to all workers once, before the tasks that need it: `client.scatter([value], "
                 "broadcast=True)` or `client.replicate([future])`"

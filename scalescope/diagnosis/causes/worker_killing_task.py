@@ -17,6 +17,7 @@ from scalescope.diagnosis.evidence.process_end import (
     severity_of_loss,
     traces_of,
 )
+from scalescope.diagnosis.evidence.task_table import task_name
 from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
@@ -114,21 +115,20 @@ def worker_killing_task(observation: Observation) -> Finding | None:
     refused = any(given_up(observation).intersection(group) for group in blame.groups)
     dead, total = blame.deaths, len(deaths(observation))
     how = how_ended(dead)
-    which = ", ".join(f"`{words.middle_cut(key)}`" for key in keys)
+    names = [task_name(observation, key) for key in keys]
+    which = ", ".join(f"`{name}`" for name in names)
     whole = f"Task {which}" if len(keys) == 1 else f"Tasks {which}"
     if not sure:
-        also = words.some([words.middle_cut(key) for group in blame.groups for key in group[1:]], 2)
+        also = words.some([task_name(observation, key) for group in blame.groups for key in group[1:]], 2)
         whole = f"Most likely task {which} (or {also}, also on all of them)"
     end = f", and the scheduler gave up on {'it' if len(keys) == 1 else 'them'} (KilledWorker)" if refused else ""
     count = f"all {total:,} workers" if len(dead) == total else f"{len(dead):,} of the {total:,} workers"
-    prefix = dict(zip(observation.column("tasks", "key"), observation.column("tasks", "prefix"), strict=True))[keys[0]]
     return WORKER_KILLING_TASK.finding(
         observation,
         lost_with_workers(observation),
         f"{whole} ended every worker that ran {'it' if len(keys) == 1 else 'one of them'}: {count} that died had "
         f"it{how.text}{end}.",
-        f"run `{prefix}` on the item of `{words.middle_cut(keys[0])}` alone, outside Dask (`python -X faulthandler`), "
-        f"and {how.look}",
+        f"run `{names[0]}` alone, outside Dask (`python -X faulthandler`), and {how.look}",
         *(Evidence("key of the task", key, "table tasks") for group in blame.groups for key in group[:3]),
         Evidence("workers that died while it was there", len(dead), "tables workers and tasks"),
         Evidence("workers that died", total, "table workers"),

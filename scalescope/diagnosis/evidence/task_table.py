@@ -30,15 +30,19 @@ TOKEN = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @once
 def _calls(observation: Observation) -> dict[str, str]:
-    return {str(told["key"]): str(told["call"]) for _, told in observation.events(LONGEST) if told.get("call")}
+    told = [message for topic in (LONGEST, "task-erred") for _, message in observation.events(topic)]
+    return {str(each["key"]): str(each["call"]) for each in told if each.get("call")}
+
+
+def task_name(observation: Observation, key: str) -> str:
+    """The task as `load(7)` where that was recorded, else as `read-csv[3]` or by its key with a short token."""
+    part = re.fullmatch(r"\('(.+)', (.+)\)", key)
+    name = _calls(observation).get(key) or (f"{TOKEN.sub('', part[1]).rstrip('-')}[{part[2]}]" if part else key)
+    return words.cut(TOKEN.sub(lambda token: token[0][:8], name))
 
 
 def short_key(observation: Observation, attempt: int) -> str:
-    """The task as `load(7)` where that was recorded, else as `read-csv[3]` or by its key with a short token."""
-    key = str(observation.column("tasks", "key")[int(task_rows(observation)[attempt])])
-    part = re.fullmatch(r"\('(.+)', (.+)\)", key)
-    name = _calls(observation).get(key) or (f"{observation.measured.prefix[attempt]}[{part[2]}]" if part else key)
-    return words.cut(TOKEN.sub(lambda token: token[0][:8], name))
+    return task_name(observation, str(observation.column("tasks", "key")[int(task_rows(observation)[attempt])]))
 
 
 @once

@@ -110,6 +110,7 @@ def test_samples_cost_next_to_nothing() -> None:
         ratios.append(taken[0] / bare)
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="later versions never collect within f_back")
 @pytest.mark.parametrize("enabled", [True, False])
 def test_no_garbage_is_collected_while_frames_are_walked(enabled: bool) -> None:
     """Else Python 3.11 reads frames that are gone, and crashes."""

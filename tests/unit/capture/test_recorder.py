@@ -572,6 +572,7 @@ def test_finish_ends_on_a_scheduler_that_is_never_quiet(scheduler: FakeScheduler
                 await asyncio.sleep(0)
 
         busy = asyncio.ensure_future(others())
+        await asyncio.sleep(0)  # they have begun
         try:
             finish = scheduler.recorder.finish(scheduler.recorder.recording, settle_s=0.1)
             return await asyncio.wait_for(finish, 5)

@@ -136,7 +136,7 @@ def test_worker_killing_task(workers, items, seed):
     assert f"Task `{story.bad}` ended every worker that ran it: all 4 workers that died had it" in finding.summary
     assert "exit code 3" in finding.summary
     assert "KilledWorker" in finding.summary
-    assert "run `work` on the item of" in finding.remedy
+    assert f"run `{story.bad}` alone" in finding.remedy
     assert finding.lost_s > 0
 
 
