@@ -11,7 +11,7 @@ from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.causes.gil_bound import GIL_BOUND, gil_bound
 from scalescope.diagnosis.causes.serialisation_bound import serialisation_bound
-from scalescope.diagnosis.evidence.host_cpu import host, running
+from scalescope.diagnosis.evidence.host_cpu import host, in_one_process, running
 from scalescope.diagnosis.evidence.task_table import threads_of_workers, worker_of_rows
 from scalescope.diagnosis.evidence.timeline import timeline
 from scalescope.diagnosis.observation import Observation, TrialCause
@@ -104,9 +104,8 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
 
 def _computed_meanwhile(observation: Observation, costly: Sequence[_LoopStalls]) -> bool:
     """Whether tasks ran, for most of these stalls, in the process whose loop stalled: one for scheduler and workers."""
-    attempts, line = observation.measured, timeline(observation)
-    simulated = (observation.trial.facts.get("cluster") or {}).get("clock") == "virtual"
-    if simulated or not all(address.startswith("inproc:") for address in attempts.addresses):
+    line = timeline(observation)
+    if not in_one_process(observation):
         return False
     ran = [
         line.between((line.occupied >= 1).astype(np.float64), *np.clip((each.end - each.seconds, each.end), 0, None))

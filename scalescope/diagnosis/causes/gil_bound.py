@@ -8,7 +8,7 @@ import numpy as np
 
 from scalescope.analysis.attempts import Floats, Ints
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
-from scalescope.diagnosis.evidence.host_cpu import MIN_SAMPLES, host, samples
+from scalescope.diagnosis.evidence.host_cpu import FULL, MIN_SAMPLES, host, in_one_process, samples
 from scalescope.diagnosis.evidence.timeline import handed_over
 from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.model.finding import Evidence, Finding
@@ -24,7 +24,8 @@ SWITCH_S = 0.005
 # Share of tasks handed over that late; with two threads, one in two gets its task at once by chance.
 HANDED_LATE = 1 / 3
 MIN_HANDED = 3  # tasks that waited while threads computed; fewer prove nothing about handing over
-ROOM = 0.3  # idle cores of the host that prove that a process could have had more
+# Idle cores of the host that prove that a process could have had more; on a small host, the share that is not full.
+ROOM = 0.3
 
 
 @dataclass(frozen=True)
@@ -67,12 +68,12 @@ def locked_workers(observation: Observation) -> LockedWorkers | None:
 
 
 def _locked_by_host(observation: Observation) -> LockedWorkers | None:
-    """For one worker in a trial too short for samples: from what our processes but the driver used of the host."""
+    """For one worker process, in a trial too short for samples: from what our processes used of the host."""
     here, attempts = host(observation), observation.measured
-    if here is None or len(attempts.addresses) > 1 or attempts.members.nthreads.max() < 2:
+    one = in_one_process(observation)
+    if here is None or (len(attempts.addresses) > 1 and not one) or observation.threads < 2:
         return None
-    apart = not attempts.addresses[0].startswith("inproc:")  # the worker is a process of its own
-    used_s = (here.ours - here.own * apart) * here.cpus * here.seconds
+    used_s = (here.ours - here.own * (not one)) * here.cpus * here.seconds
     cpu, at_once = used_s / attempts.makespan, observation.seconds("busy") / attempts.makespan
     held = observation.seconds("busy", "not_assigned") / attempts.makespan
     if not ONE_CORE[0] <= cpu <= min(ONE_CORE[1], 0.7 * held, at_once) or held < OVERLAP:
@@ -83,7 +84,7 @@ def _locked_by_host(observation: Observation) -> LockedWorkers | None:
 
 def _handed_late(observation: Observation, worker: int = 0) -> bool:
     """Whether tasks waited on the worker as long as the switch interval; true where too few waited to tell."""
-    late = handed_over(observation)[observation.measured.worker == worker]
+    late = handed_over(observation)[(observation.measured.worker == worker) | in_one_process(observation)]
     return len(late) < MIN_HANDED or bool(np.quantile(late, 1 - HANDED_LATE) >= SWITCH_S)
 
 
@@ -99,7 +100,7 @@ GIL_BOUND = TrialCause(
     "is how long Python lets another thread keep the lock.",
     ruled_out_by="Tasks that release the lock use a core each. Tasks that sleep use none, and those that partly wait "
     "get their next task within a millisecond. On a host without an idle core, no task could have had more. Workers "
-    "that share a process cannot be told apart.",
+    "that share a process are told apart only if scheduler and client are in it, too.",
     remedy="Use processes instead of threads (threads_per_worker=1), or code that releases the lock",
     link="https://distributed.dask.org/en/stable/efficiency.html#adjust-between-threads-and-processes",
     parts=("busy",),
@@ -114,7 +115,7 @@ def gil_bound(observation: Observation) -> Finding | None:
     if locked is None:
         return None
     here = host(observation)
-    if here is not None and here.idle * here.cpus < ROOM:
+    if here is not None and here.idle * here.cpus < min(ROOM, FULL * here.cpus):
         return None  # there was no second core to be had, lock or no lock
     if observation.share_of(locked.lost_s) < NOTEWORTHY:
         return None
@@ -122,22 +123,29 @@ def gil_bound(observation: Observation) -> Finding | None:
     # Without the lock, as many tasks compute at once as the host has cores for.
     cores = observation.threads if here is None else max((here.idle + here.ours) * here.cpus, 1.0)
     computed = 1 - min(locked.lost_s / observation.seconds("busy"), 1.0)
-    handed = np.quantile(handed_over(observation)[np.isin(attempts.worker, locked.workers)], 1 - HANDED_LATE)
+    one = in_one_process(observation)
+    late = handed_over(observation)[np.isin(attempts.worker, locked.workers) | one]
     names = [attempts.addresses[i] for i in locked.workers.tolist()]
     room = "" if here is None else f", with {here.idle * here.cpus:.1f} of {here.cpus} cores of the host idle"
     prefix = max(observation.stages, key=lambda stage: stage.work_s).prefix
+    if one:
+        who, how = "The process of client, scheduler and workers", "`Client(processes=True, threads_per_worker=1)`"
+    else:
+        who = f"{plural(len(names), 'worker')} of {len(attempts.addresses):,}"
+        how = f"{observation.trial.point.workers * threads} workers with `threads_per_worker=1` "
+        how += "(`dask worker --nworkers N --nthreads 1`)"
     return GIL_BOUND.finding(
         observation,
         locked.lost_s,
-        f"{plural(len(names), 'worker')} of {len(attempts.addresses):,} ran {locked.running:.1f} tasks at once on "
-        f"{locked.cpu:.2f} cores{room}: their threads take turns at the interpreter lock (GIL), mostly in `{prefix}`.",
-        f"use processes instead of threads: {observation.trial.point.workers * threads} workers with "
-        "`threads_per_worker=1` (`dask worker --nworkers N --nthreads 1`), or code that releases the lock (NumPy, "
-        "Numba `nogil=True`)",
+        f"{who} ran {locked.running:.1f} tasks at once on {locked.cpu:.2f} cores{room}: the threads take turns at the "
+        f"interpreter lock (GIL), mostly in `{prefix}`.",
+        f"use processes instead of threads: {how}, or code that releases the lock (NumPy, Numba `nogil=True`)",
         Evidence("tasks running at once on these workers", round(locked.running, 2), "table tasks"),
         Evidence("cores in use meanwhile", round(locked.cpu, 3), locked.source),
         Evidence(
-            "every third task reached such a worker's thread later than, s", round(float(handed), 4), "table tasks"
+            "every third task reached such a worker's thread later than, s",
+            round(float(np.quantile(late, 1 - HANDED_LATE)), 4),
+            "table tasks",
         ),
         Evidence("threads of each worker", threads, "table workers"),
         Evidence("such as worker", names[0], "table workers"),

@@ -60,22 +60,25 @@ MIN_SAMPLES = 3  # samples of a worker; fewer prove nothing
 class CpuSamples:
     """CPU use of worker processes; one element per sample after the first of each process."""
 
-    worker: Ints  # index into `Attempts.addresses`
+    worker: Ints  # index into `Attempts.addresses`; the first where scheduler and workers share one process
     seconds: Floats  # since the sample before
     cpu: Floats  # cores in use, as a mean over that time
-    running: Floats  # tasks computing, as a mean over that time
-    threads: Ints  # threads of the worker
+    running: Floats  # tasks computing in the process, as a mean over that time
+    threads: Ints  # threads of the process's workers
 
 
 @once
 def samples(observation: Observation) -> CpuSamples | None:
-    """The samples within the makespan; None where CPU was not recorded, or workers share processes."""
+    """The samples within the makespan; None where CPU was not recorded, or some workers share processes."""
     attempts, cpu = observation.measured, observation.numbers("memory", "cpu")
     if not len(cpu):
         return None
     worker = worker_of_rows(observation, "memory")
     time = observation.numbers("memory", "time") - attempts.epoch
-    if _share_processes(observation, worker, time):
+    one = in_one_process(observation)
+    if one:
+        worker = np.zeros_like(worker)
+    elif _share_processes(observation, worker, time):
         return None
     order = np.lexsort((time, worker))
     order = order[worker[order] >= 0]
@@ -85,8 +88,17 @@ def samples(observation: Observation) -> CpuSamples | None:
     worker, begin, end, cpu = worker[kept], begin[kept], time[kept], cpu[kept]
     if not cpu.any():
         return None
-    threads = threads_of_workers(observation)[worker]
-    return CpuSamples(worker, end - begin, cpu, running(observation, worker, begin, end), threads)
+    threads = threads_of_workers(observation)
+    if one:
+        at_once = sum(running(observation, worker + each, begin, end) for each in range(len(attempts.addresses)))
+        return CpuSamples(worker, end - begin, cpu, np.asarray(at_once), np.full_like(worker, threads.sum()))
+    return CpuSamples(worker, end - begin, cpu, running(observation, worker, begin, end), threads[worker])
+
+
+def in_one_process(observation: Observation) -> bool:
+    """Whether scheduler and all workers run in the client's process (`Client(processes=False)`)."""
+    simulated = (observation.trial.facts.get("cluster") or {}).get("clock") == "virtual"
+    return not simulated and all(each.startswith("inproc:") for each in observation.measured.addresses)
 
 
 def _share_processes(observation: Observation, worker: Ints, time: Floats) -> bool:

@@ -52,6 +52,15 @@ def on(observation, host, *, cpu=None, lag=(), graphs=(), clock="real", late=lam
     return Observation.of(replace(observation.trial, facts=facts), tables)
 
 
+def within_one_process(observation):
+    """The same trial, with the workers in the process of client and scheduler."""
+    tables = dict(observation.tables)
+    for table in ("tasks", "workers"):
+        renamed = [f"inproc://{each}" for each in tables[table]["worker"]]
+        tables[table] = {**tables[table], "worker": renamed}
+    return Observation.of(observation.trial, tables)
+
+
 KEPT_S = 0.008  # what a worker needs to hand over a task while its threads keep the interpreter lock
 
 
@@ -99,6 +108,15 @@ def test_some_workers_only(cluster, task):
     run = full(cluster, task, 4, 4, gap_s=KEPT_S)
     finding = found(on(run, load(32), cpu=lambda worker, _: 1.0 if worker < 2 else 3.9))["gil-bound"]
     assert finding.summary.startswith("2 workers of 4")
+
+
+@pytest.mark.parametrize(("cpu", "is_locked"), [(1.0, True), (3.8, False), (0.1, False)])
+def test_workers_in_the_process_of_the_client_share_one_lock(cluster, task, cpu, is_locked):
+    run = within_one_process(full(cluster, task, 2, 2, gap_s=KEPT_S))
+    findings = found(on(run, load(8, ours=0.2), cpu=cpu, workers=1))
+    assert ("gil-bound" in findings) == is_locked
+    if is_locked:
+        assert "processes=True" in findings["gil-bound"].remedy
 
 
 def test_on_other_hosts_it_is_less_sure(cluster, task):
@@ -257,12 +275,8 @@ def test_taking_in_a_graph_is_another_cause(cluster, task):
 @pytest.mark.parametrize(("computes", "code"), [(True, "gil-bound"), (False, "event-loop-blocked")])
 def test_one_process_for_scheduler_and_workers(cluster, task, computes, code):
     """Where tasks ran while the loop stalled, it may be their interpreter lock; else it is the loop."""
-    run = starved(cluster, task, 4)
-    tables, long = dict(run.tables), dict(run.tables["tasks"])
-    for table in ("tasks", "workers"):
-        columns = dict(tables[table])
-        columns["worker"] = [f"inproc://{each}" for each in columns["worker"]]
-        tables[table] = columns
+    run = within_one_process(starved(cluster, task, 4))
+    tables = dict(run.tables)
     if computes:  # one of four in each round ends with the stall
         long = dict(tables["tasks"])
         for name in ("stop", "done"):
