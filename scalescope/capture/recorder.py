@@ -520,6 +520,11 @@ class _Attempts:
                 end = 0.0
                 if len(begin) == 1 and (step := begin[0])["action"] == "compute":
                     begin, end = step["start"], step["stop"]
+                    if end - begin > LONG_S:
+                        self.note_longest(task, end - begin)
+                elif begin:
+                    computed = (each["stop"] - each["start"] for each in begin if each["action"] == "compute")
+                    self.note_longest(task, sum(computed))
                 self.held.extend((task.key, now(), what, task.group, needs, worker, thread, nbytes, begin, end))
                 if len(self.held) > BATCH:
                     self.close_batch()
@@ -635,8 +640,6 @@ class _Attempts:
         if needs:
             span += self._add_needs(number, needs)
         numbers = self.names.get(group) or self._name(key, group)
-        if seconds > LONG_S:
-            self._note_longest(group.prefix.name, seconds, key)
         self.rows += _ROW.pack(
             self.workers[worker],
             numbers[0],
@@ -693,11 +696,13 @@ class _Attempts:
         tasks, sum_s = self.waits.get((prefix, action), (0, 0.0))
         self.waits[prefix, action] = (tasks + 1, sum_s + seconds)
 
-    def _note_longest(self, prefix: str, seconds: float, key: Any) -> None:
+    def note_longest(self, task: Any, seconds: float) -> None:
+        """Keep function and arguments of the longest task of each prefix, while the scheduler has them."""
+        prefix = task.group.prefix.name
         before = self.longest.get(prefix)
-        if (before is None and len(self.longest) < HELD_LONGEST) or (before and seconds > 1.1 * before[0]):
-            task = self.scheduler.tasks.get(key)  # it may be forgotten by now
-            self.longest[prefix] = (seconds, key, call_of(getattr(task, "run_spec", None)))
+        held = len(self.longest) < HELD_LONGEST if before is None else seconds > 1.1 * before[0]
+        if held and seconds > LONG_S:
+            self.longest[prefix] = (seconds, task.key, call_of(task.run_spec))
 
     def tell_longest(self) -> None:
         for _, key, call in self.longest.values():
