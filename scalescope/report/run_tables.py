@@ -68,7 +68,7 @@ def columns(summaries: Sequence[PointSummary]) -> tuple[Column[PointSummary], ..
         short = name.rpartition(".")[2]  # of a key of Dask's configuration its last part
         found.append(Column(name, name, _setting(name), short=short if short != name else ""))
     measured = [summary for summary in summaries if summary.metrics is not None]
-    unknown = {name for name, each in MEASURED.items() if measured and all(each.value(row) is None for row in measured)}
+    unknown = {name for name, each in MEASURED.items() if all(each.value(row) is None for row in measured)}
     found += [each for name, each in MEASURED.items() if name not in unknown]
     trials = [summary.valid + summary.failed + summary.invalid for summary in summaries]
     if sum(trials) > 1 and (max(trials) > 1 or any(not summary.valid for summary in summaries)):
