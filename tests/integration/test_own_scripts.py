@@ -1,0 +1,232 @@
+"""Scripts as people write them, each run as it is: what holds it back comes first."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+CLI = "from scalescope.cli.main import main; main()"
+pytestmark = [pytest.mark.thorough, pytest.mark.timeout(120)]
+
+# By name: the code that comes first, and the script
+SCRIPTS = {
+    "computes_in_a_loop": (
+        "recomputation",
+        """
+            import os, tempfile
+            import pandas as pd, numpy as np
+            import dask.dataframe as dd
+            from dask.distributed import Client
+            if __name__ == "__main__":
+                folder = tempfile.mkdtemp()
+                for i in range(8):
+                    frame = pd.DataFrame({"k": np.arange(150_000) % 50, "x": np.random.rand(150_000)})
+                    frame.to_csv(f"{folder}/{i}.csv", index=False)
+                with Client(n_workers=4, threads_per_worker=1, dashboard_address=None):
+                    frame = dd.read_csv(f"{folder}/*.csv")
+                    for low in range(6):
+                        print(len(frame[frame.x > low / 10].groupby("k").x.mean().compute()))
+        """,
+    ),
+    "results_in_a_loop": (
+        "results-awaited-in-loop",
+        """
+            import time
+            from dask.distributed import Client
+            def score(n):
+                time.sleep(0.3); return n
+            if __name__ == "__main__":
+                with Client(n_workers=4, threads_per_worker=1, dashboard_address=None) as client:
+                    print(sum(client.submit(score, n).result() for n in range(16)))
+        """,
+    ),
+    "straggler": (
+        "straggler",
+        """
+            import time, dask
+            from dask.distributed import Client
+            @dask.delayed
+            def load(n):
+                time.sleep(6 if n == 7 else 0.5); return n
+            if __name__ == "__main__":
+                with Client(n_workers=4, threads_per_worker=1, dashboard_address=None):
+                    print(sum(dask.compute(*[load(n) for n in range(16)])))
+        """,
+    ),
+    "large_chunks": (
+        "too-few-partitions",
+        """
+            import dask.array as da, numpy as np, time
+            from dask.distributed import Client
+            def slow(block):
+                time.sleep(3); return block
+            if __name__ == "__main__":
+                with Client(n_workers=4, threads_per_worker=1, dashboard_address=None):
+                    x = da.ones((2000, 1000), chunks=(1000, 1000))
+                    print(x.map_blocks(slow, meta=np.ones((0, 0))).sum().compute())
+        """,
+    ),
+    "one_partition": (
+        "too-few-partitions",
+        """
+            import tempfile, time
+            import pandas as pd, dask.dataframe as dd
+            from dask.distributed import Client
+            def slow(part):
+                time.sleep(3); return part
+            if __name__ == "__main__":
+                path = tempfile.mktemp(suffix=".csv")
+                pd.DataFrame({"k": range(200_000)}).to_csv(path, index=False)
+                with Client(n_workers=4, threads_per_worker=1, dashboard_address=None):
+                    print(dd.read_csv(path, blocksize=None).map_partitions(slow, meta={"k": int}).k.sum().compute())
+        """,
+    ),
+    "gathers_arrays": (
+        "client-waits",
+        """
+            import numpy as np
+            from dask.distributed import Client
+            def make(n):
+                return np.random.rand(3_200_000)
+            if __name__ == "__main__":
+                with Client(n_workers=4, threads_per_worker=1, dashboard_address=None) as client:
+                    futures = client.map(make, range(16))
+                    print(sum(f.result().mean() for f in futures))
+        """,
+    ),
+    "tiny_tasks": (
+        "tiny-tasks",
+        """
+            import dask
+            from dask.distributed import Client
+            @dask.delayed
+            def inc(n):
+                return n + 1
+            @dask.delayed
+            def total(ns):
+                return sum(ns)
+            if __name__ == "__main__":
+                with Client(n_workers=4, threads_per_worker=1, dashboard_address=None):
+                    print(total([inc(n) for n in range(8000)]).compute())
+        """,
+    ),
+    "threads_of_one_process": (
+        "gil-bound",
+        """
+            from dask.distributed import Client
+            def spin(n):
+                x = 0
+                for i in range(12_000_000): x += i * n
+                return x
+            if __name__ == "__main__":
+                with Client(n_workers=1, threads_per_worker=4, dashboard_address=None) as client:
+                    print(sum(client.gather(client.map(spin, range(12)))) > 0)
+        """,
+    ),
+    "threads_of_this_process": (
+        "gil-bound",
+        """
+            from dask.distributed import Client
+            def spin(n):
+                x = 0
+                for i in range(12_000_000): x += i * n
+                return x
+            if __name__ == "__main__":
+                with Client(processes=False, n_workers=1, threads_per_worker=4, dashboard_address=None) as client:
+                    print(sum(client.gather(client.map(spin, range(12)))) > 0)
+        """,
+    ),
+    "out_of_memory": (
+        "worker-killing-task",
+        """
+            import numpy as np
+            from dask.distributed import Client
+            def big(n):
+                return float(np.ones(90_000_000).sum() + n)
+            if __name__ == "__main__":
+                with Client(n_workers=2, threads_per_worker=1, memory_limit="400MB", dashboard_address=None) as client:
+                    print(client.gather(client.map(big, range(4))))
+        """,
+    ),
+    "raises": (
+        "failed-trials",
+        """
+            import time
+            from dask.distributed import Client
+            def parse(row):
+                time.sleep(0.3)
+                return float(row["price"])
+            if __name__ == "__main__":
+                with Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
+                    rows = [{"price": str(n)} for n in range(10)] + [{"price": "n/a"}]
+                    print(client.gather(client.map(parse, rows)))
+        """,
+    ),
+    "held_lock": (
+        "waiting-tasks",
+        """
+            from dask.distributed import Client, Lock
+            def work(n):
+                with Lock("db"):
+                    return n
+            if __name__ == "__main__":
+                with Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
+                    Lock("db").acquire()
+                    print(client.gather(client.map(work, range(2))))
+        """,
+    ),
+    "awaits_in_tasks": (
+        "nested-client",
+        """
+            from dask.distributed import Client, get_client
+            def child(n):
+                return n
+            def parent(n):
+                client = Client(get_client().scheduler.address, set_as_default=False)
+                return client.submit(child, n, pure=False).result()
+            if __name__ == "__main__":
+                with Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
+                    print(client.gather(client.map(parent, range(4))))
+        """,
+    ),
+    "large_argument": (
+        "large-graph",
+        """
+            import numpy as np, pandas as pd
+            from dask.distributed import Client
+            def use(frame, n):
+                return len(frame) + n
+            if __name__ == "__main__":
+                frame = pd.DataFrame({"a": np.random.rand(4_000_000)})
+                with Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
+                    print(sum(client.submit(use, frame, n).result() for n in range(40)))
+        """,
+    ),
+}
+HANGING = {"held_lock", "awaits_in_tasks"}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_verdict_on_a_script(name: str, tmp_path: Path) -> None:
+    code, text = SCRIPTS[name]
+    (tmp_path / "theirs.py").write_text(textwrap.dedent(text))
+    command = [sys.executable, "-c", CLI, "run", "--json", "--no-save", "theirs.py"]
+    environ = {**os.environ, "COLUMNS": "200"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=tmp_path, env=environ, text=True, **pipes) as process:
+        if name in HANGING:
+            assert process.stderr is not None
+            assert any("NOTHING MOVES" in line for line in process.stderr)
+            process.send_signal(signal.SIGINT)
+        shown, said = process.communicate()
+    (cluster,) = json.loads(shown)["clusters"]
+    # without an idle core, threads that take turns look like threads that have no core
+    right = {code, "host-overloaded"} if code == "gil-bound" else {code}
+    assert cluster["verdict"]["findings"][0]["code"] in right, said
