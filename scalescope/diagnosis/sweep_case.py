@@ -53,11 +53,11 @@ class SweepCase:
         return max(0.0, summary.seconds(*WITHOUT_TASKS) - summary.valid * self.explained_of(summary, *WITHOUT_TASKS))
 
     def explained_s(self, summary: PointSummary, codes: Collection[str] | None = None) -> float:
-        """Thread-seconds of a trial of this point that findings of trials explain, all or those of some codes."""
+        """Thread-seconds that findings explain in a trial of this point; with `codes`, only findings of these codes."""
         return sum(seconds for code, seconds in self._explained(summary).items() if codes is None or code in codes)
 
     def explained_of(self, summary: PointSummary, *parts: str) -> float:
-        """The same of causes that lie in one of these parts of worker time."""
+        """Thread-seconds explained by causes that lie in one of these parts of worker time."""
         causes = by_code()
         codes = [code for code in self._explained(summary) if code in causes and {*parts} & {*causes[code].parts}]
         return self.explained_s(summary, codes)

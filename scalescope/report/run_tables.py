@@ -154,7 +154,7 @@ class Pair:
 def compare(left: Run, right: Run) -> tuple[tuple[str, ...], list[Pair]]:
     """All points of two runs, matched by workers, threads, items, and the settings that differ within one of them.
 
-    The names of these settings come first.
+    Returns the names of these settings, then the pairs.
     """
     sides = [summarise(run.trials) for run in (left, right)]
     names = tuple(dict.fromkeys(name for side in sides for name in varied(summary.point for summary in side)))

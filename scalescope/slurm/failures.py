@@ -297,7 +297,7 @@ def never(reason: str) -> SlurmFailure | None:
 
 
 def needs_nodes(reason: str) -> bool:
-    """Whether a job with this reason waits if some of its nodes work, and never starts if none does."""
+    """Whether a job with this reason starts only if one of its nodes works."""
     return bool(_ONLY_IF_NODES_ARE_LOST.search(reason)) and not re.search("maintenance", reason, re.IGNORECASE)
 
 

@@ -44,7 +44,7 @@ def placed_anywhere_saves_s(observation: Observation) -> float | None:
 
 
 def sent_at_once_saves_s(observation: Observation, *, in_tasks: bool = False) -> float | None:
-    """If the client sent all tasks at the begin; what it computes in between follows, or is done in the tasks."""
+    """Seconds saved if the client sent all tasks first, and computed its own part afterwards, or within tasks."""
     replay = _replay(observation)
     if replay is None:
         return None

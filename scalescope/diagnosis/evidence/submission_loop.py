@@ -132,7 +132,7 @@ def unwanted_s(observation: Observation, begin: float, end: float) -> float:
 
 @dataclass(frozen=True)
 class GraphPacking:
-    """Calls of a loop that carry data, and take the client longer than the tasks need."""
+    """Calls in a loop whose data takes the client longer to pack and send than the tasks take to run."""
 
     nbytes: float  # of a graph, median
     each_s: float  # seconds from one arrival to the next, median
