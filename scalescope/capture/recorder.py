@@ -635,7 +635,7 @@ class _Attempts:
             return
         if isinstance(begin, (list, tuple)):
             begin, end = self._add_steps(group.prefix.name, begin)
-        span = seconds = end - begin if end > begin else 0.0
+        span = end - begin if end > begin else 0.0
         number = self.taken + len(self.keys)
         if needs:
             span += self._add_needs(number, needs)
