@@ -39,7 +39,9 @@ class Result:
 
     @property
     def named(self) -> str:
-        """The code that comes first, after a true word about a busy host."""
+        """The code that comes first: the expected one where it stands above the verdict, as a limit of trust."""
+        if self.case.expect in {finding.code for finding in self.verdict.trust} - {"host-overloaded"}:
+            return self.case.expect
         said = [code for code in self.codes if code != "host-overloaded" or not self.host_was_busy]
         return said[0] if said else HEALTHY
 

@@ -99,14 +99,14 @@ def leases_for_all(client, tasks: int = 32, seconds: float = 0.5):
 
 
 @case(("client-busy", "slow-submission"), 8, near="healthy")
-@remedy("prepare in tasks", prepare=0.0)
-def client_prepares_first(client, seconds: float = 1.0, prepare: float = 9.0, tasks: int = 8):
+@remedy("prepare in tasks", in_tasks=True)
+def client_prepares_first(client, seconds: float = 1.0, prepare: float = 9.0, tasks: int = 8, in_tasks: bool = False):
     """written as an adversarial case."""
 
     def work(i):
-        time.sleep(seconds)
+        time.sleep(seconds + in_tasks * prepare / tasks)
 
-    time.sleep(prepare)  # glob, stat, read headers, build the graph
+    time.sleep(prepare * (not in_tasks))  # glob, stat, read headers, build the graph
     client.gather(client.map(work, range(tasks), key="work", pure=False))
 
 

@@ -126,7 +126,7 @@ def shapes_of_gathered_arrays(client, arrays: int = 16, side: int = 2_000, gathe
 
 @case("client-waits", 2, "local", near="healthy transfer-bound sequential-graph")
 @remedy("reduce before it is computed", reduced=True)
-def whole_array_at_once(client, side: int = 5_000, reduced: bool = False):
+def whole_array_at_once(client, side: int = 9_000, reduced: bool = False):
     """Streaming results to Client as they become available (a large array is computed as one),
     dask/distributed#4754."""
     import dask.array as da

@@ -40,7 +40,7 @@ def pi_by_slices(client, slices: int = 4_000_000, parts: int = 8):
 
 @case("gil-bound", 1, "local", threads=2, near="undersubscribed-threads host-overloaded")
 @remedy("processes instead of threads", workers=2, threads=1)
-def households_in_threads(client, households: int = 8):
+def households_in_threads(client, households: int = 40):
     """Suggestion for those experiencing slow runtimes (processes=False), EAPD-DRB/OG-PHL#24."""
 
     def solve(h):
