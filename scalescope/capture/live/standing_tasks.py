@@ -133,6 +133,7 @@ def described(since: float, found: Mapping[str, Any], states: Mapping[str, Mappi
             held = ", ".join(f"`{name}`" for name in found["held"][:5])
             free = "Where the holder is dead, it is free after `distributed.scheduler.locks.lease-timeout`."
             hints.append(f"Held: {held}. {free}")
+    tasks = _with_files(tasks)
     if any(stacks is None for stacks in found["stacks"].values()):
         hints.append("A worker does not answer: it was stopped, swaps, or its host is gone. Look there.")
     if any(task.holds and task.waits_for in RESULTS and _is_full(found, task.worker) for task in tasks):
@@ -209,6 +210,12 @@ def _line(stack: Sequence[str]) -> tuple[str, str, str]:
     waits_for = [WAITED_FOR[base] for *_, package, base in parts if package == "distributed" and base in WAITED_FOR]
     at_line = f"line {line}" if file == SENT else f"{_path(file)[-1]}:{line}"
     return f"{at_line} in {name}", call, next(iter(waits_for), "")
+
+
+def _with_files(tasks: Sequence[StandingTask]) -> list[StandingTask]:
+    # A task that another task submitted has lost the name of its file; a task of the same function may have kept it.
+    named = {each.where.rpartition(":")[2]: each.where for each in tasks if ":" in each.where}
+    return [replace(each, where=named.get(each.where.removeprefix("line "), each.where)) for each in tasks]
 
 
 def _path(file: str) -> list[str]:
