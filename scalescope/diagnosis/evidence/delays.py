@@ -48,8 +48,9 @@ def delays(observation: Observation) -> Delays:
     np.maximum.at(held, task, attempts.stop[needs])
 
     # backward: the latest end that would have held up nothing
-    latest = np.minimum(_next(releases, attempts.stop), attempts.makespan)
-    latest[needs] = attempts.makespan
+    latest, results = np.full(len(begin), attempts.makespan), np.ones(len(begin), dtype=bool)
+    results[needs] = False
+    latest[results] = np.minimum(_next(releases, attempts.stop[results]), attempts.makespan)
     latest = -_longest(-latest, attempts.stop - held, task[::-1], needs[::-1])
     awaited = latest - attempts.stop <= SLACK * (attempts.stop - begin)
 

@@ -77,7 +77,11 @@ def planted(cluster, task, graph) -> list[Planted]:
             origin, delayed = CLIENT, machine.run([*tasks, *more], [graph(), graph(at=later)])
             times = [delayed.measured.epoch, delayed.measured.epoch + later]
             client = {"time": array("d", times), "seconds": array("d", [later, delayed.measured.makespan - later])}
-            client |= {"where": ["mine.py:3 f", "mine.py:5 f"], "what": ["prepare", "result"], "waits": array("b", [0, 1])}
+            client |= {
+                "where": ["mine.py:3 f", "mine.py:5 f"],
+                "what": ["prepare", "result"],
+                "waits": array("b", [0, 1]),
+            }
             delayed = Observation.of(delayed.trial, {**delayed.tables, "client": client})
         else:
             healthy = machine.run(tasks)
