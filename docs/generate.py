@@ -12,6 +12,7 @@ import typer.main
 from typer.cli import get_docs_for_click
 
 from scalescope import workloads
+from scalescope.analysis.factors import FACTORS, TITLES, WORK
 from scalescope.cli.main import app
 from scalescope.diagnosis.cause import NOTEWORTHY, SEVERE, Cause
 from scalescope.diagnosis.causes import of_sweeps, of_trials
@@ -74,6 +75,17 @@ def metrics() -> str:
             ("Part", "In reports", "What the thread was doing"),
             ((f"`{name}`", part.title, part.help) for name, part in PARTS.items()),
         )
+        + "## Factors of the efficiency\n\nWith A₀ = P × makespan and Aₖ = Aₖ₋₁ − (parts of factor k), factor k is "
+        "Aₖ / Aₖ₋₁; their product is the efficiency ([more](../concepts.md#factors-of-the-efficiency)).\n\n"
+        + table(
+            ("Factor", "In reports", "Parts", "The share of the threads' time in which"),
+            (
+                (f"`{name}`", factor.title, ", ".join(f"`{part}`" for part in factor.parts), factor.help)
+                for name, factor in FACTORS.items()
+            ),
+        )
+        + f"`{WORK}` ({TITLES[WORK]}) is T1 of the smallest size for as many items, divided by T1. With it, the "
+        "product is the speed-up per thread.\n"
     )
 
 

@@ -13,12 +13,14 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from itertools import pairwise
 from statistics import median, median_low
 from typing import Any
 
 import numpy as np
 
+from scalescope.analysis.factors import TITLES, SizeFactors, by_size, falling
 from scalescope.analysis.scaling import WEAK, Fit, Floats, Interval, compare, in_waves, interval_of
 from scalescope.analysis.summary import settings, varied
 from scalescope.model.metrics import Metrics
@@ -70,6 +72,12 @@ class ScalingSeries:
             return f"weak scaling, {self.items_per_worker:g} item{plural_s} per worker"
         return "strong scaling" + ("" if self.items is None else f", {plural(self.items, 'item')}")
 
+    @cached_property
+    def factors(self) -> tuple[SizeFactors, ...]:
+        """The efficiency at each size, divided; empty where that is not known."""
+        by_threads = _by_threads(self)
+        return by_size([(point, by_threads[point.threads]) for point in self.points])
+
     def at(self, workers: int) -> Point:
         first = self.points[0]
         params = dict(first.params)
@@ -96,6 +104,18 @@ class Knee:
     @property
     def title(self) -> str:
         return ", ".join(part for part in (self.series.fixed, self.where) if part)
+
+    @property
+    def falls(self) -> str:
+        """A sentence, after a blank, on the factor that falls most with the size; empty if none falls much."""
+        name = falling(self.series.factors)
+        if not name:
+            return ""
+        first, last = (
+            f"{size.factors[name]:.2f} on {plural(size.point.workers, 'worker')}"
+            for size in (self.series.factors[0], self.series.factors[-1])
+        )
+        return f" What falls most is {TITLES[name]}: {first}, {last}."
 
     def curve(self) -> tuple[tuple[float, float], ...]:
         """Threads and speed-up of the chosen model over the measured range; empty without one."""
@@ -135,6 +155,8 @@ class Knee:
             "curve": [list(pair) for pair in self.curve()],
             "ideal": [list(pair) for pair in self.ideal()],
             "refine_workers": list(self.refine),
+            "factors": [size.to_mapping() for size in self.series.factors],
+            "falls_most": falling(self.series.factors),
         }
 
 

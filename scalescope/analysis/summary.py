@@ -16,7 +16,7 @@ from scalescope.model.fields import Scalar
 from scalescope.model.metrics import METRICS, WORKER_TIME, Combine, Metric, Metrics, Unit
 from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.sweep import ENVIRONMENT, ITEMS, WORKERS, Point
-from scalescope.model.trial import BLAMED, Trial, TrialState
+from scalescope.model.trial import BLAMED, PASSED_ON, Trial, TrialState
 from scalescope.model.words import plural
 
 CONFIDENCE = 0.95
@@ -64,6 +64,7 @@ class PointSummary:
     intervals: Mapping[str, MeanInterval] = field(default_factory=dict)  # for metrics declared to have one
     asked: tuple[PartitionCall, ...] = ()  # calls of the workload's code that decide its partitions
     blamed: Mapping[str, float] = field(default_factory=dict)  # what threads waited for: mean thread-seconds
+    passed_on: Mapping[str, float] = field(default_factory=dict)  # of `blamed`, waiting for tasks that it made late
     cores: int = 0  # of the host, if it has all workers; 0 where that is not so or not known
 
     @property
@@ -196,7 +197,8 @@ def _summary(trials: Sequence[Trial]) -> PointSummary:
         intervals=_intervals(measured),
         asked=tuple(map(PartitionCall.from_mapping, valid[0].facts.get("asked", ()))) if valid else (),
         cores=_cores(valid[0]) if valid else 0,
-        blamed=_blamed([trial.facts.get(BLAMED, {}) for trial in valid]),
+        blamed=_means([trial.facts.get(BLAMED, {}) for trial in valid]),
+        passed_on=_means([trial.facts.get(PASSED_ON, {}) for trial in valid]),
     )
 
 
@@ -205,7 +207,7 @@ def _cores(trial: Trial) -> int:
     return int((host.get("load") or {}).get("cpus", 0)) if cluster.get("kind") == "local" else 0
 
 
-def _blamed(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def _means(found: Sequence[Mapping[str, float]]) -> dict[str, float]:
     texts = dict.fromkeys(text for each in found for text in each)
     means = {text: fmean(each.get(text, 0.0) for each in found) for text in texts}
     return dict(sorted(means.items(), key=lambda item: -item[1]))

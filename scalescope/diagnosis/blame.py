@@ -3,18 +3,23 @@
 | part of the worker time | charged to |
 | --- | --- |
 | `busy` | the prefix of the task |
-| `no_runnable_task`, `tail` | the prefixes of the tasks that run then, in equal shares; or the scheduler |
+| `no_runnable_task`, `tail` | the prefixes of the tasks that are waited for, in equal shares; or the scheduler |
 | `client` | the line at which the client was (table `client`) |
 | all others | the part itself |
 
+A task is waited for while it runs if its end had no slack (`scalescope.diagnosis.evidence.delays`), and the client
+while its own code holds back what it sends next; where neither is known, all tasks that run. Threads that wait for a
+task in the time by which it is late are passed on to the delay where that began. No delay is charged with more than it
+cost: P - 1 threads for as long as it was.
+
 Where no task runs, none is runnable and some is known, the scheduler has to go on. How long tasks held their thread and
 waited is known of each prefix (events with topic `waits`), not when: it is spread evenly over its time. The idea is
-that of idleness blame in HPCToolkit (Tallent and Mellor-Crummey, 2009).
+that of idleness blame in HPCToolkit (Tallent and Mellor-Crummey, 2009), and of delay costs in Scalasca (Böhme et al.,
+2016).
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,13 +29,15 @@ from scalescope.analysis.attempts import Floats, Ints, codes
 from scalescope.analysis.ledger import unoccupied
 from scalescope.analysis.worker_time import over_time
 from scalescope.diagnosis.evidence.client_time import client_time
+from scalescope.diagnosis.evidence.delays import NONE, delays
 from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.evidence.timeline import interval_seconds, occupied_from, timeline
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.metrics import PARTS, WORKER_TIME, WORKING
-from scalescope.model.trial import BLAMED
+from scalescope.model.trial import BLAMED, PASSED_ON
 
 MOST_PREFIXES, MOST_LINES = 8, 3  # prefixes, and lines of the client, charged by name; the rest share one charge
+MOST_KEPT = 5  # texts kept of a trial
 ROUNDING = 1e-9  # share of worker time; smaller charges are rounding errors
 OTHER = "other tasks"
 INTAKE, BETWEEN = "the scheduler, taking in a graph", "the scheduler, between two tasks"
@@ -45,6 +52,8 @@ class Charge:
     name: str  # the prefix that ran or is waited for, or what the client does; empty where the part says all
     seconds: Floats  # thread-seconds in each bin; shape (bins,)
     held: bool = False  # whether these are tasks that held their thread and waited
+    of_client: bool = False  # whether the client is waited for
+    passed_on: bool = False  # whether threads waited for later tasks, which were late because of it
 
     @property
     def total_s(self) -> float:
@@ -52,18 +61,21 @@ class Charge:
 
     @property
     def of_tasks(self) -> bool:
-        return self.part == "busy" or (self.part == IDLE and self.name not in (INTAKE, BETWEEN))
+        idle = self.part == IDLE and not self.of_client and self.name not in (INTAKE, BETWEEN)
+        return self.part == "busy" or idle
 
     @property
     def state(self) -> str:
         """What the threads were: `ran` a task, `held` by one that waited, `wasted`, `absent`, or `idle`."""
         if self.part in WORKING:
             return "held" if self.held else "ran"
+        if self.passed_on:
+            return "idle, passed on"
         return {"lost": "wasted", "late_start": "absent"}.get(self.part, "idle")
 
     @property
     def text(self) -> str:
-        if self.part == CLIENT:
+        if self.of_client:
             return f"the client, {self.name}" if self.name else "the client"
         return self.name or PARTS[self.part].title
 
@@ -76,8 +88,14 @@ class Blame:
     charges: tuple[Charge, ...]  # those that are not zero up to `ROUNDING`. Their sum is P × the length of each bin
 
     @property
-    def waited(self) -> list[Charge]:
-        return sorted((each for each in self.charges if each.state != "ran"), key=lambda each: -each.total_s)
+    def lost(self) -> dict[str, tuple[float, float]]:
+        """Thread-seconds lost to each text, most first, and how many of them were passed on."""
+        found: dict[str, tuple[float, float]] = {}
+        for each in self.charges:
+            if each.state != "ran":
+                total_s, passed_on_s = found.get(each.text, (0.0, 0.0))
+                found[each.text] = total_s + each.total_s, passed_on_s + each.total_s * each.passed_on
+        return dict(sorted(found.items(), key=lambda item: -item[1][0]))
 
 
 def blame(observation: Observation, bins: int) -> Blame:
@@ -93,9 +111,15 @@ def blame(observation: Observation, bins: int) -> Blame:
         found.append(Charge("busy", name, seconds * (1 - share)))
         found.append(Charge("busy", name, seconds * share, held=True))
     idle = _shared(parts[IDLE] + parts["tail"], waited_for)
-    found += [Charge(IDLE, *each) for each in zip([*names, OTHER, INTAKE, BETWEEN], idle, strict=True)]
+    of_tasks, holding = [*names, OTHER], _holding(observation)
+    passed, direct = idle[: len(of_tasks) + 1], idle[len(of_tasks) + 1 :]
+    found += [Charge(IDLE, *each) for each in zip([*of_tasks, INTAKE, BETWEEN], direct[1:], strict=True)]
+    found += [Charge(IDLE, *each, passed_on=True) for each in zip(of_tasks, passed[1:], strict=True)]
+    found.append(Charge(IDLE, holding, direct[0], of_client=True))
+    found.append(Charge(IDLE, holding, passed[0], of_client=True, passed_on=True))
     lines, doing = _lines(observation, edges)
-    found += [Charge(CLIENT, *each) for each in zip([*lines, ""], _shared(parts[CLIENT], doing), strict=True)]
+    of_lines = zip([*lines, ""], _shared(parts[CLIENT], doing), strict=True)
+    found += [Charge(CLIENT, *each, of_client=True) for each in of_lines]
     rest = [part for part in WORKER_TIME if part not in ("busy", IDLE, "tail", CLIENT)]
     found += [Charge(part, "", parts[part]) for part in rest]
     least = ROUNDING * observation.threads * attempts.elapsed
@@ -103,13 +127,14 @@ def blame(observation: Observation, bins: int) -> Blame:
 
 
 def kept(observation: Observation) -> dict[str, dict[str, float]]:
-    """The fact `BLAMED` of a trial; none where it has no attempts."""
+    """The facts `BLAMED` and `PASSED_ON` of a trial; none where it has no attempts."""
     if observation.attempts is None or observation.standstill:  # what stands still has no row
         return {}
-    found: Counter[str] = Counter()
-    for charge in blame(observation, 1).waited:
-        found[charge.text] += charge.total_s  # type: ignore[assignment]
-    return {BLAMED: dict(found.most_common(5))}  # charges kept of a trial, as its fact `BLAMED`
+    found = list(blame(observation, 1).lost.items())[:MOST_KEPT]
+    return {
+        BLAMED: {text: total_s for text, (total_s, _) in found},
+        PASSED_ON: {text: passed_on_s for text, (_, passed_on_s) in found if passed_on_s},
+    }
 
 
 def _parts(observation: Observation, edges: Floats) -> dict[str, Floats]:
@@ -127,32 +152,72 @@ def _shared(whole: Floats, weights: Floats) -> Floats:
 
 
 def _prefixes(observation: Observation, edges: Floats) -> tuple[list[str], Floats, Floats]:
-    """Prefixes with a charge; per bin, seconds each ran and was waited for (rows: prefixes, others, scheduler)."""
-    attempts, line = observation.measured, timeline(observation)
-    begin, useful = occupied_from(observation), attempts.useful
-    rate = line.unwanted / np.maximum(line.occupied, 1.0)  # the same for each task that runs
-    of_attempt = (attempts.stop - attempts.start) * useful + line.between(rate, begin, attempts.stop)
+    """Prefixes with a charge; per bin, seconds each ran; and seconds waited for each.
+
+    Rows of the last: passed on by the client, by prefixes, by others; and direct, for the same and the scheduler, while
+    it takes in a graph and else.
+    """
+    attempts, line, found = observation.measured, timeline(observation), delays(observation)
+    begin, stop, useful = occupied_from(observation), attempts.stop, attempts.useful
     names, prefix = task_prefixes(observation)
+    client = line.level(*found.client) * np.minimum(line.occupied, 1.0)
+    awaited = line.level(begin[found.awaited], stop[found.awaited]) + client
+    rate = line.unwanted / np.maximum(awaited, 1.0)  # for each that is waited for
+    running = np.minimum(line.occupied, 1.0)
+    for_nobody = line.unwanted * np.maximum(running - awaited, 0.0) / np.maximum(line.occupied, 1e-9)
+    could = observation.threads * np.minimum(line.unwanted, 1.0)  # with all of them busy it cost nothing
+    moved, low, high = _passed_on(observation, rate, line.integral(client * (could - rate)))
+    to, moved_s = found.origin[moved], line.between(rate, low, high)
+
+    of_attempt = (stop - attempts.start) * useful + line.between(for_nobody, begin, stop)
+    of_attempt += line.between(rate, begin, stop) * found.awaited
+    of_attempt[moved] -= moved_s
+    of_attempt += np.bincount(np.maximum(to, 0), moved_s * (to >= 0), len(begin))
     order = np.argsort(-np.bincount(prefix, of_attempt, len(names)), kind="stable")[:MOST_PREFIXES]
     place = np.full(len(names), len(order))
     place[order] = np.arange(len(order))
     place = place[prefix]
-    ran, waited_for = [], []
+    place_to = np.where(to >= 0, place[to], -1)
+    ran, direct, passed = [], [rate * client], [rate * line.level(low[to < 0], high[to < 0])]
     for i in range(len(order) + 1):
         own = place == i
-        used = own & useful
-        ran.append(interval_seconds(attempts.start[used], attempts.stop[used], edges))
-        waited_for.append(rate * line.level(begin[own], attempts.stop[own]))
+        used, for_it, here = own & useful, own & found.awaited, own[moved]
+        ran.append(interval_seconds(attempts.start[used], stop[used], edges))
+        level = line.level(begin[for_it], stop[for_it]) - line.level(low[here], high[here])
+        direct.append(rate * np.maximum(level, 0.0) + for_nobody * line.level(begin[own], stop[own]))
+        passed.append(rate * line.level(low[place_to == i], high[place_to == i]))
     graphs = observation.numbers("graphs", "time") - attempts.epoch
     taken_in = line.level(graphs, graphs + observation.numbers("graphs", "seconds"))
-    none = np.maximum(line.level(*attempts.pending.T) - np.minimum(line.occupied, 1.0), 0.0)
+    none = np.maximum(line.level(*attempts.pending.T) - running, 0.0)
     taken_in = np.minimum(taken_in, none)
-    waited_for += [line.unwanted * taken_in, line.unwanted * (none - taken_in)]
+    direct += [line.unwanted * taken_in, line.unwanted * (none - taken_in)]
     return (
         [names[i] for i in order],
         np.array(ran),
-        np.array([line.between(level, edges[:-1], edges[1:]) for level in waited_for]),
+        np.array([line.between(level, edges[:-1], edges[1:]) for level in (*passed, *direct)]),
     )
+
+
+def _passed_on(observation: Observation, rate: Floats, of_client_s: float) -> tuple[Ints, Floats, Floats]:
+    """Tasks for which threads waited since they were late, by earlier delays; and when, from begin to end.
+
+    `of_client_s`: most thread-seconds of the client.
+    """
+    attempts, line, found = observation.measured, timeline(observation), delays(observation)
+    begin, stop = occupied_from(observation), attempts.stop
+    moved = np.flatnonzero(found.awaited & (found.late_s > 0) & (found.origin != NONE))
+    high = np.maximum(stop - found.own_s, begin)[moved]
+    low = np.maximum(high - found.late_s[moved], begin[moved])
+    order = np.lexsort((low, found.origin[moved]))
+    moved, low, high = moved[order], low[order], high[order]
+    origin, seconds = found.origin[moved], line.between(rate, low, high)
+    direct = line.between(rate, np.maximum(stop - found.own_s, begin), stop) * found.awaited
+    most = np.where(origin >= 0, ((observation.threads - 1) * found.own_s - direct)[origin], of_client_s)
+    until = np.cumsum(seconds)
+    first = np.searchsorted(origin, origin)
+    before = until - seconds - (until - seconds)[first]
+    share = np.clip((most - before) / np.maximum(seconds, ROUNDING), 0.0, 1.0)
+    return moved, low, low + (high - low) * share
 
 
 def _waits(observation: Observation, names: Sequence[str], busy: Floats) -> Floats:
@@ -163,10 +228,25 @@ def _waits(observation: Observation, names: Sequence[str], busy: Floats) -> Floa
     return shares
 
 
+def _doing(observation: Observation) -> tuple[tuple[str, ...], Ints]:
+    """What the client did, in words, and which of that in each row of the table `client`."""
+    return codes([" at ".join(filter(None, (what, where))) for where, what in client_time(observation).doing])
+
+
+def _holding(observation: Observation) -> str:
+    """What the client did most while it held back what it sent next."""
+    begin, end = delays(observation).client
+    if not len(begin):
+        return ""
+    names, line = _doing(observation)
+    row = np.searchsorted(observation.numbers("client", "time") - observation.measured.epoch, begin, side="right") - 1
+    return names[int(np.bincount(line[np.maximum(row, 0)], end - begin).argmax())]
+
+
 def _lines(observation: Observation, edges: Floats) -> tuple[list[str], Floats]:
     """What the client did most without a known task; seconds per bin of each, the last row for all else."""
     attempts, found = observation.measured, client_time(observation)
-    names, line = codes([" at ".join(filter(None, (what, where))) for where, what in found.doing])
+    names, line = _doing(observation)
     order = np.argsort(-np.bincount(line, found.seconds.sum(axis=1)), kind="stable")
     order = np.array([i for i in order if names[i]][:MOST_LINES], np.int64)
     place = np.full(len(names), len(order))

@@ -13,6 +13,7 @@ from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import Point
 
 BLAMED = "blamed"  # fact: what the threads waited for most, thread-seconds by text
+PASSED_ON = "passed_on"  # fact: of `BLAMED`, what was waited for tasks that it had made late
 RAN = "ran"  # fact: `script`, `block` or `cluster`, for a trial of the user's code as it is; absent in sweeps
 STOOD_STILL = "stood_still"  # fact: the process whose standstill made the trial invalid
 

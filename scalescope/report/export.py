@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from scalescope.analysis.knee import of_sweep
+from scalescope.analysis.knee import Knee, of_sweep
 from scalescope.analysis.summary import PointSummary, label, varied
 from scalescope.model.finding import Verdict
 from scalescope.model.sweep import Sweep
@@ -44,12 +44,13 @@ def to_rows(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> list[dic
 
 def to_markdown(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> str:
     """The whole report; text from outside is escaped for Markdown and HTML."""
-    summaries = run_tables.points(trials)
+    summaries, knees = run_tables.points(trials), of_sweep(sweep, trials)
     blocks = [
         *(markdown_text(finding.summary) for finding in verdict.trust),
         f"**{markdown_text(verdict.line)}** {verdict.doubt}".rstrip(),
         _table(summaries),
-        markdown_list("Scaling", [f"{title}: {line}" for title, line in run_tables.knees(sweep, trials)]),
+        markdown_list("Scaling", [f"{title}: {line}" for title, line in run_tables.knees(knees)]),
+        _factors(knees),
         _worker_time(summaries, verdict),
         markdown_list("Also found", [f"{finding.severity.word}: {finding.line}" for finding in verdict.others]),
         markdown_list("Excluded trials", run_tables.reasons(summaries)),
@@ -64,6 +65,13 @@ def _table(summaries: Sequence[PointSummary]) -> str:
         return ""
     table, legend = run_tables.points_table(summaries)
     return f"{table_markdown(table)}\n\n{markdown_text(legend)}"
+
+
+def _factors(knees: Sequence[Knee]) -> str:
+    table = run_tables.worst_factors(knees)
+    if table is None:
+        return ""
+    return f"**{markdown_text(table.caption)}**\n\n{table_markdown(table)}\n\n{table.notice}"
 
 
 def _worker_time(summaries: Sequence[PointSummary], verdict: Verdict) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from scalescope.analysis.knee import Knee, of_sweep
+from scalescope.analysis.factors import TITLES, WORK
+from scalescope.analysis.knee import Knee
 from scalescope.analysis.summary import (
     MeanInterval,
     PointSummary,
@@ -27,6 +28,8 @@ from scalescope.model.words import capital, count, plural, seconds, shortened, s
 from scalescope.report.table import Column, ReportTable, fitting, legend
 
 MOST_TRACEBACKS = 3  # that a report shows
+MOST_SIZES = 8  # columns of the table of factors
+ACCEPTABLE = 0.8  # a factor below is marked, as the POP project does
 
 
 class Run(Protocol):
@@ -108,6 +111,7 @@ def row(summary: PointSummary) -> dict[str, Any]:
         "warnings": list(summary.warnings),
         "metrics": None if summary.metrics is None else summary.metrics.to_mapping(),
         "blamed": dict(summary.blamed),
+        "passed_on": dict(summary.passed_on),
         "cause": structure_of(summary) or "none",
     }
 
@@ -120,10 +124,44 @@ def measured(summary: PointSummary) -> dict[str, Any]:
     return found
 
 
-def knees(sweep: Sweep, trials: Sequence[Trial]) -> list[tuple[str, str]]:
+def knees(found: Sequence[Knee]) -> list[tuple[str, str]]:
     """Where throughput stops growing: title and sentence of each series of at least three worker counts."""
-    found = [knee for knee in of_sweep(sweep, trials) if len(knee.series.points) > 2]
-    return [(capital(knee.title), knee.line + to_measure(knee)) for knee in found]
+    several = [knee for knee in found if len(knee.series.points) > 2]
+    return [(capital(knee.title), knee.line + knee.falls + to_measure(knee)) for knee in several]
+
+
+def worst_factors(found: Sequence[Knee]) -> ReportTable | None:
+    """`factors_table` of the series whose speed-up per thread falls most."""
+    known = [knee for knee in found if knee.series.factors]
+    if not known:
+        return None
+    return factors_table(min(known, key=lambda knee: knee.series.factors[-1].speedup / knee.series.factors[0].speedup))
+
+
+def factors_table(knee: Knee) -> ReportTable | None:
+    """The efficiency of a series divided, a column per size; None if that is not known, or no thread ever waited."""
+    sizes = knee.series.factors
+    if not sizes:
+        return None
+    step = max(len(sizes) - 1, 1) / (min(len(sizes), MOST_SIZES) - 1)
+    shown = [sizes[round(i * step)] for i in range(min(len(sizes), MOST_SIZES))]
+    rows = [(title, [size.factors[name] for size in shown]) for name, title in TITLES.items()]
+    rows = [row for row in rows if any(f"{value:.2f}" != "1.00" for value in row[1])]
+    if not rows:
+        return None
+    work = [rows.pop()] if rows[-1][0] == TITLES[WORK] else []
+    rows.append(("= efficiency", [size.efficiency for size in shown]))
+    if work:
+        rows += [*work, ("= speed-up / threads", [size.speedup for size in shown])]
+    notice = f"!: below {ACCEPTABLE}. Factors that are 1.00 at all sizes are left out."
+    if len(shown) < len(sizes):
+        notice = f"Shown are {len(shown)} of {len(sizes)} sizes. {notice}"
+    return ReportTable.of(
+        f"Factors of the efficiency: {knee.title}",
+        ["workers", *(f"{size.point.workers:,}" for size in shown)],
+        [(title, *(f"{'!' if value < ACCEPTABLE else ''}{value:.2f}" for value in values)) for title, values in rows],
+        notice=notice,
+    )
 
 
 def to_measure(knee: Knee) -> str:

@@ -9,6 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from scalescope.analysis.knee import Knee, of_sweep
 from scalescope.analysis.summary import MeanInterval, PointSummary, label, settings, varied
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.sweep import Sweep
@@ -52,11 +53,12 @@ def render(
 ) -> Group:
     """The whole report, `width` characters wide; by default as wide as the terminal."""
     width = width or Console().width
-    summaries = run_tables.points(trials)
+    summaries, knees = run_tables.points(trials), of_sweep(sweep, trials)
     blocks: list[list[RenderableType]] = [
         _headline(verdict),
         _points(summaries, width),
-        _scaling(sweep, trials),
+        _scaling(knees),
+        _factors(knees),
         _worker_time(summaries, verdict, width),
         [line for finding in verdict.others for line in _finding(finding)],
         _listed("Excluded trials", run_tables.reasons(summaries), "red"),
@@ -142,12 +144,19 @@ def _points(summaries: Sequence[PointSummary], width: int) -> list[RenderableTyp
     return [to_terminal(table), Text("; ".join(notes), style="dim")]
 
 
-def _scaling(sweep: Sweep, trials: Sequence[Trial]) -> list[RenderableType]:
-    lines = run_tables.knees(sweep, trials)
+def _scaling(knees: Sequence[Knee]) -> list[RenderableType]:
+    lines = run_tables.knees(knees)
     shown: list[RenderableType] = [Text.assemble((f"{title}: ", "bold"), line) for title, line in lines[:KNEES_SHOWN]]
     if len(lines) > KNEES_SHOWN:
         shown.append(Text(f"and {len(lines) - KNEES_SHOWN} more series (--json has all)", style="dim"))
     return shown
+
+
+def _factors(knees: Sequence[Knee]) -> list[RenderableType]:
+    table = run_tables.worst_factors(knees)
+    if table is None:
+        return []
+    return [Text(table.caption, style="bold"), to_terminal(table), Text(table.notice, style="dim")]
 
 
 def _worker_time(summaries: Sequence[PointSummary], verdict: Verdict, width: int) -> list[RenderableType]:

@@ -12,6 +12,7 @@ from scalescope.model.metrics import GPU_PARTS, PARTS, WORKER_TIME, WORKING, Met
 from scalescope.model.words import percent, plural
 
 WORTH_A_WORD = 0.05  # smallest share of the worker time whose cause is named
+WORTH_SPLITTING = 0.01  # smallest share of the worker time passed on that is told apart
 
 
 @dataclass(frozen=True)
@@ -37,10 +38,13 @@ def worker_time_parts(metrics: Metrics) -> tuple[WorkerTimePart, ...]:
 def lost_to(summary: PointSummary) -> str:
     """What worker time was lost to, with shares; empty if unknown or too small to name."""
     whole = sum(summary.metrics.worker_time_s.values()) if summary.metrics else 0.0
-    shares = [
-        (text, seconds / whole) for text, seconds in summary.blamed.items() if seconds >= WORTH_A_WORD * whole > 0
-    ]
-    return "; ".join(f"{text} {percent(share)}" for text, share in shares)
+    found = []
+    for text, seconds in summary.blamed.items():
+        if seconds >= WORTH_A_WORD * whole > 0:
+            later = summary.passed_on.get(text, 0.0)
+            parts = f" ({percent((seconds - later) / whole)} direct, {percent(later / whole)} passed on)"
+            found.append(f"{text} {percent(seconds / whole)}" + parts * (later >= WORTH_SPLITTING * whole))
+    return "; ".join(found)
 
 
 def gpu_line(metrics: Metrics) -> str:

@@ -22,7 +22,7 @@ from scalescope.analysis.measure import measure, stages_of
 from scalescope.analysis.replay import Replay
 from scalescope.analysis.work_span import critical_path, profile, work_span
 from scalescope.analysis.worker_time import busy_by_worker, divide
-from scalescope.diagnosis import causes
+from scalescope.diagnosis import blame, causes
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.metrics import Metrics
 from scalescope.model.records import TABLES, TASKS
@@ -80,7 +80,9 @@ def binary_tree(tasks: int) -> dict[str, Any]:
 
 def findings(records: dict[str, Any], attempts: Attempts, metrics: Metrics) -> None:
     trial = Trial("bench-r0", Point(WORKERS), 0, False, TrialState.VALID, metrics=metrics)
-    causes.find(Observation(trial, records, attempts))
+    seen = Observation(trial, records, attempts)
+    causes.find(seen)
+    blame.kept(seen)
 
 
 def what_if(tasks: int) -> dict[str, float]:

@@ -11,7 +11,7 @@ from scalescope.diagnosis.cause import NOTEWORTHY, WITHOUT_TASKS, Term
 from scalescope.diagnosis.evidence.submission_loop import loop
 from scalescope.diagnosis.evidence.submissions import sending
 from scalescope.diagnosis.evidence.task_batches import task_batches
-from scalescope.diagnosis.evidence.task_table import task_prefixes
+from scalescope.diagnosis.evidence.task_table import task_needs, task_prefixes
 from scalescope.diagnosis.evidence.timeline import occupied_from, timeline
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding
@@ -131,11 +131,8 @@ def _excused(observation: Observation) -> Bools:
     excused[found.batch[sending(observation)[found.task]]] = True
     batch = np.full(len(attempts.start), -1)
     batch[found.task] = found.batch
-    attempt = np.full(len(observation.column("tasks", "start")), -1)
-    attempt[attempts.row] = np.arange(len(attempts.row))
-    edges = (np.asarray(observation.column("dependencies", name), np.int64) for name in ("task", "needs"))
-    here, there = (attempt[rows] for rows in edges)
-    known = (here >= 0) & (there >= 0) & (batch[here] >= 0)
+    here, there = task_needs(observation)
+    known = batch[here] >= 0
     here, there = here[known], there[known]
     fed = np.zeros(count, dtype=bool)
     fed[batch[here]] = True

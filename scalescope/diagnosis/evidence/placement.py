@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
-from scalescope.diagnosis.evidence.task_table import task_column, task_prefixes, task_rows
+from scalescope.diagnosis.evidence.task_table import task_column, task_needs, task_prefixes
 from scalescope.diagnosis.evidence.timeline import free_threads, occupied_from, timeline
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
@@ -189,14 +189,9 @@ def _held_inputs(observation: Observation) -> tuple[bool, Bools, Ints]:
     attempts = observation.measured
     count = len(attempts.start)
     local, source = np.zeros(count, dtype=bool), np.full(count, -1)
-    task, needs = (np.asarray(observation.column("dependencies", name), np.int64) for name in ("task", "needs"))
-    if not len(task):
+    if not len(observation.column("dependencies", "task")):
         return False, local, source
-    of_row = np.full(len(observation.column("tasks", "key")), -1)
-    of_row[task_rows(observation)] = np.arange(count)
-    task, needs = of_row[task], of_row[needs]
-    known = (task >= 0) & (needs >= 0)
-    task, needs = task[known], needs[known]
+    task, needs = task_needs(observation)
     there = attempts.worker[task] == attempts.worker[needs]
     task, needs = task[there], needs[there]
     order = np.argsort(task_column(observation, "nbytes")[needs], kind="stable")  # the largest is written last

@@ -24,6 +24,17 @@ def task_column(observation: Observation, name: str) -> Floats:
     return values[chosen] if len(values) else np.zeros(len(chosen))
 
 
+@once
+def task_needs(observation: Observation) -> tuple[Ints, Ints]:
+    """Attempts, and the attempts whose results they needed: an element for each dependency."""
+    attempt = np.full(len(observation.column("tasks", "start")), -1)
+    attempt[task_rows(observation)] = np.arange(len(task_rows(observation)))
+    rows = (np.asarray(observation.column("dependencies", name), np.int64) for name in ("task", "needs"))
+    task, needs = (attempt[each] for each in rows)
+    began = (task >= 0) & (needs >= 0)
+    return task[began], needs[began]
+
+
 # What Dask puts into a key that it derives from function and arguments, or at random.
 TOKEN = re.compile(r"[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

@@ -11,7 +11,7 @@ from scalescope.analysis.attempts import Attempts, Floats
 from scalescope.analysis.gpu import GpuTime
 from scalescope.analysis.work_span import Profile, profile
 from scalescope.analysis.worker_time import busy_by_worker
-from scalescope.diagnosis.blame import OTHER, Blame, blame
+from scalescope.diagnosis.blame import CLIENT, OTHER, Blame, blame
 from scalescope.diagnosis.evidence.gpu import gpus
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.metrics import GPU_IDLE, GPU_PARTS
@@ -27,8 +27,12 @@ from scalescope.report.table import ReportTable
 TABLE_TIMES = 12  # rows of the tables that repeat charts over time
 TABLE_WORKERS = 10
 SENTENCE = 4  # charges named in a sentence
+LATER = " Waiting for late tasks is passed on to the delay that made them late."
 SAMPLED = ("computing", *GPU_IDLE)  # parts of GPU time that are known of each prefix
-TEXTURES = {"dotted": "dotted: the task holds its thread and waits", "pale": "pale: idle, and waits for these tasks"}
+TEXTURES = {
+    "dotted": "dotted: the task holds its thread and waits",
+    "pale": "pale: idle, and waits for these tasks, or for others that they made late",
+}
 
 
 @dataclass(frozen=True)
@@ -107,9 +111,11 @@ def _styles(charged: Blame, groups: Groups) -> list[str]:
     names = dict.fromkeys(charge.name for charge in charged.charges if charge.of_tasks)
     free = iter(sorted(set(range(gantt.STAGES)) - {codes.get(name) for name in names}))
     codes |= {name: next(free) for name in names if name not in codes}
-    textures = {"ran": "", "held": " dotted", "idle": " pale"}
+    textures = {"ran": "", "held": " dotted", "idle": " pale", "idle, passed on": " pale"}
     return [
-        stage_colour(codes[charge.name]) + textures[charge.state] if charge.of_tasks else f"{charge.part} hatched"
+        stage_colour(codes[charge.name]) + textures[charge.state]
+        if charge.of_tasks
+        else f"{CLIENT if charge.of_client else charge.part} hatched"
         for charge in charged.charges
     ]
 
@@ -124,12 +130,13 @@ def _blame(charged: Blame, styles: Sequence[str], canvas: Canvas) -> TimeChart:
     cells = [(charges[i].text, charges[i].state, seconds(totals[i]), shares[i]) for i in order]
     cells.append(("all", MISSING, seconds(sum(totals)), "100.0 %"))
     worked = sum(charge.total_s for charge in charges if charge.state == "ran")
-    worst = [f"{charge.text} ({percent(charge.total_s / sum(totals))})" for charge in charged.waited[:SENTENCE]]
+    worst = [f"{text} ({percent(lost / sum(totals))})" for text, (lost, _) in list(charged.lost.items())[:SENTENCE]]
     return TimeChart(
         "blame",
         "For whom threads waited",
         f"Tasks ran for {percent(worked / sum(totals))} of the worker time. "
-        + (f"Most of the rest is charged to {'; '.join(worst)}." if worst else "No thread was idle."),
+        + (f"Most of the rest is charged to {'; '.join(worst)}." if worst else "No thread was idle.")
+        + (LATER if any(charge.passed_on for charge in charges) else ""),
         ReportTable.of(
             "What every thread-second is charged to", ("what", "thread", "thread-seconds", "share"), cells, 2
         ),

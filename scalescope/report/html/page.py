@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from scalescope import __version__
+from scalescope.analysis.factors import FACTORS
 from scalescope.analysis.knee import Knee
 from scalescope.analysis.summary import PointSummary, label, settings, varied
 from scalescope.model.environment import Environment
@@ -16,7 +17,8 @@ from scalescope.model.trial import ran_what
 from scalescope.model.words import capital, number, percent, plural, seconds, size
 from scalescope.report import worker_time
 from scalescope.report.cluster_lines import cluster_lines
-from scalescope.report.run_tables import to_measure
+from scalescope.report.run_tables import factors_table, to_measure
+from scalescope.report.table import ReportTable
 from scalescope.store.store import SweepRun
 
 MOST_POINTS = 200  # points in a table: nobody reads more
@@ -34,6 +36,13 @@ TERMS: tuple[tuple[str, str], ...] = (
         "Speed-up, knee",
         "Throughput in units of one thread that is always busy; the ideal on P threads is P. The knee is where it "
         "stops growing, with its 95 % interval, which holds if the fitted model does.",
+    ),
+    (
+        "Factors of the efficiency",
+        "Each is the share of the threads’ time, of what the factors above it left, in which "
+        + "; ".join(f"{factor.help} ({factor.title})" for factor in FACTORS.values())
+        + ". Their product is the efficiency. Work inflation is the work of the smallest size, for as many items, "
+        "divided by the work; with it the product is the speed-up per thread. A factor below 0.8 is marked (!).",
     ),
     (
         "Worker time",
@@ -69,6 +78,7 @@ class SpeedupChart:
     title: str
     line: str  # what the chart shows
     legend: tuple[tuple[str, str], ...]  # colour and meaning
+    factors: ReportTable | None  # the efficiency divided, by size
 
 
 def block(finding: Finding) -> FindingBlock:
@@ -215,7 +225,9 @@ def speedup_chart(name: str, knee: Knee) -> SpeedupChart:
     line = knee.line
     if knee.low is not None and knee.high is not None:
         line += f" 95 % interval of the knee: {knee.low:,.0f} to {knee.high:,.0f} threads."
-    return SpeedupChart(name, capital(knee.title), line + to_measure(knee), tuple(legend))
+    return SpeedupChart(
+        name, capital(knee.title), line + knee.falls + to_measure(knee), tuple(legend), factors_table(knee)
+    )
 
 
 def worst_why(worst: PointSummary, verdict: Verdict | None) -> str:

@@ -16,14 +16,14 @@ from scalescope.diagnosis.blame import BETWEEN, INTAKE, OTHER, blame, kept
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.metrics import WORKER_TIME
 from scalescope.model.records import from_rows
-from scalescope.model.trial import BLAMED
+from scalescope.model.trial import BLAMED, PASSED_ON
 
 
-def called(observation: Observation, begin: float, *rows: tuple[float, str, str]) -> Observation:
-    """The same trial with a client that did these things, each so many seconds."""
+def called(observation: Observation, begin: float, *rows: Any) -> Observation:
+    """The same trial with a client that did these things: seconds, where, what, and perhaps whether it only waited."""
     client, time = [], EPOCH + begin
-    for seconds, where, what in rows:
-        client.append({"time": time, "seconds": seconds, "where": where, "what": what})
+    for seconds, where, what, *waits in rows:
+        client.append({"time": time, "seconds": seconds, "where": where, "what": what, "waits": sum(waits)})
         time += seconds
     return Observation.of(observation.trial, {**observation.tables, "client": from_rows("client", client)})
 
@@ -32,15 +32,16 @@ def charged(observation: Observation, bins: int = 50) -> dict[tuple[str, str], A
     """Thread-seconds by part and name."""
     found: dict[tuple[str, str], float] = defaultdict(float)
     for charge in blame(observation, bins).charges:
-        found["held" if charge.held else charge.part, charge.name] += charge.total_s
+        part = "held" if charge.held else "passed on" if charge.passed_on else charge.part
+        found[part, charge.text if charge.of_client else charge.name] += charge.total_s
     return {key: pytest.approx(seconds, abs=1e-6) for key, seconds in found.items() if seconds > 1e-6}
 
 
 def test_threads_that_are_all_busy_wait_for_nobody(cluster, task):
     observation = cluster(4).run([task(1.0) for _ in range(8)])
     assert charged(observation) == {("busy", "work"): 8}
-    assert blame(observation, 5).waited == []
-    assert kept(observation) == {BLAMED: {}}
+    assert blame(observation, 5).lost == {}
+    assert kept(observation) == {BLAMED: {}, PASSED_ON: {}}
 
 
 def test_a_serial_stage_is_blamed_for_all_who_wait_for_it(cluster, task):
@@ -51,7 +52,7 @@ def test_a_serial_stage_is_blamed_for_all_who_wait_for_it(cluster, task):
         ("busy", "summarise"): 9,
         ("no_runnable_task", "summarise"): 63,
     }
-    assert kept(observation) == {BLAMED: {"summarise": pytest.approx(63)}}
+    assert kept(observation) == {BLAMED: {"summarise": pytest.approx(63)}, PASSED_ON: {}}
 
 
 def test_tasks_that_run_at_once_share_the_blame(cluster, task):
@@ -78,15 +79,15 @@ def test_the_client_is_blamed_by_its_line_and_the_scheduler_for_its_intake(clust
     assert charged(observation, 90) == {
         ("busy", "work"): 3,
         ("no_runnable_task", "work"): 1,
-        ("client", "sleep at mine.py:7 f"): 4,
-        ("client", ""): 8,
-        ("client", "mine.py:9 f"): 2,
+        ("client", "the client, sleep at mine.py:7 f"): 4,
+        ("client", "the client"): 8,
+        ("client", "the client, mine.py:9 f"): 2,
     }
     tables = dict(observation.tables)
     tables["graphs"] = {**tables["graphs"], "time": array("d", [EPOCH, EPOCH + 2]), "seconds": array("d", [0, 3])}
     found = charged(Observation.of(observation.trial, tables), 90)
     assert found["no_runnable_task", INTAKE] == 6
-    assert found["client", ""] == 2
+    assert found["client", "the client"] == 2
 
 
 def test_between_two_tasks_the_scheduler_is_blamed(cluster, task):
@@ -104,10 +105,75 @@ def test_tasks_that_hold_their_thread_and_wait_are_told_apart(cluster, task):
     observation = cluster(2, events=[(0.0, "waits", waits)]).run([task(2.0), task(2.0), task(4.0, "other")])
     assert charged(observation)["held", "work"] == 3
     assert charged(observation)["busy", "work"] == 1
-    assert [(charge.text, charge.state) for charge in blame(observation, 4).waited] == [
-        ("other", "idle"),
-        ("work", "held"),
-    ]
+    assert list(blame(observation, 4).lost) == ["other", "work"]
+
+
+def straggling(task, *after):
+    """Eight loads, one of which takes 5 s instead of 1, and a task for each of them."""
+    loads = [task(5.0 if i == 3 else 1.0, "load") for i in range(8)]
+    return [*loads, *(task(1.0, "process", (i,)) for i in range(8)), *after]
+
+
+def test_who_waits_for_a_late_task_is_charged_to_the_delay_that_made_it_late(cluster, task):
+    """`process` took as long as ever; until its last task ended, seven threads waited a second longer for a load."""
+    observation = cluster(8).run(straggling(task))
+    assert charged(observation) == {
+        ("busy", "load"): 12,
+        ("busy", "process"): 8,
+        ("no_runnable_task", "load"): 21,
+        ("passed on", "load"): 7,
+    }
+    assert kept(observation) == {BLAMED: {"load": pytest.approx(28)}, PASSED_ON: {"load": pytest.approx(7)}}
+
+
+def test_a_delay_is_not_charged_with_what_happens_without_it(cluster, task):
+    """The serial stage begins late as well, but seven threads would have waited for it anyway."""
+    found = charged(cluster(8).run(straggling(task, task(1.0, "reduce", tuple(range(8, 16))))))
+    assert found["no_runnable_task", "reduce"] == 7
+    assert found["passed on", "load"] == 7
+
+
+def test_who_only_runs_while_others_wait_is_not_charged(cluster, task):
+    """Beside the long load run tasks that nobody waits for; without it the next stage would have run beside them."""
+    loads = [task(10.0 if i == 3 else 1.0, "load") for i in range(4)]
+    beside = [task(10.0, "beside") for _ in range(4)]
+    found = charged(cluster(8).run([*loads, *beside, *(task(10.0, "next", (0, 1, 2, 3)) for _ in range(4))]))
+    assert found["no_runnable_task", "load"] == 3 * 9
+    assert found["passed on", "load"] == 4 * 9
+    assert found["no_runnable_task", "next"] == 4
+    assert ("no_runnable_task", "beside") not in found
+
+
+def test_a_long_transfer_is_a_delay_of_its_task(cluster, task):
+    loads = [task(1.0, "load", transfer=4.0 * (i == 3)) for i in range(8)]
+    found = charged(cluster(8).run([*loads, *(task(1.0, "process", (i,)) for i in range(8))]))
+    assert found["no_runnable_task", "load"] == 3 * 7
+    assert found["passed on", "load"] == 7
+
+
+def test_a_task_queued_behind_a_long_one_is_late_because_of_it(cluster, task):
+    """Both are for one worker; the second had been runnable, and sent there, from the begin."""
+    first = [task(9.0 if i == 0 else 1.0, "first", on=(i,), pinned=False) for i in range(4)]
+    found = charged(cluster(4).run([*first, task(2.0, "second", on=(0,), pinned=False)]))
+    assert found["passed on", "first"] == 3 * 2
+
+
+def test_the_client_is_charged_while_it_holds_back_what_it_sends_next(cluster, task, graph):
+    """It prepares for half a second before it sends each task, and never waits for one: its tasks hold up nobody."""
+    observation = cluster(4).run([task(1.0, graph=i) for i in range(10)], [graph(at=0.5 * i) for i in range(10)])
+    found = charged(called(observation, 0.0, (4.5, "mine.py:3 f", "prepare"), (1.0, "", "", 1)))
+    preparing = "the client, prepare at mine.py:3 f"
+    assert found == {
+        ("busy", "work"): 10,
+        ("no_runnable_task", preparing): 9.5,
+        ("passed on", preparing): 2.5,
+    }
+
+
+def test_the_client_that_waits_for_each_result_holds_back_nothing(cluster, task, graph):
+    observation = cluster(4).run([task(1.0, graph=i) for i in range(3)], [graph(at=float(i)) for i in range(3)])
+    found = charged(called(observation, 0.0, *[(1.0, "mine.py:3 f", "result", 1)] * 3))
+    assert found == {("busy", "work"): 3, ("no_runnable_task", "work"): 9}
 
 
 def test_many_prefixes_share_what_is_left(cluster, task):
@@ -140,9 +206,11 @@ def test_at_every_instant_all_threads_are_charged_and_by_part_it_is_the_worker_t
     if draw(st.booleans()):
         end = observation.attempts.makespan + draw(st.sampled_from([0.0, 3.0]))
         begin = -draw(st.sampled_from([0.0, 1.5]))
-        observation = called(observation, begin, (1.0, "m.py:1 f", "g"), (end - begin, "", ""))
+        waits = draw(st.integers(0, 1))
+        observation = called(observation, begin, (1.0, "m.py:1 f", "g"), (end - begin, "", "", waits))
     found = blame(observation, bins)
     assert all((charge.seconds >= -1e-9).all() for charge in found.charges)
+    assert all(0 <= passed_on_s <= total_s + 1e-9 for total_s, passed_on_s in found.lost.values())
     level = sum(charge.seconds for charge in found.charges) / np.diff(found.edges)
     assert level == pytest.approx(np.full(bins, observation.threads))
     parts = dict.fromkeys(WORKER_TIME, 0.0)

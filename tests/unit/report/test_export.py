@@ -41,8 +41,14 @@ def test_knees_are_in_json_and_markdown(trial, finished):
     assert (knee["k"], knee["capped"], knee["scaling"], knee["unit"]) == (60, True, "strong", "workers")
     assert knee["line"].startswith("Capped at 60 workers")
     assert len(knee["points"]) == 7
+    assert knee["falls_most"] == "dependency"
+    assert [size["workers"] for size in knee["factors"]] == [10, 20, 50, 60, 100, 200, 300]
+    assert knee["factors"][-1]["dependency"] == pytest.approx(0.2)
+    for size, point in zip(knee["factors"], data["points"], strict=True):
+        assert size["efficiency"] == pytest.approx(point["efficiency"])
     markdown = to_markdown(run.sweep, run.trials, run.verdict)
     assert "**Scaling**\n\n- Strong scaling, 300 items: Capped at 60 workers" in markdown
+    assert "**Factors of the efficiency: strong scaling, 300 items**\n\n| workers | 10 |" in markdown
 
 
 def test_rows_are_the_terminals_table(run):

@@ -92,6 +92,13 @@ def test_every_chart_has_its_place_and_says_in_words_what_it_shows(page: str) ->
         assert len(place["aria-label"] or "") > 20
 
 
+def test_the_efficiency_is_divided_by_size(page: str) -> None:
+    shown = Document(page).shown
+    assert "Factors of the efficiency: " in shown
+    assert "= efficiency" in shown
+    assert "Their product is the efficiency." in shown
+
+
 def test_gpus_have_a_chart_and_their_time_by_task_prefix(recorded_run: Callable[..., Any]) -> None:
     made = recorded_run((4,))
     sample = {"gpu": "GPU-1", "utilisation": 0.5, "memory": 2**33, "prefix": "load", "doing": "loading", "cpu": 1.0}

@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 from textwrap import dedent
 
-from scalescope.model.trial import BLAMED, TrialState
+from scalescope.model.trial import BLAMED, PASSED_ON, TrialState
 from scalescope.report.export import to_json, to_markdown
 from scalescope.report.terminal import print_run, render, render_comparison
 
@@ -57,6 +57,14 @@ def test_idle_workers_come_first_with_the_remedy(trial, finished, printed):
             300    300      3      3     3     3     110     100  0.01 (0.00–0.03)    2/2
         parts: tasks of the widest stage; used: workers used; peak: peak tasks; best s: max(T1/P, T∞);
         efficiency: T1 / (P × time); in brackets: 95 % interval over repeats
+
+        Factors of the efficiency: weak scaling, 1 item per worker
+        workers          10    300
+        ──────────────────────────
+        dependency    !0.10  !0.01
+        scheduling     0.80   0.91
+        = efficiency  !0.08  !0.01
+        !: below 0.8. Factors that are 1.00 at all sizes are left out.
 
         Worker time at 300 workers, 300 items: 33,000 thread-seconds
         █···································································································
@@ -113,8 +121,38 @@ def test_where_throughput_stops_growing_is_said_in_a_line(trial, finished, print
     text = " ".join(show(run, printed, 400).split())
     assert (
         "Strong scaling, 300 items: Capped at 60 workers: the widest stage has 60 tasks, 60 ran at once on 300 "
-        "workers, and 240 were idle." in text
+        "workers, and 240 were idle. What falls most is dependency: 1.00 on 10 workers, 0.20 on 300 workers." in text
     )
+
+
+def test_of_several_series_the_factors_of_the_one_that_falls_most_are_shown(trial, finished, printed):
+    run = finished(*[trial(n, 300, wide, params={"wide": wide}) for n in (10, 100) for wide in (60, 20, 90)])
+    text = show(run, printed)
+    assert text.count("Factors of the efficiency") == 1
+    assert "Factors of the efficiency: strong scaling, 300 items, wide=20\n" in text
+
+
+def test_at_most_eight_sizes_have_their_factors_in_the_table(trial, finished, printed):
+    run = finished(*[trial(n, 300, 60) for n in range(10, 210, 10)])
+    text = show(run, printed)
+    head = next(line for line in text.splitlines() if line.startswith("workers         10"))
+    assert (len(head.split()) - 1, head.split()[-1]) == (8, "200")
+    assert "Shown are 8 of 20 sizes. !: below 0.8" in text
+    assert len(to_json(run.sweep, run.trials, run.verdict)["knees"][0]["factors"]) == 20
+
+
+def test_one_size_has_no_factors(trial, finished, printed):
+    assert "Factors" not in show(finished(trial(300, 300, 3)), printed)
+
+
+def test_what_was_waited_for_because_of_a_delay_is_told_apart(trial, finished, printed):
+    made = trial(300, 300, 3)
+    whole = sum(made.metrics.worker_time_s.values())
+    facts = {BLAMED: {"load": 0.6 * whole, "work": 0.1 * whole}, PASSED_ON: {"load": 0.25 * whole, "work": 1.0}}
+    run = finished(replace(made, facts={**made.facts, **facts}))
+    assert "\nLost to: load 60 % (35 % direct, 25 % passed on); work 10 %\n" in show(run, printed)
+    [point] = to_json(run.sweep, run.trials, run.verdict)["points"]
+    assert point["passed_on"] == facts[PASSED_ON]
 
 
 def test_too_few_points_for_a_knee_name_those_that_are_missing(trial, finished, printed):

@@ -1,0 +1,166 @@
+"""Whom idle threads wait for, and where the delays of late tasks began.
+
+The trial is replayed twice over its dependencies, as Scalasca replays a trace (Böhme et al., 2016). Backward: by how
+much a task could have ended later before anything else had begun later; threads wait for those that could not. Forward:
+when each task would have begun if no task before it had taken longer than is typical of its batch. The task behind
+whose end it began late is found by walking back over the dependency that arrived last. Tasks also depend on those that
+held the thread for which they were queued, and on the code of the client that sent them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalescope.analysis.attempts import Bools, Floats, Ints
+from scalescope.diagnosis.evidence.task_batches import MIN_TASKS, task_batches
+from scalescope.diagnosis.evidence.task_table import task_needs
+from scalescope.diagnosis.evidence.timeline import occupied_from
+from scalescope.diagnosis.observation import Observation, once
+
+LONG = 1.5  # ratio of a delayed task's time on its thread to what is typical; up to that a stage is healthy
+SLACK = 0.1  # share of its time by which a task may end later although others wait for it: clocks and messages
+OF_CLIENT, NONE = -2, -1  # in `Delays.origin`, beside the numbers of attempts
+
+
+@dataclass(frozen=True)
+class Delays:
+    """What held up whom; one element per attempt, and intervals of the client."""
+
+    awaited: Bools  # whether something could not begin, or the client not go on, before its end
+    own_s: Floats  # seconds by which it held its thread longer than is typical of its batch; 0 unless `LONG`
+    late_s: Floats  # seconds by which it began later since tasks before it, or the client, were delayed
+    origin: Ints  # the attempt at which that delay began, `OF_CLIENT`, or `NONE`
+    client: Floats  # begin and end of the client's own code that held back what it sent next; shape (2, n)
+
+
+@once
+def delays(observation: Observation) -> Delays:
+    attempts, begin = observation.measured, occupied_from(observation)
+    task, needs = _edges(observation, begin)
+    first = np.ones(len(begin), dtype=bool)
+    first[task] = False
+    sent = np.sort(attempts.runnable[first])
+    client, releases = _client(observation, sent)
+    held = begin.copy()  # when what it depends on last had arrived: its own begin where it depends on nothing
+    held[task] = -np.inf
+    np.maximum.at(held, task, attempts.stop[needs])
+
+    # backward: the latest end that would have held up nothing
+    latest, results = np.full(len(begin), attempts.makespan), np.ones(len(begin), dtype=bool)
+    results[needs] = False
+    latest[results] = np.minimum(_next(releases, attempts.stop[results]), attempts.makespan)
+    latest = -_longest(-latest, attempts.stop - held, task[::-1], needs[::-1])
+    awaited = latest - attempts.stop <= SLACK * (attempts.stop - begin)
+
+    # forward: when that would have arrived without the delays of tasks before it
+    own_s, of_client_s = _own(observation, begin), _sent_late(attempts.runnable, client)
+    arrived = np.where(first, held - of_client_s, -np.inf)
+    if own_s.any() or of_client_s.any():
+        arrived = _longest(arrived, attempts.stop - own_s - held, needs, task)
+        late_s = np.maximum(held - arrived, 0.0)
+    else:
+        late_s = np.zeros(len(begin))
+    last = np.full(len(begin), NONE)
+    on_time = attempts.stop[needs] >= held[task]
+    last[task[on_time]] = needs[on_time]
+    return Delays(awaited, own_s, late_s, _origins(last, own_s, first & (of_client_s > 0)), client)
+
+
+def _edges(observation: Observation, begin: Floats) -> tuple[Ints, Ints]:
+    """Attempts and those that they depended on, in an order in which these come first."""
+    attempts = observation.measured
+    task, needs = task_needs(observation)
+    queued = np.flatnonzero(begin - attempts.prepared_from > SLACK * (attempts.stop - begin))
+    before = _before_on_worker(observation)[queued]
+    behind = (before >= 0) & (attempts.stop[before] > attempts.prepared_from[queued])
+    task, needs = np.append(task, queued[behind]), np.append(needs, before[behind])
+    possible = needs < task  # repeated attempts can need each other in no order
+    task, needs = task[possible], needs[possible]
+    order = np.argsort(task, kind="stable")
+    return task[order], needs[order]
+
+
+def _before_on_worker(observation: Observation) -> Ints:
+    """The attempt whose end let each begin on its worker, if threads serve in order; else -1."""
+    attempts = observation.measured
+    threads = np.zeros(len(attempts.addresses), np.int64)
+    np.maximum.at(threads, attempts.members.worker, attempts.members.nthreads)
+    by_start, by_stop = (np.lexsort((times, attempts.worker)) for times in (attempts.start, attempts.stop))
+    worker = attempts.worker[by_start]
+    ended = np.arange(len(worker)) - threads[worker]
+    found = np.full(len(worker), -1)
+    found[by_start] = np.where(ended >= np.searchsorted(worker, worker), by_stop[np.maximum(ended, 0)], -1)
+    return found
+
+
+def _own(observation: Observation, begin: Floats) -> Floats:
+    attempts, found = observation.measured, task_batches(observation)
+    task, own = found.task, np.zeros(len(begin))
+    held, median = (attempts.stop - begin)[task], found.median
+    if np.any(begin < attempts.start):
+        median = held[np.lexsort((held, found.batch))][found.first[:-1] + (found.size - 1) // 2]
+    typical = median[found.batch]
+    delayed = (held > LONG * typical) & (found.size[found.batch] >= MIN_TASKS)
+    own[task[delayed]] = (held - typical)[delayed]
+    return own
+
+
+def _client(observation: Observation, sent: Floats) -> tuple[Floats, Floats]:
+    """When the client's own code held back what it sent next, and when the client went on after it had waited."""
+    attempts = observation.measured
+    begin = observation.numbers("client", "time") - attempts.epoch
+    if not len(begin):
+        return np.zeros((2, 0)), sent
+    end, waits = begin + observation.numbers("client", "seconds"), observation.numbers("client", "waits") > 0
+    until = np.append(begin[waits], np.inf)[np.searchsorted(begin[waits], begin)]
+    last = np.append(-np.inf, sent)[np.searchsorted(sent, until, side="right")]  # what it sent before it waited again
+    begin, until = np.maximum(begin, 0.0), np.minimum(end, last)
+    own = ~waits & (until > begin)
+    return np.array([begin[own], until[own]]), end[waits]
+
+
+def _sent_late(runnable: Floats, client: Floats) -> Floats:
+    """Seconds for which the client had held back tasks until then."""
+    if not client.size:
+        return np.zeros(len(runnable))
+    passed = np.cumsum(client[1] - client[0])
+    until = np.column_stack([passed - (client[1] - client[0]), passed])
+    late: Floats = np.interp(runnable, client.T.ravel(), until.ravel())
+    return late
+
+
+def _next(releases: Floats, stop: Floats) -> Floats:
+    """The last end before the client next went on: what it waited for, as seen from each earlier end."""
+    rising = np.sort(stop)
+    ended = np.searchsorted(rising, releases, side="right")
+    moments = np.append(np.unique(rising[ended[ended > 0] - 1]), np.inf)
+    following: Floats = moments[np.searchsorted(moments, stop)]
+    return following
+
+
+def _longest(value: Floats, step: Floats, begin: Ints, end: Ints) -> Floats:
+    """Raise the value of each edge's end to that of its begin plus the step there, edge by edge."""
+    found, steps = value.tolist(), step.tolist()
+    for here, there in zip(begin.tolist(), end.tolist(), strict=True):
+        reached = found[here] + steps[here]
+        if reached > found[there]:
+            found[there] = reached
+    return np.array(found)
+
+
+def _origins(last: Ints, own_s: Floats, of_client: Bools) -> Ints:
+    """The nearest delayed task before each, over what arrived last."""
+    delayed = own_s > 0
+    nearest = np.where(delayed | (last < 0), np.arange(len(last)), last)
+    while True:
+        further = nearest[nearest]
+        if np.array_equal(further, nearest):
+            break
+        nearest = further
+    origin = np.where(last >= 0, nearest[last], NONE)
+    origin = np.where((last < 0) & of_client, OF_CLIENT, origin)
+    reached = np.maximum(origin, 0)
+    unknown = (origin >= 0) & ~delayed[reached]
+    return np.where(unknown, np.where(of_client[reached], OF_CLIENT, NONE), origin)
