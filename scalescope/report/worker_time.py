@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from scalescope.analysis.summary import PointSummary
 from scalescope.model.finding import Severity, Verdict
-from scalescope.model.metrics import GPU_PARTS, PARTS, WORKER_TIME, WORKING, Metrics
+from scalescope.model.metrics import BUSY_PARTS, GPU_PARTS, PARTS, WORKER_TIME, WORKING, Metrics
 from scalescope.model.words import percent, plural
 
 WORTH_A_WORD = 0.05  # smallest share of the worker time whose cause is named
@@ -41,6 +41,23 @@ def lost_to(summary: PointSummary) -> str:
         (text, seconds / whole) for text, seconds in summary.blamed.items() if seconds >= WORTH_A_WORD * whole > 0
     ]
     return "; ".join(f"{text} {percent(share)}" for text, share in shares)
+
+
+def busy_line(metrics: Metrics) -> str:
+    """What busy threads did inside tasks, and where most of it was; empty where that was not recorded."""
+    whole = sum((metrics.busy_time_s or {}).values())
+    if not whole > 0:
+        return ""
+    told = metrics.busy_time_s or {}
+    parts = [
+        f"{BUSY_PARTS[part].title} {percent(told[part] / whole)}" for part in BUSY_PARTS if told[part] >= 0.005 * whole
+    ]
+    worst = next(iter((metrics.busy_by_prefix or {}).items()), None)
+    if worst is None or not worst[1].where:
+        return ", ".join(parts)
+    prefix, most = worst
+    what = f"`{most.what}` at " if most.what else ""
+    return f"{', '.join(parts)}; `{prefix}` is {percent(most.share)} of its time in {what}{most.where}"
 
 
 def gpu_line(metrics: Metrics) -> str:
