@@ -49,7 +49,7 @@ def server(seconds: float) -> Iterator[str]:
         request_queue_size = 128
 
     with Server(("127.0.0.1", 0), Answer) as running:
-        threading.Thread(target=running.serve_forever, daemon=True).start()
+        threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True).start()
         try:
             yield f"http://127.0.0.1:{running.server_port}/"
         finally:
@@ -247,11 +247,9 @@ def modules_imported_by_the_first_tasks(client, preloaded: bool = False, tasks: 
     """Preloading for some modules (loading them as part of the job makes workers unresponsive),
     LiberTEM/LiberTEM#223."""
     name = f"heavy_{uuid.uuid4().hex[:8]}"
-    with installed(name, "import time\ntime.sleep(1.5)\n\ndef reduce(frame):\n    time.sleep(0.1)\n") as folder:
-
-        def load():
-            sys.path.insert(0, folder)
-            __import__(name)
+    seconds = 0.0 if preloaded else 1.5  # workers that have imported it at their start find it
+    text = f"import time\ntime.sleep({seconds})\n\ndef reduce(frame):\n    time.sleep(0.1)\n"
+    with installed(name, text) as folder:
 
         def frame_mask(frame):
             if folder not in sys.path:
@@ -259,20 +257,16 @@ def modules_imported_by_the_first_tasks(client, preloaded: bool = False, tasks: 
             __import__(name).reduce(frame)
             return frame
 
-        if preloaded:
-            client.run(load)
-        began = time.time()
         client.gather(client.map(frame_mask, range(tasks), pure=False))
-        return time.time() - began
 
 
 @case("task-overhead", 2, "local", near="tiny-tasks transfer-bound serialisation-bound")
 @remedy("load it once in each process", kept=True)
-def model_unpickled_by_each_prediction(client, kept: bool = False, frames: int = 16):
+def model_unpickled_by_each_prediction(client, kept: bool = False, frames: int = 40):
     """Slow dask predictions (the time to load the pickle is in each call), dmlc/xgboost#7006."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.pickle")
-        path.write_bytes(pickle.dumps([(i, float(i), str(i)) for i in range(400_000)]))
+        path.write_bytes(pickle.dumps([(i, float(i), str(i)) for i in range(150_000)]))
 
         def predict(frame):
             models = get_worker().__dict__.setdefault(f"models {path}", [])
@@ -281,7 +275,7 @@ def model_unpickled_by_each_prediction(client, kept: bool = False, frames: int =
                     model = pickle.load(file)
                 if kept:
                     models.append(model)
-            time.sleep(0.02)
+            time.sleep(0.01)
             return frame
 
         client.gather(client.map(predict, range(frames), pure=False))
@@ -440,22 +434,18 @@ def many_modules_from_a_slow_disk(client, preloaded: bool = False, tasks: int = 
     run = uuid.uuid4().hex[:8]
     with tempfile.TemporaryDirectory() as folder:
         names = [f"part_{run}_{i}" for i in range(30)]
+        seconds = 0.0 if preloaded else 0.05  # workers that have imported them at their start find them
         for name in names:
-            Path(folder, f"{name}.py").write_text("import time\ntime.sleep(0.05)\n")
-
-        def load():
-            sys.path.insert(0, folder)
-            for name in names:
-                __import__(name)
+            Path(folder, f"{name}.py").write_text(f"import time\ntime.sleep({seconds})\n")
 
         def shuffle(i):
             if folder not in sys.path:
-                load()
+                sys.path.insert(0, folder)
+                for name in names:
+                    __import__(name)
             time.sleep(0.05)
             return i
 
-        if preloaded:
-            client.run(load)
         client.gather(client.map(shuffle, range(tasks), pure=False))
 
 
