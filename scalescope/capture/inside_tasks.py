@@ -22,7 +22,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 NAME = "scalescope-inside"
 DEEPEST = 100  # frames of a stack that are looked at, from the innermost, as `distributed` does
 OUTER, INNER = 25, 15  # frames of a stack that are kept, from its two ends
-STACKS = 60  # most stacks of a prefix that are told, the commonest
+STACKS, CUT = 60, 8  # commonest stacks of a prefix that are told as they are; outermost frames that others keep
 PREFIXES = 50  # most prefixes, those with most samples, then those with most seconds
 
 OFF = "the profiler of the workers is off (distributed.worker.profile.enabled)"
@@ -56,8 +56,7 @@ class InsideTasks(WorkerPlugin):  # type: ignore[misc]
         """CPU and other seconds by prefix, and samples by stack and prefix since a time of the scheduler's clock.
 
         Begins anew. A stack is frames from the outermost on with `;` between: `my_job.py:61 load` in the user's code,
-        `json.decoder.decode` in a library's, and last the function in C that was called, as `time.sleep()`. The samples
-        of stacks beyond `STACKS` are those of an empty one.
+        `json.decoder.decode` in a library's, and last the function in C that was called, as `time.sleep()`.
         """
         worker = self.worker
         seconds = {
@@ -75,17 +74,30 @@ class InsideTasks(WorkerPlugin):  # type: ignore[misc]
         kept = [prefix for prefix in sorted(size, key=size.__getitem__, reverse=True)[:PREFIXES] if any(size[prefix])]
         return {
             "seconds": {prefix: seconds[prefix] for prefix in kept if prefix in seconds},
-            "stacks": {prefix: shortened(stacks[prefix], STACKS) for prefix in kept if prefix in stacks},
+            "stacks": {prefix: shortened(stacks[prefix]) for prefix in kept if prefix in stacks},
             "absent": "" if profiles else OFF,
         }
 
 
-def shortened(stacks: Counter[str], most: int) -> dict[str, int]:
-    """The commonest stacks, and the samples of the others as those of an empty one."""
-    kept = dict(stacks.most_common(most))
-    if rest := sum(stacks.values()) - sum(kept.values()):
-        kept[""] = kept.get("", 0) + rest
-    return kept
+def shortened(stacks: Counter[str], most: int = STACKS) -> dict[str, int]:
+    """The commonest stacks; the others without their innermost frames, then the commonest of these.
+
+    The samples that are left are those of an empty one.
+    """
+    kept, rest = Counter(dict(stacks.most_common(most))), Counter[str]()
+    for stack, samples in stacks.items():
+        if stack not in kept:
+            rest[_cut(stack)] += samples
+    kept.update(dict(rest.most_common(most)))
+    if left := sum(stacks.values()) - sum(kept.values()):
+        kept[""] += left
+    return dict(kept)
+
+
+def _cut(stack: str) -> str:
+    frames = stack.split(";")
+    users = next((place for place, frame in enumerate(frames) if " " in frame), 0)
+    return ";".join(frames[: max(CUT, users + 1)])
 
 
 def _seconds(worker: Any) -> dict[str, tuple[float, float]]:

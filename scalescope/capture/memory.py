@@ -134,7 +134,7 @@ def _inside(asked: Iterable[Mapping[str, Any]]) -> Columns:
     rows = []
     for prefix in dict.fromkeys([*seconds, *stacks]):
         cpu, noncpu = seconds.get(prefix, (0.0, 0.0))
-        told = inside_tasks.shortened(stacks.get(prefix, Counter()), inside_tasks.STACKS)
+        told = inside_tasks.shortened(stacks.get(prefix, Counter()))
         rows.append({"prefix": prefix, "samples": told.pop("", 0), "cpu": cpu, "noncpu": noncpu})
         rows += [{"prefix": prefix, "stack": stack, "samples": samples} for stack, samples in told.items()]
     return from_rows("inside", rows)

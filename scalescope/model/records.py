@@ -72,9 +72,9 @@ GPU: dict[str, str] = {
     "cpu": "f",  # part of the time since the last sample that the thread was on a core
 }
 # What tasks did inside, by prefix. The row without a stack has the seconds of their threads, and samples whose stack is
-# not told; the others have samples of the workers' profilers (10 ms), the commonest stacks. A stack is frames from the
-# outermost on with `;` between: `my_job.py:61 load` in the user's code, `json.decoder.decode` in a library's, and last
-# the function that is not in Python, as `time.sleep()`.
+# not told; the others have samples of the workers' profilers (10 ms), rare ones without their innermost frames. A stack
+# is frames from the outermost on with `;` between: `my_job.py:61 load` in the user's code, `json.decoder.decode` in a
+# library's, and last the function that is not in Python, as `time.sleep()`.
 INSIDE: dict[str, str] = {
     "prefix": "str",
     "stack": "str",

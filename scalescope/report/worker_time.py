@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scalescope.analysis.summary import PointSummary
@@ -45,19 +45,20 @@ def lost_to(summary: PointSummary) -> str:
 
 def busy_line(metrics: Metrics) -> str:
     """What busy threads did inside tasks, and where most of it was; empty where that was not recorded."""
-    whole = sum((metrics.busy_time_s or {}).values())
-    if not whole > 0:
-        return ""
-    told = metrics.busy_time_s or {}
-    parts = [
-        f"{BUSY_PARTS[part].title} {percent(told[part] / whole)}" for part in BUSY_PARTS if told[part] >= 0.005 * whole
-    ]
+    told = busy_parts(metrics.busy_time_s or {})
     worst = next(iter((metrics.busy_by_prefix or {}).items()), None)
-    if worst is None or not worst[1].where:
-        return ", ".join(parts)
+    if not told or worst is None or not worst[1].where:
+        return told
     prefix, most = worst
     what = f"`{most.what}` at " if most.what else ""
-    return f"{', '.join(parts)}; `{prefix}` is {percent(most.share)} of its time in {what}{most.where}"
+    return f"{told}; `{prefix}` is {percent(most.share)} of its time in {what}{most.where}"
+
+
+def busy_parts(seconds: Mapping[str, float]) -> str:
+    """The parts of busy time that are at least half a percent of it."""
+    whole = sum(seconds.values())
+    shares = {BUSY_PARTS[part].title: each / whole for part, each in seconds.items() if each > 0}
+    return ", ".join(f"{title} {percent(share)}" for title, share in shares.items() if share >= 0.005)
 
 
 def gpu_line(metrics: Metrics) -> str:

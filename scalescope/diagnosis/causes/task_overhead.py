@@ -78,4 +78,5 @@ def _what(kind: str, spent: Spent) -> tuple[str, tuple[str, ...]]:
     own = [i for i, frame in enumerate(path) if frame.startswith(kind)]
     if not own:
         return f"in {kind}", path
-    return f"in `{path[own[-1]].rpartition('.')[2]}` ({kind})", path[: own[-1]]
+    names = path[own[-1]].split(".")
+    return f"in `{'.'.join(names[-2:] if len(names) > 2 else names[-1:])}` ({kind})", path[: own[-1]]

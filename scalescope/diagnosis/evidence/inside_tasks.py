@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.inside_tasks import InsidePrefix, Stack, called_by_user, inside_tasks, is_users
+from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.observation import Observation, once
 
 # what a sample waits for: a lock, another machine or thread, a program, Dask itself
@@ -18,8 +19,9 @@ LOCK, OUTSIDE, PROGRAM, CLUSTER = "lock", "outside", "program", "cluster"
 IMPORT, PICKLE = "import", "pickle"  # what surrounds the work of a task; otherwise the name of a library
 
 INNERMOST = 8  # frames in which a lock is looked for
+FEWEST, OVERLAP = 6, 1.5  # tasks, and tasks at a time, from which the order of their ends tells something
 SERIAL = 0.4  # of the mean time between two ends: tasks that hold one lock never end closer to each other
-MOSTLY = 0.8  # of the samples, from which they are one path
+MOSTLY = 0.7  # of the samples, from which they are one path
 
 _LOCKS = {"acquire", "__enter__", "flock", "lockf", "locking"}
 _MAYBE_LOCKS = {"execute", "executemany", "executescript", "commit"}  # of databases, which also answer slowly
@@ -146,16 +148,20 @@ def _waits_for(observation: Observation, prefix: str, stack: Stack) -> str:
 
 def _serial(observation: Observation, prefix: str) -> bool:
     # whether tasks of a prefix overlap, and still never end together
-    attempts = observation.measured
-    own = np.array(attempts.prefix) == prefix
-    ends = np.sort(attempts.stop[own])
-    if len(ends) < 6:
-        return False
-    gaps = np.diff(ends)
-    overlap = float((attempts.stop[own] - attempts.start[own]).sum()) / max(
-        float(ends[-1] - attempts.start[own].min()), 1e-9
-    )
-    return overlap >= 1.5 and bool(np.quantile(gaps, 0.1) >= SERIAL * gaps.mean())
+    known = _known_to_be_serial(observation)
+    if prefix not in known:
+        attempts, (names, place) = observation.measured, task_prefixes(observation)
+        own = np.flatnonzero(place == names.index(prefix)) if prefix in names else np.zeros(0, np.int64)
+        start, stop = attempts.start[own], np.sort(attempts.stop[own])
+        gaps = np.diff(stop)
+        together = len(own) and float((attempts.stop[own] - start).sum()) >= OVERLAP * float(stop[-1] - start.min())
+        known[prefix] = len(own) >= FEWEST and together and bool(np.quantile(gaps, 0.1) >= SERIAL * gaps.mean())
+    return known[prefix]
+
+
+@once
+def _known_to_be_serial(observation: Observation) -> dict[str, bool]:
+    return {}
 
 
 def _overhead(observation: Observation, prefix: str, stack: Stack) -> str:

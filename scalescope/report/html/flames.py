@@ -10,9 +10,10 @@ from scalescope.diagnosis.evidence.inside_tasks import inside
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.metrics import BUSY_PARTS
 from scalescope.model.words import percent, plural, seconds
+from scalescope.report import worker_time
 from scalescope.report.table import ReportTable
 
-CHARTS = 6  # prefixes that are drawn, those with most busy time
+CHARTS, ROWS = 6, 20  # prefixes that are drawn and that the table has, those with most busy time
 NARROWEST = 0.01  # share of the samples below which a frame is not drawn
 DEEPEST = 40  # rows of a chart
 
@@ -54,16 +55,13 @@ def draw(seen: Observation) -> Inside:
     if not found:
         return Inside(f"Not known: {why}.")
     total = {part: sum(each.seconds[part] for _, each in found) for part in BUSY_PARTS}
-    whole = sum(total.values())
-    parts = ", ".join(
-        f"{BUSY_PARTS[part].title} {percent(total[part] / whole)}" for part in BUSY_PARTS if total[part] > 0
-    )
     flames = tuple(_flame(prefix, each) for prefix, each in found[:CHARTS] if each.stacks)
-    heads = ("tasks", *(part.title for part in BUSY_PARTS.values()), "mostly in")
-    cells = [(prefix, *(seconds(each.seconds[part]) for part in BUSY_PARTS), _mostly(each)) for prefix, each in found]
-    table = ReportTable.of("Busy thread-seconds of tasks, by what their threads did", heads, cells)
+    heads = ("tasks", "mostly in", *(part.title for part in BUSY_PARTS.values()))
+    cells = [(prefix, _mostly(each), *(seconds(each.seconds[part]) for part in BUSY_PARTS)) for prefix, each in found]
+    rest = f"{len(cells) - ROWS:,} more prefixes are left out." if len(cells) > ROWS else ""
+    table = ReportTable.of("Busy thread-seconds of tasks, by what their threads did", heads, cells[:ROWS], 2, rest)
     absent = "" if flames else f" Where they were is not known: {why}."
-    return Inside(f"Busy threads: {parts}.{absent}", table, flames)
+    return Inside(f"Busy threads: {worker_time.busy_parts(total)}.{absent}", table, flames)
 
 
 def _mostly(each: InsidePrefix) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -184,12 +185,22 @@ def test_seconds_of_old_and_new_releases() -> None:
 
 
 def test_stacks_beyond_the_limit_are_counted_together() -> None:
-    many = {f"job.py:{i} f": i + 1 for i in range(2 * shipped.STACKS)}
+    many = {f"job.py:{i} f": i + 1 for i in range(3 * shipped.STACKS)}
     asked = [{"seconds": {"f": (1.0, 2.0)}, "stacks": {"f": {**many, "": 5}}, "absent": ""}] * 2
     columns = _inside(asked)
-    assert len(columns["stack"]) <= shipped.STACKS + 1
+    assert len(columns["stack"]) == 2 * shipped.STACKS + 1
     assert sum(columns["samples"]) == 2 * (sum(many.values()) + 5)
     assert (columns["stack"][0], columns["cpu"][0], columns["noncpu"][0]) == ("", 2.0, 4.0)
+
+
+def test_rare_stacks_keep_their_outermost_frames_and_the_users() -> None:
+    outer = ";".join(f"library.f{i}" for i in range(20))
+    common = {f"{outer};job.py:1 f;c.f{i}()": 9 for i in range(shipped.STACKS)}
+    rare = {f"{outer};job.py:2 f;c.f{i};c.g()": 1 for i in range(5)} | {f"{outer};c.f{i}": 1 for i in range(4)}
+    told = shipped.shortened(Counter(common | rare))
+    assert told[f"{outer};job.py:2 f"] == 5
+    assert told[";".join(outer.split(";")[: shipped.CUT])] == 4
+    assert sum(told.values()) == sum(common.values()) + 9
 
 
 def test_a_prefix_without_stacks_has_its_seconds() -> None:
