@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -65,6 +66,7 @@ class InsidePrefix:
         return where, what, samples / self.samples
 
 
+@lru_cache(maxsize=10_000)
 def is_users(frame: str) -> bool:
     """Whether it is a line of the user's own code, and no function of a library."""
     return _LINE.search(frame) is not None

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -74,31 +75,34 @@ class Spent:
 @once
 def waits(observation: Observation) -> Mapping[str, Spent]:
     """By `LOCK`, `OUTSIDE` and `PROGRAM`: waiting inside tasks, no more than their threads were off the cores."""
-
-    def kind(prefix: str, stack: Stack) -> str:
-        return "" if _overhead(observation, prefix, stack) else _waits_for(observation, prefix, stack)
-
-    found = {each: _spent(observation, each, kind, most="waiting") for each in (LOCK, OUTSIDE, PROGRAM)}
+    found = {each: _spent(observation, each, most="waiting") for each in (LOCK, OUTSIDE, PROGRAM)}
     return {each: spent for each, spent in found.items() if spent}
 
 
 @once
 def overheads(observation: Observation) -> Mapping[str, Spent]:
     """By `IMPORT`, `PICKLE` or library: what surrounds the work of tasks, computing or waiting."""
-
-    def kind(prefix: str, stack: Stack) -> str:
-        return _overhead(observation, prefix, stack)
-
-    every = inside(observation).items()
-    kinds = dict.fromkeys(kind(prefix, stack) for prefix, each in every for stack in each.stacks)
-    found = {each: _spent(observation, each, kind) for each in kinds if each}
+    kinds = {kind for told in _kinds(observation).values() for kind in told} - {"", LOCK, OUTSIDE, PROGRAM, CLUSTER}
+    found = {each: _spent(observation, each) for each in sorted(kinds)}
     return {each: spent for each, spent in found.items() if spent}
 
 
-def _spent(observation: Observation, wanted: str, kind: Callable[[str, Stack], str], most: str = "") -> Spent | None:
+@once
+def _kinds(observation: Observation) -> Mapping[str, list[str]]:
+    # by prefix: what each of its stacks shows; empty where that is the work itself
+    return {
+        prefix: [
+            _overhead(observation, prefix, stack) or _waits_for(observation, prefix, stack) for stack in each.stacks
+        ]
+        for prefix, each in inside(observation).items()
+    }
+
+
+def _spent(observation: Observation, wanted: str, most: str = "") -> Spent | None:
     chosen: dict[str, tuple[float, list[Stack]]] = {}
     for prefix, each in inside(observation).items():
-        stacks = [stack for stack in each.stacks if kind(prefix, stack) == wanted]
+        kinds = _kinds(observation)[prefix]
+        stacks = [stack for stack, kind in zip(each.stacks, kinds, strict=True) if kind == wanted]
         if stacks:
             seconds = each.busy_s * each.share(stacks)
             chosen[prefix] = min(seconds, each.seconds[most]) if most else seconds, stacks
@@ -168,16 +172,11 @@ def _overhead(observation: Observation, prefix: str, stack: Stack) -> str:
     # what the work is surrounded by; empty where it is the work itself
     frames = stack.frames
     for place, frame in enumerate(frames):
-        if is_users(frame):
-            continue
-        if frame.startswith(_IMPORTS):
-            return IMPORT
-        library = _library(frame)
-        if library in _PICKLERS or _PICKLE_CALL.fullmatch(frame.removesuffix("()")):
-            return PICKLE
-        around = library in AROUND and (not AROUND[library] or _name(frame) in AROUND[library])
-        if around and not any(map(is_users, frames[place:])):
-            return library.partition("_")[0]
+        if _library(frame) == "distributed":  # which pickles what tasks send
+            return ""
+        kind = _surrounds(frame)
+        if kind in (IMPORT, PICKLE) or (kind and not any(map(is_users, frames[place:]))):
+            return kind
     outermost = _library(frames[0]) if frames and not is_users(frames[0]) else ""
     if outermost in _calls_users(observation).get(prefix, ()):
         others = {_library(frame) for frame in frames if not frame.endswith("()")} - {outermost}
@@ -201,6 +200,19 @@ def _calls_users(observation: Observation) -> Mapping[str, frozenset[str]]:
     }
 
 
+@lru_cache(maxsize=10_000)
+def _surrounds(frame: str) -> str:
+    # what a frame surrounds the work with; a library where that is no work of the user's below
+    library = _library(frame)
+    if frame.startswith(_IMPORTS):
+        return IMPORT
+    if library in _PICKLERS or _PICKLE_CALL.fullmatch(frame.removesuffix("()")):
+        return PICKLE
+    around = library in AROUND and (not AROUND[library] or _name(frame) in AROUND[library])
+    return library.partition("_")[0] if around else ""
+
+
+@lru_cache(maxsize=10_000)
 def _library(frame: str) -> str:
     return "" if is_users(frame) else frame.partition(".")[0]
 
