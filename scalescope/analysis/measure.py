@@ -12,8 +12,9 @@ import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Floats, Tables, codes
 from scalescope.analysis.gpu import gpu_time
+from scalescope.analysis.inside_tasks import inside_tasks
 from scalescope.analysis.worker_time import divide
-from scalescope.model.metrics import Metrics, PrefixWork
+from scalescope.model.metrics import BUSY_TIME, Metrics, PrefixBusy, PrefixWork
 from scalescope.model.records import STATUS_ERRED
 
 MOST_PREFIXES = 10  # prefixes whose work is kept with a trial
@@ -57,6 +58,7 @@ def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempt
         transferred_bytes=_transferred(tables),
         recovery_s=_recovery(tables, attempts),
         **_gpu(tables, attempts, divided.parts["busy"][:-1]),
+        **_busy(tables, attempts, worker_time["busy"]),
     )
 
 
@@ -90,6 +92,17 @@ def _gpu(tables: Tables, attempts: Attempts, busy: Floats) -> dict[str, Any]:
         "gpus": float(len(found.cards)),
         "gpu_time_s": found.total(),
         "gpu_by_prefix": found.prefixes,
+    }
+
+
+def _busy(tables: Tables, attempts: Attempts, busy_s: float) -> dict[str, Any]:
+    found = inside_tasks(tables, attempts, busy_s)
+    if found is None:
+        return {}
+    most = sorted(found.items(), key=lambda item: -sum(item[1].seconds.values()))[:MOST_PREFIXES]
+    return {
+        "busy_time_s": {part: sum(each.seconds[part] for each in found.values()) for part in BUSY_TIME},
+        "busy_by_prefix": {prefix: PrefixBusy(each.seconds, *each.mostly) for prefix, each in most},
     }
 
 

@@ -237,6 +237,8 @@ def _typical(measured: Sequence[Metrics]) -> Metrics:
         work_by_prefix=middle.work_by_prefix,
         gpu_time_s=middle.gpu_time_s,
         gpu_by_prefix=middle.gpu_by_prefix,
+        busy_time_s=middle.busy_time_s,
+        busy_by_prefix=middle.busy_by_prefix,
     )
 
 

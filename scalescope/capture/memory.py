@@ -1,4 +1,4 @@
-"""Memory and CPU of the scheduler and the workers over a trial.
+"""Memory and CPU of the scheduler and the workers over a trial, and what else workers gathered, asked in one call.
 
 Resident memory and CPU come from the system monitor of each process, gathered once at the end: heartbeats are up to 2.5
 s apart with 300 workers and miss short peaks. Managed and spilled bytes are those of the last heartbeat.
@@ -15,24 +15,28 @@ from typing import Any
 
 from distributed import Client
 
-from scalescope.capture import process_samples
+from scalescope.capture import inside_tasks, process_samples
 from scalescope.capture.shipping import Shipment
 from scalescope.model.records import Columns, empty, from_rows
 
 OFF_INTERVAL_S = 60.0  # A system monitor that samples less often is off, as with many workers per process
+
+UNPROFILED = "workers of this cluster share processes, whose profiler is off"
 
 Managed = tuple[float, str, int, int]  # time, worker, managed and spilled bytes
 
 
 @dataclass
 class Gathered:
-    """Rows of `records.MEMORY` and `records.GPU`, and remarks about them."""
+    """Rows of `records.MEMORY`, `records.GPU` and `records.INSIDE`, and remarks about them."""
 
     columns: Columns = field(default_factory=lambda: empty("memory"))
     warnings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     gpus: dict[str, Any] = field(default_factory=dict)
     gpu_samples: Columns = field(default_factory=lambda: empty("gpu"))
+    inside: Columns = field(default_factory=lambda: empty("inside"))
+    unprofiled: str = ""  # why there are no stacks of tasks; empty where there are
 
 
 NO_GPU = {
@@ -79,8 +83,12 @@ def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, tim
         gathered.warnings.append(f"memory of {len(silent)} workers could not be gathered, such as {silent[0]}")
     if workers and all(_is_off(sample) for sample in workers.values()):
         gathered.notes.append("workers do not monitor their memory on this cluster")
+        gathered.unprofiled = UNPROFILED
     told = {key: sample["gpu"] for key, sample in workers.items() if key not in silent}
     gathered.gpus, gathered.gpu_samples = gpus(told), _gpu_samples(told)
+    asked = [sample["inside"] for key, sample in workers.items() if key not in silent and sample["inside"]]
+    gathered.inside = _inside(asked)
+    gathered.unprofiled = gathered.unprofiled or next((each["absent"] for each in asked if each["absent"]), "")
     samples = {
         key: sample
         for key, sample in {"scheduler": scheduler, **workers}.items()
@@ -113,6 +121,23 @@ def _gpu_samples(told: Mapping[str, Mapping[str, Any]]) -> Columns:
         found["worker"] += [worker] * rows
         found["gpu"] += [gpu["facts"]["uuid"]] * rows if rows else []
     return found
+
+
+def _inside(asked: Iterable[Mapping[str, Any]]) -> Columns:
+    seconds: dict[str, list[float]] = {}
+    stacks: dict[str, Counter[str]] = {}
+    for each in asked:
+        for prefix, spent in each["seconds"].items():
+            seconds[prefix] = [sum(pair) for pair in zip(seconds.get(prefix, (0.0, 0.0)), spent, strict=True)]
+        for prefix, found in each["stacks"].items():
+            stacks.setdefault(prefix, Counter()).update(found)
+    rows = []
+    for prefix in dict.fromkeys([*seconds, *stacks]):
+        cpu, noncpu = seconds.get(prefix, (0.0, 0.0))
+        told = inside_tasks.shortened(stacks.get(prefix, Counter()))
+        rows.append({"prefix": prefix, "samples": told.pop("", 0), "cpu": cpu, "noncpu": noncpu})
+        rows += [{"prefix": prefix, "stack": stack, "samples": samples} for stack, samples in told.items()]
+    return from_rows("inside", rows)
 
 
 def _is_off(sample: Any) -> bool:

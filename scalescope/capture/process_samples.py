@@ -1,4 +1,4 @@
-"""Memory and CPU of a process, as its system monitor sampled them, and the GPU, as `scalescope.capture.gpu` did.
+"""Memory and CPU of a process, as its system monitor sampled them, its GPU, and what its tasks did inside.
 
 The source text is sent to schedulers and workers: the standard library and `distributed` alone.
 """
@@ -10,18 +10,18 @@ import platform
 from typing import Any
 
 
-def memory_samples(since: float, take_gpu: bool = True, dask_worker: Any = None) -> dict[str, Any]:
+def memory_samples(since: float, take: bool = True, dask_worker: Any = None) -> dict[str, Any]:
     """The samples of this process since a time on the scheduler's clock; `distributed` fills in `dask_worker`.
 
     Returns `process` (its identity), `first_worker` (an address, on the scheduler), `interval_s` of the monitor,
-    `samples` (time on the scheduler's clock, resident bytes, cores in use) and `gpu` (`GpuSampler.taken`,
-    which takes the samples away).
+    `samples` (time on the scheduler's clock, resident bytes, cores in use), `gpu` (`GpuSampler.taken`) and `inside`
+    (`InsideTasks.taken`); `take` takes what these two have gathered away.
     """
     monitor = dask_worker.monitor
     delay = getattr(dask_worker, "scheduler_delay", 0.0)
     callback = dask_worker.periodic_callbacks.get("monitor")
     quantities = monitor.quantities
-    sampler = dask_worker.plugins.get("scalescope-gpu") if take_gpu else None
+    sampler, inside = (dask_worker.plugins.get(f"scalescope-{name}") if take else None for name in ("gpu", "inside"))
     rows = zip(quantities["time"], quantities["memory"], quantities["cpu"])  # noqa: B905  # Python 3.9
     return {
         "process": f"{platform.node()} {os.getpid()}",
@@ -29,4 +29,5 @@ def memory_samples(since: float, take_gpu: bool = True, dask_worker: Any = None)
         "interval_s": callback.callback_time / 1000 if callback else float("inf"),
         "samples": [(at + delay, int(rss), percent / 100) for at, rss, percent in rows if at + delay >= since],
         "gpu": sampler.taken(since - delay, delay) if sampler else {"absent": "NOT_SAMPLED"},
+        "inside": inside.taken(since) if inside else None,
     }

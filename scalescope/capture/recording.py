@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from distributed import Client
 
-from scalescope.capture import actors, blackbox, clock, gpu, logs, memory, recorder, waits
+from scalescope.capture import actors, blackbox, clock, gpu, inside_tasks, logs, memory, recorder, waits
 from scalescope.capture.shipping import Shipment, register
 from scalescope.errors import CaptureError
 from scalescope.model import spool
@@ -40,6 +40,7 @@ class Recording:
     warnings: list[str] = field(default_factory=list)  # in sentences
     notes: list[str] = field(default_factory=list)  # what the cluster does not provide, in sentences
     gpus: dict[str, Any] = field(default_factory=dict)  # as `memory.gpus` gives it
+    unprofiled: str = ""  # why there are no stacks of tasks; empty where there are
     tasks: int = 0  # attempts recorded: those finished, erred and lost
     t_begin: float = 0.0  # when recording began, in seconds on the scheduler's clock
     t_end: float = 0.0  # when the workload had returned
@@ -86,6 +87,7 @@ class Capture:
             self._install(actors, "ActorCalls")
             if drain_interval_s is not None:  # real workers
                 self._install(gpu, "GpuSampler")
+                self._install(inside_tasks, "InsideTasks")
             if log_folder is not None:
                 self._install(blackbox, "BlackBox", folder=str(log_folder.absolute()))
                 self._install(blackbox, "ExitCodes", nanny=True)
@@ -253,11 +255,15 @@ class _Run:
         recording.warnings += gathered.warnings
         recording.notes += gathered.notes
         recording.gpus = gathered.gpus
+        virtual = self.capture.drain_interval_s is None
+        recording.unprofiled = "the time of this cluster is virtual" if virtual else gathered.unprofiled
         try:
             spool.write_chunk(self.stream, "workers", workers)
             spool.write_chunk(self.stream, "memory", gathered.columns)
             if gathered.gpu_samples["worker"]:
                 spool.write_chunk(self.stream, "gpu", gathered.gpu_samples)
+            if gathered.inside["prefix"]:
+                spool.write_chunk(self.stream, "inside", gathered.inside)
             if self.capture.log_folder is not None:
                 left = set(recording.workers_left)
                 spool.write_chunk(self.stream, "logs", logs.read(self.capture.log_folder, left))

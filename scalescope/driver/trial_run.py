@@ -37,7 +37,7 @@ OWN_CLIENT = (
     "the function made a Dask client of its own, so nothing ran on this cluster: compute through the client that it is "
     "given"
 )
-_CAPTURE_FACTS = ("tasks", "t_begin", "t_end", "clock_error_s", "received_bytes", "notes", "gpus")
+_CAPTURE_FACTS = ("tasks", "t_begin", "t_end", "clock_error_s", "received_bytes", "notes", "gpus", "unprofiled")
 
 
 class TrialRunner:

@@ -98,6 +98,28 @@ GPU_TIME = tuple(GPU_PARTS)
 GPU_IDLE = ("loading", "python", "copying", "waiting")
 
 
+# What the threads of busy workers did inside tasks. Together these parts are the part `busy`.
+BUSY_PARTS: Mapping[str, WorkerTimePart] = {
+    "computing": WorkerTimePart("computing", "the task’s thread was on a core"),
+    "waiting": WorkerTimePart(
+        "waiting inside tasks",
+        "it was not: it waited for another machine, a program, a lock, the interpreter or a core",
+    ),
+    "unknown": WorkerTimePart("not known", "the worker did not tell: it left, or the task failed"),
+}
+BUSY_TIME = tuple(BUSY_PARTS)
+
+
+@dataclass(frozen=True)
+class PrefixBusy:
+    """What the threads of one prefix did inside its tasks."""
+
+    seconds: Mapping[str, float]  # busy thread-seconds by part of `BUSY_PARTS`
+    where: str = ""  # the line of the user's code in which they were most often, as `my_job.py:61 load`
+    what: str = ""  # what was called there, as `time.sleep`; empty where it is that code itself
+    share: float = 0.0  # of the samples, from 0 to 1
+
+
 @dataclass(frozen=True)
 class PrefixGpu:
     """The GPU while tasks of one prefix ran."""
@@ -323,6 +345,9 @@ class Metrics(Mapped):
     # the part `busy` divided into `GPU_PARTS`, in thread-seconds; None without GPUs
     gpu_time_s: Mapping[str, float] | None = None
     gpu_by_prefix: Mapping[str, PrefixGpu] | None = None
+    # the part `busy` divided into `BUSY_PARTS`, in thread-seconds; None where workers did not tell
+    busy_time_s: Mapping[str, float] | None = None
+    busy_by_prefix: Mapping[str, PrefixBusy] | None = None  # the prefixes with most of it
 
 
 # By name; each is a number, or None if it could not be measured.

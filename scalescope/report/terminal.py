@@ -175,7 +175,8 @@ def _worker_time(summaries: Sequence[PointSummary], verdict: Verdict, width: int
     where = label(point.point, varied(summary.point for summary in summaries))
     title = Text.assemble(("Worker time", "bold"), f" at {where}: {seconds(total)} thread-seconds")
     lost = worker_time.lost_to(point)
-    told = [("Lost to: ", lost), ("GPU: ", worker_time.gpu_line(point.metrics))]
+    busy, gpu = worker_time.busy_line(point.metrics), worker_time.gpu_line(point.metrics)
+    told = [("Lost to: ", lost), ("Busy: ", busy), ("GPU: ", gpu)]
     return [title, bar, *legend, *(Text.assemble((head, "bold"), line) for head, line in told if line)]
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scalescope.analysis.summary import PointSummary
 from scalescope.model.finding import Severity, Verdict
-from scalescope.model.metrics import GPU_PARTS, PARTS, WORKER_TIME, WORKING, Metrics
+from scalescope.model.metrics import BUSY_PARTS, GPU_PARTS, PARTS, WORKER_TIME, WORKING, Metrics
 from scalescope.model.words import percent, plural
 
 WORTH_A_WORD = 0.05  # smallest share of the worker time whose cause is named
@@ -45,6 +45,24 @@ def lost_to(summary: PointSummary) -> str:
             parts = f" ({percent((seconds - later) / whole)} direct, {percent(later / whole)} passed on)"
             found.append(f"{text} {percent(seconds / whole)}" + parts * (later >= WORTH_SPLITTING * whole))
     return "; ".join(found)
+
+
+def busy_line(metrics: Metrics) -> str:
+    """What busy threads did inside tasks, and where most of it was; empty where that was not recorded."""
+    told = busy_parts(metrics.busy_time_s or {})
+    worst = next(iter((metrics.busy_by_prefix or {}).items()), None)
+    if not told or worst is None or not worst[1].where:
+        return told
+    prefix, most = worst
+    what = f"`{most.what}` at " if most.what else ""
+    return f"{told}; `{prefix}` is {percent(most.share)} of its time in {what}{most.where}"
+
+
+def busy_parts(seconds: Mapping[str, float]) -> str:
+    """The parts of busy time that are at least half a percent of it."""
+    whole = sum(seconds.values())
+    shares = {BUSY_PARTS[part].title: each / whole for part, each in seconds.items() if each > 0}
+    return ", ".join(f"{title} {percent(share)}" for title, share in shares.items() if share >= 0.005)
 
 
 def gpu_line(metrics: Metrics) -> str:

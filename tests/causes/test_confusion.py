@@ -29,6 +29,7 @@ CODES = set(by_code())
 NOT_PROVOKED = {
     *("oversubscribed-threads", "undersubscribed-threads", "late-workers", "idle-workers-cause-unknown"),
     *("experiments", "too-short"),  # information, which takes several points, and a trial of next to nothing
+    *("lock-bound", "task-overhead"),  # within busy time, and only real workers are profiled: `outside/of_inside.py`
     # `test_gpu.py` has a stand-in for a card; a slow one takes several
     *("gpu-starved", "gpu-contended", "gpu-unused", "gpu-missing", "gpu-memory-full", "gpu-slow"),
 }

@@ -252,7 +252,7 @@ def programs(client, tasks: int = 8):
     client.gather(client.map(simulate, range(tasks), pure=False))
 
 
-@case("work-inflation", (1, 2, 4), "local", near="waiting-tasks healthy")
+@case(("lock-bound", "work-inflation"), (1, 2, 4), "local", near="waiting-tasks healthy")
 @remedy("a file for each worker", files=40)
 def chunks_of_one_locked_file(client, files: int = 1, chunks: int = 40):
     """Parallel non-locked read using dask.Client crashes (60 % of the time is spent in a file lock),

@@ -47,6 +47,8 @@ SEEN_IN_A_TRIAL = {
     "gpu-missing": "scalescope.diagnosis.causes.gpu_faults:GPU_MISSING",
     "gpu-memory-full": "scalescope.diagnosis.causes.gpu_faults:GPU_MEMORY_FULL",
     "gpu-slow": "scalescope.diagnosis.causes.gpu_faults:GPU_SLOW",
+    "lock-bound": "scalescope.diagnosis.causes.lock_bound:LOCK_BOUND",
+    "task-overhead": "scalescope.diagnosis.causes.task_overhead:TASK_OVERHEAD",
     "waiting-tasks": "scalescope.diagnosis.causes.waiting_tasks:WAITING_TASKS",
 }
 SEEN_IN_A_SWEEP = {

@@ -7,9 +7,11 @@ import numpy as np
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.causes.gil_bound import locked_workers
 from scalescope.diagnosis.evidence.host_cpu import FULL, MIN_SAMPLES, host, samples
+from scalescope.diagnosis.evidence.inside_tasks import OUTSIDE, PROGRAM, inside, waits
 from scalescope.diagnosis.evidence.timeline import timeline
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.sweep import THREADS
 from scalescope.model.words import percent, plural, some
 
 OURS = 0.70  # share of a full host that our processes use, from which they compete with each other
@@ -88,13 +90,15 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
 BUSY = 0.8  # share of worker time busy, from which threads have no time to spare
 SLACK = 0.5  # share of the host idle, from which there is room for more threads
 MANY_WAIT = 6  # mean tasks waiting per thread, from which several times the threads would be busy
+MOST_TIMES = 8  # times the threads; more are not recommended
 
 UNDERSUBSCRIBED_THREADS = TrialCause(
     code="undersubscribed-threads",
     title="Room for more threads",
-    needs="At least 80 % of the worker time was busy and tasks waited, while half of the host's cores were idle.",
-    ruled_out_by="Threads that were idle, or took turns at a lock (gil-bound). Workers on other hosts, whose load is "
-    "not known.",
+    needs="At least 80 % of the worker time was busy and tasks waited, while half of the host's cores were idle, or "
+    "while the threads of tasks waited for the outside half of the time (table inside).",
+    ruled_out_by="Threads that were idle, or took turns at a lock (gil-bound, lock-bound). Programs that tasks start "
+    "on hosts whose load is not known.",
     remedy="More threads per worker if tasks wait for something other than a core; otherwise more workers",
     link=SIZES_LINK,
     changes=(Term.THREADS,),
@@ -104,37 +108,69 @@ UNDERSUBSCRIBED_THREADS = TrialCause(
 @UNDERSUBSCRIBED_THREADS.finds
 def undersubscribed_threads(observation: Observation) -> Finding | None:
     """Advice and no fault: `lost_s` is 0, and the severity `low` only where more threads would clearly pay."""
-    found, here = samples(observation), host(observation)
-    if found is None or here is None or observation.share("busy") < BUSY:
+    here, each, metrics = host(observation), _cores_of_a_task(observation), observation.metrics
+    if each is None or metrics is None or observation.share("busy") < BUSY:
         return None
-    spare = here.idle * here.cpus
     line = timeline(observation)
     waiting = line.integral((line.waiting >= 1).astype(np.float64)) / observation.measured.makespan
-    if here.idle < SLACK or spare < 1 or waiting < SLACK or len(found.worker) < MIN_SAMPLES:
+    spare = here.idle * here.cpus if here else 0.0
+    waited_s = sum(each.seconds for each in (waits(observation).get(kind) for kind in _outside(observation)) if each)
+    room = (here and here.idle >= SLACK and spare >= 1) or waited_s >= SLACK * observation.seconds("busy")
+    if not room or waiting < SLACK or locked_workers(observation) is not None:  # more threads would take turns as well
         return None
-    if locked_workers(observation) is not None:  # more threads would take turns as well
-        return None
-    each = float((found.cpu * found.seconds).sum() / max((found.running * found.seconds).sum(), 1e-9))
     rest = each < SLACK
     queue = line.integral(line.waiting) / (observation.measured.makespan * observation.threads)
     pays = rest and queue >= MANY_WAIT and not observation.trial.facts.get("modelled")
     why = "tasks wait for something else than a core" if rest else "each task uses the one core of its thread"
+    spent = max(waits(observation).values(), key=lambda each: each.seconds, default=None)
+    if rest and spent:
+        why = f"tasks wait, as `{spent.prefix}` in `{spent.function}`{f' at {spent.line}' if spent.line else ''}"
+    free = here.cpus * (1 - here.foreign) if here else np.inf  # cores that the trial may have
+    times = min(1 / max(each, 1 / MOST_TIMES), free / max(each * observation.threads, 1e-9))
+    times = max(min(times, metrics.widest_stage / observation.threads), 1.0)
+    now, then = (
+        np.ceil(metrics.widest_stage / threads) for threads in (observation.threads, observation.threads * times)
+    )
+    threads = int(np.ceil(observation.trial.point.threads_per_worker * times))
     return UNDERSUBSCRIBED_THREADS.finding(
         observation,
         0.0,
-        f"{percent(observation.share('busy'))} of the worker time is busy and {queue:.1f} tasks wait for each thread, "
-        f"while {spare:.1f} of "
-        f"{here.cpus} cores are idle: {why} ({each:.2f} cores for each).",
-        "raise `threads_per_worker` (`--nthreads`), if what the tasks wait for can serve more at once"
+        f"{percent(observation.share('busy'))} of the worker time is busy and {queue:.1f} tasks wait for each thread"
+        + (f", while {spare:.1f} of {here.cpus} cores are idle" if here else "")
+        + f": {why} ({each:.2f} cores for each).",
+        f"raise `threads_per_worker` (`--nthreads`) to {threads}, if what they wait for can serve that many at once"
         if rest
         else "use more workers or threads on this host",
         Evidence("share of worker time busy", round(observation.share("busy"), 3), "worker time"),
         Evidence("share of the time in which tasks waited", round(waiting, 3), "table tasks"),
-        Evidence("cores in use for each running task", round(each, 3), "table memory, column cpu"),
-        Evidence("cores idle", round(spare, 2), "facts host.load"),
+        Evidence("cores in use for each running task", round(each, 3), "tables inside and memory, column cpu"),
+        *([Evidence("cores idle", round(spare, 2), "facts host.load")] if here else []),
         confidence=0.6,
         severity=Severity.LOW if pays else Severity.INFO,
+        saved_s=observation.measured.makespan * (1 - float(then / now)),
+        change={THREADS: threads} if rest else {},
     )
+
+
+def _outside(observation: Observation) -> tuple[str, ...]:
+    # what tasks wait for that needs no core of theirs; programs that they start may compute
+    here, attempts = host(observation), observation.measured
+    at_once = float((attempts.stop - attempts.start).sum()) / attempts.makespan
+    return (OUTSIDE, PROGRAM) if here and here.ours * here.cpus < SLACK * at_once else (OUTSIDE,)
+
+
+def _cores_of_a_task(observation: Observation) -> float | None:
+    """Cores that a running task keeps busy, in its own thread or in its worker's process, whichever are more."""
+    seconds = [each.seconds for each in inside(observation).values()]
+    computing, waiting = (sum(each[part] for each in seconds) for part in ("computing", "waiting"))
+    found = (
+        [computing / (computing + waiting)] if computing + waiting >= SLACK * observation.seconds("busy") > 0 else []
+    )
+    sampled = samples(observation)
+    if sampled is not None and len(sampled.worker) >= MIN_SAMPLES:
+        running = float((sampled.running * sampled.seconds).sum())
+        found.append(float((sampled.cpu * sampled.seconds).sum()) / max(running, 1e-9))
+    return max(found, default=None)
 
 
 STOLEN = 0.10  # share of the host's cores; the hypervisor takes them only from whoever wants to run

@@ -38,7 +38,7 @@ WAITING_TASKS = TrialCause(
     "`distributed`: for a lock, semaphore, queue, event, variable, actor or future. Or nothing moved when the trial "
     "was stopped, and most tasks that held a thread were in such a call.",
     ruled_out_by="Tasks that wait for graphs they sent (nested-client). Tasks that had seceded. Waits elsewhere, "
-    "such as for a database: they are not seen and count as work.",
+    "such as for a file lock or a database (lock-bound, undersubscribed-threads).",
     remedy="Start the task when what it waits for is there, or lift the limit",
     link="https://distributed.dask.org/en/stable/task-launch.html",
     parts=("busy",),

@@ -12,7 +12,7 @@ from scalescope.diagnosis.observation import Observation
 from scalescope.errors import CaptureError, StoreError
 from scalescope.model.trial import Trial, TrialState
 from scalescope.report import worker_time
-from scalescope.report.html import over_time, page, stages, what_if
+from scalescope.report.html import flames, over_time, page, stages, what_if
 from scalescope.report.html.charts import Canvas
 from scalescope.report.html.over_time import TimeChart
 from scalescope.report.table import ReportTable
@@ -29,6 +29,7 @@ class TrialPage:
     why: str  # why this trial was chosen
     missing: str = ""  # why there is nothing to draw
     charts: tuple[TimeChart, ...] = ()
+    inside: flames.Inside | None = None  # what tasks did
     stages: ReportTable | None = None  # a row per stage
     path: ReportTable | None = None  # the critical path; None if the graph is not known
     path_text: str = ""
@@ -83,6 +84,7 @@ def build(
         title,
         why,
         charts=tuple(over_time.draw(seen, attempts, groups, canvas)),
+        inside=flames.draw(seen),
         stages=stages.table(seen, attempts, groups),
         path=path,
         path_text=path_text,

@@ -23,6 +23,7 @@ def sample(process: str, times: list[float], sizes: list[int], interval_s: float
         "interval_s": interval_s,
         "samples": [(when, size, 0.5) for when, size in zip(times, sizes, strict=True)],
         "gpu": {"absent": "DISABLED_PYNVML_NOT_AVAILABLE"},
+        "inside": None,
     }
 
 

@@ -16,7 +16,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_every_number_of_a_trial_is_declared():
-    others = {"worker_time_s", "work_by_prefix", "gpu_time_s", "gpu_by_prefix"}
+    others = {"worker_time_s", "work_by_prefix", "gpu_time_s", "gpu_by_prefix", "busy_time_s", "busy_by_prefix"}
     assert {*METRICS} | others == {field.name for field in fields(Metrics)}
     assert list(METRICS) == [metric.name for metric in METRICS.values()]
 

@@ -1,0 +1,112 @@
+"""What the threads of tasks did: on a core or not, and in which function, by task prefix.
+
+The workers tell CPU seconds and other seconds of all tasks of a prefix (`records.INSIDE`). The part `busy` is shared
+among prefixes by the durations of their tasks, and within a prefix by what was told. What no worker told is `unknown`:
+the parts of all prefixes are `busy`, without remainder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from scalescope.analysis.attempts import Attempts, Tables, codes
+
+_LINE = re.compile(r":\d+ \S+$")  # `my_job.py:61 load`
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Samples that saw the same frames, from the outermost on; the last may be a call out of Python: `time.sleep()`."""
+
+    frames: tuple[str, ...]
+    samples: int
+
+    @property
+    def user(self) -> str:
+        """The innermost line of the user's code, as `my_job.py:61 load`; empty where there is none."""
+        return next((frame for frame in reversed(self.frames) if is_users(frame)), "")
+
+    @property
+    def call(self) -> str:
+        """The call out of Python in which it was, as `time.sleep`; empty where it ran Python."""
+        return self.frames[-1].removesuffix("()") if self.frames[-1:] and self.frames[-1].endswith("()") else ""
+
+
+@dataclass(frozen=True)
+class InsidePrefix:
+    """What the threads of one prefix did."""
+
+    seconds: Mapping[str, float]  # busy thread-seconds by part of `BUSY_PARTS`
+    stacks: tuple[Stack, ...]  # the commonest
+    samples: int  # also those whose stack is not told
+
+    def share(self, stacks: Sequence[Stack]) -> float:
+        """The part of all samples that these are, from 0 to 1."""
+        return sum(stack.samples for stack in stacks) / self.samples if self.samples else 0.0
+
+    @property
+    def busy_s(self) -> float:
+        return sum(self.seconds.values())
+
+    @property
+    def mostly(self) -> tuple[str, str, float]:
+        """The line of the user's code and the call in which most samples were, and their share."""
+        counted = Counter[tuple[str, str]]()
+        for stack in self.stacks:
+            counted[stack.user, called_by_user(stack)] += stack.samples
+        if not counted:
+            return "", "", 0.0
+        (where, what), samples = counted.most_common(1)[0]
+        return where, what, samples / self.samples
+
+
+@lru_cache(maxsize=10_000)
+def is_users(frame: str) -> bool:
+    """Whether it is a line of the user's own code, and no function of a library."""
+    return _LINE.search(frame) is not None
+
+
+def called_by_user(stack: Stack) -> str:
+    """What the innermost line of the user's code calls; empty where it computes by itself."""
+    below = stack.frames[stack.frames.index(stack.user) + 1 :] if stack.user else stack.frames
+    return below[0].removesuffix("()") if below else ""
+
+
+def inside_tasks(tables: Tables, attempts: Attempts, busy_s: float) -> dict[str, InsidePrefix] | None:
+    """By prefix, how `busy_s` thread-seconds are divided; None where the workers told nothing."""
+    table = tables.get("inside", {})
+    told: dict[str, list[float]] = {}
+    stacks: dict[str, list[Stack]] = {}
+    samples = Counter[str]()
+    for prefix, stack, count, cpu, noncpu in zip(
+        *(table.get(name, ()) for name in ("prefix", "stack", "samples", "cpu", "noncpu")), strict=True
+    ):
+        samples[prefix] += int(count)
+        if stack:
+            stacks.setdefault(prefix, []).append(Stack(tuple(stack.split(";")), int(count)))
+        else:
+            told[prefix] = [cpu, noncpu]
+    if not any(map(any, told.values())):
+        return None
+    names, place = codes(attempts.prefix)
+    lasted = attempts.stop - attempts.start
+    every = np.bincount(place, weights=lasted, minlength=len(names))
+    useful = np.bincount(place, weights=lasted * attempts.useful, minlength=len(names))
+    whole = float(useful.sum())
+    found = {}
+    for name, all_s, useful_s in zip(names, every.tolist(), useful.tolist(), strict=True):
+        own_s = busy_s * useful_s / whole if whole > 0 else 0.0
+        cpu, noncpu = (max(each, 0.0) for each in told.get(name, (0.0, 0.0)))
+        # a task that was lost or seceded is told of, too
+        scale = own_s / max(all_s, cpu + noncpu) if all_s > 0 else 0.0
+        computing, waiting = cpu * scale, noncpu * scale
+        seconds = {"computing": computing, "waiting": waiting, "unknown": max(own_s - computing - waiting, 0.0)}
+        own = sorted(stacks.get(name, ()), key=lambda stack: -stack.samples)
+        found[name] = InsidePrefix(seconds, tuple(own), samples[name])
+    return found

@@ -1,0 +1,230 @@
+"""What the threads of tasks did: CPU seconds and waiting by task prefix, and where the worker's own profiler saw them.
+
+A worker of `distributed` measures the CPU time of every task and samples the stacks of its task threads (10 ms). Its
+profile neither counts the innermost function nor tells lines apart: while this is installed, both are counted. The
+source text is sent to workers: the standard library and `distributed` alone.
+"""
+
+from __future__ import annotations
+
+import dis
+import os
+import sys
+import sysconfig
+from collections import Counter
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from distributed import profile
+from distributed.diagnostics.plugin import WorkerPlugin
+
+NAME = "scalescope-inside"
+DEEPEST = 100  # frames of a stack that are looked at, from the innermost, as `distributed` does
+OUTER, INNER = 25, 15  # frames of a stack that are kept, from its two ends
+STACKS, CUT = 60, 8  # commonest stacks of a prefix that are told as they are; outermost frames that others keep
+PREFIXES = 50  # most prefixes, those with most samples, then those with most seconds
+
+OFF = "the profiler of the workers is off (distributed.worker.profile.enabled)"
+
+# Between the worker and the function of a task.
+_DISPATCH = ("dask._task_spec.", "dask.core.", "dask.optimization.", "dask.utils.apply")
+_FOLDERS = tuple(os.path.join(path, "") for path in map(sysconfig.get_path, ("stdlib", "platstdlib")) if path)
+_installed = 0
+
+
+class InsideTasks(WorkerPlugin):  # type: ignore[misc]
+    """Has what the worker measured since it was last asked."""
+
+    name = NAME
+    idempotent = True
+
+    def setup(self, worker: Any) -> None:
+        self.worker = worker
+        _count(+1)
+        self.begin()
+
+    def teardown(self, worker: Any) -> None:
+        _count(-1)
+
+    def begin(self) -> None:
+        self.before = _seconds(self.worker)
+        if "profile" in self.worker.periodic_callbacks:
+            self.worker.cycle_profile()  # what it saw until now stays apart
+
+    def taken(self, since: float) -> dict[str, Any]:
+        """CPU and other seconds by prefix, and samples by stack and prefix since a time of the scheduler's clock.
+
+        Begins anew. A stack is frames from the outermost on with `;` between: `my_job.py:61 load` in the user's code,
+        `json.decoder.decode` in a library's, and last the function in C that was called, as `time.sleep()`.
+        """
+        worker = self.worker
+        seconds = {
+            prefix: tuple(now - then for now, then in zip(spent, self.before.get(prefix, (0.0, 0.0))))  # noqa: B905
+            for prefix, spent in _seconds(worker).items()
+        }
+        stacks: dict[str, Counter[str]] = {}
+        if profiles := "profile" in worker.periodic_callbacks:
+            for ended, trees in [*worker.profile_keys_history, (float("inf"), worker.profile_keys)]:
+                for prefix, tree in trees.items() if ended > since else ():
+                    stacks.setdefault(prefix, Counter()).update(dict(_stacks(tree)))
+        self.begin()
+        size = {prefix: (sum(found.values()), 0.0) for prefix, found in stacks.items()}
+        size.update((prefix, (size.get(prefix, (0,))[0], sum(spent))) for prefix, spent in seconds.items())
+        kept = [prefix for prefix in sorted(size, key=size.__getitem__, reverse=True)[:PREFIXES] if any(size[prefix])]
+        return {
+            "seconds": {prefix: seconds[prefix] for prefix in kept if prefix in seconds},
+            "stacks": {prefix: shortened(stacks[prefix]) for prefix in kept if prefix in stacks},
+            "absent": "" if profiles else OFF,
+        }
+
+
+def shortened(stacks: Counter[str], most: int = STACKS) -> dict[str, int]:
+    """The commonest stacks; the others without their innermost frames, then the commonest of these.
+
+    The samples that are left are those of an empty one.
+    """
+    kept, rest = Counter(dict(stacks.most_common(most))), Counter[str]()
+    for stack, samples in stacks.items():
+        if stack not in kept:
+            rest[_cut(stack)] += samples
+    kept.update(dict(rest.most_common(most)))
+    if left := sum(stacks.values()) - sum(kept.values()):
+        kept[""] += left
+    return dict(kept)
+
+
+def _cut(stack: str) -> str:
+    frames = stack.split(";")
+    users = next((place for place, frame in enumerate(frames) if " " in frame), 0)
+    return ";".join(frames[: max(CUT, users + 1)])
+
+
+def _seconds(worker: Any) -> dict[str, tuple[float, float]]:
+    # by prefix: on a core, and not; releases before 2023.6 have no span in the name
+    found: dict[str, tuple[float, float]] = {}
+    for name, value in getattr(worker, "digests_total", {}).items():
+        if isinstance(name, tuple) and len(name) >= 4 and name[0] == "execute" and name[-1] == "seconds":
+            prefix, label = name[-3:-1]
+            if isinstance(label, str) and label.endswith("cpu"):  # as a user's own `context_meter` may be named, too
+                cpu, other = found.get(prefix, (0.0, 0.0))
+                found[prefix] = (cpu, other + value) if label.endswith("noncpu") else (cpu + value, other)
+    return found
+
+
+# ------------------------------------------------------------------ stacks
+
+
+def _stacks(tree: dict[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[str, int]]:
+    children = tree["children"].values()
+    own = tree["count"] - sum(child["count"] for child in children)
+    if own > 0:
+        called = tree["description"].get("called", "")
+        frames = [*above, f"{called}()"] if called else list(above)
+        if len(frames) > OUTER + INNER:
+            frames[OUTER:-INNER] = ["…"]
+        yield ";".join(frames), own
+    for child in children:
+        text = frame_text(child["description"])
+        dispatch = not above and text.startswith(_DISPATCH)
+        yield from _stacks(child, above if dispatch else (*above, text))
+
+
+def frame_text(description: dict[str, Any]) -> str:
+    file, name = description["filename"], description["name"]
+    module = module_of(file)
+    text = f"{module}.{name}" if module else f"{os.path.basename(file)}:{description['line_number']} {name}"
+    return text.replace(";", ",")
+
+
+@lru_cache(maxsize=10_000)
+def module_of(file: str) -> str:
+    """The module that a file of a library has; empty for the user's own."""
+    if file.startswith("<frozen "):
+        return file[len("<frozen ") : -1]
+    if file.startswith("<"):
+        return "" if not file.startswith("<__") else file.strip("<>")
+    for part in ("site-packages", "dist-packages"):
+        _, found, path = file.replace("\\", "/").rpartition(f"/{part}/")
+        if found:
+            return _dotted(path)
+    for folder in _FOLDERS:
+        if file.startswith(folder):
+            return _dotted(file[len(folder) :])
+    return ""
+
+
+def _dotted(path: str) -> str:
+    name = os.path.splitext(path.replace("\\", "/"))[0].replace("/", ".")
+    return name[: -len(".__init__")] if name.endswith(".__init__") else name
+
+
+# ------------------------------------------------------------------ what the profiler of the worker counts
+
+
+def _count(change: int) -> None:
+    # once for all workers of a process
+    global _installed
+    _installed += change
+    if _installed == 1 and change > 0:
+        profile.process = _process
+    elif _installed == 0:
+        profile.process = _original
+
+
+def _process(frame: Any, child: Any, state: Any, **options: Any) -> Any:
+    # as the original, but for what it does with the innermost frame and with lines; workers pass True for `child`
+    if child is not True:
+        return _original(frame, child, state, **options)
+    stop, innermost = options.get("stop"), frame
+    frames: list[Any] = []
+    while frame is not None and len(frames) < DEEPEST:
+        frames.append(frame)
+        frame = frame.f_back
+        if frame is not None and stop and frame.f_code.co_filename.endswith(stop):
+            break
+    for each in reversed(frames):
+        state["count"] += 1
+        identifier, users = _identity(each.f_code)
+        if users:
+            identifier = f"{identifier};{each.f_lineno}"
+        found = state["children"].get(identifier)
+        if found is None:
+            found = {"count": 0, "description": profile.info_frame(each), "children": {}, "identifier": identifier}
+            state["children"][identifier] = found
+        state = found
+    state["count"] += 1
+    if "called" not in state["description"]:
+        state["description"]["called"] = called(innermost.f_code, innermost.f_lasti)
+    return state
+
+
+@lru_cache(maxsize=10_000)
+def _identity(code: Any) -> tuple[str, bool]:
+    # as `profile.identifier`, and whether it is the user's own code, of which each line counts
+    name, file = getattr(code, "co_name", repr(code)), getattr(code, "co_filename", "<frozen ?>")
+    return f"{name};{file};{getattr(code, 'co_firstlineno', 0)}", not module_of(file)
+
+
+@lru_cache(maxsize=10_000)
+def called(code: Any, instruction: int) -> str:
+    """The function that is called there, as `cursor.execute` or `lock.__enter__`; empty where none is."""
+    if sys.version_info < (3, 11) or not 0 <= instruction < len(code.co_code):
+        return ""
+    here = dis.opname[code.co_code[instruction]]
+    if not here.startswith(("CALL", "PRECALL", "BEFORE_WITH")):
+        return ""
+    before = [each for each in dis.get_instructions(code) if each.offset < instruction]
+    loads = [each for each in before if each.opname.startswith("LOAD_") and isinstance(each.argval, str)]
+    loads = [each for each in loads if each.opname != "LOAD_CONST"]
+    if here == "BEFORE_WITH":
+        return f"{loads[-1].argval}.__enter__" if loads else "__enter__"
+    line, end_line, column, end_column = list(code.co_positions())[instruction // 2]
+    places = [(each.argval, each.positions) for each in loads if each.positions]
+    names = {
+        (at.end_lineno, at.end_col_offset): name for name, at in places if (at.lineno, at.col_offset) == (line, column)
+    }
+    return ".".join(names[until] for until in sorted(names) if until < (end_line, end_column))
+
+
+_original = profile.process

@@ -1,0 +1,62 @@
+"""Tasks wait inside for a lock that Dask does not know."""
+
+from __future__ import annotations
+
+from scalescope.diagnosis.cause import NOTEWORTHY, Term
+from scalescope.diagnosis.evidence.inside_tasks import LOCK, waits
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.model.finding import Evidence, Finding
+from scalescope.model.words import percent
+
+# By the last name of the call that waits.
+REMEDIES = {
+    "flock": "lock a file for each of the things that it guards, or let each task write a file of its own",
+    "lockf": "lock a file for each of the things that it guards, or let each task write a file of its own",
+    "execute": "keep transactions short (compute first, then write and commit), write in one task at the end, or use a "
+    "database that takes several writers",
+    "commit": "write in one task at the end, or use a database that takes several writers",
+    "get": "let the pool have as many entries as there are threads",
+}
+OTHERWISE = (
+    "guard only the lines that need it, have one lock (or one handle of the library) for each file or thread, or use "
+    "processes (`threads_per_worker=1`) where the lock is one of the process"
+)
+
+LOCK_BOUND = TrialCause(
+    code="lock-bound",
+    title="Tasks wait for one lock",
+    needs="For at least 10 % of the worker time, threads of tasks were off the cores in a call that takes a lock "
+    "(`acquire`, `with lock`, `flock`), or in one of a database or a pool while tasks ran at once and never ended "
+    "together (table inside).",
+    ruled_out_by="Locks of `distributed` (waiting-tasks). Tasks that wait for a network, a program or a rate "
+    "(undersubscribed-threads). Threads at the interpreter lock, which are not in such a call (gil-bound).",
+    remedy="Hold the lock for less, or have several: more threads only wait for it",
+    link="https://docs.python.org/3/library/threading.html#lock-objects",
+    parts=("busy",),
+    changes=(Term.WORK, Term.SPAN),
+    rules_out=(
+        *("undersubscribed-threads", "gil-bound", "work-inflation", "straggler", "skewed-tasks", "slow-worker"),
+        *("sequential-graph", "uneven-waves"),
+    ),
+)
+
+
+@LOCK_BOUND.finds
+def lock_bound(observation: Observation) -> Finding | None:
+    """`lost_s`: waits for locks inside tasks."""
+    spent = waits(observation).get(LOCK)
+    if spent is None or (share := observation.share_of(spent.seconds)) < NOTEWORTHY:
+        return None
+    where = f" at {spent.line}" if spent.line else ""
+    name = spent.path[-1].removesuffix("()").rpartition(".")[2]
+    return LOCK_BOUND.finding(
+        observation,
+        spent.seconds,
+        f"`{spent.prefix}` spends {percent(spent.share)} of its time waiting for a lock in `{spent.function}`{where}: "
+        f"{percent(share)} of the worker time.",
+        REMEDIES.get("get" if "queue.get" in spent.path else name, OTHERWISE),
+        Evidence("thread-seconds waited for locks", round(spent.seconds, 3), "table inside"),
+        Evidence("share of the time of these tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
+        Evidence("where", " > ".join(spent.path[-4:]), "table inside, column stack"),
+        confidence=0.85,
+    )

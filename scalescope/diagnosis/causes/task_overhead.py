@@ -1,0 +1,82 @@
+"""What surrounds the work of tasks costs more than it should: imports, pickles, a framework."""
+
+from __future__ import annotations
+
+from scalescope.analysis.inside_tasks import is_users
+from scalescope.diagnosis.cause import NOTEWORTHY, Term
+from scalescope.diagnosis.evidence.inside_tasks import IMPORT, PICKLE, Spent, overheads
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.model.finding import Evidence, Finding
+from scalescope.model.words import percent
+
+# By what it is: `IMPORT`, `PICKLE`, or a library.
+REMEDIES = {
+    IMPORT: "import it when workers start: `dask worker --preload MODULE`, `distributed.worker.preload` in Dask's "
+    "configuration, or `client.run(__import__, 'MODULE')` before the first task",
+    PICKLE: "load it once in each process, in a function under `functools.cache`, or send it to the workers by "
+    "`client.scatter(..., broadcast=True)` and pass the future",
+    "prefect": "set PREFECT_API_URL to a running server (`prefect server start`) where workers start, so that they do "
+    "not start a server each; and give each task more to do",
+    "boto3": "make the client once in each process, in a function under `functools.cache`",
+    "botocore": "make the client once in each process, in a function under `functools.cache`",
+    "numba": "keep compiled functions (`numba.njit(cache=True)`) in a module that workers import, or compile them when "
+    "workers start",
+}
+OTHERWISE = "do it once in each process (a function under `functools.cache`), or give each task more to do"
+
+TASK_OVERHEAD = TrialCause(
+    code="task-overhead",
+    title="What surrounds the work costs more",
+    needs="At least 10 % of the worker time passed inside tasks in imports, in loading or dumping pickles, or in a "
+    "framework around the user's function and not in that function (table inside).",
+    ruled_out_by="Functions of libraries that the user's code calls to compute: they are the work. Deserialising what "
+    "Dask sends (serialisation-bound).",
+    remedy="Do it once in each process, or before the first task",
+    link="https://docs.dask.org/en/stable/how-to/customize-initialization.html",
+    parts=("busy",),
+    changes=(Term.WORK, Term.SPAN),
+    rules_out=("undersubscribed-threads", "work-inflation", "straggler", "skewed-tasks", "slow-worker", "uneven-waves"),
+)
+
+
+@TASK_OVERHEAD.finds
+def task_overhead(observation: Observation) -> Finding | None:
+    """`lost_s`: busy thread-seconds in what surrounds the work of most cost."""
+    found = overheads(observation)
+    if not found:
+        return None
+    kind, spent = max(found.items(), key=lambda item: item[1].seconds)
+    if (share := observation.share_of(spent.seconds)) < NOTEWORTHY:
+        return None
+    what, frames = _what(kind, spent)
+    line = next((frame for frame in reversed(frames) if is_users(frame)), "")
+    module = what.partition("`")[2].partition("`")[0]
+    return TASK_OVERHEAD.finding(
+        observation,
+        spent.seconds,
+        f"`{spent.prefix}` spends {percent(spent.share)} of its time {what}"
+        f"{f', called from {line}' if line else ''}: {percent(share)} of the worker time.",
+        REMEDIES.get(kind, OTHERWISE).replace("MODULE", module or "MODULE"),
+        Evidence("thread-seconds", round(spent.seconds, 3), "table inside"),
+        Evidence("share of the time of these tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
+        Evidence("where", " > ".join(spent.path[-4:]), "table inside, column stack"),
+        confidence=0.85,
+    )
+
+
+def _what(kind: str, spent: Spent) -> tuple[str, tuple[str, ...]]:
+    """What the time passed in, and the frames above it."""
+    path = spent.path
+    if kind == IMPORT:
+        at = next((i for i, frame in enumerate(path) if frame.startswith("importlib.")), len(path))
+        modules = [frame for frame in path[at:] if frame.endswith("<module>")]
+        name = modules[0].removesuffix("<module>").strip(" .").partition(".py:")[0] if modules else ""
+        return f"importing `{name}`" if name else "importing modules", path[:at]
+    if kind == PICKLE:
+        at = next((i for i, frame in enumerate(path) if "pickle" in frame and not is_users(frame)), len(path) - 1)
+        return f"in `{path[at].removesuffix('()')}`" if path else "in pickles", path[: max(at, 0)]
+    own = [i for i, frame in enumerate(path) if frame.startswith(kind)]
+    if not own:
+        return f"in {kind}", path
+    names = path[own[-1]].split(".")
+    return f"in `{'.'.join(names[-2:] if len(names) > 2 else names[-1:])}` ({kind})", path[: own[-1]]

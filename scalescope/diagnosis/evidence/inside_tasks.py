@@ -1,0 +1,221 @@
+"""What tasks waited for inside, and what they spent on other than their work, as the workers' profiles show it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from scalescope.analysis.inside_tasks import InsidePrefix, Stack, called_by_user, inside_tasks, is_users
+from scalescope.diagnosis.evidence.task_table import task_prefixes
+from scalescope.diagnosis.observation import Observation, once
+
+# what a sample waits for: a lock, another machine or thread, a program, Dask itself
+LOCK, OUTSIDE, PROGRAM, CLUSTER = "lock", "outside", "program", "cluster"
+IMPORT, PICKLE = "import", "pickle"  # what surrounds the work of a task; otherwise the name of a library
+
+INNERMOST = 8  # frames in which a lock is looked for
+FEWEST, OVERLAP = 6, 1.5  # tasks, and tasks at a time, from which the order of their ends tells something
+SERIAL = 0.4  # of the mean time between two ends: tasks that hold one lock never end closer to each other
+MOSTLY = 0.7  # of the samples, from which they are one path
+
+_LOCKS = {"acquire", "__enter__", "flock", "lockf", "locking"}
+_MAYBE_LOCKS = {"execute", "executemany", "executescript", "commit"}  # of databases, which also answer slowly
+_OUTSIDE_CALLS = {
+    *("sleep", "recv", "recv_into", "recvfrom", "read", "readinto", "readline", "send", "sendall", "connect"),
+    *("getaddrinfo", "do_handshake", "poll", "select", "write", "fsync", "open", "stat", "scandir"),
+}
+_OUTSIDE_MODULES = {"socket", "ssl", "select", "selectors", "http", "urllib", "asyncio", "concurrent"}
+_IMPORTS = ("importlib._bootstrap", "importlib.import_module", "importlib.__import__")
+_PICKLE_CALL = re.compile(r"(?:c?loudpickle|_?pickle|dill|joblib(?:\.numpy_pickle)?)\.(?:load|dump)s?")
+_PICKLERS = {"pickle", "cloudpickle", "dill"}
+
+# Functions that prepare a library or run around the user's own, by library; none are all of it.
+AROUND: Mapping[str, tuple[str, ...]] = {
+    "prefect": (),
+    "prefect_dask": (),
+    "boto3": ("client", "resource", "Session", "__init__"),
+    "botocore": ("create_client", "get_session", "load_service_model"),
+    "numba": ("compile", "_compile_for_args", "_compile_cached"),
+}
+
+
+@once
+def inside(observation: Observation) -> Mapping[str, InsidePrefix]:
+    """By prefix; empty where the workers told nothing."""
+    return inside_tasks(observation.tables, observation.measured, observation.seconds("busy")) or {}
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Busy thread-seconds that tasks spent on one thing, and where most of it was in the worst prefix."""
+
+    seconds: float
+    prefix: str
+    share: float  # of the time of that prefix, from 0 to 1
+    path: tuple[str, ...]  # frames that nearly all its samples of this thing have, else those of the commonest
+
+    @property
+    def line(self) -> str:
+        """The innermost line of the user's code on that path; empty where there is none."""
+        return Stack(self.path, 0).user
+
+    @property
+    def function(self) -> str:
+        """What that line calls, as `fcntl.flock`; without such a line, the innermost function on that path."""
+        called = called_by_user(Stack(self.path, 0)) if self.line else ""
+        return called or self.path[-1].removesuffix("()").split()[-1]
+
+
+@once
+def waits(observation: Observation) -> Mapping[str, Spent]:
+    """By `LOCK`, `OUTSIDE` and `PROGRAM`: waiting inside tasks, no more than their threads were off the cores."""
+    found = {each: _spent(observation, each, most="waiting") for each in (LOCK, OUTSIDE, PROGRAM)}
+    return {each: spent for each, spent in found.items() if spent}
+
+
+@once
+def overheads(observation: Observation) -> Mapping[str, Spent]:
+    """By `IMPORT`, `PICKLE` or library: what surrounds the work of tasks, computing or waiting."""
+    kinds = {kind for told in _kinds(observation).values() for kind in told} - {"", LOCK, OUTSIDE, PROGRAM, CLUSTER}
+    found = {each: _spent(observation, each) for each in sorted(kinds)}
+    return {each: spent for each, spent in found.items() if spent}
+
+
+@once
+def _kinds(observation: Observation) -> Mapping[str, list[str]]:
+    # by prefix: what each of its stacks shows; empty where that is the work itself
+    return {
+        prefix: [
+            _overhead(observation, prefix, stack) or _waits_for(observation, prefix, stack) for stack in each.stacks
+        ]
+        for prefix, each in inside(observation).items()
+    }
+
+
+def _spent(observation: Observation, wanted: str, most: str = "") -> Spent | None:
+    chosen: dict[str, tuple[float, list[Stack]]] = {}
+    for prefix, each in inside(observation).items():
+        kinds = _kinds(observation)[prefix]
+        stacks = [stack for stack, kind in zip(each.stacks, kinds, strict=True) if kind == wanted]
+        if stacks:
+            seconds = each.busy_s * each.share(stacks)
+            chosen[prefix] = min(seconds, each.seconds[most]) if most else seconds, stacks
+    if not chosen:
+        return None
+    worst = max(chosen, key=lambda prefix: chosen[prefix][0])
+    seconds, stacks = chosen[worst]
+    busy_s = inside(observation)[worst].busy_s
+    total = sum(each for each, _ in chosen.values())
+    return Spent(total, worst, seconds / busy_s if busy_s > 0 else 0.0, tuple(_path(stacks)) or stacks[0].frames)
+
+
+def _path(stacks: Sequence[Stack]) -> Iterator[str]:
+    # down from the outermost frame, as long as nearly all samples go the same way
+    whole, depth = sum(stack.samples for stack in stacks), 0
+    while stacks:
+        following = Counter[str]()
+        for stack in stacks:
+            if len(stack.frames) > depth:
+                following[stack.frames[depth]] += stack.samples
+        if not following or following.most_common(1)[0][1] < MOSTLY * whole:
+            return
+        frame = following.most_common(1)[0][0]
+        yield frame
+        stacks = [stack for stack in stacks if stack.frames[depth : depth + 1] == (frame,)]
+        depth += 1
+
+
+# ------------------------------------------------------------------ what a sample shows
+
+
+def _waits_for(observation: Observation, prefix: str, stack: Stack) -> str:
+    frames, call = [frame for frame in stack.frames if not frame.endswith("()")], stack.call.rpartition(".")[2]
+    if any(_library(frame) == "distributed" for frame in frames):
+        return CLUSTER
+    innermost = _library(frames[-1]) if frames else ""
+    names = {_name(frame) for frame in frames[-INNERMOST:]}
+    if "acquire" in names or (call in _LOCKS and innermost != "threading"):
+        return LOCK
+    if (call in _MAYBE_LOCKS or "queue.get" in frames) and _serial(observation, prefix):
+        return LOCK
+    if any(_library(frame) == "subprocess" for frame in frames) or call in ("waitpid", "wait4", "system"):
+        return PROGRAM
+    outside = call in _OUTSIDE_CALLS | _MAYBE_LOCKS or innermost in {"threading", *_OUTSIDE_MODULES}
+    return OUTSIDE if outside else ""
+
+
+def _serial(observation: Observation, prefix: str) -> bool:
+    # whether tasks of a prefix overlap, and still never end together
+    known = _known_to_be_serial(observation)
+    if prefix not in known:
+        attempts, (names, place) = observation.measured, task_prefixes(observation)
+        own = np.flatnonzero(place == names.index(prefix)) if prefix in names else np.zeros(0, np.int64)
+        start, stop = attempts.start[own], np.sort(attempts.stop[own])
+        gaps = np.diff(stop)
+        together = len(own) and float((attempts.stop[own] - start).sum()) >= OVERLAP * float(stop[-1] - start.min())
+        known[prefix] = len(own) >= FEWEST and together and bool(np.quantile(gaps, 0.1) >= SERIAL * gaps.mean())
+    return known[prefix]
+
+
+@once
+def _known_to_be_serial(observation: Observation) -> dict[str, bool]:
+    return {}
+
+
+def _overhead(observation: Observation, prefix: str, stack: Stack) -> str:
+    # what the work is surrounded by; empty where it is the work itself
+    frames = stack.frames
+    for place, frame in enumerate(frames):
+        if _library(frame) == "distributed":  # which pickles what tasks send
+            return ""
+        kind = _surrounds(frame)
+        if kind in (IMPORT, PICKLE) or (kind and not any(map(is_users, frames[place:]))):
+            return kind
+    outermost = _library(frames[0]) if frames and not is_users(frames[0]) else ""
+    if outermost in _calls_users(observation).get(prefix, ()):
+        others = {_library(frame) for frame in frames if not frame.endswith("()")} - {outermost}
+        if not any(map(is_users, frames)) and others <= sys.stdlib_module_names:
+            return outermost
+    return ""
+
+
+@once
+def _calls_users(observation: Observation) -> Mapping[str, frozenset[str]]:
+    # libraries whose functions run the user's own, by prefix, other than those that compute
+    computing = {"dask", "numpy", "pandas", "xarray", "toolz", "tlz", *sys.stdlib_module_names}
+    return {
+        prefix: frozenset(
+            _library(stack.frames[0])
+            for stack in each.stacks
+            if not is_users(stack.frames[0]) and any(map(is_users, stack.frames))
+        )
+        - computing
+        for prefix, each in inside(observation).items()
+    }
+
+
+@lru_cache(maxsize=10_000)
+def _surrounds(frame: str) -> str:
+    # what a frame surrounds the work with; a library where that is no work of the user's below
+    library = _library(frame)
+    if frame.startswith(_IMPORTS):
+        return IMPORT
+    if library in _PICKLERS or _PICKLE_CALL.fullmatch(frame.removesuffix("()")):
+        return PICKLE
+    around = library in AROUND and (not AROUND[library] or _name(frame) in AROUND[library])
+    return library.partition("_")[0] if around else ""
+
+
+@lru_cache(maxsize=10_000)
+def _library(frame: str) -> str:
+    return "" if is_users(frame) else frame.partition(".")[0]
+
+
+def _name(frame: str) -> str:
+    return frame.split()[-1] if is_users(frame) else frame.rpartition(".")[2]

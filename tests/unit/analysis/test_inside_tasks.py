@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalescope.analysis.attempts import Attempts
+from scalescope.analysis.inside_tasks import Stack, called_by_user, inside_tasks
+from scalescope.analysis.measure import measure
+from scalescope.model.metrics import BUSY_PARTS
+from scalescope.model.records import from_rows
+
+TASKS = [
+    {"worker": "a", "start": 0, "stop": 3, "prefix": "load"},
+    {"worker": "b", "start": 0, "stop": 1, "prefix": "train"},
+]
+WORKERS = {"a": {}, "b": {}}
+
+
+def told(prefix, cpu, noncpu, stacks=(), rest=0):
+    rows = [{"prefix": prefix, "samples": rest, "cpu": cpu, "noncpu": noncpu}]
+    return rows + [{"prefix": prefix, "stack": stack, "samples": samples} for stack, samples in stacks]
+
+
+def measured(records, rows, tasks=TASKS):
+    return measure(records(tasks, WORKERS) | {"inside": from_rows("inside", rows)}, threads=2, elapsed_s=3)
+
+
+@pytest.mark.parametrize("rows", [[], told("load", 0.0, 0.0)])
+def test_where_workers_told_nothing_busy_is_not_divided(records, rows):
+    metrics = measured(records, rows)
+    assert (metrics.busy_time_s, metrics.busy_by_prefix) == (None, None)
+
+
+def test_busy_time_is_divided_by_what_workers_told(records):
+    stacks = [("job.py:7 load;time.sleep()", 60), ("job.py:8 load;zlib.decompress()", 20)]
+    metrics = measured(records, told("load", 0.6, 2.4, stacks, rest=20))
+    assert metrics.busy_time_s == pytest.approx({"computing": 0.6, "waiting": 2.4, "unknown": 1.0})
+    load = metrics.busy_by_prefix["load"]
+    assert (load.where, load.what, load.share) == ("job.py:7 load", "time.sleep", 0.6)
+    assert metrics.busy_by_prefix["train"].seconds == pytest.approx({"computing": 0.0, "waiting": 0.0, "unknown": 1.0})
+
+
+def test_more_than_a_prefix_took_is_cut_in_proportion(records):
+    metrics = measured(records, [*told("load", 2.0, 4.0), *told("train", 0.5, 0.5)])  # such as of tasks that seceded
+    assert metrics.busy_time_s == pytest.approx({"computing": 1.5, "waiting": 2.5, "unknown": 0.0})
+
+
+seconds = st.floats(-0.001, 50)
+tasks = st.builds(
+    lambda worker, start, lasted, prefix, status: {
+        "worker": worker, "start": start, "stop": start + lasted, "prefix": prefix, "status": status
+    },
+    st.sampled_from("ab"), st.floats(0, 10), st.floats(0, 10), st.sampled_from(["load", "train", "join"]),
+    st.sampled_from([0, 0, 0, 1, 2]),
+)  # fmt: skip
+
+
+@given(
+    st.lists(tasks, min_size=1, max_size=12),
+    st.dictionaries(st.sampled_from(["load", "train", "other"]), st.tuples(seconds, seconds)),
+    st.floats(0, 100),
+)
+def test_the_parts_are_busy_without_remainder(records, ran, spent, busy_s):
+    ran = [*ran, {"worker": "a", "start": 0, "stop": 1, "prefix": "load"}]
+    tables = records(ran, WORKERS)
+    rows = [row for prefix, pair in spent.items() for row in told(prefix, *pair)]
+    found = inside_tasks(tables | {"inside": from_rows("inside", rows)}, Attempts.read(tables), busy_s)
+    if found is not None:
+        assert all(each.seconds.keys() == BUSY_PARTS.keys() for each in found.values())
+        assert min(part for each in found.values() for part in each.seconds.values()) >= 0
+        assert sum(each.busy_s for each in found.values()) == pytest.approx(busy_s, rel=1e-9, abs=1e-9)
+        of_prefix = {prefix: each.busy_s for prefix, each in found.items()}
+        assert sum(of_prefix.values()) == pytest.approx(busy_s, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("frames", "user", "called"),
+    [
+        ("job.py:7 load;time.sleep()", "job.py:7 load", "time.sleep"),
+        ("job.py:7 load;json.loads;json.decoder.decode", "job.py:7 load", "json.loads"),
+        ("job.py:7 load;job.py:9 part", "job.py:9 part", ""),
+        ("pandas.core.frame.sort_values", "", "pandas.core.frame.sort_values"),
+    ],
+)
+def test_a_stack_says_the_users_line_and_what_it_calls(frames, user, called):
+    stack = Stack(tuple(frames.split(";")), 1)
+    assert (stack.user, called_by_user(stack)) == (user, called)

@@ -1,0 +1,209 @@
+"""What tasks did inside, on a real cluster of processes."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster, get_worker, profile
+
+from scalescope.analysis.attempts import Attempts
+from scalescope.analysis.inside_tasks import InsidePrefix, inside_tasks
+from scalescope.capture import inside_tasks as shipped
+from scalescope.capture.memory import _inside
+from scalescope.capture.recording import Capture, Recording
+from scalescope.diagnosis.evidence.inside_tasks import LOCK, OUTSIDE, waits
+from scalescope.diagnosis.observation import Observation
+from scalescope.model import spool
+from scalescope.model.sweep import Point
+from scalescope.model.trial import Trial, TrialState
+
+
+def sleeping(_: int) -> None:
+    time.sleep(0.15)
+
+
+def computing(_: int) -> None:
+    end = time.thread_time() + 0.1
+    while time.thread_time() < end:
+        sum(range(1000))
+
+
+def locking(_: int) -> None:
+    lock = get_worker().__dict__.setdefault("one", threading.Lock())
+    with lock:
+        end = time.thread_time() + 0.05
+        while time.thread_time() < end:
+            sum(range(1000))
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Client]:
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=4, dashboard_address="127.0.0.1:0", silence_logs=False) as local,
+        Client(local) as client,
+    ):
+        yield client
+
+
+def recorded(client: Client, folder: Path, *functions: Any) -> tuple[Recording, dict[str, Any]]:
+    capture = Capture(client, drain_interval_s=0.05)
+    try:
+        with capture.trial(folder / "spool") as recording:
+            for function in functions:
+                client.gather(client.map(function, range(12), pure=False))
+    finally:
+        capture.close()
+    assert recording.complete, recording.reason
+    return recording, spool.read(folder / "spool")
+
+
+def test_tasks_that_sleep_compute_and_wait_for_a_lock_are_told_apart(workers: Client, tmp_path: Path) -> None:
+    workers.gather(workers.map(sleeping, range(4), pure=False))  # what ran before does not count
+    recording, tables = recorded(workers, tmp_path, sleeping, computing, locking)
+    assert recording.unprofiled == ""
+    trial = Trial("t", Point(1, 4), 0, False, TrialState.VALID)
+    seen = Observation.of(trial, tables)
+    found = inside_tasks(tables, seen.measured, seen.seconds("busy"))
+    assert found is not None
+    assert sum(each.busy_s for each in found.values()) == pytest.approx(seen.seconds("busy"), rel=1e-9)
+    part = {name: {part: s / found[name].busy_s for part, s in found[name].seconds.items()} for name in found}
+    assert part["sleeping"]["waiting"] > 0.9
+    assert part["computing"]["computing"] > 2 * part["sleeping"]["computing"]
+    assert found["sleeping"].mostly[1] == "time.sleep"
+    assert found["computing"].mostly[0].endswith("computing")
+    told = waits(seen)
+    assert (told[OUTSIDE].prefix, told[OUTSIDE].function) == ("sleeping", "time.sleep")
+    assert told[LOCK].prefix == "locking"
+    assert told[LOCK].function == "lock.__enter__"
+    assert told[LOCK].line.startswith("test_inside_tasks.py:")
+    told_s = sum(tables["inside"]["cpu"]) + sum(tables["inside"]["noncpu"])
+    attempts = Attempts.read(tables)
+    assert told_s == pytest.approx(float((attempts.stop - attempts.start).sum()), rel=0.1)
+
+
+def test_each_trial_begins_anew(workers: Client, tmp_path: Path) -> None:
+    for function in (sleeping, computing):
+        _, tables = recorded(workers, tmp_path, function)
+        assert set(tables["inside"]["prefix"]) == {function.__name__}
+
+
+def test_the_workers_profiler_is_as_it_was_afterwards(workers: Client, tmp_path: Path) -> None:
+    def owner() -> str:
+        return str(profile.process.__module__)
+
+    recorded(workers, tmp_path, sleeping)
+    assert set(workers.run(owner).values()) == {"distributed.profile"}
+
+
+# ------------------------------------------------------------------ parts
+
+
+def sampled(function: Any) -> dict[str, int]:
+    """The stacks of a function in a thread, as a worker samples them."""
+    thread, tree = threading.Thread(target=function), profile.create()
+    shipped._count(+1)
+    try:
+        thread.start()
+        time.sleep(0.1)
+        profile.process(sys._current_frames()[thread.ident or 0], True, tree, stop="threading.py")
+    finally:
+        shipped._count(-1)
+    thread.join()
+    return dict(shipped._stacks(tree))
+
+
+def inner() -> None:
+    time.sleep(0.3)
+
+
+def outer() -> None:
+    inner()
+
+
+def test_the_innermost_function_and_its_call_are_counted() -> None:
+    ((stack, samples),) = sampled(outer).items()
+    names = [frame.split()[-1] for frame in stack.split(";")]
+    assert (names, samples) == (["outer", "inner", "time.sleep()"], 1)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="places of calls are known from Python 3.11 on")
+@pytest.mark.parametrize(
+    ("line", "name"),
+    [
+        ("sleep(0)", "sleep"),
+        ("time.sleep(0)", "time.sleep"),
+        ("a.b(1).sleep(2)", "a.b.sleep"),
+        ("time.sleep(\n    0)", "time.sleep"),
+        ("x = f(time.sleep(0))", "time.sleep"),
+    ],
+)
+def test_names_of_calls(line: str, name: str) -> None:
+    code = compile(line, "mine.py", "exec")
+    calls = [each.offset for each in shipped.dis.get_instructions(code) if each.opname == "CALL"]
+    assert name in {shipped.called(code, each) for each in calls}
+    assert shipped.called(code, 0) == ""
+    assert shipped.called(code, 10_000) == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("/home/me/job.py", "job.py:9 f"),
+        ("<ipython-input-1>", "<ipython-input-1>:9 f"),
+        ("/opt/lib/python3.9/site-packages/prefect/server/api.py", "prefect.server.api.f"),
+        ("/opt/lib/python3.9/site-packages/prefect/__init__.py", "prefect.f"),
+        ("<frozen importlib._bootstrap>", "importlib._bootstrap.f"),
+        (threading.__file__, "threading.f"),
+    ],
+)
+def test_frames_in_words(file: str, text: str) -> None:
+    assert shipped.frame_text({"filename": file, "name": "f", "line_number": 9}) == text
+
+
+class OldAndNew:
+    digests_total = {  # noqa: RUF012
+        ("execute", "load", "thread-cpu", "seconds"): 1.0,  # before 2023.6
+        ("execute", "span", "load", "thread-noncpu", "seconds"): 2.0,
+        ("execute", "span", "load", "p2p-shard-cpu", "seconds"): 4.0,
+        ("execute", "span", "load", "deserialize", "seconds"): 8.0,
+        ("execute", "span", "load", "thread-cpu", "bytes"): 16.0,
+        ("get-data", "network", "seconds"): 32.0,
+        "latency": 64.0,
+    }
+
+
+def test_seconds_of_old_and_new_releases() -> None:
+    assert shipped._seconds(OldAndNew()) == {"load": (5.0, 2.0)}
+    assert shipped._seconds(object()) == {}
+
+
+def test_stacks_beyond_the_limit_are_counted_together() -> None:
+    many = {f"job.py:{i} f": i + 1 for i in range(3 * shipped.STACKS)}
+    asked = [{"seconds": {"f": (1.0, 2.0)}, "stacks": {"f": {**many, "": 5}}, "absent": ""}] * 2
+    columns = _inside(asked)
+    assert len(columns["stack"]) == 2 * shipped.STACKS + 1
+    assert sum(columns["samples"]) == 2 * (sum(many.values()) + 5)
+    assert (columns["stack"][0], columns["cpu"][0], columns["noncpu"][0]) == ("", 2.0, 4.0)
+
+
+def test_rare_stacks_keep_their_outermost_frames_and_the_users() -> None:
+    outer = ";".join(f"library.f{i}" for i in range(20))
+    common = {f"{outer};job.py:1 f;c.f{i}()": 9 for i in range(shipped.STACKS)}
+    rare = {f"{outer};job.py:2 f;c.f{i};c.g()": 1 for i in range(5)} | {f"{outer};c.f{i}": 1 for i in range(4)}
+    told = shipped.shortened(Counter(common | rare))
+    assert told[f"{outer};job.py:2 f"] == 5
+    assert told[";".join(outer.split(";")[: shipped.CUT])] == 4
+    assert sum(told.values()) == sum(common.values()) + 9
+
+
+def test_a_prefix_without_stacks_has_its_seconds() -> None:
+    columns = _inside([{"seconds": {"f": (1.0, 2.0)}, "stacks": {}, "absent": shipped.OFF}])
+    assert (columns["prefix"], list(columns["cpu"]), list(columns["samples"])) == (["f"], [1.0], [0])
+    assert InsidePrefix({}, (), 0).share(()) == 0.0

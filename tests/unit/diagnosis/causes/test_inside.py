@@ -1,0 +1,163 @@
+"""What tasks wait for inside, and what surrounds their work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from support.findings import findings_of
+
+from scalescope.diagnosis.observation import Observation
+from scalescope.model.finding import Severity
+from scalescope.model.records import from_rows
+
+CODES = {"lock-bound", "task-overhead", "undersubscribed-threads"}
+found = partial(findings_of, codes=CODES, bounded=CODES)
+SLEEP = "job.py:7 load;time.sleep()"
+RECEIVE = "job.py:7 load;requests.api.get;urllib3.connection.request;ssl.read;self._sslobj.read()"
+PROGRAM = "job.py:7 load;subprocess.run;subprocess.communicate;subprocess._wait;os.waitpid()"
+COMPUTE = "job.py:9 load"
+LOCK = "job.py:7 load;lock.__enter__()"
+IMPORT = "job.py:7 load;importlib._bootstrap._find_and_load;torch.<module>;torch.cuda.<module>"
+PICKLE = "job.py:7 load;pickle.load()"
+SERVER = "prefect_dask.task_runners.run;prefect.task_engine.run;prefect.server.api.start_server;subprocess.run"
+
+
+def ran(cluster, task, stacks, *, cpu=0.05, workers=2, each=20, seconds=1.0, prefix="load", host="h"):
+    """A trial whose tasks did this, by stack and share of the samples."""
+    run = cluster(workers).run([task(seconds, prefix) for _ in range(workers * each)])
+    rows = [{"prefix": prefix, "cpu": cpu * workers * each * seconds, "noncpu": (1 - cpu) * workers * each * seconds}]
+    rows += [{"prefix": prefix, "stack": stack, "samples": round(1000 * share)} for stack, share in stacks.items()]
+    facts = {"host": {"hostname": host}, "cluster": {"clock": "real"}}
+    metrics = replace(run.trial.metrics, elapsed_s=run.attempts.makespan)
+    tables = {**run.tables, "inside": from_rows("inside", rows)}
+    return Observation.of(replace(run.trial, facts=facts, metrics=metrics), tables)
+
+
+@pytest.mark.parametrize(
+    ("stacks", "cpu"),
+    [
+        ({}, 0.05),
+        ({COMPUTE: 1.0}, 0.98),
+        ({COMPUTE: 1.0}, 0.4),  # the interpreter, or a busy host
+        ({"job.py:7 load;pandas.core.frame.sort_values;numpy.argsort()": 1.0}, 0.98),
+        ({"job.py:7 load;json.loads;json.decoder.decode": 1.0}, 0.98),
+        ({COMPUTE: 0.95, LOCK: 0.05}, 0.95),
+        ({COMPUTE: 0.95, IMPORT: 0.05}, 0.95),
+        ({LOCK: 1.0}, 0.98),  # no profile can say that it waits while it is on a core
+        ({"job.py:7 load;distributed.lock.__enter__;distributed.utils.sync;threading.wait;w.acquire()": 1.0}, 0.02),
+    ],
+)
+def test_healthy(cluster, task, stacks, cpu):
+    assert found(ran(cluster, task, stacks, cpu=cpu)) == {}
+
+
+def test_library_code_below_a_library_is_the_work(cluster, task):
+    """A library that runs the user's function is not blamed for what another library computes in it."""
+    stacks = {
+        "joblib.parallel.call;job.py:7 load": 0.2,
+        "joblib.parallel.call;sklearn.base.fit;sklearn.tree.build()": 0.8,
+    }
+    assert found(ran(cluster, task, stacks, cpu=0.98)) == {}
+
+
+# ------------------------------------------------------------------ locks
+
+
+@pytest.mark.parametrize(
+    ("call", "function"),
+    [
+        ("lock.__enter__()", "lock.__enter__"),
+        ("self._lock.acquire()", "self._lock.acquire"),
+        ("fcntl.flock()", "fcntl.flock"),
+        ("filelock._api.acquire;time.sleep()", "filelock._api.acquire"),
+        ("dask.utils.__enter__;self.lock.__enter__()", "dask.utils.__enter__"),
+    ],
+)
+def test_a_lock(cluster, task, call, function):
+    run = ran(cluster, task, {f"job.py:7 load;{call}": 0.75, SLEEP: 0.25})
+    finding = found(run)["lock-bound"]
+    assert list(found(run)) == ["lock-bound"]  # more threads do not help
+    assert f"`{function}` at job.py:7 load" in finding.summary
+    assert finding.severity is Severity.HIGH
+    assert finding.lost_s == pytest.approx(0.75 * run.seconds("busy"))
+
+
+def test_no_more_waits_than_the_threads_were_off_the_cores(cluster, task):
+    run = ran(cluster, task, {LOCK: 1.0}, cpu=0.6)
+    assert found(run)["lock-bound"].lost_s == pytest.approx(0.4 * run.seconds("busy"))
+
+
+def staggered(cluster, task, stack, apart):
+    """Four tasks at a time, whose ends are so far apart."""
+    run = ran(cluster, task, {stack: 1.0}, workers=4, each=10, cpu=0.01)
+    rows = []
+    for i in range(40):
+        stop = 1000.0 + (i // 4 * 4 + 4 + i % 4 * apart) * 0.25
+        rows.append({"key": f"k{i}", "prefix": "load", "group": "load", "worker": run.attempts.addresses[i % 4]})
+        rows[-1] |= {"thread": 1, "assigned": 1000.0, "start": max(stop - 1, 1000.0), "stop": stop, "done": stop}
+    return Observation.of(run.trial, {**run.tables, "tasks": from_rows("tasks", rows)})
+
+
+@pytest.mark.parametrize("stack", ["job.py:7 load;database.execute()", "job.py:7 load;queue.get;threading.wait"])
+def test_a_database_or_a_pool_is_a_lock_where_tasks_end_one_after_another(cluster, task, stack):
+    assert "lock-bound" in found(staggered(cluster, task, stack, apart=1.0))
+    assert "lock-bound" not in found(staggered(cluster, task, stack, apart=0.0))
+
+
+# ------------------------------------------------------------------ around the work
+
+
+@pytest.mark.parametrize(
+    ("stack", "words", "remedy"),
+    [
+        (IMPORT, "importing `torch`, called from job.py:7 load", "--preload torch"),
+        (PICKLE, "in `pickle.load`, called from job.py:7 load", "functools.cache"),
+        (SERVER, "in `api.start_server` (prefect): ", "PREFECT_API_URL"),
+        (f"flow.py:9 run;{SERVER}", "in `api.start_server` (prefect), called from flow.py:9 run", "PREFECT_API_URL"),
+        ("job.py:7 load;boto3.client;boto3.session.client", "in `session.client` (boto3)", "once in each process"),
+        ("job.py:7 load;numba.core.dispatcher._compile_for_args", "(numba)", "cache=True"),
+    ],
+)
+def test_what_surrounds_the_work(cluster, task, stack, words, remedy):
+    run = ran(cluster, task, {stack: 0.95, COMPUTE: 0.05})
+    finding = found(run)["task-overhead"]
+    assert finding.summary.startswith("`load` spends 95 % of its time")
+    assert words in finding.summary
+    assert remedy in finding.remedy
+    assert list(found(run)) == ["task-overhead"]
+
+
+def test_a_framework_around_the_function(cluster, task):
+    stacks = {"luigi.worker.run;luigi.worker.log": 0.8, "luigi.worker.run;job.py:7 load": 0.2}
+    assert "(luigi)" in found(ran(cluster, task, stacks))["task-overhead"].summary
+
+
+# ------------------------------------------------------------------ the outside
+
+
+@pytest.mark.parametrize("stack", [SLEEP, RECEIVE])
+@pytest.mark.parametrize(("workers", "each"), [(1, 16), (4, 20), (20, 16)])
+def test_more_threads_help_tasks_that_wait_for_the_outside(cluster, task, stack, workers, each):
+    finding = found(ran(cluster, task, {stack: 1.0}, workers=workers, each=each))["undersubscribed-threads"]
+    assert finding.severity is Severity.LOW
+    assert "at job.py:7 load" in finding.summary
+    assert finding.gain is not None
+    assert finding.gain.predicted_s < 0.3 * finding.gain.now_s
+    assert finding.gain.change == {"threads_per_worker": 8}
+
+
+def test_programs_on_hosts_whose_load_is_not_known_may_compute(cluster, task):
+    assert found(ran(cluster, task, {PROGRAM: 1.0})) == {}
+
+
+def test_half_computing_tasks_gain_less(cluster, task):
+    finding = found(ran(cluster, task, {SLEEP: 0.6, COMPUTE: 0.4}, cpu=0.4))["undersubscribed-threads"]
+    assert finding.gain.change == {"threads_per_worker": 3}
+
+
+def test_more_threads_than_tasks_do_not_help(cluster, task):
+    assert found(ran(cluster, task, {SLEEP: 1.0}, workers=8, each=1)) == {}
+    few = found(ran(cluster, task, {SLEEP: 1.0}, workers=8, each=4))
+    assert {finding.severity for finding in few.values()} <= {Severity.INFO}
