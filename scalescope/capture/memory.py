@@ -33,6 +33,7 @@ class Gathered:
     notes: list[str] = field(default_factory=list)
     gpus: dict[str, Any] = field(default_factory=dict)
     gpu_samples: Columns = field(default_factory=lambda: empty("gpu"))
+    monitored: bool = False  # whether a worker samples itself, and so sends heartbeats at their usual interval
 
 
 NO_GPU = {
@@ -81,6 +82,7 @@ def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, tim
         gathered.notes.append("workers do not monitor their memory on this cluster")
     told = {key: sample["gpu"] for key, sample in workers.items() if key not in silent}
     gathered.gpus, gathered.gpu_samples = gpus(told), _gpu_samples(told)
+    gathered.monitored = any(key not in silent and not _is_off(sample) for key, sample in workers.items())
     samples = {
         key: sample
         for key, sample in {"scheduler": scheduler, **workers}.items()

@@ -9,18 +9,22 @@ import os
 import platform
 from typing import Any
 
+OFF_MS = 60_000.0  # a monitor that samples less often is off
+
 
 def memory_samples(since: float, take_gpu: bool = True, dask_worker: Any = None) -> dict[str, Any]:
     """The samples of this process since a time on the scheduler's clock; `distributed` fills in `dask_worker`.
 
     Returns `process` (its identity), `first_worker` (an address, on the scheduler), `interval_s` of the monitor,
     `samples` (time on the scheduler's clock, resident bytes, cores in use) and `gpu` (`GpuSampler.taken`,
-    which takes the samples away).
+    which takes the samples away). A worker that is monitored sends its latest metrics to the scheduler.
     """
     monitor = dask_worker.monitor
     delay = getattr(dask_worker, "scheduler_delay", 0.0)
     callback = dask_worker.periodic_callbacks.get("monitor")
     quantities = monitor.quantities
+    if callback and callback.callback_time < OFF_MS and hasattr(dask_worker, "heartbeat"):
+        dask_worker.loop.add_callback(dask_worker.heartbeat)
     sampler = dask_worker.plugins.get("scalescope-gpu") if take_gpu else None
     rows = zip(quantities["time"], quantities["memory"], quantities["cpu"])  # noqa: B905  # Python 3.9
     return {

@@ -256,6 +256,8 @@ class _Run:
         try:
             spool.write_chunk(self.stream, "workers", workers)
             spool.write_chunk(self.stream, "memory", gathered.columns)
+            if gathered.monitored:
+                self._write_fine_metrics()
             if gathered.gpu_samples["worker"]:
                 spool.write_chunk(self.stream, "gpu", gathered.gpu_samples)
             if self.capture.log_folder is not None:
@@ -263,6 +265,16 @@ class _Run:
                 spool.write_chunk(self.stream, "logs", logs.read(self.capture.log_folder, left))
         except OSError as error:
             raise CaptureError(_unwritten(self.recording, error)) from error
+
+    def _write_fine_metrics(self) -> None:
+        try:
+            rows = self._retry(lambda: self._remote("fine_metrics", recording=self.token))
+        except CaptureError as error:
+            self.recording.warnings.append(f"distributed's own metrics could not be fetched: {error.cause}")
+            return
+        if rows:
+            metrics = (dict(zip(TABLES["fine_metrics"], row, strict=True)) for row in rows)
+            spool.write_chunk(self.stream, "fine_metrics", from_rows("fine_metrics", metrics))
 
     # ---------------------------------------------------------------- calls
 

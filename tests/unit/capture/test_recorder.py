@@ -609,6 +609,21 @@ def test_memory_is_noted_where_it_changed(scheduler: FakeScheduler) -> None:
     assert recorder.memory[2:] == [(2.0, WORKER, 100, 0), (2.0, OTHER, 0, 5)]
 
 
+def test_metrics_of_the_trial_alone_are_rows(scheduler: FakeScheduler) -> None:
+    recorder = scheduler.recorder
+    assert asyncio.run(recorder.fine_metrics(recorder.recording, wait_s=0.0)) == []  # a release that has none
+    read, latency = ("execute", "inc", "disk-read", "seconds"), "latency"
+    scheduler.cumulative_worker_metrics = {read: 2.0, latency: 1.0}
+    recorder.begin()
+    written, p2p = ("memory-monitor", "disk-write", "bytes"), ("p2p", "background", "process", "seconds")
+    scheduler.cumulative_worker_metrics |= {read: 2.5, latency: 2.0, written: 7, p2p: 1.0}
+    assert asyncio.run(recorder.fine_metrics(recorder.recording, wait_s=0.0)) == [
+        ("execute", "inc", "disk-read", "seconds", 0.5),
+        ("memory-monitor", "", "disk-write", "bytes", 7.0),
+        ("p2p", "", "background process", "seconds", 1.0),
+    ]
+
+
 def test_dependencies_are_rows_also_across_chunks(scheduler: FakeScheduler) -> None:
     for key in "ab":
         scheduler.run(key)
@@ -696,7 +711,8 @@ def test_the_worst_stall_of_the_loop_is_noted_once_a_second() -> None:
 
 
 def test_uninstall_leaves_the_scheduler_as_it_was(scheduler: FakeScheduler) -> None:
-    assert set(scheduler.handlers) == {f"scalescope_{name}" for name in ("begin", "drain", "finish", "uninstall")}
+    names = ("begin", "drain", "finish", "fine_metrics", "uninstall")
+    assert set(scheduler.handlers) == {f"scalescope_{name}" for name in names}
     scheduler.recorder.uninstall()
     assert (scheduler.handlers, scheduler.plugins) == ({}, {})
     assert scheduler.stream_handlers == scheduler.own_handlers()
