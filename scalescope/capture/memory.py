@@ -131,8 +131,12 @@ def _columns(samples: Mapping[str, Mapping[str, Any]], managed: Iterable[Managed
             continue
         processes.add(found["process"])
         heard = known.get(worker, [])
+        before = float("-inf")
         for when, rss, cpu in found["samples"]:
             latest = bisect_right(heard, when, key=lambda row: row[0]) - 1
             _, _, kept, spilled = heard[latest] if latest >= 0 else (when, worker, 0, 0)
-            rows.append({"worker": worker, "time": when, "rss": rss, "cpu": cpu, "managed": kept, "spilled": spilled})
+            spent = sum(max(min(end, when) - max(begin, before), 0.0) for begin, end in found["collections"])
+            row = {"worker": worker, "time": when, "rss": rss, "cpu": cpu, "managed": kept, "spilled": spilled}
+            rows.append(row | {"collecting": spent})
+            before = when
     return from_rows("memory", rows)

@@ -12,12 +12,13 @@ from typing import Any
 OFF_MS = 60_000.0  # a monitor that samples less often is off
 
 
-def memory_samples(since: float, take_gpu: bool = True, dask_worker: Any = None) -> dict[str, Any]:
+def memory_samples(since: float, take: bool = True, dask_worker: Any = None) -> dict[str, Any]:
     """The samples of this process since a time on the scheduler's clock; `distributed` fills in `dask_worker`.
 
     Returns `process` (its identity), `first_worker` (an address, on the scheduler), `interval_s` of the monitor,
-    `samples` (time on the scheduler's clock, resident bytes, cores in use) and `gpu` (`GpuSampler.taken`,
-    which takes the samples away). A worker that is monitored sends its latest metrics to the scheduler.
+    `samples` (time on the scheduler's clock, resident bytes, cores in use), `gpu` (`GpuSampler.taken`) and
+    `collections` (begin and end of full garbage collections); the last two are taken away. A worker that is monitored
+    sends its latest metrics to the scheduler.
     """
     monitor = dask_worker.monitor
     delay = getattr(dask_worker, "scheduler_delay", 0.0)
@@ -25,12 +26,14 @@ def memory_samples(since: float, take_gpu: bool = True, dask_worker: Any = None)
     quantities = monitor.quantities
     if callback and callback.callback_time < OFF_MS and hasattr(dask_worker, "heartbeat"):
         dask_worker.loop.add_callback(dask_worker.heartbeat)
-    sampler = dask_worker.plugins.get("scalescope-gpu") if take_gpu else None
+    sampler = dask_worker.plugins.get("scalescope-gpu") if take else None
+    garbage = dask_worker.plugins.get("scalescope-garbage") if take else None
     rows = zip(quantities["time"], quantities["memory"], quantities["cpu"])  # noqa: B905  # Python 3.9
     return {
         "process": f"{platform.node()} {os.getpid()}",
         "first_worker": next(iter(getattr(dask_worker, "workers", ())), None),
         "interval_s": callback.callback_time / 1000 if callback else float("inf"),
         "samples": [(at + delay, int(rss), percent / 100) for at, rss, percent in rows if at + delay >= since],
+        "collections": [(begin + delay, end + delay) for begin, end in garbage.taken(since - delay)] if garbage else [],
         "gpu": sampler.taken(since - delay, delay) if sampler else {"absent": "NOT_SAMPLED"},
     }

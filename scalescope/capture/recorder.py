@@ -358,7 +358,15 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
 
     def _arrival(self, address: str) -> tuple[Any, ...]:
         state = self.scheduler.workers[address]
-        return (time.time(), "joined", address, str(state.name), state.host, state.nthreads)
+        return (
+            time.time(),
+            "joined",
+            address,
+            str(state.name),
+            state.host,
+            state.nthreads,
+            int(state.memory_limit or 0),
+        )
 
     def _around_task_erred(self, handler: Callable[..., Any]) -> Callable[..., Any]:
         def task_erred(**message: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from distributed import Client
 
-from scalescope.capture import actors, blackbox, clock, gpu, logs, memory, recorder, waits
+from scalescope.capture import actors, blackbox, clock, garbage, gpu, logs, memory, recorder, waits
 from scalescope.capture.shipping import Shipment, register
 from scalescope.errors import CaptureError
 from scalescope.model import spool
@@ -85,6 +85,7 @@ class Capture:
             self._install(waits, "Waits")
             self._install(actors, "ActorCalls")
             if drain_interval_s is not None:  # real workers
+                self._install(garbage, "GarbageCollections")
                 self._install(gpu, "GpuSampler")
             if log_folder is not None:
                 self._install(blackbox, "BlackBox", folder=str(log_folder.absolute()))
@@ -340,8 +341,8 @@ def _workers(members: list[tuple[Any, ...]]) -> Columns:
     present: dict[str, dict[str, Any]] = {}
     for when, what, address, *details in members:
         if what == "joined":
-            name, host, nthreads = details
-            row = {"worker": address, "name": name, "host": host, "nthreads": nthreads, "joined": when}
+            row = dict(zip(("name", "host", "nthreads", "memory_limit"), details, strict=True))
+            row |= {"worker": address, "joined": when}
             rows.append(row)
             present[address] = row
         elif address in present:

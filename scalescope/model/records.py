@@ -52,14 +52,23 @@ WORKERS: dict[str, str] = {
     "name": "str",
     "host": "str",
     "nthreads": "i",
+    "memory_limit": "q",  # bytes; 0: it has none
     "joined": "d",
     "left": "d",  # 0 while it is there
     "reason": "str",  # why it left
 }
 
-# Bytes, and the cores that its process kept busy since the last sample. `worker` is an address, or `scheduler`; of
-# workers that share a process only the first has rows.
-MEMORY: dict[str, str] = {"worker": "str", "time": "d", "rss": "q", "managed": "q", "spilled": "q", "cpu": "f"}
+# Bytes; the cores that its process kept busy since the last sample, and the seconds of full garbage collections since
+# then. `worker` is an address, or `scheduler`; of workers that share a process only the first has rows.
+MEMORY: dict[str, str] = {
+    "worker": "str",
+    "time": "d",
+    "rss": "q",
+    "managed": "q",
+    "spilled": "q",
+    "cpu": "f",
+    "collecting": "f",
+}
 # distributed's own metrics over the trial: its sums by the workers' heartbeats at the end, less those at the beginning.
 FINE_METRICS: dict[str, str] = {
     "context": "str",  # `execute`, `gather-dep`, `get-data`, `memory-monitor` or `p2p`

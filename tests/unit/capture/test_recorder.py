@@ -52,7 +52,7 @@ class FakeScheduler:
         self.stream_handlers = self.own_handlers()
         for number, address in enumerate([WORKER, OTHER]):
             self.workers[address] = SimpleNamespace(
-                address=address, name=number, host="10.0.0.1", nthreads=2, metrics={}, nbytes=0
+                address=address, name=number, host="10.0.0.1", nthreads=2, memory_limit=9, metrics={}, nbytes=0
             )
         self.recorder = Recorder(lag_interval_s=None, undrained_s=None, **{"held_back_s": 0.0, **options})
         asyncio.run(self.recorder.start(self))
@@ -591,11 +591,11 @@ def test_workers_that_are_there_come_and_go_are_noted(scheduler: FakeScheduler) 
     scheduler.recorder.add_worker(scheduler=scheduler, worker=OTHER)
     members = scheduler.drain()["members"]
     assert [entry[1:] for entry in members] == [
-        ("joined", WORKER, "0", "10.0.0.1", 2),
-        ("joined", OTHER, "1", "10.0.0.1", 2),
+        ("joined", WORKER, "0", "10.0.0.1", 2, 9),
+        ("joined", OTHER, "1", "10.0.0.1", 2, 9),
         ("left", OTHER, "retired"),
         ("left", WORKER, ""),
-        ("joined", OTHER, "1", "10.0.0.1", 2),
+        ("joined", OTHER, "1", "10.0.0.1", 2, 9),
     ]
 
 

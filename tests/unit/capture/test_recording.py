@@ -436,10 +436,10 @@ def test_doubts_are_said(changes: dict[str, Any], clock_error_s: float, says: st
 
 def test_a_worker_that_comes_back_has_two_rows(rows: Rows) -> None:
     members = [
-        (1.0, "joined", "a", "0", "host", 2),
+        (1.0, "joined", "a", "0", "host", 2, 1000),
         (2.0, "left", "a", "died"),
         (2.5, "left", "unknown", "never seen"),
-        (3.0, "joined", "a", "0", "host", 2),
+        (3.0, "joined", "a", "0", "host", 2, 1000),
     ]
     found = [(row["joined"], row["left"], row["reason"]) for row in rows(recording._workers(members))]
     assert found == [(1.0, 2.0, "died"), (3.0, 0.0, "")]
