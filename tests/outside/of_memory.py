@@ -24,6 +24,12 @@ def block(i, mebibytes):
     return np.random.default_rng(i).random(mebibytes * MEBIBYTE)
 
 
+def compute(seconds):
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        pass
+
+
 def total_of(values):
     return float(values.sum())
 
@@ -58,9 +64,9 @@ def mean_normalisation(client, passes: int = 1, chunks: int = 36, mebibytes: int
     (x - mean).std().compute()
 
 
-@case("memory-spill", 2, TINY, near="few-tasks-in-flight serialisation-bound")
+@case("memory-spill", 2, SMALL, near="few-tasks-in-flight serialisation-bound")
 @remedy("return nothing that nobody reads", returned=False)
-def results_nobody_reads(client, returned: bool = True, items: int = 80, mebibytes: int = 24):
+def results_nobody_reads(client, returned: bool = True, items: int = 100, mebibytes: int = 16):
     """Scheduler info tab shows workers are accumulating jobs "In-memory" (a list keeps every future),
     dask/distributed#3092."""
 
@@ -74,18 +80,18 @@ def results_nobody_reads(client, returned: bool = True, items: int = 80, mebibyt
     wait(futures)
 
 
-@case(("memory-spill", "transfer-bound"), 2, TINY, near="data-locality", factor=1.2)
+@case("memory-spill", 1, SMALL, threads=2, near="gil-bound memory-paused", factor=1.3)
 @remedy("more memory for each worker", cluster=AMPLE)
-def wide_to_tall(client, side: int = 10_000, parts: int = 10):
+def wide_to_tall(client, side: int = 9_000, parts: int = 20):
     """Rechunking from short-fat to tall-skinny, dask/dask#6552."""
     with dask.config.set({"array.rechunk.method": "tasks"}):
         x = da.random.random((side, side), chunks=(side // parts, side))
         x.rechunk((side, side // parts)).std(axis=0).sum().compute()
 
 
-@case(("memory-spill", "transfer-bound"), 2, TINY, near="data-locality narrow-stage", factor=1.2)
+@case("memory-spill", 1, SMALL, threads=2, near="gil-bound memory-paused", factor=1.3)
 @remedy("more memory for each worker", cluster=AMPLE)
-def shuffle_of_partitions(client, partitions: int = 12, mebibytes: int = 60):
+def shuffle_of_partitions(client, partitions: int = 16, mebibytes: int = 40):
     """OOMs on seemingly simple shuffle job (about as large as the memory of all workers), dask/dask#2456."""
 
     @delayed(pure=False)
@@ -118,18 +124,7 @@ def persisted_twice(client, twice: bool = True, chunks: int = 26, mebibytes: int
         clean.sum().compute()
 
 
-@case(("memory-spill", "client-waits", "client-busy"), 2, TINY, near="large-graph", factor=1.3)
-@remedy("each task makes or loads its own part", scattered=False)
-def scattered_list(client, scattered: bool = True, items: int = 30, mebibytes: int = 24):
-    """scattering a large list of objects causes overspilling, dask/distributed#4770."""
-    if scattered:
-        data = client.scatter([block(i, mebibytes) for i in range(items)], hash=False)
-        client.gather(client.map(total_of, data, pure=False))
-    else:
-        client.gather(client.map(lambda i: total_of(block(i, mebibytes)), range(items), pure=False))
-
-
-@case("memory-spill", 2, TINY, near="gil-bound serialisation-bound", factor=1.3)
+@case("memory-spill", 2, TINY, near="gil-bound serialisation-bound garbage-collection", factor=1.3)
 @remedy("arrays in place of Python objects", objects=False)
 def bag_of_python_objects(client, objects: bool = True, files: int = 40, records: int = 150_000):
     """Memory explodes when reading multiple parquet files (a bag of Python objects), dask/dask#4256."""
@@ -188,7 +183,7 @@ def one_partition_too_large(client, pieces: int = 1, mebibytes: int = 900):
 
 @case("memory-paused", 1, MIDDLE, threads=4, near="gil-bound skewed-tasks", factor=1.2)
 @remedy("memory for as many as run at once", cluster=AMPLE)
-def four_chunks_at_once(client, tasks: int = 48, mebibytes: int = 140):
+def four_chunks_at_once(client, tasks: int = 48, mebibytes: int = 150):
     """allowed chunksize seems much smaller than worker memory limit (it depends on the number of threads),
     dask/dask#6677."""
 
@@ -200,7 +195,7 @@ def four_chunks_at_once(client, tasks: int = 48, mebibytes: int = 140):
     client.gather(client.map(work, range(tasks), pure=False))
 
 
-@case("memory-paused", 2, SMALL, near="straggler slow-worker worker-restriction data-locality", factor=1.5)
+@case("memory-paused", 2, SMALL, near="straggler slow-worker worker-restriction data-locality", timeout_s=25.0)
 @remedy("let go of what is no longer used", kept_mebibytes=0)
 def paused_for_ever(client, kept_mebibytes: int = 430, tasks: int = 60):
     """AMM: Restart paused workers after a certain timeout (a library keeps memory, so that the worker never takes
@@ -329,10 +324,13 @@ def persisted_and_fits(client, chunks: int = 12):
             time.sleep(0.3)
         return x
 
+    def scale(x):
+        return 2 * load(x)
+
     x = da.ones((chunks, 10 * MEBIBYTE), chunks=(1, 10 * MEBIBYTE)).map_blocks(load, dtype=float).persist()
     wait(x)
-    for _ in range(2):
-        x.map_blocks(load, dtype=float).mean().compute()
+    x.map_blocks(load, dtype=float).mean().compute()
+    x.map_blocks(scale, dtype=float).mean().compute()
 
 
 @case("healthy", 2, SMALL, near="memory-paused memory-spill")
@@ -348,19 +346,19 @@ def large_inside_the_task_only(client, tasks: int = 24, mebibytes: int = 200):
     client.gather(client.map(features, range(tasks), pure=False))
 
 
-@case("healthy", 2, TINY, near="memory-spill memory-paused")
+@case("healthy", 2, TINY, near="memory-spill memory-paused garbage-collection")
 def more_data_than_memory_in_a_stream(client, chunks: int = 40, mebibytes: int = 40):
     """Queuing does not prevent root task overproduction unless you have enough tasks (there are enough),
     dask/distributed#7273."""
 
     @delayed(pure=False)
     def load(i):
-        time.sleep(0.15)
+        compute(0.15)
         return block(i, mebibytes)
 
     @delayed(pure=False)
     def reduce(data):
-        time.sleep(0.15)
+        compute(0.15)
         return total_of(data)
 
     dask.compute(*[reduce(load(i)) for i in range(chunks)])
