@@ -33,6 +33,7 @@ class Gathered:
     notes: list[str] = field(default_factory=list)
     gpus: dict[str, Any] = field(default_factory=dict)
     gpu_samples: Columns = field(default_factory=lambda: empty("gpu"))
+    processes: dict[str, tuple[int, int]] = field(default_factory=dict)  # cores and threads of each worker's process
     monitored: bool = False  # whether a worker samples itself, and so sends heartbeats at their usual interval
 
 
@@ -82,6 +83,9 @@ def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, tim
         gathered.notes.append("workers do not monitor their memory on this cluster")
     told = {key: sample["gpu"] for key, sample in workers.items() if key not in silent}
     gathered.gpus, gathered.gpu_samples = gpus(told), _gpu_samples(told)
+    gathered.processes = {
+        key: (sample["cores"], sample["threads"]) for key, sample in workers.items() if key not in silent
+    }
     gathered.monitored = any(key not in silent and not _is_off(sample) for key, sample in workers.items())
     samples = {
         key: sample
@@ -136,7 +140,7 @@ def _columns(samples: Mapping[str, Mapping[str, Any]], managed: Iterable[Managed
             latest = bisect_right(heard, when, key=lambda row: row[0]) - 1
             _, _, kept, spilled = heard[latest] if latest >= 0 else (when, worker, 0, 0)
             spent = sum(max(min(end, when) - max(begin, before), 0.0) for begin, end in found["collections"])
-            row = {"worker": worker, "time": when, "rss": rss, "cpu": cpu, "managed": kept, "spilled": spilled}
-            rows.append(row | {"collecting": spent})
+            held = {"managed": kept, "spilled": spilled}
+            rows.append({"worker": worker, "time": when, "rss": rss, "cpu": cpu, "collecting": spent, **held})
             before = when
     return from_rows("memory", rows)

@@ -9,16 +9,18 @@ import os
 import platform
 from typing import Any
 
+from dask.system import CPU_COUNT
+
 OFF_MS = 60_000.0  # a monitor that samples less often is off
 
 
 def memory_samples(since: float, take: bool = True, dask_worker: Any = None) -> dict[str, Any]:
     """The samples of this process since a time on the scheduler's clock; `distributed` fills in `dask_worker`.
 
-    Returns `process` (its identity), `first_worker` (an address, on the scheduler), `interval_s` of the monitor,
-    `samples` (time on the scheduler's clock, resident bytes, cores in use), `gpu` (`GpuSampler.taken`) and
-    `collections` (begin and end of full garbage collections); the last two are taken away. A worker that is monitored
-    sends its latest metrics to the scheduler.
+    Returns `process` (its identity), `cores` that it may use, `threads` that it has now, `first_worker` (an address, on
+    the scheduler), `interval_s` of the monitor, `samples` (time on the scheduler's clock, resident bytes, cores in
+    use), `gpu` (`GpuSampler.taken`) and `collections` (begin and end of full garbage collections); the last two are
+    taken away. A worker that is monitored sends its latest metrics to the scheduler.
     """
     monitor = dask_worker.monitor
     delay = getattr(dask_worker, "scheduler_delay", 0.0)
@@ -31,6 +33,8 @@ def memory_samples(since: float, take: bool = True, dask_worker: Any = None) -> 
     rows = zip(quantities["time"], quantities["memory"], quantities["cpu"])  # noqa: B905  # Python 3.9
     return {
         "process": f"{platform.node()} {os.getpid()}",
+        "cores": CPU_COUNT,
+        "threads": monitor.proc.num_threads(),
         "first_worker": next(iter(getattr(dask_worker, "workers", ())), None),
         "interval_s": callback.callback_time / 1000 if callback else float("inf"),
         "samples": [(at + delay, int(rss), percent / 100) for at, rss, percent in rows if at + delay >= since],

@@ -254,6 +254,8 @@ class _Run:
         recording.warnings += gathered.warnings
         recording.notes += gathered.notes
         recording.gpus = gathered.gpus
+        for row, address in enumerate(workers["worker"]):
+            workers["cores"][row], workers["process_threads"][row] = gathered.processes.get(address, (0, 0))
         try:
             spool.write_chunk(self.stream, "workers", workers)
             spool.write_chunk(self.stream, "memory", gathered.columns)

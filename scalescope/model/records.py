@@ -53,6 +53,8 @@ WORKERS: dict[str, str] = {
     "host": "str",
     "nthreads": "i",
     "memory_limit": "q",  # bytes; 0: it has none
+    "cores": "i",  # that its process may use; 0: unknown
+    "process_threads": "i",  # threads of its process when the trial had ended, those of libraries too
     "joined": "d",
     "left": "d",  # 0 while it is there
     "reason": "str",  # why it left

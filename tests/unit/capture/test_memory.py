@@ -22,6 +22,8 @@ def sample(process: str, times: list[float], sizes: list[int], interval_s: float
         "first_worker": None,
         "interval_s": interval_s,
         "samples": [(when, size, 0.5) for when, size in zip(times, sizes, strict=True)],
+        "cores": 2,
+        "threads": 9,
         "collections": [(0.5, 0.75), (1.5, 2.25)],
         "gpu": {"absent": "DISABLED_PYNVML_NOT_AVAILABLE"},
     }
