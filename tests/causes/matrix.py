@@ -14,7 +14,7 @@ from cases import HEALTHY, Case
 from support.requests import asked
 
 from scalescope.diagnosis.verdict import diagnose
-from scalescope.model.finding import Verdict
+from scalescope.model.finding import Severity, Verdict
 from scalescope.model.trial import Trial
 from scalescope.run.drivers import Drivers
 from scalescope.run.trials import measure
@@ -40,7 +40,11 @@ class Result:
     @property
     def named(self) -> str:
         """The code that comes first, after a true word about a busy host."""
-        said = [code for code in self.codes if code != "host-overloaded" or not self.host_was_busy]
+        said = [
+            finding.code
+            for finding in self.verdict.findings
+            if not self.host_was_busy or (finding.code != "host-overloaded" and finding.severity is not Severity.INFO)
+        ]
         return said[0] if said else HEALTHY
 
     @property

@@ -37,9 +37,9 @@ def total_of(values):
 # ------------------------------------------------------------------ what does not fit
 
 
-@case("memory-spill", 2, TINY, near="transfer-bound recomputation")
+@case("memory-spill", 2, SMALL, near="transfer-bound recomputation")
 @remedy("all statistics in one pass, nothing persisted", persist=False)
-def persisted_for_three_statistics(client, persist: bool = True, chunks: int = 40, mebibytes: int = 24):
+def persisted_for_three_statistics(client, persist: bool = True, chunks: int = 52, mebibytes: int = 24):
     """workers die at 50% memory usage when calling persist() (more than fits, then used), dask/dask#5778."""
     x = da.random.random((chunks, mebibytes * MEBIBYTE), chunks=(1, mebibytes * MEBIBYTE))
     if persist:
@@ -52,9 +52,9 @@ def persisted_for_three_statistics(client, persist: bool = True, chunks: int = 4
         dask.compute(x.mean(), x.std(), x.max())
 
 
-@case("memory-spill", 2, TINY, near="transfer-bound", factor=1.3)
+@case("memory-spill", 2, SMALL, near="transfer-bound", factor=1.3)
 @remedy("two passes: the mean first", passes=2)
-def mean_normalisation(client, passes: int = 1, chunks: int = 36, mebibytes: int = 24):
+def mean_normalisation(client, passes: int = 1, chunks: int = 52, mebibytes: int = 24):
     """Dask array subtraction with larger-than-memory data causes system crash (x - x.mean(), in one pass),
     dask/dask#5359."""
     x = da.random.random((chunks, mebibytes * MEBIBYTE), chunks=(1, mebibytes * MEBIBYTE))
@@ -80,18 +80,18 @@ def results_nobody_reads(client, returned: bool = True, items: int = 100, mebiby
     wait(futures)
 
 
-@case("memory-spill", 1, SMALL, threads=2, near="gil-bound memory-paused", factor=1.3)
+@case("memory-spill", 1, MIDDLE, threads=2, near="gil-bound memory-paused", factor=1.2)
 @remedy("more memory for each worker", cluster=AMPLE)
-def wide_to_tall(client, side: int = 9_000, parts: int = 20):
+def wide_to_tall(client, side: int = 10_000, parts: int = 25):
     """Rechunking from short-fat to tall-skinny, dask/dask#6552."""
     with dask.config.set({"array.rechunk.method": "tasks"}):
         x = da.random.random((side, side), chunks=(side // parts, side))
         x.rechunk((side, side // parts)).std(axis=0).sum().compute()
 
 
-@case("memory-spill", 1, SMALL, threads=2, near="gil-bound memory-paused", factor=1.3)
+@case("memory-spill", 1, SMALL, threads=2, near="gil-bound memory-paused", factor=1.2)
 @remedy("more memory for each worker", cluster=AMPLE)
-def shuffle_of_partitions(client, partitions: int = 16, mebibytes: int = 40):
+def shuffle_of_partitions(client, partitions: int = 20, mebibytes: int = 40):
     """OOMs on seemingly simple shuffle job (about as large as the memory of all workers), dask/dask#2456."""
 
     @delayed(pure=False)
@@ -110,9 +110,9 @@ def shuffle_of_partitions(client, partitions: int = 16, mebibytes: int = 40):
     dask.compute(*[combine([split(rows, j) for rows in loaded]) for j in range(partitions)])
 
 
-@case("memory-spill", 2, TINY, near="recomputation transfer-bound", factor=1.3)
+@case("memory-spill", 2, SMALL, near="recomputation transfer-bound", factor=1.3)
 @remedy("one persist, of what is used", twice=False)
-def persisted_twice(client, twice: bool = True, chunks: int = 26, mebibytes: int = 16):
+def persisted_twice(client, twice: bool = True, chunks: int = 40, mebibytes: int = 16):
     """Remove the second persist() call when using Dask (it was likely to lead to spilling), ludwig-ai/ludwig#1890."""
     raw = da.random.random((chunks, mebibytes * MEBIBYTE), chunks=(1, mebibytes * MEBIBYTE))
     if twice:
@@ -181,15 +181,15 @@ def one_partition_too_large(client, pieces: int = 1, mebibytes: int = 900):
 # ------------------------------------------------------------------ pauses
 
 
-@case("memory-paused", 1, MIDDLE, threads=4, near="gil-bound skewed-tasks", factor=1.2)
+@case("memory-paused", 1, MIDDLE, threads=4, near="gil-bound skewed-tasks", factor=1.1)
 @remedy("memory for as many as run at once", cluster=AMPLE)
-def four_chunks_at_once(client, tasks: int = 48, mebibytes: int = 150):
+def four_chunks_at_once(client, tasks: int = 80, mebibytes: int = 150):
     """allowed chunksize seems much smaller than worker memory limit (it depends on the number of threads),
     dask/dask#6677."""
 
     def work(i):
         copy = np.ones(mebibytes * MEBIBYTE)
-        time.sleep(0.15)
+        time.sleep(0.05)
         return float(copy[0])
 
     client.gather(client.map(work, range(tasks), pure=False))
