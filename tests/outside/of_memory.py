@@ -80,7 +80,7 @@ def results_nobody_reads(client, returned: bool = True, items: int = 100, mebiby
     wait(futures)
 
 
-@case("memory-spill", 1, MIDDLE, threads=2, near="gil-bound memory-paused", factor=1.2)
+@case(("memory-spill", "worker-died"), 1, MIDDLE, threads=2, near="gil-bound memory-paused", factor=1.2)
 @remedy("more memory for each worker", cluster=AMPLE)
 def wide_to_tall(client, side: int = 10_000, parts: int = 25):
     """Rechunking from short-fat to tall-skinny, dask/dask#6552."""
@@ -197,7 +197,7 @@ def four_chunks_at_once(client, tasks: int = 80, mebibytes: int = 150):
 
 @case("memory-paused", 2, SMALL, near="straggler slow-worker worker-restriction data-locality", timeout_s=25.0)
 @remedy("let go of what is no longer used", kept_mebibytes=0)
-def paused_for_ever(client, kept_mebibytes: int = 430, tasks: int = 60):
+def paused_for_ever(client, kept_mebibytes: int = 390, tasks: int = 60):
     """AMM: Restart paused workers after a certain timeout (a library keeps memory, so that the worker never takes
     tasks again), dask/distributed#5999."""
 
@@ -225,7 +225,7 @@ def unbalanced_after_a_pause(client, keep_s: float = 1.0, pieces: int = 24):
 
     def keep():
         if keep_s:
-            kept = [np.ones(430 * MEBIBYTE)]
+            kept = [np.ones(390 * MEBIBYTE)]
             threading.Timer(keep_s, kept.clear).start()
 
     def load(i):

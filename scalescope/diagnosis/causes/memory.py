@@ -18,7 +18,9 @@ from scalescope.model.words import percent, plural
 
 MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html"
 WORTH_TELLING = 100e6  # bytes written to disk from which it is told although it cost nothing
-MOSTLY = 0.5  # share of the results held that no task needs any more, from which letting go of them is the remedy
+MOSTLY = 0.5  # share of something that counts as most of it
+UNUSED = 1 / 3  # share of the results held that no task needs any more, from which letting go of them is the remedy
+MANY_TIMES = 10  # times the workers there are, up to which it is advised to use so many
 MOST_PAUSED = 50  # workers, those that paused longest, of which it is looked at what they did afterwards
 
 MEMORY_SPILL = TrialCause(
@@ -81,13 +83,8 @@ def _at_no_cost(observation: Observation, disk: Spilling, held: HeldResults | No
 
 
 def _need(observation: Observation, held: HeldResults | None) -> str:
-    if held is None or not held.fits:
-        return f"the results do not fit into the memory of the workers{_limit(observation)}"
-    if held.nbytes <= held.workers * held.fits:
-        return (
-            f"the memory of the workers was full{_limit(observation)}, although their results took "
-            f"{words.size(held.nbytes)} at most"
-        )
+    if held is None or not held.fits or held.nbytes <= held.workers * held.fits:  # or their samples went with them
+        return f"the memory of the workers was full{_limit(observation)}"
     whose = f"the results of `{held.prefix}`" if held.part >= MOSTLY else "results"
     return (
         f"{whose} took {words.size(held.nbytes)} at once, and {plural(held.workers, 'worker')} with "
@@ -99,14 +96,15 @@ def _remedy(held: HeldResults) -> str:
     more = MORE_MEMORY
     if held.limit:
         more = f"give each worker `memory_limit='{held.limit_for_all / 2**20:.0f}MiB'`"
-        if 0 < held.workers < held.workers_for_all:
+        if held.workers < held.workers_for_all <= MANY_TIMES * held.workers:
             more += f", or use {held.workers_for_all:,} such workers"
         more += ", or make the partitions smaller"
-    if held.kept < MOSTLY:
+    if held.kept < UNUSED:
         return more
     return (
-        f"let go of results of `{held.prefix}` that no task needs any more: `del futures`, or take each from "
-        f"`as_completed(futures)` and drop its future, or return less; else {more}"
+        f"let go of the results of `{held.kept_prefix}` that no task needs any more: `del` the futures or the "
+        "persisted collection that keeps them, drop each future that `as_completed(futures)` gives, or return less; "
+        f"else {more}"
     )
 
 

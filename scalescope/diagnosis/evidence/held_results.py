@@ -14,6 +14,7 @@ from scalescope.diagnosis.observation import Observation, once
 # Shares of its memory limit from which a worker writes results to disk: what all its results take, and what its process
 # takes (`distributed.worker.memory.target` and `spill`; a cluster may have others).
 TARGET, SPILL = 0.60, 0.70
+HEARD_S = 1.5  # seconds by which the scheduler may know of results later than they were made, or let go of
 ROUND_TO = 100 * 2**20  # bytes to which an advised limit is rounded up
 
 
@@ -26,6 +27,7 @@ class HeldResults:
     prefix: str  # whose results were most of it
     part: float  # their share
     kept: float  # share of results that no task needed from then on
+    kept_prefix: str  # whose results were most of these
     workers: int
     limit: float  # bytes of each worker; 0: unknown or none
     process: float  # bytes that the process of a worker takes besides
@@ -73,34 +75,34 @@ def held_results(observation: Observation) -> HeldResults | None:
     total = np.cumsum(change[by_time])
     peak = int(total.argmax())
     when, nbytes = float(time[order][by_time][peak]), float(total[peak])
-    idle = managed == 0
-    process = float(np.median(rss[known][idle])) if idle.any() else 0.0
-    prefix, part, kept = _whose(observation, when, nbytes)
+    process = float(np.median([rss[known][worker == each].min() for each in np.unique(worker)]))
+    whose = _whose(observation, when, nbytes)
     limit = limit_of_workers(observation)
     workers = max(len(np.unique(attempts.members.worker)), 1)
-    return HeldResults(nbytes, float(managed.max()), prefix, part, kept, workers, limit, process)
+    return HeldResults(nbytes, float(managed.max()), *whose, workers, limit, process)
 
 
-def _whose(observation: Observation, when: float, nbytes: float) -> tuple[str, float, float]:
-    """The prefix with most of the bytes held then, its share, and the share that no task needed from then on."""
+def _whose(observation: Observation, when: float, nbytes: float) -> tuple[str, float, float, str]:
+    """The prefix with most of the bytes held then, its share, the share that no task needed from then on, and whose."""
     attempts, sizes = observation.measured, task_column(observation, "nbytes")
     there = (attempts.stop <= when) & attempts.useful
-    needed = there & (_last_use(observation) > when)
+    needed = there & (_last_use(observation) > when - HEARD_S)
     rest = there & ~needed
     kept = min(max(nbytes - float(sizes[needed].sum()), 0.0), float(sizes[rest].sum()))
     share = np.where(needed, 1.0, kept / max(float(sizes[rest].sum()), 1.0))
     names, code = task_prefixes(observation)
     held = np.bincount(code, weights=np.where(there, sizes * share, 0.0), minlength=len(names))
-    most = int(held.argmax())
-    return names[most], float(held[most] / max(held.sum(), 1.0)), float(kept / max(held.sum(), 1.0))
+    unused = np.bincount(code, weights=np.where(rest, sizes, 0.0), minlength=len(names))
+    most, total = int(held.argmax()), max(float(held.sum()), 1.0)
+    return names[most], float(held[most]) / total, kept / total, names[int(unused.argmax())]
 
 
 def _last_use(observation: Observation) -> Floats:
-    """When the last task that needs each attempt's result ended; -1 where none does."""
+    """When the last task that needs each attempt's result ended; minus infinity where none does."""
     attempts = observation.measured
     task, needs = (np.asarray(observation.column("dependencies", name), np.int64) for name in ("task", "needs"))
     rows = len(observation.column("tasks", "key"))
-    stop, last = np.full(rows, -1.0), np.full(rows, -1.0)
+    stop, last = np.full(rows, -np.inf), np.full(rows, -np.inf)
     stop[attempts.row] = attempts.stop
     np.maximum.at(last, needs, stop[task])
     found: Floats = last[task_rows(observation)]
