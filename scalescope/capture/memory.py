@@ -37,6 +37,8 @@ class Gathered:
     gpu_samples: Columns = field(default_factory=lambda: empty("gpu"))
     inside: Columns = field(default_factory=lambda: empty("inside"))
     unprofiled: str = ""  # why there are no stacks of tasks; empty where there are
+    processes: dict[str, tuple[int, int]] = field(default_factory=dict)  # cores and threads of each worker's process
+    monitored: bool = False  # whether a worker samples itself, and so sends heartbeats at their usual interval
 
 
 NO_GPU = {
@@ -89,6 +91,10 @@ def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, tim
     asked = [sample["inside"] for key, sample in workers.items() if key not in silent and sample["inside"]]
     gathered.inside = _inside(asked)
     gathered.unprofiled = gathered.unprofiled or next((each["absent"] for each in asked if each["absent"]), "")
+    gathered.processes = {
+        key: (sample["cores"], sample["threads"]) for key, sample in workers.items() if key not in silent
+    }
+    gathered.monitored = any(key not in silent and not _is_off(sample) for key, sample in workers.items())
     samples = {
         key: sample
         for key, sample in {"scheduler": scheduler, **workers}.items()
@@ -154,8 +160,12 @@ def _columns(samples: Mapping[str, Mapping[str, Any]], managed: Iterable[Managed
             continue
         processes.add(found["process"])
         heard = known.get(worker, [])
+        before = float("-inf")
         for when, rss, cpu in found["samples"]:
             latest = bisect_right(heard, when, key=lambda row: row[0]) - 1
             _, _, kept, spilled = heard[latest] if latest >= 0 else (when, worker, 0, 0)
-            rows.append({"worker": worker, "time": when, "rss": rss, "cpu": cpu, "managed": kept, "spilled": spilled})
+            spent = sum(max(min(end, when) - max(begin, before), 0.0) for begin, end in found["collections"])
+            held = {"managed": kept, "spilled": spilled}
+            rows.append({"worker": worker, "time": when, "rss": rss, "cpu": cpu, "collecting": spent, **held})
+            before = when
     return from_rows("memory", rows)

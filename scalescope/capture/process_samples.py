@@ -9,25 +9,37 @@ import os
 import platform
 from typing import Any
 
+from dask.system import CPU_COUNT
+
+OFF_MS = 60_000.0  # a monitor that samples less often is off
+
 
 def memory_samples(since: float, take: bool = True, dask_worker: Any = None) -> dict[str, Any]:
     """The samples of this process since a time on the scheduler's clock; `distributed` fills in `dask_worker`.
 
-    Returns `process` (its identity), `first_worker` (an address, on the scheduler), `interval_s` of the monitor,
-    `samples` (time on the scheduler's clock, resident bytes, cores in use), `gpu` (`GpuSampler.taken`) and `inside`
-    (`InsideTasks.taken`); `take` takes what these two have gathered away.
+    Returns `process` (its identity), `cores` that it may use, `threads` that it has now, `first_worker` (an address, on
+    the scheduler), `interval_s` of the monitor, `samples` (time on the scheduler's clock, resident bytes, cores in
+    use), `gpu` (`GpuSampler.taken`), `inside` (`InsideTasks.taken`) and `collections` (begin and end of full garbage
+    collections); `take` takes what these three have gathered away. A worker that is monitored sends its latest metrics
+    to the scheduler.
     """
     monitor = dask_worker.monitor
     delay = getattr(dask_worker, "scheduler_delay", 0.0)
     callback = dask_worker.periodic_callbacks.get("monitor")
     quantities = monitor.quantities
-    sampler, inside = (dask_worker.plugins.get(f"scalescope-{name}") if take else None for name in ("gpu", "inside"))
+    if callback and callback.callback_time < OFF_MS and hasattr(dask_worker, "heartbeat"):
+        dask_worker.loop.add_callback(dask_worker.heartbeat)
+    names = ("gpu", "inside", "garbage")
+    sampler, inside, garbage = (dask_worker.plugins.get(f"scalescope-{name}") if take else None for name in names)
     rows = zip(quantities["time"], quantities["memory"], quantities["cpu"])  # noqa: B905  # Python 3.9
     return {
         "process": f"{platform.node()} {os.getpid()}",
+        "cores": CPU_COUNT,
+        "threads": monitor.proc.num_threads(),
         "first_worker": next(iter(getattr(dask_worker, "workers", ())), None),
         "interval_s": callback.callback_time / 1000 if callback else float("inf"),
         "samples": [(at + delay, int(rss), percent / 100) for at, rss, percent in rows if at + delay >= since],
+        "collections": [(begin + delay, end + delay) for begin, end in garbage.taken(since - delay)] if garbage else [],
         "gpu": sampler.taken(since - delay, delay) if sampler else {"absent": "NOT_SAMPLED"},
         "inside": inside.taken(since) if inside else None,
     }

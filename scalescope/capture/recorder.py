@@ -62,6 +62,7 @@ LAG_INTERVAL_S = 0.05
 WORKER_LAG_S = 0.1  # stalls of a worker's event loop below this are not recorded
 ALONE_S = 60.0  # after its client has gone, before the recorder leaves
 UNDRAINED_S = 1800.0  # without a call of `drain`, before the recorder leaves
+HEARTBEATS_S = 1.0  # longest that the last metrics of workers are waited for
 STRAGGLERS_S = 0.1  # after the last event of actors' calls, which workers send at intervals of half as much
 EVENT_CHARACTERS = 4_000
 EXCEPTION_CHARACTERS = 2_000
@@ -140,6 +141,8 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self.graphs: list[tuple[float, float, str, int, int]] = []
         self.memory: list[tuple[float, str, int, int]] = []
         self.full: dict[str, int] = {}
+        self.metrics_before: dict[Any, float] = {}
+        self.ended = 0.0  # when the last task had
         self.sequence = 0
         self.sent: dict[str, Any] | None = None
         self.summary: dict[str, Any] | None = None
@@ -162,7 +165,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         if earlier is not None and earlier is not self:
             earlier.uninstall()
         self.scheduler = scheduler
-        for command in (self.begin, self.drain, self.finish, self.uninstall):
+        for command in (self.begin, self.drain, self.finish, self.fine_metrics, self.uninstall):
             scheduler.handlers[f"scalescope_{command.__name__}"] = command
         # Only these two handlers see the error of a task that will be retried, and the size of a graph.
         for message, around in (("task-erred", self._around_task_erred), ("update-graph", self._around_update_graph)):
@@ -220,6 +223,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self.sequence, self.sent, self.summary = 0, None, None
         self.events, self.lag, self.memory, self.graphs = [], [], [], []
         self.full, self._managed, self._called = {}, {}, float("-inf")
+        self.metrics_before = self._metrics()
         self.members = [self._arrival(address) for address in self.scheduler.workers]
         self.attempts = _Attempts(self.scheduler, self.held_rows, self._event)
         self.transition = self.attempts.hook()  # of the instance: no method to bind at each call
@@ -266,6 +270,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
                 await asyncio.sleep(0.02)
                 await attempts.pack_all()
             self._stop()
+            self.ended = time.time()
             assigned = attempts.assigned()  # before the rest is packed: tasks of others may go on meanwhile
             await attempts.pack_all()
             if attempts.waits_dropped:
@@ -275,13 +280,29 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             self.summary = {"time": ended, "full": self.full, "assigned": assigned, **attempts.totals()}
         return self.summary
 
+    async def fine_metrics(self, recording: str, wait_s: float = HEARTBEATS_S) -> list[tuple[Any, ...]]:
+        """Rows of the table `fine_metrics`, once each worker has sent a heartbeat since `finish`, or after `wait_s`."""
+        self._current(recording)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + wait_s
+        while loop.time() < deadline and any(each.last_seen < self.ended for each in self.scheduler.workers.values()):
+            await asyncio.sleep(0.02)
+        rows: list[tuple[Any, ...]] = []
+        for name, value in self._metrics().items():
+            more = value - self.metrics_before.get(name, 0)
+            if more and len(rows) < HELD_OTHERS:
+                context, *activity, unit = map(str, name)
+                prefix = activity.pop(0) if context == "execute" and len(activity) > 1 else ""
+                rows.append((context, prefix, " ".join(activity), unit, float(more)))
+        return rows
+
     def uninstall(self) -> None:
         self._stop()
         self._expect_drain(None)
         self.attempts = None
         self.events, self.members, self.lag, self.memory, self.graphs, self.sent = [], [], [], [], [], None
         scheduler = self.scheduler
-        for command in ("begin", "drain", "finish", "uninstall"):
+        for command in ("begin", "drain", "finish", "fine_metrics", "uninstall"):
             scheduler.handlers.pop(f"scalescope_{command}", None)
         for message, (before, handler) in self._handlers.items():
             if scheduler.stream_handlers.get(message) is handler:
@@ -331,9 +352,21 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             self._timer = None
             self._note_lag()
 
+    def _metrics(self) -> dict[Any, float]:
+        known = getattr(self.scheduler, "cumulative_worker_metrics", {})
+        return {name: value for name, value in known.items() if isinstance(name, tuple)}
+
     def _arrival(self, address: str) -> tuple[Any, ...]:
         state = self.scheduler.workers[address]
-        return (time.time(), "joined", address, str(state.name), state.host, state.nthreads)
+        return (
+            time.time(),
+            "joined",
+            address,
+            str(state.name),
+            state.host,
+            state.nthreads,
+            int(state.memory_limit or 0),
+        )
 
     def _around_task_erred(self, handler: Callable[..., Any]) -> Callable[..., Any]:
         def task_erred(**message: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, TypeVar
 
 from distributed import Client
 
-from scalescope.capture import actors, blackbox, clock, gpu, inside_tasks, logs, memory, recorder, waits
+from scalescope.capture import actors, blackbox, clock, garbage, gpu, inside_tasks, logs, memory, recorder, waits
 from scalescope.capture.shipping import Shipment, register
 from scalescope.errors import CaptureError
 from scalescope.model import spool
@@ -86,6 +86,7 @@ class Capture:
             self._install(waits, "Waits")
             self._install(actors, "ActorCalls")
             if drain_interval_s is not None:  # real workers
+                self._install(garbage, "GarbageCollections")
                 self._install(gpu, "GpuSampler")
                 self._install(inside_tasks, "InsideTasks")
             if log_folder is not None:
@@ -257,9 +258,13 @@ class _Run:
         recording.gpus = gathered.gpus
         virtual = self.capture.drain_interval_s is None
         recording.unprofiled = "the time of this cluster is virtual" if virtual else gathered.unprofiled
+        for row, address in enumerate(workers["worker"]):
+            workers["cores"][row], workers["process_threads"][row] = gathered.processes.get(address, (0, 0))
         try:
             spool.write_chunk(self.stream, "workers", workers)
             spool.write_chunk(self.stream, "memory", gathered.columns)
+            if gathered.monitored:
+                self._write_fine_metrics()
             if gathered.gpu_samples["worker"]:
                 spool.write_chunk(self.stream, "gpu", gathered.gpu_samples)
             if gathered.inside["prefix"]:
@@ -269,6 +274,16 @@ class _Run:
                 spool.write_chunk(self.stream, "logs", logs.read(self.capture.log_folder, left))
         except OSError as error:
             raise CaptureError(_unwritten(self.recording, error)) from error
+
+    def _write_fine_metrics(self) -> None:
+        try:
+            rows = self._retry(lambda: self._remote("fine_metrics", recording=self.token))
+        except CaptureError as error:
+            self.recording.warnings.append(f"distributed's own metrics could not be fetched: {error.cause}")
+            return
+        if rows:
+            metrics = (dict(zip(TABLES["fine_metrics"], row, strict=True)) for row in rows)
+            spool.write_chunk(self.stream, "fine_metrics", from_rows("fine_metrics", metrics))
 
     # ---------------------------------------------------------------- calls
 
@@ -334,8 +349,8 @@ def _workers(members: list[tuple[Any, ...]]) -> Columns:
     present: dict[str, dict[str, Any]] = {}
     for when, what, address, *details in members:
         if what == "joined":
-            name, host, nthreads = details
-            row = {"worker": address, "name": name, "host": host, "nthreads": nthreads, "joined": when}
+            row = dict(zip(("name", "host", "nthreads", "memory_limit"), details, strict=True))
+            row |= {"worker": address, "joined": when}
             rows.append(row)
             present[address] = row
         elif address in present:

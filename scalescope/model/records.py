@@ -52,14 +52,33 @@ WORKERS: dict[str, str] = {
     "name": "str",
     "host": "str",
     "nthreads": "i",
+    "memory_limit": "q",  # bytes; 0: it has none
+    "cores": "i",  # that its process may use; 0: unknown
+    "process_threads": "i",  # threads of its process when the trial had ended, those of libraries too
     "joined": "d",
     "left": "d",  # 0 while it is there
     "reason": "str",  # why it left
 }
 
-# Bytes, and the cores that its process kept busy since the last sample. `worker` is an address, or `scheduler`; of
-# workers that share a process only the first has rows.
-MEMORY: dict[str, str] = {"worker": "str", "time": "d", "rss": "q", "managed": "q", "spilled": "q", "cpu": "f"}
+# Bytes; the cores that its process kept busy since the last sample, and the seconds of full garbage collections since
+# then. `worker` is an address, or `scheduler`; of workers that share a process only the first has rows.
+MEMORY: dict[str, str] = {
+    "worker": "str",
+    "time": "d",
+    "rss": "q",
+    "managed": "q",
+    "spilled": "q",
+    "cpu": "f",
+    "collecting": "f",
+}
+# distributed's own metrics over the trial: its sums by the workers' heartbeats at the end, less those at the beginning.
+FINE_METRICS: dict[str, str] = {
+    "context": "str",  # `execute`, `gather-dep`, `get-data`, `memory-monitor` or `p2p`
+    "prefix": "str",  # task prefix, of `execute` alone
+    "activity": "str",  # such as `thread-cpu`, `disk-write`
+    "unit": "str",  # `seconds`, `bytes` or `count`
+    "value": "d",
+}
 # The GPU of a worker at an instant: a row for each task that ran, or one without a prefix.
 GPU: dict[str, str] = {
     "worker": "str",
@@ -122,6 +141,7 @@ TABLES: dict[str, dict[str, str]] = {
     "graphs": GRAPHS,
     "workers": WORKERS,
     "memory": MEMORY,
+    "fine_metrics": FINE_METRICS,
     "gpu": GPU,
     "inside": INSIDE,
     "lag": LAG,

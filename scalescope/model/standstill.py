@@ -12,6 +12,7 @@ STANDSTILL = "standstill"  # name of the fact of a trial that was stopped at its
 STILL_S = 10.0  # seconds without the begin or end of a task after which a cluster stands still
 NO_WORKER = "no worker may run it"  # begins the problem of a task whose restrictions no worker meets
 ASKS_FOR = f"{NO_WORKER}: it asks for "  # the same if the restrictions are known; they follow
+PAUSED = "its worker is paused for lack of memory"  # the problem of a task that its worker does not begin
 NO_THREAD = "waits for a thread there"  # the problem of a task whose worker has no free thread
 RESULTS = ("Client", "Future")  # `waits_for` of tasks that wait for other tasks
 SAID = 3  # most groups in a sentence

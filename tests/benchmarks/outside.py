@@ -42,7 +42,7 @@ from scalescope.model.sweep import Point, Sweep
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "outside-set.md"
 NEAR_IDEAL = 1.25  # times the best possible time that the call of a healthy workload may take
 # Labels that show by a trial that is no measurement
-FAILING = {"worker-died", "worker-killing-task", "failed-trials", "invalid-trials"}
+FAILING = {"worker-died", "worker-killing-task", "failed-trials", "invalid-trials", "memory-paused"}
 AGREEMENT = 0.95  # share of the cases in which a block must name the same cause first as the sweep
 BLOCK_LIMIT_S = 180.0  # seconds in which a block must be over, with the start of its cluster
 COLUMNS = ("case", "source", "run on", "label", "remedy", "said first", "right", "lost", "proof", "predicted/measured")

@@ -14,7 +14,7 @@ from cases import HEALTHY, Case
 from support.requests import asked
 
 from scalescope.diagnosis.verdict import diagnose
-from scalescope.model.finding import Verdict
+from scalescope.model.finding import Severity, Verdict
 from scalescope.model.trial import Trial
 from scalescope.run.drivers import Drivers
 from scalescope.run.trials import measure
@@ -42,7 +42,11 @@ class Result:
         """The code that comes first: the expected one where it stands above the verdict, as a limit of trust."""
         if self.case.expect in {finding.code for finding in self.verdict.trust} - {"host-overloaded"}:
             return self.case.expect
-        said = [code for code in self.codes if code != "host-overloaded" or not self.host_was_busy]
+        said = [
+            finding.code
+            for finding in self.verdict.findings
+            if not self.host_was_busy or (finding.code != "host-overloaded" and finding.severity is not Severity.INFO)
+        ]
         return said[0] if said else HEALTHY
 
     @property

@@ -116,6 +116,7 @@ async def standing_tasks(timeout_s: float, dask_scheduler: Any) -> dict[str, Any
                 "state": task.state,
                 "worker": state.address if state else "",
                 "seceded": bool(state) and task in state.long_running,
+                "paused": bool(state) and state.status.name == "paused",
                 "since": since.get(task.key),
                 "asks": _asks(task),
             }

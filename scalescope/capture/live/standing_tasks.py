@@ -14,7 +14,16 @@ from dask.utils import key_split
 from scalescope.capture.client_thread import is_library
 from scalescope.capture.live import snapshot
 from scalescope.capture.shipping import Shipment
-from scalescope.model.standstill import ASKS_FOR, NO_THREAD, NO_WORKER, RESULTS, STILL_S, StandingTasks, Standstill
+from scalescope.model.standstill import (
+    ASKS_FOR,
+    NO_THREAD,
+    NO_WORKER,
+    PAUSED,
+    RESULTS,
+    STILL_S,
+    StandingTasks,
+    Standstill,
+)
 from scalescope.sent_code import SENT
 
 ANSWER_S = 2.0  # seconds in which a worker must answer
@@ -186,6 +195,8 @@ def _problem(task: Mapping[str, Any], found: Mapping[str, Any], states: Mapping[
         return f"{SAYS} is silent since {heard}"
     if key in stacks:
         return ""
+    if task.get("paused"):
+        return PAUSED
     if worker not in states:
         return NO_THREAD if _is_full(found, worker) else f"{SAYS} has a free thread"
     answer = states[worker]

@@ -26,6 +26,7 @@ SEEN_IN_A_TRIAL = {
     "serialisation-bound": "scalescope.diagnosis.causes.serialisation_bound:SERIALISATION_BOUND",
     "memory-spill": "scalescope.diagnosis.causes.memory:MEMORY_SPILL",
     "memory-paused": "scalescope.diagnosis.causes.memory:MEMORY_PAUSED",
+    "garbage-collection": "scalescope.diagnosis.causes.garbage_collection:GARBAGE_COLLECTION",
     "recomputation": "scalescope.diagnosis.causes.recomputation:RECOMPUTATION",
     "gil-bound": "scalescope.diagnosis.causes.gil_bound:GIL_BOUND",
     "event-loop-blocked": "scalescope.diagnosis.causes.event_loop_blocked:EVENT_LOOP_BLOCKED",

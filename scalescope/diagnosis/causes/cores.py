@@ -6,7 +6,7 @@ import numpy as np
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.causes.gil_bound import locked_workers
-from scalescope.diagnosis.evidence.host_cpu import FULL, MIN_SAMPLES, host, samples
+from scalescope.diagnosis.evidence.host_cpu import FULL, MIN_SAMPLES, host, hosts_of_workers, samples
 from scalescope.diagnosis.evidence.inside_tasks import OUTSIDE, PROGRAM, inside, waits
 from scalescope.diagnosis.evidence.timeline import timeline
 from scalescope.diagnosis.observation import Observation, TrialCause
@@ -17,11 +17,18 @@ from scalescope.model.words import percent, plural, some
 OURS = 0.70  # share of a full host that our processes use, from which they compete with each other
 SIZES_LINK = "https://docs.dask.org/en/stable/best-practices.html#processes-threads-and-vm-sizes"
 
+OF_DASK = 20  # threads of a worker's process that run neither a task nor a library's pool, at most
+ONE_EACH = (
+    "set OMP_NUM_THREADS=1, MKL_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 where workers start (nannies do, by "
+    "`distributed.nanny.pre-spawn-environ`), and limit other pools in the task itself (`threadpoolctl`, "
+    "`torch.set_num_threads(1)`, `n_jobs=1`)"
+)
+
 OVERSUBSCRIBED_THREADS = TrialCause(
     code="oversubscribed-threads",
     title="More threads than cores",
-    needs="The host had no idle core and the trial used 70 % of it (facts host.load). Each running task used 1.5 "
-    "cores, or 1.25 tasks ran per core (table memory).",
+    needs="The host had no idle core and the trial used 70 % of it (facts host.load), or workers elsewhere used 90 % "
+    "of the cores that they may use. Each running task used 1.5 cores, or 1.25 tasks ran per core (table memory).",
     ruled_out_by="Idle cores: pools inside tasks then use only what nobody else wants. Tasks that sleep. Other "
     "processes that fill the host (host-overloaded).",
     remedy="One thread per pool (OMP_NUM_THREADS=1 and the like), or no more task threads than cores",
@@ -34,7 +41,7 @@ OVERSUBSCRIBED_THREADS = TrialCause(
 @OVERSUBSCRIBED_THREADS.finds
 def oversubscribed_threads(observation: Observation) -> Finding | None:
     """`lost_s`: cores used beyond one per running task (pools), or running tasks without a core."""
-    found, here = samples(observation), host(observation)
+    found, here = samples(observation), host(observation) or hosts_of_workers(observation)
     if found is None or here is None or here.idle > FULL or here.ours < OURS:
         return None
     computing = found.running >= 0.5
@@ -50,22 +57,22 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
     lost_s = min(float((beyond * found.seconds)[computing].sum()), observation.seconds("busy"))
     if observation.share_of(lost_s) < NOTEWORTHY:
         return None
+    own = int(observation.numbers("workers", "process_threads").max(initial=0))
+    most = int(observation.measured.members.nthreads.max())
+    idle_pools = own - most - OF_DASK > most  # threads of libraries, which got no core of their own
     evidence = (
         Evidence("tasks running at once", round(at_once, 2), "table tasks"),
         Evidence("cores in use for each of them", round(cores / tasks, 2), "table memory, column cpu"),
-        Evidence("cores of the host", here.cpus, "facts host.load"),
-        Evidence("share of the host idle", round(here.idle, 3), "facts host.load"),
+        Evidence("cores of the hosts", here.cpus, "facts host.load, or table workers"),
+        Evidence("share of the hosts idle", round(here.idle, 3), "facts host.load, or table memory"),
+        *((Evidence("most threads of a worker's process", own, "table workers"),) if own else ()),
     )
     if pools:
         summary = (
             f"Each running task uses {cores / tasks:.1f} cores, and all {here.cpus} cores of the host are busy "
             f"({percent(here.idle)} idle): libraries inside the tasks start threads of their own, which compete."
         )
-        remedy = (
-            "set OMP_NUM_THREADS=1, MKL_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 where workers start (nannies do, by "
-            "`distributed.nanny.pre-spawn-environ`), and limit other pools in the task itself (`threadpoolctl`, "
-            "`torch.set_num_threads(1)`, `n_jobs=1`)"
-        )
+        remedy = ONE_EACH
     else:
         summary = (
             f"{at_once:.1f} tasks ran at once on {plural(here.cpus, 'core')}, all busy ({percent(here.idle)} idle): "
@@ -74,7 +81,7 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
         )
         remedy = (
             f"ask for at most {here.cpus} threads on this host (workers × threads_per_worker), or use a cluster with "
-            "more cores"
+            "more cores" + (f"; {ONE_EACH}" if idle_pools else "")
         )
     return OVERSUBSCRIBED_THREADS.finding(
         observation,

@@ -1,78 +1,174 @@
-"""Workers short of memory: results spilled to disk, workers paused."""
+"""Workers short of memory: results written to disk, workers paused."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.evidence.held_results import HeldResults, held_results, limit_of_workers
 from scalescope.diagnosis.evidence.process_end import MORE_MEMORY
+from scalescope.diagnosis.evidence.spilling import Spilling, spilling
 from scalescope.diagnosis.evidence.task_table import largest_prefix, worker_of_rows
-from scalescope.diagnosis.evidence.timeline import timeline
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.evidence.timeline import free_threads, timeline
+from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.model import words
-from scalescope.model.finding import Evidence, Finding
+from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.standstill import PAUSED
 from scalescope.model.words import percent, plural
 
 MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html"
+WORTH_TELLING = 100e6  # bytes written to disk from which it is told although it cost nothing
+MOSTLY = 0.5  # share of something that counts as most of it
+UNUSED = 1 / 3  # share of the results held that no task needs any more, from which letting go of them is the remedy
+MANY_TIMES = 10  # times the workers there are, up to which it is advised to use so many
+MOST_PAUSED = 50  # workers, those that paused longest, of which it is looked at what they did afterwards
 
 MEMORY_SPILL = TrialCause(
     code="memory-spill",
     title="Results do not fit into memory",
-    needs="At least 10 % of the worker time went to writing results to disk or reading them back (part `spill`).",
-    ruled_out_by="Spilling while the threads compute: it costs nothing and is not in that part.",
+    needs="At least 10 % of the worker time went to writing results to disk or reading them back, in tasks or in the "
+    "event loops of workers while tasks waited (part `spill`, table fine_metrics), with pauses for lack of memory.",
+    ruled_out_by="Spilling while the threads compute: it costs nothing, and is told as information, with its bytes.",
     remedy="Give each worker more memory or fewer threads, use smaller partitions, or release results earlier",
     link=f"{MEMORY_LINK}#spilling-based-on-managed-memory",
-    parts=("spill",),
+    parts=("spill", "not_assigned", "transfer"),
 )
 
 
 @MEMORY_SPILL.finds
 def memory_spill(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `spill`. Spilling because of the worker's memory as a whole is not recorded per task."""
-    if (share := observation.share("spill")) < NOTEWORTHY:
-        return None
+    """`lost_s`: the part `spill`, and at most the waiting that the event loops of workers could cause meanwhile."""
+    disk, held, paused_s = spilling(observation), held_results(observation), _paused(observation)
+    lost_s = disk.lost_s + (paused_s if disk.lost_s >= paused_s else 0.0)
+    share = observation.share_of(lost_s)
+    if share < NOTEWORTHY:
+        return _at_no_cost(observation, disk, held, share)
     attempts = observation.measured
-    read, written = float(attempts.disk_read.sum()), float(attempts.disk_write.sum())
     prefix, part = largest_prefix(attempts.disk_read + attempts.disk_write, observation)
-    spilled = _peaks(observation, "spilled")
-    amount = f" ({words.size(spilled)} were on disk)" if spilled else ""
+    whose = f", {percent(part)} of it for `{prefix}`" if observation.seconds("spill") >= 0.5 * lost_s else ""
+    spilled = max(disk.written, _peaks(observation, "spilled"))
+    amount = f" ({words.size(spilled)} in all)" if spilled else ""
+    pauses = f", {words.duration(paused_s)} of it paused" if lost_s > disk.lost_s and paused_s >= 0.1 * lost_s else ""
     return MEMORY_SPILL.finding(
         observation,
-        observation.seconds("spill"),
-        f"{percent(share)} of the worker time was spent writing results to disk and reading them back, {percent(part)} "
-        f"of it for `{prefix}`{amount}: the results do not fit into the memory of the workers{_limit(observation)}.",
-        f"{MORE_MEMORY}; release results that are no longer needed, or use more workers",
+        lost_s,
+        f"{percent(share)} of the worker time was spent writing results to disk and reading them back{whose}{pauses}"
+        f"{amount}: {_need(observation, held)}.",
+        _remedy(held) if held else f"{MORE_MEMORY}; release results that are no longer needed, or use more workers",
         Evidence("thread-seconds of disk access", round(observation.seconds("spill"), 3), "worker time"),
-        Evidence("seconds reading", round(read, 3), "table tasks, column disk_read"),
-        Evidence("seconds writing", round(written, 3), "table tasks, column disk_write"),
-        Evidence("most bytes on disk, all workers", int(spilled), "table memory, column spilled"),
+        Evidence("seconds reading", round(float(attempts.disk_read.sum()), 3), "table tasks, column disk_read"),
+        Evidence("seconds writing", round(float(attempts.disk_write.sum()), 3), "table tasks, column disk_write"),
+        *_where(disk, paused_s),
+        Evidence("most bytes on disk, all workers", int(_peaks(observation, "spilled")), "table memory"),
+        *_evidence(held),
         confidence=0.95 if spilled else 0.85,
     )
 
+
+def _at_no_cost(observation: Observation, disk: Spilling, held: HeldResults | None, share: float) -> Finding | None:
+    if disk.written < WORTH_TELLING or held is None:
+        return None
+    back = f"{words.size(disk.read)} of it were" if disk.read else "nothing of it was"
+    return MEMORY_SPILL.finding(
+        observation,
+        disk.lost_s,
+        f"{words.size(disk.written)} of results were written to disk, and {back} read back, which cost "
+        f"{percent(share)} of the worker time: {_need(observation, held)}.",
+        _remedy(held),
+        *_where(disk, 0.0),
+        *_evidence(held),
+        confidence=0.95,
+        severity=Severity.INFO,
+    )
+
+
+def _need(observation: Observation, held: HeldResults | None) -> str:
+    if held is None or not held.fits or held.nbytes <= held.workers * held.fits:  # or their samples went with them
+        return f"the memory of the workers was full{_limit(observation)}"
+    whose = f"the results of `{held.prefix}`" if held.part >= MOSTLY else "results"
+    return (
+        f"{whose} took {words.size(held.nbytes)} at once, and {plural(held.workers, 'worker')} with "
+        f"{words.size(held.limit)} hold {words.size(held.workers * held.fits)} before they write to disk"
+    )
+
+
+def _remedy(held: HeldResults) -> str:
+    more = MORE_MEMORY
+    if held.limit:
+        more = f"give each worker `memory_limit='{held.limit_for_all / 2**20:.0f}MiB'`"
+        if held.workers < held.workers_for_all <= MANY_TIMES * held.workers:
+            more += f", or use {held.workers_for_all:,} such workers"
+        more += ", or make the partitions smaller"
+    if held.kept < UNUSED:
+        return more
+    return (
+        f"let go of the results of `{held.kept_prefix}` that no task needs any more: `del` the futures or the "
+        "persisted collection that keeps them, drop each future that `as_completed(futures)` gives, or return less; "
+        f"else {more}"
+    )
+
+
+def _where(disk: Spilling, paused_s: float) -> tuple[Evidence, ...]:
+    found = (
+        ("seconds for inputs and results of tasks", disk.tasks_s, "tables tasks and fine_metrics"),
+        ("seconds in event loops for lack of memory", disk.watch_s, "table fine_metrics, context memory-monitor"),
+        ("seconds in event loops for other workers", disk.others_s, "table fine_metrics, get-data and gather-dep"),
+        ("thread-seconds paused while tasks waited", paused_s, "events worker-status-change"),
+    )
+    amounts = (("bytes written", disk.written), ("bytes read back", disk.read))
+    return (
+        *(Evidence(what, round(value, 3), source) for what, value, source in found if value),
+        *(Evidence(what, int(value), "table fine_metrics") for what, value in amounts if value),
+    )
+
+
+def _evidence(held: HeldResults | None) -> tuple[Evidence, ...]:
+    if held is None:
+        return ()
+    return (
+        Evidence("most bytes of results at once, all workers", int(held.nbytes), "table memory, column managed"),
+        Evidence(f"share of `{held.prefix}` in them", round(held.part, 3), "table tasks, column nbytes"),
+        Evidence("share that no task needed any more", round(held.kept, 3), "tables dependencies and tasks"),
+        Evidence("memory limit of a worker", int(held.limit), "table workers"),
+    )
+
+
+UNMANAGED = (
+    "find what the tasks keep besides their results (caches, globals, leaks), run fewer at once "
+    "(`threads_per_worker`), or give each worker more memory (`memory_limit=`, `--memory-limit`)"
+)
 
 MEMORY_PAUSED = TrialCause(
     code="memory-paused",
     title="Workers paused for their memory",
     needs="Workers changed their status to `paused` (events worker-status-change), and at least 10 % of the worker "
-    "time was idle in such pauses while tasks waited.",
-    ruled_out_by="No task waited for a thread meanwhile.",
+    "time was idle in such pauses while tasks waited, or afterwards, because work had gone to other workers meanwhile.",
+    ruled_out_by="No task waited for a thread meanwhile. As many threads were idle before the pause.",
     remedy="Give each worker more memory or fewer threads, or use smaller partitions. If Dask knows of little of "
     "that memory, find what the tasks keep",
     link=f"{MEMORY_LINK}#pause-worker",
-    parts=("paused",),
+    parts=("paused", "not_assigned"),
+    without_attempts=True,
 )
 
 
 @MEMORY_PAUSED.finds
 def memory_paused(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `paused`, by the share of the pauses in which tasks waited for a thread."""
+    """`lost_s`: the part `paused` while tasks waited, and idle threads of these workers afterwards while tasks waited.
+
+    All of the trial where nothing moved any more. As many idle threads as before the pause are not counted.
+    """
+    if observation.standstill is not None or observation.attempts is None:
+        return _stopped(observation)
     attempts, pauses = observation.measured, observation.measured.pauses
-    if not len(pauses.worker):
-        return None
-    line = timeline(observation)
-    inside = line.between((line.waiting > 0.5).astype(np.float64), pauses.begin, pauses.end)
     length = float((pauses.end - pauses.begin).sum())
-    lost_s = observation.seconds("paused") * float(inside.sum()) / length if length > 0 else 0.0
+    if not length:
+        return None
+    during_s, after_s, disk_s = _paused(observation), _after_pauses(observation), spilling(observation).lost_s
+    lost_s = during_s + after_s
+    if lost_s <= disk_s:
+        return None
+    lost_s += disk_s
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     workers = np.unique(pauses.worker)
@@ -83,18 +179,26 @@ def memory_paused(observation: Observation) -> Finding | None:
         if unmanaged
         else ""
     )
+    their = "its" if len(workers) == 1 else "their"
+    who = f"{plural(len(workers), 'worker')} of {len(attempts.addresses):,}"
+    why = f"because {their} memory was almost full{_limit(observation)}"
+    text = f"{percent(share)} of the worker time was lost while {who} took no new tasks {why}{held}"
+    if after_s >= MOSTLY * lost_s:
+        text = (
+            f"{who} took no new tasks for {words.duration(length)} {why}, and had nothing to do afterwards, while "
+            f"tasks waited for other workers: {percent(share)} of the worker time{held}"
+        )
+    what = held_results(observation)
     return MEMORY_PAUSED.finding(
         observation,
         lost_s,
-        f"{percent(share)} of the worker time was lost while {plural(len(workers), 'worker')} of "
-        f"{len(attempts.addresses):,} took no new tasks because {'its' if len(workers) == 1 else 'their'} memory was "
-        f"almost full{_limit(observation)}{held}.",
-        "find what the tasks keep besides their results (caches, globals, leaks), run fewer at once "
-        "(`threads_per_worker`), or give each worker more memory (`memory_limit=`, `--memory-limit`)"
-        if unmanaged
-        else MORE_MEMORY,
+        f"{text}.",
+        UNMANAGED if unmanaged or what is None else _remedy(what),
         Evidence("pauses", len(pauses.worker), "events worker-status-change"),
         Evidence("seconds paused, all workers", round(length, 3), "events worker-status-change"),
+        Evidence("thread-seconds paused while tasks waited", round(during_s, 3), "events worker-status-change"),
+        Evidence("thread-seconds idle afterwards, tasks waiting", round(after_s, 3), "tables tasks and workers"),
+        Evidence("thread-seconds of writing to disk", round(disk_s, 3), "tables tasks and fine_metrics"),
         Evidence("such as worker", attempts.addresses[int(pauses.worker[0])], "events worker-status-change"),
         Evidence("most resident bytes while paused", int(resident), "table memory, column rss"),
         Evidence("managed bytes then", int(managed), "table memory, column managed"),
@@ -102,9 +206,59 @@ def memory_paused(observation: Observation) -> Finding | None:
     )
 
 
+def _stopped(observation: Observation) -> Finding | None:
+    found = observation.standstill
+    groups = [each for each in found.groups if each.problem == PAUSED] if found else []
+    if found is None or not groups:
+        return None
+    tasks = sum(each.tasks for each in groups)
+    return MEMORY_PAUSED.finding(
+        observation,
+        observation.threads * observation.trial.real_s,
+        f"Nothing moved any more: {plural(tasks, 'task')} (`{groups[0].prefix}`) had been given to workers that paused "
+        f"because their memory was almost full{_limit(observation)}, and nothing freed it.",
+        UNMANAGED,
+        Evidence("tasks on paused workers", tasks, "facts standstill"),
+        Evidence("tasks that had not ended", found.left, "facts standstill"),
+        confidence=0.9,
+        severity=Severity.HIGH,
+    )
+
+
+@once
+def _paused(observation: Observation) -> float:
+    """Thread-seconds in pauses, by the share of their time in which tasks waited for a thread."""
+    pauses, line = observation.measured.pauses, timeline(observation)
+    inside = line.between((line.waiting > 0.5).astype(np.float64), pauses.begin, pauses.end)
+    length = float((pauses.end - pauses.begin).sum())
+    return observation.seconds("paused") * float(inside.sum()) / length if length > 0 else 0.0
+
+
+def _after_pauses(observation: Observation) -> float:
+    """Thread-seconds in which workers that had paused were idle while tasks waited, beyond their rate before.
+
+    Time for which tasks waited for disks is left out.
+    """
+    attempts, pauses, line = observation.measured, observation.measured.pauses, timeline(observation)
+    length = np.bincount(pauses.worker, weights=pauses.end - pauses.begin)
+    total = 0.0
+    for worker in np.argsort(-length, kind="stable")[:MOST_PAUSED].tolist():
+        own = pauses.worker == worker
+        if not own.any():
+            break
+        idle = np.minimum(free_threads(observation, attempts.members.worker == worker), line.waiting)
+        first, last = float(pauses.begin[own].min()), float(pauses.end[own].min())
+        paused = sum((line.within(b, e) for b, e in zip(pauses.begin[own], pauses.end[own], strict=True)), 0 * idle)
+        running = np.maximum(1.0 - paused, 0.0)
+        before, after = line.within(0.0, first), line.within(last, attempts.makespan) * running
+        rate = line.integral(idle * before) / max(line.integral(before), 1e-9)
+        total += max(line.integral(idle * after) - rate * line.integral(after), 0.0)
+    return min(total, max(observation.seconds("not_assigned") - spilling(observation).elsewhere_s, 0.0))
+
+
 def _limit(observation: Observation) -> str:
-    limit = (observation.trial.facts.get("cluster") or {}).get("memory_limit_mb")
-    return f" (limit {limit:,} MiB each)" if limit else ""
+    limit = limit_of_workers(observation)
+    return f" (limit {words.size(limit)} each)" if limit else ""
 
 
 def _peaks(observation: Observation, column: str) -> float:

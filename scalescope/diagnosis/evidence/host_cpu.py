@@ -12,6 +12,7 @@ from scalescope.diagnosis.evidence.timeline import covered
 from scalescope.diagnosis.observation import Observation, once
 
 FULL = 0.10  # share of a host idle, up to which its cores count as busy
+SAME_HOST = 1.1  # times the cores of a host that processes on it may seem to use
 OTHERS = 0.15  # share of a host taken by other processes and the hypervisor, from which a full host is not ours
 
 
@@ -51,6 +52,29 @@ def host(observation: Observation) -> HostLoad | None:
     ours, others, stolen, idle = (load[name] for name in ("ours", "others", "stolen", "idle"))
     own, names = load.get("own", 0.0), tuple(load.get("names", ()))
     return HostLoad(ours, own, others, stolen, idle, int(load["cpus"]), load["seconds"], names)
+
+
+@once
+def hosts_of_workers(observation: Observation) -> HostLoad | None:
+    """The hosts of workers elsewhere, as far as the processes of the workers show: nothing is known of others there."""
+    found, attempts = samples(observation), observation.measured
+    cores, hosts = observation.numbers("workers", "cores"), observation.column("workers", "host")
+    if found is None or not len(cores) or not cores.all():
+        return None
+    at = worker_of_rows(observation, "workers")
+    computing = np.where(found.running >= 0.5, found.seconds, 0.0)
+    count = len(attempts.addresses)
+    with np.errstate(invalid="ignore"):
+        used = np.bincount(found.worker, computing * found.cpu, count) / np.bincount(found.worker, computing, count)
+    used, total, capacity = np.nan_to_num(used), 0.0, 0.0
+    for host_name in dict.fromkeys(hosts):
+        here = np.array([each == host_name for each in hosts])
+        taken = float(used[np.unique(at[here])].sum())
+        # workers with cores of their own (containers) use more than one of them may
+        shared = taken <= SAME_HOST * float(cores[here].max())
+        total, capacity = total + taken, capacity + float(cores[here].max() if shared else cores[here].sum())
+    share = min(total / capacity, 1.0)
+    return HostLoad(share, 0.0, 0.0, 0.0, 1.0 - share, round(capacity), attempts.makespan)
 
 
 MIN_SAMPLES = 3  # samples of a worker; fewer prove nothing

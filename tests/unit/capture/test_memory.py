@@ -22,6 +22,9 @@ def sample(process: str, times: list[float], sizes: list[int], interval_s: float
         "first_worker": None,
         "interval_s": interval_s,
         "samples": [(when, size, 0.5) for when, size in zip(times, sizes, strict=True)],
+        "cores": 2,
+        "threads": 9,
+        "collections": [(0.5, 0.75), (1.5, 2.25)],
         "gpu": {"absent": "DISABLED_PYNVML_NOT_AVAILABLE"},
         "inside": None,
     }
@@ -31,10 +34,10 @@ def test_samples_take_what_was_last_known_of_managed_memory(rows: Rows) -> None:
     samples = {"scheduler": sample("a", [1.0], [10]), "w": sample("b", [1.0, 2.0, 3.0], [20, 30, 40])}
     managed = [(1.5, "w", 7, 0), (1.6, "other", 1, 1), (2.5, "w", 8, 9)]
     assert [tuple(row.values()) for row in rows(memory._columns(samples, managed))] == [
-        ("scheduler", 1.0, 10, 0, 0, 0.5),
-        ("w", 1.0, 20, 0, 0, 0.5),
-        ("w", 2.0, 30, 7, 0, 0.5),
-        ("w", 3.0, 40, 8, 9, 0.5),
+        ("scheduler", 1.0, 10, 0, 0, 0.5, 0.25),
+        ("w", 1.0, 20, 0, 0, 0.5, 0.25),
+        ("w", 2.0, 30, 7, 0, 0.5, 0.5),
+        ("w", 3.0, 40, 8, 9, 0.5, 0.25),
     ]
 
 

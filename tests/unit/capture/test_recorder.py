@@ -52,7 +52,7 @@ class FakeScheduler:
         self.stream_handlers = self.own_handlers()
         for number, address in enumerate([WORKER, OTHER]):
             self.workers[address] = SimpleNamespace(
-                address=address, name=number, host="10.0.0.1", nthreads=2, metrics={}, nbytes=0
+                address=address, name=number, host="10.0.0.1", nthreads=2, memory_limit=9, metrics={}, nbytes=0
             )
         self.recorder = Recorder(lag_interval_s=None, undrained_s=None, **{"held_back_s": 0.0, **options})
         asyncio.run(self.recorder.start(self))
@@ -592,11 +592,11 @@ def test_workers_that_are_there_come_and_go_are_noted(scheduler: FakeScheduler) 
     scheduler.recorder.add_worker(scheduler=scheduler, worker=OTHER)
     members = scheduler.drain()["members"]
     assert [entry[1:] for entry in members] == [
-        ("joined", WORKER, "0", "10.0.0.1", 2),
-        ("joined", OTHER, "1", "10.0.0.1", 2),
+        ("joined", WORKER, "0", "10.0.0.1", 2, 9),
+        ("joined", OTHER, "1", "10.0.0.1", 2, 9),
         ("left", OTHER, "retired"),
         ("left", WORKER, ""),
-        ("joined", OTHER, "1", "10.0.0.1", 2),
+        ("joined", OTHER, "1", "10.0.0.1", 2, 9),
     ]
 
 
@@ -608,6 +608,21 @@ def test_memory_is_noted_where_it_changed(scheduler: FakeScheduler) -> None:
     recorder._sample_memory(2.0)
     recorder._sample_memory(3.0)
     assert recorder.memory[2:] == [(2.0, WORKER, 100, 0), (2.0, OTHER, 0, 5)]
+
+
+def test_metrics_of_the_trial_alone_are_rows(scheduler: FakeScheduler) -> None:
+    recorder = scheduler.recorder
+    assert asyncio.run(recorder.fine_metrics(recorder.recording, wait_s=0.0)) == []  # a release that has none
+    read, latency = ("execute", "inc", "disk-read", "seconds"), "latency"
+    scheduler.cumulative_worker_metrics = {read: 2.0, latency: 1.0}
+    recorder.begin()
+    written, p2p = ("memory-monitor", "disk-write", "bytes"), ("p2p", "background", "process", "seconds")
+    scheduler.cumulative_worker_metrics |= {read: 2.5, latency: 2.0, written: 7, p2p: 1.0}
+    assert asyncio.run(recorder.fine_metrics(recorder.recording, wait_s=0.0)) == [
+        ("execute", "inc", "disk-read", "seconds", 0.5),
+        ("memory-monitor", "", "disk-write", "bytes", 7.0),
+        ("p2p", "", "background process", "seconds", 1.0),
+    ]
 
 
 def test_dependencies_are_rows_also_across_chunks(scheduler: FakeScheduler) -> None:
@@ -697,7 +712,8 @@ def test_the_worst_stall_of_the_loop_is_noted_once_a_second() -> None:
 
 
 def test_uninstall_leaves_the_scheduler_as_it_was(scheduler: FakeScheduler) -> None:
-    assert set(scheduler.handlers) == {f"scalescope_{name}" for name in ("begin", "drain", "finish", "uninstall")}
+    names = ("begin", "drain", "finish", "fine_metrics", "uninstall")
+    assert set(scheduler.handlers) == {f"scalescope_{name}" for name in names}
     scheduler.recorder.uninstall()
     assert (scheduler.handlers, scheduler.plugins) == ({}, {})
     assert scheduler.stream_handlers == scheduler.own_handlers()

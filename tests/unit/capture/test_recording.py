@@ -153,6 +153,21 @@ def test_workers_events_and_lag_are_in_the_file(
     assert set(tables["lag"]["process"]) == {"scheduler"}
 
 
+@pytest.mark.parametrize("trials", [1, 2])
+def test_metrics_of_the_last_tasks_are_in_the_file(tmp_path: Path, rows: Rows, trials: int) -> None:
+    """The workers' next heartbeat would come too late, and the trial before must not count."""
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
+        capture = Capture(client)
+        for number in range(trials):
+            with capture.trial(tmp_path / f"{number}.spool"):
+                client.gather(client.map(nap, [0.01] * 20, pure=False))
+        capture.close()
+    metrics = rows(spool.read(tmp_path / f"{trials - 1}.spool")["fine_metrics"])
+    waited = [row["value"] for row in metrics if row["activity"] == "thread-noncpu"]
+    assert 0.1 <= sum(waited) < 0.4
+    assert {row["prefix"] for row in metrics if row["context"] == "execute"} == {"nap"}
+
+
 # ---------------------------------------------------------------- workloads that fail
 
 
@@ -423,10 +438,10 @@ def test_doubts_are_said(changes: dict[str, Any], clock_error_s: float, says: st
 
 def test_a_worker_that_comes_back_has_two_rows(rows: Rows) -> None:
     members = [
-        (1.0, "joined", "a", "0", "host", 2),
+        (1.0, "joined", "a", "0", "host", 2, 1000),
         (2.0, "left", "a", "died"),
         (2.5, "left", "unknown", "never seen"),
-        (3.0, "joined", "a", "0", "host", 2),
+        (3.0, "joined", "a", "0", "host", 2, 1000),
     ]
     found = [(row["joined"], row["left"], row["reason"]) for row in rows(recording._workers(members))]
     assert found == [(1.0, 2.0, "died"), (3.0, 0.0, "")]

@@ -13,11 +13,11 @@ from types import ModuleType
 import cloudpickle
 import pytest
 
-from scalescope.capture import actors, blackbox, clock, process_samples, recorder, waits
+from scalescope.capture import actors, blackbox, clock, garbage, process_samples, recorder, waits
 from scalescope.capture.live import snapshot
 from scalescope.capture.shipping import Shipment, expression
 
-SHIPPED = [recorder, clock, blackbox, process_samples, waits, actors, snapshot]
+SHIPPED = [recorder, clock, blackbox, garbage, process_samples, waits, actors, snapshot]
 
 ELSEWHERE = """
 import pickle, sys

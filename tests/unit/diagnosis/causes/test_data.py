@@ -168,7 +168,7 @@ def test_memory_spill(cluster, task, workers, threads):
     )
     trial = replace(run.trial, facts={"cluster": {"memory_limit_mb": 400}})
     finding = only(found(Observation.of(trial, {**run.tables, "memory": memory})), "memory-spill")
-    assert "2.79 GiB were on disk" in finding.summary
+    assert "2.79 GiB in all" in finding.summary
     assert "limit 400 MiB each" in finding.summary
 
 

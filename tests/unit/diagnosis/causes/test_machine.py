@@ -319,6 +319,32 @@ def test_more_task_threads_than_cores(cluster, task, workers, threads, cpus):
     assert finding.lost_s == pytest.approx((workers * threads - 0.97 * cpus) * run.attempts.makespan, rel=0.1)
 
 
+def elsewhere(run, cores, process_threads=20, hosts=1):
+    """The same trial, with its workers on hosts other than the driver's."""
+    workers = dict(run.tables["workers"])
+    count = len(workers["worker"])
+    workers |= {"cores": [cores] * count, "process_threads": [process_threads] * count}
+    workers |= {"host": [f"node{worker % hosts}" for worker in range(count)]}
+    return Observation.of(replace(run.trial, facts={"host": {"hostname": "h"}}), {**run.tables, "workers": workers})
+
+
+@pytest.mark.parametrize("hosts", [1, 2, 8])
+@pytest.mark.parametrize(("cpu", "process_threads"), [(0.5, 75), (0.2, 75), (0.5, 20)])
+def test_pools_and_tasks_on_workers_elsewhere(cluster, task, hosts, cpu, process_threads):
+    """Eight tasks on four cores of each host, whose libraries start eight threads each, or none."""
+    run = on(full(cluster, task, 8 * hosts, 1), None, cpu=cpu)
+    findings = found(elsewhere(run, 4, process_threads, hosts))
+    assert list(findings) == (["oversubscribed-threads"] if cpu == 0.5 else [])
+    if findings:
+        assert ("OMP_NUM_THREADS=1" in findings["oversubscribed-threads"].remedy) is (process_threads == 75)
+
+
+def test_containers_on_one_host_have_cores_of_their_own(cluster, task):
+    run = on(full(cluster, task, 4, 1), None, cpu=1.0)
+    assert not found(elsewhere(run, 2))  # four of eight
+    assert list(found(elsewhere(on(full(cluster, task, 4, 1), None, cpu=2.0), 2))) == ["oversubscribed-threads"]
+
+
 @pytest.mark.parametrize("cores", [2, 4, 16])
 def test_threads_that_cores_suffice_for(cluster, task, cores):
     assert not found(on(full(cluster, task, cores, 1), load(cores, ours=0.97, others=0.02), cpu=0.97))

@@ -1,0 +1,66 @@
+"""Workers search their Python objects for garbage."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scalescope.diagnosis.cause import NOTEWORTHY, Term
+from scalescope.diagnosis.evidence.host_cpu import running
+from scalescope.diagnosis.evidence.task_table import task_prefixes, worker_of_rows
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.model import words
+from scalescope.model.finding import Evidence, Finding
+from scalescope.model.words import percent, plural
+
+GARBAGE_COLLECTION = TrialCause(
+    code="garbage-collection",
+    title="The garbage collector takes the time of tasks",
+    needs="Full collections of Python's garbage collector took at least 10 % of the worker time while tasks ran "
+    "(table memory, column collecting).",
+    ruled_out_by="Collections while nothing ran. Collections of younger objects, which are not recorded.",
+    remedy="Remove calls of `gc.collect()`, keep fewer Python objects (arrays or tables in place of lists and "
+    "dictionaries), or `gc.freeze()` those that stay",
+    link="https://docs.python.org/3/library/gc.html#gc.freeze",
+    parts=("busy",),
+    changes=(Term.WORK, Term.SPAN),
+)
+
+
+@GARBAGE_COLLECTION.finds
+def garbage_collection(observation: Observation) -> Finding | None:
+    """`lost_s`: seconds of full collections, in which no Python runs in the process, times the tasks that ran."""
+    attempts, seconds = observation.measured, observation.numbers("memory", "collecting")
+    worker, time = worker_of_rows(observation, "memory"), observation.numbers("memory", "time") - attempts.epoch
+    found = (worker >= 0) & (seconds > 0) if len(seconds) else np.zeros(0, dtype=np.bool_)
+    if not found.any():
+        return None
+    order = np.lexsort((time, worker))
+    before = np.full(len(time), -np.inf)
+    before[order[1:]] = np.where(np.diff(worker[order]) == 0, time[order[:-1]], -np.inf)
+    begin = np.maximum(before, time - 1.0)[found]  # the first sample of a worker: as long as usual, at most
+    at_once = running(observation, worker[found], begin, time[found])
+    collecting = seconds[found]
+    lost_s = min(float((collecting * at_once).sum()), observation.seconds("busy"))
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    prefix = _prefix(observation, np.unique(worker[found]))
+    return GARBAGE_COLLECTION.finding(
+        observation,
+        lost_s,
+        f"Python's garbage collector took {percent(share)} of the worker time: it searched all objects of "
+        f"{plural(len(np.unique(worker[found])), 'worker')} for {words.duration(float(collecting.sum()))} while tasks "
+        f"ran, most of them `{prefix}`.",
+        f"remove calls of `gc.collect()` from `{prefix}`; if there are none, keep fewer Python objects (arrays or "
+        "tables in place of lists and dictionaries), or call `gc.freeze()` once what stays has been loaded",
+        Evidence("seconds of full collections", round(float(collecting.sum()), 3), "table memory, column collecting"),
+        Evidence("tasks that ran meanwhile", round(lost_s / float(collecting.sum()), 2), "table tasks"),
+        confidence=0.9,
+    )
+
+
+def _prefix(observation: Observation, workers: np.ndarray) -> str:
+    attempts = observation.measured
+    names, code = task_prefixes(observation)
+    there = np.isin(attempts.worker, workers)
+    sums = np.bincount(code[there], weights=(attempts.stop - attempts.start)[there], minlength=len(names))
+    return names[int(sums.argmax())]

@@ -1,0 +1,109 @@
+"""Results that workers held, in memory and on disk, when all of them together held most; and how much fits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalescope.analysis.attempts import Floats
+from scalescope.diagnosis.evidence.task_table import task_column, task_prefixes, task_rows, worker_of_rows
+from scalescope.diagnosis.observation import Observation, once
+
+# Shares of its memory limit from which a worker writes results to disk: what all its results take, and what its process
+# takes (`distributed.worker.memory.target` and `spill`; a cluster may have others).
+TARGET, SPILL = 0.60, 0.70
+HEARD_S = 1.5  # seconds by which the scheduler may know of results later than they were made, or let go of
+ROUND_TO = 100 * 2**20  # bytes to which an advised limit is rounded up
+
+
+@dataclass(frozen=True)
+class HeldResults:
+    """What workers held at that moment."""
+
+    nbytes: float  # all of them
+    largest: float  # the worker that held most at any moment
+    prefix: str  # whose results were most of it
+    part: float  # their share
+    kept: float  # share of results that no task needed from then on
+    kept_prefix: str  # whose results were most of these
+    workers: int
+    limit: float  # bytes of each worker; 0: unknown or none
+    process: float  # bytes that the process of a worker takes besides
+
+    @property
+    def fits(self) -> float:
+        """What one worker holds before it writes results to disk."""
+        return max(min(TARGET * self.limit, SPILL * self.limit - self.process), 0.0)
+
+    @property
+    def limit_for_all(self) -> float:
+        """The limit of a worker with which all would have fitted."""
+        most = max(self.largest, self.nbytes / self.workers)
+        needed = max(most / TARGET, (most + self.process) / SPILL)
+        return math.ceil(needed / ROUND_TO) * ROUND_TO
+
+    @property
+    def workers_for_all(self) -> int:
+        """How many of these workers would have held all; 0 where one holds nothing."""
+        return math.ceil(self.nbytes / self.fits) if self.fits else 0
+
+
+def limit_of_workers(observation: Observation) -> float:
+    """Bytes; 0 where it is unknown, or there is none."""
+    limits = observation.numbers("workers", "memory_limit")
+    stated = (observation.trial.facts.get("cluster") or {}).get("memory_limit_mb") or 0
+    return float(np.median(limits)) if limits.any() else stated * 2.0**20
+
+
+@once
+def held_results(observation: Observation) -> HeldResults | None:
+    """None where nothing of it was recorded."""
+    attempts = observation.measured
+    worker = worker_of_rows(observation, "memory")
+    time, managed, rss = (observation.numbers("memory", name) for name in ("time", "managed", "rss"))
+    known = worker >= 0
+    worker, time, managed = worker[known], time[known] - attempts.epoch, managed[known]
+    if not managed.any():
+        return None
+    order = np.lexsort((time, worker))
+    change = np.diff(managed[order], prepend=0.0)
+    first = np.diff(worker[order], prepend=-1) != 0
+    change[first] = managed[order][first]
+    by_time = np.argsort(time[order], kind="stable")
+    total = np.cumsum(change[by_time])
+    peak = int(total.argmax())
+    when, nbytes = float(time[order][by_time][peak]), float(total[peak])
+    process = float(np.median([rss[known][worker == each].min() for each in np.unique(worker)]))
+    whose = _whose(observation, when, nbytes)
+    limit = limit_of_workers(observation)
+    workers = max(len(np.unique(attempts.members.worker)), 1)
+    return HeldResults(nbytes, float(managed.max()), *whose, workers, limit, process)
+
+
+def _whose(observation: Observation, when: float, nbytes: float) -> tuple[str, float, float, str]:
+    """The prefix with most of the bytes held then, its share, the share that no task needed from then on, and whose."""
+    attempts, sizes = observation.measured, task_column(observation, "nbytes")
+    there = (attempts.stop <= when) & attempts.useful
+    needed = there & (_last_use(observation) > when - HEARD_S)
+    rest = there & ~needed
+    kept = min(max(nbytes - float(sizes[needed].sum()), 0.0), float(sizes[rest].sum()))
+    share = np.where(needed, 1.0, kept / max(float(sizes[rest].sum()), 1.0))
+    names, code = task_prefixes(observation)
+    held = np.bincount(code, weights=np.where(there, sizes * share, 0.0), minlength=len(names))
+    unused = np.bincount(code, weights=np.where(rest, sizes, 0.0), minlength=len(names))
+    most, total = int(held.argmax()), max(float(held.sum()), 1.0)
+    return names[most], float(held[most]) / total, kept / total, names[int(unused.argmax())]
+
+
+def _last_use(observation: Observation) -> Floats:
+    """When the last task that needs each attempt's result ended; minus infinity where none does."""
+    attempts = observation.measured
+    task, needs = (np.asarray(observation.column("dependencies", name), np.int64) for name in ("task", "needs"))
+    rows = len(observation.column("tasks", "key"))
+    stop, last = np.full(rows, -np.inf), np.full(rows, -np.inf)
+    stop[attempts.row] = attempts.stop
+    np.maximum.at(last, needs, stop[task])
+    found: Floats = last[task_rows(observation)]
+    return found

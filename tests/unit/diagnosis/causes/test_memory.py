@@ -1,0 +1,237 @@
+"""What results took, what writing them to disk cost, what workers did after a pause, and the garbage collector."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.findings import findings_of, only
+
+from scalescope.diagnosis.evidence.held_results import HeldResults, held_results
+from scalescope.diagnosis.evidence.spilling import spilling
+from scalescope.diagnosis.observation import Observation
+from scalescope.model.finding import Severity
+from scalescope.model.records import from_rows
+from scalescope.model.standstill import PAUSED, StandingTasks, Standstill
+
+EPOCH = 1_000.0
+MIB = 2.0**20
+CODES = {"memory-spill", "memory-paused", "garbage-collection"}
+found = partial(findings_of, codes=CODES, bounded=CODES)
+SIZES = [(1, 1), (2, 1), (4, 2), (20, 1)]
+
+
+def with_tables(run, *, memory=(), fine=(), limit=400 * MIB, **facts):
+    """The same trial with rows of the tables memory (worker, time, other columns) and fine_metrics."""
+    rows = [{"worker": f"tcp://10.0.0.{worker}:4000", "time": EPOCH + time, **rest} for worker, time, rest in memory]
+    names = ("context", "prefix", "activity", "unit", "value")
+    workers = dict(run.tables["workers"])
+    workers["memory_limit"] = [int(limit)] * len(workers["worker"])
+    tables = {
+        **run.tables,
+        "workers": workers,
+        "memory": from_rows("memory", rows),
+        "fine_metrics": from_rows("fine_metrics", [dict(zip(names, row, strict=True)) for row in fine]),
+    }
+    return Observation.of(replace(run.trial, facts=facts), tables)
+
+
+def watched(written, seconds, read=0):
+    """What a worker's watch over its memory wrote, and what its tasks read back."""
+    return [
+        ("memory-monitor", "", "disk-write", "bytes", written),
+        ("memory-monitor", "", "disk-write", "seconds", seconds),
+        ("execute", "use", "disk-read", "bytes", read),
+    ]
+
+
+def held(*megabytes, every=1.0):
+    """Managed memory of the first worker, in MiB, at equal intervals."""
+    return [
+        (0, every * (i + 1), {"managed": int(size * MIB), "rss": int(size * MIB)}) for i, size in enumerate(megabytes)
+    ]
+
+
+# ------------------------------------------------------------------ nothing wrong
+
+
+@pytest.mark.parametrize(("workers", "threads"), SIZES)
+def test_results_that_fit_are_not_a_word_worth(cluster, task, workers, threads):
+    run = cluster(workers, threads).run([task(1.0)] * 10 * workers * threads)
+    assert not found(with_tables(run, memory=held(100, 200, 100)))
+
+
+@pytest.mark.parametrize("read", [0, 10**9])
+def test_spilling_that_costs_nothing_is_information(cluster, task, read):
+    run = cluster(2).run([task(1.0)] * 40)
+    finding = only(found(with_tables(run, memory=held(100, 700), fine=watched(1.3e9, 4.0, read))), "memory-spill")
+    assert finding.severity is Severity.INFO
+    assert finding.lost_s == 0
+    assert "1.21 GiB" in finding.summary
+
+
+def test_a_few_bytes_on_disk_are_not_told(cluster, task):
+    run = cluster(2).run([task(1.0)] * 40)
+    assert not found(with_tables(run, memory=held(100, 700), fine=watched(5e7, 4.0)))
+
+
+def test_as_many_idle_threads_before_the_pause_as_afterwards(cluster, task):
+    """The first worker may not run these tasks, whether it pauses or not."""
+    tasks = [task(1.0, on=(1,), pinned=False) for _ in range(10)]
+    events = [(4.0, "tcp://10.0.0.0:4000", change("paused")), (4.5, "tcp://10.0.0.0:4000", change("running"))]
+    assert not found(cluster(2, events=events).run(tasks))
+
+
+def test_collections_while_nothing_runs(cluster, task):
+    run = cluster(1).run([task(1.0)])
+    rows = [(0, 0.5, {"collecting": 0.01}), (0, 3.0, {"collecting": 1.5})]
+    assert not found(with_tables(run, memory=rows))
+
+
+# ------------------------------------------------------------------ what it cost
+
+
+@pytest.mark.parametrize(("workers", "threads"), SIZES)
+def test_reads_and_writes_too_short_for_the_table_of_tasks(cluster, task, workers, threads):
+    """Nothing is noted with the tasks, but each waited for its worker's event loop, which wrote results."""
+    run = cluster(workers, threads, gap_s=0.01).run([task(0.02)] * 30 * workers * threads)
+    count = 30 * workers * threads
+    fine = [
+        ("execute", "work", "disk-write", "seconds", 0.006 * count),
+        ("execute", "work", "disk-write", "bytes", 1e6 * count),
+        ("execute", "work", "serialize", "seconds", 0.003 * count),
+    ]
+    finding = only(found(with_tables(run, memory=held(300), fine=fine)), "memory-spill")
+    assert finding.lost_s == pytest.approx(0.009 * count, rel=1e-3)
+
+
+@given(
+    gap=st.floats(0, 1),
+    watch=st.floats(0, 100),
+    others=st.floats(0, 100),
+    tasks=st.floats(0, 100),
+    threads=st.integers(1, 4),
+)
+def test_no_more_is_put_down_to_the_disk_than_was_idle(cluster, task, gap, watch, others, tasks, threads):
+    run = cluster(2, threads, gap_s=gap).run([task(0.5)] * 20)
+    fine = [
+        ("memory-monitor", "", "serialize", "seconds", watch),
+        ("get-data", "", "disk-read", "seconds", others),
+        ("execute", "work", "disk-write", "seconds", tasks),
+        ("execute", "work", "thread-cpu", "seconds", 1e6),
+    ]
+    seen = with_tables(run, fine=fine)
+    lost_s = spilling(seen).lost_s
+    assert 0 <= lost_s <= seen.seconds("spill", "not_assigned", "transfer") + 1e-9
+    assert lost_s <= tasks + threads * (watch + others) + 1e-9
+
+
+# ------------------------------------------------------------------ what results took
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.floats(0.1, 9.9), st.integers(1, 10**9)), min_size=1, max_size=30))
+def test_the_most_that_all_workers_held_together(cluster, task, samples):
+    samples = list({(worker, time): (worker, time, size) for worker, time, size in samples}.values())
+    rows = [(worker, time, {"managed": size}) for worker, time, size in samples]
+    seen = held_results(with_tables(cluster(4).run([task(10.0)] * 4), memory=rows))
+    last = dict.fromkeys(range(4), 0)
+    most = 0
+    for worker, _, size in sorted(samples, key=lambda row: (row[1], row[0])):
+        last[worker] = size
+        most = max(most, sum(last.values()))
+    assert seen.nbytes == most
+    assert seen.largest == max(size for _, _, size in samples)
+
+
+def spilled(cluster, task, *, used, workers=4, megabytes=50.0):
+    """Each worker holds nine results of `load`, which are used afterwards, or which nothing uses."""
+    count = 9 * workers
+    size = int(megabytes * MIB)
+    tasks = [task(0.2, "load", nbytes=size) for _ in range(count)]
+    tasks += [task(0.2, "use", (i,) if used else (), nbytes=8) for i in range(count)]
+    run = cluster(workers, gap_s=0.1).run(tasks)
+    rows = [
+        (worker, 0.3 * (i + 1), {"managed": int(megabytes * MIB * (i + 1)), "rss": int(megabytes * MIB)})
+        for worker in range(workers)
+        for i in range(9)
+    ]
+    fine = [("execute", "load", "disk-write", "seconds", 6.0), ("execute", "load", "disk-write", "bytes", 1e9)]
+    return with_tables(run, memory=rows, fine=fine)
+
+
+@pytest.mark.parametrize("used", [True, False])
+@pytest.mark.parametrize("workers", [2, 4, 16])
+def test_whose_results_took_how_much_and_what_would_hold_them(cluster, task, used, workers):
+    seen = spilled(cluster, task, used=used, workers=workers)
+    what = held_results(seen)
+    assert what.prefix == "load"
+    assert what.nbytes == pytest.approx(workers * 9 * 50 * MIB)
+    assert (what.kept > 0.5) is not used
+    finding = found(seen)["memory-spill"]
+    assert f"{workers} workers with 400 MiB hold" in finding.summary
+    assert "`load`" in finding.summary
+    assert "memory_limit='800MiB'" in finding.remedy
+    assert f"{what.workers_for_all} such workers" in finding.remedy
+    assert ("`del`" in finding.remedy) is not used
+
+
+@given(st.floats(1e6, 1e12), st.floats(1e8, 1e11), st.integers(1, 100), st.floats(0, 2e8))
+def test_what_is_advised_holds_the_results(nbytes, limit, workers, process):
+    what = held_results_of(nbytes, limit, workers, process)
+    assert replace(what, limit=what.limit_for_all).fits * workers >= nbytes * (1 - 1e-9)
+    if what.fits:
+        assert what.workers_for_all * what.fits >= nbytes * (1 - 1e-9)
+
+
+def held_results_of(nbytes, limit, workers, process):
+    return HeldResults(nbytes, nbytes / workers, "load", 1.0, 0.0, "load", workers, limit, process)
+
+
+# ------------------------------------------------------------------ pauses
+
+
+def change(status):
+    before = "paused" if status == "running" else "running"
+    return {"action": "worker-status-change", "prev-status": before, "status": status}
+
+
+@pytest.mark.parametrize("on", [(0, 1), (1,)])
+def test_idle_after_a_pause(cluster, task, on):
+    """What was sent while the first worker paused stays with the second one."""
+    tasks = [task(1.0) for _ in range(4)] + [task(1.0, on=on, pinned=False) for _ in range(12)]
+    events = [(2.0, "tcp://10.0.0.0:4000", change("paused")), (2.5, "tcp://10.0.0.0:4000", change("running"))]
+    findings = found(cluster(2, events=events).run(tasks))
+    assert list(findings) == ([] if 0 in on else ["memory-paused"])
+    if findings:
+        finding = findings["memory-paused"]
+        assert "afterwards" in finding.summary
+        assert finding.lost_s == pytest.approx(12, rel=0.15)
+
+
+def test_tasks_that_a_paused_worker_never_begins(cluster, task, standing):
+    left = StandingTasks("load", 3, False, "", "", "", PAUSED, 0)
+    stopped = Standstill(still_s=54.0, threads=2, taken=0, left=3, ready=0, computing=0, groups=(left,))
+    finding = only(findings_of(standing(cluster(2), stopped), CODES), "memory-paused")
+    assert finding.severity is Severity.HIGH
+    assert "3 tasks (`load`)" in finding.summary
+    moving = replace(stopped, groups=(replace(left, problem="", holds=True, where="my_job.py:9"),))
+    assert not findings_of(standing(cluster(2), moving), CODES)
+
+
+# ------------------------------------------------------------------ garbage collection
+
+
+@pytest.mark.parametrize("workers", [1, 2, 20])
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("share", [0.02, 0.5])
+def test_garbage_collection(cluster, task, workers, threads, share):
+    run = cluster(workers, threads).run([task(1.0, "parse")] * 8 * workers * threads)
+    rows = [(worker, 0.5 * (i + 1), {"collecting": 0.5 * share}) for worker in range(workers) for i in range(16)]
+    findings = found(with_tables(run, memory=rows))
+    assert list(findings) == (["garbage-collection"] if share > 0.1 else [])
+    if findings:
+        assert findings["garbage-collection"].lost_s == pytest.approx(share * 8 * workers * threads, rel=0.05)
+        assert "`parse`" in findings["garbage-collection"].summary
