@@ -1,0 +1,62 @@
+"""The work ended before its tasks did."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.trial import RAN, TrialState
+from scalescope.model.words import plural
+
+UNFINISHED_TASKS = TrialCause(
+    code="unfinished-tasks",
+    title="It ended before its tasks",
+    needs="When the flow, script or block ended, at least a tenth of its tasks had not ended; or no task finished, or "
+    "the tasks of a Prefect flow were cancelled, because their futures were dropped.",
+    ruled_out_by="Work that raised or was stopped. Futures that a client drops on purpose while others finish.",
+    remedy="Keep the futures, and wait for them before the end",
+    link="https://distributed.dask.org/en/stable/memory.html",
+    rules_out=("invalid-trials", "nothing-measured"),
+    precedence=25,
+    predicts=False,
+    without_attempts=True,
+    in_a_flow="keep the futures and wait for them at the end of the flow: `futures = {task}.map(items)`, then "
+    "`prefect.futures.wait(futures)`, or return the futures",
+)
+
+
+@UNFINISHED_TASKS.finds
+def unfinished_tasks(observation: Observation) -> Finding | None:
+    """`lost_s`: 0, since what they would have taken is not known."""
+    told = [message for _, message in observation.events("unfinished")]
+    if not told or observation.standstill or observation.trial.facts.get("error") or _was_stopped(observation):
+        return None
+    left, cancelled = Counter[str](told[-1].get("left", {})), Counter[str](told[-1].get("cancelled", {}))
+    finished = 0 if observation.attempts is None else len(observation.attempts.start)
+    if not observation.by_prefect and finished:
+        cancelled.clear()  # some clients drop what they no longer need
+    all_of_them = left + cancelled
+    count = all_of_them.total()
+    if not count or count < NOTEWORTHY * (finished + count):
+        return None
+    ran = str(observation.trial.facts.get(RAN, "workload"))
+    what = "flow" if observation.by_prefect and (ran == "script" or not left) else ran
+    prefix = all_of_them.most_common(1)[0][0]
+    end = ": they were cancelled." if cancelled or ran == "script" else ", and the numbers are without them."
+    return UNFINISHED_TASKS.finding(
+        observation,
+        0.0,
+        f"The {what} ended while {plural(count, 'task')} (`{prefix}`) had not finished{end}",
+        f"keep the futures and wait for them before the {what} ends: `client.gather(futures)`",
+        Evidence("tasks that had not ended at the end", left.total(), "table events, topic unfinished"),
+        Evidence("tasks cancelled before", cancelled.total(), "table events, topic unfinished"),
+        Evidence("tasks that ended", finished, "table tasks"),
+        confidence=0.95,
+        severity=Severity.HIGH,
+    )
+
+
+def _was_stopped(observation: Observation) -> bool:
+    return observation.trial.state is TrialState.FAILED or "stopped" in observation.trial.reason
