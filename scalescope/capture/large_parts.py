@@ -49,11 +49,12 @@ def large_parts_noted(found: list[LargePart], line: Callable[[Any], str]) -> Ite
         return send(client, message)
 
     @functools.wraps(pack)
-    def packing(client: Client, graph: Any, *args: Any, **options: Any) -> Any:
+    def packing(client: Client, *args: Any, **options: Any) -> Any:
         packed.nbytes = 0
-        futures = pack(client, graph, *args, **options)
+        futures = pack(client, *args, **options)
         smallest = min((part.graph_nbytes for part in found), default=0) if len(found) >= MOST else NOTED_BYTES
         if packed.nbytes > smallest:
+            graph = args[0] if args else options.get("expr", options.get("dsk"))  # its name since 2025, and before
             part = largest_part(graph, packed.nbytes)
             if part is not None:
                 found.append(replace(part, where=line(sys._getframe(1))))

@@ -206,7 +206,7 @@ def _prefect_action(what: str, args: Any, raised: str) -> str:
     return f'{what}("{names}")\t{_line(frame) if frame else ""}'
 
 
-_OWN = _noted.__code__.co_filename
+_OWN = _note.__code__.co_filename
 
 
 # ------------------------------------------------------------------ where

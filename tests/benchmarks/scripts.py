@@ -85,6 +85,7 @@ def environment(script: Script, server: Any, folder: Path) -> Mapping[str, str]:
         "PREFECT_HOME": str(folder / "prefect"),
         "PREFECT_LOGGING_LEVEL": "ERROR",
         "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",  # of the servers that workers start themselves
     }
     return plain if server is None else {**plain, **server.client}
 

@@ -162,7 +162,7 @@ def test_blocks_in_blocks_and_clients_that_will_not_do(client: Client, cluster: 
         pass
     with pytest.raises(UsageError, match="is closed"), scalescope.diagnose(closed):
         pass
-    with pytest.raises(InvalidField, match="Client"), scalescope.diagnose(None):
+    with pytest.raises(InvalidField, match="Client"), scalescope.diagnose(cluster):
         pass
 
     async def asynchronous() -> None:

@@ -25,10 +25,6 @@ def shape(i: int, values: Any) -> tuple[int, ...]:
     return tuple(np.shape(values))
 
 
-def nothing(i: int, coordinates: Any) -> int:
-    return i
-
-
 class Model:
     def __init__(self) -> None:
         self.weights = table()
@@ -63,8 +59,8 @@ def test_an_argument_of_each_call(noted: Any) -> None:
 
 
 def test_an_argument_that_all_calls_share(noted: Any) -> None:
-    found = noted(lambda client: client.map(nothing, range(10), coordinates=table()))
-    assert (found.what, found.nbytes, found.calls) == ("argument `coordinates`", BYTES, 10)
+    found = noted(lambda client: client.map(shape, range(10), [table()] * 10))
+    assert (found.what, found.nbytes, found.calls) == ("argument `values`", BYTES, 10)
 
 
 def test_a_bound_method(noted: Any) -> None:
