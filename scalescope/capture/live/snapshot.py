@@ -144,7 +144,7 @@ def task_states(keys: list[str], dask_worker: Any) -> dict[str, str]:
 
 def _retired(scheduler: Any) -> list[str]:
     """Workers that lately left by request, where the scheduler says so (since 2024)."""
-    events = scheduler.get_events("all") if hasattr(scheduler, "get_events") else scheduler.events["all"]
+    events = scheduler.events.get("all", ()) if hasattr(scheduler, "events") else scheduler.get_events("all")
     told = (event for _, event in islice(reversed(events), LATE_EVENTS) if isinstance(event, dict))
     return [event["worker"] for event in told if event.get("action") == "remove-worker" and event.get("expected")]
 
