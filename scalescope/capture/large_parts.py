@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 from dask.base import is_dask_collection
@@ -28,6 +28,7 @@ PART = 0.1  # share of a graph that a part must have to be noted
 MOST = 20  # graphs noted of a trial; the largest are kept
 VISITS, DEPTH = 20_000, 10  # objects looked at in one graph, and how deep
 SAMPLED, MANY = 1_000, 1_000  # tasks looked at in one graph; elements from which a container is not entered
+_NOTHING = (bool, int, float, complex, type, ModuleType)  # what is small, or not sent
 _LEAVES = (str, bytes, bytearray, memoryview)
 _WRAPPING = (
     "argument `parameters`",
@@ -55,7 +56,10 @@ def large_parts_noted(found: list[LargePart], line: Callable[[Any], str]) -> Ite
         smallest = min((part.graph_nbytes for part in found), default=0) if len(found) >= MOST else NOTED_BYTES
         if packed.nbytes > smallest:
             graph = args[0] if args else options.get("expr", options.get("dsk"))  # its name since 2025, and before
-            part = largest_part(graph, packed.nbytes)
+            try:
+                part = largest_part(graph, packed.nbytes)
+            except Exception:  # noqa: BLE001 - attributes of the user's own objects
+                part = None
             if part is not None:
                 found.append(replace(part, where=line(sys._getframe(1))))
                 found.sort(key=lambda each: -each.graph_nbytes)
@@ -183,7 +187,7 @@ class _Search:
 
     def _visit(self, value: Any, place: _Place, depth: int = 0, calls: int = 1) -> None:
         self._visits += 1
-        if value is None or isinstance(value, bool | int | float | complex | type) or self._visits > VISITS:
+        if value is None or isinstance(value, _NOTHING) or self._visits > VISITS:
             return
         module = type(value).__module__.partition(".")[0]
         if module == "distributed" or depth > DEPTH:
@@ -193,8 +197,8 @@ class _Search:
             size = len(value)
         elif isinstance(value, dict | list | tuple | set | frozenset):
             size = sizeof(value) if (many := len(value) > MANY) else 0
-        elif isinstance(getattr(value, "nbytes", None), int) and not is_dask_collection(value):
-            size = value.nbytes
+        elif hasattr(type(value), "nbytes") and not is_dask_collection(value):
+            size = int(value.nbytes)
         elif module == "pandas":
             size = sizeof(value)
         if size or many:
@@ -230,9 +234,10 @@ class _Search:
             yield value.__self__, replace(place, what=f"`self` of `{owner}.{value.__func__.__name__}`")
         elif isinstance(value, FunctionType):
             for name, each in _variables(value):
-                kept = isinstance(each, FunctionType | MethodType) or hasattr(each, "fn")  # a decorator's
+                # what a decorator wraps, such as a task of Prefect
+                kept = isinstance(each, FunctionType | MethodType) or "fn" in getattr(each, "__dict__", ())
                 yield each, place if kept else replace(place, what=f"variable `{name}`, which the function uses,")
-        elif hasattr(value, "func") and hasattr(value, "args"):  # a task within a task
+        elif hasattr(type(value), "func") and hasattr(type(value), "args"):  # a task within a task
             yield from ((each, place) for each in (value.func, *value.args, *getattr(value, "kwargs", {}).values()))
         else:
             yield from ((each, place) for each in getattr(value, "__dict__", {}).values())

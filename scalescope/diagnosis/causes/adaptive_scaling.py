@@ -38,6 +38,8 @@ def adaptive_scaling(observation: Observation) -> Finding | None:
     adaptive, gone = _adaptive(observation), _retired(observation)
     left = np.sort([each.time - attempts.epoch for each in gone])
     came = np.sort(attempts.members.joined[attempts.members.joined > 0])
+    if deaths(observation) and not gone:
+        return None
     if not adaptive and not (len(left) and len(came) and came[-1] > left[0]):
         return None
     missing = np.minimum(_absent(observation), np.maximum(line.waiting - line.idle, 0.0))
@@ -46,9 +48,8 @@ def adaptive_scaling(observation: Observation) -> Finding | None:
         return None
     waited = line.between((missing > 0).astype(float), attempts.runnable, occupied_from(observation))
     stage, _ = largest_prefix(waited, observation)
-    since = float(attempts.runnable[waited > 0].min()) if (waited > 0).any() else 0.0
     of_stage = np.array([name == stage for name in attempts.prefix]) & (waited > 0)
-    begin = float(attempts.runnable[of_stage].min()) if of_stage.any() else since
+    begin = float(attempts.runnable[of_stage].min(initial=attempts.makespan))
     peak = observation.trial.point.workers
     rounds = _rounds(left, came)
     return ADAPTIVE_SCALING.finding(

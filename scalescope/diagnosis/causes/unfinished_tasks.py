@@ -10,12 +10,15 @@ from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.trial import RAN, TrialState
 from scalescope.model.words import plural
 
+CLUSTER = "cluster"  # what was recorded from outside, and ends at any time
+
 UNFINISHED_TASKS = TrialCause(
     code="unfinished-tasks",
     title="It ended before its tasks",
     needs="When the flow, script or block ended, at least a tenth of its tasks had not ended; or no task finished, or "
     "the tasks of a Prefect flow were cancelled, because their futures were dropped.",
-    ruled_out_by="Work that raised or was stopped. Futures that a client drops on purpose while others finish.",
+    ruled_out_by="Work that raised or was stopped, or was watched from outside. Futures that a client drops on purpose "
+    "while others finish. Tasks that somebody else had sent before.",
     remedy="Keep the futures, and wait for them before the end",
     link="https://distributed.dask.org/en/stable/memory.html",
     rules_out=("invalid-trials", "nothing-measured"),
@@ -38,10 +41,11 @@ def unfinished_tasks(observation: Observation) -> Finding | None:
     if not observation.by_prefect and finished:
         cancelled.clear()  # some clients drop what they no longer need
     all_of_them = left + cancelled
-    count = all_of_them.total()
-    if not count or count < NOTEWORTHY * (finished + count):
-        return None
+    sent = int(observation.numbers("graphs", "tasks").sum())  # what was sent before is of somebody else
+    count = min(all_of_them.total(), sent - finished)
     ran = str(observation.trial.facts.get(RAN, "workload"))
+    if count <= 0 or count < NOTEWORTHY * (finished + count) or ran == CLUSTER:
+        return None
     what = "flow" if observation.by_prefect and (ran == "script" or not left) else ran
     prefix = all_of_them.most_common(1)[0][0]
     end = ": they were cancelled." if cancelled or ran == "script" else ", and the numbers are without them."

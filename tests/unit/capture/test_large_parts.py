@@ -106,6 +106,16 @@ def test_a_container_of_many(noted: Any) -> None:
     assert (found.what, found.kind) == ("argument `values`", "builtins.dict of 200,000")
 
 
+class Broken:
+    @property
+    def nbytes(self) -> int:
+        raise ValueError("not now")
+
+
+def test_an_object_that_raises_when_it_is_looked_at_is_sent_as_ever(noted: Any) -> None:
+    assert noted(lambda client: client.submit(shape, 1, [Broken(), table()])) is None
+
+
 def test_a_search_has_an_end() -> None:
     search, nested = _Search(), [[object() for _ in range(900)] for _ in range(900)]
     search.graph({("x", i): (shape, nested, nested) for i in range(10_000)})

@@ -102,22 +102,37 @@ def test_a_remedy_speaks_the_language_of_who_sent_the_tasks(cluster, task, graph
 # ------------------------------------------------------------------ what ends before its tasks
 
 
+def also_sent(observation, tasks):
+    """The same, where so many more tasks were sent than have a row."""
+    observation.tables["graphs"]["tasks"][0] += tasks
+    return observation
+
+
 def unfinished(left=(), cancelled=()):
     return (1_000.0, "unfinished", {"left": dict(left), "cancelled": dict(cancelled)})
 
 
 def test_few_that_had_not_ended_are_nothing(flow, find):
-    assert not find(flow(function=79.0, events=[unfinished(left={"load": 7})]))
+    assert not find(also_sent(flow(function=79.0, events=[unfinished(left={"load": 7})]), 7))
+
+
+def test_what_was_sent_before_is_of_somebody_else(flow, find):
+    assert not find(flow(function=79.0, events=[unfinished(left={"theirs": 90})]))
+
+
+def test_a_cluster_is_watched_until_any_time(flow, find):
+    observation = also_sent(flow(function=79.0, events=[unfinished(left={"load": 90})]), 90)
+    assert not find(replace(observation, trial=replace(observation.trial, facts={RAN: "cluster"})))
 
 
 def test_what_a_client_drops_while_others_finish_is_its_own_affair(cluster, task, graph, find):
     observation = cluster(8, events=[unfinished(cancelled={"load": 400})]).run([task(1.0)] * 80, [graph()])
-    assert not find(observation)
+    assert not find(also_sent(observation, 400))
 
 
 @pytest.mark.parametrize("told", [unfinished(left={"load": 20}), unfinished(cancelled={"load": 20})])
 def test_a_flow_that_ended_before_its_tasks(flow, find, told):
-    finding = only(find(flow(function=79.0, events=[told])), "unfinished-tasks")
+    finding = only(find(also_sent(flow(function=79.0, events=[told]), 20)), "unfinished-tasks")
     assert finding.severity is Severity.HIGH
     assert "20 tasks (`load`) had not finished" in finding.summary
     assert "prefect.futures.wait" in finding.remedy
@@ -127,7 +142,7 @@ def test_a_flow_that_ended_before_any_task_did_is_no_fault_of_the_machine(cluste
     observation = cluster(2, events=[unfinished(cancelled={"say_hello": 4})]).observe(
         [], [graph(client=FLOW)], [0.0], facts={RAN: "script"}, reason="no task was recorded"
     )
-    finding = only(find(observation), "unfinished-tasks")
+    finding = only(find(also_sent(observation, 4)), "unfinished-tasks")
     assert finding.summary == "The flow ended while 4 tasks (`say_hello`) had not finished: they were cancelled."
     sweep = Sweep(
         "flow.py", cluster=cluster_spec({"kind": "scheduler", "address": "inproc:0"}), points=({"workers": 2},)
@@ -139,4 +154,4 @@ def test_a_flow_that_ended_before_any_task_did_is_no_fault_of_the_machine(cluste
 @pytest.mark.parametrize("given", [{"state": TrialState.FAILED}, {"facts": {"error": {"type": "OSError"}}}])
 def test_work_that_raised_has_another_fault(cluster, task, graph, find, given):
     observation = cluster(4, events=[unfinished(left={"load": 90})]).run([task(1.0)] * 40, [graph()], **given)
-    assert "unfinished-tasks" not in find(observation)
+    assert "unfinished-tasks" not in find(also_sent(observation, 90))
