@@ -35,7 +35,7 @@ _installed = 0
 
 # What is noted of Prefect, by module and name. A name with a dot begins with a class.
 FUNCTION, RAISED, RETRY = "Prefect.function", "Prefect.raised", "Prefect.retry"
-SERVER, PERSIST = "Prefect.server", "Prefect.persist"
+SERVER, PERSIST, RELEASE = "Prefect.server", "Prefect.persist", "Prefect.release"
 _OF_PREFECT = {
     "prefect.task_engine": {
         "SyncTaskRunEngine.call_task_fn": FUNCTION,
@@ -48,8 +48,14 @@ _OF_PREFECT = {
         "ResultStore.persist_result_record": PERSIST,
         "ResultStore.apersist_result_record": PERSIST,
     },
-    "prefect.concurrency._sync": {"acquire_concurrency_slots_with_lease": "concurrency"},
-    "prefect.concurrency._asyncio": {"aacquire_concurrency_slots_with_lease": "concurrency"},
+    "prefect.concurrency._sync": {
+        "acquire_concurrency_slots_with_lease": "concurrency",
+        "release_concurrency_slots_with_lease": RELEASE,
+    },
+    "prefect.concurrency._asyncio": {
+        "aacquire_concurrency_slots_with_lease": "concurrency",
+        "arelease_concurrency_slots_with_lease": RELEASE,
+    },
     "prefect.concurrency.sync": {"_acquire_concurrency_slots": "rate_limit"},
     "prefect.concurrency.asyncio": {"aacquire_concurrency_slots": "rate_limit"},
 }

@@ -11,6 +11,7 @@ import time
 
 import numpy as np
 from declare import mends_script, script
+from of_adaptive import QUICK, SlowToStart
 from prefect import flow, tags, task, unmapped
 from prefect.client.orchestration import get_client
 from prefect.concurrency.sync import concurrency, rate_limit
@@ -18,9 +19,9 @@ from prefect.futures import wait
 from prefect_dask import DaskTaskRunner
 
 
-def on_dask(workers: int = 4, processes: bool = False, **options) -> DaskTaskRunner:
+def on_dask(workers: int = 4, processes: bool = False, cluster=None, **options) -> DaskTaskRunner:
     made = {"n_workers": workers, "threads_per_worker": 1, "processes": processes, "dashboard_address": None}
-    return DaskTaskRunner(cluster_kwargs={**made, "memory_limit": 0}, **options)
+    return DaskTaskRunner(cluster_kwargs={**made, "memory_limit": 0, **(cluster or {})}, **options)
 
 
 def limit(name: str, slots: int, decay: float = 0.0) -> str:
@@ -234,13 +235,13 @@ def fewer_tasks():
 @task(persist_result=True)
 def large_result(i):
     time.sleep(0.02)
-    return np.random.default_rng(i).random(1_500_000).tolist()
+    return bytes(30_000_000)
 
 
 @task(persist_result=False)
 def large_result_kept_in_memory(i):
     time.sleep(0.02)
-    return np.random.default_rng(i).random(1_500_000).tolist()
+    return bytes(30_000_000)
 
 
 @script(("prefect-overhead",), near="healthy gil-bound tiny-tasks")
@@ -479,7 +480,7 @@ def no_long_task():
 
 
 @script("adaptive-scaling", near="results-awaited-in-loop late-workers workers-missing")
-@flow(task_runner=on_dask(4, adapt_kwargs={"minimum": 1, "maximum": 4, "interval": "200ms", "wait_count": 2}))
+@flow(task_runner=on_dask(cluster={"worker_class": SlowToStart}, adapt_kwargs={"minimum": 1, "maximum": 4, **QUICK}))
 def adaptive_and_one_by_one():
     """Adaptive SLURM scaling kills workers before compute step runs (Prefect's pipeline), esm-tools/pycmor#267."""
     for i in range(10):

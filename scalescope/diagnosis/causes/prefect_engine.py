@@ -9,6 +9,7 @@ from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
+TIMES = 2.0  # the time of the functions, which Prefect must need: on a busy host it needs half a second a task
 MOSTLY = 0.5  # share of Prefect's time that is the writing of results, from which that is named
 
 PREFECT_SERVER = TrialCause(
@@ -55,7 +56,7 @@ PREFECT_OVERHEAD = TrialCause(
     code="prefect-overhead",
     title="Prefect costs more than the tasks",
     needs="Within tasks of a Prefect flow, at least 10 % of the worker time passed outside of the user's functions: "
-    "in Prefect's engine, or while it wrote results. For one prefix, that is more than the functions took.",
+    "in Prefect's engine, or while it wrote results. For one prefix, that is twice what the functions took.",
     ruled_out_by="Functions that take longer than what is around them. Servers that workers start "
     "(prefect-server-in-workers). Retries (retried-tasks) and limits (waiting-tasks), which are counted apart.",
     remedy="Give each task more to do, or write no results that nobody reads (`persist_result=False`)",
@@ -72,7 +73,7 @@ def prefect_overhead(observation: Observation) -> Finding | None:
     found = [
         each
         for each in prefect_seconds(observation).values()
-        if each.tasks and each.engine + each.persist > each.function
+        if each.tasks and each.engine + each.persist > TIMES * each.function
     ]
     lost_s = sum(each.engine + each.persist for each in found)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
-from scalescope.diagnosis.evidence.prefect_tasks import is_wait
+from scalescope.diagnosis.evidence.prefect_tasks import waits
 from scalescope.diagnosis.evidence.submissions import submissions
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding, Severity
@@ -58,15 +58,15 @@ def waiting_tasks(observation: Observation) -> Finding | None:
     """`lost_s`: waits in calls of `distributed`; all of the trial, where nothing moved any more."""
     if stopped := _stopped(observation):
         return stopped
-    waits = [wait for _, wait in observation.events("waits") if is_wait(wait)]
+    found = waits(observation)
     if len(submissions(observation).nested_at):  # they wait for tasks of their own
-        waits = [wait for wait in waits if _waited_for(wait) not in RESULTS]
-    lost_s = sum(float(wait["seconds"]) for wait in waits)
+        found = [wait for wait in found if _waited_for(wait) not in RESULTS]
+    lost_s = sum(float(wait["seconds"]) for wait in found)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    worst = max(waits, key=lambda wait: float(wait["seconds"]))
+    worst = max(found, key=lambda wait: float(wait["seconds"]))
     where = f" at {worst['where']}" if worst["where"] else ""
-    tasks = sum(int(wait["tasks"]) for wait in waits if wait["prefix"] == worst["prefix"])
+    tasks = sum(int(wait["tasks"]) for wait in found if wait["prefix"] == worst["prefix"])
     return WAITING_TASKS.finding(
         observation,
         lost_s,

@@ -12,6 +12,7 @@ from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.observation import Observation, once
 
 PREFECT = "Prefect."  # begins the `what` of an event of topic `waits` that is no wait
+ASKING = 3.0  # times what it takes to give back a slot, up to which asking for one takes; more is waiting
 KNOWN = 0.9  # share of a prefix's attempts whose function must have been noted, for the rest to be Prefect's own time
 
 
@@ -27,6 +28,8 @@ class PrefectSeconds:
     server: float = 0.0  # starting a temporary server
     servers: int = 0  # tasks that started one, which is once in a process
     persist: float = 0.0  # writing results
+    release: float = 0.0  # giving back slots of concurrency limits
+    releases: int = 0  # tasks that gave back a slot
     engine: float = 0.0  # the rest: Prefect's own time
     errors: set[str] = field(default_factory=set)  # names of the exceptions that were tried again
 
@@ -46,6 +49,7 @@ def prefect_seconds(observation: Observation) -> Mapping[str, PrefectSeconds]:
         setattr(each, part, getattr(each, part, 0.0) + seconds)
         each.tasks += tasks if part == "function" else 0
         each.servers += tasks if part == "server" else 0
+        each.releases += tasks if part == "release" else 0
         each.errors |= {error} if error else set()
     if observation.attempts is None:
         return found
@@ -54,10 +58,18 @@ def prefect_seconds(observation: Observation) -> Mapping[str, PrefectSeconds]:
     attempts = np.bincount(place, minlength=len(names))
     for name, seconds, count in zip(names, ran.tolist(), attempts.tolist(), strict=True):
         if name in found and found[name].tasks >= KNOWN * count:
-            found[name].engine = max(seconds - noted[name], 0.0)
+            found[name].engine = max(seconds - noted[name] + found[name].release, 0.0)
     return found
 
 
-def is_wait(event: Mapping[str, Any]) -> bool:
-    """Whether an event of topic `waits` tells of a wait."""
-    return not str(event["what"]).startswith(PREFECT)
+def waits(observation: Observation) -> list[Mapping[str, Any]]:
+    """Events of topic `waits` that tell of waits; for slots of limits, without what asking for a slot takes anyway."""
+    found = []
+    for _, event in observation.events("waits"):
+        what, seconds = str(event["what"]), float(event["seconds"])
+        if what.startswith("concurrency(") and (each := prefect_seconds(observation).get(str(event["prefix"]))):
+            asking_s = ASKING * each.release / max(each.releases, 1)
+            seconds = max(seconds - int(event["tasks"]) * asking_s, 0.0)
+        if not what.startswith(PREFECT):
+            found.append({**event, "seconds": seconds})
+    return found
