@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.prefect_tasks import prefect_seconds
+from scalescope.diagnosis.evidence.submissions import heavy, submissions
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
 TIMES = 2.0  # the time of the functions, which Prefect must need: on a busy host it needs half a second a task
-MOSTLY = 0.5  # share of Prefect's time that is the writing of results, from which that is named
+MOSTLY = 0.5  # share of Prefect's time that is the writing of results, from which that is named; and of heavy graphs
 
 PREFECT_SERVER = TrialCause(
     code="prefect-server-in-workers",
@@ -58,7 +59,8 @@ PREFECT_OVERHEAD = TrialCause(
     needs="Within tasks of a Prefect flow, at least 10 % of the worker time passed outside of the user's functions: "
     "in Prefect's engine, or while it wrote results. For one prefix, that is twice what the functions took.",
     ruled_out_by="Functions that take longer than what is around them. Servers that workers start "
-    "(prefect-server-in-workers). Retries (retried-tasks) and limits (waiting-tasks), which are counted apart.",
+    "(prefect-server-in-workers). Retries (retried-tasks) and limits (waiting-tasks), which are counted apart. Calls "
+    "that carry data (large-graph, serialisation-bound), which Prefect packs and hashes.",
     remedy="Give each task more to do, or write no results that nobody reads (`persist_result=False`)",
     link="https://docs.prefect.io/v3/concepts/tasks",
     parts=("busy",),
@@ -75,6 +77,9 @@ def prefect_overhead(observation: Observation) -> Finding | None:
         for each in prefect_seconds(observation).values()
         if each.tasks and each.engine + each.persist > TIMES * each.function
     ]
+    sent = submissions(observation)
+    if not found or heavy(sent).sum() > MOSTLY * len(sent.time):
+        return None
     lost_s = sum(each.engine + each.persist for each in found)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
