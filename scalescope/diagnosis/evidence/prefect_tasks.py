@@ -64,7 +64,7 @@ def prefect_seconds(observation: Observation) -> Mapping[str, PrefectSeconds]:
 
 def waits(observation: Observation) -> list[Mapping[str, Any]]:
     """Events of topic `waits` that tell of waits; for slots of limits, without what asking for a slot takes anyway."""
-    found = []
+    found: list[Mapping[str, Any]] = []
     for _, event in observation.events("waits"):
         what, seconds = str(event["what"]), float(event["seconds"])
         if what.startswith("concurrency(") and (each := prefect_seconds(observation).get(str(event["prefix"]))):
