@@ -34,7 +34,7 @@ UNFINISHED_TASKS = TrialCause(
 def unfinished_tasks(observation: Observation) -> Finding | None:
     """`lost_s`: 0, since what they would have taken is not known."""
     told = [message for _, message in observation.events("unfinished")]
-    if not told or observation.standstill or observation.trial.facts.get("error") or _was_stopped(observation):
+    if not told or not _came_to_its_end(observation):
         return None
     left, cancelled = Counter[str](told[-1].get("left", {})), Counter[str](told[-1].get("cancelled", {}))
     finished = 0 if observation.attempts is None else len(observation.attempts.start)
@@ -62,5 +62,7 @@ def unfinished_tasks(observation: Observation) -> Finding | None:
     )
 
 
-def _was_stopped(observation: Observation) -> bool:
-    return observation.trial.state is TrialState.FAILED or "stopped" in observation.trial.reason
+def _came_to_its_end(observation: Observation) -> bool:
+    """Whether the work returned: it did not raise, and neither a limit nor the machine stopped it."""
+    state, reason = observation.trial.state, observation.trial.reason
+    return state is TrialState.VALID or (state is TrialState.INVALID and reason.startswith("no task "))

@@ -190,7 +190,7 @@ def test_a_flow_that_ended_before_any_task_did_is_no_fault_of_the_machine(cluste
     assert [each.code for each in verdict.diagnose(sweep, [trial]).findings] == ["unfinished-tasks"]
 
 
-@pytest.mark.parametrize("given", [{"state": TrialState.FAILED}, {"facts": {"error": {"type": "OSError"}}}])
+@pytest.mark.parametrize("given", [{"state": TrialState.FAILED}, {"state": TrialState.INVALID, "reason": "timed out"}])
 def test_work_that_raised_has_another_fault(cluster, task, graph, find, given):
     observation = cluster(4, events=[unfinished(left={"load": 90})]).run([task(1.0)] * 40, [graph()], **given)
     assert "unfinished-tasks" not in find(also_sent(observation, 90))
