@@ -23,7 +23,7 @@ import distributed
 
 import scalescope
 from scalescope.capture.shipping import PREFIX
-from scalescope.model.records import IMPORT, Columns, from_rows
+from scalescope.model.records import FLOW, IMPORT, Columns, from_rows
 
 # Real seconds between two samples: the first come sooner, for short calls; later ones are this part of the call apart,
 # up to the longest.
@@ -36,17 +36,19 @@ _LIBRARIES = tuple(
         *(str(Path(str(package.__file__)).parent) for package in (dask, distributed, scalescope)),
     }
 )
+_FLOW_ENGINE = "/prefect/flow_engine.py"
 _VIRTUAL = "scalescope.clusters.simulated."
 
 
 class CodePlace(NamedTuple):
-    """The innermost frame of the user's code, and whether it waited for the cluster or imported modules."""
+    """The innermost frame of the user's code, and whether it waited, imported modules, or began or ended a flow."""
 
     code: CodeType | None = None
     instruction: int = 0
     line: int = 0
     waits: bool = False
     imports: bool = False
+    flow: bool = False  # Prefect did something around the function of a flow
 
 
 class ClientWatch:
@@ -125,12 +127,13 @@ class ClientWatch:
                 self._rows.append((place, since, until))
 
     def _place(self, frame: FrameType | None) -> CodePlace:
-        waits, imports = _waits(frame), False
+        waits, imports, flow = _waits(frame), False, False
         while frame is not None:
             file = frame.f_code.co_filename
             if file == self._own_file or not is_library(file):
-                return CodePlace(frame.f_code, frame.f_lasti, frame.f_lineno or 0, waits, imports)
+                return CodePlace(frame.f_code, frame.f_lasti, frame.f_lineno or 0, waits, imports, flow)
             imports = imports or file.startswith("<frozen importlib")
+            flow = flow or file.endswith(_FLOW_ENGINE)
             frame = frame.f_back
         return CodePlace(waits=waits)
 
@@ -177,8 +180,8 @@ def _described(place: CodePlace) -> tuple[str, str]:
         return "", ""
     names = [name for name in code.co_qualname.split(".") if not name.startswith("<")] or [code.co_name]
     where = f"{Path(code.co_filename).name}:{place.line} {names[-1]}"
-    if place.imports:
-        return where, IMPORT
+    if place.imports or place.flow:
+        return where, IMPORT if place.imports else FLOW
     line, end_line, column, end_column = (each or 0 for each in list(code.co_positions())[place.instruction // 2])
     lines = linecache.getlines(code.co_filename)
     if not 0 < line <= end_line <= len(lines):

@@ -1,4 +1,4 @@
-"""Notes the calls of a workload that decide its partitions, with the line of the user's code.
+"""Notes the calls of a workload that decide its partitions, with the line of the user's code, and its large graphs.
 
 Results are unchanged unless the configuration sets `NPARTITIONS`.
 """
@@ -18,7 +18,9 @@ from typing import Any
 import dask
 
 from scalescope.capture.client_thread import is_library
+from scalescope.capture.large_parts import large_parts_noted
 from scalescope.errors import InvalidField
+from scalescope.model.large_part import LargePart
 from scalescope.model.partition_calls import BAG, CREATE, DIVIDED, FROM_PANDAS, NPARTITIONS, PartitionCall
 
 # Functions that return a collection, by the module from which users call them.
@@ -39,6 +41,10 @@ class Notes(list[PartitionCall]):
     def __init__(self) -> None:
         super().__init__()
         self.created: dict[int, set[str]] = {}  # where Beam's Create was called, by the number of its elements
+        self.large: list[LargePart] = []  # of the largest graphs, the largest first
+
+    def facts(self) -> dict[str, Any]:
+        return {"asked": [each.to_mapping() for each in self], "large": [each.to_mapping() for each in self.large]}
 
     def add(self, call: str, given: Any, made: Any) -> None:
         partitions = getattr(made, "npartitions", None)
@@ -82,7 +88,8 @@ def noted(modules: Collection[str]) -> Iterator[Notes]:
             _rebind(original, replacement)
         if constructor is not None:
             create.__init__ = _creating(notes, constructor)
-        yield notes
+        with large_parts_noted(notes.large, line_of_user):
+            yield notes
     finally:
         if constructor is not None:
             create.__init__ = constructor

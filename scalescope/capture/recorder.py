@@ -16,7 +16,7 @@ The entries of `held`, one after another (dictionaries or a tuple for each task 
     given to a worker  key, time, WorkerState of the worker
     stolen             key, time, _Stolen
     runnable, waits    key, time, RUNNABLE
-    waits no longer    key, 0.0, UNQUEUED
+    waits no longer    key, 0.0, UNQUEUED (for a worker, or for what it needs: it was released)
     forgotten          key, 0.0, FORGOTTEN
     ended              key, time, DONE or _Ending, and seven details: task group, keys that it needed, worker, thread,
                        bytes of its result, start, stop. If it did more than compute, its list of steps stands in
@@ -37,12 +37,12 @@ import uuid
 import zlib
 from array import array
 from bisect import bisect_left
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import dask
-from dask.utils import parse_timedelta
+from dask.utils import key_split, parse_timedelta
 from distributed.diagnostics.plugin import SchedulerPlugin
 
 PROTOCOL = 3
@@ -69,6 +69,7 @@ EXCEPTION_CHARACTERS = 2_000
 HELD_CALLS, CALL_CHARACTERS = 20, 200  # tasks that raised whose function and arguments are kept; characters of each
 LONG_S, HELD_LONGEST = 0.05, 200  # tasks from which the longest of each prefix is told; most prefixes
 
+_UNFINISHED = ("waiting", "no-worker", "queued", "processing")  # states of tasks that have not ended
 OURS = "scalescope-"  # begins the names of all plugins of this package
 WORKER_CLIENT = "Client-worker-"  # begins the id of a client that runs inside a task
 WAIT = "scalescope-wait "  # begins actions that `scalescope.capture.waits` adds
@@ -277,6 +278,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
                 self.full["waits"] = attempts.waits_dropped
             attempts.tell_waits()
             attempts.tell_longest()
+            attempts.tell_unfinished()
             self.summary = {"time": ended, "full": self.full, "assigned": assigned, **attempts.totals()}
         return self.summary
 
@@ -493,6 +495,8 @@ class _Attempts:
         self.confined: set[str] = set()  # prefixes whose restrictions are in an event
         self.waits: dict[tuple[str, str], tuple[int, float]] = {}  # by prefix and action: tasks, seconds
         self.longest: dict[str, tuple[float, Any, str]] = {}  # by prefix: seconds, key, function and arguments
+        self.released: set[Any] = set()  # tasks that were released before they had ended, and were not begun again
+        self.cancelled: Counter[str] = Counter()  # those of them that were forgotten, by prefix
         self.restarted = False
         self.assigned_before = _entered_processing(scheduler)
         self.foreign = 0  # attempts that ended but began before the recording
@@ -572,6 +576,8 @@ class _Attempts:
                     self.held.extend((key, 0.0, UNASSIGNED, key, now(), what, tasks[key].group, (), "", 0, 0, (), 0.0))
                 else:
                     self.held.extend((key, 0.0, UNQUEUED))
+            elif start == "waiting" and finish == "released":
+                self.held.extend((key, 0.0, UNQUEUED))
 
         return transition
 
@@ -633,23 +639,31 @@ class _Attempts:
                 row_of.pop(key, None)
                 if self.tried:
                     self.tried.pop(key, None)
+                if key in self.released:
+                    self.released.discard(key)
+                    self.cancelled[key_split(key)] += 1
             elif what is RUNNABLE:
                 ready[key] = when
             elif what is DONE:
                 self._add_row(key, when, None, take)
             elif what is UNQUEUED:
                 ready.pop(key, None)
+                self.released.add(key)
             elif what is UNASSIGNED:
                 self.unassigned += 1
                 running[key] = ("", 0.0)
             elif type(what) is _Ending:
                 self._add_row(key, when, what, take)
+                if what.status == LOST:
+                    self.released.add(key)
             elif type(what) is _Stolen:
                 if key in running:
                     ready.setdefault(key, running[key][1])
                     running[key] = (what.thief, when)
             else:
                 running[key] = (what.address, when)
+                if self.released:
+                    self.released.discard(key)
 
     def _add_row(self, key: Any, done: float, ending: _Ending | None, take: Callable[[], Any]) -> None:
         group, needs, worker, thread, nbytes, begin, end = take(), take(), take(), take(), take(), take(), take()
@@ -750,6 +764,16 @@ class _Attempts:
             message = {"prefix": prefix, "what": what, "where": where, "tasks": tasks, "seconds": seconds}
             self.event("waits", message)
         self.waits.clear()
+
+    def tell_unfinished(self) -> None:
+        """Log how many tasks of each prefix had not ended, and how many were cancelled before they had."""
+        left = {
+            name: count
+            for name, prefix in self.scheduler.task_prefixes.items()
+            if (count := sum(prefix.states.get(state, 0) for state in _UNFINISHED))
+        }
+        if left or self.cancelled:
+            self.event("unfinished", {"left": left, "cancelled": dict(self.cancelled)})
 
     def _add_needs(self, row: int, needs: list[Any]) -> float:
         needed = [self.row_of[key] for key in needs if key in self.row_of]
@@ -889,11 +913,13 @@ def call_of(spec: Any) -> str:
     function, given = getattr(spec, "func", None), getattr(spec, "args", None)
     if given is None or str(getattr(function, "__module__", "")).partition(".")[0] in ("dask", "distributed"):
         return ""
-    shown = reprlib.Repr()
+    shown, options = reprlib.Repr(), getattr(spec, "kwargs", None) or {}
     shown.maxother = shown.maxstring = 40
     try:
+        if "task_run_id" in options and "parameters" in options:  # of Prefect: its own arguments are around the user's
+            options = options["parameters"]
         each = [str(value.key) if type(value).__name__ == "TaskRef" else shown.repr(value) for value in given]
-        each += [f"{name}={shown.repr(value)}" for name, value in (getattr(spec, "kwargs", None) or {}).items()]
+        each += [f"{name}={shown.repr(value)}" for name, value in options.items()]
     except Exception:  # noqa: BLE001 - the user's own `__repr__`
         each = ["..."]
     return f"{getattr(function, '__name__', 'a task')}({', '.join(each)})"[:CALL_CHARACTERS]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 from operator import sub
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -47,6 +48,7 @@ class Recording:
     ahead_s: float = 0.0  # the scheduler's clock ahead of this host's, as far as the time of a call shows it
     clock_error_s: float = 0.0  # largest impossible interval between times of the scheduler and of a worker, in seconds
     workers_left: list[str] = field(default_factory=list)  # addresses of workers that left meanwhile
+    threads: dict[str, int] = field(default_factory=dict)  # of each worker, when most workers were there
     received_bytes: int = 0  # task records, as the scheduler packed them
 
 
@@ -250,6 +252,7 @@ class _Run:
         recording.workers_left = [
             address for address, left in zip(workers["worker"], workers["left"], strict=True) if left
         ]
+        recording.threads = _most_present(workers)
         if recording.workers_left and not any(workers["reason"]):
             recording.notes.append("this release of distributed does not say why a worker left")  # 2023.5
         gathered = memory.gather(self.capture.client, recording.t_begin, self.managed)
@@ -356,6 +359,14 @@ def _workers(members: list[tuple[Any, ...]]) -> Columns:
         elif address in present:
             present.pop(address).update(left=when, reason=details[0])
     return from_rows("workers", rows)
+
+
+def _most_present(workers: Columns) -> dict[str, int]:
+    rows = list(zip(*(workers[name] for name in ("worker", "nthreads", "joined", "left")), strict=True))
+    steps = sorted([(row[2], 1) for row in rows] + [(row[3], -1) for row in rows if row[3]])
+    counts = list(accumulate(step for _, step in steps))
+    when = steps[counts.index(max(counts))][0] if counts else 0.0
+    return {worker: threads for worker, threads, since, left in rows if since <= when and not 0 < left <= when}
 
 
 def _why_incomplete(summary: Mapping[str, Any], received: int) -> str:

@@ -1,16 +1,21 @@
 """Notes how long tasks hold their thread while they wait: for a lock, a semaphore, a queue, an actor, another's result.
 
 All waiting of `distributed` is in its `sync`. The wait is added to the task's own record, which the worker sends to the
-scheduler anyway. The source text is sent to workers: the standard library and `distributed` alone.
+scheduler anyway. Of tasks of Prefect it is noted what Prefect does around the function: what is not noted of such a
+task is Prefect's own time. The source text is sent to workers: the standard library and `distributed` alone.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib.abc
+import inspect
 import os
 import sys
 import sysconfig
 import threading
 import time
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import distributed
@@ -23,8 +28,37 @@ SHORT_S = 0.001  # shortest wait that is noted
 
 _PACKAGE = os.path.dirname(distributed.__file__)
 _LIBRARIES = tuple(filter(None, map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))))
-_inside = threading.local()
+_inside = (
+    threading.local()
+)  # `sync`: whether a wait is being noted; `noted_s`: what was noted in the call that is noted
 _installed = 0
+
+# What is noted of Prefect, by module and name. A name with a dot begins with a class.
+FUNCTION, RAISED, RETRY = "Prefect.function", "Prefect.raised", "Prefect.retry"
+SERVER, PERSIST, RELEASE = "Prefect.server", "Prefect.persist", "Prefect.release"
+_OF_PREFECT = {
+    "prefect.task_engine": {
+        "SyncTaskRunEngine.call_task_fn": FUNCTION,
+        "AsyncTaskRunEngine.call_task_fn": FUNCTION,
+        "SyncTaskRunEngine.wait_until_ready": RETRY,
+        "AsyncTaskRunEngine.wait_until_ready": RETRY,
+    },
+    "prefect.server.api.server": {"SubprocessASGIServer.start": SERVER},
+    "prefect.results": {
+        "ResultStore.persist_result_record": PERSIST,
+        "ResultStore.apersist_result_record": PERSIST,
+    },
+    "prefect.concurrency._sync": {
+        "acquire_concurrency_slots_with_lease": "concurrency",
+        "release_concurrency_slots_with_lease": RELEASE,
+    },
+    "prefect.concurrency._asyncio": {
+        "aacquire_concurrency_slots_with_lease": "concurrency",
+        "arelease_concurrency_slots_with_lease": RELEASE,
+    },
+    "prefect.concurrency.sync": {"_acquire_concurrency_slots": "rate_limit"},
+    "prefect.concurrency.asyncio": {"aacquire_concurrency_slots": "rate_limit"},
+}
 
 
 class Waits(WorkerPlugin):  # type: ignore[misc]
@@ -41,6 +75,10 @@ class Waits(WorkerPlugin):  # type: ignore[misc]
             for owner, original, noting in _REPLACED:
                 if owner.sync is original:
                     owner.sync = noting
+            sys.meta_path.insert(0, _after_import)
+            for name in _OF_PREFECT:
+                if name in sys.modules:
+                    _replace(sys.modules[name])
 
     def teardown(self, worker: Any) -> None:
         global _installed
@@ -49,6 +87,10 @@ class Waits(WorkerPlugin):  # type: ignore[misc]
             for owner, original, noting in _REPLACED:
                 if owner.sync is noting:
                     owner.sync = original
+            with suppress(ValueError):
+                sys.meta_path.remove(_after_import)
+            while _replaced:
+                setattr(*_replaced.pop())
 
 
 def _noting(original: Any) -> Any:
@@ -63,22 +105,117 @@ def _noting(original: Any) -> Any:
             _inside.sync = False
             seconds = time.time() - began
             if seconds >= SHORT_S and getattr(threadpoolexecutor.thread_state, "proceed", True):  # it has not seceded
-                _note(key, seconds, sys._getframe(1))
+                _inside.noted_s = getattr(_inside, "noted_s", 0.0) + seconds
+                _note(key, seconds, _described(sys._getframe(1)))
 
     return sync
 
 
-def _note(key: Any, seconds: float, frame: Any) -> None:
+def _note(key: Any, seconds: float, what: str) -> None:
     try:
         entries = get_worker().state.tasks[key].startstops
     except (ValueError, AttributeError, KeyError):  # not a task, an older release, or released meanwhile
         return
-    action = WAIT + _described(frame)
+    action = WAIT + what
     for entry in entries:
         if entry["action"] == action:
             entry["stop"] += seconds
             return
     entries.append({"action": action, "start": 0.0, "stop": seconds})
+
+
+# ------------------------------------------------------------------ Prefect
+
+
+class _AfterImport(importlib.abc.MetaPathFinder):
+    """Replaces functions of Prefect when their module has been imported, which the first task of a worker does."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        if name not in _OF_PREFECT:
+            return None
+        found = (each.find_spec(name, path, target) for each in sys.meta_path if each is not self)
+        spec = next(filter(None, found), None)
+        if spec is not None and spec.loader is not None:
+            original: Any = spec.loader.exec_module
+
+            def exec_module(module: Any) -> None:
+                original(module)
+                _replace(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+_after_import = _AfterImport()
+_replaced: list[tuple[Any, str, Any]] = []  # owner, name, what was there
+
+
+def _replace(module: Any) -> None:
+    for name, what in _OF_PREFECT[module.__name__].items():
+        class_name, _, function = name.rpartition(".")
+        owner = getattr(module, class_name, None) if class_name else module
+        original = inspect.getattr_static(owner, function, None)  # None: another release of Prefect
+        if inspect.isfunction(original):
+            _replaced.append((owner, function, original))
+            setattr(owner, function, _timed(original, what))
+
+
+def _timed(original: Any, what: str) -> Any:
+    if inspect.iscoroutinefunction(original):
+
+        @functools.wraps(original)
+        async def waited(*args: Any, **options: Any) -> Any:
+            with _noted(what, args):
+                return await original(*args, **options)
+
+        return waited
+
+    @functools.wraps(original)
+    def called(*args: Any, **options: Any) -> Any:
+        with _noted(what, args):
+            return original(*args, **options)
+
+    return called
+
+
+@contextmanager
+def _noted(what: str, args: Any) -> Any:
+    key = getattr(thread_state, "key", None)
+    if key is None:
+        yield
+        return
+    before, _inside.noted_s, began, raised = getattr(_inside, "noted_s", 0.0), 0.0, time.time(), ""
+    try:
+        yield
+    except Exception as error:
+        raised = type(error).__name__
+        raise
+    finally:
+        seconds = time.time() - began
+        own, _inside.noted_s = max(seconds - _inside.noted_s, 0.0), before + seconds
+        if what == FUNCTION or own >= SHORT_S:
+            _note(key, own, _prefect_action(what, args, raised))
+
+
+def _prefect_action(what: str, args: Any, raised: str) -> str:
+    if what == FUNCTION and raised:
+        with suppress(AttributeError):  # another release of Prefect
+            if args[0].retries < args[0].task.retries:
+                return f"{RAISED} {raised}\t"
+    if what.startswith("Prefect."):
+        return f"{what}\t"
+    names = args[0] if args else ""
+    names = ", ".join(map(str, names)) if isinstance(names, (list, tuple)) else str(names)
+    frame: Any = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename.startswith((*_LIBRARIES, _OWN)):
+        frame = frame.f_back
+    return f'{what}("{names}")\t{_line(frame) if frame else ""}'
+
+
+_OWN = _note.__code__.co_filename
+
+
+# ------------------------------------------------------------------ where
 
 
 def _described(frame: Any) -> str:
@@ -92,9 +229,11 @@ def _described(frame: Any) -> str:
     while frame is not None and frame.f_code.co_filename.startswith(_LIBRARIES):
         frame = frame.f_back
     line = frame or called
-    if line is None:
-        return what + "\t"
-    return f"{what}\t{os.path.basename(line.f_code.co_filename)}:{line.f_lineno} in {line.f_code.co_name}"
+    return f"{what}\t{_line(line) if line else ''}"
+
+
+def _line(frame: Any) -> str:
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} in {frame.f_code.co_name}"
 
 
 _REPLACED = tuple((owner, owner.sync, _noting(owner.sync)) for owner in (utils.SyncMethodMixin, actor))

@@ -55,7 +55,7 @@ def line(look: Look) -> str:
         f"{clock(look.time)} {seen['working']} of {seen['threads']} threads have a task{speed}",
         *([f"idle: {waits}"] if look.idle else []),
         *(f"{group.name} {group.done:,}/{group.total:,}" for group in look.groups[:2]),
-        *([f"{plural(len(look.left), 'worker')} left"] if look.left else []),
+        *([_left(look)] if look.left else []),
         f"memory {size(seen['memory'])}",
         *([headline(look.standstill, look.time)] if look.standstill else []),
     ]
@@ -80,7 +80,7 @@ def picture(address: str, look: Look, width: int = WIDTH, height: int = 1000) ->
             if n
         ),
         ("memory", size(seen["memory"]) + of + (f"; {percent(share)} of {fullest}" if fullest else ""), ""),
-        *([("left", f"{plural(len(look.left), 'worker')}: {', '.join(look.left)}", "red")] if look.left else []),
+        *([("left", f"{_left(look)}: {', '.join(look.left)}", "red")] if look.left else []),
         *([("", f"{'in progress':<{name}}  {'done':>10}{'total':>10}{'ends in':>10}", "dim")] if groups else []),
     ]
     for group in groups[:most]:
@@ -106,6 +106,8 @@ def summary(watch: ClusterWatch) -> str:
             lines.append(f"  {percent(seconds / whole):>5} of the threads' time: {DOES[reason]}")
     if found.left:
         lines.append(f"Workers that left: {flat(', '.join(found.left))}.")
+        if found.retired:
+            lines.append(f"{found.retired:,} of them left by request; {plural(found.came, 'worker')} came meanwhile.")
     lines.append(f"Memory of all workers, at most: {size(watch.memory_peak)}.")
     if found.standstill:
         lines += [*wrapped(headline(found.standstill, found.time), WIDTH), *standing(found.standstill)]
@@ -113,6 +115,11 @@ def summary(watch: ClusterWatch) -> str:
 
 
 # ------------------------------------------------------------------ parts
+
+
+def _left(look: Look) -> str:
+    retired = f" ({look.retired:,} by request)" if look.retired else ""
+    return f"{plural(len(look.left), 'worker')} left{retired}" + (f", {look.came:,} came" if look.came else "")
 
 
 def _bar(does: str, threads: int, whole: int, length: int, speed: str) -> tuple[str, str, str]:

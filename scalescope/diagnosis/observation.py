@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, wraps
@@ -19,11 +20,12 @@ from scalescope.model.emulation_limit import EmulationLimit
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.metrics import Metrics
-from scalescope.model.records import IMPORT, SENDING
+from scalescope.model.records import ONCE, SENDING
 from scalescope.model.standstill import STANDSTILL, Standstill
 from scalescope.model.trial import Trial
 
 T = TypeVar("T")
+PREFECT_CLIENT = "PrefectDaskClient"  # begins the id of the client of prefect-dask
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,11 @@ class Observation:
     @property
     def metrics(self) -> Metrics | None:
         return self.trial.metrics
+
+    @cached_property
+    def by_prefect(self) -> bool:
+        """Whether the tasks are those of a Prefect flow: its Dask client sent graphs."""
+        return any(str(client).startswith(PREFECT_CLIENT) for client in self.column("graphs", "client"))
 
     @cached_property
     def standstill(self) -> Standstill | None:
@@ -97,9 +104,9 @@ class Observation:
 
     @cached_property
     def client_s(self) -> float:
-        """Seconds in which the client ran its own code, without imports; 0 where that was not recorded."""
+        """Seconds in which the client ran its own code, without what is done once; 0 where that was not recorded."""
         what, waits = self.column("client", "what"), self.numbers("client", "waits") > 0
-        own = [call != IMPORT and call.rpartition(".")[2] not in SENDING for call in what]
+        own = [call not in ONCE and call.rpartition(".")[2] not in SENDING for call in what]
         return float(self.numbers("client", "seconds")[own & ~waits].sum()) if len(what) else 0.0
 
     @cached_property
@@ -140,6 +147,8 @@ class TrialCause(Cause[Observation]):
     """A cause that the records of a single trial can show."""
 
     without_attempts: bool = False  # whether it is looked for in trials without recorded attempts, too
+    # The remedy in a Prefect flow, where it is another one; `{task}` is the prefix of most tasks
+    in_a_flow: str = ""
 
     def look(self, observation: Observation) -> Finding | None:
         return self.find(observation) if self.without_attempts or observation.attempts is not None else None
@@ -165,6 +174,8 @@ class TrialCause(Cause[Observation]):
         shorter; both follow from `lost_s` unless given. `changes` replaces those of the cause.
         """
         severity, metrics, gain = severity or severity_of(observation.share_of(lost_s)), observation.metrics, None
+        if self.in_a_flow and observation.by_prefect:
+            remedy = self.in_a_flow.replace("{task}", _usual_task(observation))
         if metrics is not None and observation.emulated and severity is not Severity.INFO:
             saved_s = observation.saved_s(lost_s, self.parts) if saved_s is None else saved_s
             shorter_s = lost_s if shorter_s is None else shorter_s
@@ -181,6 +192,11 @@ class TrialCause(Cause[Observation]):
             link=link or self.link,
             gain=gain,
         )
+
+
+def _usual_task(observation: Observation) -> str:
+    names = observation.measured.prefix if observation.attempts else observation.column("tasks", "prefix")
+    return Counter(names).most_common(1)[0][0] if len(names) else "task"
 
 
 def once(compute: Callable[[Observation], T]) -> Callable[[Observation], T]:

@@ -168,7 +168,7 @@ class TrialRunner:
             attempt.problem = attempt.problem or OWN_CLIENT
         attempt.warnings += recording.warnings
         attempt.missing = "" if recording.complete else recording.reason
-        attempt.facts["asked"] = [each.to_mapping() for each in asked]
+        attempt.facts |= asked.facts()
         attempt.facts["host"] = {"load": load.load.to_mapping() if load.load else None, "load_unknown": load.reason}
         attempt.facts["capture"] = {name: getattr(recording, name) for name in _CAPTURE_FACTS}
         return recording.workers_left

@@ -109,6 +109,9 @@ LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}
 # - `restriction`: `{"prefix", "workers", "hosts", "resources"}`, once per task prefix that has one
 # - `waits`: `{"prefix", "what", "where", "tasks", "seconds"}`: tasks that held their thread while they waited, such as
 #   in `Semaphore.acquire`, and at which line
+#   A `what` of Prefect's own is no wait: see `scalescope.capture.waits`
+# - `unfinished`: `{"left", "cancelled"}`, at the end: tasks by prefix that had not ended, and that were released before
+#   they had, such as when their futures were dropped
 # - `scalescope-actor-calls`: `{"worker", "end", "seconds", "methods"}`: methods of actors that a worker ran one after
 #   another, with calls and seconds of each: `{"Counter.add": [12, 0.4]}`
 # - `stealing`, and whatever the workload logs
@@ -131,6 +134,8 @@ CLIENT: dict[str, str] = {
 LONGEST = "longest"  # topic of events: the function and arguments of the longest task of a prefix
 SENDING = ("compute", "map", "persist", "submit")  # in the column `what`: calls that pack a graph and send it
 IMPORT = "import"  # in the column `what`: modules were imported
+FLOW = "prefect.flow"  # in the column `what`: Prefect began or ended a flow, around the user's function
+ONCE = (IMPORT, FLOW)  # what costs the same however much work there is
 # What was broken on purpose: a kind of `scalescope.model.fault`, and the address of the worker, if any.
 FAULTS: dict[str, str] = {"kind": "str", "worker": "str", "begin": "d", "end": "d"}
 

@@ -9,24 +9,24 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+import weakref
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import distributed
 
 from scalescope.capture.client_thread import ClientWatch
 from scalescope.capture.host import HostLoad, facts, packages
-from scalescope.capture.partition_calls import line_of_user, noted
+from scalescope.capture.partition_calls import Notes, line_of_user, noted
 from scalescope.capture.recording import Capture
-from scalescope.driver.attempt import Attempt, describe
+from scalescope.driver.attempt import Attempt, describe, plain
 from scalescope.errors import InvalidField, UsageError
 from scalescope.model import spool
-from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.standstill import STANDSTILL
 from scalescope.model.trial import RAN
 from scalescope.model.words import duration
@@ -45,22 +45,24 @@ R = TypeVar("R", bound=Recipient)
 
 
 @contextmanager
-def diagnose(client: distributed.Client, name: str = "") -> Iterator[Diagnosis]:
+def diagnose(client: distributed.Client | None = None, name: str = "") -> Iterator[Diagnosis]:
     """Record and print a diagnosis, as `scalescope.diagnose` says.
 
     A client of its own installs a recorder on the scheduler and its workers, and removes it at the end; nothing else is
     changed.
 
     Raises:
-        UsageError: The client is asynchronous or closed, the cluster has no workers, or is being recorded already.
+        UsageError: There is no client, it is asynchronous or closed, the cluster has no workers (and is not adaptive),
+            or it is being recorded already.
         CaptureError: The recorder could not be installed.
     """
     from scalescope.run.block_diagnosis import Diagnosis
 
     caller = sys._getframe(2)
     watch = ClientWatch(SimpleNamespace(__code__=caller.f_code))  # type: ignore[arg-type]  # only its code is used
+    client = _current_client() if client is None else client
     _checked(client)
-    if not client.nthreads():
+    if not client.nthreads() and not _adaptive(client.cluster):
         raise UsageError("The cluster has no workers", next_step="`client.wait_for_workers(1)` before the block")
     found, called = None, name or line_of_user(caller) or "a block"
     try:
@@ -78,12 +80,13 @@ def observed(
     what: str,  # `script`, `block` or `cluster`
     found: R,
     watch: ClientWatch | None = None,  # of the thread that uses the client; None if that is in another process
-    asked: Sequence[PartitionCall] = (),  # calls that decide partitions, noted meanwhile
+    asked: Notes | None = None,  # of calls that decide partitions, noted meanwhile
 ) -> Iterator[R]:
     """Like `diagnose`, for any recipient, without printing; workers may come later."""
+    asked = Notes() if asked is None else asked
     address, is_here = _checked(client), isinstance(client.cluster, distributed.LocalCluster)
     kind = type(client.cluster).__name__ if client.cluster is not None else "running scheduler"
-    attempt = Attempt()
+    attempt, cluster = Attempt(), weakref.ref(client.cluster) if client.cluster is not None else lambda: None
     keep_file_names()
     _recorded.add(address)
     try:
@@ -113,14 +116,13 @@ def observed(
                     with (spools / "client.spool").open("wb") as stream:
                         spool.write_chunk(stream, "client", watch.columns(recording.ahead_s))
                 attempt.missing = "" if recording.complete else recording.reason
-                if recording.complete:
-                    threads = max(threads, dict(observer.nthreads()), key=len)  # batch systems bring workers late
+                threads = max(threads, recording.threads, key=len)  # batch systems bring workers late
                 attempt.warnings += recording.warnings
                 attempt.facts = {
                     RAN: what,
                     STANDSTILL: hang.found and hang.found.to_mapping(),
-                    "asked": [each.to_mapping() for each in asked],
-                    "cluster": {"kind": kind, "address": address},
+                    **asked.facts(),
+                    "cluster": {"kind": kind, "address": address, **_adaptive(cluster())},
                     **({"host": {**facts(), "load": load.load and load.load.to_mapping()}} if is_here else {}),
                     "packages": packages(),
                     **{name: version(name) for name in ("dask", "distributed")},
@@ -131,6 +133,25 @@ def observed(
                 found.ended(Recorded(attempt, name, address, threads, started_at, real_s), spools)
     finally:
         _recorded.discard(address)
+
+
+def _current_client() -> Any:
+    """The client of the Prefect flow that runs here, or else Dask's current one."""
+    context = sys.modules.get("prefect.context")
+    flow = context.FlowRunContext.get() if context else None
+    if (client := getattr(getattr(flow, "task_runner", None), "client", None)) is not None:
+        return client
+    try:
+        return distributed.get_client()
+    except ValueError as error:
+        raise UsageError("There is no Dask client here", next_step="`with scalescope.diagnose(client)`") from error
+
+
+def _adaptive(cluster: Any) -> dict[str, Any]:
+    """The fact `adaptive` of a cluster that scales itself; empty for any other."""
+    adaptive = getattr(cluster, "_adaptive", None)
+    names = ("minimum", "maximum", "interval", "wait_count", "target_duration")
+    return {"adaptive": {name: plain(getattr(adaptive, name, None)) for name in names}} if adaptive else {}
 
 
 def _say(text: str) -> None:

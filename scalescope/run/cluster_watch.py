@@ -54,6 +54,8 @@ class Look:
     groups: tuple[Group, ...]
     tasks_per_s: float | None  # ended since the look before
     left: tuple[str, ...]  # workers that have left since watching began
+    retired: int  # of these, by request, as an adaptive cluster does
+    came: int  # workers that have come meanwhile
     standstill: Hang | None
 
     @property
@@ -83,6 +85,8 @@ class ClusterWatch:
     busy_s: float = 0.0  # scheduler time that the looks took
     last: Look | None = None
     _left: dict[str, None] = field(default_factory=dict)
+    _retired: set[str] = field(default_factory=set)
+    came: int = 0  # workers that came meanwhile
     _moved: tuple[tuple[int, int], float] = ((-1, -1), 0.0)  # counters, and since when they are unchanged
     _stacks: object = None
     _done: deque[tuple[float, dict[str, int]]] = field(default_factory=deque)
@@ -100,6 +104,8 @@ class ClusterWatch:
                 self.thread_seconds[reason] += threads * passed
             gone = set(before.seen["workers"]) - set(seen["workers"])
             self._left.update(dict.fromkeys(sorted(gone)))
+            self._retired |= set(seen["retired"]) & set(self._left)
+            self.came += len(set(seen["workers"]) - set(before.seen["workers"]))
         self.looks += 1
         self.watched_s += passed
         self.ended += ended
@@ -111,6 +117,8 @@ class ClusterWatch:
             self._groups(now, seen["groups"]),
             ended / passed if passed > INTERVAL_S / 2 else None,
             tuple(self._left),
+            len(self._retired),
+            self.came,
             self._standstill(now, seen),
         )
         return self.last
@@ -145,6 +153,8 @@ class ClusterWatch:
             "left": found.seen["left"] if found else {},
             "groups": [vars(group) for group in found.groups] if found else [],
             "workers_left": list(self._left),
+            "workers_retired": len(self._retired),
+            "workers_came": self.came,
             "memory_peak": self.memory_peak,
             "scheduler_seconds": self.busy_s,
             "standstill": standstill and {**vars(standstill), "tasks": [vars(task) for task in standstill.tasks]},

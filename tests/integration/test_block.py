@@ -162,7 +162,7 @@ def test_blocks_in_blocks_and_clients_that_will_not_do(client: Client, cluster: 
         pass
     with pytest.raises(UsageError, match="is closed"), scalescope.diagnose(closed):
         pass
-    with pytest.raises(InvalidField, match="Client"), scalescope.diagnose(None):
+    with pytest.raises(InvalidField, match="Client"), scalescope.diagnose(cluster):
         pass
 
     async def asynchronous() -> None:
@@ -171,3 +171,16 @@ def test_blocks_in_blocks_and_clients_that_will_not_do(client: Client, cluster: 
                 pass
 
     asyncio.run(asynchronous())
+
+
+def test_a_cluster_that_scales_itself_may_begin_without_workers() -> None:
+    with (
+        LocalCluster(n_workers=0, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        cluster.adapt(minimum=0, maximum=2, interval="100ms", wait_count=1)
+        with scalescope.diagnose(client) as found:
+            client.gather(client.map(nap, range(8), pure=False))
+    assert found.trial.state is TrialState.VALID
+    assert found.trial.facts["cluster"]["adaptive"]["maximum"] == 2
+    assert found.trial.point.workers <= 2

@@ -26,7 +26,7 @@ from support.waiting import wait_for as wait
 
 from scalescope.capture import recorder
 from scalescope.capture.live import standing_tasks
-from scalescope.capture.live.remote_calls import DirectCalls
+from scalescope.capture.live.remote_calls import ClientCalls, DirectCalls
 from scalescope.capture.shipping import expression
 from scalescope.cli import main as cli
 from scalescope.cli import watch_display as drawing
@@ -257,3 +257,19 @@ def line_of(function: Callable[..., Any]) -> str:
 def deafen(dask_worker: Any) -> None:
     """What tells it of a task is lost from now on."""
     dask_worker.stream_handlers["compute-task"] = lambda **message: None
+
+
+def test_workers_that_leave_by_request_are_told_apart() -> None:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        watch = ClusterWatch(ClientCalls(client))
+        watch.look()
+        client.retire_workers([next(iter(client.scheduler_info(n_workers=-1)["workers"]))])
+        cluster.scale(3)
+        client.wait_for_workers(2)
+        found = watch.look()
+    assert (len(found.left), found.retired) == (1, 1)
+    assert found.came >= 1
+    assert "1 worker left (1 by request)" in drawing.line(found)

@@ -145,12 +145,86 @@ def mends(written: Function, lever: str, **fields: Any) -> Callable[[Function], 
     return declared
 
 
+@dataclass(frozen=True)
+class Script:
+    """A function that makes its own cluster, as a script does; `tests/benchmarks/scripts.py` runs it."""
+
+    name: str  # of the group and of the function
+    file: Path
+    source: str  # title and address, or repository and number of the thread
+    labels: tuple[str, ...]  # codes of the catalogue; each of them would be right
+    near: tuple[str, ...] = ()  # codes that it resembles, wrongly
+    without_server: bool = False  # whether no Prefect server is configured
+    lever: str = ""  # what mends it, in words
+    mended_by: str = ""  # the function with the remedy applied
+    factor: float = 1.4  # how much faster it is mended, at least; 0: what it left undone is done
+
+    @property
+    def expect(self) -> str:
+        """The first label."""
+        return self.labels[0]
+
+    @property
+    def function(self) -> str:
+        return self.name.partition("/")[2]
+
+    def mended(self) -> Script:
+        return replace(self, name=f"{self.name.partition('/')[0]}/{self.mended_by}", without_server=False)
+
+
+_SCRIPTS: dict[tuple[str, str], Script] = {}
+
+
+def script(
+    label: str | tuple[str, ...], *, near: str = "", without_server: bool = False
+) -> Callable[[Function], Function]:
+    """Declare the function below, whose docstring names its source, to be a script; `near` as for `case`."""
+
+    def declared(function: Function) -> Function:
+        file = _file(function)
+        _SCRIPTS[file.name, function.__name__] = Script(
+            name=f"{file.stem.removeprefix('of_')}/{function.__name__}",
+            file=file,
+            source=" ".join((function.__doc__ or "").split()).removesuffix("."),
+            labels=(label,) if isinstance(label, str) else label,
+            near=tuple(near.split()),
+            without_server=without_server,
+        )
+        return function
+
+    return declared
+
+
+def mends_script(written: Function, lever: str, factor: float = 1.4) -> Callable[[Function], Function]:
+    """Declare the function below to be the script `written` with its remedy applied."""
+
+    def declared(function: Function) -> Function:
+        known = _SCRIPTS[place := (_file(function).name, written.__name__)]
+        _SCRIPTS[place] = replace(known, lever=lever, mended_by=function.__name__, factor=factor)
+        return function
+
+    return declared
+
+
+def _file(function: Function) -> Path:
+    return Path(getattr(function, "fn", function).__code__.co_filename)  # a flow has its function as `fn`
+
+
 def _modelled(function: Function, cluster: Mapping[str, Any]) -> None:
     function.modelled = cluster["kind"] != "local"  # type: ignore[attr-defined]
 
 
 def all_cases() -> tuple[Outside, ...]:
     """Every case, in the order of the files and of their functions."""
+    _import_all()
+    return tuple(_CASES.values())
+
+
+def all_scripts() -> tuple[Script, ...]:
+    _import_all()
+    return tuple(_SCRIPTS.values())
+
+
+def _import_all() -> None:
     for path in sorted(FOLDER.glob("of_*.py")):
         import_module(path.stem)
-    return tuple(_CASES.values())

@@ -16,6 +16,7 @@ import distributed
 
 LEFT = ("waiting", "no-worker", "queued", "processing")  # states of unfinished tasks
 SAMPLE, MOST_TASKS, MOST_WORKERS = 200, 200, 200
+LATE_EVENTS = 1_000  # of the scheduler, among which workers that left by request are looked for
 
 
 def snapshot(dask_scheduler: Any) -> dict[str, Any]:
@@ -61,6 +62,7 @@ def snapshot(dask_scheduler: Any) -> dict[str, Any]:
     counts = [prefix.state_counts for prefix in dask_scheduler.task_prefixes.values()]
     return {
         "version": distributed.__version__,
+        "retired": _retired(dask_scheduler),
         "time": time.time(),
         "moved_at": _moved_at(dask_scheduler),
         "workers": list(dask_scheduler.workers),
@@ -139,6 +141,13 @@ def task_states(keys: list[str], dask_worker: Any) -> dict[str, str]:
     """The states of these tasks on a worker, except for those that it does not know."""
     wanted = set(keys)
     return {str(key): task.state for key, task in dask_worker.state.tasks.items() if str(key) in wanted}
+
+
+def _retired(scheduler: Any) -> list[str]:
+    """Workers that lately left by request, where the scheduler says so (since 2024)."""
+    events = scheduler.events.get("all", ()) if hasattr(scheduler, "events") else scheduler.get_events("all")
+    told = (event for _, event in islice(reversed(events), LATE_EVENTS) if isinstance(event, dict))
+    return [event["worker"] for event in told if event.get("action") == "remove-worker" and event.get("expected")]
 
 
 def _is_restricted(task: Any) -> bool:

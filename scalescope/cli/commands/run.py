@@ -108,6 +108,8 @@ def _tell(script: Path, done: ScriptOutcome[Diagnosis], answers: tuple[Requireme
         say(f"\n{answer.line}", "bold green" if answer.status is ExitStatus.OK else "bold red")
     if not done.found and not done.problems:
         say(f"{script.name} made no Dask client: there is nothing to diagnose.", "yellow")
+        if "prefect_dask" in sys.modules:
+            say("A task that the flow calls runs in the flow: `name.submit(...)` or `name.map(...)` sends it to Dask.")
 
 
 def _numbered(report: str, number: int) -> str:

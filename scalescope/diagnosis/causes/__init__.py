@@ -34,6 +34,8 @@ SEEN_IN_A_TRIAL = {
     "undersubscribed-threads": "scalescope.diagnosis.causes.cores:UNDERSUBSCRIBED_THREADS",
     "host-overloaded": "scalescope.diagnosis.causes.cores:HOST_OVERLOADED",
     "worker-restriction": "scalescope.diagnosis.causes.worker_restriction:WORKER_RESTRICTION",
+    "adaptive-scaling": "scalescope.diagnosis.causes.adaptive_scaling:ADAPTIVE_SCALING",
+    "scaled-down": "scalescope.diagnosis.causes.adaptive_scaling:SCALED_DOWN",
     "late-workers": "scalescope.diagnosis.causes.placement:LATE_WORKERS",
     "data-locality": "scalescope.diagnosis.causes.placement:DATA_LOCALITY",
     "retried-tasks": "scalescope.diagnosis.causes.retried_tasks:RETRIED_TASKS",
@@ -50,6 +52,9 @@ SEEN_IN_A_TRIAL = {
     "gpu-slow": "scalescope.diagnosis.causes.gpu_faults:GPU_SLOW",
     "lock-bound": "scalescope.diagnosis.causes.lock_bound:LOCK_BOUND",
     "task-overhead": "scalescope.diagnosis.causes.task_overhead:TASK_OVERHEAD",
+    "unfinished-tasks": "scalescope.diagnosis.causes.unfinished_tasks:UNFINISHED_TASKS",
+    "prefect-server-in-workers": "scalescope.diagnosis.causes.prefect_engine:PREFECT_SERVER",
+    "prefect-overhead": "scalescope.diagnosis.causes.prefect_engine:PREFECT_OVERHEAD",
     "waiting-tasks": "scalescope.diagnosis.causes.waiting_tasks:WAITING_TASKS",
 }
 SEEN_IN_A_SWEEP = {

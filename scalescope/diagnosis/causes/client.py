@@ -15,7 +15,7 @@ from scalescope.diagnosis.evidence.submissions import heavy, large, submissions
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
-from scalescope.model.records import IMPORT
+from scalescope.model.records import FLOW, ONCE
 from scalescope.model.words import percent, plural
 
 PHASES = {BEFORE: "before the first graph", BETWEEN: "between graphs", AFTER: "after the last task"}
@@ -103,6 +103,7 @@ CLIENT_BUSY = TrialCause(
     link="https://docs.dask.org/en/stable/best-practices.html",
     parts=("client",),
     changes=(Term.CLIENT,),
+    in_a_flow="submit it as a task (`name.submit(...)`) instead of calling it in the flow, or do it while tasks run",
 )
 
 
@@ -110,16 +111,22 @@ CLIENT_BUSY = TrialCause(
 def client_busy(observation: Observation) -> Finding | None:
     """`lost_s`: the part `client` without waits, imports, gaps in a loop, and the sending of heavy graphs."""
     found = client_time(observation)
-    imports = np.array([what == IMPORT for _, what in found.doing])
+    once = np.array([what in ONCE for _, what in found.doing])
     without = (BETWEEN,) if loop(observation) else ()
     own = ~(found.sends if heavy(submissions(observation)).any() else found.waits)
-    if spent := ClientSpending.of(observation, own & ~imports, without):
+    if spent := ClientSpending.of(observation, own & ~once, without):
         did = f"ran `{words.cut(spent.what)}`" if spent.what else "computed"
         remedy = DO_INSTEAD[int(np.argmax(spent.phases))]
         return spent.finding(CLIENT_BUSY, observation, did, "", remedy)
     if spent := ClientSpending.of(observation, own, without):
-        remedy = "import before the function is called, or measure with `warmups: 1`: a process imports once"
-        return replace(spent.finding(CLIENT_BUSY, observation, "imported modules", "", remedy), severity=Severity.INFO)
+        did, remedy = "imported modules", "import before the function is called, or measure with `warmups: 1`"
+        if spent.what == FLOW:
+            did, remedy = (
+                "was in Prefect's engine around the flow",
+                "none is needed: it takes as long for a longer flow",
+            )
+        found_once = spent.finding(CLIENT_BUSY, observation, did, "", remedy)
+        return replace(found_once, severity=Severity.INFO, remedy=remedy)
     return None
 
 

@@ -7,7 +7,8 @@ import numpy as np
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.client_time import BEFORE, BETWEEN, client_time
 from scalescope.diagnosis.evidence.submission_loop import packing, unwanted_s
-from scalescope.diagnosis.evidence.submissions import LARGE_BYTES, SCATTER, large, submissions
+from scalescope.diagnosis.evidence.submissions import LARGE_BYTES, SCATTER, large, largest_part, submissions
+from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
@@ -24,6 +25,8 @@ LARGE_GRAPH = TrialCause(
     link="https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask",
     parts=("no_runnable_task", "client"),
     changes=(Term.CLIENT,),
+    in_a_flow="load large objects in a task and pass its future on (`{task}.map(items, unmapped(data.submit()))`), or "
+    "pass paths instead; make fewer tasks that each do more",
 )
 
 
@@ -72,7 +75,8 @@ def large_graph(observation: Observation) -> Finding | None:
     return LARGE_GRAPH.finding(
         observation,
         lost_s,
-        f"{took} while workers waited: {percent(share)} of their time.",
+        f"{took} while workers waited: {percent(share)} of their time."
+        + (largest_part(observation) if by_bytes else _most_tasks(observation, tasks)),
         remedy,
         Evidence("bytes of the graph", nbytes, "table graphs"),
         Evidence("tasks of the graph", tasks, "table graphs"),
@@ -85,3 +89,10 @@ def large_graph(observation: Observation) -> Finding | None:
         Evidence("thread-seconds idle during the makespan", round(within_s, 3), "tables graphs and tasks"),
         confidence=0.9,
     )
+
+
+def _most_tasks(observation: Observation, tasks: int) -> str:
+    names, place = task_prefixes(observation)
+    counts = np.bincount(place)
+    first = int(counts.argmax())
+    return f" Most of the tasks are `{names[first]}` ({counts[first]:,})." if 2 * counts[first] > tasks else ""

@@ -27,6 +27,8 @@ RECOMPUTATION = TrialCause(
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly",
     parts=("busy", "lost"),
     changes=(Term.WORK,),
+    in_a_flow="let tasks that run again read what they wrote: `@task(persist_result=True, cache_policy=INPUTS)` for "
+    "`{task}` (from `prefect.cache_policies`); and keep workers until the flow ends",
 )
 
 

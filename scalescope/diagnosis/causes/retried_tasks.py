@@ -6,8 +6,9 @@ from collections import Counter
 
 import numpy as np
 
-from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.departures import given_up
+from scalescope.diagnosis.evidence.prefect_tasks import prefect_seconds
 from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
@@ -19,9 +20,10 @@ from scalescope.model.words import percent, plural
 RETRIED_TASKS = TrialCause(
     code="retried-tasks",
     title="Tasks fail and are tried again",
-    needs="At least 10 % of the worker time passed in attempts that raised (table tasks, status 1).",
-    ruled_out_by="Attempts that ended with their worker (worker-died, worker-killing-task). Retries inside a task "
-    "are not seen.",
+    needs="At least 10 % of the worker time passed in attempts that raised (table tasks, status 1), or in retries of "
+    "Prefect within a task and the waits before them.",
+    ruled_out_by="Attempts that ended with their worker (worker-died, worker-killing-task). Other retries inside a "
+    "task are not seen.",
     remedy="Fix what raises, or retry only the failing call, within the task and with a pause",
     link="https://distributed.dask.org/en/stable/resilience.html#user-code-failures",
     parts=("lost",),
@@ -31,7 +33,9 @@ RETRIED_TASKS = TrialCause(
 
 @RETRIED_TASKS.finds
 def retried_tasks(observation: Observation) -> Finding | None:
-    """`lost_s`: the durations of attempts that raised, whether or not a later one succeeded."""
+    """`lost_s`: the durations of attempts that raised, whether or not a later one succeeded; and waits for retries."""
+    if within := _by_prefect(observation):
+        return within
     attempts = observation.measured
     erred = observation.numbers("tasks", "status")[attempts.row] == STATUS_ERRED
     killed = given_up(observation)
@@ -64,4 +68,29 @@ def retried_tasks(observation: Observation) -> Finding | None:
         Evidence("thread-seconds in attempts that raised", round(lost_s, 3), "table tasks"),
         *(Evidence("said most often", text, f"table events, {count:,} times") for text, count in raised.most_common(1)),
         confidence=0.9,
+    )
+
+
+def _by_prefect(observation: Observation) -> Finding | None:
+    """Prefect tries again within the task, which keeps its thread meanwhile."""
+    found = prefect_seconds(observation).values()
+    lost_s = sum(each.raised + each.retry for each in found)
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    worst = max(found, key=lambda each: each.raised + each.retry)
+    waited = f", {words.duration(worst.retry)} of it waiting to be tried again" if worst.retry else ""
+    errors = f" ({words.some(sorted(worst.errors))})" if worst.errors else ""
+    remedy = f"fix what raises in `{worst.prefix}`"
+    if worst.retry > worst.raised:
+        remedy += ", or shorten `retry_delay_seconds`: a task that waits to be tried again holds its thread"
+    return RETRIED_TASKS.finding(
+        observation,
+        lost_s,
+        f"`{worst.prefix}` raised{errors} and was tried again by Prefect: {percent(share)} of the worker time was "
+        f"spent on it{waited}.",
+        remedy,
+        Evidence("thread-seconds in calls that raised", round(worst.raised, 3), f"prefix {worst.prefix}"),
+        Evidence("thread-seconds waiting for a retry", round(worst.retry, 3), f"prefix {worst.prefix}"),
+        confidence=0.9,
+        changes=(Term.WORK, Term.SPAN),
     )

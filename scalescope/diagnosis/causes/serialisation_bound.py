@@ -9,7 +9,15 @@ from scalescope.diagnosis.cause import NOTEWORTHY, Term, severity_of
 from scalescope.diagnosis.causes.transfer_bound import FELT_S
 from scalescope.diagnosis.evidence.client_time import BEFORE, BETWEEN, client_time
 from scalescope.diagnosis.evidence.submission_loop import loop, packing
-from scalescope.diagnosis.evidence.submissions import HEAVY_GRAPH, LARGE_BYTES, SCATTER, heavy, large, submissions
+from scalescope.diagnosis.evidence.submissions import (
+    HEAVY_GRAPH,
+    LARGE_BYTES,
+    SCATTER,
+    heavy,
+    large,
+    largest_part,
+    submissions,
+)
 from scalescope.diagnosis.evidence.task_table import largest_prefix, worker_of_rows
 from scalescope.diagnosis.evidence.timeline import by_thread, handed_over
 from scalescope.diagnosis.observation import Observation, TrialCause
@@ -68,7 +76,7 @@ def _unpacking(observation: Observation) -> Finding | None:
         observation,
         observation.seconds("serialisation"),
         f"{percent(share)} of the worker time was spent unpacking tasks, {what}: {words.duration(each)} for each of "
-        f"{plural(tasks, 'task')}.",
+        f"{plural(tasks, 'task')}." + ("" if imports else largest_part(observation)),
         remedy,
         Evidence("thread-seconds of unpacking", round(observation.seconds("serialisation"), 3), "worker time"),
         Evidence("seconds for each task", round(each, 4), "table tasks, column deserialize"),
@@ -105,7 +113,7 @@ def _heavy_tasks(observation: Observation) -> Finding | None:
         + ("while the client packs calls and " if packed_s else "")
         + "between handing a task to a worker and its start, "
         f"{words.duration(each)} for each of {plural(len(waited), 'task')}, mostly `{prefix}`: their content is packed "
-        f"and unpacked each time (graph of {words.size(heaviest)}).",
+        f"and unpacked each time (graph of {words.size(heaviest)})." + largest_part(observation),
         _heavy_remedy(prefix),
         Evidence("thread-seconds from hand-over to start", round(lost_s, 3), "table tasks, assigned to start"),
         Evidence("seconds for each task", round(each, 4), "table tasks"),

@@ -32,6 +32,8 @@ RESULTS_AWAITED_IN_LOOP = TrialCause(
     remedy="Send everything first, then gather: `client.map` and `client.gather`, or one `dask.compute`",
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly",
     parts=("no_runnable_task", "client", "tail"),
+    in_a_flow="call `{task}.submit(item)` for all items first (or `{task}.map(items)`), then `.result()` of each; pass "
+    "futures themselves to the next task, without `.result()` in between",
 )
 
 
@@ -68,10 +70,6 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
         else "collect the lazy results of all rounds and call `dask.compute(*results)` once (with futures: submit all, "
         "then `client.gather`) instead of `.compute()` or `.result()` in the loop"
     )
-    if _by_prefect(observation):
-        remedy = (
-            f"call `{prefix}.submit(item)` for all items first (or `{prefix}.map(items)`), then `.result()` of each"
-        )
     return RESULTS_AWAITED_IN_LOOP.finding(
         observation,
         lost_s,
@@ -84,10 +82,6 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
     )
 
 
-def _by_prefect(observation: Observation) -> bool:
-    return any(str(name).partition(".")[0] == "prefect" for name in observation.trial.facts.get("imports") or ())
-
-
 FEW_TASKS_IN_FLIGHT = TrialCause(
     code="few-tasks-in-flight",
     title="The client keeps too few tasks in flight",
@@ -98,6 +92,8 @@ FEW_TASKS_IN_FLIGHT = TrialCause(
     remedy="Submit at least twice as many tasks as there are threads before the loop that waits for one and sends one",
     link="https://docs.dask.org/en/stable/futures.html#waiting-on-futures",
     parts=("no_runnable_task",),
+    in_a_flow="pass the future itself to the next task, without `.result()` in between: "
+    "`wait([second.submit(first.submit(item)) for item in items])`",
 )
 
 
@@ -138,6 +134,8 @@ SLOW_SUBMISSION = TrialCause(
     link="https://docs.dask.org/en/stable/futures.html",
     parts=("no_runnable_task", "client"),
     changes=(Term.CLIENT,),
+    in_a_flow="give each task more to do (`{task}.map(batches)`, a list of items for each), pass it little (a path "
+    "rather than the data), and move what the flow computes between two submissions into the tasks",
 )
 
 

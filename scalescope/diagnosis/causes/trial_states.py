@@ -30,6 +30,8 @@ def nothing_measured(case: SweepCase) -> Finding | None:
     reasons = [reason for point in case.points for reason in point.reasons]
     if case.measured or not all(reason.text.startswith(NO_TASK) for reason in reasons):
         return None
+    if any(case.ruled_out(point, NOTHING_MEASURED.code) for point in case.points):
+        return None
     what, remedy = "no trial was run", "run the sweep again"
     if case.ran:
         what, remedy = "no task ran on the cluster", "compute through the client whose cluster is recorded"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
+from scalescope.diagnosis.evidence.prefect_tasks import waits
 from scalescope.diagnosis.evidence.submissions import submissions
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding, Severity
@@ -26,8 +28,11 @@ REMEDIES = {
     "task join them",
     "Future": "pass futures on as arguments: the task then begins when their results are there",
     "Client": "pass futures on as arguments: the task then begins when their results are there",
+    "concurrency": "raise the limit to what the guarded thing can bear (`prefect gcl update NAME --limit N`; of a tag: "
+    "`prefect concurrency-limit create TAG N`), or start fewer workers: tasks that wait for a slot hold their threads",
+    "rate_limit": "raise the rate to what the service can bear (`prefect gcl update NAME --slot-decay-per-second N`), "
+    "or start fewer workers: tasks that wait for a slot hold their threads",
 }
-
 
 OTHERWISE = "let the task begin when what it waits for is there, or call `distributed.secede()` before it waits"
 
@@ -35,8 +40,8 @@ WAITING_TASKS = TrialCause(
     code="waiting-tasks",
     title="Tasks wait and hold their threads",
     needs="For at least 10 % of the worker time, tasks held their thread while they waited in a call of "
-    "`distributed`: for a lock, semaphore, queue, event, variable, actor or future. Or nothing moved when the trial "
-    "was stopped, and most tasks that held a thread were in such a call.",
+    "`distributed`: for a lock, semaphore, queue, event, variable, actor or future; or for a concurrency or rate limit "
+    "of Prefect. Or nothing moved when the trial was stopped, and most tasks that held a thread were in such a call.",
     ruled_out_by="Tasks that wait for graphs they sent (nested-client). Tasks that had seceded. Waits elsewhere, "
     "such as for a file lock or a database (lock-bound, undersubscribed-threads).",
     remedy="Start the task when what it waits for is there, or lift the limit",
@@ -53,15 +58,15 @@ def waiting_tasks(observation: Observation) -> Finding | None:
     """`lost_s`: waits in calls of `distributed`; all of the trial, where nothing moved any more."""
     if stopped := _stopped(observation):
         return stopped
-    waits = [wait for _, wait in observation.events("waits")]
+    found = waits(observation)
     if len(submissions(observation).nested_at):  # they wait for tasks of their own
-        waits = [wait for wait in waits if _waited_for(wait) not in RESULTS]
-    lost_s = sum(float(wait["seconds"]) for wait in waits)
+        found = [wait for wait in found if _waited_for(wait) not in RESULTS]
+    lost_s = sum(float(wait["seconds"]) for wait in found)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    worst = max(waits, key=lambda wait: float(wait["seconds"]))
+    worst = max(found, key=lambda wait: float(wait["seconds"]))
     where = f" at {worst['where']}" if worst["where"] else ""
-    tasks = sum(int(wait["tasks"]) for wait in waits if wait["prefix"] == worst["prefix"])
+    tasks = sum(int(wait["tasks"]) for wait in found if wait["prefix"] == worst["prefix"])
     return WAITING_TASKS.finding(
         observation,
         lost_s,
@@ -98,4 +103,4 @@ def _stopped(observation: Observation) -> Finding | None:
 
 
 def _waited_for(wait: Mapping[str, Any]) -> str:
-    return str(wait["what"]).partition(".")[0]
+    return re.split(r"[.(]", str(wait["what"]), maxsplit=1)[0]

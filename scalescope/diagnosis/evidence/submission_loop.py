@@ -19,6 +19,7 @@ from scalescope.model.words import number
 
 MIN_GRAPHS = 3  # graphs, from which sending them is a loop
 PROMPT = 0.2  # share of the time between ends of tasks, within which a client that reacts to an end sends
+MOSTLY_AWAITS = 0.7  # share of a loop in which the client must wait for results, to be no slow client
 ALWAYS = 0.9  # share of a loop's graphs that must arrive with nothing left to do
 SLOPE_ERROR = 0.15  # standard error, up to which it is clear whether rounds follow the work in them
 # Share of a round without a task, for a client that waits: if the slope is unclear, and if clear.
@@ -69,7 +70,7 @@ def loop(observation: Observation) -> SubmissionLoop | None:
         gap_s=float(np.median(gaps)) if len(gaps) else 0.0,
         round_s=float(np.median(rounds)),
         waits=bool(waits),
-        window=0 if waits else _window(observation, sent),
+        window=0 if waits else _window(observation, sent) or _awaited_window(observation, sent, width),
         width=width,
     )
 
@@ -93,6 +94,17 @@ def _window(observation: Observation, sent: Submissions) -> int:
         return 0
     left, _ = _left(observation, later)
     return int(np.median(left)) + int(np.median(sent.tasks))
+
+
+def _awaited_window(observation: Observation, sent: Submissions, width: float) -> int:
+    """Tasks in flight, if the client waited for results for most of the loop; else 0."""
+    begin = observation.numbers("client", "time") - observation.measured.epoch
+    end = begin + observation.numbers("client", "seconds")
+    within = np.clip(np.minimum(end, sent.time[-1]) - np.maximum(begin, sent.time[0]), 0, None)
+    sends = (*SENDING, "scatter")
+    awaits = [str(what).rpartition(".")[2] not in sends for what in observation.column("client", "what")]
+    awaited = within[np.array(awaits, dtype=bool) & (observation.numbers("client", "waits") > 0)].sum()
+    return max(int(width), 1) if awaited > MOSTLY_AWAITS * (sent.time[-1] - sent.time[0]) else 0
 
 
 @once

@@ -8,6 +8,8 @@ import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.diagnosis.observation import Observation, once
+from scalescope.model import words
+from scalescope.model.large_part import LargePart
 
 NESTED = "Client-worker-"  # start of the name of a client that runs inside a task (`model.records`)
 HEAVY_GRAPH = 100_000  # bytes from which a graph carries data, not just names of tasks
@@ -52,6 +54,12 @@ def sending(observation: Observation) -> Bools:
     attempts = observation.measured
     nested = submissions(observation).nested_at
     return np.searchsorted(nested, attempts.stop) > np.searchsorted(nested, attempts.start)
+
+
+def largest_part(observation: Observation) -> str:
+    """A sentence about what makes the largest graph so large, after a space; empty where that is not known."""
+    noted = [LargePart.from_mapping(each) for each in observation.trial.facts.get("large") or ()]
+    return f" {noted[0].sentence(words.size(noted[0].nbytes))}" if noted else ""
 
 
 def large(sent: Submissions) -> Bools:

@@ -79,7 +79,7 @@ class FakeScheduler:
         del self.plugins[name]
 
     def submit(self, key: Any, *dependencies: Any, prefix: str = "inc", group: str = "inc-1") -> None:
-        its_prefix = SimpleNamespace(name=prefix, state_counts=defaultdict(int))
+        its_prefix = SimpleNamespace(name=prefix, state_counts=defaultdict(int), states={})
         its_prefix = self.task_prefixes.setdefault(prefix, its_prefix)
         self.tasks[key] = SimpleNamespace(
             key=key,
@@ -324,6 +324,42 @@ def test_a_task_that_was_called_off_is_lost_but_no_retry(scheduler: FakeSchedule
     scheduler.assign("x", worker=OTHER)
     scheduler.finish("x", worker=OTHER)
     assert [(row["status"], row["retries"]) for row in scheduler.rows()] == [(STATUS_LOST, 0), (STATUS_FINISHED, 0)]
+
+
+def unfinished_of(scheduler: FakeScheduler) -> list[Any]:
+    scheduler.totals()
+    events = scheduler.drain(ack=scheduler.recorder.sequence)["events"]
+    return [json.loads(message) for _, topic, message in events if topic == "unfinished"]
+
+
+def test_where_all_ended_nothing_is_unfinished(scheduler: FakeScheduler) -> None:
+    scheduler.run("x-1")
+    scheduler.move("x-1", "memory", "released")
+    scheduler.move("x-1", "released", "forgotten")
+    assert unfinished_of(scheduler) == []
+
+
+def test_tasks_released_before_they_ended_are_counted_once_they_are_forgotten(scheduler: FakeScheduler) -> None:
+    for key in ("load-1", "load-2", "crunch-1", "again-1"):
+        scheduler.submit(key)
+    scheduler.assign("load-1")
+    scheduler.move("load-1", "processing", "released")
+    scheduler.move("load-2", "waiting", "queued")
+    scheduler.move("load-2", "queued", "released")
+    scheduler.move("crunch-1", "waiting", "released")
+    scheduler.assign("again-1", worker=OTHER)
+    scheduler.lose(OTHER, "again-1")  # it is run again
+    scheduler.assign("again-1", worker=WORKER)
+    scheduler.finish("again-1")
+    for key in ("load-1", "load-2", "crunch-1", "again-1"):
+        scheduler.move(key, "released", "forgotten")
+    assert unfinished_of(scheduler) == [{"left": {}, "cancelled": {"load": 2, "crunch": 1}}]
+
+
+def test_tasks_that_have_not_ended_are_counted_at_the_end(scheduler: FakeScheduler) -> None:
+    scheduler.submit("load-1", prefix="load")
+    scheduler.task_prefixes["load"].states = {"waiting": 3, "processing": 2, "memory": 5}
+    assert unfinished_of(scheduler) == [{"left": {"load": 5}, "cancelled": {}}]
 
 
 def test_a_task_given_up_after_its_workers_died_is_a_row(scheduler: FakeScheduler) -> None:

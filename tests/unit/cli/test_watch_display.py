@@ -29,7 +29,7 @@ TASK = StandingTask(
     "load-" * 20, ADDRESS, 1.7e9, "my_long_module_name.py:123 in a_function", "__enter__ (lock.py)", "", True, "Lock"
 )
 HINTS = tuple(f"Hint {number}: " + "look at the place where all of this comes from, " * 2 for number in range(3))
-LOOK = Look(1.7e9, SEEN, GROUPS, 1_234.5, (), None)
+LOOK = Look(1.7e9, SEEN, GROUPS, 1_234.5, (), 0, 0, None)
 STANDS = replace(LOOK, standstill=Hang(1.7e9 - 21, (TASK,) * 12, 5, (), HINTS), left=(ADDRESS,) * 3)
 
 

@@ -1,0 +1,275 @@
+"""Notes what makes the graphs of a client large: which layer, and which argument or variable of it.
+
+Graphs below `NOTED_BYTES` cost a function call more. A larger one is searched for at most `VISITS` objects.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import islice
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+from dask.base import is_dask_collection
+from dask.sizeof import sizeof
+from dask.utils import funcname, key_split
+from distributed import Client
+
+from scalescope.model.large_part import LargePart
+
+NOTED_BYTES = 1_000_000  # of a graph as it is sent
+PART = 0.1  # share of a graph that a part must have to be noted
+MOST = 20  # graphs noted of a trial; the largest are kept
+VISITS, DEPTH = 20_000, 10  # objects looked at in one graph, and how deep
+SAMPLED, MANY = 1_000, 1_000  # tasks looked at in one graph; elements from which a container is not entered
+_NOTHING = (bool, int, float, complex, type, ModuleType)  # what is small, or not sent
+_LEAVES = (str, bytes, bytearray, memoryview)
+_WRAPPING = (
+    "argument `parameters`",
+    "argument `args`",
+    "argument `kwargs`",
+)  # whose items are the user's own arguments
+
+
+@contextmanager
+def large_parts_noted(found: list[LargePart], line: Callable[[Any], str]) -> Iterator[None]:
+    """Note the largest part of each large graph that a client of this process sends meanwhile."""
+    packed = threading.local()
+    send, pack = Client._send_to_scheduler, Client._graph_to_futures
+
+    @functools.wraps(send)
+    def sending(client: Client, message: Any) -> Any:
+        if message.get("op", "").startswith("update-graph"):
+            packed.nbytes = _sent_bytes(message)
+        return send(client, message)
+
+    @functools.wraps(pack)
+    def packing(client: Client, *args: Any, **options: Any) -> Any:
+        packed.nbytes = 0
+        futures = pack(client, *args, **options)
+        smallest = min((part.graph_nbytes for part in found), default=0) if len(found) >= MOST else NOTED_BYTES
+        if packed.nbytes > smallest:
+            graph = args[0] if args else options.get("expr", options.get("dsk"))  # its name since 2025, and before
+            try:
+                part = largest_part(graph, packed.nbytes)
+            except Exception:  # noqa: BLE001 - attributes of the user's own objects
+                part = None
+            if part is not None:
+                found.append(replace(part, where=line(sys._getframe(1))))
+                found.sort(key=lambda each: -each.graph_nbytes)
+                del found[MOST:]
+        return futures
+
+    Client._send_to_scheduler, Client._graph_to_futures = sending, packing
+    try:
+        yield
+    finally:
+        Client._send_to_scheduler, Client._graph_to_futures = send, pack
+
+
+def _sent_bytes(message: Mapping[str, Any]) -> int:
+    frames = [frame for value in message.values() for frame in getattr(value, "frames", ())]
+    return sum(memoryview(frame).nbytes for frame in (*frames, *message.get("graph_frames", ())))
+
+
+@dataclass(frozen=True)
+class _Place:
+    layer: str = ""
+    what: str = ""
+
+
+@dataclass
+class _Found:
+    kind: str = ""
+    largest: int = 0
+    nbytes: int = 0
+    calls: int = 0
+
+
+def largest_part(graph: Any, graph_nbytes: int) -> LargePart | None:
+    """The part of a graph that has most bytes; None where none has a share of `PART`, or it cannot be found."""
+    search = _Search()
+    search.graph(graph)
+    if not search.found:
+        return None
+    place, most = max(search.found.items(), key=lambda item: item[1].nbytes)
+    if most.nbytes < PART * graph_nbytes:
+        return None
+    return LargePart(graph_nbytes, place.layer, place.what or "the data", most.kind, most.nbytes, most.calls, "")
+
+
+class _Search:
+    """Walks through a graph, and adds the sizes of what it finds by layer and argument."""
+
+    def __init__(self) -> None:
+        self.found: dict[_Place, _Found] = {}
+        self._seen: set[int] = set()
+        self._of_task: set[_Place] = set()  # places at which something was found in the task that is looked at
+        self._visits = 0
+
+    def graph(self, graph: Any) -> None:
+        if layers := getattr(graph, "layers", None):
+            needed_by = {need: name for name, needs in graph.dependencies.items() for need in needs}
+            for name, layer in layers.items():
+                # Dask puts a large argument of `map_blocks` or `from_array` into a layer of its own
+                alone = isinstance(layer, Mapping) and not hasattr(layer, "indices") and len(layer) == 1
+                self._layer(key_split(needed_by.get(name, name) if alone else name), layer)
+        elif isinstance(graph, Mapping):
+            self._tasks(graph)
+        elif hasattr(graph, "operands"):
+            self._expression(graph)
+
+    def _expression(self, expression: Any) -> None:
+        names = type(expression)._parameters
+        layer = key_split(getattr(expression, "_name", "") or "") if "dsk" not in names else ""
+        if "iterables" in names:  # of `Client.map`
+            given = dict(zip(names, expression.operands, strict=False))
+            layer = given["key"] if isinstance(given["key"], str) else key_split(next(iter(given["key"]), ""))
+            calls = min(map(len, given["iterables"]), default=0)
+            for args in islice(zip(*given["iterables"], strict=False), 0, None, _step(calls)):
+                self._call(layer, given["func"], args, {})
+            for name, value in given["kwargs"].items():
+                self._visit(value, _Place(layer, f"argument `{name}`"), calls=calls)
+            return
+        for name, value in zip((*names, *[""] * len(expression.operands)), expression.operands, strict=False):
+            if hasattr(value, "operands") or hasattr(value, "layers") or (name == "dsk" and isinstance(value, Mapping)):
+                self.graph(value)
+            elif isinstance(value, list | tuple) and value and all(hasattr(each, "operands") for each in value):
+                for each in value:
+                    self.graph(each)
+            else:
+                self._visit(value, _Place(layer, f"argument `{name}`" if name else ""))
+
+    def _layer(self, name: str, layer: Any) -> None:
+        task = getattr(layer, "task", None)
+        if task is None and not hasattr(layer, "indices"):
+            self._tasks(layer, name)
+            return
+        if task is not None:
+            self._task(name, task)
+        elif isinstance(getattr(layer, "dsk", None), Mapping):  # before dask 2024.11
+            for each in layer.dsk.values():
+                self._task(name, each)
+        for value, index in getattr(layer, "indices", ()):
+            if index is None:
+                self._visit(value, _Place(name, f"an argument of `{name}`"))
+        for dependency in getattr(layer, "io_deps", {}).values():
+            self._visit(getattr(dependency, "mapping", None), _Place(name, f"the inputs of `{name}`"))
+
+    def _tasks(self, tasks: Mapping[Any, Any], layer: str = "") -> None:
+        for key, task in islice(tasks.items(), 0, None, _step(len(tasks))):
+            self._task(layer or key_split(key), task)
+
+    def _task(self, layer: str, task: Any) -> None:
+        self._of_task.clear()
+        if isinstance(task, tuple) and task and callable(task[0]):  # before dask 2024.11
+            self._call(layer, task[0], task[1:], {})
+        elif hasattr(task, "func") and hasattr(task, "args"):
+            self._call(layer, task.func, task.args, getattr(task, "kwargs", {}))
+        else:
+            self._visit(getattr(task, "value", task), _Place(layer))
+
+    def _call(self, layer: str, function: Any, args: Iterable[Any], options: Mapping[str, Any]) -> None:
+        self._of_task.clear()
+        self._visit(function, _Place(layer, f"`{funcname(function)}` itself"))
+        names = _names(function)
+        for number, value in enumerate(args):
+            name = names[number] if number < len(names) else str(number)
+            self._visit(value, _Place(layer, f"argument `{name}`"))
+        for name, value in options.items():
+            self._visit(value, _Place(layer, f"argument `{name}`"))
+
+    def _visit(self, value: Any, place: _Place, depth: int = 0, calls: int = 1) -> None:
+        self._visits += 1
+        if value is None or isinstance(value, _NOTHING) or self._visits > VISITS:
+            return
+        module = type(value).__module__.partition(".")[0]
+        if module == "distributed" or depth > DEPTH:
+            return
+        size, many = 0, False
+        if isinstance(value, _LEAVES):
+            size = len(value)
+        elif isinstance(value, dict | list | tuple | set | frozenset):
+            size = sizeof(value) if (many := len(value) > MANY) else 0
+        elif hasattr(type(value), "nbytes") and not is_dask_collection(value):
+            size = int(value.nbytes)
+        elif module == "pandas":
+            size = sizeof(value)
+        if size or many:
+            self._add(value, size, place, calls)
+        else:
+            for inner, at in self._parts(value, place):
+                self._visit(inner, at, depth + 1, calls)
+
+    def _add(self, value: Any, size: int, place: _Place, calls: int) -> None:
+        found = self.found.setdefault(place, _Found())
+        if place not in self._of_task:
+            self._of_task.add(place)
+            found.calls += calls
+        if id(value) not in self._seen:
+            self._seen.add(id(value))
+            found.nbytes += size
+            if size > found.largest:
+                found.largest, found.kind = size, _kind(value)
+
+    def _parts(self, value: Any, place: _Place) -> Iterator[tuple[Any, _Place]]:
+        if isinstance(value, Mapping):
+            for name, each in value.items():
+                named = place.what in _WRAPPING and isinstance(name, str)
+                yield each, replace(place, what=f"argument `{name}`") if named else place
+        elif isinstance(value, list | tuple | set | frozenset):
+            yield from ((each, place) for each in value)
+        elif isinstance(value, functools.partial):
+            yield value.func, place
+            yield from ((each, place) for each in value.args)
+            yield from ((each, replace(place, what=f"argument `{name}`")) for name, each in value.keywords.items())
+        elif isinstance(value, MethodType):
+            owner = type(value.__self__).__name__
+            yield value.__self__, replace(place, what=f"`self` of `{owner}.{value.__func__.__name__}`")
+        elif isinstance(value, FunctionType):
+            for name, each in _variables(value):
+                # what a decorator wraps, such as a task of Prefect
+                kept = isinstance(each, FunctionType | MethodType) or "fn" in getattr(each, "__dict__", ())
+                yield each, place if kept else replace(place, what=f"variable `{name}`, which the function uses,")
+        elif hasattr(type(value), "func") and hasattr(type(value), "args"):  # a task within a task
+            yield from ((each, place) for each in (value.func, *value.args, *getattr(value, "kwargs", {}).values()))
+        else:
+            yield from ((each, place) for each in getattr(value, "__dict__", {}).values())
+
+
+def _step(count: int) -> int:
+    return max(count // SAMPLED, 1)
+
+
+def _names(function: Any) -> list[str]:
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):  # of C, or not callable after all
+        return []
+
+
+def _variables(function: FunctionType) -> Iterator[tuple[str, Any]]:
+    """What is sent with a function: its closure, its defaults, and globals that it uses, if it is sent by value."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield name, cell.cell_contents
+        except ValueError:  # not set yet
+            continue
+    yield from zip(_names(function)[-len(function.__defaults__ or ()) :], function.__defaults__ or (), strict=False)
+    if function.__module__ == "__main__":
+        for name in function.__code__.co_names:
+            if name in function.__globals__:
+                yield name, function.__globals__[name]
+
+
+def _kind(value: Any) -> str:
+    named, shape = f"{type(value).__module__.partition('.')[0]}.{type(value).__name__}", getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        return f"{named} {shape}".replace(",)", ")")
+    return f"{named} of {len(value):,}" if hasattr(value, "__len__") else named

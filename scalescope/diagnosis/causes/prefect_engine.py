@@ -1,0 +1,112 @@
+"""Prefect costs time around the functions of a flow's tasks."""
+
+from __future__ import annotations
+
+from scalescope.diagnosis.cause import NOTEWORTHY, Term
+from scalescope.diagnosis.evidence.prefect_tasks import prefect_seconds
+from scalescope.diagnosis.evidence.submissions import heavy, submissions
+from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.model import words
+from scalescope.model.finding import Evidence, Finding
+from scalescope.model.words import percent, plural
+
+TIMES = 2.0  # the time of the functions, which Prefect must need: on a busy host it needs half a second a task
+MOSTLY = 0.5  # share of Prefect's time that is the writing of results, from which that is named; and of heavy graphs
+
+PREFECT_SERVER = TrialCause(
+    code="prefect-server-in-workers",
+    title="Each worker starts a Prefect server",
+    needs="For at least 10 % of the worker time, tasks of a Prefect flow waited until a temporary Prefect server had "
+    "started in their own process, as the worker noted.",
+    ruled_out_by="A server for all (`PREFECT_API_URL` is set). Time that Prefect needs with a server "
+    "(prefect-overhead).",
+    remedy="Start one server and set `PREFECT_API_URL` for the flow and for all workers",
+    link="https://docs.prefect.io/v3/concepts/server",
+    parts=("busy",),
+    changes=(Term.WORK, Term.SPAN),
+    rules_out=("straggler", "skewed-tasks", "slow-worker"),
+)
+
+
+@PREFECT_SERVER.finds
+def prefect_server_in_workers(observation: Observation) -> Finding | None:
+    """`lost_s`: what tasks waited for the start of these servers."""
+    found = prefect_seconds(observation).values()
+    lost_s, servers = sum(each.server for each in found), sum(each.servers for each in found)
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    starts = (
+        "1 worker process started a Prefect server"
+        if servers == 1
+        else (f"Each of {servers:,} worker processes started a Prefect server")
+    )
+    return PREFECT_SERVER.finding(
+        observation,
+        lost_s,
+        f"{starts} of its own within a task, which took {words.duration(lost_s / servers)} each: {percent(share)} of "
+        "the worker time.",
+        "start one server (`prefect server start`) and set `PREFECT_API_URL=http://HOST:4200/api` for the flow and for "
+        "all workers, such as by `prefect config set` or in the environment of the cluster",
+        Evidence("temporary servers that workers started", servers, "table events, topic waits"),
+        Evidence("thread-seconds until they had started", round(lost_s, 3), "table events, topic waits"),
+        confidence=0.95,
+    )
+
+
+PREFECT_OVERHEAD = TrialCause(
+    code="prefect-overhead",
+    title="Prefect costs more than the tasks",
+    needs="Within tasks of a Prefect flow, at least 10 % of the worker time passed outside of the user's functions: "
+    "in Prefect's engine, or while it wrote results. For one prefix, that is twice what the functions took.",
+    ruled_out_by="Functions that take longer than what is around them. Servers that workers start "
+    "(prefect-server-in-workers). Retries (retried-tasks) and limits (waiting-tasks), which are counted apart. Calls "
+    "that carry data (large-graph, serialisation-bound), which Prefect packs and hashes.",
+    remedy="Give each task more to do, or write no results that nobody reads (`persist_result=False`)",
+    link="https://docs.prefect.io/v3/concepts/tasks",
+    parts=("busy",),
+    changes=(Term.WORK, Term.SPAN),
+    rules_out=("tiny-tasks",),
+)
+
+
+@PREFECT_OVERHEAD.finds
+def prefect_overhead(observation: Observation) -> Finding | None:
+    """`lost_s`: time in such tasks outside of their functions, without waits, retries and servers."""
+    found = [
+        each
+        for each in prefect_seconds(observation).values()
+        if each.tasks and each.engine + each.persist > TIMES * each.function
+    ]
+    sent = submissions(observation)
+    if not found or heavy(sent).sum() > MOSTLY * len(sent.time):
+        return None
+    lost_s = sum(each.engine + each.persist for each in found)
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    worst = max(found, key=lambda each: each.engine + each.persist)
+    around, within = (worst.engine + worst.persist) / worst.tasks, worst.function / worst.tasks
+    writes = worst.persist > MOSTLY * (worst.engine + worst.persist)
+    did, remedy = (
+        "around its function",
+        (
+            f"give each task more to do: `{worst.prefix}.map(batches)` with a list of items for each task; what need "
+            "not be seen in Prefect can be a plain function of Dask within one task"
+        ),
+    )
+    if writes:
+        did = "to write its result"
+        remedy = f"`@task(persist_result=False)` for `{worst.prefix}`, or return less (such as the path of a file)"
+    return PREFECT_OVERHEAD.finding(
+        observation,
+        lost_s,
+        f"Prefect needed {words.duration(around)} {did} for each of {plural(worst.tasks, 'task')} (`{worst.prefix}`), "
+        f"which itself takes {words.duration(within)}: {percent(share)} of the worker time.",
+        remedy,
+        Evidence("thread-seconds in Prefect's engine", round(worst.engine, 3), f"prefix {worst.prefix}"),
+        Evidence("thread-seconds writing results", round(worst.persist, 3), f"prefix {worst.prefix}"),
+        Evidence("thread-seconds in the function", round(worst.function, 3), f"prefix {worst.prefix}"),
+        confidence=0.9,
+        # one task of each thread still costs it
+        saved_s=max(lost_s / observation.threads - around, 0.0),
+        shorter_s=max(lost_s - observation.threads * around, 0.0),
+    )

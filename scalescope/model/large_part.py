@@ -1,0 +1,26 @@
+"""What makes a graph large, as the client saw it before it sent the graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from scalescope.model.mapping import Mapped
+
+
+@dataclass(frozen=True)
+class LargePart(Mapped):
+    """The largest thing in one layer of a graph."""
+
+    graph_nbytes: int  # of the whole graph, as it was sent
+    layer: str  # how the keys of its tasks begin, such as `load`
+    what: str  # such as "argument `table`"
+    kind: str  # its type and shape, such as `numpy.ndarray (1000, 1000)`
+    nbytes: int  # all its copies together
+    calls: int  # of the function that hold it, or a copy of it
+    where: str  # line of the user's code that sent the graph, such as `my_job.py:14 in run`; may be empty
+
+    def sentence(self, size: str) -> str:
+        """`size` is `nbytes` in words."""
+        each = f" in each of {self.calls:,} calls of `{self.layer}`" if self.calls > 1 else f" of `{self.layer}`"
+        at = f", sent at {self.where}" if self.where else ""
+        return f"Most of it is {self.what}{each} ({self.kind}, {size}{at})."

@@ -1,0 +1,108 @@
+"""Flows of Prefect on Dask, recorded: what Prefect does within a real task, and what is said of a flow."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from distributed import Client, LocalCluster
+from prefect import flow, task
+from prefect.client.orchestration import get_client
+from prefect.concurrency.sync import concurrency
+from prefect.futures import wait
+
+import scalescope
+
+prefect_dask = pytest.importorskip("prefect_dask")
+pytestmark = pytest.mark.usefixtures("prefect_server")
+
+
+@pytest.fixture(scope="module")
+def client() -> Any:
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as connected,
+    ):
+        yield connected
+
+
+@task
+def load(i: int) -> int:
+    time.sleep(0.2)
+    return i
+
+
+@task(retries=1, retry_delay_seconds=0.3)
+def fetch(i: int, tried: list[int]) -> int:
+    time.sleep(0.1)
+    tried.append(i)
+    if tried.count(i) == 1:
+        raise OSError("not yet")
+    return i
+
+
+@task
+def query(name: str) -> None:
+    with concurrency(name, occupy=1):
+        time.sleep(0.1)
+
+
+def run(client: Client, body: Any) -> Any:
+    """Run a flow of this body on the client's cluster, in a recorded block."""
+    runner = prefect_dask.DaskTaskRunner(address=client.scheduler.address)
+    with scalescope.diagnose(client) as found:
+        flow(body, name="recorded", task_runner=runner)()
+    return found
+
+
+def noted(found: Any) -> dict[str, float]:
+    import json
+
+    events = found._tables["events"]
+    waits = [
+        json.loads(text) for topic, text in zip(events["topic"], events["message"], strict=True) if topic == "waits"
+    ]
+    return {f"{each['prefix']} {each['what'].partition('(')[0]}": each["seconds"] for each in waits}
+
+
+def test_tasks_have_the_names_of_the_flow_and_their_functions_are_noted(client: Client) -> None:
+    found = run(client, lambda: wait(load.map(range(4))))
+    assert set(found._tables["tasks"]["prefix"]) == {"load"}
+    assert any(name.startswith("PrefectDaskClient") for name in found._tables["graphs"]["client"])
+    assert noted(found)["load Prefect.function"] == pytest.approx(0.8, abs=0.3)
+
+
+def test_what_a_task_waits_for_is_told_apart(client: Client) -> None:
+    name = f"db-{time.time_ns()}"
+    with get_client(sync_client=True) as api:
+        api.request("POST", "/v2/concurrency_limits/", json={"name": name, "limit": 1})
+    found = run(client, lambda: wait([query.submit(name) for _ in range(2)]))
+    assert noted(found)["query concurrency"] > 0
+    found = run(client, lambda: wait([fetch.submit(1, [])]))
+    assert noted(found)["fetch Prefect.raised OSError"] >= 0.1
+    assert noted(found)["fetch Prefect.retry"] >= 0.2
+
+
+def test_a_flow_that_ends_before_its_tasks_says_so(client: Client) -> None:
+    def forgets() -> None:
+        for i in range(8):
+            load.submit(i)
+
+    found = run(client, forgets)
+    assert found.findings[0].code == "unfinished-tasks"
+    assert "flow" in found.verdict
+
+
+def test_a_block_within_a_flow_finds_its_client(client: Client) -> None:
+    runner = prefect_dask.DaskTaskRunner(address=client.scheduler.address)
+
+    @flow(task_runner=runner)
+    def with_a_block() -> Any:
+        load.submit(0).result()
+        with scalescope.diagnose() as found:
+            wait(load.map(range(6)))
+        return [found]
+
+    (found,) = with_a_block()
+    assert found.metrics.tasks == 6

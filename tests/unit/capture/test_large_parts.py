@@ -1,0 +1,131 @@
+"""What makes graphs large: found on the client, before they are sent."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import dask
+import numpy as np
+import pytest
+from dask import delayed
+from distributed import Client
+
+from scalescope.capture.large_parts import NOTED_BYTES, VISITS, _Search, large_parts_noted
+from scalescope.model.large_part import LargePart
+
+BYTES = 4 * NOTED_BYTES
+
+
+def table() -> Any:
+    return np.random.default_rng(0).random(BYTES // 8)
+
+
+def shape(i: int, values: Any) -> tuple[int, ...]:
+    return tuple(np.shape(values))
+
+
+class Model:
+    def __init__(self) -> None:
+        self.weights = table()
+
+    def score(self, i: int) -> int:
+        return len(self.weights) + i
+
+
+@pytest.fixture
+def noted(client: Client) -> Any:
+    """Calls something, and gives what was noted of the largest graph."""
+
+    def called(send: Any) -> LargePart | None:
+        found: list[LargePart] = []
+        with large_parts_noted(found, lambda frame: "here"):
+            client.gather(send(client))
+        return found[0] if found else None
+
+    return called
+
+
+def test_small_graphs_are_not_looked_at(noted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_Search, "graph", None)
+    assert noted(lambda client: client.map(shape, range(100), values=3)) is None
+
+
+def test_an_argument_of_each_call(noted: Any) -> None:
+    found = noted(lambda client: client.map(shape, range(10), [table() for _ in range(10)], key="shapes"))
+    assert (found.layer, found.what, found.calls) == ("shapes", "argument `values`", 10)
+    assert found.nbytes == 10 * BYTES
+    assert "numpy.ndarray (500000)" in found.sentence("40 MB")
+
+
+def test_an_argument_that_all_calls_share(noted: Any) -> None:
+    found = noted(lambda client: client.map(shape, range(10), [table()] * 10))
+    assert (found.what, found.nbytes, found.calls) == ("argument `values`", BYTES, 10)
+
+
+def test_a_bound_method(noted: Any) -> None:
+    found = noted(lambda client: client.map(Model().score, range(10)))
+    assert (found.layer, found.what) == ("score", "`self` of `Model.score`")
+
+
+def test_a_variable_of_a_closure(noted: Any) -> None:
+    coordinates = table()
+    found = noted(lambda client: client.submit(lambda i: coordinates[i], 1))
+    assert found.what == "variable `coordinates`, which the function uses,"
+
+
+def test_an_argument_that_is_bound_already(noted: Any) -> None:
+    found = noted(lambda client: client.submit(functools.partial(shape, values=table()), 1))
+    assert found.what == "argument `values`"
+
+
+def test_what_a_delayed_call_was_given(noted: Any) -> None:
+    found = noted(lambda client: client.compute([delayed(shape)(i, table()) for i in range(3)]))
+    assert found.layer == "shape"
+    assert found.nbytes == pytest.approx(3 * BYTES)
+
+
+def test_blocks_and_the_array_that_they_are_cut_from(noted: Any) -> None:
+    array = pytest.importorskip("dask.array")
+    found = noted(lambda client: client.compute(array.from_array(table(), chunks=100_000).sum()))
+    assert found.nbytes >= BYTES
+    found = noted(
+        lambda client: client.compute(array.ones(1000, chunks=10).map_blocks(shape_of, other=table(), dtype=float))
+    )
+    assert "shape_of" in found.layer or "shape-of" in found.layer
+    assert found.nbytes >= BYTES
+
+
+def shape_of(block: Any, other: Any) -> Any:
+    return block
+
+
+def test_a_container_of_many(noted: Any) -> None:
+    words = {str(i): float(i) for i in range(200_000)}
+    found = noted(lambda client: client.submit(shape, 1, words))
+    assert (found.what, found.kind) == ("argument `values`", "builtins.dict of 200,000")
+
+
+class Broken:
+    @property
+    def nbytes(self) -> int:
+        raise ValueError("not now")
+
+
+def test_an_object_that_raises_when_it_is_looked_at_is_sent_as_ever(noted: Any) -> None:
+    assert noted(lambda client: client.submit(len, [Broken(), table()])) is None
+
+
+def test_a_search_has_an_end() -> None:
+    search, nested = _Search(), [[object() for _ in range(900)] for _ in range(900)]
+    search.graph({("x", i): (shape, nested, nested) for i in range(10_000)})
+    assert search._visits <= VISITS + 10_000 * 4
+
+
+def test_the_client_is_as_before(client: Client) -> None:
+    before = Client._graph_to_futures, Client._send_to_scheduler
+    with large_parts_noted([], lambda frame: ""):
+        assert Client._graph_to_futures is not before[0]
+    assert (Client._graph_to_futures, Client._send_to_scheduler) == before
+    with dask.config.set({"a": 1}):
+        assert client.submit(int, 3).result() == 3

@@ -1,0 +1,74 @@
+"""Clusters that scale themselves: workers that leave by request, and come when tasks have waited for them."""
+
+from __future__ import annotations
+
+import pytest
+from support.findings import only
+
+from scalescope.diagnosis.causes import by_code
+
+ADAPTIVE = {"cluster": {"adaptive": {"minimum": 1, "maximum": 4, "interval": 1.0, "wait_count": 3}}}
+
+
+def address(worker):
+    return f"tcp://10.0.0.{worker}:4000"
+
+
+def retired(worker, when):
+    return (when, "all", {"action": "remove-worker", "worker": address(worker), "expected": True})
+
+
+def two_stages(cluster, task, graph, gap=5.0, back=4.0, facts=ADAPTIVE):
+    """Eight tasks on 4 workers, a gap in which 3 are retired, and 16 tasks; 3 others come some time after that."""
+    left = dict.fromkeys((1, 2, 3), 2.0 + gap / 2)
+    joined = {} if back is None else dict.fromkeys((4, 5, 6), 2.0 + gap + back)
+    events = [retired(worker, when) for worker, when in left.items()]
+    run = cluster(7 if joined else 4, left=left, joined=joined, asked=4, events=events)
+    tasks = [*[task(1.0, "look")] * 8]
+    tasks += [task(1.0, "crunch", graph=1, on=(0, *joined), pinned=False) for _ in range(16)]
+    return run.run(tasks, [graph(), graph(gap, after=0)], facts=facts)
+
+
+def test_workers_that_leave_while_nobody_needs_them(cluster, task, graph, find):
+    left = dict.fromkeys((1, 2, 3), 6.0)
+    events = [retired(worker, when) for worker, when in left.items()]
+    run = cluster(4, left=left, events=events).run([task(1.0)] * 20 + [task(1.0, needs=(0,))], facts=ADAPTIVE)
+    assert "adaptive-scaling" not in find(run)
+
+
+def test_an_adaptive_cluster_that_keeps_its_workers(cluster, task, find):
+    assert not find(cluster(4).run([task(1.0)] * 40, facts=ADAPTIVE))
+
+
+@pytest.mark.parametrize("back", [2.0, 4.0, 10.0])
+def test_workers_retired_before_the_heavy_stage(cluster, task, graph, back):
+    finding = by_code()["adaptive-scaling"].find(two_stages(cluster, task, graph, back=back))
+    assert finding.summary.startswith("3 of 4 workers were retired 2.5 s before `crunch` began")
+    assert "cluster.adapt(minimum=4" in finding.remedy
+    assert "wait_count=" in finding.remedy
+
+
+def test_it_takes_the_place_of_those_that_see_only_half_of_it(cluster, task, graph, find):
+    found = find(two_stages(cluster, task, graph))
+    assert not {"late-workers", "workers-missing", "worker-died"} & set(found)
+    assert "adaptive-scaling" in found
+
+
+def test_workers_that_left_by_request_and_nobody_replaced_are_missing(cluster, task, graph):
+    run = two_stages(cluster, task, graph, back=None, facts={})
+    assert by_code()["adaptive-scaling"].find(run) is None
+    assert by_code()["workers-missing"].find(run) is not None
+
+
+def test_an_adaptive_cluster_that_begins_small(cluster, task, find):
+    run = cluster(4, joined=dict.fromkeys((1, 2, 3), 5.0)).run([task(1.0)] * 20, facts=ADAPTIVE)
+    finding = only(find(run), "adaptive-scaling")
+    assert finding.summary.startswith("The adaptive cluster had 1 worker when `work` began, and all 4 only 5 s later")
+
+
+def test_coming_and_going_is_counted(cluster, task, graph):
+    run = two_stages(cluster, task, graph)
+    finding = by_code()["adaptive-scaling"].find(run)
+    told = {each.what: each.value for each in finding.evidence}
+    assert told["times that workers came back"] == 1
+    assert told["workers retired"] == 3
