@@ -206,7 +206,7 @@ SCRIPTS = {
             if __name__ == "__main__":
                 frame = pd.DataFrame({"a": np.random.rand(4_000_000)})
                 with Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
-                    print(sum(client.submit(use, frame, n).result() for n in range(40)))
+                    print(sum(client.gather([client.submit(use, frame, n) for n in range(40)])))
         """,
     ),
 }
