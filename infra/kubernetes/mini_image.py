@@ -204,8 +204,10 @@ def _pack_machine(layer: tarfile.TarFile) -> None:
     _add_text(layer, "etc/passwd", "root:x:0:0::/root:/bin/sh\nscalescope:x:1000:1000::/tmp:/bin/sh\n")
     _add_text(layer, "etc/group", "root:x:0:\nscalescope:x:1000:\n")
     _add_text(layer, "etc/nsswitch.conf", "hosts: files dns\n")
-    with contextlib.suppress(FileNotFoundError):
-        layer.add("/etc/ssl/certs/ca-certificates.crt", "etc/ssl/certs/ca-certificates.crt")
+    # certificates, and the time zones that Prefect looks up on Python 3.13
+    for place in ("etc/ssl/certs/ca-certificates.crt", "usr/share/zoneinfo"):
+        with contextlib.suppress(FileNotFoundError):
+            layer.add(f"/{place}", place)
     programs = {f"usr/bin/{name}": Path(found) for name in TOOLS.split() if (found := shutil.which(name))}
     programs[f"{PREFIX}/bin/{PYTHON}"] = Path(sys.executable).resolve()
     for place, program in programs.items():
