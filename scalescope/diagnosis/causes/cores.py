@@ -122,12 +122,15 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
     waiting = line.integral((line.waiting >= 1).astype(np.float64)) / observation.measured.makespan
     spare = here.idle * here.cpus if here else 0.0
     waited_s = sum(each.seconds for each in (waits(observation).get(kind) for kind in _outside(observation)) if each)
-    room = (here and here.idle >= SLACK and spare >= 1) or waited_s >= SLACK * observation.seconds("busy")
+    idle = here is not None and here.idle >= SLACK and spare >= 1
+    room = idle or waited_s >= SLACK * observation.seconds("busy")
     if not room or waiting < SLACK or locked_workers(observation) is not None:  # more threads would take turns as well
         return None
     rest = each < SLACK
     queue = line.integral(line.waiting) / (observation.measured.makespan * observation.threads)
     pays = rest and queue >= MANY_WAIT and not observation.trial.facts.get("modelled")
+    if not (idle or pays):
+        return None
     why = "tasks wait for something else than a core" if rest else "each task uses the one core of its thread"
     spent = max(waits(observation).values(), key=lambda each: each.seconds, default=None)
     if rest and spent:

@@ -156,10 +156,11 @@ def _serial(observation: Observation, prefix: str) -> bool:
     if prefix not in known:
         attempts, (names, place) = observation.measured, task_prefixes(observation)
         own = np.flatnonzero(place == names.index(prefix)) if prefix in names else np.zeros(0, np.int64)
-        start, stop = attempts.start[own], np.sort(attempts.stop[own])
+        start, stop = np.sort(attempts.start[own]), np.sort(attempts.stop[own])
         gaps = np.diff(stop)
-        together = len(own) and float((attempts.stop[own] - start).sum()) >= OVERLAP * float(stop[-1] - start.min())
-        known[prefix] = len(own) >= FEWEST and together and bool(np.quantile(gaps, 0.1) >= SERIAL * gaps.mean())
+        known[prefix] = len(own) >= FEWEST and bool(
+            (stop - start).sum() >= OVERLAP * (stop[-1] - start[0]) and np.quantile(gaps, 0.1) >= SERIAL * gaps.mean()
+        )
     return known[prefix]
 
 
