@@ -62,7 +62,8 @@ not among the labels, because no function of a user brings them about on a host 
 Rules have since been mended by looking at what they missed here, and the cases of `work-inflation` are younger than
 their rule: these are no longer the figures of an unseen set. Only the groups `arrays` and `pools` and the last two
 cases of `beam` were collected later, without knowledge of the rules. Before anything was mended for them, 17 of their
-20 causes were named first, and 7 of 8 healthy ones left alone.
+20 causes were named first, and 7 of 8 healthy ones left alone. Before anything was mended for the group
+`memory`, 10 of its 14 causes were named first, and no healthy case was accused.
 """
 
 
