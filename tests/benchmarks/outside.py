@@ -64,7 +64,8 @@ their rule: these are no longer the figures of an unseen set. Only the groups `a
 cases of `beam` were collected later, without knowledge of the rules. Before anything was mended for them, 17 of their
 20 causes were named first, and 7 of 8 healthy ones left alone. The group `inside` was collected before there was a rule
 that looks into tasks: on a host that others used, too, 12 of its 24 cases were told only that, none of the other 9
-causes was named, and 2 of 3 healthy ones were left alone.
+causes was named, and 2 of 3 healthy ones were left alone. Before anything was mended for the group `memory`, 10 of its
+14 causes were named first, and no healthy case was accused.
 """
 
 

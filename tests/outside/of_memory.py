@@ -197,7 +197,7 @@ def four_chunks_at_once(client, tasks: int = 80, mebibytes: int = 150):
 
 @case("memory-paused", 2, SMALL, near="straggler slow-worker worker-restriction data-locality", timeout_s=25.0)
 @remedy("let go of what is no longer used", kept_mebibytes=0)
-def paused_for_ever(client, kept_mebibytes: int = 390, tasks: int = 60):
+def paused_for_ever(client, kept_mebibytes: int = 420, tasks: int = 60):
     """AMM: Restart paused workers after a certain timeout (a library keeps memory, so that the worker never takes
     tasks again), dask/distributed#5999."""
 
@@ -225,7 +225,7 @@ def unbalanced_after_a_pause(client, keep_s: float = 1.0, pieces: int = 24):
 
     def keep():
         if keep_s:
-            kept = [np.ones(390 * MEBIBYTE)]
+            kept = [np.ones(420 * MEBIBYTE)]
             threading.Timer(keep_s, kept.clear).start()
 
     def load(i):
@@ -299,15 +299,15 @@ def saved_and_kept(client, items: int = 20, mebibytes: int = 30):
 
 
 @case("healthy", 2, TINY, near="memory-spill")
-def spilled_and_read_behind_long_tasks(client, items: int = 12, mebibytes: int = 50):
+def spilled_and_read_behind_long_tasks(client, items: int = 10, mebibytes: int = 50):
     """Add Spill-to-disk policy for workers (excess data goes to disk), dask/distributed#485."""
 
     def load(i):
-        time.sleep(0.5)
+        time.sleep(0.8)
         return block(i, mebibytes)
 
     def fit(data):
-        time.sleep(0.8)
+        time.sleep(1.2)
         return float(data[0])
 
     loaded = client.map(load, range(items), pure=False)
