@@ -261,15 +261,13 @@ def large_results_in_memory():
 @flow(task_runner=on_dask(2, processes=True))
 def a_server_in_each_worker():
     """Require a `PREFECT_API_URL` to start a worker (a temporary server in each process), PrefectHQ/prefect#13942."""
-    for i in range(4):
-        crunch.submit(load.submit(i).result())
+    wait([crunch.submit(load.submit(i).result()) for i in range(4)])
 
 
 @mends_script(a_server_in_each_worker, "PREFECT_API_URL", factor=2)
 @flow(task_runner=on_dask(2, processes=True))
 def one_server_for_all():
-    for i in range(4):
-        crunch.submit(load.submit(i).result())
+    wait([crunch.submit(load.submit(i).result()) for i in range(4)])
 
 
 @script("prefect-server-in-workers", near="straggler skewed-tasks healthy host-overloaded", without_server=True)
