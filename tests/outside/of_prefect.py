@@ -562,10 +562,17 @@ def map_long_queries(name):
     wait(query.map(range(24), unmapped(name)))
 
 
-@script("healthy", near="waiting-tasks")
-def limit_that_holds_nobody_back():
-    """improve `Manage concurrency` docs (a limit as large as the cluster), PrefectHQ/prefect#15088."""
+@script(("prefect-overhead", "waiting-tasks"), near="healthy")
+def a_slot_for_each_short_task():
+    """improve `Manage concurrency` docs (a limit as large as the cluster: asking for slots takes longer than the
+    tasks), PrefectHQ/prefect#15088."""
     map_long_queries(limit("roomy", 8))
+
+
+@mends_script(a_slot_for_each_short_task, "no limit where none is needed")
+@flow(task_runner=on_dask())
+def no_slot_for_each_short_task():
+    wait(load.map(range(24), unmapped(0.4)))
 
 
 if __name__ == "__main__":
