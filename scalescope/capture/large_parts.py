@@ -101,7 +101,8 @@ def largest_part(graph: Any, graph_nbytes: int) -> LargePart | None:
     place, most = max(search.found.items(), key=lambda item: item[1].nbytes)
     if most.nbytes < PART * graph_nbytes:
         return None
-    return LargePart(graph_nbytes, place.layer, place.what or "the data", most.kind, most.nbytes, most.calls, "")
+    nbytes = min(most.nbytes, graph_nbytes)  # many small objects take less when they are packed
+    return LargePart(graph_nbytes, place.layer, place.what or "the data", most.kind, nbytes, most.calls, "")
 
 
 class _Search:

@@ -21,6 +21,6 @@ class LargePart(Mapped):
 
     def sentence(self, size: str) -> str:
         """`size` is `nbytes` in words."""
-        each = f" in each of {self.calls:,} calls of `{self.layer}`" if self.calls > 1 else f" of `{self.layer}`"
+        each = f" in each of {self.calls:,} calls of `{self.layer}`" if self.calls > 1 else f" in `{self.layer}`"
         at = f", sent at {self.where}" if self.where else ""
         return f"Most of it is {self.what}{each} ({self.kind}, {size}{at})."

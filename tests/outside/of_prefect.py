@@ -261,15 +261,13 @@ def large_results_in_memory():
 @flow(task_runner=on_dask(2, processes=True))
 def a_server_in_each_worker():
     """Require a `PREFECT_API_URL` to start a worker (a temporary server in each process), PrefectHQ/prefect#13942."""
-    for i in range(4):
-        crunch.submit(load.submit(i).result())
+    wait([crunch.submit(load.submit(i).result()) for i in range(4)])
 
 
 @mends_script(a_server_in_each_worker, "PREFECT_API_URL", factor=2)
 @flow(task_runner=on_dask(2, processes=True))
 def one_server_for_all():
-    for i in range(4):
-        crunch.submit(load.submit(i).result())
+    wait([crunch.submit(load.submit(i).result()) for i in range(4)])
 
 
 @script("prefect-server-in-workers", near="straggler skewed-tasks healthy host-overloaded", without_server=True)
@@ -564,10 +562,17 @@ def map_long_queries(name):
     wait(query.map(range(24), unmapped(name)))
 
 
-@script("healthy", near="waiting-tasks")
-def limit_that_holds_nobody_back():
-    """improve `Manage concurrency` docs (a limit as large as the cluster), PrefectHQ/prefect#15088."""
+@script(("prefect-overhead", "waiting-tasks"), near="healthy")
+def a_slot_for_each_short_task():
+    """improve `Manage concurrency` docs (a limit as large as the cluster: asking for slots takes longer than the
+    tasks), PrefectHQ/prefect#15088."""
     map_long_queries(limit("roomy", 8))
+
+
+@mends_script(a_slot_for_each_short_task, "no limit where none is needed")
+@flow(task_runner=on_dask())
+def no_slot_for_each_short_task():
+    wait(load.map(range(24), unmapped(0.4)))
 
 
 if __name__ == "__main__":
