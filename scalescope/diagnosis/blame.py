@@ -170,7 +170,7 @@ def _prefixes(observation: Observation, edges: Floats) -> tuple[list[str], Float
     to, moved_s = found.origin[moved], line.between(rate, low, high)
 
     of_attempt = (stop - attempts.start) * useful + line.between(for_nobody, begin, stop)
-    of_attempt += line.between(rate, begin, stop) * found.awaited
+    of_attempt[found.awaited] += line.between(rate, begin[found.awaited], stop[found.awaited])
     of_attempt[moved] -= moved_s
     of_attempt += np.bincount(np.maximum(to, 0), moved_s * (to >= 0), len(begin))
     order = np.argsort(-np.bincount(prefix, of_attempt, len(names)), kind="stable")[:MOST_PREFIXES]
@@ -211,8 +211,9 @@ def _passed_on(observation: Observation, rate: Floats, of_client_s: float) -> tu
     order = np.lexsort((low, found.origin[moved]))
     moved, low, high = moved[order], low[order], high[order]
     origin, seconds = found.origin[moved], line.between(rate, low, high)
-    direct = line.between(rate, np.maximum(stop - found.own_s, begin), stop) * found.awaited
-    most = np.where(origin >= 0, ((observation.threads - 1) * found.own_s - direct)[origin], of_client_s)
+    task = np.maximum(origin, 0)
+    direct = line.between(rate, np.maximum(stop - found.own_s, begin)[task], stop[task]) * found.awaited[task]
+    most = np.where(origin >= 0, (observation.threads - 1) * found.own_s[task] - direct, of_client_s)
     until = np.cumsum(seconds)
     first = np.searchsorted(origin, origin)
     before = until - seconds - (until - seconds)[first]

@@ -87,7 +87,9 @@ def _before_on_worker(observation: Observation) -> Ints:
     attempts = observation.measured
     threads = np.zeros(len(attempts.addresses), np.int64)
     np.maximum.at(threads, attempts.members.worker, attempts.members.nthreads)
-    by_start, by_stop = (np.lexsort((times, attempts.worker)) for times in (attempts.start, attempts.stop))
+    by_start = by_stop = np.lexsort((attempts.start, attempts.worker))
+    if threads.max() > 1:  # on a single thread tasks end in the order in which they start
+        by_stop = np.lexsort((attempts.stop, attempts.worker))
     worker = attempts.worker[by_start]
     ended = np.arange(len(worker)) - threads[worker]
     found = np.full(len(worker), -1)
