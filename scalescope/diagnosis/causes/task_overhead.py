@@ -15,8 +15,6 @@ REMEDIES = {
     "configuration, or `client.run(__import__, 'MODULE')` before the first task",
     PICKLE: "load it once in each process, in a function under `functools.cache`, or send it to the workers by "
     "`client.scatter(..., broadcast=True)` and pass the future",
-    "prefect": "set PREFECT_API_URL to a running server (`prefect server start`) where workers start, so that they do "
-    "not start a server each; and give each task more to do",
     "boto3": "make the client once in each process, in a function under `functools.cache`",
     "botocore": "make the client once in each process, in a function under `functools.cache`",
     "numba": "keep compiled functions (`numba.njit(cache=True)`) in a module that workers import, or compile them when "
@@ -30,7 +28,7 @@ TASK_OVERHEAD = TrialCause(
     needs="At least 10 % of the worker time passed inside tasks in imports, in loading or dumping pickles, or in a "
     "framework around the user's function and not in that function (table inside).",
     ruled_out_by="Functions of libraries that the user's code calls to compute: they are the work. Deserialising what "
-    "Dask sends (serialisation-bound).",
+    "Dask sends (serialisation-bound). Prefect's engine, which is measured apart (prefect-overhead).",
     remedy="Do it once in each process, or before the first task",
     link="https://docs.dask.org/en/stable/how-to/customize-initialization.html",
     parts=("busy",),
@@ -42,7 +40,7 @@ TASK_OVERHEAD = TrialCause(
 @TASK_OVERHEAD.finds
 def task_overhead(observation: Observation) -> Finding | None:
     """`lost_s`: busy thread-seconds in what surrounds the work of most cost."""
-    found = overheads(observation)
+    found = {kind: spent for kind, spent in overheads(observation).items() if kind != "prefect"}  # prefect-overhead
     if not found:
         return None
     kind, spent = max(found.items(), key=lambda item: item[1].seconds)
