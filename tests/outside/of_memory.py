@@ -52,7 +52,7 @@ def persisted_for_three_statistics(client, persist: bool = True, chunks: int = 5
         dask.compute(x.mean(), x.std(), x.max())
 
 
-@case("memory-spill", 2, SMALL, near="transfer-bound", factor=1.3)
+@case("memory-spill", 2, SMALL, near="transfer-bound", factor=1.2)
 @remedy("two passes: the mean first", passes=2)
 def mean_normalisation(client, passes: int = 1, chunks: int = 52, mebibytes: int = 24):
     """Dask array subtraction with larger-than-memory data causes system crash (x - x.mean(), in one pass),
