@@ -114,8 +114,6 @@ def test_a_database_or_a_pool_is_a_lock_where_tasks_end_one_after_another(cluste
     [
         (IMPORT, "importing `torch`, called from job.py:7 load", "--preload torch"),
         (PICKLE, "in `pickle.load`, called from job.py:7 load", "functools.cache"),
-        (SERVER, "in `api.start_server` (prefect): ", "PREFECT_API_URL"),
-        (f"flow.py:9 run;{SERVER}", "in `api.start_server` (prefect), called from flow.py:9 run", "PREFECT_API_URL"),
         ("job.py:7 load;boto3.client;boto3.session.client", "in `session.client` (boto3)", "once in each process"),
         ("job.py:7 load;numba.core.dispatcher._compile_for_args", "(numba)", "cache=True"),
     ],
