@@ -21,7 +21,6 @@ COMPUTE = "job.py:9 load"
 LOCK = "job.py:7 load;lock.__enter__()"
 IMPORT = "job.py:7 load;importlib._bootstrap._find_and_load;torch.<module>;torch.cuda.<module>"
 PICKLE = "job.py:7 load;pickle.load()"
-SERVER = "prefect_dask.task_runners.run;prefect.task_engine.run;prefect.server.api.start_server;subprocess.run"
 
 
 def ran(cluster, task, stacks, *, cpu=0.05, workers=2, each=20, seconds=1.0, prefix="load", host="h"):
