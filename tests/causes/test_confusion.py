@@ -30,6 +30,7 @@ NOT_PROVOKED = {
     *("oversubscribed-threads", "undersubscribed-threads", "late-workers", "idle-workers-cause-unknown"),
     *("experiments", "too-short"),  # information, which takes several points, and a trial of next to nothing
     *("lock-bound", "task-overhead"),  # within busy time, and only real workers are profiled: `outside/of_inside.py`
+    "garbage-collection",  # only real workers tell it: `unit/diagnosis/causes/test_memory.py`
     # a sweep has neither flows nor adaptive clusters: `tests/benchmarks/scripts.py` runs scripts that do
     *("adaptive-scaling", "scaled-down", "prefect-overhead", "prefect-server-in-workers", "unfinished-tasks"),
     # `test_gpu.py` has a stand-in for a card; a slow one takes several

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from distributed.diagnostics import nvml
+from support.waiting import wait_for
 
 from scalescope.capture import gpu
 from scalescope.capture.shipping import expression
@@ -100,7 +101,7 @@ def test_what_a_thread_does_is_read_from_its_line(call: Any, doing: str) -> None
 
 
 def test_decoding_shows_in_the_frames_of_the_library(sampler: gpu.GpuSampler) -> None:
-    packed, seen = gzip.compress(bytes(30_000_000), 1), set()
+    packed = gzip.compress(bytes(30_000_000), 1)
     over = threading.Event()
 
     def decode() -> None:
@@ -111,13 +112,10 @@ def test_decoding_shows_in_the_frames_of_the_library(sampler: gpu.GpuSampler) ->
     thread.start()
     sampler.worker.active_threads = {thread.ident: "decode-1"}
     try:
-        for _ in range(5):
-            time.sleep(0.02)
-            seen |= {doing for _, doing, _ in sampler.sample()[4]}
+        wait_for(lambda: {doing for _, doing, _ in sampler.sample()[4]} == {"loading"}, "it is never seen to decode")
     finally:
         over.set()
         thread.join()
-    assert seen == {"loading"}
 
 
 def test_its_source_runs_where_there_is_no_scalescope() -> None:
