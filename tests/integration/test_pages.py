@@ -38,6 +38,7 @@ ELSEWHERE = {
     "NOTHING MOVES": "tests/integration/test_watch.py",
     "$ scalescope run my_script.py its arguments": "tests/integration/test_script.py",
     "$ scalescope run score.py": "tests/integration/test_script.py",
+    "$ scalescope run locked.py": "tests/unit/capture/test_inside_tasks.py",
     "16 workers are 1.00 times as fast as 4": "tests/integration/test_pytest_plugin.py",
     "pip install": "tests/integration/test_installed.py",
     "$ scalescope serve": "tests/unit/cli/test_file_server.py",
