@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 PATIENCE_S = 150.0  # longer than the 60 s for which a server on SQLite may wait for a lock
+EMPTY_S = 40.0  # seconds for which a page may be empty before it is opened again
 
 CONTROL = """self::input or self::textarea or self::select or @role='textbox' or @role='combobox'
     or starts-with(@aria-label, 'Select ')"""
@@ -29,7 +30,11 @@ class Ui:
         self._number = count(1)
 
     def open(self, path: str) -> None:
-        self.driver.get(f"{self.address}/{path}")
+        """Open a page; again where it stays empty, as it does if one of its scripts did not load."""
+        for _ in range(3):
+            self.driver.get(f"{self.address}/{path}")
+            if self.wait(lambda: self.text.strip(), path, EMPTY_S, needed=False):
+                return
 
     def leave(self) -> None:
         """Show nothing while something is waited for elsewhere: the page of a run that goes on takes CPU."""
