@@ -58,7 +58,7 @@ def tables(tasks: int, *, overheads: bool) -> dict[str, Any]:
         name: texts[name] if kind == "str" else array(kind, values[name].astype(kind).tobytes())
         for name, kind in TASKS.items()
     }
-    members = {name: [""] * WORKERS for name in TABLES["workers"]}
+    members: dict[str, Any] = {name: ["" if kind == "str" else 0] * WORKERS for name, kind in TABLES["workers"].items()}
     members |= {"worker": addresses, "nthreads": [1] * WORKERS, "joined": [1e9 - 3] * WORKERS, "left": [0.0] * WORKERS}
     return {"tasks": columns, "workers": members}
 
