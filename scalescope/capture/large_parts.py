@@ -30,11 +30,8 @@ VISITS, DEPTH = 20_000, 10  # objects looked at in one graph, and how deep
 SAMPLED, MANY = 1_000, 1_000  # tasks looked at in one graph; elements from which a container is not entered
 _NOTHING = (bool, int, float, complex, type, ModuleType)  # what is small, or not sent
 _LEAVES = (str, bytes, bytearray, memoryview)
-_WRAPPING = (
-    "argument `parameters`",
-    "argument `args`",
-    "argument `kwargs`",
-)  # whose items are the user's own arguments
+# Their items are the user's own arguments
+_WRAPPING = ("argument `parameters`", "argument `args`", "argument `kwargs`")
 
 
 @contextmanager

@@ -28,9 +28,8 @@ SHORT_S = 0.001  # shortest wait that is noted
 
 _PACKAGE = os.path.dirname(distributed.__file__)
 _LIBRARIES = tuple(filter(None, map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))))
-_inside = (
-    threading.local()
-)  # `sync`: whether a wait is being noted; `noted_s`: what was noted in the call that is noted
+# `sync`: whether a wait is being noted; `noted_s`: seconds noted within the call that is being noted
+_inside = threading.local()
 _installed = 0
 
 # What is noted of Prefect, by module and name. A name with a dot begins with a class.
