@@ -115,8 +115,9 @@ def _explained(by_code: Mapping[str, ByPoint]) -> dict[str, dict[str, float]]:
     """Thread-seconds per trial that findings explain, by point and code; information only what is nobody's fault."""
     explained: dict[str, dict[str, float]] = {}
     for code, by_point in by_code.items():
+        cause = causes.by_code().get(code)
+        excuses = cause is not None and cause.excusable
         for point, found in by_point.items():
-            excuses = code in causes.by_code() and causes.by_code()[code].excusable
             lost = [finding.lost_s for finding in found if excuses or finding.severity is not Severity.INFO]
             if lost:
                 explained.setdefault(point, {})[code] = fmean(lost)

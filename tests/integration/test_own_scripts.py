@@ -15,6 +15,16 @@ import pytest
 CLI = "from scalescope.cli.main import main; main()"
 pytestmark = [pytest.mark.thorough, pytest.mark.timeout(120)]
 
+SPIN = """
+            from dask.distributed import Client
+            def spin(n):
+                x = 0
+                for i in range(12_000_000): x += i * n
+                return x
+            if __name__ == "__main__":
+                with Client(n_workers=1, threads_per_worker=4, dashboard_address=None) as client:
+                    print(sum(client.gather(client.map(spin, range(12)))) > 0)
+        """
 # By name: the code that comes first, or several of which one does, and the script
 SCRIPTS = {
     "computes_in_a_loop": (
@@ -119,29 +129,11 @@ SCRIPTS = {
     ),
     "threads_of_one_process": (
         "gil-bound",
-        """
-            from dask.distributed import Client
-            def spin(n):
-                x = 0
-                for i in range(12_000_000): x += i * n
-                return x
-            if __name__ == "__main__":
-                with Client(n_workers=1, threads_per_worker=4, dashboard_address=None) as client:
-                    print(sum(client.gather(client.map(spin, range(12)))) > 0)
-        """,
+        SPIN,
     ),
     "threads_of_this_process": (
         "gil-bound",
-        """
-            from dask.distributed import Client
-            def spin(n):
-                x = 0
-                for i in range(12_000_000): x += i * n
-                return x
-            if __name__ == "__main__":
-                with Client(processes=False, n_workers=1, threads_per_worker=4, dashboard_address=None) as client:
-                    print(sum(client.gather(client.map(spin, range(12)))) > 0)
-        """,
+        SPIN.replace("Client(", "Client(processes=False, ", 1),
     ),
     "out_of_memory": (
         "worker-killing-task",

@@ -112,7 +112,7 @@ def test_a_remedy_speaks_the_language_of_who_sent_the_tasks(cluster, task, graph
 
 
 def client_did(observation, *rows):
-    """The same, with what the client did: where, what, seconds and whether it waited, one after the other."""
+    """Add what the client did, one after the other: where, what, seconds, and whether it waited."""
     begin, table = 1_000.0, []
     for where, what, seconds, waits in rows:
         table.append({"time": begin, "seconds": seconds, "where": where, "what": what, "waits": waits})
@@ -142,7 +142,7 @@ def test_a_flow_that_waits_for_one_result_before_it_sends_the_next_is_not_slow(c
 
 
 def also_sent(observation, tasks):
-    """The same, where so many more tasks were sent than have a row."""
+    """Add tasks to the first graph that have no row."""
     observation.tables["graphs"]["tasks"][0] += tasks
     return observation
 
