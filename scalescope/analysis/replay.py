@@ -1,4 +1,4 @@
-"""What if: the recorded tasks, scheduled again on paper, on other numbers of threads and at other task sizes.
+"""The recorded tasks, scheduled again on paper: what a better order of them would save.
 
 List scheduling (Graham 1966): a free thread takes the ready task that was recorded to start first. What else the record
 shows is kept: a task occupies a thread for `overhead_s` more; it is runnable its `delay` after what it needs has ended;
@@ -10,13 +10,12 @@ Not modelled: a scheduler or network that saturates at more threads, memory, pla
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush, heapreplace
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints, codes
+from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints
 from scalescope.analysis.graph import Graph
 from scalescope.errors import InvalidField
 
@@ -32,7 +31,6 @@ class Replay:
     delay: Floats  # seconds until runnable, from the end of its last need in its phase or the begin of the phase
     phase: Ints  # number, from 0
     pauses: Floats  # seconds from the end of the phase before to the begin of each phase
-    group: Sequence[str]
 
     @classmethod
     def of(cls, attempts: Attempts, graph: Graph) -> Replay | None:
@@ -57,7 +55,6 @@ class Replay:
             delay=np.maximum(runnable - since, 0.0),
             phase=phase,
             pauses=pauses,
-            group=[attempts.group[i] for i in useful.tolist()],
         )
 
     def makespan(self, threads: int) -> float:
@@ -76,21 +73,6 @@ class Replay:
         first = np.diff(self.graph.first) == 0
         phase, delay = np.zeros_like(self.phase), np.where(first, 0.0, self.delay)
         return replace(self, phase=phase, pauses=self.pauses[:1], delay=delay)
-
-    def with_durations(self, factor: float) -> Replay:
-        if not factor >= 0:
-            raise InvalidField("factor", factor, "0 or more")
-        return replace(self, seconds=self.seconds * factor)
-
-    def with_partitions(self, factor: float) -> Replay:
-        """The same work in `factor` times as many partitions per stage, at least one.
-
-        This holds for element-wise stages: their tasks need nothing, or one task of such a stage and data shared by a
-        whole stage. Tasks that combine several (a reduction, a shuffle) stay, and need all parts of what they needed.
-        """
-        if not factor > 0:
-            raise InvalidField("factor", factor, "above 0")
-        return _Cells.of(self, factor).repartitioned(self)
 
 
 def overhead(attempts: Attempts) -> float:
@@ -113,12 +95,6 @@ def overhead(attempts: Attempts) -> float:
     free = np.where(ended >= first[worker], stops[np.maximum(ended, 0)], joined[worker])
     gaps = attempts.start[order] - np.maximum(free, attempts.runnable[order])
     return float(np.maximum(np.median(gaps[attempts.useful[order]]), 0.0))
-
-
-def errors(replayed: Mapping[int, float], measured: Mapping[int, float]) -> dict[int, float]:
-    """How far replayed makespans are from measured ones, by threads; above 0 if the replay is too slow."""
-    both = sorted(threads for threads in replayed.keys() & measured.keys() if measured[threads] > 0)
-    return {threads: replayed[threads] / measured[threads] - 1 for threads in both}
 
 
 def _phases(runnable: Floats, stop: Floats, needless: Bools) -> tuple[Ints, Floats, Floats]:
@@ -186,109 +162,3 @@ def _scheduled(
                 begin = now + float(pauses[phases[task] + 1])
                 for starter in starters[phases[task] + 1]:
                     release(starter, begin + wait[starter])
-
-
-@dataclass(frozen=True)
-class _Cells:
-    """Interchangeable tasks of one phase, group and depth form a cell and share its parts evenly; others are alone."""
-
-    cell: Ints  # the cell of each task; no cell needs one with a larger number
-    place: Ints  # where each task stands in its cell, from 0
-    tasks: Ints  # in each cell
-    parts: Ints  # in each cell
-
-    @classmethod
-    def of(cls, replay: Replay, factor: float) -> _Cells:
-        count, graph = len(replay.seconds), replay.graph
-        group = codes(replay.group)[1]
-        depth, origin = _elementwise(graph, group)
-        alone = depth < 0
-        # Shared data first, then stages by depth, then what brings tasks together, in its own order.
-        tier = np.where(alone, np.where(np.diff(graph.first) == 0, -1, count), depth)
-        keys = tier, np.where(alone, np.arange(count), replay.phase), np.where(alone, 0, group)
-        order = np.lexsort((replay.rank, replay.rank[origin], *keys[::-1]))
-        begins = np.any([np.diff(key[order], prepend=-2) != 0 for key in keys], axis=0)
-        first = np.flatnonzero(begins)
-        cell, place = np.empty(count, np.int64), np.empty(count, np.int64)
-        cell[order] = np.cumsum(begins) - 1
-        place[order] = np.arange(count) - first[cell[order]]
-        tasks = np.diff(np.append(first, count))
-        parts = np.where(~alone[order][first], np.maximum(np.floor(tasks * factor + 0.5), 1), tasks).astype(np.int64)
-        return cls(cell, place, tasks, parts)
-
-    def repartitioned(self, replay: Replay) -> Replay:
-        offset = np.concatenate([[0], np.cumsum(self.parts)])
-        tasks, parts, total = self.tasks[self.cell], self.parts[self.cell], int(offset[-1])
-        low = self.place * parts // tasks + offset[self.cell]
-        high = -(-(self.place + 1) * parts // tasks) + offset[self.cell]
-        order = np.lexsort((self.place, self.cell))
-        owner, part = _pairs(order, low[order], high[order])
-        leader = np.empty(total, np.int64)
-        leader[part[::-1]] = owner[::-1]  # the first in the list
-        delay = np.zeros(total)
-        np.maximum.at(delay, part, replay.delay[owner])
-        rank = np.empty(total, np.int64)
-        rank[np.argsort(replay.rank[leader], kind="stable")] = np.arange(total)
-        return replace(
-            replay,
-            seconds=self._seconds(replay.seconds[order]),
-            graph=self._graph(replay.graph, low, high, total),
-            rank=rank,
-            delay=delay,
-            phase=replay.phase[leader],
-            group=[replay.group[i] for i in leader.tolist()],
-        )
-
-    def _seconds(self, seconds: Floats) -> Floats:
-        # `seconds` in the order of cells and places
-        cell = np.repeat(np.arange(len(self.parts)), self.parts)
-        local = np.arange(len(cell)) - (np.cumsum(self.parts) - self.parts)[cell]
-        before, share = (np.cumsum(self.tasks) - self.tasks)[cell], self.tasks[cell] / self.parts[cell]
-        until = np.concatenate([[0.0], np.cumsum(seconds)])
-        begin, end = (np.interp(before + at * share, np.arange(len(until)), until) for at in (local, local + 1))
-        durations: Floats = np.maximum(end - begin, 0.0)
-        return durations
-
-    def _graph(self, graph: Graph, low: Ints, high: Ints, total: int) -> Graph:
-        # a part needs all parts of what its tasks needed, or only its counterpart if two stages are cut alike
-        node, need = graph.node, graph.needs
-        alike = np.all([values[node] == values[need] for values in (self.place, high - low)], axis=0)
-        alike &= (self.tasks[self.cell[node]] == self.tasks[self.cell[need]]) & (
-            self.parts[self.cell[node]] == self.parts[self.cell[need]]
-        )
-        width = np.where(alike, 1, (high - low)[need])
-        edge, k = _pairs(np.arange(len(node)), np.zeros(len(node), np.int64), (high - low)[node] * width)
-        one, other = k // width[edge], np.where(alike[edge], k, k % width[edge])
-        both = np.unique((low[node[edge]] + one) * total + low[need[edge]] + other)
-        return Graph.of(total, both // total, both % total)
-
-
-def _elementwise(graph: Graph, group: Ints) -> tuple[Ints, Ints]:
-    # Returns how many element-wise stages lie before each task (-1: its own is not), and where its chain began.
-    # A task is element-wise if it needs at most one task of each stage, and these are element-wise or shared data:
-    # tasks without needs whose result several such tasks of one stage need.
-    node, need, groups = graph.node, graph.needs, int(group.max()) + 1
-    _, of_stage, counts = np.unique(node * groups + group[need], return_inverse=True, return_counts=True)
-    single = counts[of_stage] == 1
-    several = np.zeros(len(graph), np.bool_)
-    several[node[~single]] = True
-    by_stage, counts = np.unique(need[single] * groups + group[node[single]], return_counts=True)
-    shared = np.zeros(len(graph), np.bool_)
-    shared[by_stage[counts > 1] // groups] = True
-
-    depth, origin = [-1] * len(graph), list(range(len(graph)))
-    first, needs, given = graph.first.tolist(), need.tolist(), (shared & (np.diff(graph.first) == 0)).tolist()
-    for task in np.flatnonzero(~several & ~shared).tolist():
-        chain = [other for other in needs[first[task] : first[task + 1]] if not given[other]]
-        depths = [depth[other] for other in chain]
-        if min(depths, default=0) >= 0:
-            depth[task] = max(depths, default=-1) + 1
-            origin[task] = origin[chain[0]] if chain else task
-    return np.array(depth), np.array(origin)
-
-
-def _pairs(owner: Ints, low: Ints, high: Ints) -> tuple[Ints, Ints]:
-    # each owner with each number from its `low` up to its `high`
-    widths = high - low
-    number = np.arange(int(widths.sum())) - np.repeat(np.cumsum(widths) - widths - low, widths)
-    return np.repeat(owner, widths), number

@@ -99,6 +99,17 @@ STUDIES: Mapping[str, StudyType] = {
         exit_ok="B is not slower",
         exit_finding="B is slower",
     ),
+    "prediction": StudyType(
+        command="predict",
+        flow="scalescope_flows.studies:predict",
+        parameters_class="scalescope.studies.prediction.parameters:PredictionParameters",
+        plan="scalescope.studies.prediction.plan",
+        report="scalescope.studies.prediction.report",
+        example="-w my_job.py:run -c local -a workers=1,2,4 --workers 16,64",
+        title="At other sizes",
+        fine=("info", "Predicted"),
+        alarm=("medium", "Not to be relied on"),
+    ),
     "nightly": StudyType(
         command="nightly",
         flow="scalescope_flows.night:nightly",

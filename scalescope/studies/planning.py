@@ -35,13 +35,17 @@ class StudyAnswer:
     alarm: bool
 
 
+# A sweep that depends on the runs before it, in their order; it may write files into the folder. None: it is left out
+RequestAfter = Callable[[Sequence[SweepRun], Store, str], RunRequest | None]
+
+
 @dataclass(frozen=True)
 class PlannedStudy:
     """A study that may be started: everything in it has been checked."""
 
     kind: str
     question: Mapping[str, Any]  # JSON; a study is continued when its question is the same
-    requests: tuple[RunRequest, ...]  # the sweeps to run, each with its growth
+    requests: tuple[RunRequest | RequestAfter, ...]  # the sweeps to run, each with its growth
     answer: Callable[[Sequence[SweepRun]], StudyAnswer]  # judges the runs of the requests, in their order
     follows: str = ""  # id of the run or study that led to it
 

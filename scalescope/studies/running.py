@@ -69,13 +69,18 @@ def run_study(kind: str, given: Mapping[str, Any], runner: Runner | None = None,
     loaded, records = orchestrator.load_saved(given)
     rest, kept = _split(loaded)
     inquiry = STUDIES[kind].ask(rest, kept.store, records)
-    labels = [f"study:{inquiry.kind}", *(f"workload:{each.sweep.workload}" for each in inquiry.requests)]
+    labels = [f"study:{inquiry.kind}"]
+    labels += [f"workload:{each.sweep.workload}" for each in inquiry.requests if isinstance(each, RunRequest)]
     with shown(runner) as runner, Store.open(kept.store, records) as store:
         place = OutputPath.of_report(kept.report, store, runner)
         led_to_it = inquiry.follows or follows
         study = store.studies.begin(inquiry.kind, inquiry.question, follows=led_to_it, fresh=kept.fresh)
         runner.label([*labels, f"study:{study.id}"])
-        runs = [run_of(study, request, store, runner) for request in inquiry.requests]
+        runs: list[SweepRun] = []
+        for each in inquiry.requests:
+            request = each if isinstance(each, RunRequest) else each(runs, store, store.folder(study.id))
+            if request is not None:
+                runs.append(run_of(study, request, store, runner))
         answer = runner.do(JUDGE, inquiry, runs)
         store.studies.finish(study.id, answer.line, answer.result, alarm=answer.alarm)
         study = store.studies.get(study.id)

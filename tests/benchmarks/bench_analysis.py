@@ -85,7 +85,7 @@ def findings(records: dict[str, Any], attempts: Attempts, metrics: Metrics) -> N
     blame.kept(seen)
 
 
-def what_if(tasks: int) -> dict[str, float]:
+def replays(tasks: int) -> dict[str, float]:
     records = tables(tasks, overheads=False)
     attempts = Attempts.read(records)
     found: dict[str, float] = {}
@@ -99,7 +99,6 @@ def what_if(tasks: int) -> dict[str, float]:
             "critical_path": lambda g=graph: critical_path(attempts, g),
             "replay_of": lambda g=graph: Replay.of(attempts, g),
             "makespan": lambda r=replay: r.makespan(WORKERS),
-            "with_partitions": lambda r=replay: r.with_partitions(2.0),
         }
         found |= {f"{name}_{call}_cpu_s": round(cpu_seconds(calls[call]), 2) for call in calls}
     return found
@@ -129,7 +128,7 @@ def main() -> None:
             "max_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
         }
         print(json.dumps(result))
-    print(json.dumps({"tasks": tasks // 10} | what_if(tasks // 10)))
+    print(json.dumps({"tasks": tasks // 10} | replays(tasks // 10)))
 
 
 if __name__ == "__main__":

@@ -189,6 +189,25 @@ def threshold(
     _marks(canvas, made, [x for x, _ in spots], [y for _, y in spots], tips, size=8)
 
 
+def prediction(
+    canvas: Canvas,
+    name: str,
+    predicted: Sequence[tuple[int, float, float, float]],
+    measured: Sequence[tuple[int, float]],
+) -> None:
+    """Seconds against workers: a line within a band (`predicted`: workers, low, middle, high), and measured dots."""
+    workers, low, middle, high = (list(column) for column in zip(*predicted, strict=True))
+    scales = {"x_axis_type": "log", "y_axis_type": "log"}
+    made = canvas.figure(name, height=340, x_label="workers", y_label="seconds", **scales)
+    for axis in made.axis:
+        axis.formatter = models.NumeralTickFormatter(format="0,0.[000]")
+    canvas.paint(made.varea(x=workers, y1=low, y2=high, fill_alpha=0.2).glyph, fill_color="fit")
+    canvas.paint(made.line(workers, middle, line_width=2).glyph, line_color="fit")
+    tips = {"workers": "@x{0,0}", "seconds": "@y{0,0.[000]}"}
+    _marks(canvas, made, workers, middle, tips, colour="fit", size=7)
+    _marks(canvas, made, [x for x, _ in measured], [y for _, y in measured], tips)
+
+
 def pairs(canvas: Canvas, name: str, measured: Sequence[tuple[float | None, float | None]], metric: str) -> None:
     """The pairs of a comparison in the order they ran, A and B of each, without trials that are not valid."""
     made = canvas.figure(name, height=260, x_label="pair", y_label=_plain(metric, "metric"))

@@ -1,4 +1,4 @@
-"""What the page says about one trial: charts over its time, stages, critical path and replays."""
+"""What the page says about one trial: charts over its time, stages and critical path."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scalescope.diagnosis.observation import Observation
 from scalescope.errors import CaptureError, StoreError
 from scalescope.model.trial import Trial, TrialState
 from scalescope.report import worker_time
-from scalescope.report.html import flames, over_time, page, stages, what_if
+from scalescope.report.html import critical_path, flames, over_time, page, stages
 from scalescope.report.html.charts import Canvas
 from scalescope.report.html.over_time import TimeChart
 from scalescope.report.table import ReportTable
@@ -33,8 +33,6 @@ class TrialPage:
     stages: ReportTable | None = None  # a row per stage
     path: ReportTable | None = None  # the critical path; None if the graph is not known
     path_text: str = ""
-    what_if: ReportTable | None = None  # replays
-    what_if_text: str = ""  # how reliable the replays are, or why there are none
 
 
 def choose(run: SweepRun, summaries: Sequence[PointSummary], key: str = "") -> tuple[Trial, str] | None:
@@ -78,8 +76,7 @@ def build(
     seen = Observation(trial, tables, attempts)
     graph = Graph.read(seen.tables, attempts)
     groups = stages.Groups.of(seen.stages, attempts)
-    path, path_text = what_if.path(attempts, graph)
-    replays, replays_text = what_if.what_if(trial, attempts, graph, summaries)
+    path, path_text = critical_path.path(attempts, graph)
     return TrialPage(
         title,
         why,
@@ -88,6 +85,4 @@ def build(
         stages=stages.table(seen, attempts, groups),
         path=path,
         path_text=path_text,
-        what_if=replays,
-        what_if_text=replays_text,
     )

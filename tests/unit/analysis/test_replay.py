@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scalescope.analysis import replay as module
 from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.graph import Graph
-from scalescope.analysis.replay import Replay, errors, overhead
+from scalescope.analysis.replay import Replay, overhead
 from scalescope.errors import InvalidField
 
 
@@ -19,14 +19,14 @@ def graph_of(tasks: int, needs: list[tuple[int, int]]) -> Graph:
     return Graph.of(tasks, pairs[:, 0], pairs[:, 1])
 
 
-def problem(seconds: list[float], needs: list[tuple[int, int]] = (), *, groups: str = "", **given: Any) -> Replay:
-    """Tasks of these durations, all there from the first; a letter per task names its group."""
-    count, names = len(seconds), groups or "a" * len(seconds)
+def problem(seconds: list[float], needs: list[tuple[int, int]] = (), **given: Any) -> Replay:
+    """Tasks of these durations, all there from the first."""
+    count = len(seconds)
     arrays = {"rank": np.arange(count), "delay": np.zeros(count), "phase": np.zeros(count, np.int64)}
     return Replay(
         seconds=np.array(seconds, np.float64),
         graph=graph_of(count, needs),
-        **{"overhead_s": 0.0, "pauses": np.zeros(1), "group": names} | arrays | given,
+        **{"overhead_s": 0.0, "pauses": np.zeros(1)} | arrays | given,
     )
 
 
@@ -38,11 +38,6 @@ def replay_of(
     tables["dependencies"] = {"task": pairs[:, 0], "needs": pairs[:, 1]}
     attempts = Attempts.read(tables)
     return Replay.of(attempts, Graph.read(tables, attempts))
-
-
-def needs_of(replay: Replay) -> list[list[int]]:
-    graph = replay.graph
-    return [graph.needs[graph.first[i] : graph.first[i + 1]].tolist() for i in range(len(graph))]
 
 
 # ------------------------------------------------------------------ schedules
@@ -66,11 +61,9 @@ def test_schedules(tasks, makespans):
     assert {threads: tasks.makespan(threads) for threads in makespans} == makespans
 
 
-def test_there_must_be_a_thread_and_a_positive_factor():
+def test_there_must_be_a_thread():
     with pytest.raises(InvalidField, match=r"threads: .* got 0"):
         problem([1]).makespan(0)
-    with pytest.raises(InvalidField, match=r"factor: .* got 0"):
-        problem([1]).with_partitions(0)
 
 
 def test_a_phase_begins_when_the_last_has_ended_and_the_pause_is_over():
@@ -95,9 +88,8 @@ def problems(draw: st.DrawFn) -> Replay:
     count = len(seconds)
     pairs = draw(st.lists(st.tuples(st.integers(0, count - 1), st.integers(0, count - 1)), max_size=2 * count))
     needs = sorted({(max(pair), min(pair)) for pair in pairs if pair[0] != pair[1]})
-    names = draw(st.text("ab", min_size=count, max_size=count))
     rank = np.array(draw(st.permutations(range(count))))
-    return problem([float(s) for s in seconds], needs, groups=names, rank=rank)
+    return problem([float(s) for s in seconds], needs, rank=rank)
 
 
 def bounds(tasks: Replay, threads: int) -> tuple[float, float]:
@@ -127,12 +119,6 @@ def test_without_dependencies_more_threads_never_take_longer(seconds, threads):
     # True of independent tasks in a fixed order only: see the anomaly above.
     tasks = problem(seconds)
     assert tasks.makespan(threads + 1) <= tasks.makespan(threads)
-
-
-@settings(deadline=None)
-@given(problems(), st.integers(1, 10), st.sampled_from([0.0, 0.5, 2.0, 8.0]))
-def test_all_durations_times_a_factor_is_the_makespan_times_the_factor(tasks, threads, factor):
-    assert tasks.with_durations(factor).makespan(threads) == pytest.approx(factor * tasks.makespan(threads))
 
 
 @settings(deadline=None)
@@ -220,100 +206,3 @@ def test_without_a_known_graph_nothing_is_replayed(records):
 def test_failed_attempts_are_left_out(records):
     rows = [{"start": 0, "stop": 5, "status": 1}, {"start": 5, "stop": 6, "retries": 1, "assigned": 5}]
     assert replay_of(records, rows).seconds.tolist() == pytest.approx([1])
-
-
-# ------------------------------------------------------------------ other partitions
-
-
-def test_one_partition_cut_in_ten_keeps_ten_threads_busy():
-    cut = problem([60.0]).with_partitions(10)
-    assert cut.seconds.tolist() == pytest.approx([6.0] * 10)
-    assert cut.makespan(10) == pytest.approx(6)
-
-
-def test_merged_partitions_take_as_long_as_all_their_tasks():
-    assert problem([1.0, 2, 3, 4]).with_partitions(0.5).seconds.tolist() == pytest.approx([3, 7])
-    # 2.5, rounded up: five tasks in three parts, each of which has one task and two thirds of another.
-    uneven = problem([1.0, 2, 3, 4, 5]).with_partitions(0.5)
-    assert uneven.seconds.tolist() == pytest.approx([1 + 4 / 3, 2 / 3 + 3 + 4 / 3, 8 / 3 + 5])
-
-
-def test_parts_of_an_element_wise_stage_need_only_the_part_beside_them():
-    stages = problem([2.0, 4, 6, 8], [(2, 0), (3, 1)], groups="aabb")
-    cut = stages.with_partitions(2)
-    assert cut.group == list("aaaabbbb")
-    assert cut.seconds.tolist() == pytest.approx([1, 1, 2, 2, 3, 3, 4, 4])
-    assert needs_of(cut) == [[], [], [], [], [0], [1], [2], [3]]
-    merged = stages.with_partitions(0.5)
-    assert merged.seconds.tolist() == pytest.approx([6, 14])
-    assert needs_of(merged) == [[], [0]]
-
-
-def test_the_order_of_a_later_stage_follows_the_first():
-    stages = problem([1.0, 1, 5, 7], [(2, 1), (3, 0)], groups="aabb")
-    cut = stages.with_partitions(2)
-    assert cut.seconds.tolist() == pytest.approx([0.5] * 4 + [3.5, 3.5, 2.5, 2.5])
-    assert needs_of(cut)[4:] == [[0], [1], [2], [3]]
-
-
-def test_a_reduction_stays_whole_and_needs_all_parts():
-    cut = problem([2.0, 2, 1], [(2, 0), (2, 1)], groups="aab").with_partitions(2)
-    assert cut.seconds.tolist() == pytest.approx([1, 1, 1, 1, 1])
-    assert needs_of(cut)[4] == [0, 1, 2, 3]
-
-
-def test_a_shuffle_needs_all_parts_and_what_follows_it_stays_whole():
-    shuffle = problem([1.0] * 6, [(2, 0), (2, 1), (3, 0), (3, 1), (4, 2), (5, 3)], groups="aabbcc")
-    cut = shuffle.with_partitions(2)
-    assert needs_of(cut) == [[], [], [], [], [0, 1, 2, 3], [0, 1, 2, 3], [4], [5]]
-
-
-def test_shared_data_is_not_cut():
-    cut = problem([1.0, 2, 2], [(1, 0), (2, 0)], groups="abb").with_partitions(2)
-    assert cut.seconds.tolist() == pytest.approx([1, 1, 1, 1, 1])
-    assert needs_of(cut) == [[], [0], [0], [0], [0]]
-
-
-def test_phases_are_not_merged():
-    tasks = problem([1.0] * 4, phase=np.array([0, 0, 1, 1]), pauses=np.zeros(2), delay=np.array([0.0, 1, 0, 0]))
-    merged = tasks.with_partitions(0.5)
-    assert merged.phase.tolist() == [0, 1]
-    assert merged.delay.tolist() == [1, 0]
-    assert merged.makespan(9) == pytest.approx(5)
-
-
-@settings(deadline=None)
-@given(problems(), st.sampled_from([0.1, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0]), st.integers(1, 8))
-def test_other_partitions_keep_the_work_and_grahams_bounds(tasks, factor, threads):
-    other = tasks.with_partitions(factor)
-    assert other.seconds.sum() == pytest.approx(tasks.seconds.sum())
-    assert sorted(other.rank.tolist()) == list(range(len(other.seconds)))
-    low, high = bounds(other, threads)
-    assert low - 1e-9 <= other.makespan(threads) <= high + 1e-9
-
-
-@settings(deadline=None)
-@given(problems(), st.integers(1, 8))
-def test_as_many_partitions_as_before_are_the_tasks_as_before(tasks, threads):
-    same = tasks.with_partitions(1)
-    assert sorted(same.seconds.tolist()) == pytest.approx(sorted(tasks.seconds.tolist()))
-    assert len(same.graph.needs) == len(tasks.graph.needs)
-    assert same.makespan(threads) == pytest.approx(tasks.makespan(threads))
-
-
-@settings(deadline=None)
-@given(problems(), st.sampled_from([2.0, 3.0]))
-def test_a_cut_never_makes_the_span_longer(tasks, factor):
-    def span(replay: Replay) -> float:
-        return float((replay.graph.earliest(replay.seconds) + replay.seconds).max())
-
-    assert span(tasks.with_partitions(factor)) <= span(tasks) + 1e-9
-
-
-# ------------------------------------------------------------------ against what was measured
-
-
-def test_errors_of_replays():
-    found = errors({1: 10.0, 2: 6.0, 8: 2.0}, {2: 5.0, 1: 10.0, 4: 3.0, 8: 0.0})
-    assert found == pytest.approx({1: 0, 2: 0.2})
-    assert errors({1: 1.0}, {2: 1.0}) == {}

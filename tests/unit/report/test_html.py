@@ -18,7 +18,7 @@ from scalescope.model.finding import Evidence, Finding, Severity, Verdict
 from scalescope.model.records import from_rows
 from scalescope.model.trial import TrialState
 from scalescope.model.words import size
-from scalescope.report.html import charts, check, render, what_if, write
+from scalescope.report.html import charts, check, render, write
 from scalescope.report.html.embed import coded, policy, raw, safe_link, script_json
 from scalescope.report.html.theme import DARK, LIGHT
 from scalescope.store.schema import RunState
@@ -66,7 +66,6 @@ def test_every_part_is_there(page: str) -> None:
         "Where the worker time went", "busy 50 %, no runnable task 50 %", "How it scales", "Inside one trial",
         "Parallelism", "Busy workers", "1 of 2 workers never ran a task", "What each thread ran", "Memory", "Stages",
         "2 items → 2 partitions in the widest stage → 4 tasks", "Critical path", "100 % of the makespan",
-        "The recorded graph, replayed", "1 measured point it is off by 0.0 %",
         "Findings and what they rest on", "How to read it",
     ):  # fmt: skip
         assert text in shown, text
@@ -394,25 +393,3 @@ def test_a_disk_that_refuses(recorded_run: Callable[..., Any], tmp_path: Path, m
 
 def test_bokeh_is_as_small_as_can_be() -> None:
     assert len(charts.bokeh_script()) < 1_500_000
-
-
-def test_a_replay_that_is_far_off_is_not_recommended(recorded_run: Callable[..., Any]) -> None:
-    made = recorded_run((4,))
-    [trial] = made.run.trials
-    assert trial.metrics is not None
-    slower = replace(trial.point, workers=8)
-    other = replace(trial, key="o", point=slower, metrics=replace(trial.metrics, makespan_s=9.0), records="")
-    shown = Document(render(replace(made.run, trials=(trial, other)), made.read, trial=trial.key)).shown
-    assert "Against 2 measured points it is off by -55.6 % at most: do not rely on it here." in shown
-
-
-def test_of_a_large_trial_only_what_takes_little_time_is_replayed(
-    recorded_run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = recorded_run((4,), waves=4)
-    monkeypatch.setattr(what_if, "MOST_REPLAYED", 12)
-    shown = Document(render(made.run, made.read)).shown
-    assert "4 threads, as it was" in shown
-    assert "8 threads" not in shown
-    monkeypatch.setattr(what_if, "MOST_REPLAYED", 11)
-    assert "Not replayed: it has more than 11 tasks." in Document(render(made.run, made.read)).shown

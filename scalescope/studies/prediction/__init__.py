@@ -1,0 +1,1 @@
+"""Predicts sizes that were not run, from a run at small sizes."""

@@ -1,0 +1,200 @@
+"""From simulated trials to seconds, with an interval, and to what holds the work back at each size."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Any
+
+from scalescope.analysis.cost import Prices
+from scalescope.analysis.distributions import NORMAL
+from scalescope.diagnosis import causes
+from scalescope.diagnosis.verdict import diagnose
+from scalescope.model.finding import Severity
+from scalescope.model.mapping import Mapped
+from scalescope.model.trial import Trial
+from scalescope.model.words import capital, number, percent, plural, seconds
+from scalescope.store.store import SweepRun
+from scalescope.studies.planning import StudyAnswer, because
+from scalescope.studies.prediction.measured import MeasuredSizes, elapsed_s
+
+LEVEL = 0.8  # of the intervals
+NOISE, MODEL = 0.03, 0.08  # relative errors of measuring and of predicting, where nothing tells more
+WRONG = 0.5  # error at the largest measured size from which on a prediction is not to be relied on
+NEAR = 1.1  # sizes within this factor of the fastest are as good
+
+
+@dataclass(frozen=True)
+class PredictedSize(Mapped):
+    """One number of workers; times are seconds."""
+
+    workers: int
+    predicted_s: float
+    low_s: float  # ends of the interval in which 80 % of measurements are expected
+    high_s: float
+    efficiency: float  # from 0 to 1
+    limit: str = ""  # code of the finding that costs most there; empty: nothing holds it back
+    limit_text: str = ""  # its title
+    measured_s: float | None = None
+    worker_hours: float = 0.0
+    money: float | None = None  # None: its price is not known
+
+
+@dataclass(frozen=True)
+class Trust(Mapped):
+    """The largest measured size, predicted from the smaller ones."""
+
+    workers: int
+    largest_used: int
+    predicted_s: float
+    measured_s: float
+
+    @property
+    def error(self) -> float:
+        """Relative error; above 0 where the prediction is too slow."""
+        return self.predicted_s / self.measured_s - 1
+
+
+@dataclass(frozen=True)
+class Prediction(Mapped):
+    """The answer."""
+
+    sizes: tuple[PredictedSize, ...]
+    asked: tuple[int, ...]
+    factor: float  # measured time over simulated time at the largest measured size
+    trust: Trust | None = None  # None: one size was measured
+    assumed: tuple[str, ...] = ()  # costs that the trial did not tell
+    costs: Mapping[str, Any] = field(default_factory=dict)  # what the simulated cluster charged
+
+    @property
+    def doubted(self) -> bool:
+        return self.trust is not None and abs(self.trust.error) >= WRONG
+
+
+def judge(
+    measured: MeasuredSizes, ahead: SweepRun, known: Sequence[SweepRun], asked: Sequence[int], prices: Prices
+) -> StudyAnswer:
+    simulated = _by_workers(ahead)
+    base = simulated.get(measured.largest)
+    if base is None:
+        line = f"Not predictable: its graph could not be run again.{because(ahead.trials)}"
+        return StudyAnswer(line, {}, alarm=True)
+    times, trust = measured.seconds, _trust(measured, known)
+    factor = times[measured.largest] / elapsed_s(base)
+    spread = _spread(measured, simulated, factor, trust)
+    sizes = [_size(measured, ahead, trial, factor, spread, prices) for trial in simulated.values()]
+    wanted = tuple(asked) or tuple(workers for workers in simulated if workers not in times)
+    found = Prediction(tuple(sizes), wanted, factor, trust, _assumed(ahead), ahead.sweep.cluster.to_mapping())
+    return StudyAnswer(_line(found), found.to_mapping(), found.doubted)
+
+
+def _by_workers(run: SweepRun) -> dict[int, Trial]:
+    trials = [trial for trial in run.trials if trial.counts and trial.metrics is not None]
+    return {trial.point.workers: trial for trial in sorted(trials, key=lambda trial: trial.point.workers)}
+
+
+def _trust(measured: MeasuredSizes, known: Sequence[SweepRun]) -> Trust | None:
+    smaller = measured.smaller
+    if not known or smaller is None:
+        return None
+    simulated = _by_workers(known[0])
+    if smaller.largest not in simulated or measured.largest not in simulated:
+        return None
+    factor = smaller.seconds[smaller.largest] / elapsed_s(simulated[smaller.largest])
+    predicted = factor * elapsed_s(simulated[measured.largest])
+    return Trust(measured.largest, smaller.largest, predicted, measured.seconds[measured.largest])
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """Relative standard deviations: of measuring, and of predicting twice the largest measured size."""
+
+    noise: float
+    model: float
+
+    def at(self, ratio: float) -> float:
+        """At so many times the largest measured size; errors grow with each doubling as steps of a random walk do."""
+        return math.hypot(self.noise, self.model * math.sqrt(abs(math.log2(ratio))))
+
+
+def _spread(measured: MeasuredSizes, simulated: Mapping[int, Trial], factor: float, trust: Trust | None) -> _Spread:
+    errors = [
+        math.log(seconds / (factor * elapsed_s(simulated[workers]))) / math.sqrt(math.log2(measured.largest / workers))
+        for workers, seconds in measured.seconds.items()
+        if workers in simulated and workers != measured.largest
+    ]
+    if trust is not None:
+        errors.append(math.log1p(trust.error) / math.sqrt(math.log2(trust.workers / trust.largest_used)))
+    # a prior as strong as one error
+    model = math.sqrt(fmean([MODEL**2, *(error**2 for error in errors)]))
+    return _Spread(measured.spread or NOISE, model)
+
+
+def _size(
+    measured: MeasuredSizes, run: SweepRun, trial: Trial, factor: float, spread: _Spread, prices: Prices
+) -> PredictedSize:
+    assert trial.metrics is not None
+    workers = trial.point.workers
+    predicted = max(factor * elapsed_s(trial), trial.metrics.ideal_s)
+    half = NORMAL.inv_cdf((1 + LEVEL) / 2) * spread.at(workers / measured.largest)
+    low = max(predicted * math.exp(-half), min(trial.metrics.ideal_s, predicted))
+    code, title = _limit(run, trial)
+    spec = measured.run.sweep.cluster_of(measured.base.point)
+    hours, price = workers * predicted / 3600, prices.of(spec)
+    return PredictedSize(
+        workers,
+        predicted,
+        low,
+        predicted * math.exp(half),
+        trial.metrics.work_s / (trial.point.threads * predicted),
+        code,
+        title,
+        measured.seconds.get(workers),
+        hours,
+        None if price is None or spec.here else hours * price,
+    )
+
+
+def _limit(run: SweepRun, trial: Trial) -> tuple[str, str]:
+    first = diagnose(run.sweep, [trial]).findings[0]
+    if first.severity not in (Severity.HIGH, Severity.MEDIUM) or first.limits_trust:
+        return "", ""
+    cause = causes.by_code().get(first.code)
+    return first.code, first.code if cause is None else cause.title
+
+
+def _assumed(run: SweepRun) -> tuple[str, ...]:
+    cluster = run.sweep.cluster.to_mapping()
+    texts = {"bandwidth": "the speed of links", "cpu_ms_per_mb": "the CPU time of packing data"}
+    return tuple(text for name, text in texts.items() if name not in cluster)
+
+
+# ------------------------------------------------------------------ the sentence
+
+
+def _line(found: Prediction) -> str:
+    asked = [size for size in found.sizes if size.workers in found.asked]
+    if not asked:
+        return "Not predictable: no size that was asked for could be simulated."
+    parts = [f"{plural(size.workers, 'worker')}: {_time(size)}" for size in asked]
+    text = "; ".join(parts)
+    fastest = min(found.sizes, key=lambda size: size.predicted_s)
+    cheapest = min(size.workers for size in found.sizes if size.predicted_s <= NEAR * fastest.predicted_s)
+    text += f". {capital(plural(cheapest, 'worker'))} {'is' if cheapest == 1 else 'are'} "
+    text += "the fastest" if cheapest == fastest.workers else "within 10 % of the fastest"
+    if found.doubted and found.trust is not None:
+        return f"Not to be relied on ({_error(found.trust)}): {text}"
+    return text
+
+
+def _time(size: PredictedSize) -> str:
+    limit = f", {size.limit}" if size.limit else ""
+    return f"{seconds(size.predicted_s)} s ({seconds(size.low_s)} to {seconds(size.high_s)}{limit})"
+
+
+def _error(trust: Trust) -> str:
+    word = "slow" if trust.error > 0 else "fast"
+    off = f"{percent(abs(trust.error))} too {word}"
+    return f"{trust.workers} workers, predicted from {number(trust.largest_used)}, came out {off}"

@@ -1,0 +1,149 @@
+"""What was measured, as a prediction needs it: one workload at some numbers of workers."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from statistics import fmean, median
+from typing import Any
+
+from scalescope.analysis.fitted_costs import GrowthOfDurations
+from scalescope.errors import InvalidField
+from scalescope.model.metrics import PrefixWork
+from scalescope.model.recorded_graph import RecordedGraph
+from scalescope.model.sweep import CLUSTER, ITEMS, THREADS, WORKERS
+from scalescope.model.trial import Trial
+from scalescope.store.store import SweepRun
+
+SAME_GRAPH = 1.02  # the graph is the same while its number of tasks stays within this factor
+
+
+@dataclass(frozen=True)
+class MeasuredSizes:
+    """Valid trials of one workload that differ only in workers, and in items in proportion."""
+
+    run: SweepRun
+    by_workers: Mapping[int, tuple[Trial, ...]]
+
+    @classmethod
+    def of(cls, run: SweepRun) -> MeasuredSizes:
+        """The settings of a run that were measured at the most sizes; raises `InvalidField` if there is no trial."""
+        by_settings: dict[str, dict[int, tuple[Trial, ...]]] = {}
+        for trial in run.trials:
+            if trial.counts and trial.records and trial.metrics is not None:
+                sizes = by_settings.setdefault(_settings(trial), {})
+                workers = trial.point.workers
+                sizes[workers] = (*sizes.get(workers, ()), trial)
+        if not by_settings:
+            raise InvalidField(
+                "run", run.id, "a run with a valid trial and its raw records", next_step=f"scalescope show {run.id}"
+            )
+        return cls(run, max(by_settings.values(), key=lambda sizes: (len(sizes), max(sizes))))
+
+    @property
+    def largest(self) -> int:
+        return max(self.by_workers)
+
+    @property
+    def smaller(self) -> MeasuredSizes | None:
+        """All but the largest size; None where it is the only one."""
+        rest = {workers: trials for workers, trials in self.by_workers.items() if workers < self.largest}
+        return MeasuredSizes(self.run, rest) if rest else None
+
+    @cached_property
+    def base(self) -> Trial:
+        """The trial that is run again at other sizes: at the largest size, the one whose time is the lower median."""
+        ordered = sorted(self.by_workers[self.largest], key=elapsed_s)
+        return ordered[(len(ordered) - 1) // 2]
+
+    @property
+    def seconds(self) -> dict[int, float]:
+        """Median time by workers."""
+        return {workers: median(map(elapsed_s, trials)) for workers, trials in self.by_workers.items()}
+
+    @property
+    def spread(self) -> float | None:
+        """Relative standard deviation of repeats, pooled over the sizes; None without repeats."""
+        squares, freedom = 0.0, 0
+        for trials in self.by_workers.values():
+            logs = [math.log(elapsed_s(trial)) for trial in trials]
+            squares += sum((each - fmean(logs)) ** 2 for each in logs)
+            freedom += len(logs) - 1
+        return math.sqrt(squares / freedom) if freedom else None
+
+    @property
+    def builds_by_workers(self) -> bool:
+        """Whether the graph is another one where there are more workers."""
+        tasks = [median(_tasks(trial) for trial in trials) for trials in self.by_workers.values()]
+        return max(tasks) > SAME_GRAPH * min(tasks)
+
+    @property
+    def mean_durations(self) -> dict[str, float]:
+        """Seconds of a task, by prefix, in the base trial."""
+        return {name: work.work_s / work.tasks for name, work in _work(self.base).items()}
+
+    def values_at(self, workers: int) -> dict[str, Any]:
+        """Values of the axes for a size that was not measured."""
+        values = {name: value for name, value in self.base.point.values.items() if name != CLUSTER}
+        if ITEMS in values and _grows(self.by_workers):
+            assert self.base.point.items is not None
+            values[ITEMS] = max(1, round(self.base.point.items * workers / self.largest))
+        return {**values, WORKERS: workers}
+
+    def resized(self, graph: RecordedGraph, workers: int) -> RecordedGraph:
+        """The graph of the base trial with durations as they are expected on so many workers."""
+        growth = self._growth
+        factors = [_factor(growth.get(_prefix(stage, growth)), self.largest, workers) for stage in graph.stages]
+        if all(factor == 1.0 for factor in factors):
+            return graph
+        tasks = [replace(task, seconds=float(f"{task.seconds * factors[task.stage]:.4g}")) for task in graph.tasks]
+        return replace(graph, tasks=tuple(tasks))
+
+    @cached_property
+    def _growth(self) -> dict[str, GrowthOfDurations]:
+        """How durations grow with the workers, by name of a stage."""
+        found: dict[str, dict[int, float]] = {}
+        for workers, trials in self.by_workers.items():
+            every = [_work(trial) for trial in trials]
+            for prefix in {name for work in every for name in work}:
+                means = [work[prefix].work_s / work[prefix].tasks for work in every if prefix in work]
+                found.setdefault(re.sub(r"\W+", "_", prefix).strip("_"), {})[workers] = median(means)
+        return {name: GrowthOfDurations.fit(seconds) for name, seconds in found.items()}
+
+
+def elapsed_s(trial: Trial) -> float:
+    assert trial.metrics is not None
+    return trial.metrics.elapsed_s or trial.metrics.makespan_s
+
+
+def _work(trial: Trial) -> Mapping[str, PrefixWork]:
+    return (trial.metrics and trial.metrics.work_by_prefix) or {}
+
+
+def _tasks(trial: Trial) -> int:
+    assert trial.metrics is not None
+    return trial.metrics.tasks
+
+
+def _settings(trial: Trial) -> str:
+    point = trial.point
+    rest = {name: value for name, value in point.values.items() if name not in (WORKERS, ITEMS)}
+    return json.dumps({**rest, THREADS: point.threads_per_worker}, sort_keys=True, default=str)
+
+
+def _grows(by_workers: Mapping[int, Sequence[Trial]]) -> bool:
+    items = {workers: trials[0].point.items for workers, trials in by_workers.items()}
+    return len(set(items.values())) > 1
+
+
+def _prefix(stage: str, known: Mapping[str, object]) -> str:
+    return stage if stage in known else stage.rpartition("_")[0]  # the second stage of a prefix has a number
+
+
+def _factor(growth: GrowthOfDurations | None, base: int, workers: int) -> float:
+    before = 0.0 if growth is None else growth.at(base)
+    return 1.0 if growth is None or before <= 0 else growth.at(workers) / before

@@ -1,0 +1,142 @@
+"""Plans a prediction: what is measured first, and the simulated trials that stand for sizes that were not run.
+
+Where the graph stays the same, the recorded one is run again with sleeps of its durations and results of its sizes.
+Where it depends on the number of workers, the workload itself builds it, and its tasks take the time that tasks of
+their prefix took.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scalescope.analysis.attempts import Attempts
+from scalescope.analysis.fitted_costs import FittedCosts, fitted_costs
+from scalescope.analysis.graph_from_records import recorded_graph
+from scalescope.errors import InvalidField
+from scalescope.model import parameters
+from scalescope.model.cluster import cluster_spec
+from scalescope.model.sweep import THREADS, WORKERS, digest
+from scalescope.model.trial import ran_what
+from scalescope.report import files
+from scalescope.run import price_table, request
+from scalescope.run.request import RunRequest
+from scalescope.store.store import Store, SweepRun
+from scalescope.studies import others_code
+from scalescope.studies.planning import PlannedStudy, StudyAnswer
+from scalescope.studies.prediction.judge import judge
+from scalescope.studies.prediction.measured import MeasuredSizes
+from scalescope.studies.prediction.parameters import PredictionParameters, sizes
+from scalescope.workloads.replay import NAME as REPLAY
+
+AHEAD = (2, 4, 8, 16)  # times the most workers measured, where no sizes are asked for
+MEASURED = ("workload", "cluster", "environment", "seed", "trial_timeout_s", "params", "axes", "repeats")
+ASKED = ("workers", "threads", "bandwidth")
+
+
+def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
+    asked = _checked(given)
+    question = {name: given[name] for name in ASKED if given.get(name)}
+    if asked.workload:
+        sweep = {name: value for name in MEASURED if (value := given.get(name, getattr(asked, name))) not in ("", {})}
+        first = request.check({**sweep, "store": store}, records=records)
+        prediction = _Prediction(asked, (store, records), None)
+        requests = (first, prediction.ahead, prediction.known)
+        return PlannedStudy("prediction", {**sweep, **question}, requests, prediction.answer)
+    with Store.open(store, records) as opened:
+        origin = opened.run(asked.run or "latest")
+    prediction = _Prediction(asked, (store, records), MeasuredSizes.of(origin))
+    question = {"run": origin.id, "workload": origin.sweep.workload, **question}
+    return PlannedStudy("prediction", question, (prediction.ahead, prediction.known), prediction.answer, origin.id)
+
+
+def check(given: Mapping[str, Any], store: str = "") -> None:
+    _checked(given)
+
+
+def _checked(given: Mapping[str, Any]) -> PredictionParameters:
+    asked = parameters.check(PredictionParameters, given)
+    if asked.workload and asked.run:
+        raise InvalidField("run", asked.run, "either a run, or a workload to measure first")
+    if asked.workload and not asked.axes.get(WORKERS):
+        raise InvalidField(
+            "axes", dict(asked.axes), "the numbers of workers to measure first", next_step="add -a workers=1,2,4"
+        )
+    cluster(FittedCosts(), asked.bandwidth)
+    return asked
+
+
+@dataclass(frozen=True)
+class _Prediction:
+    asked: PredictionParameters
+    address: tuple[str, str]  # of the store, and of its raw records
+    origin: MeasuredSizes | None  # None: the first run of the study measures
+
+    def ahead(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest:
+        """The sizes asked for, and the measured ones to compare with."""
+        measured = self._measured(runs)
+        wanted = sizes(self.asked.workers) or tuple(measured.largest * times for times in AHEAD)
+        return self._simulated(measured, {*wanted, *measured.by_workers}, store, folder)
+
+    def known(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest | None:
+        """The largest size that was measured, from the smaller ones: how far to trust the answer."""
+        measured = self._measured(runs)
+        if measured.smaller is None:
+            return None
+        return self._simulated(measured.smaller, measured.by_workers, store, folder)
+
+    def answer(self, runs: Sequence[SweepRun]) -> StudyAnswer:
+        simulated = runs if self.origin is not None else runs[1:]
+        return judge(self._measured(runs), simulated[0], simulated[1:], sizes(self.asked.workers), price_table.load())
+
+    def _measured(self, runs: Sequence[SweepRun]) -> MeasuredSizes:
+        return self.origin or MeasuredSizes.of(runs[0])
+
+    def _simulated(self, measured: MeasuredSizes, workers: Collection[int], store: Store, folder: str) -> RunRequest:
+        tables = store.tables(measured.base)
+        spec = cluster(fitted_costs(tables, Attempts.read(tables)), self.asked.bandwidth)
+        sweep: dict[str, Any] = {"seed": self.asked.seed, "trial_timeout_s": self.asked.trial_timeout_s, "repeats": 1}
+        if measured.builds_by_workers:
+            self._may_build(measured)
+            sweep["workload"] = measured.run.sweep.workload
+            spec |= {"task_cost": "recorded", "durations": measured.mean_durations}
+            points = [measured.values_at(each) for each in sorted(workers)]
+        else:
+            sweep["workload"] = REPLAY
+            graph, points = recorded_graph(tables), []
+            for each in sorted(workers):
+                data = measured.resized(graph, each).to_mapping()
+                place = f"{folder}/graph-{digest(data)}.json"
+                files.write(place, json.dumps(data), "recorded graph")
+                points.append({"graph": place, WORKERS: each, THREADS: measured.base.point.threads_per_worker})
+        if self.asked.threads is not None:
+            points = [{**point, THREADS: self.asked.threads} for point in points]
+        sweep |= {"cluster": spec, "points": points, "store": self.address[0]}
+        return request.check(sweep, records=self.address[1])
+
+    def _may_build(self, measured: MeasuredSizes) -> None:
+        if ran_what(measured.run.trials):
+            raise InvalidField(
+                "run",
+                measured.run.id,
+                "a sweep of a function, since this work has another number of tasks on other numbers of workers",
+                next_step="scalescope predict -w FILE.py:FUNCTION -a workers=1,2,4",
+            )
+        others_code.check(measured.run, others_code=self.asked.others_code)
+
+
+def cluster(costs: FittedCosts, bandwidth: str = "") -> dict[str, Any]:
+    """The simulated cluster with the costs that were measured; one that was not stays at its default.
+
+    Raises `InvalidField` for a bandwidth that is none.
+    """
+    found = {
+        "worker_us": None if costs.worker_s is None else round(costs.worker_s * 1e6, 1),
+        "cpu_ms_per_mb": None if costs.cpu_s_per_byte is None else round(costs.cpu_s_per_byte * 1e9, 3),
+        "bandwidth": bandwidth or (None if costs.bandwidth is None else f"{costs.bandwidth / 1e6:.4g}MB"),
+    }
+    spec = {"kind": "simulated", **{name: value for name, value in found.items() if value is not None}}
+    cluster_spec(spec)
+    return spec

@@ -1,0 +1,98 @@
+"""A prediction: the sizes with their intervals, what limits each, and how far to trust them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from scalescope.model.study import Study
+from scalescope.model.words import MISSING, percent, plural, seconds
+from scalescope.report.table import ReportTable, Row, Tone
+from scalescope.store.store import SweepRun
+from scalescope.studies.prediction.judge import PredictedSize, Prediction
+from scalescope.studies.report import common, headline
+from scalescope.studies.report.pictures import Chart, Picture
+from scalescope.studies.report.sheet import Note, Sheet, number, pairs
+
+if TYPE_CHECKING:
+    from scalescope.report.html.charts import Canvas
+
+HEADS = ("workers", "predicted s", "80 % interval", "measured s", "efficiency", "what holds it back there")
+
+
+def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
+    found = _found(study)
+    asked = [*common.asked(study, runs[:1]), ("Asked for", pairs(_asked(study)))]
+    if found is None:
+        return Sheet(None, asked=tuple(asked), sure=tuple(common.trials(runs)))
+    return Sheet(_table(found), tuple(_notes(found)), tuple(asked), (*_sure(found), *common.trials(runs)))
+
+
+def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
+    from scalescope.report.html import charts
+
+    found = _found(study)
+    if found is None or len(found.sizes) < 2:
+        return Picture()
+    band = [(size.workers, size.low_s, size.predicted_s, size.high_s) for size in found.sizes]
+    measured = [(size.workers, size.measured_s) for size in found.sizes if size.measured_s is not None]
+    charts.prediction(canvas, "curve", band, measured)
+    legend = (("busy", "measured"), ("fit", "predicted, with its 80 % interval"))
+    return Picture(Chart("curve", "Seconds against workers", headline(study), legend))
+
+
+def _found(study: Study) -> Prediction | None:
+    return Prediction.from_mapping(study.result) if study.result else None
+
+
+def _asked(study: Study) -> dict[str, object]:
+    return {name: study.question[name] for name in ("workers", "threads", "bandwidth") if study.question.get(name)}
+
+
+def _table(found: Prediction) -> ReportTable:
+    priced = any(size.money is not None for size in found.sizes)
+    heads = (*HEADS, *(("cost",) if priced else ()))
+    rows = [Row(_cells(size, priced), Tone.PLAIN if size.measured_s is None else Tone.FAINT) for size in found.sizes]
+    return ReportTable("Predicted from what was measured", heads, tuple(rows), frozenset({0, 1, 2, 3, 4, 6}))
+
+
+def _cells(size: PredictedSize, priced: bool) -> tuple[str, ...]:
+    return (
+        f"{size.workers:,}",
+        seconds(size.predicted_s),
+        f"{seconds(size.low_s)} to {seconds(size.high_s)}",
+        MISSING if size.measured_s is None else seconds(size.measured_s),
+        percent(size.efficiency),
+        f"{size.limit_text} ({size.limit})" if size.limit else "nothing",
+        *((MISSING if size.money is None else f"{size.money:,.2f}",) if priced else ()),
+    )
+
+
+def _notes(found: Prediction) -> list[Note]:
+    notes = []
+    trust = found.trust
+    if trust is None:
+        notes.append(Note("How far to trust it is not known: one size was measured. Measure a second one.", Tone.DOUBT))
+    else:
+        text = (
+            f"How far to trust it: {plural(trust.workers, 'worker')} predicted from {trust.largest_used:,} gave "
+            f"{seconds(trust.predicted_s)} s, and {seconds(trust.measured_s)} s were measured "
+            f"({percent(abs(trust.error))} off)."
+        )
+        notes.append(Note(text, Tone.DOUBT if found.doubted else Tone.PLAIN))
+    if found.assumed:
+        notes.append(Note(f"Assumed, since the trial did not show it: {' and '.join(found.assumed)}.", Tone.DOUBT))
+    return notes
+
+
+def _sure(found: Prediction) -> list[tuple[str, str]]:
+    costs = {name: value for name, value in found.costs.items() if name not in ("kind", "durations", "task_cost")}
+    return [
+        ("Simulated with", pairs(costs)),
+        (
+            "Measured over simulated",
+            f"{number(found.factor)} at the largest measured size, by which all are multiplied",
+        ),
+        ("Interval", "80 %: by the spread of repeats and by how far measured sizes were off; wider with each doubling"),
+        ("Left out", "memory that fills up, and outside services that saturate"),
+    ]

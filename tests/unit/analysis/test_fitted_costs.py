@@ -1,0 +1,70 @@
+"""What a trial tells of links, and how durations grow with the workers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalescope.analysis.attempts import Attempts
+from scalescope.analysis.fitted_costs import FittedCosts, GrowthOfDurations, fitted_costs
+
+MB = 1_000_000
+
+
+def costs(records: Any, transfers: list[tuple[float, float]], fine: list[tuple[str, str, float]] = ()) -> FittedCosts:
+    """From tasks on `a` that each fetch one result from `b`: (bytes, seconds)."""
+    made = [{"worker": "b", "start": 0.0, "stop": 1.0, "nbytes": int(nbytes)} for nbytes, _ in transfers]
+    used = [{"worker": "a", "runnable": 1.0, "start": 9.0, "stop": 10.0, "transfer": took} for _, took in transfers]
+    tables = records(made + used, {"a": {}, "b": {}})
+    count = len(transfers)
+    tables["dependencies"] = {"task": list(range(count, 2 * count)), "needs": list(range(count))}
+    tables["fine_metrics"] = {
+        "context": [context for context, _, _ in fine],
+        "activity": [activity for _, activity, _ in fine],
+        "unit": ["seconds"] * len(fine),
+        "value": [value for *_, value in fine],
+    }
+    return fitted_costs(tables, Attempts.read(tables))
+
+
+def test_the_bandwidth_is_that_of_transfers_that_shared_no_link(records: Any) -> None:
+    shared = [(10 * MB, 0.4)] * 3
+    assert costs(records, [*shared, (10 * MB, 0.1), (10 * MB, 0.1)]).bandwidth == pytest.approx(100 * MB)
+
+
+def test_where_little_moved_nothing_is_told(records: Any) -> None:
+    assert costs(records, [(10 * MB, 0.001)]).bandwidth is None
+    assert costs(records, [(1000, 5.0)]).bandwidth is None
+
+
+def test_packing_and_unpacking_share_their_cpu_time(records: Any) -> None:
+    fine = [("get-data", "serialize", 0.3), ("gather-dep", "deserialize", 0.1), ("execute", "deserialize", 7.0)]
+    assert costs(records, [(20 * MB, 0.5)], fine).cpu_s_per_byte == pytest.approx(0.2 / (20 * MB))
+
+
+@given(
+    st.sampled_from([(1, 0, 0), (0, 0, 1), (1, 0.5, 0), (2, 0, 0.1)]),
+    st.floats(0.01, 100),
+    st.sampled_from([(1, 2, 4), (1, 2, 4, 8), (2, 8, 32)]),
+)
+def test_durations_that_follow_the_terms_are_followed(terms: Any, scale: float, sizes: tuple[int, ...]) -> None:
+    def seconds(workers: float) -> float:
+        return scale * (terms[0] + terms[1] * math.log(workers) + terms[2] * workers)
+
+    growth = GrowthOfDurations.fit({workers: seconds(workers) for workers in sizes})
+    assert growth.at(4 * max(sizes)) == pytest.approx(seconds(4 * max(sizes)), rel=0.02)
+
+
+@given(st.dictionaries(st.integers(1, 100), st.floats(0.001, 100), min_size=1, max_size=6))
+def test_durations_never_shrink_below_what_was_measured_at_most_workers(seconds: dict[int, float]) -> None:
+    growth = GrowthOfDurations.fit(seconds)
+    assert all(term >= 0 for term in growth.terms)
+    assert growth.at(2 * max(seconds)) >= growth.at(max(seconds)) > 0
+
+
+def test_durations_that_hardly_grow_stay_as_they_were() -> None:
+    assert GrowthOfDurations.fit({1: 1.0, 2: 1.02, 4: 1.05}).at(64) == 1.05

@@ -1,0 +1,74 @@
+"""Predictions from runs on simulated clusters, whose larger sizes can be measured as well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scalescope.errors import InvalidField
+from scalescope.run.sweep import run_sweep
+from scalescope.studies import STUDIES
+from scalescope.studies.prediction.judge import Prediction
+from scalescope.studies.report import export
+from scalescope.studies.report.html import render_study
+from scalescope.studies.running import run_study
+
+SWEEP: dict[str, Any] = {"workload": "futures-map", "params": {"items": 64, "seconds": 1}, "repeats": 1}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return f"sqlite:///{tmp_path_factory.mktemp('prediction') / 'runs.db'}"
+
+
+def seconds(found: Prediction) -> dict[int, float]:
+    return {size.workers: size.predicted_s for size in found.sizes}
+
+
+def test_sizes_that_were_not_run_are_predicted_from_a_run(store: str) -> None:
+    measured = run_sweep({**SWEEP, "axes": {"workers": [2, 4]}, "store": store})
+    done = run_study("prediction", {"run": measured.run_id, "workers": "16,64", "store": store})
+    found = Prediction.from_mapping(done.result)
+    assert seconds(found)[16] == pytest.approx(4.0, rel=0.05)
+    assert seconds(found)[64] == pytest.approx(1.0, rel=0.2)
+    assert found.trust is not None
+    assert abs(found.trust.error) < 0.03
+    assert all(size.low_s <= size.predicted_s <= size.high_s for size in found.sizes)
+    assert not done.alarm
+    assert {size.workers for size in found.sizes if size.measured_s is not None} == {2, 4}
+    assert "16 workers" in done.line
+    assert "64" in export.to_markdown(done.study, done.runs)
+    assert "At other sizes" in render_study(done.study, done.runs)
+
+
+def test_a_workload_can_be_measured_first_and_the_study_goes_on(store: str) -> None:
+    given = {**SWEEP, "cluster": "simulated", "axes": {"workers": [1, 2]}, "workers": "8", "store": store}
+    done = run_study("prediction", given)
+    assert seconds(Prediction.from_mapping(done.result))[8] == pytest.approx(8.0, rel=0.05)
+    again = run_study("prediction", given)
+    assert [run.id for run in again.runs] == [run.id for run in done.runs]
+
+
+def test_a_graph_that_grows_with_the_workers_is_built_anew(store: str) -> None:
+    sweep = {**SWEEP, "params": {"seconds": 1}, "axes": {"workers": [2, 4], "items_per_worker": [3]}, "store": store}
+    done = run_study("prediction", {"run": run_sweep(sweep).run_id, "workers": "32", "store": store})
+    found = Prediction.from_mapping(done.result)
+    assert done.runs[0].sweep.workload == "futures-map"
+    assert seconds(found)[32] == pytest.approx(3.0, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"workload": "futures-map"}, "axes"),
+        ({"workload": "futures-map", "run": "latest", "axes": {"workers": [1]}}, "run"),
+        ({"run": "latest", "workers": "4,none"}, "workers"),
+        ({"run": "latest", "bandwidth": "quick"}, "bandwidth"),
+    ],
+)
+def test_what_cannot_be_predicted_is_refused(given: dict[str, Any], field: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidField) as error:
+        STUDIES["prediction"].check(given, f"sqlite:///{tmp_path / 'none.db'}")
+    assert field in error.value.field
