@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scalescope.analysis.attempts import Attempts
@@ -18,6 +18,7 @@ from scalescope.analysis.graph_from_records import recorded_graph
 from scalescope.errors import InvalidField
 from scalescope.model import parameters
 from scalescope.model.cluster import cluster_spec
+from scalescope.model.recorded_graph import RecordedGraph
 from scalescope.model.sweep import THREADS, WORKERS, digest
 from scalescope.model.trial import ran_what
 from scalescope.report import files
@@ -96,7 +97,8 @@ class _Prediction:
 
     def _simulated(self, measured: MeasuredSizes, workers: Collection[int], store: Store, folder: str) -> RunRequest:
         tables = store.tables(measured.base)
-        spec = cluster(fitted_costs(tables, Attempts.read(tables)), self.asked.bandwidth)
+        attempts = Attempts.read(tables)
+        spec = cluster(fitted_costs(tables, attempts), self.asked.bandwidth)
         sweep: dict[str, Any] = {"seed": self.asked.seed, "trial_timeout_s": self.asked.trial_timeout_s, "repeats": 1}
         if measured.builds_by_workers:
             self._may_build(measured)
@@ -105,7 +107,7 @@ class _Prediction:
             points = [measured.values_at(each) for each in sorted(workers)]
         else:
             sweep["workload"] = REPLAY
-            graph, points = recorded_graph(tables), []
+            graph, points = begun_after(recorded_graph(tables), -attempts.begin), []
             for each in sorted(workers):
                 data = measured.resized(graph, each).to_mapping()
                 place = f"{folder}/graph-{digest(data)}.json"
@@ -125,6 +127,12 @@ class _Prediction:
                 next_step="scalescope predict -w FILE.py:FUNCTION -a workers=1,2,4",
             )
         others_code.check(measured.run, others_code=self.asked.others_code)
+
+
+def begun_after(graph: RecordedGraph, seconds: float) -> RecordedGraph:
+    """The graph with the seconds that the workload took before it sent the first tasks."""
+    first, *rest = graph.submissions
+    return replace(graph, submissions=(replace(first, pause_s=max(seconds, 0.0)), *rest))
 
 
 def cluster(costs: FittedCosts, bandwidth: str = "") -> dict[str, Any]:
