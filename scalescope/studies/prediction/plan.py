@@ -107,6 +107,7 @@ class _Prediction:
             points = [measured.values_at(each) for each in sorted(workers)]
         else:
             sweep["workload"] = REPLAY
+            files.make_folder(folder, "recorded graph")
             graph, points = begun_after(recorded_graph(tables), -attempts.begin), []
             for each in sorted(workers):
                 data = measured.resized(graph, each).to_mapping()
