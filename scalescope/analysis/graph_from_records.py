@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -35,6 +36,7 @@ def recorded_graph(tables: Tables) -> RecordedGraph:
     rows = _in_order(tables, rows, needs, sent)
     number = {row: i for i, row in enumerate(rows)}
     stages, stage = _stages([tasks["group"][row] for row in rows], [tasks["prefix"][row] for row in rows])
+    sizes = tasks.get("nbytes", [0] * len(tasks["key"]))
     used = sorted(set(sent.values()))
     renumbered = {old: new for new, old in enumerate(used)}
     return RecordedGraph(
@@ -46,10 +48,13 @@ def recorded_graph(tables: Tables) -> RecordedGraph:
                 tuple(sorted(number[need] for need in needs[row])),
                 int(tasks["allowed"][row]),
                 renumbered[sent[row]],
+                max(int(sizes[row]), 0),
             )
             for i, row in enumerate(rows)
         ),
         _submissions(tables, rows, sent, used),
+        _cpu_shares(tables, dict(zip(stage, [tasks["prefix"][row] for row in rows], strict=True))),
+        _gathered(tables),
     )
 
 
@@ -158,6 +163,29 @@ def _submissions(
         since = max(before, ended[used[after]]) if complete else before
         found.append(Submission(after, _rounded(max(0.0, time - since))))
     return tuple(found)
+
+
+def _cpu_shares(tables: Tables, prefixes: dict[int, str]) -> tuple[float, ...]:
+    """For each stage; by the workers' samples, else by distributed's own metrics."""
+    on, off = defaultdict[str, float](float), defaultdict[str, float](float)
+    inside = tables.get("inside", {})
+    for prefix, cpu, noncpu in zip(*(inside.get(name, ()) for name in ("prefix", "cpu", "noncpu")), strict=True):
+        on[prefix] += float(cpu)
+        off[prefix] += float(noncpu)
+    if not on:
+        metrics = tables.get("fine_metrics", {})
+        names = ("context", "prefix", "activity", "value")
+        for context, prefix, activity, value in zip(*(metrics.get(name, ()) for name in names), strict=True):
+            if context == "execute" and activity in ("thread-cpu", "thread-noncpu"):
+                (on if activity == "thread-cpu" else off)[prefix] += float(value)
+    shares = {prefix: on[prefix] / whole for prefix in {*on, *off} if (whole := on[prefix] + off[prefix]) > 0}
+    return tuple(round(shares.get(prefixes[i], 1.0), 3) for i in range(len(prefixes))) if shares else ()
+
+
+def _gathered(tables: Tables) -> bool:
+    """Whether a client asked the scheduler for results; events tell, where there are any."""
+    messages = tables.get("events", {}).get("message", ())
+    return not len(messages) or any('"action": "gather"' in message for message in messages)
 
 
 def _stages(groups: Sequence[str], prefixes: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:

@@ -21,7 +21,7 @@ from dask.sizeof import sizeof
 from dask.utils import funcname, key_split
 from distributed import Client
 
-from scalescope.model.large_part import LargePart
+from scalescope.model.large_part import LargePart, graph_bytes
 
 NOTED_BYTES = 1_000_000  # of a graph as it is sent
 PART = 0.1  # share of a graph that a part must have to be noted
@@ -43,7 +43,7 @@ def large_parts_noted(found: list[LargePart], line: Callable[[Any], str]) -> Ite
     @functools.wraps(send)
     def sending(client: Client, message: Any) -> Any:
         if message.get("op", "").startswith("update-graph"):
-            packed.nbytes = _sent_bytes(message)
+            packed.nbytes = graph_bytes(message)
         return send(client, message)
 
     @functools.wraps(pack)
@@ -68,11 +68,6 @@ def large_parts_noted(found: list[LargePart], line: Callable[[Any], str]) -> Ite
         yield
     finally:
         Client._send_to_scheduler, Client._graph_to_futures = send, pack
-
-
-def _sent_bytes(message: Mapping[str, Any]) -> int:
-    frames = [frame for value in message.values() for frame in getattr(value, "frames", ())]
-    return sum(memoryview(frame).nbytes for frame in (*frames, *message.get("graph_frames", ())))
 
 
 @dataclass(frozen=True)

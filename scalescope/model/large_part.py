@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from scalescope.model.mapping import Mapped
 
@@ -24,3 +26,9 @@ class LargePart(Mapped):
         each = f" in each of {self.calls:,} calls of `{self.layer}`" if self.calls > 1 else f" in `{self.layer}`"
         at = f", sent at {self.where}" if self.where else ""
         return f"Most of it is {self.what}{each} ({self.kind}, {size}{at})."
+
+
+def graph_bytes(message: Mapping[str, Any]) -> int:
+    """Bytes of the packed graph in a client's message `update-graph`."""
+    frames = [frame for value in message.values() for frame in getattr(value, "frames", ())]
+    return sum(memoryview(frame).nbytes for frame in (*frames, *message.get("graph_frames", ())))  # until 2024.8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scalescope.errors import InvalidField
@@ -22,6 +22,7 @@ class RecordedTask:
     needs: tuple[int, ...] = ()  # numbers of the tasks whose results it needs; all smaller than its own
     allowed: int = 0  # workers to which a restriction confined it; 0 when any may run it
     submission: int = 0  # number of the submission that it came with
+    nbytes: int = 0  # size of its result
 
 
 @dataclass(frozen=True)
@@ -39,12 +40,15 @@ class RecordedGraph:
     stages: tuple[str, ...]  # name of each task group
     tasks: tuple[RecordedTask, ...]  # by submission, then by start
     submissions: tuple[Submission, ...] = (Submission(),)  # in their order
+    # share of each stage's seconds that its threads were on a core, 1 where that is unknown; empty: unknown for all
+    cpu: tuple[float, ...] = ()
+    gathered: bool = True  # whether the client fetched results
 
     def first(self, tasks: int) -> RecordedGraph:
         """The graph of the first `tasks` tasks, which need no others."""
         kept = self.tasks[:tasks]
         sent = max((task.submission for task in kept), default=0) + 1
-        return RecordedGraph(self.stages, kept, self.submissions[:sent])
+        return replace(self, tasks=kept, submissions=self.submissions[:sent])
 
     def to_mapping(self) -> dict[str, Any]:
         return {"format": FORMAT, **to_mapping(self)}

@@ -50,7 +50,7 @@ class Execution:
         bool,
         Parameter(
             "Also run control experiments at the worst point; each rules out a cause: half the workers, one "
-            "worker, twice the partitions, the simulated cluster (no transfers, memory limits or interpreter lock), "
+            "worker, twice the partitions, the simulated cluster (no memory limits or interpreter lock), "
             "zero-length tasks.",
             title="Explain by experiments",
         ),

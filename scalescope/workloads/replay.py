@@ -1,4 +1,8 @@
-"""`replay`: the graph of a recorded trial, with sleeps in place of what its tasks did."""
+"""`replay`: the graph of a recorded trial, with sleeps in place of what its tasks did.
+
+Results say that they have the recorded size. The record does not tell which of them the client fetched: if it fetched
+any, the replay fetches those that no other task needs.
+"""
 
 from __future__ import annotations
 
@@ -27,6 +31,8 @@ def run(
     scale: Annotated[float, Parameter("Factor on all durations and pauses.", minimum=0)] = 1.0,
 ) -> dict[str, Any]:
     """The graph of a recorded trial, with sleeps of the recorded durations."""
+    from distributed import wait
+
     recorded = RecordedGraph.read(graph)
     recorded = recorded if tasks is None else recorded.first(tasks)
     workers, last_use = sorted(client.nthreads()), last_uses(recorded)
@@ -35,12 +41,22 @@ def run(
     names = [f"{recorded.stages[task.stage]}-{token}-{last - i:06d}" for i, task in enumerate(recorded.tasks)]
     futures: dict[int, Any] = {}
     sent: dict[int, list[Any]] = {}
+    unseen = {i for i, use in enumerate(last_use) if use < 0} if recorded.gathered else set()
+
+    def fetch(numbers: Sequence[int]) -> float:
+        with client.as_current():
+            wait([futures[i] for i in numbers])
+        began, found = time.monotonic(), [i for i in numbers if i in unseen]
+        unseen.difference_update(found)
+        check(dict(zip(found, client.gather([futures[i] for i in found]), strict=True)))
+        return time.monotonic() - began
+
     waiting = iter(enumerate(recorded.submissions))
     for number, part in parts(recorded):
         while number not in sent:
             index, submission = next(waiting)
-            client.gather(sent.get(submission.after, []))
-            time.sleep(submission.pause_s * scale)
+            fetching_s = fetch(sent.get(submission.after, []))  # the recorded pause includes it
+            time.sleep(max(0.0, submission.pause_s * scale - fetching_s))
             sent[index] = []
         allowed = recorded.tasks[part.start].allowed
         confined = workers[:allowed] if 0 < allowed < len(workers) else None
@@ -53,14 +69,29 @@ def run(
             wanted = list(part)
             results = client.map(nap, *zip(*tasks_sent.values(), strict=True), key=list(tasks_sent), workers=confined)
         futures.update(zip(wanted, results, strict=True))
-        sent[number] += results
-    check(dict(zip(futures, client.gather(list(futures.values())), strict=True)))
+        sent[number] += wanted
+    fetch(list(futures))
     return {"tasks": len(recorded.tasks), "submissions": len(recorded.submissions)}
 
 
-def nap(number: int, seconds: float, needs: Sequence[int]) -> int:
+class Result(int):
+    """The number of a task, which says that it is as large as the recorded result."""
+
+    nbytes = 0
+
+    def __sizeof__(self) -> int:
+        return self.nbytes
+
+
+def nap(number: int, seconds: float, nbytes: int, cpu_share: float, needs: Sequence[int]) -> Result:
+    """Sleep; `cpu_share` is the part of these seconds for which a simulated cluster takes the task to be on a core."""
+    from distributed.worker import thread_state
+
+    thread_state.cpu_share = cpu_share
     time.sleep(seconds)
-    return number
+    result = Result(number)
+    result.nbytes = nbytes
+    return result
 
 
 def parts(recorded: RecordedGraph) -> list[tuple[int, range]]:
@@ -95,7 +126,10 @@ def _arguments(
     recorded: RecordedGraph, number: int, part: range, scale: float, names: Sequence[str], futures: Mapping[int, Any]
 ) -> tuple[Any, ...]:
     task = recorded.tasks[number]
-    return (number, task.seconds * scale, [names[need] if need in part else futures[need] for need in task.needs])
+    needs = [names[need] if need in part else futures[need] for need in task.needs]
+    return number, task.seconds * scale, task.nbytes, recorded.cpu[task.stage] if recorded.cpu else 1.0, needs
 
 
-WORKLOAD = workload(NAME, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(run)
+WORKLOAD = workload(NAME, version=2, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(
+    run
+)

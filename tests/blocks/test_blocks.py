@@ -91,6 +91,7 @@ def test_titles_carry_their_units() -> None:
     assert titles["scheduler_us"] == "Scheduler cost per transition, µs"
     assert titles["start_timeout_s"] == "Start timeout, s"
     assert titles["memory_mb"] == "Memory per job, MiB"
+    assert titles.pop("cpu_ms_per_mb") == "CPU for packing, ms/MB"
     units = {"s": ", s", "us": ", µs", "mb": ", MiB"}
     assert all(title.endswith(units.get(name.rpartition("_")[2], "")) for name, title in titles.items())
 

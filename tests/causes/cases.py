@@ -387,6 +387,7 @@ CASES = (
     local("healthy/local-threads-numpy", "computing", 1, threads=2, items=8, seconds=0.4),
     local("gil-bound/python-1x4", "computing", 1, threads=4, items=12, seconds=0.25, how="python", quiet=LOCK),
     local("gil-bound/python-1x3", "computing", 1, threads=3, items=9, seconds=0.25, how="python", quiet=LOCK),
+    case("transfer-bound/300-simulated", "passed_on", 300, items=300),
     local("transfer-bound/2-workers", "exchange", 2, items=4, mebibytes=160, rounds=2, seconds=0.0),
     local("transfer-bound/4-workers", "exchange", 4, items=4, mebibytes=80, rounds=2, seconds=0.0),
     local("serialisation-bound/2-workers", "with_parcels", 2, items=10, objects=25000, also="large-graph"),

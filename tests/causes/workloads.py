@@ -172,6 +172,14 @@ def stages(
 
 
 @modelled
+def passed_on(client, *, items: int = 100, nbytes: int = 10**8, seconds: float = 0.2, inputs: int = 4):
+    """Tasks that take results of `nbytes` from so many others, most of which other workers have."""
+    made = client.map(step_to_bytes, [seconds] * items, [nbytes] * items, key="make", pure=False)
+    taken = [[made[(i + 7 * k) % items] for k in range(inputs)] for i in range(items)]
+    wait([client.submit(step, seconds, *found, key=f"use-{i}") for i, found in enumerate(taken)])
+
+
+@modelled
 def bag(client, *, items: int = 100, seconds: float = 1.0, npartitions: int | None = None, jitter: float = 0.0):
     """A bag as dask divides it, or in so many partitions, mapped twice."""
     import dask.bag as db

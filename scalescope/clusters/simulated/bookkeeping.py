@@ -2,7 +2,7 @@
 
 Heartbeats, searches for missing data, keep-alives and work stealing would dominate a long simulation. Here a coroutine
 delivers all heartbeats without messages, and the rest happens only when it can change something. The scheduler learns
-the same, except for measured bandwidths, which an in-process cluster cannot show.
+the same.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import distributed.scheduler
 from distributed.metrics import time
 from tornado.ioloop import PeriodicCallback
 
-from scalescope.clusters import light_workers
+from scalescope.clusters.simulated.transfers import LinkedWorker
 
 IDLE_CHECK_S = 5.0
 POLL_S = 60.0
@@ -47,7 +47,7 @@ class _Missing(set[Any]):
             self._search.start()
 
 
-class SimulatedWorker(light_workers.LightWorker):
+class SimulatedWorker(LinkedWorker):
     """A worker without periodic callbacks; `send_heartbeats` does their work."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -79,6 +79,8 @@ def _beat(scheduler: distributed.Scheduler, worker: SimulatedWorker, now: float)
     if state is None:
         return
     state.last_seen = now
+    if worker.links is not None:
+        scheduler.bandwidth += (worker.bandwidth - scheduler.bandwidth) / len(scheduler.workers)
     state.executing = {}
     for key in worker.active_keys:
         task, running = scheduler.tasks.get(key), worker.state.tasks.get(key)

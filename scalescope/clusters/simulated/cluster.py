@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -29,9 +30,11 @@ from scalescope.clusters.simulated.bookkeeping import (
 from scalescope.clusters.simulated.calibration import Calibration
 from scalescope.clusters.simulated.clock import CLOCK, EPOCH
 from scalescope.clusters.simulated.executor import VirtualThreadPoolExecutor
+from scalescope.clusters.simulated.links import Links
 from scalescope.clusters.simulated.locks import loop_locks
 from scalescope.clusters.simulated.loops import KernelLoop
-from scalescope.clusters.simulated.spec import SimulatedSpec
+from scalescope.clusters.simulated.spec import SimulatedSpec, bytes_per_second
+from scalescope.clusters.simulated.transfers import LinkedScheduler, linked
 from scalescope.errors import ClusterError, WorkersMissing
 
 if TYPE_CHECKING:
@@ -39,7 +42,10 @@ if TYPE_CHECKING:
     from scalescope.model.workload import Workload
 
 # Measured against real-time clusters by `tests/benchmarks/bench_simulated.py`.
-VALIDATED = "0.05 to 0.5 s (1 to 10 %) below real time on 20 to 300 emulated workers; see docs/clusters.md"
+VALIDATED = (
+    "0.05 to 0.5 s (1 to 10 %) below real time on 20 to 300 emulated workers where little data travels; see "
+    "docs/clusters.md"
+)
 
 SHORTEST_TASK_S = 1e-6  # distributed's work stealing asserts that every task takes some time
 
@@ -51,13 +57,14 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
     """
 
     shows: ClassVar[str] = "how the real scheduler, client and workers divide work over time"
-    cannot_show: ClassVar[str] = (
-        "contention between processes, transfer and serialisation time, memory pressure, the interpreter lock"
-    )
+    cannot_show: ClassVar[str] = "contention between processes, memory pressure, spilling, the interpreter lock"
 
     def __init__(self, spec: SimulatedSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
         self._calibration = Calibration.choose(spec)
+        rate = bytes_per_second("cluster.bandwidth", spec.bandwidth)
+        links = Links(rate, spec.latency_ms / 1e3, spec.cpu_ms_per_mb / 1e9)
+        self._links = links if math.isfinite(rate) else None
         self._charging = False
         self._repeats = False  # whether the last trial takes as long each time: no CPU time was charged
         self._stack = ExitStack()
@@ -83,6 +90,8 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         light_workers.slow_heartbeats()
         self._stack.enter_context(patient_iteration())
         self._stack.enter_context(loop_locks())
+        if self._links is not None:
+            self._stack.enter_context(linked(self._links))
         started = threading.Event()
         self._thread = threading.Thread(target=self._run_loop, args=(started,), name="virtual-clock", daemon=True)
         self._thread.start()
@@ -111,6 +120,8 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         self._sync(self._forget_timers)
         light_workers.freeze_garbage_collector()
         CLOCK.restart()
+        if self._links is not None:
+            self._links.restart()
         self._start_scheduler()
         self._sync(self._start_workers, workers, threads_per_worker)
         assert self._scheduler is not None
@@ -131,7 +142,12 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         self._charging = cost == "cpu" or (cost == "auto" and not workload.modelled)
         self._repeats = not self._charging
         self._repeat("trial")
-        with task_durations(self.spec.durations or {}, timeless=point.has_zero_length_tasks):
+        with task_durations(
+            self.spec.durations or {},
+            timeless=point.has_zero_length_tasks,
+            links=self._links,
+            cpu_share=0.0 if workload.modelled else 1.0,
+        ):
             actor.pause()
             actor.charging = self._charging
             actor.resume()
@@ -156,10 +172,15 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         return EPOCH + (CLOCK.now if member is None else member.time())
 
     def facts(self) -> dict[str, Any]:
+        spec = self.spec
+        links = f"links of {spec.bandwidth} and {spec.latency_ms:g} ms" if self._links else "data that takes no time"
         return {
             **super().facts(),
-            "shows": f"{self.shows}, exactly repeatable" if self._repeats else self.shows,
-            "task_cost": self.spec.task_cost,
+            "shows": f"{self.shows}, with {links}" + ", exactly repeatable" * self._repeats,
+            "task_cost": spec.task_cost,
+            "bandwidth": spec.bandwidth,
+            "latency_ms": spec.latency_ms,
+            "cpu_ms_per_mb": spec.cpu_ms_per_mb,
             **self._calibration.to_mapping(),
             "blocked_outside_clock": CLOCK.outside,
             "validated": VALIDATED,
@@ -205,7 +226,8 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         self._repeat("start")
 
         async def start() -> distributed.Scheduler:
-            scheduler = await light_workers.LightScheduler(protocol="inproc://", dashboard=False, port=0)
+            scheduler = await LinkedScheduler(protocol="inproc://", dashboard=False, port=0)
+            scheduler.links = self._links
             calm_scheduler(scheduler)
             scheduler.add_plugin(_ChargeTransitions(self._calibration.scheduler_us / 1e6, RestingBalancer(scheduler)))
             return scheduler
@@ -224,7 +246,9 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
                 ),
                 "actor": VirtualThreadPoolExecutor(CLOCK, 1, charging=lambda: self._charging),
             }
-            return SimulatedWorker(address, name=index, nthreads=nthreads, memory_limit=0, executor=pools)
+            worker = SimulatedWorker(address, name=index, nthreads=nthreads, memory_limit=0, executor=pools)
+            worker.links = self._links
+            return worker
 
         with light_workers.cheap_start():
             self._workers = list(await asyncio.gather(*[start(index) for index in range(count)]))
@@ -276,21 +300,30 @@ class _ChargeTransitions(SchedulerPlugin):  # type: ignore[misc]
 
 
 @contextmanager
-def task_durations(durations: Mapping[str, float], *, timeless: bool = False) -> Iterator[None]:
+def task_durations(
+    durations: Mapping[str, float], *, timeless: bool = False, links: Links | None = None, cpu_share: float = 0.0
+) -> Iterator[None]:
     """Make tasks take the virtual seconds in `durations`, by key prefix, and at least `SHORTEST_TASK_S`.
 
+    What a worker packs and unpacks for `links` meanwhile makes them longer by its CPU seconds, divided among the
+    worker's threads, times the share of its seconds that a task is on a core: `thread_state.cpu_share` if it sets that.
     With `timeless`, tasks return their results but take no time (a sleep takes a thousandth of it).
     """
     name = next(name for name in ("_run_task_simple", "apply_function_simple") if hasattr(worker, name))
     original = getattr(worker, name)
 
     def charged(*args: Any, **kwargs: Any) -> Any:
+        state = worker.thread_state
+        state.cpu_share = cpu_share
+        packed_s = 0.0 if links is None else links.cpu_s(state.execution_state["worker"].address, CLOCK.now)
         message = original(*args, **kwargs)
-        least = max(durations.get(key_split(worker.thread_state.key), 0.0) if durations else 0.0, SHORTEST_TASK_S)
+        least = max(durations.get(key_split(state.key), 0.0) if durations else 0.0, SHORTEST_TASK_S)
         missing = least - (message["stop"] - message["start"])
         if missing > 0:
             CLOCK.sleep(missing)
             message["stop"] += missing
+        if links is not None and state.cpu_share > 0:
+            message["stop"] += _packing_delay(links, packed_s)
         return message
 
     def in_no_time(*args: Any, **kwargs: Any) -> Any:
@@ -311,3 +344,15 @@ def task_durations(durations: Mapping[str, float], *, timeless: bool = False) ->
         yield
     finally:
         setattr(worker, name, original)
+
+
+def _packing_delay(links: Links, before_s: float) -> float:
+    """Let the calling task run on for what its worker packed since `before_s`; returns for how many seconds."""
+    state, delay = worker.thread_state, 0.0
+    this = state.execution_state["worker"]
+    share = state.cpu_share / this.state.nthreads
+    CLOCK.settle()
+    while (debt := (links.cpu_s(this.address, CLOCK.now) - before_s) * share - delay) > SHORTEST_TASK_S:
+        CLOCK.sleep(debt)
+        delay += debt
+    return delay

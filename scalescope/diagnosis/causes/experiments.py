@@ -96,18 +96,14 @@ def _said(name: str, summary: PointSummary, other: Measured, now_s: float) -> st
             if times >= NEARLY_ALL
             else "the rest is what tasks take, and how they divide"
         )
-        return (
-            f"with tasks of no length it took {took} s, {percent(times)} of it, for client and scheduler alone: {why}"
-        )
+        return f"with tasks of no length it took {took} s, {percent(times)} of it, for client, scheduler, data: {why}"
     if name == CLUSTER:
         if times >= NEARLY_ALL:
-            why = "graph, client and scheduler explain the time, and the machine does not"
+            why = "graph, client, scheduler and common links explain the time, and the machine does not"
         elif times <= TOO_LITTLE:
-            why = (
-                f"{percent(1 - times)} goes to what only machines have: transfers, memory, the interpreter lock, others"
-            )
+            why = f"{percent(1 - times)} goes to what only machines have: slow links, memory, the interpreter lock"
         else:
-            why = f"{percent(1 - times)} goes to the machine (transfers, memory, locks), the rest to graph and client"
+            why = f"{percent(1 - times)} goes to the machine (links, memory, locks), the rest to graph and client"
         return f"the simulated cluster took {took} s, so {why}"
     before, after = summary.point.values.get(name), there.point.values.get(name)
     if name in PARTITIONS:

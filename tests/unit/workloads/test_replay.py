@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import dataclasses
 import json
+import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import fsspec
 import pytest
+from dask.sizeof import sizeof
+from distributed.worker import thread_state
 
 from scalescope import workloads
 from scalescope.errors import InvalidField, WrongAnswer
@@ -78,6 +82,23 @@ def test_no_graph(tmp_path: Path, text: str) -> None:
         RecordedGraph.read(str(path))
     with pytest.raises(InvalidField, match="No such file"):
         RecordedGraph.read(str(tmp_path / "other.json"))
+
+
+def test_results_have_the_recorded_size() -> None:
+    result = replay.nap(3, 0.0, 5_000_000, 0.5, ())
+    assert result == 3
+    assert 5_000_000 <= sizeof(pickle.loads(pickle.dumps(result))) < 5_000_100
+    assert thread_state.cpu_share == 0.5
+
+
+@pytest.mark.parametrize("gathered", [True, False])
+def test_only_results_that_no_task_needs_are_fetched(
+    inproc: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gathered: bool
+) -> None:
+    checked: dict[int, int] = {}
+    monkeypatch.setattr(replay, "check", checked.update)
+    replay.run(inproc.client, graph=written(tmp_path, dataclasses.replace(TREE, gathered=gathered)))
+    assert checked == ({2: 2} if gathered else {})
 
 
 def test_a_false_result_is_noticed() -> None:

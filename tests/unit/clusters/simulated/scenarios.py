@@ -345,8 +345,55 @@ def bystanders_see_real_time() -> Any:
     return {"result": seen}
 
 
+LINKS = {"bandwidth": "100MB", "latency_ms": 10.0, "cpu_ms_per_mb": 2.0}
+
+
+def transfers() -> Any:
+    """50 MB from the first of two workers to the second, while the first has a task that is on a core half the time."""
+
+    def half_on_a_core(seconds: float) -> float:
+        distributed.worker.thread_state.cpu_share = 0.5
+        time.sleep(seconds)
+        return time.time()
+
+    def body(client: Any) -> Any:
+        first, second = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        began = time.time()
+        times = {}
+
+        def done(name: str, *futures: Any) -> None:
+            with client.as_current():
+                distributed.wait(futures)
+            times[name] = time.time() - began
+
+        data = client.submit(bytes, 50_000_000, workers=first)
+        done("made", data)
+        size, other = client.submit(len, data, workers=second), client.submit(half_on_a_core, 2.0, workers=first)
+        done("taken", size)
+        done("slowed", other)
+        client.gather(data)
+        done("gathered", data)
+        client.scatter(bytes(50_000_000), workers=[first], hash=False)
+        done("scattered", data)
+        client.submit(len, bytes(50_000_000), pure=False).result()
+        done("graph", data)
+        return times
+
+    return {"linked": run(body, 2, **LINKS)["result"], "free": run(body, 2, bandwidth="inf")["result"]}
+
+
 def many_workers() -> Any:
     return run(lambda client: len(client.gather(client.map(nap, [10.0] * 600, pure=False))), 300)
+
+
+def load(seconds: float, nbytes: int) -> bytes:
+    time.sleep(seconds)
+    return bytes(nbytes)
+
+
+def size(seconds: float, *parts: bytes) -> int:
+    time.sleep(seconds)
+    return sum(map(len, parts))
 
 
 def trace(seed: int) -> list[Any]:
@@ -360,8 +407,8 @@ def trace(seed: int) -> list[Any]:
 
     def body(client: Any) -> Any:
         client.register_plugin(Trace(), name="trace")
-        leaves = client.map(nap, [(i * 7919 % 13) / 3 for i in range(60)], pure=False)
-        sums = [client.submit(nap, 0.5, *leaves[i : i + 6]) for i in range(0, 60, 6)]
+        leaves = client.map(load, [(i * 7919 % 13) / 3 for i in range(60)], [i * 10**6 for i in range(60)], pure=False)
+        sums = [client.submit(size, 0.5, *leaves[i : i + 6]) for i in range(0, 60, 6)]
         client.gather(sums)
         return None
 

@@ -48,6 +48,7 @@ OTHERS = (
     "outside_process",
     "zero_length_tasks",
     "bystanders_see_real_time",
+    "transfers",
 )
 MESSAGES_S = 0.05
 """Dask sends in batches, milliseconds apart, on the virtual clock too."""
@@ -148,6 +149,20 @@ def test_what_blocks_outside_the_clock_is_noticed(results: dict[str, Any]) -> No
 def test_threads_outside_the_simulation_see_real_time(results: dict[str, Any]) -> None:
     (slept,) = results["bystanders_see_real_time"]["result"]
     assert 0.2 <= slept < 20
+
+
+def test_what_travels_takes_time(results: dict[str, Any]) -> None:
+    """50 MB at 100 MB/s: 0.5 s, with 10 ms of latency and 0.1 s of CPU on each side."""
+    linked, free = results["transfers"]["linked"], results["transfers"]["free"]
+    one_s, message_s = 0.71, 0.01
+    assert linked["taken"] - linked["made"] == pytest.approx(message_s + one_s, abs=MESSAGES_S)
+    assert linked["slowed"] - linked["made"] == pytest.approx(message_s + 2.0 + 0.5 * 0.1, abs=MESSAGES_S / 3)
+    for later, earlier in (("gathered", "slowed"), ("scattered", "gathered")):  # through the scheduler
+        assert linked[later] - linked[earlier] == pytest.approx(2 * one_s, abs=MESSAGES_S)
+    assert linked["graph"] - linked["scattered"] == pytest.approx(one_s + 2 * message_s, abs=MESSAGES_S)
+    assert free["taken"] - free["made"] < MESSAGES_S
+    assert free["slowed"] - free["made"] == pytest.approx(2.0, abs=MESSAGES_S)
+    assert free["graph"] - free["slowed"] < MESSAGES_S
 
 
 def test_virtual_time_is_not_real_time(results: dict[str, Any]) -> None:

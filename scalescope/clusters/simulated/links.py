@@ -1,0 +1,193 @@
+"""Links between the hosts of a simulated cluster: what is sent over them takes virtual time.
+
+Each host has a link each way, all of the same bandwidth. A transfer takes, one after the other: packing by its sender,
+the latency, its bytes over the sender's link out and the receiver's link in, and unpacking by its receiver. Transfers
+at the same time share links in max-min fairness. A host packs and unpacks one transfer at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import math
+from collections import deque
+
+ROUNDING = 1e-9  # relative difference of rates that is none; and seconds, of ends of transfers
+SMALL = 0.1  # a transfer whose bytes take less than this share of the latency does not share links
+
+
+class Link:
+    """One direction of a host's connection."""
+
+    __slots__ = ("changed", "flows", "level")
+
+    def __init__(self) -> None:
+        self.flows: dict[Flow, Link] = {}  # what passes, and the other link of each; in order of arrival
+        self.level = math.inf  # rate that this link allows each of its flows
+        self.changed = False  # whether its level has to be found anew
+
+
+class Flow:
+    """Bytes on their way over two links."""
+
+    __slots__ = ("done", "end", "left", "links", "rate", "share", "since")
+
+    def __init__(self, out: Link, into: Link, nbytes: float = 0.0) -> None:
+        self.links = (out, into)
+        self.share = 0.0  # bytes a second, by `FairShares`
+        self.left, self.rate, self.since, self.end = nbytes, 0.0, 0.0, math.inf  # for `Links`: at its last change
+        self.done: asyncio.Future[None] | None = None
+
+
+class FairShares:
+    """Max-min fair shares of flows over links of one capacity.
+
+    A flow gets the lower of its two links' levels; the flows of a link that others do not limit share what those leave.
+    From a link where a flow came or went, new levels spread to the links of flows whose share changed, and no further.
+    """
+
+    def __init__(self, capacity: float) -> None:
+        self._capacity = capacity
+        self._changed: deque[Link] = deque()
+
+    def add(self, flow: Flow) -> None:
+        out, into = flow.links
+        out.flows[flow], into.flows[flow] = into, out
+        self._change(out)
+        self._change(into)
+
+    def remove(self, flow: Flow) -> None:
+        for link in flow.links:
+            del link.flows[flow]
+            self._change(link)
+
+    def settle(self) -> list[Flow]:
+        """Bring all shares up to date; returns the flows whose share changed."""
+        touched: dict[Flow, None] = {}
+        while self._changed:
+            link = self._changed.popleft()
+            link.changed = False
+            link.level = level = self._level(link)
+            for flow, other in link.flows.items():
+                share = min(level, other.level)
+                if not math.isclose(share, flow.share, rel_tol=ROUNDING):
+                    flow.share = share
+                    touched[flow] = None
+                    self._change(other)
+        return list(touched)
+
+    def _change(self, link: Link) -> None:
+        if not link.changed:
+            link.changed = True
+            self._changed.append(link)
+
+    def _level(self, link: Link) -> float:
+        left, count = self._capacity, len(link.flows)
+        for level in sorted([other.level for other in link.flows.values()]):
+            if level * count >= left:
+                return left / count
+            left -= level
+            count -= 1
+        return math.inf
+
+
+class Host:
+    """The links of one host, and its CPU."""
+
+    __slots__ = ("busy_until", "cpu_s", "into", "out")
+
+    def __init__(self) -> None:
+        self.out, self.into = Link(), Link()
+        self.cpu_s = 0.0  # CPU seconds used until `busy_until`
+        self.busy_until = 0.0
+
+    def compute(self, begin: float, seconds: float) -> float:
+        """Use the CPU from `begin` on, or once it is free; returns the end."""
+        self.cpu_s += seconds
+        self.busy_until = max(begin, self.busy_until) + seconds
+        return self.busy_until
+
+
+class Links:
+    """The hosts of a cluster, and what is on its way between them; for the event loop of the virtual clock."""
+
+    def __init__(self, bytes_per_s: float, latency_s: float, cpu_s_per_byte: float) -> None:
+        self._bytes_per_s, self._latency_s, self._cpu_s_per_byte = bytes_per_s, latency_s, cpu_s_per_byte
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget all hosts, as the time begins anew."""
+        self._hosts: dict[str, Host] = {}
+        self._shares = FairShares(self._bytes_per_s)
+        self._ends: list[tuple[float, int, Flow]] = []  # also those that were put off since
+        self._serial = itertools.count()
+        self._timer: asyncio.TimerHandle | None = None
+        self._settling = False
+
+    def cpu_s(self, address: str, now: float) -> float:
+        """CPU seconds that this host has packed and unpacked for so far."""
+        host = self._hosts.get(address)
+        return 0.0 if host is None else host.cpu_s - max(host.busy_until - now, 0.0)
+
+    async def transfer(self, source: str, target: str, nbytes: int, *, follows: bool = False) -> None:
+        """Return when the bytes have arrived; no latency is charged if they follow others in one stream."""
+        if source == target:
+            return
+        sender, receiver = self._host(source), self._host(target)
+        loop = asyncio.get_running_loop()
+        now, cpu_s, alone_s = loop.time(), nbytes * self._cpu_s_per_byte, nbytes / self._bytes_per_s
+        sent = sender.compute(now, cpu_s) + (0.0 if follows else self._latency_s)
+        if alone_s < SMALL * self._latency_s:
+            await asyncio.sleep(receiver.compute(sent + alone_s, cpu_s) - now)
+            return
+        await asyncio.sleep(sent - now)
+        await self._flow(Flow(sender.out, receiver.into, nbytes))
+        now = loop.time()
+        await asyncio.sleep(receiver.compute(now, cpu_s) - now)
+
+    def _host(self, address: str) -> Host:
+        host = self._hosts.get(address)
+        if host is None:
+            host = self._hosts[address] = Host()
+        return host
+
+    async def _flow(self, flow: Flow) -> None:
+        loop = asyncio.get_running_loop()
+        flow.done, flow.since = loop.create_future(), loop.time()
+        self._shares.add(flow)
+        self._settle_soon(loop)
+        try:
+            await flow.done
+        finally:
+            if not math.isnan(flow.end):  # it was cancelled
+                self._end(flow)
+                self._settle_soon(loop)
+
+    def _end(self, flow: Flow) -> None:
+        flow.end = math.nan
+        self._shares.remove(flow)
+
+    def _settle_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Once for all flows that come or go at one instant."""
+        if not self._settling:
+            self._settling = True
+            loop.call_soon(self._settle, loop)
+
+    def _settle(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._settling, now = False, loop.time()
+        while self._ends and (self._ends[0][0] <= now + ROUNDING or self._ends[0][0] != self._ends[0][2].end):
+            end, _, flow = heapq.heappop(self._ends)
+            if end == flow.end:
+                self._end(flow)
+                assert flow.done is not None
+                if not flow.done.done():
+                    flow.done.set_result(None)
+        for flow in self._shares.settle():
+            flow.left = max(flow.left - flow.rate * (now - flow.since), 0.0)
+            flow.rate, flow.since = flow.share, now
+            flow.end = now + flow.left / flow.rate
+            heapq.heappush(self._ends, (flow.end, next(self._serial), flow))
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(self._ends[0][0], self._settle, loop) if self._ends else None

@@ -1,0 +1,118 @@
+"""Fair shares of links, and bandwidths as people write them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scalescope.clusters.simulated.links import FairShares, Flow, Link
+from scalescope.clusters.simulated.spec import SimulatedSpec, bytes_per_second
+from scalescope.errors import InvalidField
+
+CAPACITY = 100.0
+NEARLY = 1 + 1e-6
+PAIRS = st.tuples(st.integers(0, 6), st.integers(0, 6))
+
+
+class Network:
+    """Flows between seven hosts."""
+
+    def __init__(self) -> None:
+        self.out, self.into = [Link() for _ in range(7)], [Link() for _ in range(7)]
+        self.shares, self.flows = FairShares(CAPACITY), list[Flow]()
+
+    def add(self, *pairs: tuple[int, int]) -> None:
+        for source, target in pairs:
+            self.flows.append(Flow(self.out[source], self.into[target]))
+            self.shares.add(self.flows[-1])
+
+    def remove(self, place: int) -> None:
+        self.shares.remove(self.flows.pop(place % len(self.flows)))
+
+    def settled(self) -> list[float]:
+        self.shares.settle()
+        return [flow.share for flow in self.flows]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "shares"),
+    [
+        ([(0, 1)], [100]),
+        ([(0, 1), (1, 0)], [100, 100]),  # each way has its own link
+        ([(0, 1), (0, 2)], [50, 50]),
+        ([(1, 0), (2, 0), (3, 0), (4, 0)], [25, 25, 25, 25]),
+        ([(0, 1), (0, 2), (3, 2), (4, 2), (5, 2)], [75, 25, 25, 25, 25]),  # what one link refuses, the other gives away
+    ],
+)
+def test_shares(pairs: Sequence[tuple[int, int]], shares: list[float]) -> None:
+    network = Network()
+    network.add(*pairs)
+    assert network.settled() == pytest.approx(shares)
+
+
+def test_what_a_flow_leaves_goes_to_the_others() -> None:
+    network = Network()
+    network.add((0, 1), (0, 2))
+    assert network.settled() == [50, 50]
+    network.remove(0)
+    assert network.settled() == [100]
+
+
+@given(st.lists(st.one_of(st.lists(PAIRS, min_size=1, max_size=8), st.integers(0, 100)), max_size=20))
+def test_shares_are_max_min_fair_whatever_came_and_went(changes: list[list[tuple[int, int]] | int]) -> None:
+    """No link is over its capacity, and each flow has a full link on which no other has more: then none is fairer."""
+    network = Network()
+    for change in changes:
+        if isinstance(change, list):
+            network.add(*change)
+        elif network.flows:
+            network.remove(change)
+        network.settled()
+        used = {link: sum(flow.share for flow in link.flows) for link in (*network.out, *network.into)}
+        assert max(used.values()) <= CAPACITY * NEARLY
+        for flow in network.flows:
+            assert any(
+                used[link] * NEARLY >= CAPACITY and flow.share * NEARLY >= max(other.share for other in link.flows)
+                for link in flow.links
+            )
+
+
+@given(st.lists(PAIRS, min_size=1, max_size=20), st.randoms())
+def test_the_order_in_which_flows_came_does_not_matter(pairs: list[tuple[int, int]], random: Any) -> None:
+    first, second = Network(), Network()
+    first.add(*pairs)
+    first.settled()
+    shuffled = random.sample(pairs, len(pairs))
+    for pair in shuffled:
+        second.add(pair)
+        second.settled()
+    assert sorted(first.settled()) == pytest.approx(sorted(second.settled()))
+
+
+@pytest.mark.parametrize(
+    ("text", "rate"),
+    [
+        ("25Gbit", 25e9 / 8),
+        ("200Mbit", 25e6),
+        ("200 Mbit/s", 25e6),
+        ("1.2GB", 1.2e9),
+        ("500MiB", 500 * 2**20),
+        ("8bit", 1.0),
+        ("64KiB", 65536.0),
+        ("inf", math.inf),
+    ],
+)
+def test_bandwidths(text: str, rate: float) -> None:
+    assert bytes_per_second("cluster.bandwidth", text) == pytest.approx(rate)
+    assert SimulatedSpec(bandwidth=text).bandwidth == text
+
+
+@pytest.mark.parametrize("text", ["", "fast", "10", "10Gb", "0Mbit", "-1GB", "1e3MB", "nan", 1e9, math.inf, None])
+def test_what_is_no_bandwidth(text: object) -> None:
+    with pytest.raises(InvalidField, match=r"cluster\.bandwidth"):
+        SimulatedSpec(bandwidth=text)  # type: ignore[arg-type]
