@@ -132,7 +132,7 @@ def test_workers_events_and_lag_are_in_the_file(
     with capture.trial(path) as recording:
         client.log_event("phase", {"name": "load", "seconds": 1.5})
         cluster.scale(3)
-        client.wait_for_workers(3)
+        client.wait_for_workers(3, timeout=60)  # a worker that fails to start is never tried again
         (name,) = set(cluster.workers) - {0, 1}
         newcomer = cluster.workers[name].address
         client.retire_workers([newcomer])
