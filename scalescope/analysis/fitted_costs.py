@@ -5,9 +5,9 @@ The simulated cluster charges these costs at sizes that were not run. What a tri
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
@@ -15,11 +15,14 @@ from scalescope.analysis.attempts import Attempts, Floats, Tables
 from scalescope.analysis.replay import overhead
 from scalescope.model.records import STATUS_FINISHED
 
-LEAST_BYTES = 50_000  # a smaller transfer takes latency alone
-LEAST_MOVED_S = 0.05  # seconds of transfers in all, below which they tell nothing
-UNSHARED = 0.8  # share of the bytes that moved slower than a link that they had for themselves
+LARGE_BYTES, SMALL_BYTES = 500_000, 10_000  # transfers that tell the bandwidth, and those that tell the latency
+LEAST_MOVED_S = 0.05  # seconds of large transfers in all, below which they tell nothing
+LEAST_LARGE, LEAST_SMALL = 3, 4  # transfers, below which they tell nothing
+# Shares of the bytes and of the transfers that were slower, or faster, than one that nothing else held back.
+UNSHARED, UNDISTURBED = 0.8, 0.25
 CPU_STEPS = ("serialize", "deserialize", "compress", "decompress")
 GROWN = 0.1  # durations that grow by less over the measured sizes stay the same
+SAME_FIT = 0.02  # relative errors that differ by less are equal: the simpler curve is taken
 
 
 @dataclass(frozen=True)
@@ -27,20 +30,33 @@ class FittedCosts:
     """Costs of one cluster, in seconds and bytes."""
 
     bandwidth: float | None = None  # bytes a second of a worker's link, each way
+    latency_s: float | None = None  # of a transfer
     cpu_s_per_byte: float | None = None  # packing on one side, or unpacking on the other
     worker_s: float | None = None  # a task costs its thread so much besides its duration
+
+    @classmethod
+    def of_sizes(cls, costs: Sequence[FittedCosts]) -> FittedCosts:
+        """Of trials at several sizes, the largest last: links were least shared where transfers were fastest."""
+        return cls(
+            max((each.bandwidth for each in costs if each.bandwidth is not None), default=None),
+            min((each.latency_s for each in costs if each.latency_s is not None), default=None),
+            min((each.cpu_s_per_byte for each in costs if each.cpu_s_per_byte is not None), default=None),
+            costs[-1].worker_s,
+        )
 
 
 def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
     moved, seconds = _moved(tables)
+    large, small = moved >= LARGE_BYTES, moved <= SMALL_BYTES
     cpu_s = sum(
         value
         for context, activity, unit, value in _fine_metrics(tables)
         if context in ("gather-dep", "get-data") and activity in CPU_STEPS and unit == "seconds"
     )
-    enough = float(seconds.sum()) >= LEAST_MOVED_S
+    enough = large.sum() >= LEAST_LARGE and float(seconds[large].sum()) >= LEAST_MOVED_S
     return FittedCosts(
-        bandwidth=_quantile(moved / seconds, moved, UNSHARED) if enough else None,
+        bandwidth=_quantile((moved / seconds)[large], moved[large], UNSHARED) if enough else None,
+        latency_s=float(np.quantile(seconds[small], UNDISTURBED)) if small.sum() >= LEAST_SMALL else None,
         cpu_s_per_byte=cpu_s / 2 / float(moved.sum()) if enough and cpu_s > 0 else None,
         worker_s=overhead(attempts),
     )
@@ -54,7 +70,7 @@ def _moved(tables: Tables) -> tuple[Floats, Floats]:
     nbytes, seconds = np.asarray(tasks["nbytes"], np.float64), np.asarray(tasks["transfer"], np.float64)
     far = workers[node] != workers[need]
     moved = np.bincount(node[far], nbytes[need[far]], minlength=len(seconds))
-    told = (moved >= LEAST_BYTES) & (seconds > 0) & (np.asarray(tasks["status"]) == STATUS_FINISHED)
+    told = (moved > 0) & (seconds > 0) & (np.asarray(tasks["status"]) == STATUS_FINISHED)
     return moved[told], seconds[told]
 
 
@@ -74,40 +90,44 @@ def _quantile(values: Floats, weights: Floats, share: float) -> float:
 class GrowthOfDurations:
     """How the mean duration of tasks depends on the number of workers.
 
-    The terms are those of Ernest (Venkataraman et al., NSDI 2016): a + b log n + c n, none below 0. The fewest terms
-    that meet what was measured are taken.
+    It is a + b (1 - 1/n), as the share of data that lies elsewhere grows, or a + b log n, as communication in a tree
+    does (Ernest: Venkataraman et al., NSDI 2016), whichever meets what was measured better; no factor is below 0.
     """
 
-    terms: tuple[float, float, float]
+    constant: float
+    remote: float = 0.0
+    logarithm: float = 0.0
 
     @classmethod
-    def fit(cls, seconds: Mapping[int, float]) -> GrowthOfDurations:
-        """Fit mean durations, in seconds by the number of workers."""
+    def fit(cls, seconds: Mapping[int, float], spread: float = 0.0) -> GrowthOfDurations:
+        """Fit mean durations, in seconds by the number of workers; `spread`: the relative error of one."""
         sizes = np.array(sorted(seconds), np.float64)
         durations = np.array([seconds[int(size)] for size in sizes])
-        constant = cls((float(durations[-1]), 0.0, 0.0))
-        if len(sizes) < 2 or durations[-1] < (1 + GROWN) * durations[0]:
+        constant = cls(float(durations[-1]))
+        if durations[-1] < (1 + max(GROWN, 2 * spread)) * durations[0]:
             return constant
-        columns = np.column_stack([np.ones_like(sizes), np.log(sizes), sizes])
-        most = min(len(sizes), 3)
-        fits = [fit for count in range(1, most + 1) for fit in _subsets(columns, durations, count)]
-        error, terms = min(fits, key=lambda fit: (round(fit[0], 3), sum(term > 0 for term in fit[1])))
-        return cls((terms[0], terms[1], terms[2])) if error < 1 else constant
+        fits = [
+            (0.0 if error < SAME_FIT else error, place, factors)
+            for place, column in enumerate((1 - 1 / sizes, np.log(sizes)))
+            if (found := _line(column, durations)) is not None
+            for error, factors in [found]
+        ]
+        if not fits:
+            return constant
+        _, place, (first, slope) = min(fits)
+        return cls(first, slope if place == 0 else 0.0, slope if place == 1 else 0.0)
 
     def at(self, workers: float) -> float:
-        constant, logarithm, linear = self.terms
-        return float(constant + logarithm * np.log(workers) + linear * workers)
+        return self.constant + self.remote * (1 - 1 / workers) + self.logarithm * math.log(workers)
 
 
-def _subsets(columns: Floats, durations: Floats, count: int) -> list[tuple[float, list[float]]]:
-    """Least squares of each choice of so many columns without a factor below 0: relative errors and factors."""
-    found = []
-    for chosen in combinations(range(columns.shape[1]), count):
-        weighted = columns[:, chosen] / durations[:, None]
-        factors = np.linalg.lstsq(weighted, np.ones(len(durations)), rcond=None)[0]
-        if np.all(factors >= 0):
-            terms = [0.0] * columns.shape[1]
-            for column, factor in zip(chosen, factors.tolist(), strict=True):
-                terms[column] = factor
-            found.append((float(np.sqrt(np.mean((weighted @ factors - 1) ** 2))), terms))
-    return found
+def _line(column: Floats, durations: Floats) -> tuple[float, tuple[float, float]] | None:
+    """Least squares of relative errors: that error, and both factors; None where one is below 0."""
+    weighted = np.column_stack([np.ones_like(column), column]) / durations[:, None]
+    first, slope = np.linalg.lstsq(weighted, np.ones(len(durations)), rcond=None)[0].tolist()
+    if first < 0:  # through the origin
+        slope = float(np.linalg.lstsq(weighted[:, 1:], np.ones(len(durations)), rcond=None)[0][0])
+        first = 0.0
+    if slope < 0:
+        return None
+    return float(np.sqrt(np.mean((weighted @ np.array([first, slope]) - 1) ** 2))), (first, slope)

@@ -145,7 +145,12 @@ def label(point: Point, names: Iterable[str] = ()) -> str:
     if point.items is not None:
         parts.append(plural(point.items, "item"))
     values = settings(point)
-    return ", ".join(parts + [f"{name}={values[name]}" for name in names if name in values])
+    return ", ".join(parts + [f"{name}={_short(values[name])}" for name in names if name in values])
+
+
+def _short(value: Scalar) -> Scalar:
+    """A path as the name of its file."""
+    return value.rpartition("/")[2] if isinstance(value, str) and value.startswith("/") else value
 
 
 def is_meant(point: Point, text: str) -> bool:

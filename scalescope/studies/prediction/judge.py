@@ -151,7 +151,7 @@ def _size(
         trial.metrics.work_s / (trial.point.threads * predicted),
         code,
         title,
-        measured.seconds.get(workers),
+        measured.all_seconds.get(workers),
         hours,
         None if price is None or spec.here else hours * price,
     )

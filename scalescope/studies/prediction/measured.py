@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean, median
 from typing import Any
@@ -27,11 +27,15 @@ class MeasuredSizes:
     """Valid trials of one workload that differ only in workers, and in items in proportion."""
 
     run: SweepRun
-    by_workers: Mapping[int, tuple[Trial, ...]]
+    by_workers: Mapping[int, tuple[Trial, ...]]  # sizes to predict from
+    others: Mapping[int, tuple[Trial, ...]] = field(default_factory=dict)  # sizes to compare with
 
     @classmethod
-    def of(cls, run: SweepRun) -> MeasuredSizes:
-        """The settings of a run that were measured at the most sizes; raises `InvalidField` if there is no trial."""
+    def of(cls, run: SweepRun, using: Sequence[int] = ()) -> MeasuredSizes:
+        """The settings of a run that were measured at the most sizes; raises `InvalidField` if there is no trial.
+
+        With `using`, the other sizes are only compared with.
+        """
         by_settings: dict[str, dict[int, tuple[Trial, ...]]] = {}
         for trial in run.trials:
             if trial.counts and trial.records and trial.metrics is not None:
@@ -42,7 +46,11 @@ class MeasuredSizes:
             raise InvalidField(
                 "run", run.id, "a run with a valid trial and its raw records", next_step=f"scalescope show {run.id}"
             )
-        return cls(run, max(by_settings.values(), key=lambda sizes: (len(sizes), max(sizes))))
+        sizes = max(by_settings.values(), key=lambda sizes: (len(sizes), max(sizes)))
+        if missing := set(using) - set(sizes):
+            raise InvalidField("using", min(missing), f"sizes that were measured: {', '.join(map(str, sorted(sizes)))}")
+        kept = {workers: trials for workers, trials in sizes.items() if not using or workers in using}
+        return cls(run, kept, {workers: trials for workers, trials in sizes.items() if workers not in kept})
 
     @property
     def largest(self) -> int:
@@ -55,15 +63,24 @@ class MeasuredSizes:
         return MeasuredSizes(self.run, rest) if rest else None
 
     @cached_property
+    def typical(self) -> tuple[Trial, ...]:
+        """At each size, from the smallest, the trial whose time is the lower median."""
+        ordered = [sorted(trials, key=elapsed_s) for _, trials in sorted(self.by_workers.items())]
+        return tuple(trials[(len(trials) - 1) // 2] for trials in ordered)
+
+    @property
     def base(self) -> Trial:
-        """The trial that is run again at other sizes: at the largest size, the one whose time is the lower median."""
-        ordered = sorted(self.by_workers[self.largest], key=elapsed_s)
-        return ordered[(len(ordered) - 1) // 2]
+        """The trial that is run again at other sizes."""
+        return self.typical[-1]
 
     @property
     def seconds(self) -> dict[int, float]:
-        """Median time by workers."""
-        return {workers: median(map(elapsed_s, trials)) for workers, trials in self.by_workers.items()}
+        """Median time by workers, of the sizes to predict from."""
+        return _medians(self.by_workers)
+
+    @property
+    def all_seconds(self) -> dict[int, float]:
+        return _medians({**self.by_workers, **self.others})
 
     @property
     def spread(self) -> float | None:
@@ -112,7 +129,11 @@ class MeasuredSizes:
             for prefix in {name for work in every for name in work}:
                 means = [work[prefix].work_s / work[prefix].tasks for work in every if prefix in work]
                 found.setdefault(re.sub(r"\W+", "_", prefix).strip("_"), {})[workers] = median(means)
-        return {name: GrowthOfDurations.fit(seconds) for name, seconds in found.items()}
+        return {name: GrowthOfDurations.fit(seconds, self.spread or 0.0) for name, seconds in found.items()}
+
+
+def _medians(trials: Mapping[int, Sequence[Trial]]) -> dict[int, float]:
+    return {workers: median(map(elapsed_s, own)) for workers, own in trials.items()}
 
 
 def elapsed_s(trial: Trial) -> float:

@@ -39,6 +39,16 @@ class PredictionParameters(StudyParameters, OneWorkload):
             reads=_read_workers,
         ),
     ] = ""
+    using: Annotated[
+        str,
+        Parameter(
+            "Measured numbers of workers to predict from; the others are compared with. Empty: all.",
+            title="Measured sizes to predict from",
+            metavar="NUMBERS",
+            examples=("1,2,4",),
+            reads=_read_workers,
+        ),
+    ] = ""
     axes: Annotated[
         Mapping[str, Any],
         Parameter(

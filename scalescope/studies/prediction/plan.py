@@ -34,7 +34,7 @@ from scalescope.workloads.replay import NAME as REPLAY
 
 AHEAD = (2, 4, 8, 16)  # times the most workers measured, where no sizes are asked for
 MEASURED = ("workload", "cluster", "environment", "seed", "trial_timeout_s", "params", "axes", "repeats")
-ASKED = ("workers", "threads", "bandwidth")
+ASKED = ("workers", "using", "threads", "bandwidth")
 
 
 def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
@@ -48,7 +48,7 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
         return PlannedStudy("prediction", {**sweep, **question}, requests, prediction.answer)
     with Store.open(store, records) as opened:
         origin = opened.run(asked.run or "latest")
-    prediction = _Prediction(asked, (store, records), MeasuredSizes.of(origin))
+    prediction = _Prediction(asked, (store, records), MeasuredSizes.of(origin, sizes(asked.using)))
     question = {"run": origin.id, "workload": origin.sweep.workload, **question}
     return PlannedStudy("prediction", question, (prediction.ahead, prediction.known), prediction.answer, origin.id)
 
@@ -93,12 +93,12 @@ class _Prediction:
         return judge(self._measured(runs), simulated[0], simulated[1:], sizes(self.asked.workers), price_table.load())
 
     def _measured(self, runs: Sequence[SweepRun]) -> MeasuredSizes:
-        return self.origin or MeasuredSizes.of(runs[0])
+        return self.origin or MeasuredSizes.of(runs[0], sizes(self.asked.using))
 
     def _simulated(self, measured: MeasuredSizes, workers: Collection[int], store: Store, folder: str) -> RunRequest:
-        tables = store.tables(measured.base)
-        attempts = Attempts.read(tables)
-        spec = cluster(fitted_costs(tables, attempts), self.asked.bandwidth)
+        every = [store.tables(trial) for trial in measured.typical]
+        costs = FittedCosts.of_sizes([fitted_costs(tables, Attempts.read(tables)) for tables in every])
+        tables, spec = every[-1], cluster(costs, self.asked.bandwidth)
         sweep: dict[str, Any] = {"seed": self.asked.seed, "trial_timeout_s": self.asked.trial_timeout_s, "repeats": 1}
         if measured.builds_by_workers:
             self._may_build(measured)
@@ -108,7 +108,7 @@ class _Prediction:
         else:
             sweep["workload"] = REPLAY
             files.make_folder(folder, "recorded graph")
-            graph, points = begun_after(recorded_graph(tables), -attempts.begin), []
+            graph, points = prepared(recorded_graph(tables), -Attempts.read(tables).begin), []
             for each in sorted(workers):
                 data = measured.resized(graph, each).to_mapping()
                 place = f"{folder}/graph-{digest(data)}.json"
@@ -130,10 +130,14 @@ class _Prediction:
         others_code.check(measured.run, others_code=self.asked.others_code)
 
 
-def begun_after(graph: RecordedGraph, seconds: float) -> RecordedGraph:
-    """The graph with the seconds that the workload took before it sent the first tasks."""
+def prepared(graph: RecordedGraph, begun_after_s: float) -> RecordedGraph:
+    """The graph with the seconds that the workload took before it sent the first tasks.
+
+    Its tasks are not made longer by the packing of data: their recorded durations include that.
+    """
     first, *rest = graph.submissions
-    return replace(graph, submissions=(replace(first, pause_s=max(seconds, 0.0)), *rest))
+    submissions = (replace(first, pause_s=max(begun_after_s, 0.0)), *rest)
+    return replace(graph, submissions=submissions, cpu=(0.0,) * len(graph.stages))
 
 
 def cluster(costs: FittedCosts, bandwidth: str = "") -> dict[str, Any]:
@@ -143,6 +147,7 @@ def cluster(costs: FittedCosts, bandwidth: str = "") -> dict[str, Any]:
     """
     found = {
         "worker_us": None if costs.worker_s is None else round(costs.worker_s * 1e6, 1),
+        "latency_ms": None if costs.latency_s is None else round(costs.latency_s * 1e3, 3),
         "cpu_ms_per_mb": None if costs.cpu_s_per_byte is None else round(costs.cpu_s_per_byte * 1e9, 3),
         "bandwidth": bandwidth or (None if costs.bandwidth is None else f"{costs.bandwidth / 1e6:.4g}MB"),
     }

@@ -46,7 +46,9 @@ def _found(study: Study) -> Prediction | None:
 
 
 def _asked(study: Study) -> dict[str, object]:
-    return {name: study.question[name] for name in ("workers", "threads", "bandwidth") if study.question.get(name)}
+    return {
+        name: study.question[name] for name in ("workers", "using", "threads", "bandwidth") if study.question.get(name)
+    }
 
 
 def _table(found: Prediction) -> ReportTable:

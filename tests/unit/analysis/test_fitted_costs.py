@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
@@ -37,32 +36,39 @@ def test_the_bandwidth_is_that_of_transfers_that_shared_no_link(records: Any) ->
 
 
 def test_where_little_moved_nothing_is_told(records: Any) -> None:
-    assert costs(records, [(10 * MB, 0.001)]).bandwidth is None
-    assert costs(records, [(1000, 5.0)]).bandwidth is None
+    assert costs(records, [(10 * MB, 0.001)] * 5).bandwidth is None
+    assert costs(records, [(10 * MB, 1.0)]).bandwidth is None
+    assert costs(records, [(1000, 5.0)] * 3) == costs(records, [])
 
 
 def test_packing_and_unpacking_share_their_cpu_time(records: Any) -> None:
     fine = [("get-data", "serialize", 0.3), ("gather-dep", "deserialize", 0.1), ("execute", "deserialize", 7.0)]
-    assert costs(records, [(20 * MB, 0.5)], fine).cpu_s_per_byte == pytest.approx(0.2 / (20 * MB))
+    assert costs(records, [(5 * MB, 0.5)] * 4, fine).cpu_s_per_byte == pytest.approx(0.2 / (20 * MB))
+
+
+def test_the_latency_is_that_of_small_transfers(records: Any) -> None:
+    assert costs(records, [(100, 0.01)] * 3 + [(100, 0.5)] * 3).latency_s == pytest.approx(0.01)
+
+
+def test_links_are_judged_where_they_were_shared_least() -> None:
+    few, many = FittedCosts(20e6, 0.01, 2e-9, 0.5), FittedCosts(10e6, 0.02, 1e-9, 0.7)
+    assert FittedCosts.of_sizes([few, many]) == FittedCosts(20e6, 0.01, 1e-9, 0.7)
+    assert FittedCosts.of_sizes([FittedCosts(), FittedCosts()]) == FittedCosts()
 
 
 @given(
-    st.sampled_from([(1, 0, 0), (0, 0, 1), (1, 0.5, 0), (2, 0, 0.1)]),
-    st.floats(0.01, 100),
+    st.sampled_from([GrowthOfDurations(1), GrowthOfDurations(1, remote=2), GrowthOfDurations(1, logarithm=0.5)]),
     st.sampled_from([(1, 2, 4), (1, 2, 4, 8), (2, 8, 32)]),
 )
-def test_durations_that_follow_the_terms_are_followed(terms: Any, scale: float, sizes: tuple[int, ...]) -> None:
-    def seconds(workers: float) -> float:
-        return scale * (terms[0] + terms[1] * math.log(workers) + terms[2] * workers)
-
-    growth = GrowthOfDurations.fit({workers: seconds(workers) for workers in sizes})
-    assert growth.at(4 * max(sizes)) == pytest.approx(seconds(4 * max(sizes)), rel=0.02)
+def test_durations_that_follow_a_curve_are_followed(growth: GrowthOfDurations, sizes: tuple[int, ...]) -> None:
+    found = GrowthOfDurations.fit({workers: growth.at(workers) for workers in sizes})
+    assert found.at(4 * max(sizes)) == pytest.approx(growth.at(4 * max(sizes)), rel=0.02)
 
 
 @given(st.dictionaries(st.integers(1, 100), st.floats(0.001, 100), min_size=1, max_size=6))
 def test_durations_never_shrink_below_what_was_measured_at_most_workers(seconds: dict[int, float]) -> None:
     growth = GrowthOfDurations.fit(seconds)
-    assert all(term >= 0 for term in growth.terms)
+    assert min(growth.constant, growth.remote, growth.logarithm) >= 0
     assert growth.at(2 * max(seconds)) >= growth.at(max(seconds)) > 0
 
 
