@@ -89,8 +89,8 @@ class AtPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyParameters:
-    """Parameters that all studies have."""
+class StudySettings:
+    """What is run, where and with which software."""
 
     params: WorkloadParams = field(default_factory=dict)
     cluster: Annotated[
@@ -107,6 +107,12 @@ class StudyParameters:
     environment: Annotated[str, ENVIRONMENT] = ""
     run: Annotated[str, RUN] = ""
     others_code: Annotated[bool, OTHERS_CODE] = False
-    minutes: Annotated[float, MINUTES] = 60.0
     seed: Seed = 0
     trial_timeout_s: TrialTimeout = TRIAL_TIMEOUT_S
+
+
+@dataclass(frozen=True, kw_only=True)
+class StudyParameters(StudySettings):
+    """Parameters of studies whose sweeps grow."""
+
+    minutes: Annotated[float, MINUTES] = 60.0

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from scalescope.model import fields
 from scalescope.model.parameters import Parameter
 from scalescope.model.sweep import AXES_SCHEMA, WORKERS, axis_values
-from scalescope.studies.parameters import RUN, OneWorkload, StudyParameters
+from scalescope.studies.parameters import RUN, OneWorkload, StudySettings
 
 
 def sizes(workers: str) -> tuple[int, ...]:
@@ -25,7 +25,7 @@ def _read_workers(where: str, given: object) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictionParameters(StudyParameters, OneWorkload):
+class PredictionParameters(StudySettings, OneWorkload):
     """Predict how long a workload takes at sizes that were not run, and what holds it back there."""
 
     run: Annotated[str, replace(RUN, help="A finished run: an id, the start of an id, or `latest`.")] = ""
