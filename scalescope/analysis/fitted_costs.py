@@ -16,8 +16,8 @@ from scalescope.analysis.replay import overhead
 from scalescope.model.records import STATUS_FINISHED
 
 LARGE_BYTES, SMALL_BYTES = 500_000, 10_000  # transfers that tell the bandwidth, and those that tell the latency
-LEAST_MOVED_S = 0.05  # seconds of large transfers in all, below which they tell nothing
-LEAST_LARGE, LEAST_SMALL = 3, 4  # transfers, below which they tell nothing
+LEAST_BYTES, LEAST_MOVED_S = 4_000_000, 0.05  # large transfers in all: fewer bytes or seconds tell nothing
+LEAST_SMALL = 4  # small transfers, below which they tell nothing
 # Shares of the bytes and of the transfers that were slower, or faster, than one that nothing else held back.
 UNSHARED, UNDISTURBED = 0.8, 0.25
 CPU_STEPS = ("serialize", "deserialize", "compress", "decompress")
@@ -53,7 +53,7 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
         for context, activity, unit, value in _fine_metrics(tables)
         if context in ("gather-dep", "get-data") and activity in CPU_STEPS and unit == "seconds"
     )
-    enough = large.sum() >= LEAST_LARGE and float(seconds[large].sum()) >= LEAST_MOVED_S
+    enough = float(moved[large].sum()) >= LEAST_BYTES and float(seconds[large].sum()) >= LEAST_MOVED_S
     return FittedCosts(
         bandwidth=_quantile((moved / seconds)[large], moved[large], UNSHARED) if enough else None,
         latency_s=float(np.quantile(seconds[small], UNDISTURBED)) if small.sum() >= LEAST_SMALL else None,

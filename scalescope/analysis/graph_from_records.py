@@ -158,11 +158,19 @@ def _submissions(
     found = [Submission()]
     for position in range(1, len(used)):
         time, before = graphs[used[position]].time, graphs[used[position - 1]].time
-        complete = [i for i in range(position) if ended[used[i]] <= time]
+        complete = [i for i in range(position) if ended[used[i]] <= time and _waited(tables, before, time)]
         after = max(complete, default=-1)
         since = max(before, ended[used[after]]) if complete else before
         found.append(Submission(after, _rounded(max(0.0, time - since))))
     return tuple(found)
+
+
+def _waited(tables: Tables, begin: float, end: float) -> bool:
+    """Whether the client waited for the cluster in between, or that is not known."""
+    client = tables.get("client", {})
+    times, seconds, waits = (client.get(name, ()) for name in ("time", "seconds", "waits"))
+    spans = zip(times, seconds, waits, strict=True)
+    return not len(times) or any(wait and at < end and at + took > begin for at, took, wait in spans)
 
 
 def _cpu_shares(tables: Tables, prefixes: dict[int, str]) -> tuple[float, ...]:

@@ -22,7 +22,9 @@ from scalescope.studies.prediction.measured import MeasuredSizes, elapsed_s
 
 LEVEL = 0.8  # of the intervals
 NOISE, MODEL = 0.03, 0.08  # relative errors of measuring and of predicting, where nothing tells more
-WRONG = 0.5  # error at the largest measured size from which on a prediction is not to be relied on
+# From which error at the largest measured size on, when it is predicted from the others or simulated from its own record,
+# a prediction is not to be relied on.
+WRONG = 0.5
 NEAR = 1.1  # sizes within this factor of the fastest are as good
 
 
@@ -70,7 +72,17 @@ class Prediction(Mapped):
 
     @property
     def doubted(self) -> bool:
-        return self.trust is not None and abs(self.trust.error) >= WRONG
+        return bool(self.doubts)
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Why it is not to be relied on."""
+        found = []
+        if self.trust is not None and abs(math.log1p(self.trust.error)) >= math.log1p(WRONG):
+            found.append(_error(self.trust))
+        if abs(math.log(self.factor)) >= math.log1p(WRONG):
+            found.append(f"the simulated cluster took {number(1 / self.factor, 2)} times as long as was measured")
+        return tuple(found)
 
 
 def judge(
@@ -184,9 +196,7 @@ def _line(found: Prediction) -> str:
     cheapest = min(size.workers for size in found.sizes if size.predicted_s <= NEAR * fastest.predicted_s)
     text += f". {capital(plural(cheapest, 'worker'))} {'is' if cheapest == 1 else 'are'} "
     text += "the fastest" if cheapest == fastest.workers else "within 10 % of the fastest"
-    if found.doubted and found.trust is not None:
-        return f"Not to be relied on ({_error(found.trust)}): {text}"
-    return text
+    return f"Not to be relied on ({'; '.join(found.doubts)}): {text}" if found.doubts else text
 
 
 def _time(size: PredictedSize) -> str:

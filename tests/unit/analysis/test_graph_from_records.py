@@ -78,6 +78,15 @@ def test_a_loop_that_awaits_each_result_is_known_from_its_submissions() -> None:
     assert graph.submissions == (Submission(), Submission(0, 0.9), Submission(1, 0.9))
 
 
+def test_a_loop_that_never_waits_sends_at_its_own_pace() -> None:
+    rows = [{"start": 10.0 + 2 * i, "runnable": 10.0 + 2 * i} for i in range(3)]
+    records = tables(*rows, sent=[(9.9 + 2 * i, 1) for i in range(3)])
+    records["client"] = {"time": [9.0], "seconds": [9.0], "waits": [0]}
+    assert [each.after for each in recorded_graph(records).submissions] == [-1, -1, -1]
+    records["client"]["waits"] = [1]
+    assert [each.after for each in recorded_graph(records).submissions] == [-1, 0, 1]
+
+
 def test_submissions_over_futures_do_not_wait() -> None:
     """A second `map` over the futures of the first is sent at once; its record counts what it needs as well."""
     rows = [*({"runnable": 9.1},) * 2, *({"runnable": 11.0, "start": 11.0, "group": "dec-1"},) * 2]
