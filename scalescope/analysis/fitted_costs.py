@@ -41,7 +41,7 @@ class FittedCosts:
             max((each.bandwidth for each in costs if each.bandwidth is not None), default=None),
             min((each.latency_s for each in costs if each.latency_s is not None), default=None),
             min((each.cpu_s_per_byte for each in costs if each.cpu_s_per_byte is not None), default=None),
-            costs[-1].worker_s,
+            min((each.worker_s for each in costs if each.worker_s is not None), default=None),
         )
 
 

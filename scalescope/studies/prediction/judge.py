@@ -22,8 +22,8 @@ from scalescope.studies.prediction.measured import MeasuredSizes, elapsed_s
 
 LEVEL = 0.8  # of the intervals
 NOISE, MODEL = 0.03, 0.08  # relative errors of measuring and of predicting, where nothing tells more
-# From which error at the largest measured size on, when it is predicted from the others or simulated from its own record,
-# a prediction is not to be relied on.
+# From which error on, of the largest measured size predicted from the others or simulated from its own record, a
+# prediction is not to be relied on.
 WRONG = 0.5
 NEAR = 1.1  # sizes within this factor of the fastest are as good
 
