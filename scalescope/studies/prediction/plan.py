@@ -22,7 +22,7 @@ from scalescope.model.recorded_graph import RecordedGraph
 from scalescope.model.sweep import THREADS, WORKERS, digest
 from scalescope.model.trial import ran_what
 from scalescope.report import files
-from scalescope.run import price_table, request
+from scalescope.run import orchestrator_load, price_table, request
 from scalescope.run.request import RunRequest
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies import others_code
@@ -32,6 +32,7 @@ from scalescope.studies.prediction.measured import MeasuredSizes
 from scalescope.studies.prediction.parameters import PredictionParameters, sizes
 from scalescope.workloads.replay import NAME as REPLAY
 
+MANY_TASKS = 5_000  # in all simulated trials, from which they are divided among the cores of this host
 AHEAD = (2, 4, 8, 16)  # times the most workers measured, where no sizes are asked for
 MEASURED = ("workload", "cluster", "environment", "seed", "trial_timeout_s", "params", "axes", "repeats")
 ASKED = ("workers", "using", "threads", "bandwidth")
@@ -99,6 +100,7 @@ class _Prediction:
         every = [store.tables(trial) for trial in measured.typical]
         costs = FittedCosts.of_sizes([fitted_costs(tables, Attempts.read(tables)) for tables in every])
         tables, spec = every[-1], cluster(costs, self.asked.bandwidth)
+        tasks = len(tables["tasks"]["key"])
         sweep: dict[str, Any] = {"seed": self.asked.seed, "trial_timeout_s": self.asked.trial_timeout_s, "repeats": 1}
         if measured.builds_by_workers:
             self._may_build(measured)
@@ -116,7 +118,8 @@ class _Prediction:
                 points.append({"graph": place, WORKERS: each, THREADS: measured.base.point.threads_per_worker})
         if self.asked.threads is not None:
             points = [{**point, THREADS: self.asked.threads} for point in points]
-        sweep |= {"cluster": spec, "points": points, "store": self.address[0]}
+        at_once = min(len(points), len(orchestrator_load.cores())) if tasks * len(points) >= MANY_TASKS else 1
+        sweep |= {"cluster": spec, "points": points, "parallel_clusters": max(at_once, 1), "store": self.address[0]}
         return request.check(sweep, records=self.address[1])
 
     def _may_build(self, measured: MeasuredSizes) -> None:
