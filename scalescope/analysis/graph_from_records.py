@@ -13,7 +13,7 @@ from scalescope.errors import CaptureError
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
 from scalescope.model.records import STATUS_FINISHED
 
-MOST_TASKS = 20_000  # largest graph that is replayed: a larger file is long to search
+MOST_TASKS = 50_000  # largest graph that is replayed, in about two minutes
 NESTED = "Client-worker-"  # begins the id of a client inside a task; what it sends counts to its task's graph
 
 
@@ -154,13 +154,14 @@ def _submissions(
     tables: Tables, rows: Sequence[int], sent: dict[int, int], used: Sequence[int]
 ) -> tuple[Submission, ...]:
     graphs, done = _graphs(tables), tables["tasks"]["done"]
-    ended = {number: max(float(done[row]) for row in rows if sent[row] == number) for number in used}
+    ended = dict.fromkeys(used, 0.0)
+    for row in rows:
+        ended[sent[row]] = max(ended[sent[row]], float(done[row]))
     found = [Submission()]
     for position in range(1, len(used)):
         time, before = graphs[used[position]].time, graphs[used[position - 1]].time
-        complete = [i for i in range(position) if ended[used[i]] <= time]
-        after = max(complete, default=-1)
-        since = max(before, ended[used[after]]) if complete else before
+        after = next((i for i in range(position - 1, -1, -1) if ended[used[i]] <= time), -1)
+        since = max(before, ended[used[after]]) if after >= 0 else before
         found.append(Submission(after, _rounded(max(0.0, time - since))))
     return tuple(found)
 
