@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
 
 from scalescope.analysis.attempts import Tables
 from scalescope.errors import CaptureError
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
 from scalescope.model.records import STATUS_FINISHED
 
-MOST_TASKS = 20_000  # largest graph that is replayed: a larger file is long to search
+MOST_TASKS = 50_000  # largest graph that is replayed, in about two minutes
 NESTED = "Client-worker-"  # begins the id of a client inside a task; what it sends counts to its task's graph
 
 
@@ -154,23 +156,27 @@ def _submissions(
     tables: Tables, rows: Sequence[int], sent: dict[int, int], used: Sequence[int]
 ) -> tuple[Submission, ...]:
     graphs, done = _graphs(tables), tables["tasks"]["done"]
-    ended = {number: max(float(done[row]) for row in rows if sent[row] == number) for number in used}
-    found = [Submission()]
+    ended = dict.fromkeys(used, 0.0)
+    for row in rows:
+        ended[sent[row]] = max(ended[sent[row]], float(done[row]))
+    client, found = _waiting(tables), [Submission()]
     for position in range(1, len(used)):
         time, before = graphs[used[position]].time, graphs[used[position - 1]].time
-        complete = [i for i in range(position) if ended[used[i]] <= time and _waited(tables, before, time)]
-        after = max(complete, default=-1)
-        since = max(before, ended[used[after]]) if complete else before
+        waited = not client or client(time) > client(before)
+        after = next((i for i in range(position - 1, -1, -1) if waited and ended[used[i]] <= time), -1)
+        since = max(before, ended[used[after]]) if after >= 0 else before
         found.append(Submission(after, _rounded(max(0.0, time - since))))
     return tuple(found)
 
 
-def _waited(tables: Tables, begin: float, end: float) -> bool:
-    """Whether the client waited for the cluster in between, or that is not known."""
+def _waiting(tables: Tables) -> Callable[[float], float] | None:
+    """The seconds until a time in which the client only waited for the cluster; None where that is not known."""
     client = tables.get("client", {})
-    times, seconds, waits = (client.get(name, ()) for name in ("time", "seconds", "waits"))
-    spans = zip(times, seconds, waits, strict=True)
-    return not len(times) or any(wait and at < end and at + took > begin for at, took, wait in spans)
+    if not len(client.get("time", ())):
+        return None
+    begin, seconds, waits = (np.asarray(client[name], np.float64) for name in ("time", "seconds", "waits"))
+    edges, until = np.append(begin, begin[-1] + seconds[-1]), np.append(0.0, np.cumsum(seconds * waits))
+    return lambda time: float(np.interp(time, edges, until))
 
 
 def _cpu_shares(tables: Tables, prefixes: dict[int, str]) -> tuple[float, ...]:

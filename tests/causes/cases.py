@@ -33,6 +33,7 @@ SERIAL = "serialisation-bound"
 UNMEASURED = "nothing-measured"
 
 NO_STEALING = {"distributed.scheduler.work-stealing": False}
+NO_LINKS = {"kind": "simulated", "bandwidth": "inf"}  # as if gigabytes that the client scatters were there already
 GIVEN_UP_SOON = {"distributed.scheduler.allowed-failures": 1}
 
 
@@ -161,9 +162,9 @@ CASES = (
     case("healthy/outer-tasks-secede", "nested", 6, outer=6, inner=20),
     case("healthy/persisted", "again", 20, items=80, use=0.4, rounds=3, form="persisted"),
     case("healthy/in-one-go", "again", 20, items=80, load=1.0, use=0.4, rounds=3, form="one_go"),
-    case("healthy/data-broadcast", "near_data", 10, items=100, nbytes=10**9, broadcast=True),
+    case("healthy/data-broadcast", "near_data", 10, items=100, nbytes=10**9, broadcast=True, cluster=NO_LINKS),
     case("healthy/data-small", "near_data", 10, items=100, nbytes=1000),
-    case("healthy/data-on-each", "near_data", 10, items=100, nbytes=10**9, holders=10),
+    case("healthy/data-on-each", "near_data", 10, items=100, nbytes=10**9, holders=10, cluster=NO_LINKS),
     case("healthy/large-results-in-place", "stages", 12, items=48, stages=3, nbytes=500000000),
     case("healthy/retried-errors", "raises", 10, items=200, bad=50, how="retried", seconds=0.5),
     case("healthy/enough-leases", "semaphore", 10, items=60, leases=20),
@@ -351,10 +352,12 @@ CASES = (
         share=0.5,
         seed=10,
     ),
-    case("data-locality/scatter-1-of-10", "near_data", 10, items=20),
-    case("data-locality/scatter-2-of-20", "near_data", 20, holders=2, items=40),
+    case("data-locality/scatter-1-of-10", "near_data", 10, items=20, cluster=NO_LINKS),
+    case("data-locality/scatter-2-of-20", "near_data", 20, holders=2, items=40, cluster=NO_LINKS),
     case("data-locality/results-3-of-50", "near_data", 50, holders=3, how="results", items=90),
-    case("data-locality/scatter-8-of-100", "near_data", 100, holders=8, items=200, config=NO_STEALING),
+    case(
+        "data-locality/scatter-8-of-100", "near_data", 100, holders=8, items=200, config=NO_STEALING, cluster=NO_LINKS
+    ),
     case("data-locality/results-1-of-8", "near_data", 8, how="results", items=14, config=NO_STEALING),
     case("data-locality/results-4-of-40", "near_data", 40, holders=4, how="results", items=80),
     case("recomputation/delayed-4-times-on-10", "again", 10, items=20, quiet=AGAIN),

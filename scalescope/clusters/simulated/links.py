@@ -102,10 +102,10 @@ class Host:
         self.cpu_s = 0.0  # CPU seconds used until `busy_until`
         self.busy_until = 0.0
 
-    def compute(self, begin: float, seconds: float) -> float:
-        """Use the CPU from `begin` on, or once it is free; returns the end."""
+    def compute(self, now: float, seconds: float) -> float:
+        """Use the CPU from now on, or once it is free; returns the end."""
         self.cpu_s += seconds
-        self.busy_until = max(begin, self.busy_until) + seconds
+        self.busy_until = max(now, self.busy_until) + seconds
         return self.busy_until
 
 
@@ -139,7 +139,7 @@ class Links:
         now, cpu_s, alone_s = loop.time(), nbytes * self._cpu_s_per_byte, nbytes / self._bytes_per_s
         sent = sender.compute(now, cpu_s) + (0.0 if follows else self._latency_s)
         if alone_s < SMALL * self._latency_s:
-            await asyncio.sleep(receiver.compute(sent + alone_s, cpu_s) - now)
+            await asyncio.sleep(max(sent + alone_s + cpu_s, receiver.compute(now, cpu_s)) - now)
             return
         await asyncio.sleep(sent - now)
         await self._flow(Flow(sender.out, receiver.into, nbytes))
