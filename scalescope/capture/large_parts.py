@@ -21,6 +21,7 @@ from dask.sizeof import sizeof
 from dask.utils import funcname, key_split
 from distributed import Client
 
+from scalescope.capture.recorder import sent_bytes
 from scalescope.model.large_part import LargePart
 
 NOTED_BYTES = 1_000_000  # of a graph as it is sent
@@ -43,7 +44,7 @@ def large_parts_noted(found: list[LargePart], line: Callable[[Any], str]) -> Ite
     @functools.wraps(send)
     def sending(client: Client, message: Any) -> Any:
         if message.get("op", "").startswith("update-graph"):
-            packed.nbytes = _sent_bytes(message)
+            packed.nbytes = sent_bytes(message)
         return send(client, message)
 
     @functools.wraps(pack)
@@ -68,11 +69,6 @@ def large_parts_noted(found: list[LargePart], line: Callable[[Any], str]) -> Ite
         yield
     finally:
         Client._send_to_scheduler, Client._graph_to_futures = send, pack
-
-
-def _sent_bytes(message: Mapping[str, Any]) -> int:
-    frames = [frame for value in message.values() for frame in getattr(value, "frames", ())]
-    return sum(memoryview(frame).nbytes for frame in (*frames, *message.get("graph_frames", ())))
 
 
 @dataclass(frozen=True)
