@@ -87,13 +87,9 @@ def measured_parts(bag_trial):
     return bag_trial(4, [1] * 8).metrics
 
 
-def trials_of(bag_trial, sizes, repeats=1):
+def trials_of(bag_trial, sizes):
     """Trials on so many workers, of 12 items cut into such tasks."""
-    return [
-        trial
-        for workers, cut in sizes.items()
-        for trial in (bag_trial(workers, cut, repeat=repeat) for repeat in range(repeats))
-    ]
+    return [bag_trial(workers, cut) for workers, cut in sizes.items()]
 
 
 def sizes_of(trials):

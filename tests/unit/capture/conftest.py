@@ -30,7 +30,6 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
 
 
 def rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
-    """A table as rows."""
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
