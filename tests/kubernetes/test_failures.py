@@ -136,7 +136,6 @@ def _kubeconfig(kubernetes: Kubernetes, path: Path, token: str, silent: int) -> 
 def new_site(
     kubernetes: Kubernetes, collected: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[], FailureSite]]:
-    """Makes a namespace."""
     serial, numbers, names = time.time_ns() % 10**8, count(), list[str]()
 
     def new_site() -> FailureSite:

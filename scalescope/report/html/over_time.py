@@ -49,7 +49,6 @@ class TimeChart:
 
 
 def draw(seen: Observation, attempts: Attempts, groups: Groups, canvas: Canvas) -> list[TimeChart]:
-    """Draw all charts for which there are records."""
     drawn = TrialCharts(canvas, attempts)
     charged = blame(seen, series.BINS)
     styles = _styles(charged, groups)
