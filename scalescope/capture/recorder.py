@@ -836,10 +836,7 @@ class _Attempts:
         rows = bisect_left(self.dependents, before_row)
         edges = sum(self.counts[:rows])
         runs = packed_numbers(self.counts[:rows])[1]
-        columns = {
-            "task": [*packed_numbers(self.dependents[:rows]), runs],
-            "needs": packed_numbers(self.needs[:edges]),
-        }
+        columns = {"task": [*packed_numbers(self.dependents[:rows]), runs], "needs": packed_numbers(self.needs[:edges])}
         del self.dependents[:rows], self.counts[:rows], self.needs[:edges]
         return {"table": "dependencies", "rows": edges, "columns": columns}
 

@@ -173,9 +173,7 @@ def _anonymous(text: str) -> str:
 @pytest.fixture(scope="module")
 def table() -> Iterator[Table]:
     table = Table(
-        "<!-- written by tests/kubernetes/test_failures.py -->",
-        "of these, Kubernetes' own or configured",
-        _anonymous,
+        "<!-- written by tests/kubernetes/test_failures.py -->", "of these, Kubernetes' own or configured", _anonymous
     )
     yield table
     if (path := os.environ.get(VARIABLE)) and len(table.rows) > len(ROWS):

@@ -113,8 +113,7 @@ def test_work_that_grows_with_the_size_is_a_factor_of_its_own(bag_trial):
     slower = trials[1].metrics
     times = {part: 2 * value for part, value in slower.worker_time_s.items()}
     trials[1] = replace(
-        trials[1],
-        metrics=replace(slower, work_s=24.0, makespan_s=2 * slower.makespan_s, worker_time_s=times),
+        trials[1], metrics=replace(slower, work_s=24.0, makespan_s=2 * slower.makespan_s, worker_time_s=times)
     )
     _, sizes = sizes_of(trials)
     assert sizes[1].efficiency == pytest.approx(1.0)

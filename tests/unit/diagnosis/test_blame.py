@@ -156,11 +156,7 @@ def test_the_client_is_charged_while_it_holds_back_what_it_sends_next(cluster, t
     observation = cluster(4).run([task(1.0, graph=i) for i in range(10)], [graph(at=0.5 * i) for i in range(10)])
     found = charged(watched(observation, (4.5, ("mine.py:3 f", "prepare", 0)), (1.0, ("", "", 1))))
     preparing = "the client, prepare at mine.py:3 f"
-    assert found == {
-        ("busy", "work"): 10,
-        ("no_runnable_task", preparing): 9.5,
-        ("passed on", preparing): 2.5,
-    }
+    assert found == {("busy", "work"): 10, ("no_runnable_task", preparing): 9.5, ("passed on", preparing): 2.5}
 
 
 def test_the_client_that_waits_for_each_result_holds_back_nothing(cluster, task, graph):
