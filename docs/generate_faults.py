@@ -23,7 +23,6 @@ STAGES = ("provisioning", "waiting", "scaling", "warm-up", "measuring", "flushin
 
 
 def page(text: str, cells: list[dict[str, Any]]) -> str:
-    """The page with the matrix of these cells."""
     rows: dict[tuple[str, ...], list[str]] = {}
     for cell in sorted(cells, key=_place):
         key = (cell["process"], cell["fault"], _trial(cell), _seen(cell), _left(cell), str(cell["lost"]), _by(cell))

@@ -20,7 +20,7 @@ from typing import Any
 
 from scalescope.errors import InvalidField, StoreError
 from scalescope.model.mapping import from_mapping
-from scalescope.owner import Owner, home
+from scalescope.owner import Owner, user_folder
 
 VARIABLE = "SCALESCOPE_LEASES"
 RUN = "SCALESCOPE_RUN"  # in the environment of a driver: id of its run
@@ -58,10 +58,8 @@ def folder() -> Path:
 
 
 def state_folder() -> Path:
-    """Folder of files that outlive a process, by the XDG base directory specification."""
-    base = os.environ.get("XDG_STATE_HOME", "")
-    root = Path(base) if os.path.isabs(base) else home() / ".local" / "state"
-    return root / "scalescope"
+    """Folder of files that outlive a process."""
+    return user_folder("XDG_STATE_HOME", ".local", "state")
 
 
 def intend(
@@ -103,7 +101,7 @@ def release(lease: Lease) -> None:
     try:
         path.unlink(missing_ok=True)
         if path.parent.is_dir():
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
     except OSError as error:
         raise StoreError(
             f"a lease could not be removed: {error.strerror or error}",
@@ -164,7 +162,7 @@ def _write(lease: Lease) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             beside.unlink()
@@ -176,7 +174,7 @@ def _write(lease: Lease) -> None:
         ) from error
 
 
-def _sync_folder(path: Path) -> None:
+def sync_folder(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

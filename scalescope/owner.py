@@ -93,6 +93,12 @@ def home() -> Path:
         ) from error
 
 
+def user_folder(variable: str, *usual: str) -> Path:
+    """Scalescope's folder of this user, by the XDG base directory specification; `usual` is below the home folder."""
+    base = os.environ.get(variable, "")
+    return (Path(base) if os.path.isabs(base) else home().joinpath(*usual)) / "scalescope"
+
+
 def _start(pid: int) -> tuple[str, float]:
     """State of a process, and its start in clock ticks after the boot."""
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")

@@ -340,7 +340,6 @@ def up(folder: Path, **options: Any) -> None:
 
 
 def down(folder: Path) -> None:
-    """End the cluster of a folder."""
     if (pid := keeper_of(folder)) is None:
         print(f"no cluster is running in {folder}")
         return

@@ -23,7 +23,6 @@ def t_cdf(t: float, freedom: float) -> float:
 
 @lru_cache(maxsize=4096)
 def t_quantile(probability: float, freedom: float) -> float:
-    """The inverse of `t_cdf`."""
     if probability > 0.5:
         return -t_quantile(1 - probability, freedom)
     low = -1.0

@@ -33,9 +33,7 @@ FACTORS: Mapping[str, Factor] = {
     "balance": Factor("load balance", ("tail",), "threads did not wait for the last tasks of others"),
     "scheduling": Factor("scheduling", ("not_assigned",), "no runnable task waited to be assigned"),
     "transfer": Factor(
-        "transfer",
-        ("transfer", "serialisation", "spill", "paused"),
-        "threads waited neither for inputs nor for memory",
+        "transfer", ("transfer", "serialisation", "spill", "paused"), "threads waited neither for inputs nor for memory"
     ),
 }
 WORK = "work"  # T1 of the smallest size for as many items, divided by T1

@@ -180,18 +180,13 @@ def _waiting(tables: Tables) -> Callable[[float], float] | None:
 
 
 def _cpu_shares(tables: Tables, prefixes: dict[int, str]) -> tuple[float, ...]:
-    """For each stage; by the workers' samples, else by distributed's own metrics."""
+    """For each stage, by distributed's own metrics; empty where they do not tell."""
     on, off = defaultdict[str, float](float), defaultdict[str, float](float)
-    inside = tables.get("inside", {})
-    for prefix, cpu, noncpu in zip(*(inside.get(name, ()) for name in ("prefix", "cpu", "noncpu")), strict=True):
-        on[prefix] += float(cpu)
-        off[prefix] += float(noncpu)
-    if not on:
-        metrics = tables.get("fine_metrics", {})
-        names = ("context", "prefix", "activity", "value")
-        for context, prefix, activity, value in zip(*(metrics.get(name, ()) for name in names), strict=True):
-            if context == "execute" and activity in ("thread-cpu", "thread-noncpu"):
-                (on if activity == "thread-cpu" else off)[prefix] += float(value)
+    metrics = tables.get("fine_metrics", {})
+    names = ("context", "prefix", "activity", "value")
+    for context, prefix, activity, value in zip(*(metrics.get(name, ()) for name in names), strict=True):
+        if context == "execute" and activity in ("thread-cpu", "thread-noncpu"):
+            (on if activity == "thread-cpu" else off)[prefix] += float(value)
     shares = {prefix: on[prefix] / whole for prefix in {*on, *off} if (whole := on[prefix] + off[prefix]) > 0}
     return tuple(round(shares.get(prefixes[i], 1.0), 3) for i in range(len(prefixes))) if shares else ()
 

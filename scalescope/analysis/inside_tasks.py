@@ -1,8 +1,8 @@
 """What the threads of tasks did: on a core or not, and in which function, by task prefix.
 
-The workers tell CPU seconds and other seconds of all tasks of a prefix (`records.INSIDE`). The part `busy` is shared
-among prefixes by the durations of their tasks, and within a prefix by what was told. What no worker told is `unknown`:
-the parts of all prefixes are `busy`, without remainder.
+The workers tell CPU seconds and other seconds of all tasks of a prefix (`records.FINE_METRICS`). The part `busy` is
+shared among prefixes by the durations of their tasks, and within a prefix by what was told. What no worker told is
+`unknown`: the parts of all prefixes are `busy`, without remainder.
 """
 
 from __future__ import annotations
@@ -80,20 +80,16 @@ def called_by_user(stack: Stack) -> str:
 
 def inside_tasks(tables: Tables, attempts: Attempts, busy_s: float) -> dict[str, InsidePrefix] | None:
     """By prefix, how `busy_s` thread-seconds are divided; None where the workers told nothing."""
-    table = tables.get("inside", {})
-    told: dict[str, list[float]] = {}
+    told = _seconds(tables)
+    if not any(map(any, told.values())):
+        return None
     stacks: dict[str, list[Stack]] = {}
     samples = Counter[str]()
-    for prefix, stack, count, cpu, noncpu in zip(
-        *(table.get(name, ()) for name in ("prefix", "stack", "samples", "cpu", "noncpu")), strict=True
-    ):
+    table = tables.get("inside", {})
+    for prefix, stack, count in zip(*(table.get(name, ()) for name in ("prefix", "stack", "samples")), strict=True):
         samples[prefix] += int(count)
         if stack:
             stacks.setdefault(prefix, []).append(Stack(tuple(stack.split(";")), int(count)))
-        else:
-            told[prefix] = [cpu, noncpu]
-    if not any(map(any, told.values())):
-        return None
     names, place = codes(attempts.prefix)
     lasted = attempts.stop - attempts.start
     every = np.bincount(place, weights=lasted, minlength=len(names))
@@ -109,4 +105,15 @@ def inside_tasks(tables: Tables, attempts: Attempts, busy_s: float) -> dict[str,
         seconds = {"computing": computing, "waiting": waiting, "unknown": max(own_s - computing - waiting, 0.0)}
         own = sorted(stacks.get(name, ()), key=lambda stack: -stack.samples)
         found[name] = InsidePrefix(seconds, tuple(own), samples[name])
+    return found
+
+
+def _seconds(tables: Tables) -> dict[str, list[float]]:
+    # by prefix: on a core, and not
+    table = tables.get("fine_metrics", {})
+    found: dict[str, list[float]] = {}
+    columns = (table.get(name, ()) for name in ("context", "prefix", "activity", "unit", "value"))
+    for context, prefix, activity, unit, value in zip(*columns, strict=True):
+        if context == "execute" and unit == "seconds" and activity.endswith("cpu"):  # a user's own may be named so, too
+            found.setdefault(prefix, [0.0, 0.0])[activity.endswith("noncpu")] += value
     return found

@@ -1,8 +1,8 @@
-"""What the threads of tasks did: CPU seconds and waiting by task prefix, and where the worker's own profiler saw them.
+"""Where the worker's own profiler saw the threads of tasks, by task prefix.
 
-A worker of `distributed` measures the CPU time of every task and samples the stacks of its task threads (10 ms). Its
-profile neither counts the innermost function nor tells lines apart: while this is installed, both are counted. The
-source text is sent to workers: the standard library and `distributed` alone.
+A worker of `distributed` samples the stacks of its task threads (10 ms). Its profile neither counts the innermost
+function nor tells lines apart: while this is installed, both are counted. The source text is sent to workers: the
+standard library and `distributed` alone.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAME = "scalescope-inside"
 DEEPEST = 100  # frames of a stack that are looked at, from the innermost, as `distributed` does
 OUTER, INNER = 25, 15  # frames of a stack that are kept, from its two ends
 STACKS, CUT = 60, 8  # commonest stacks of a prefix that are told as they are; outermost frames that others keep
-PREFIXES = 50  # most prefixes, those with most samples, then those with most seconds
+PREFIXES = 50  # most prefixes, those with most samples
 
 OFF = "the profiler of the workers is off (distributed.worker.profile.enabled)"
 
@@ -34,7 +34,7 @@ _installed = 0
 
 
 class InsideTasks(WorkerPlugin):  # type: ignore[misc]
-    """Has what the worker measured since it was last asked."""
+    """Has what the profiler saw since it was last asked."""
 
     name = NAME
     idempotent = True
@@ -48,35 +48,25 @@ class InsideTasks(WorkerPlugin):  # type: ignore[misc]
         _count(-1)
 
     def begin(self) -> None:
-        self.before = _seconds(self.worker)
         if "profile" in self.worker.periodic_callbacks:
             self.worker.cycle_profile()  # what it saw until now stays apart
 
     def taken(self, since: float) -> dict[str, Any]:
-        """CPU and other seconds by prefix, and samples by stack and prefix since a time of the scheduler's clock.
+        """Samples by stack and prefix since a time of the scheduler's clock.
 
         Begins anew. A stack is frames from the outermost on with `;` between: `my_job.py:61 load` in the user's code,
         `json.decoder.decode` in a library's, and last the function in C that was called, as `time.sleep()`.
         """
         worker = self.worker
-        seconds = {
-            prefix: tuple(now - then for now, then in zip(spent, self.before.get(prefix, (0.0, 0.0))))  # noqa: B905
-            for prefix, spent in _seconds(worker).items()
-        }
         stacks: dict[str, Counter[str]] = {}
         if profiles := "profile" in worker.periodic_callbacks:
             for ended, trees in [*worker.profile_keys_history, (float("inf"), worker.profile_keys)]:
                 for prefix, tree in trees.items() if ended > since else ():
                     stacks.setdefault(prefix, Counter()).update(dict(_stacks(tree)))
         self.begin()
-        size = {prefix: (sum(found.values()), 0.0) for prefix, found in stacks.items()}
-        size.update((prefix, (size.get(prefix, (0,))[0], sum(spent))) for prefix, spent in seconds.items())
-        kept = [prefix for prefix in sorted(size, key=size.__getitem__, reverse=True)[:PREFIXES] if any(size[prefix])]
-        return {
-            "seconds": {prefix: seconds[prefix] for prefix in kept if prefix in seconds},
-            "stacks": {prefix: shortened(stacks[prefix]) for prefix in kept if prefix in stacks},
-            "absent": "" if profiles else OFF,
-        }
+        kept = sorted(stacks.items(), key=lambda item: -sum(item[1].values()))[:PREFIXES]
+        told = {prefix: shortened(found) for prefix, found in kept if found}
+        return {"stacks": told, "absent": "" if profiles else OFF}
 
 
 def shortened(stacks: Counter[str], most: int = STACKS) -> dict[str, int]:
@@ -98,18 +88,6 @@ def _cut(stack: str) -> str:
     frames = stack.split(";")
     users = next((place for place, frame in enumerate(frames) if " " in frame), 0)
     return ";".join(frames[: max(CUT, users + 1)])
-
-
-def _seconds(worker: Any) -> dict[str, tuple[float, float]]:
-    # by prefix: on a core, and not; releases before 2023.6 have no span in the name
-    found: dict[str, tuple[float, float]] = {}
-    for name, value in getattr(worker, "digests_total", {}).items():
-        if isinstance(name, tuple) and len(name) >= 4 and name[0] == "execute" and name[-1] == "seconds":
-            prefix, label = name[-3:-1]
-            if isinstance(label, str) and label.endswith("cpu"):  # as a user's own `context_meter` may be named, too
-                cpu, other = found.get(prefix, (0.0, 0.0))
-                found[prefix] = (cpu, other + value) if label.endswith("noncpu") else (cpu + value, other)
-    return found
 
 
 # ------------------------------------------------------------------ stacks

@@ -130,19 +130,16 @@ def _gpu_samples(told: Mapping[str, Mapping[str, Any]]) -> Columns:
 
 
 def _inside(asked: Iterable[Mapping[str, Any]]) -> Columns:
-    seconds: dict[str, list[float]] = {}
     stacks: dict[str, Counter[str]] = {}
     for each in asked:
-        for prefix, spent in each["seconds"].items():
-            seconds[prefix] = [sum(pair) for pair in zip(seconds.get(prefix, (0.0, 0.0)), spent, strict=True)]
         for prefix, found in each["stacks"].items():
             stacks.setdefault(prefix, Counter()).update(found)
-    rows = []
-    for prefix in dict.fromkeys([*seconds, *stacks]):
-        cpu, noncpu = seconds.get(prefix, (0.0, 0.0))
-        told = inside_tasks.shortened(stacks.get(prefix, Counter()))
-        rows.append({"prefix": prefix, "samples": told.pop("", 0), "cpu": cpu, "noncpu": noncpu})
-        rows += [{"prefix": prefix, "stack": stack, "samples": samples} for stack, samples in told.items()]
+    told = {prefix: inside_tasks.shortened(found) for prefix, found in stacks.items()}
+    rows = [
+        {"prefix": prefix, "stack": stack, "samples": samples}
+        for prefix, found in told.items()
+        for stack, samples in found.items()
+    ]
     return from_rows("inside", rows)
 
 

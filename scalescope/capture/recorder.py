@@ -360,15 +360,8 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
 
     def _arrival(self, address: str) -> tuple[Any, ...]:
         state = self.scheduler.workers[address]
-        return (
-            time.time(),
-            "joined",
-            address,
-            str(state.name),
-            state.host,
-            state.nthreads,
-            int(state.memory_limit or 0),
-        )
+        known = str(state.name), state.host, state.nthreads, int(state.memory_limit or 0)
+        return time.time(), "joined", address, *known
 
     def _around_task_erred(self, handler: Callable[..., Any]) -> Callable[..., Any]:
         def task_erred(**message: Any) -> None:
@@ -405,13 +398,10 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
     def _note_graph(self, began: float, message: dict[str, Any]) -> None:
         tasks, self._graph_tasks = self._graph_tasks, 0
         if self.active:
-            frames = [frame for value in message.values() for frame in getattr(value, "frames", ())]
-            frames += message.get("graph_frames", ())  # 2024.8
-            size = sum(memoryview(frame).nbytes for frame in frames)
             client = str(message.get("client", ""))
             if message.get("submitting_task") is not None and not client.startswith(WORKER_CLIENT):
                 client = WORKER_CLIENT + client  # with workers in its process, tasks use the driver's own client
-            self._keep("graphs", (began, time.time() - began, client, tasks, size))
+            self._keep("graphs", (began, time.time() - began, client, tasks, sent_bytes(message)))
 
     def _event(self, topic: str, message: Any, when: float | None = None) -> None:
         if len(self.events) >= self.held_events:
@@ -560,8 +550,9 @@ class _Attempts:
                     if end - begin > LONG_S:
                         self.note_longest(task, end - begin)
                 elif begin:
-                    computed = (each["stop"] - each["start"] for each in begin if each["action"] == "compute")
-                    self.note_longest(task, sum(computed))
+                    computed = [each["stop"] - each["start"] for each in begin if each["action"] == "compute"]
+                    if (seconds := sum(computed)) > LONG_S:
+                        self.note_longest(task, seconds)
                 self.held.extend((task.key, now(), what, task.group, needs, worker, thread, nbytes, begin, end))
                 if len(self.held) > BATCH:
                     self.close_batch()
@@ -747,8 +738,7 @@ class _Attempts:
         """Keep function and arguments of the longest task of each prefix, while the scheduler has them."""
         prefix = task.group.prefix.name
         before = self.longest.get(prefix)
-        held = len(self.longest) < HELD_LONGEST if before is None else seconds > 1.1 * before[0]
-        if held and seconds > LONG_S:
+        if len(self.longest) < HELD_LONGEST if before is None else seconds > 1.1 * before[0]:
             self.longest[prefix] = (seconds, task.key, call_of(task.run_spec))
 
     def tell_longest(self) -> None:
@@ -846,10 +836,7 @@ class _Attempts:
         rows = bisect_left(self.dependents, before_row)
         edges = sum(self.counts[:rows])
         runs = packed_numbers(self.counts[:rows])[1]
-        columns = {
-            "task": [*packed_numbers(self.dependents[:rows]), runs],
-            "needs": packed_numbers(self.needs[:edges]),
-        }
+        columns = {"task": [*packed_numbers(self.dependents[:rows]), runs], "needs": packed_numbers(self.needs[:edges])}
         del self.dependents[:rows], self.counts[:rows], self.needs[:edges]
         return {"table": "dependencies", "rows": edges, "columns": columns}
 
@@ -906,6 +893,12 @@ def _entered_processing(scheduler: Any) -> int | None:
         return sum(int(prefix.state_counts["processing"]) for prefix in scheduler.task_prefixes.values())
     except AttributeError:
         return None
+
+
+def sent_bytes(message: Any) -> int:
+    """Size of the graph in a message to the scheduler."""
+    frames = [frame for value in message.values() for frame in getattr(value, "frames", ())]
+    return sum(memoryview(frame).nbytes for frame in (*frames, *message.get("graph_frames", ())))  # the latter: 2024.8
 
 
 def call_of(spec: Any) -> str:

@@ -60,8 +60,7 @@ class Capture:
 
     A thread fetches records every `drain_interval_s`. None fetches them at the end and does not watch the event loop,
     as a simulated cluster needs it. `log_folder` keeps log records that outlive their worker, if each has a process and
-    a nanny. The scheduler holds at most `held_rows` task rows until they are fetched; tasks that still run when the
-    workload has returned get `settle_s`.
+    a nanny. Tasks that still run when the workload has returned get `settle_s`.
     """
 
     def __init__(
@@ -70,7 +69,6 @@ class Capture:
         *,
         drain_interval_s: float | None = DRAIN_INTERVAL_S,
         log_folder: Path | None = None,
-        held_rows: int = recorder.HELD_ROWS,
         settle_s: float = SETTLE_S,
     ) -> None:
         self.client = client
@@ -79,7 +77,7 @@ class Capture:
         self.settle_s = settle_s
         self._installed: list[tuple[str, bool]] = []  # name, whether on nannies
         try:
-            limits: dict[str, Any] = {"held_rows": held_rows, "lag_interval_s": None, "undrained_s": None}
+            limits: dict[str, Any] = {"lag_interval_s": None, "undrained_s": None}
             if drain_interval_s is not None:
                 limits |= {"lag_interval_s": recorder.LAG_INTERVAL_S, "undrained_s": recorder.UNDRAINED_S}
             register(client, recorder, "Recorder", owner=client.id, **limits)

@@ -43,10 +43,7 @@ _OF_PREFECT = {
         "AsyncTaskRunEngine.wait_until_ready": RETRY,
     },
     "prefect.server.api.server": {"SubprocessASGIServer.start": SERVER},
-    "prefect.results": {
-        "ResultStore.persist_result_record": PERSIST,
-        "ResultStore.apersist_result_record": PERSIST,
-    },
+    "prefect.results": {"ResultStore.persist_result_record": PERSIST, "ResultStore.apersist_result_record": PERSIST},
     "prefect.concurrency._sync": {
         "acquire_concurrency_slots_with_lease": "concurrency",
         "release_concurrency_slots_with_lease": RELEASE,

@@ -182,15 +182,7 @@ class TrialCause(Cause[Observation]):
             terms = {"shorter_s": shorter_s, "client_s": observation.client_s}
             gain = self.gain(metrics, observation.threads, saved_s, changes=changes, change=change, **terms)
         return Finding(
-            self.code,
-            severity,
-            summary,
-            remedy,
-            evidence,
-            confidence,
-            lost_s=lost_s,
-            link=link or self.link,
-            gain=gain,
+            self.code, severity, summary, remedy, evidence, confidence, lost_s=lost_s, link=link or self.link, gain=gain
         )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from scalescope.environments.cache_locks import USE, CacheLock
 from scalescope.errors import EnvironmentUnavailable
-from scalescope.owner import home
+from scalescope.owner import user_folder
 
 VARIABLE = "SCALESCOPE_ENVIRONMENTS"
 # Written last, so a folder without it is not whole; its modification time is that of the last use.
@@ -78,8 +78,7 @@ def folder() -> Path:
     given = os.environ.get(VARIABLE, "")
     if given:
         return Path(os.path.abspath(os.path.expanduser(given)))
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else home() / ".cache") / "scalescope" / "environments"
+    return user_folder("XDG_CACHE_HOME", ".cache") / "environments"
 
 
 def interpreter(path: Path) -> str:

@@ -104,7 +104,6 @@ class ClusterSpec:
 
     @property
     def node_labels(self) -> Mapping[str, str]:
-        """Labels of the nodes that workers ask for."""
         return {}
 
     def cores_per_worker(self, threads: int) -> float:

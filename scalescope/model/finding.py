@@ -134,5 +134,4 @@ class Verdict:
 
     @property
     def severity(self) -> Severity:
-        """The severity of the worst finding."""
         return min((finding.severity for finding in self.findings), key=lambda each: each.rank, default=Severity.INFO)

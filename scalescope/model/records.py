@@ -90,17 +90,11 @@ GPU: dict[str, str] = {
     "doing": "str",  # what its thread did, as its stack shows: `copying`, `loading`, or empty
     "cpu": "f",  # part of the time since the last sample that the thread was on a core
 }
-# What tasks did inside, by prefix. The row without a stack has the seconds of their threads, and samples whose stack is
-# not told; the others have samples of the workers' profilers (10 ms), rare ones without their innermost frames. A stack
-# is frames from the outermost on with `;` between: `my_job.py:61 load` in the user's code, `json.decoder.decode` in a
-# library's, and last the function that is not in Python, as `time.sleep()`.
-INSIDE: dict[str, str] = {
-    "prefix": "str",
-    "stack": "str",
-    "samples": "q",
-    "cpu": "d",  # thread-seconds on a core
-    "noncpu": "d",  # thread-seconds off the cores, within tasks
-}
+# What tasks did inside, by prefix: samples of the workers' profilers (10 ms), rare ones without their innermost frames;
+# the row without a stack has those whose stack is not told. A stack is frames from the outermost on with `;` between:
+# `my_job.py:61 load` in the user's code, `json.decoder.decode` in a library's, and last the function that is not in
+# Python, as `time.sleep()`.
+INSIDE: dict[str, str] = {"prefix": "str", "stack": "str", "samples": "q"}
 # The longest stall of an event loop within about a second; `process` is `scheduler` or an address.
 LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}
 # Structured events; the message is JSON. Among them, by topic:

@@ -12,7 +12,7 @@ from anyio import to_thread
 from scalescope.errors import ClusterError
 from scalescope.slurm import failures, submission
 from scalescope.slurm import jobs as slurm_jobs
-from scalescope.slurm.commands import Run, commands, plain, silent
+from scalescope.slurm.commands import commands, plain, silent
 from scalescope.slurm.failures import POOL_FIELDS
 from scalescope.slurm.jobs import FORGOTTEN, SlurmJob
 
@@ -38,8 +38,8 @@ async def submit(options: Sequence[str], script: str, environ: Mapping[str, str]
 class JobQueue:
     """All jobs of a worker. Methods that ask Slurm raise `ClusterError`."""
 
-    def __init__(self, run: Run | None = None) -> None:
-        self._run = run or commands()
+    def __init__(self) -> None:
+        self._run = commands()
         self._lock = anyio.Lock()
         self._names: set[str] = set()
         self._seen: dict[str, SlurmJob] = {}

@@ -12,7 +12,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from scalescope.errors import InvalidField
-from scalescope.owner import home
+from scalescope.owner import home, user_folder
 
 VARIABLE = "SCALESCOPE_STORE"
 MOUNTS = Path("/proc/self/mounts")
@@ -74,10 +74,7 @@ def locate(address: str) -> Location:
 
 
 def data_folder() -> Path:
-    """Scalescope's data folder of this user, by the XDG base directory specification."""
-    base = os.environ.get("XDG_DATA_HOME", "")
-    root = Path(base) if os.path.isabs(base) else home() / ".local" / "share"
-    return root / "scalescope"
+    return user_folder("XDG_DATA_HOME", ".local", "share")
 
 
 def redact(text: str) -> str:

@@ -21,6 +21,7 @@ from fsspec.implementations.local import LocalFileSystem
 from numpy.typing import NDArray
 
 from scalescope.errors import StoreError
+from scalescope.leases import sync_folder
 from scalescope.model.records import TABLES, complete
 from scalescope.store.failures import explain
 from scalescope.store.location import redact
@@ -123,7 +124,7 @@ def _write_folder(root: Path, files: Mapping[str, bytes]) -> None:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-        _flush_folder(temporary)
+        sync_folder(temporary)
         if root.exists():
             shutil.rmtree(root)
         temporary.rename(root)
@@ -131,15 +132,7 @@ def _write_folder(root: Path, files: Mapping[str, bytes]) -> None:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     for folder in (root.parent, root.parent.parent):
-        _flush_folder(folder)
-
-
-def _flush_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        sync_folder(folder)
 
 
 @contextmanager

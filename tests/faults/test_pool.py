@@ -88,11 +88,7 @@ def test_a_signal_to_the_worker(
     def go_on() -> None:
         another = site.stay(WORKER)
         again = started(client)
-        wait_for(
-            lambda: state(client, again).is_final(),
-            f"{state(client, run)!r}, and then it does not end",
-            SLOT_S,
-        )
+        wait_for(lambda: state(client, again).is_final(), f"{state(client, run)!r}, and then it does not end", SLOT_S)
         wait_for(lambda: {each.pid for each in commands.processes()} == {another.pid}, "it leaves processes")
         end(another)
 

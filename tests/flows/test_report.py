@@ -9,15 +9,12 @@ from typing import Any
 import fsspec
 import pytest
 from support.prefect_api import by_type
-from support.requests import asked
+from support.requests import asked, finished_run
 
 from scalescope.cli import main as cli
 from scalescope.errors import ExitStatus, StoreError
 from scalescope.report import html
 from scalescope.run import orchestrator_load
-from scalescope.run.drivers import Drivers
-from scalescope.run.sweep import analyse, begin
-from scalescope.run.trials import run_trials
 from scalescope.store.store import Store
 from scalescope_flows import scale_sweep
 
@@ -26,13 +23,7 @@ SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4
 
 @pytest.fixture
 def run_id(fake: Any, address: str) -> str:
-    """Of a finished run."""
-    request = asked(SWEEP, store=address)
-    with request.open_store() as store:
-        run, waiting = begin(request, store)
-        run_trials(Drivers(request, run.id, store), waiting)
-        analyse(store, run.id)
-    return run.id
+    return finished_run(SWEEP, address).id
 
 
 def artifact_text(sweep_id: str) -> str:

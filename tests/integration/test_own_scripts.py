@@ -127,14 +127,8 @@ SCRIPTS = {
                     print(total([inc(n) for n in range(8000)]).compute())
         """,
     ),
-    "threads_of_one_process": (
-        "gil-bound",
-        SPIN,
-    ),
-    "threads_of_this_process": (
-        "gil-bound",
-        SPIN.replace("Client(", "Client(processes=False, ", 1),
-    ),
+    "threads_of_one_process": ("gil-bound", SPIN),
+    "threads_of_this_process": ("gil-bound", SPIN.replace("Client(", "Client(processes=False, ", 1)),
     "out_of_memory": (
         "worker-killing-task",
         """

@@ -74,12 +74,7 @@ def run(driver: Driver, name: str, **point: Any) -> tuple[Metrics, TrialOutcome]
 @pytest.mark.parametrize(
     ("driver", "name"),
     [
-        pytest.param(
-            kind,
-            name,
-            marks=[] if (kind, name) in SHORT else [pytest.mark.thorough],
-            id=f"{kind}-{name}",
-        )
+        pytest.param(kind, name, marks=[] if (kind, name) in SHORT else [pytest.mark.thorough], id=f"{kind}-{name}")
         for kind in CLUSTERS
         for name in PARAMS
     ],
@@ -96,9 +91,7 @@ def test_runs_and_is_measured(driver: Driver, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "driver",
-    ["simulated", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in CLUSTERS[1:])],
-    indirect=True,
+    "driver", ["simulated", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in CLUSTERS[1:])], indirect=True
 )
 def test_a_pipeline_of_the_users_own(driver: Driver, tmp_path: Path) -> None:
     """It combines over partitions, so that each must have got its own items alone."""

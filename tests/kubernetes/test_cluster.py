@@ -30,6 +30,7 @@ from scalescope.model.sweep import Point
 from scalescope.run.sweep import run_sweep
 from scalescope.workloads import load
 
+pytestmark = pytest.mark.usefixtures("in_kubernetes", "collected")
 PATIENCE_S = 60.0
 
 OWNER = """
@@ -43,14 +44,6 @@ cluster.scale(1, 1)
 print(cluster.label, flush=True)
 time.sleep(600)
 """
-
-
-@pytest.fixture(autouse=True)
-def environment(kubernetes: Any, collected: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Finds this Kubernetes, and leases of its own."""
-    monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "leases"))
-    for name, value in kubernetes.environment.items():
-        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

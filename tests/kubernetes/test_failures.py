@@ -136,7 +136,6 @@ def _kubeconfig(kubernetes: Kubernetes, path: Path, token: str, silent: int) -> 
 def new_site(
     kubernetes: Kubernetes, collected: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[], FailureSite]]:
-    """Makes a namespace."""
     serial, numbers, names = time.time_ns() % 10**8, count(), list[str]()
 
     def new_site() -> FailureSite:
@@ -174,9 +173,7 @@ def _anonymous(text: str) -> str:
 @pytest.fixture(scope="module")
 def table() -> Iterator[Table]:
     table = Table(
-        "<!-- written by tests/kubernetes/test_failures.py -->",
-        "of these, Kubernetes' own or configured",
-        _anonymous,
+        "<!-- written by tests/kubernetes/test_failures.py -->", "of these, Kubernetes' own or configured", _anonymous
     )
     yield table
     if (path := os.environ.get(VARIABLE)) and len(table.rows) > len(ROWS):

@@ -36,7 +36,7 @@ from scalescope.store.store import Store, SweepRun
 
 ROUNDS = int(os.environ.get("SCALESCOPE_FAULT_ROUNDS", "1"))
 SEED = int(os.environ.get("SCALESCOPE_FAULT_SEED", time.time_ns() % 10**6))
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.usefixtures("in_kubernetes")]
 PATIENCE_S = 400.0
 TRIALS, TRIAL_S, OPENING_S = 3, 1.0, 10.0
 
@@ -276,13 +276,6 @@ def plan(kubernetes: Kubernetes) -> list[tuple[str, int, float]]:
     moments = ((0, OPENING_S), (1, TRIAL_S), (2, TRIAL_S))
     chosen = [dice.choice(moments) for _ in range(ROUNDS)]
     return [(name, saved, dice.uniform(0, most_s)) for name, (saved, most_s) in zip(names, chosen, strict=False)]
-
-
-@pytest.fixture(autouse=True)
-def environment(kubernetes: Kubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "leases"))
-    for name, value in kubernetes.environment.items():
-        monkeypatch.setenv(name, value)
 
 
 @pytest.mark.thorough

@@ -54,10 +54,7 @@ def runs(pool: Pool, client: SyncPrefectClient, start: Any) -> dict[str, UUID]:
     """All begin side by side: most of their time is spent on waiting."""
     soon = (datetime.now(UTC) + timedelta(seconds=15)).isoformat()
     own = f"--interval 300 --anchor-date {soon} --replace -y"
-    found = {
-        "broken": start({"command": "false"}),
-        "deleted": start({"node_selector": {"pool": "none"}}),
-    }
+    found = {"broken": start({"command": "false"}), "deleted": start({"node_selector": {"pool": "none"}})}
     pool.site.give(f"prefect deployment schedule create nightly/nightly-kubernetes {own}")
     return found
 

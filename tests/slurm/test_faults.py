@@ -176,7 +176,6 @@ class Seen:
 
     @property
     def hit(self) -> Trial:
-        """The long trial."""
         return max(self.run.trials, key=lambda trial: float(str(trial.point.params["seconds"])))
 
 

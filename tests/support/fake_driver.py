@@ -98,7 +98,6 @@ class FakeDriver:
 
 
 def write_records(path: Path, workers: int, seconds: float) -> None:
-    """Write one task on every worker."""
     addresses = [f"tcp://127.0.0.1:{number}" for number in range(workers)]
     began, ended = 100.0, 100.0 + seconds
     tasks = [

@@ -70,9 +70,10 @@ class Seen:
 class Commands:
     """Runs commands whose processes carry a mark, and whose files are in one folder."""
 
-    def __init__(self, folder: Path, environ: Mapping[str, str] | None = None, before: Sequence[str] = ()) -> None:
+    def __init__(self, folder: Path, environ: Mapping[str, str] | None = None) -> None:
         self.log = folder / "log"
-        self.mark, self._before = {MARK: uuid.uuid4().hex}, before
+        self.mark = {MARK: uuid.uuid4().hex}
+        self._before: Sequence[str] = ()
         self.environ = {}
         self.see(folder)
         for path in (self.temporary, self.store.parent / "records", self.here):
@@ -117,7 +118,6 @@ class Commands:
             )  # fmt: skip
 
     def processes(self) -> list[psutil.Process]:
-        """All living processes with the mark."""
         found = []
         for process in psutil.process_iter():
             with suppress(psutil.Error):
@@ -256,7 +256,6 @@ def signalled(number: signal.Signals, process: str) -> Callable[[Commands, psuti
 
 
 def fill(folder: Path) -> None:
-    """Fill a disk with one file."""
     with open(folder / FILLER, "wb", buffering=0) as file, suppress(OSError):
         while True:
             file.write(bytes(4096))

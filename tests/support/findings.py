@@ -8,6 +8,10 @@ from collections.abc import Collection
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Finding, Severity
+from scalescope.model.records import from_rows
+from support.small_records import EPOCH
+
+Doing = tuple[str, str, int]  # where a client is, what it calls there, and whether it only waits
 
 
 def findings_of(
@@ -37,3 +41,12 @@ def only(findings: dict[str, Finding], code: str) -> Finding:
     """The finding with this code, after checking that there is no other."""
     assert list(findings) == [code]
     return findings[code]
+
+
+def watched(observation: Observation, *rows: tuple[float, Doing], begin: float = 0.0) -> Observation:
+    """The same trial with a client that did this for so many seconds, one after the other, from `begin` on."""
+    time, client = EPOCH + begin, []
+    for seconds, (where, what, waits) in rows:
+        client.append({"time": time, "seconds": seconds, "where": where, "what": what, "waits": waits})
+        time += seconds
+    return Observation.of(observation.trial, {**observation.tables, "client": from_rows("client", client)})

@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
+from scalescope import leases
 from support.groups import until_the_last
 from support.waiting import wait_for
 
@@ -117,6 +118,14 @@ def collected(kubernetes: Kubernetes) -> None:
         return name not in kubernetes.kubectl("get", "configmaps", "--output=name")
 
     until(done)
+
+
+@pytest.fixture
+def in_kubernetes(kubernetes: Kubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process finds this Kubernetes, and has leases of its own."""
+    monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "leases"))
+    for name, value in kubernetes.environment.items():
+        monkeypatch.setenv(name, value)
 
 
 @pytest.fixture

@@ -14,7 +14,6 @@ _TYPE = re.compile(r"^# TYPE (\S+) ", re.MULTILINE)
 
 
 def expressions() -> list[str]:
-    """All that are written in PromQL."""
     dashboard = json.loads((FOLDER / "dashboard.json").read_text())
     alerts = yaml.safe_load((FOLDER / "alerts.yaml").read_text())
     rules = [rule for group in alerts["spec"]["groups"] for rule in group["rules"]]

@@ -136,7 +136,6 @@ def header(file: str) -> list[str]:
 
 
 def drivers(worker: psutil.Process) -> list[psutil.Process]:
-    """The driver processes below a worker."""
     found = []
     for child in worker.children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # it may end while we look

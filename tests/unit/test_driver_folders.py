@@ -32,7 +32,6 @@ time.sleep(600)
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The temporary folder of a driver."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "leases"))
     return tmp_path / "scalescope-driver"

@@ -31,7 +31,6 @@ TOLERATIONS = "Taints that the flow's own pod tolerates, as Kubernetes writes th
 
 
 def template() -> dict[str, Any]:
-    """The template, as Prefect wants it."""
     made = KubernetesWorker.get_default_base_job_template()
     known = made["variables"]["properties"]
     namespace = yaml.safe_load(KUSTOMIZATION.read_text())["namespace"]

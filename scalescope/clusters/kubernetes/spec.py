@@ -67,8 +67,7 @@ class KubernetesSpec(ClusterSpec):
     max_workers: ClassVar[int] = 2_000
 
     image: Annotated[
-        str,
-        WORD("Image of all pods, with the driver's versions of Python and Dask. If empty, Dask's own image."),
+        str, WORD("Image of all pods, with the driver's versions of Python and Dask. If empty, Dask's own image.")
     ] = ""
     namespace: Annotated[str, _NAME("Where the pods run. If empty, the namespace of the context.")] = ""
     context: Annotated[str, WORD("Context of the kubeconfig. If empty, the current one, or the pod's account.")] = ""
@@ -83,9 +82,7 @@ class KubernetesSpec(ClusterSpec):
     memory_mb: Annotated[
         int,
         Parameter(
-            "Memory of a worker in MiB, as request and limit; 0: neither.",
-            title="Memory per worker, MiB",
-            minimum=0,
+            "Memory of a worker in MiB, as request and limit; 0: neither.", title="Memory per worker, MiB", minimum=0
         ),
     ] = 2048
     gpus: Annotated[int, Parameter("NVIDIA GPUs of a worker.", title="GPUs per worker", minimum=0, maximum=64)] = 0
@@ -109,9 +106,7 @@ class KubernetesSpec(ClusterSpec):
     shm_mb: Annotated[
         int,
         Parameter(
-            "Size of a worker's /dev/shm in MiB; 0: the runtime's 64.",
-            title="Shared memory per worker, MiB",
-            minimum=0,
+            "Size of a worker's /dev/shm in MiB; 0: the runtime's 64.", title="Shared memory per worker, MiB", minimum=0
         ),
     ] = 0
     node_selector: Annotated[

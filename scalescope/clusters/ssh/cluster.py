@@ -63,11 +63,7 @@ class SshCluster(ObservedCluster[SshSpec]):
             security = Security.temporary()
             self._config = configuration(security)
             self._dask = distributed.SpecCluster(
-                {},
-                self._remote(host, options),
-                name="SSHCluster",
-                security=security,
-                silence_logs=logging.WARNING,
+                {}, self._remote(host, options), name="SSHCluster", security=security, silence_logs=logging.WARNING
             )
             self._observer = distributed.Client(self._dask, set_as_default=False, timeout=self.spec.start_timeout_s)
         except Exception as error:  # of asyncssh and of distributed

@@ -50,8 +50,7 @@ class SshSpec(ClusterSpec):
     ] = 0
     key_file: Annotated[str, WORD("File of the private key. If empty, the agent and the usual files are tried.")] = ""
     known_hosts: Annotated[
-        str,
-        WORD("File of the machines' keys. If empty, ~/.ssh/known_hosts. Machines that are not in it are refused."),
+        str, WORD("File of the machines' keys. If empty, ~/.ssh/known_hosts. Machines that are not in it are refused.")
     ] = ""
     python: Annotated[
         str, WORD("Interpreter on the machines. If empty, the driver's own path.", title="Python interpreter")

@@ -153,7 +153,7 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
         else "use more workers or threads on this host",
         Evidence("share of worker time busy", round(observation.share("busy"), 3), "worker time"),
         Evidence("share of the time in which tasks waited", round(waiting, 3), "table tasks"),
-        Evidence("cores in use for each running task", round(each, 3), "tables inside and memory, column cpu"),
+        Evidence("cores in use for each running task", round(each, 3), "tables fine_metrics and memory, column cpu"),
         *([Evidence("cores idle", round(spare, 2), "facts host.load")] if here else []),
         confidence=0.6,
         severity=Severity.LOW if pays else Severity.INFO,

@@ -49,7 +49,6 @@ class TimeChart:
 
 
 def draw(seen: Observation, attempts: Attempts, groups: Groups, canvas: Canvas) -> list[TimeChart]:
-    """Draw all charts for which there are records."""
     drawn = TrialCharts(canvas, attempts)
     charged = blame(seen, series.BINS)
     styles = _styles(charged, groups)
@@ -198,12 +197,7 @@ def _heat(heat: Heat, names: Sequence[str]) -> TimeChart:
 def _gpu(divided: GpuTime) -> TimeChart:
     heads = ("tasks", "GPU busy", "memory at most", *(GPU_PARTS[part].title for part in SAMPLED))
     cells = [
-        (
-            name,
-            percent(use.utilisation),
-            size(use.memory_peak),
-            *(seconds(use.seconds[part]) for part in SAMPLED),
-        )
+        (name, percent(use.utilisation), size(use.memory_peak), *(seconds(use.seconds[part]) for part in SAMPLED))
         for name, use in sorted(divided.prefixes.items(), key=lambda item: -sum(item[1].seconds.values()))
     ]
     total = divided.total()

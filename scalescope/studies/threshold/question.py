@@ -64,7 +64,6 @@ class ThresholdQuestion(Mapped):
         return round(value, _DIGITS)
 
     def index(self, value: float) -> int:
-        """The index of a value."""
         index = round((value - self.low) / self.step)
         if not 0 <= index <= self.last or abs(self.low + index * self.step - value) > _ON_GRID * self.step:
             raise InvalidField(
@@ -109,7 +108,6 @@ class MeasuredValues:
 
 
 def tabulate(question: ThresholdQuestion, readings: Sequence[ThresholdReading]) -> MeasuredValues:
-    """Sort readings by value."""
     valid: dict[int, list[float]] = {}
     tried: dict[int, int] = {}
     for reading in readings:

@@ -87,13 +87,9 @@ def measured_parts(bag_trial):
     return bag_trial(4, [1] * 8).metrics
 
 
-def trials_of(bag_trial, sizes, repeats=1):
+def trials_of(bag_trial, sizes):
     """Trials on so many workers, of 12 items cut into such tasks."""
-    return [
-        trial
-        for workers, cut in sizes.items()
-        for trial in (bag_trial(workers, cut, repeat=repeat) for repeat in range(repeats))
-    ]
+    return [bag_trial(workers, cut) for workers, cut in sizes.items()]
 
 
 def sizes_of(trials):
@@ -117,8 +113,7 @@ def test_work_that_grows_with_the_size_is_a_factor_of_its_own(bag_trial):
     slower = trials[1].metrics
     times = {part: 2 * value for part, value in slower.worker_time_s.items()}
     trials[1] = replace(
-        trials[1],
-        metrics=replace(slower, work_s=24.0, makespan_s=2 * slower.makespan_s, worker_time_s=times),
+        trials[1], metrics=replace(slower, work_s=24.0, makespan_s=2 * slower.makespan_s, worker_time_s=times)
     )
     _, sizes = sizes_of(trials)
     assert sizes[1].efficiency == pytest.approx(1.0)

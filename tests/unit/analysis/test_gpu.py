@@ -20,8 +20,8 @@ def row(when, busy, prefix="train", doing="", cpu=1.0, worker="a", gpu="GPU-1", 
     return {**shared, "prefix": prefix, "doing": doing, "cpu": cpu}
 
 
-def divided(records, rows, tasks=TASKS):
-    tables = records(tasks, WORKERS) | {"gpu": from_rows("gpu", rows)}
+def divided(records, rows):
+    tables = records(TASKS, WORKERS) | {"gpu": from_rows("gpu", rows)}
     metrics = measure(tables, threads=2, elapsed_s=4)
     return metrics, Attempts.read(tables).epoch
 

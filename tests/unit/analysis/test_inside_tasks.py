@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.inside import inside
 
 from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.inside_tasks import Stack, called_by_user, inside_tasks
@@ -17,24 +18,19 @@ TASKS = [
 WORKERS = {"a": {}, "b": {}}
 
 
-def told(prefix, cpu, noncpu, stacks=(), rest=0):
-    rows = [{"prefix": prefix, "samples": rest, "cpu": cpu, "noncpu": noncpu}]
-    return rows + [{"prefix": prefix, "stack": stack, "samples": samples} for stack, samples in stacks]
+def measured(records, seconds, stacks=None):
+    return measure(records(TASKS, WORKERS) | inside(seconds, stacks), threads=2, elapsed_s=3)
 
 
-def measured(records, rows, tasks=TASKS):
-    return measure(records(tasks, WORKERS) | {"inside": from_rows("inside", rows)}, threads=2, elapsed_s=3)
-
-
-@pytest.mark.parametrize("rows", [[], told("load", 0.0, 0.0)])
-def test_where_workers_told_nothing_busy_is_not_divided(records, rows):
-    metrics = measured(records, rows)
+@pytest.mark.parametrize("seconds", [{}, {"load": (0.0, 0.0)}])
+def test_where_workers_told_nothing_busy_is_not_divided(records, seconds):
+    metrics = measured(records, seconds)
     assert (metrics.busy_time_s, metrics.busy_by_prefix) == (None, None)
 
 
 def test_busy_time_is_divided_by_what_workers_told(records):
-    stacks = [("job.py:7 load;time.sleep()", 60), ("job.py:8 load;zlib.decompress()", 20)]
-    metrics = measured(records, told("load", 0.6, 2.4, stacks, rest=20))
+    stacks = {"job.py:7 load;time.sleep()": 60, "job.py:8 load;zlib.decompress()": 20, "": 20}
+    metrics = measured(records, {"load": (0.6, 2.4)}, stacks)
     assert metrics.busy_time_s == pytest.approx({"computing": 0.6, "waiting": 2.4, "unknown": 1.0})
     load = metrics.busy_by_prefix["load"]
     assert (load.where, load.what, load.share) == ("job.py:7 load", "time.sleep", 0.6)
@@ -42,8 +38,17 @@ def test_busy_time_is_divided_by_what_workers_told(records):
 
 
 def test_more_than_a_prefix_took_is_cut_in_proportion(records):
-    metrics = measured(records, [*told("load", 2.0, 4.0), *told("train", 0.5, 0.5)])  # such as of tasks that seceded
+    metrics = measured(records, {"load": (2.0, 4.0), "train": (0.5, 0.5)})  # such as of tasks that seceded
     assert metrics.busy_time_s == pytest.approx({"computing": 1.5, "waiting": 2.5, "unknown": 0.0})
+
+
+def test_of_distributeds_own_metrics_only_seconds_within_tasks_count(records):
+    known = {("execute", "p2p-shard-cpu", "seconds"), ("execute", "deserialize", "seconds")}
+    known |= {("execute", "thread-cpu", "bytes"), ("get-data", "thread-cpu", "seconds")}
+    rows = [{"context": a, "prefix": "load", "activity": b, "unit": c, "value": 1.0} for a, b, c in sorted(known)]
+    tables = records(TASKS, WORKERS) | {"fine_metrics": from_rows("fine_metrics", rows)}
+    metrics = measure(tables, threads=2, elapsed_s=3)
+    assert metrics.busy_time_s == pytest.approx({"computing": 1.0, "waiting": 0.0, "unknown": 3.0})
 
 
 seconds = st.floats(-0.001, 50)
@@ -64,8 +69,7 @@ tasks = st.builds(
 def test_the_parts_are_busy_without_remainder(records, ran, spent, busy_s):
     ran = [*ran, {"worker": "a", "start": 0, "stop": 1, "prefix": "load"}]
     tables = records(ran, WORKERS)
-    rows = [row for prefix, pair in spent.items() for row in told(prefix, *pair)]
-    found = inside_tasks(tables | {"inside": from_rows("inside", rows)}, Attempts.read(tables), busy_s)
+    found = inside_tasks(tables | inside(spent), Attempts.read(tables), busy_s)
     if found is not None:
         assert all(each.seconds.keys() == BUSY_PARTS.keys() for each in found.values())
         assert min(part for each in found.values() for part in each.seconds.values()) >= 0

@@ -132,9 +132,7 @@ def test_a_worker_may_be_paused_from_the_first_and_to_the_last(records):
 
 def test_other_events_and_other_changes_of_status_pause_nothing(records):
     tables = with_status(
-        records([run("a", 0, 4)], TWO),
-        ("b", 1, "running", "closing_gracefully"),
-        ("scheduler", 1, "running", "paused"),
+        records([run("a", 0, 4)], TWO), ("b", 1, "running", "closing_gracefully"), ("scheduler", 1, "running", "paused")
     )
     own = {"time": EPOCH, "topic": "a", "message": json.dumps(["worker-status-change", "paused"])}
     tables["events"] = {name: [*column, own[name]] for name, column in tables["events"].items()}
@@ -231,12 +229,7 @@ def test_a_worker_that_leaves_is_lost_from_then_on(records):
 
 def test_busy_by_worker_is_what_each_worker_computed_in_each_bin(records):
     tables = records(
-        [
-            run("a", 0, 3),
-            run("a", 1, 2),
-            run("b", 3, 4),
-            {"worker": "b", "start": 0, "stop": 2, "status": 1},
-        ],
+        [run("a", 0, 3), run("a", 1, 2), run("b", 3, 4), {"worker": "b", "start": 0, "stop": 2, "status": 1}],
         workers("a", "b", "c", nthreads=2),
     )
     attempts = Attempts.read(tables)

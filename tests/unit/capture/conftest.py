@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from distributed import Client, LocalCluster
+from support.waiting import wait_for
 
 
 @pytest.fixture(scope="package")
@@ -23,14 +23,11 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
     """Its tasks are gone before the next test begins: a client that has left holds none, whoever holds its futures."""
     with Client(cluster) as connected:
         yield connected
-    deadline = time.monotonic() + 60
-    while tasks := list(cluster.scheduler.tasks.items()):
-        assert time.monotonic() < deadline, f"tasks are still held: {tasks[:5]}"
-        time.sleep(0.02)
+    held = cluster.scheduler.tasks
+    wait_for(lambda: not held, lambda: f"tasks are still held: {list(held.items())[:5]}", 60, 0.02)
 
 
 def rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
-    """A table as rows."""
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 

@@ -14,7 +14,7 @@ import pytest
 from distributed import Client, LocalCluster, get_worker, profile
 
 from scalescope.analysis.attempts import Attempts
-from scalescope.analysis.inside_tasks import InsidePrefix, inside_tasks
+from scalescope.analysis.inside_tasks import InsidePrefix, _seconds, inside_tasks
 from scalescope.capture import inside_tasks as shipped
 from scalescope.capture.memory import _inside
 from scalescope.capture.recording import Capture, Recording
@@ -83,7 +83,7 @@ def test_tasks_that_sleep_compute_and_wait_for_a_lock_are_told_apart(workers: Cl
     assert told[LOCK].prefix == "locking"
     assert told[LOCK].function == "lock.__enter__"
     assert told[LOCK].line.startswith("test_inside_tasks.py:")
-    told_s = sum(tables["inside"]["cpu"]) + sum(tables["inside"]["noncpu"])
+    told_s = sum(pair[0] + pair[1] for pair in _seconds(tables).values())
     attempts = Attempts.read(tables)
     assert told_s == pytest.approx(float((attempts.stop - attempts.start).sum()), rel=0.1)
 
@@ -167,30 +167,12 @@ def test_frames_in_words(file: str, text: str) -> None:
     assert shipped.frame_text({"filename": file, "name": "f", "line_number": 9}) == text
 
 
-class OldAndNew:
-    digests_total = {  # noqa: RUF012
-        ("execute", "load", "thread-cpu", "seconds"): 1.0,  # before 2023.6
-        ("execute", "span", "load", "thread-noncpu", "seconds"): 2.0,
-        ("execute", "span", "load", "p2p-shard-cpu", "seconds"): 4.0,
-        ("execute", "span", "load", "deserialize", "seconds"): 8.0,
-        ("execute", "span", "load", "thread-cpu", "bytes"): 16.0,
-        ("get-data", "network", "seconds"): 32.0,
-        "latency": 64.0,
-    }
-
-
-def test_seconds_of_old_and_new_releases() -> None:
-    assert shipped._seconds(OldAndNew()) == {"load": (5.0, 2.0)}
-    assert shipped._seconds(object()) == {}
-
-
 def test_stacks_beyond_the_limit_are_counted_together() -> None:
     many = {f"job.py:{i} f": i + 1 for i in range(3 * shipped.STACKS)}
-    asked = [{"seconds": {"f": (1.0, 2.0)}, "stacks": {"f": {**many, "": 5}}, "absent": ""}] * 2
+    asked = [{"stacks": {"f": {**many, "": 5}}, "absent": ""}] * 2
     columns = _inside(asked)
     assert len(columns["stack"]) == 2 * shipped.STACKS + 1
     assert sum(columns["samples"]) == 2 * (sum(many.values()) + 5)
-    assert (columns["stack"][0], columns["cpu"][0], columns["noncpu"][0]) == ("", 2.0, 4.0)
 
 
 def test_rare_stacks_keep_their_outermost_frames_and_the_users() -> None:
@@ -203,7 +185,5 @@ def test_rare_stacks_keep_their_outermost_frames_and_the_users() -> None:
     assert sum(told.values()) == sum(common.values()) + 9
 
 
-def test_a_prefix_without_stacks_has_its_seconds() -> None:
-    columns = _inside([{"seconds": {"f": (1.0, 2.0)}, "stacks": {}, "absent": shipped.OFF}])
-    assert (columns["prefix"], list(columns["cpu"]), list(columns["samples"])) == (["f"], [1.0], [0])
+def test_without_samples_no_stack_has_a_share() -> None:
     assert InsidePrefix({}, (), 0).share(()) == 0.0

@@ -13,6 +13,7 @@ from typing import Any
 import dask
 import pytest
 from distributed import Client, KilledWorker, LocalCluster
+from support.waiting import wait_for
 
 from scalescope.capture.recording import Capture
 from scalescope.model import spool
@@ -115,8 +116,5 @@ def test_a_task_that_kills_its_workers_is_recorded_as_erred(
 
 
 def wait_for_exits(client: Client, count: int) -> None:
-    for _ in range(1000):
-        if len(client.get_events("worker-exit")) >= count:
-            return
-        time.sleep(0.02)
-    pytest.fail("the nanny did not tell how its worker ended")
+    told = "the nanny did not tell how its worker ended"
+    wait_for(lambda: len(client.get_events("worker-exit")) >= count, told, 20, 0.02)

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from distributed import Client, LocalCluster, fire_and_forget, wait
+from support.waiting import wait_for
 
 from scalescope.capture import recorder, recording
 from scalescope.capture.recording import Capture
@@ -385,10 +386,7 @@ def test_a_recorder_that_nobody_asks_removes_itself(
     capture = Capture(client, drain_interval_s=60.0)
     with capture.trial(path) as recording:
         assert client.run_on_scheduler(plugins) != before
-        for _ in range(500):
-            if client.run_on_scheduler(plugins) == before:
-                break
-            time.sleep(0.02)
+        wait_for(lambda: client.run_on_scheduler(plugins) == before, "it is still there", 10, 0.02)
     assert "was not asked for records" in recording.reason
     capture.close()
 
@@ -448,10 +446,7 @@ def test_a_worker_that_comes_back_has_two_rows(rows: Rows) -> None:
 
 
 def wait_until_running(client: Client) -> None:
-    while not client.run_on_scheduler(
-        lambda dask_scheduler: any(w.processing for w in dask_scheduler.workers.values())
-    ):
-        time.sleep(0.01)
+    wait_for(lambda: any(client.processing().values()), look_s=0.01)
 
 
 def test_clock_error_is_the_longest_impossible_interval() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.requests import asked
+from support.requests import finished_run
 
 from scalescope import workloads
 from scalescope.cli import main as cli
@@ -18,10 +18,6 @@ from scalescope.cli.carrying import without_password
 from scalescope.cli.host_checks import Check
 from scalescope.errors import ExitStatus, InfrastructureError, StoreError
 from scalescope.model.finding import Finding, Severity, Verdict
-from scalescope.run.drivers import Drivers
-from scalescope.run.sweep import begin
-from scalescope.run.trials import run_trials
-from scalescope.store.schema import RunState
 from scalescope.store.store import Store
 
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4]}, "params": {"items": 4}}
@@ -33,13 +29,9 @@ def run_of(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> Callable
     monkeypatch.setenv("SCALESCOPE_STORE", address)
 
     def make(severity: Severity) -> str:
-        request = asked(SWEEP, store=address, fresh=True)
-        with request.open_store() as store:
-            run, waiting = begin(request, store)
-            run_trials(Drivers(request, run.id, store), waiting)
-            finding = Finding("idle", severity, "Half of the workers are idle.", "ask for fewer")
-            store.finish(run.id, RunState.COMPLETE, Verdict(finding.summary, (finding,)))
-        return run.id
+        finding = Finding("idle", severity, "Half of the workers are idle.", "ask for fewer")
+        verdict = Verdict(finding.summary, (finding,))
+        return finished_run(SWEEP, address, verdict=verdict, fresh=True).id
 
     return make
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from prefect import flow
 from prefect.client.orchestration import get_client
 from support import fake_driver
-from support.requests import asked
+from support.requests import finished_run
 
 from scalescope.cli import main as cli
 from scalescope.errors import ExitStatus
@@ -21,10 +20,8 @@ from scalescope.model import spool
 from scalescope.model.study import Study
 from scalescope.model.sweep import digest
 from scalescope.report.table import markdown_text
-from scalescope.run.drivers import Drivers
 from scalescope.run.output_paths import WrittenFile
-from scalescope.run.sweep import analyse, begin, publication
-from scalescope.run.trials import run_trials
+from scalescope.run.sweep import publication
 from scalescope.store.store import Store
 from scalescope.studies import running
 from scalescope_flows.runner import TaskRunner
@@ -35,12 +32,7 @@ SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4
 def run_of(address: str, *, study: str = "", workers: tuple[int, ...] = (1, 2, 4)) -> str:
     """A finished run of drivers that pretend; returns its id."""
     sweep = {**SWEEP, "axes": {"workers": list(workers)}}
-    request = replace(asked(sweep, store=address, fresh=True), study=study)
-    with request.open_store() as store:
-        run, waiting = begin(request, store)
-        run_trials(Drivers(request, run.id, store), waiting)
-        analyse(store, run.id)
-    return run.id
+    return finished_run(sweep, address, study=study, fresh=True).id
 
 
 @pytest.fixture

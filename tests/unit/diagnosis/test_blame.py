@@ -10,22 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.findings import watched
 from support.small_records import EPOCH
 
 from scalescope.diagnosis.blame import BETWEEN, INTAKE, OTHER, blame, kept
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.metrics import WORKER_TIME
-from scalescope.model.records import from_rows
 from scalescope.model.trial import BLAMED, PASSED_ON
-
-
-def called(observation: Observation, begin: float, *rows: Any) -> Observation:
-    """The same trial with a client that did these things: seconds, where, what, and perhaps whether it only waited."""
-    client, time = [], EPOCH + begin
-    for seconds, where, what, *waits in rows:
-        client.append({"time": time, "seconds": seconds, "where": where, "what": what, "waits": sum(waits)})
-        time += seconds
-    return Observation.of(observation.trial, {**observation.tables, "client": from_rows("client", client)})
 
 
 def charged(observation: Observation, bins: int = 50) -> dict[tuple[str, str], Any]:
@@ -75,7 +66,9 @@ def test_the_client_is_blamed_by_its_line_and_the_scheduler_for_its_intake(clust
     observation = cluster(2).run(
         [task(1.0, graph=0), task(1.0, graph=0), task(1.0, graph=1)], [graph(), graph(after=0, at=4.0)]
     )
-    observation = called(observation, -2, (3.0, "mine.py:7 f", "sleep"), (4.0, "", ""), (2.0, "mine.py:9 f", ""))
+    observation = watched(
+        observation, (3.0, ("mine.py:7 f", "sleep", 0)), (4.0, ("", "", 0)), (2.0, ("mine.py:9 f", "", 0)), begin=-2
+    )
     assert charged(observation, 90) == {
         ("busy", "work"): 3,
         ("no_runnable_task", "work"): 1,
@@ -161,18 +154,14 @@ def test_a_task_queued_behind_a_long_one_is_late_because_of_it(cluster, task):
 def test_the_client_is_charged_while_it_holds_back_what_it_sends_next(cluster, task, graph):
     """It prepares for half a second before it sends each task, and never waits for one: its tasks hold up nobody."""
     observation = cluster(4).run([task(1.0, graph=i) for i in range(10)], [graph(at=0.5 * i) for i in range(10)])
-    found = charged(called(observation, 0.0, (4.5, "mine.py:3 f", "prepare"), (1.0, "", "", 1)))
+    found = charged(watched(observation, (4.5, ("mine.py:3 f", "prepare", 0)), (1.0, ("", "", 1))))
     preparing = "the client, prepare at mine.py:3 f"
-    assert found == {
-        ("busy", "work"): 10,
-        ("no_runnable_task", preparing): 9.5,
-        ("passed on", preparing): 2.5,
-    }
+    assert found == {("busy", "work"): 10, ("no_runnable_task", preparing): 9.5, ("passed on", preparing): 2.5}
 
 
 def test_the_client_that_waits_for_each_result_holds_back_nothing(cluster, task, graph):
     observation = cluster(4).run([task(1.0, graph=i) for i in range(3)], [graph(at=float(i)) for i in range(3)])
-    found = charged(called(observation, 0.0, *[(1.0, "mine.py:3 f", "result", 1)] * 3))
+    found = charged(watched(observation, *[(1.0, ("mine.py:3 f", "result", 1))] * 3))
     assert found == {("busy", "work"): 3, ("no_runnable_task", "work"): 9}
 
 
@@ -207,7 +196,7 @@ def test_at_every_instant_all_threads_are_charged_and_by_part_it_is_the_worker_t
         end = observation.attempts.makespan + draw(st.sampled_from([0.0, 3.0]))
         begin = -draw(st.sampled_from([0.0, 1.5]))
         waits = draw(st.integers(0, 1))
-        observation = called(observation, begin, (1.0, "m.py:1 f", "g"), (end - begin, "", "", waits))
+        observation = watched(observation, (1.0, ("m.py:1 f", "g", 0)), (end - begin, ("", "", waits)), begin=begin)
     found = blame(observation, bins)
     assert all((charge.seconds >= -1e-9).all() for charge in found.charges)
     assert all(0 <= passed_on_s <= total_s + 1e-9 for total_s, passed_on_s in found.lost.values())

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import random
-from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import count, islice
 from typing import Any
 
 import pytest
+from support.findings import watched
 
 from scalescope.diagnosis.blame import blame
 from scalescope.diagnosis.observation import Observation
@@ -75,14 +75,8 @@ def planted(cluster, task, graph) -> list[Planted]:
             healthy = machine.run([*tasks, *more], [graph(), graph()])
             later = draw.uniform(0.3, 1.2) * healthy.measured.makespan
             origin, delayed = CLIENT, machine.run([*tasks, *more], [graph(), graph(at=later)])
-            times = [delayed.measured.epoch, delayed.measured.epoch + later]
-            client = {"time": array("d", times), "seconds": array("d", [later, delayed.measured.makespan - later])}
-            client |= {
-                "where": ["mine.py:3 f", "mine.py:5 f"],
-                "what": ["prepare", "result"],
-                "waits": array("b", [0, 1]),
-            }
-            delayed = Observation.of(delayed.trial, {**delayed.tables, "client": client})
+            rest = delayed.measured.makespan - later
+            delayed = watched(delayed, (later, ("mine.py:3 f", "prepare", 0)), (rest, ("mine.py:5 f", "result", 1)))
         else:
             healthy = machine.run(tasks)
             chosen = draw.choice(draw.choice([stage for stage in made[:-1] if len(stage) > 2] or made))

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support.waiting import wait_for
 
 from scalescope.clusters.light.spec import LightSpec
 from scalescope.clusters.local.spec import LocalSpec
@@ -469,10 +470,7 @@ def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
 
 
 def wait_until_gone(processes: list[psutil.Process]) -> None:
-    deadline = time.monotonic() + GONE_WITHIN_S
-    while alive(processes):
-        assert time.monotonic() < deadline, alive(processes)
-        time.sleep(0.05)
+    wait_for(lambda: not alive(processes), lambda: alive(processes), GONE_WITHIN_S)
 
 
 @pytest.fixture
@@ -508,9 +506,7 @@ def when_logged(log: Path, text: str, act: Callable[[], object]) -> threading.Th
     """Do something, in a thread, as soon as a text is in the log."""
 
     def watch() -> None:
-        deadline = time.monotonic() + 60
-        while text not in log.read_text() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_for(lambda: text in log.read_text(), f"{text} was never logged", 60)
         act()
 
     thread = threading.Thread(target=watch)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.waiting import wait_for
 
 from scalescope.environments import ensure, list_cached, prune, uv
 from scalescope.environments.cache_locks import BUILD, USE, CacheLock
@@ -45,13 +46,6 @@ def go(process: subprocess.Popen[str]) -> None:
 def answer(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
-
-
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path.name} never came"
-        time.sleep(0.02)
 
 
 def test_one_builds_and_the_other_waits(cache: Path, process: Start) -> None:
@@ -116,7 +110,7 @@ def test_a_build_that_was_killed(then: str, cache: Path, tmp_path: Path, process
     slow.write_text(f'#!/bin/sh\ncase "$*" in {hold} esac\nexec \'{uv.executable()}\' "$@"\n')
     slow.chmod(0o755)
     builder = process(BUILD_SLOWLY, str(slow))
-    wait_for(begun)
+    wait_for(begun.exists)
     builder.kill()
     builder.wait()
     folder = next(path for path in cache.iterdir() if path.is_dir())

@@ -8,15 +8,12 @@ from typing import Any
 
 import fsspec
 import pytest
-from support.requests import asked
+from support.requests import finished_run
 
 from scalescope.errors import InvalidField, StoreError, UsageError
 from scalescope.isolation import search as isolation
 from scalescope.isolation.reproducer import Confirmation
 from scalescope.isolation.search import Isolated, check, isolate
-from scalescope.run.drivers import Drivers
-from scalescope.run.sweep import analyse, begin
-from scalescope.run.trials import run_trials
 from scalescope.store.row_conversion import STEP_OF
 from scalescope.store.store import Store
 
@@ -28,12 +25,7 @@ SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 8]},
 def run_id(fake: Any, address: str) -> str:
     """A finished run of two trials, in which every worker was used."""
     fake.measures = lambda planned: (planned.point.workers, 8.0 / planned.point.workers)
-    request = asked(SWEEP, store=address)
-    with request.open_store() as store:
-        run, waiting = begin(request, store)
-        run_trials(Drivers(request, run.id, store), waiting)
-        analyse(store, run.id)
-    return run.id
+    return finished_run(SWEEP, address).id
 
 
 @pytest.fixture

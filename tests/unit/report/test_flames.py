@@ -8,41 +8,37 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from support.inside import inside
 from support.pages import Page
 
 from scalescope.analysis.measure import measure
-from scalescope.model.records import from_rows
 from scalescope.report.html import render
 from scalescope.report.worker_time import busy_line
 
 HOSTILE = "<img src=x onerror=alert(1)>"
-STACKS = [(f"job.py:7 load;{HOSTILE}.f;time.sleep()", 60), ("job.py:8 load", 30), ("job.py:9 load;a.b", 10)]
+SECONDS = {"load": (0.5, 1.5)}
+STACKS = {f"job.py:7 load;{HOSTILE}.f;time.sleep()": 60, "job.py:8 load": 30, "job.py:9 load;a.b": 10}
 
 
-def reported(recorded_run: Callable[..., Any], rows: list[dict[str, Any]], **capture: str) -> Any:
+def reported(recorded_run: Callable[..., Any], told: dict[str, Any], **capture: str) -> Any:
     made = recorded_run((2,))
     (trial,) = made.run.trials
-    tables = {**made.tables[trial.key], "inside": from_rows("inside", rows)}
+    tables = {**made.tables[trial.key], **told}
     metrics = measure(tables, threads=2, elapsed_s=4.0)
     trial = replace(trial, metrics=metrics, facts={**trial.facts, "capture": capture})
     page = render(replace(made.run, trials=(trial,)), lambda trial: tables)
     return Page(page), page, metrics
 
 
-def told(stacks: list[tuple[str, int]]) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = [{"prefix": "load", "cpu": 0.5, "noncpu": 1.5, "samples": 0}]
-    return rows + [{"prefix": "load", "stack": stack, "samples": samples} for stack, samples in stacks]
-
-
 @pytest.mark.parametrize("why", ["the time of this cluster is virtual", ""])
 def test_where_nothing_is_known_it_says_so(recorded_run: Callable[..., Any], why: str) -> None:
-    page, _, metrics = reported(recorded_run, [], unprofiled=why)
+    page, _, metrics = reported(recorded_run, {}, unprofiled=why)
     assert f"Not known: {why or 'the workers told nothing'}." in page.words
     assert busy_line(metrics) == ""
 
 
 def test_a_flame_is_as_wide_as_its_share_of_the_samples(recorded_run: Callable[..., Any]) -> None:
-    page, text, metrics = reported(recorded_run, told(STACKS))
+    page, text, metrics = reported(recorded_run, inside(SECONDS, STACKS))
     bars = {each["title"]: each for each in page.all("span") if "title" in each}
     assert {title.rpartition(", ")[2].split()[0] for title in bars if title} == {"60", "30", "10"}
     assert {"own", "library", "call"} == {each["class"] for each in bars.values()}
@@ -55,6 +51,6 @@ def test_a_flame_is_as_wide_as_its_share_of_the_samples(recorded_run: Callable[.
 
 
 def test_seconds_without_stacks(recorded_run: Callable[..., Any]) -> None:
-    page, text, _ = reported(recorded_run, told([]), unprofiled="the profiler is off")
+    page, text, _ = reported(recorded_run, inside(SECONDS), unprofiled="the profiler is off")
     assert any("Where they were is not known: the profiler is off." in words for words in page.words)
     assert 'class="flame"' not in text

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from support.requests import asked
+from support.requests import finished_run
 
 from scalescope import environments
 from scalescope.environments import PackageRelease
@@ -148,11 +148,7 @@ def test_noise_is_answered_by_repeats(fake: Any, address: str) -> None:
 
 
 def test_a_search_can_start_from_a_run(fake: Any, address: str) -> None:
-    request = asked({"workload": "bag-map", "axes": {"workers": [30], "items": [60]}}, store=address)
-    with request.open_store() as store:
-        run, waiting = begin(request, store)
-        run_trials(Drivers(request, run.id, store), waiting)
-        analyse(store, run.id)
+    run = finished_run({"workload": "bag-map", "axes": {"workers": [30], "items": [60]}}, address)
     inquiry = ask("threshold", {"run": "latest", "axes": {"items": "50..60"}}, address)
     assert inquiry.follows == run.id
     assert {planned.point.workers for planned in inquiry.requests[0].plan} == {30}

@@ -6,28 +6,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.findings import only
+from support.findings import Doing, only, watched
+from support.small_records import EPOCH
 
 from scalescope.diagnosis.observation import Observation
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.finding import Severity
-from scalescope.model.records import ACTOR_CALLS, IMPORT, from_rows
+from scalescope.model.records import ACTOR_CALLS, IMPORT
 from scalescope.model.sweep import Sweep
 
-EPOCH = 1_000.0
 GATHER = ("my_job.py:70 main", "client.gather", 1)
 SLEEP = ("my_job.py:61 prepare", "time.sleep", 0)
-
-Doing = tuple[str, str, int]
-
-
-def watched(observation: Observation, *rows: tuple[float, Doing], begin: float = 0.0) -> Observation:
-    """The same trial with a client that did this for so many seconds, one after the other, from `begin` on."""
-    time, client = EPOCH + begin, []
-    for seconds, (where, what, waits) in rows:
-        client.append({"time": time, "seconds": seconds, "where": where, "what": what, "waits": waits})
-        time += seconds
-    return Observation.of(observation.trial, {**observation.tables, "client": from_rows("client", client)})
 
 
 def rounds(cluster: Any, task: Any, graph: Any, count: int = 3, pause: float = 0.0) -> Observation:

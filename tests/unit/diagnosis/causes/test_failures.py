@@ -94,12 +94,10 @@ CODES = {"worker-killing-task", "worker-died", "workers-missing"}
 find = partial(findings_of, codes=CODES, bounded=CODES, least=0.0)
 
 
-def worker_killing(
-    workers: int, items: int, *, seed: int = 0, code: int = 3, tries: int = 4, neighbours: int = 1, threads: int = 1
-) -> Story:
+def worker_killing(workers: int, items: int, *, seed: int = 0, code: int = 3, tries: int = 4) -> Story:
     """Items are computed one after the other; one ends its worker, and a new worker comes in its place."""
     rng = random.Random(seed)
-    story = Story(workers, threads)
+    story = Story(workers)
     bad = rng.randrange(items)
     clock = [0.0] * workers
     names = list(range(workers))
@@ -112,7 +110,7 @@ def worker_killing(
     for attempt in range(tries):
         slot = rng.randrange(workers)
         end = clock[slot] + rng.uniform(0.1, 1.0)
-        for other in rng.sample([i for i in range(items) if i != bad], min(neighbours, items - 1)):
+        for other in rng.sample([i for i in range(items) if i != bad], min(1, items - 1)):
             story.cut_short(f"work-{other}", names[slot], clock[slot], end)
             story.finished(f"work-{other}", (names[slot] + 1) if workers > 1 else fresh, end + 2.0)
         story.cut_short(f"work-{bad}", names[slot], clock[slot], end, given_up=attempt == 3)

@@ -7,6 +7,7 @@ from functools import partial
 
 import pytest
 from support.findings import findings_of
+from support.inside import inside
 
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
@@ -23,15 +24,14 @@ IMPORT = "job.py:7 load;importlib._bootstrap._find_and_load;torch.<module>;torch
 PICKLE = "job.py:7 load;pickle.load()"
 
 
-def ran(cluster, task, stacks, *, cpu=0.05, workers=2, each=20, seconds=1.0, prefix="load", host="h"):
+def ran(cluster, task, stacks, *, cpu=0.05, workers=2, each=20):
     """A trial whose tasks did this, by stack and share of the samples."""
-    run = cluster(workers).run([task(seconds, prefix) for _ in range(workers * each)])
-    rows = [{"prefix": prefix, "cpu": cpu * workers * each * seconds, "noncpu": (1 - cpu) * workers * each * seconds}]
-    rows += [{"prefix": prefix, "stack": stack, "samples": round(1000 * share)} for stack, share in stacks.items()]
-    facts = {"host": {"hostname": host}, "cluster": {"clock": "real"}}
+    run = cluster(workers).run([task(1.0, "load") for _ in range(workers * each)])
+    spent = workers * each
+    told = inside({"load": (cpu * spent, (1 - cpu) * spent)}, {s: round(1000 * share) for s, share in stacks.items()})
+    facts = {"host": {"hostname": "h"}, "cluster": {"clock": "real"}}
     metrics = replace(run.trial.metrics, elapsed_s=run.attempts.makespan)
-    tables = {**run.tables, "inside": from_rows("inside", rows)}
-    return Observation.of(replace(run.trial, facts=facts, metrics=metrics), tables)
+    return Observation.of(replace(run.trial, facts=facts, metrics=metrics), {**run.tables, **told})
 
 
 @pytest.mark.parametrize(

@@ -5,15 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.findings import only
+from support.findings import only, watched
 
 from scalescope.diagnosis import verdict
 from scalescope.diagnosis.evidence.prefect_tasks import prefect_seconds
-from scalescope.diagnosis.observation import Observation
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.finding import Severity
 from scalescope.model.records import FLOW as FLOW_ENGINE
-from scalescope.model.records import from_rows
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import RAN, TrialState
 
@@ -111,18 +109,9 @@ def test_a_remedy_speaks_the_language_of_who_sent_the_tasks(cluster, task, graph
     assert said in finding.remedy
 
 
-def client_did(observation, *rows):
-    """Add what the client did, one after the other: where, what, seconds, and whether it waited."""
-    begin, table = 1_000.0, []
-    for where, what, seconds, waits in rows:
-        table.append({"time": begin, "seconds": seconds, "where": where, "what": what, "waits": waits})
-        begin += seconds
-    return Observation.of(observation.trial, {**observation.tables, "client": from_rows("client", table)})
-
-
 def test_what_prefect_does_once_around_a_flow_is_no_fault(flow, find):
-    observation = client_did(
-        flow(function=79.0), ("f.py:3 f", "wait", 10.0, True), ("f.py:9 <module>", FLOW_ENGINE, 3.0, False)
+    observation = watched(
+        flow(function=79.0), (10.0, ("f.py:3 f", "wait", 1)), (3.0, ("f.py:9 <module>", FLOW_ENGINE, 0))
     )
     finding = only(find(observation), "client-busy")
     assert finding.severity is Severity.INFO
@@ -133,7 +122,7 @@ def test_a_flow_that_waits_for_one_result_before_it_sends_the_next_is_not_slow(c
     graphs = [graph(0.7 * i, client=FLOW) for i in range(20)]
     observation = cluster(8).run([task(1.0, "load", graph=i) for i in range(20)], graphs)
     assert "slow-submission" in find(observation)
-    found = find(client_did(observation, ("f.py:3 f", "a.result", 15.0, True)))
+    found = find(watched(observation, (15.0, ("f.py:3 f", "a.result", 1))))
     assert "slow-submission" not in found
     assert "without `.result()` in between" in found["few-tasks-in-flight"].remedy
 

@@ -33,7 +33,6 @@ def charts(text: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def studies(threshold_study, release_study, comparison_study):
-    """One of each kind."""
     labels = [f"2.{number}.0" for number in range(50, 60)]
     pairs = [(1.0 + i % 3 / 100, 2.0 + i % 5 / 100) for i in range(9)]
     return {
