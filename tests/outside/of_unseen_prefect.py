@@ -30,7 +30,7 @@ def states_not_returned():
 
 @task
 def read_sentences():
-    return {str(i): {"text": "This is a sentence", "number": i} for i in range(200_000)}
+    return {str(i): {"text": "This is a sentence", "number": i} for i in range(20_000)}
 
 
 @task

@@ -11,7 +11,7 @@ from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
 TIMES = 2.0  # the time of the functions, which Prefect must need: on a busy host it needs half a second a task
-MOSTLY = 0.5  # share of Prefect's time that is the writing of results, from which that is named; and of heavy graphs
+MOSTLY = 0.5  # share of Prefect's time that one thing takes, from which that is named; and of heavy graphs
 
 PREFECT_SERVER = TrialCause(
     code="prefect-server-in-workers",
@@ -57,11 +57,13 @@ PREFECT_OVERHEAD = TrialCause(
     code="prefect-overhead",
     title="Prefect costs more than the tasks",
     needs="Within tasks of a Prefect flow, at least 10 % of the worker time passed outside of the user's functions: "
-    "in Prefect's engine, or while it wrote results. For one prefix, that is twice what the functions took.",
+    "in Prefect's engine, or while it hashed inputs or wrote results. For one prefix, that is twice what the functions "
+    "took.",
     ruled_out_by="Functions that take longer than what is around them. Servers that workers start "
     "(prefect-server-in-workers). Retries (retried-tasks) and limits (waiting-tasks), which are counted apart. Calls "
     "that carry data (large-graph, serialisation-bound), which Prefect packs and hashes.",
-    remedy="Give each task more to do, or write no results that nobody reads (`persist_result=False`)",
+    remedy="Give each task more to do, and let Prefect neither write results nor hash inputs that nobody looks up "
+    "(`persist_result=False`, `cache_policy=NO_CACHE`)",
     link="https://docs.prefect.io/v3/concepts/tasks",
     parts=("busy",),
     changes=(Term.WORK, Term.SPAN),
@@ -73,19 +75,16 @@ PREFECT_OVERHEAD = TrialCause(
 def prefect_overhead(observation: Observation) -> Finding | None:
     """`lost_s`: time in such tasks outside of their functions, without waits, retries and servers."""
     found = [
-        each
-        for each in prefect_seconds(observation).values()
-        if each.tasks and each.engine + each.persist > TIMES * each.function
+        each for each in prefect_seconds(observation).values() if each.tasks and each.around > TIMES * each.function
     ]
     sent = submissions(observation)
     if not found or heavy(sent).sum() > MOSTLY * len(sent.time):
         return None
-    lost_s = sum(each.engine + each.persist for each in found)
+    lost_s = sum(each.around for each in found)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    worst = max(found, key=lambda each: each.engine + each.persist)
-    around, within = (worst.engine + worst.persist) / worst.tasks, worst.function / worst.tasks
-    writes = worst.persist > MOSTLY * (worst.engine + worst.persist)
+    worst = max(found, key=lambda each: each.around)
+    around, within = worst.around / worst.tasks, worst.function / worst.tasks
     did, remedy = (
         "around its function",
         (
@@ -93,9 +92,12 @@ def prefect_overhead(observation: Observation) -> Finding | None:
             "not be seen in Prefect can be a plain function of Dask within one task"
         ),
     )
-    if writes:
+    if worst.persist > MOSTLY * worst.around:
         did = "to write its result"
         remedy = f"`@task(persist_result=False)` for `{worst.prefix}`, or return less (such as the path of a file)"
+    elif worst.hash > MOSTLY * worst.around:
+        did = "to hash its inputs for the key of the cache"
+        remedy = f"`@task(cache_policy=NO_CACHE)` for `{worst.prefix}`, or pass it less (such as the path of a file)"
     return PREFECT_OVERHEAD.finding(
         observation,
         lost_s,
@@ -103,6 +105,7 @@ def prefect_overhead(observation: Observation) -> Finding | None:
         f"which itself takes {words.duration(within)}: {percent(share)} of the worker time.",
         remedy,
         Evidence("thread-seconds in Prefect's engine", round(worst.engine, 3), f"prefix {worst.prefix}"),
+        Evidence("thread-seconds hashing inputs", round(worst.hash, 3), f"prefix {worst.prefix}"),
         Evidence("thread-seconds writing results", round(worst.persist, 3), f"prefix {worst.prefix}"),
         Evidence("thread-seconds in the function", round(worst.function, 3), f"prefix {worst.prefix}"),
         confidence=0.9,

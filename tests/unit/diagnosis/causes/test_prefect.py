@@ -62,10 +62,11 @@ def test_prefect_that_takes_longer_than_the_functions(flow, find, function):
     assert "`load.map(batches)`" in finding.remedy
 
 
-def test_prefect_that_writes_large_results(flow, find):
-    finding = only(find(flow(function=20.0, persist=50.0)), "prefect-overhead")
-    assert "to write its result" in finding.summary
-    assert "persist_result=False" in finding.remedy
+@pytest.mark.parametrize(("what", "remedy"), [("persist", "persist_result=False"), ("hash", "cache_policy=NO_CACHE")])
+def test_prefect_that_writes_large_results_or_hashes_large_inputs(flow, find, what, remedy):
+    finding = only(find(flow(function=20.0, **{what: 50.0})), "prefect-overhead")
+    assert finding.lost_s == pytest.approx(60.0)
+    assert remedy in finding.remedy
 
 
 @pytest.mark.parametrize("seconds", [9.0, 20.0, 60.0])
