@@ -130,7 +130,7 @@ def labels_vectorized_by_threads():
     run_vectorize(processes=False)
 
 
-@mends_script(labels_vectorized_by_threads, "processes instead of threads", factor=1.25)
+@mends_script(labels_vectorized_by_threads, "processes instead of threads", factor=1.2)
 def labels_vectorized_by_processes():
     run_vectorize(processes=True)
 

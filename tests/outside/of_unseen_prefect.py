@@ -22,7 +22,7 @@ def states_returned():
         load.submit(number, return_state=True)
 
 
-@mends_script(states_returned, "no return_state, and one wait", factor=2)
+@mends_script(states_returned, "no return_state, and one wait")
 @flow(task_runner=on_dask())
 def states_not_returned():
     wait([load.submit(number) for number in range(10)])
@@ -39,21 +39,24 @@ def count(part, sentences):
     return len(sentences) + part
 
 
-@flow(task_runner=on_dask(2, processes=True))
-def count_all(counting):
-    wait(counting.map(range(16), unmapped(read_sentences.submit())))
-
-
 @script("prefect-overhead", near="gil-bound serialisation-bound transfer-bound tiny-tasks healthy")
+@flow(task_runner=on_dask(2, processes=True))
 def inputs_hashed_by_each_task():
     """hashed_inputs slowing task execution (a large dictionary as input; the key of the cache is a hash of it),
     PrefectHQ/prefect#3276."""
-    count_all(count)
+    wait(count.map(range(16), unmapped(read_sentences.submit())))
 
 
-@mends_script(inputs_hashed_by_each_task, "cache_policy=NO_CACHE", factor=1.4)
-def inputs_not_hashed():
-    count_all(count.with_options(cache_policy=NO_CACHE))
+@task(cache_policy=NO_CACHE)
+def read_and_count(part):
+    time.sleep(0.1)
+    return len(read_sentences.fn()) + part
+
+
+@mends_script(inputs_hashed_by_each_task, "read them in the task, and cache_policy=NO_CACHE", factor=1.4)
+@flow(task_runner=on_dask(2, processes=True))
+def inputs_read_in_the_task():
+    wait(read_and_count.map(range(16)))
 
 
 def run_annotated(slots):
