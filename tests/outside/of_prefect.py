@@ -156,7 +156,11 @@ class Model:
         return i
 
 
-@script(("slow-submission", "large-graph", "serialisation-bound", "client-busy"), near="results-awaited-in-loop")
+# What Prefect does in each task to look through the object may take longer than sending it.
+@script(
+    ("slow-submission", "large-graph", "serialisation-bound", "client-busy", "prefect-overhead"),
+    near="results-awaited-in-loop",
+)
 def method_of_a_large_object():
     """Slow dask task creation for complex functions, PrefectHQ/prefect#18191."""
     score = task(Model({i: float(i) for i in range(400_000)}).score, name="score")
@@ -173,7 +177,7 @@ def map_and_wait(function, items):
     wait(function.map(range(items)))
 
 
-# Prefect looks through the argument, and hashes it, in each task: that takes longer than sending it.
+# As above, of the argument.
 @script(
     ("large-graph", "serialisation-bound", "slow-submission", "prefect-overhead"),
     near="tiny-tasks results-awaited-in-loop",
