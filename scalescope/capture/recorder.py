@@ -44,6 +44,7 @@ from typing import Any, NamedTuple
 import dask
 from dask.utils import key_split, parse_timedelta
 from distributed.diagnostics.plugin import SchedulerPlugin
+from distributed.protocol.pickle import loads
 
 PROTOCOL = 3
 
@@ -457,6 +458,7 @@ class _Ending(NamedTuple):
     leaving: tuple[str, ...]  # workers that are being removed
     error: str | None  # text of the exception
     call: str  # `load(7)`, of a task that raised; may be empty
+    refused: bool  # whether the scheduler gave the task to no worker, since its inputs are larger than any
 
 
 class _Stolen(NamedTuple):
@@ -590,7 +592,9 @@ class _Attempts:
         if status == ERRED and self.told < HELD_CALLS:
             self.told += 1
             call = call_of(task.run_spec)
-        return _Ending(status, allowed, leaving, details.get("exception_text"), call), erred
+        error = details.get("exception_text")
+        refused = "" if error or status != ERRED else _refusal(details.get("exception"))
+        return _Ending(status, allowed, leaving, error or refused or None, call, bool(refused)), erred
 
     @property
     def holds(self) -> bool:
@@ -659,6 +663,8 @@ class _Attempts:
     def _add_row(self, key: Any, done: float, ending: _Ending | None, take: Callable[[], Any]) -> None:
         group, needs, worker, thread, nbytes, begin, end = take(), take(), take(), take(), take(), take(), take()
         attempt = self.running.pop(key, None)
+        if attempt is None and ending is not None and ending.refused:  # the scheduler tells first that it failed
+            attempt = worker, done
         if attempt is None:
             self.foreign += 1
             return
@@ -916,6 +922,11 @@ def call_of(spec: Any) -> str:
     except Exception:  # noqa: BLE001 - the user's own `__repr__`
         each = ["..."]
     return f"{getattr(function, '__name__', 'a task')}({', '.join(each)})"[:CALL_CHARACTERS]
+
+
+def _refusal(packed: Any) -> str:
+    """The error of the scheduler itself for a task whose inputs are larger than a worker; empty for any other."""
+    return repr(loads(packed)) if isinstance(packed, bytes) and b"MemoryError" in packed else ""
 
 
 def describe_error(key: Any, worker: str, exception_text: str | None, call: str = "") -> dict[str, str]:

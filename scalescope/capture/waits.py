@@ -34,9 +34,10 @@ _installed = 0
 
 # What is noted of Prefect, by module and name. A name with a dot begins with a class.
 FUNCTION, RAISED, RETRY = "Prefect.function", "Prefect.raised", "Prefect.retry"
-SERVER, PERSIST, RELEASE = "Prefect.server", "Prefect.persist", "Prefect.release"
+SERVER, PERSIST, RELEASE, HASH = "Prefect.server", "Prefect.persist", "Prefect.release", "Prefect.hash"
 _OF_PREFECT = {
     "prefect.task_engine": {
+        "BaseTaskRunEngine.compute_transaction_key": HASH,
         "SyncTaskRunEngine.call_task_fn": FUNCTION,
         "AsyncTaskRunEngine.call_task_fn": FUNCTION,
         "SyncTaskRunEngine.wait_until_ready": RETRY,
@@ -183,8 +184,8 @@ def _noted(what: str, args: Any) -> Any:
     before, _inside.noted_s, began, raised = getattr(_inside, "noted_s", 0.0), 0.0, time.time(), ""
     try:
         yield
-    except Exception as error:
-        raised = type(error).__name__
+    except BaseException as error:  # Prefect ends a function at its timeout by one that is no `Exception`
+        raised = type(error).__name__ if isinstance(error, Exception) else "TimeoutError"
         raise
     finally:
         seconds = time.time() - began

@@ -42,6 +42,13 @@ def fetch(i: int, tried: list[int]) -> int:
     return i
 
 
+@task(retries=1, timeout_seconds=0.3)
+def ask(tried: list[int], words: list[int]) -> None:
+    tried.append(len(words))
+    while len(tried) == 1:
+        time.sleep(0.05)
+
+
 @task
 def query(name: str) -> None:
     with concurrency(name, occupy=1):
@@ -82,6 +89,9 @@ def test_what_a_task_waits_for_is_told_apart(client: Client) -> None:
     found = run(client, lambda: wait([fetch.submit(1, [])]))
     assert noted(found)["fetch Prefect.raised OSError"] >= 0.1
     assert noted(found)["fetch Prefect.retry"] >= 0.2
+    found = run(client, lambda: wait([ask.submit([], [*range(100_000)])]))
+    assert noted(found)["ask Prefect.raised TimeoutError"] >= 0.2
+    assert noted(found)["ask Prefect.hash"] > 0
 
 
 def test_a_flow_that_ends_before_its_tasks_says_so(client: Client) -> None:

@@ -156,7 +156,11 @@ class Model:
         return i
 
 
-@script(("slow-submission", "large-graph", "serialisation-bound", "client-busy"), near="results-awaited-in-loop")
+# What Prefect does in each task to look through the object may take longer than sending it.
+@script(
+    ("slow-submission", "large-graph", "serialisation-bound", "client-busy", "prefect-overhead"),
+    near="results-awaited-in-loop",
+)
 def method_of_a_large_object():
     """Slow dask task creation for complex functions, PrefectHQ/prefect#18191."""
     score = task(Model({i: float(i) for i in range(400_000)}).score, name="score")
@@ -173,7 +177,11 @@ def map_and_wait(function, items):
     wait(function.map(range(items)))
 
 
-@script(("large-graph", "serialisation-bound", "slow-submission"), near="tiny-tasks results-awaited-in-loop")
+# As above, of the argument.
+@script(
+    ("large-graph", "serialisation-bound", "slow-submission", "prefect-overhead"),
+    near="tiny-tasks results-awaited-in-loop",
+)
 @flow(task_runner=on_dask(2, processes=True))
 def large_argument_in_each_call():
     """How to solve large object warning? (DataFrames as arguments of tasks), PrefectHQ/prefect#12967."""
@@ -187,7 +195,7 @@ def first_of(i, table):
     return float(table[i])
 
 
-@mends_script(large_argument_in_each_call, "load it in the task", factor=2)
+@mends_script(large_argument_in_each_call, "load it in the task", factor=1.4)
 @flow(task_runner=on_dask(2, processes=True))
 def small_argument_in_each_call():
     wait(first_of.map(range(16), unmapped(np.zeros(100))))

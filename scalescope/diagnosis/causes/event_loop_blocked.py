@@ -12,6 +12,7 @@ from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.causes.gil_bound import GIL_BOUND, gil_bound
 from scalescope.diagnosis.causes.serialisation_bound import serialisation_bound
 from scalescope.diagnosis.evidence.host_cpu import host, in_one_process, running
+from scalescope.diagnosis.evidence.spilling import spilling
 from scalescope.diagnosis.evidence.task_table import threads_of_workers, worker_of_rows
 from scalescope.diagnosis.evidence.timeline import timeline
 from scalescope.diagnosis.observation import Observation, TrialCause
@@ -54,7 +55,8 @@ EVENT_LOOP_BLOCKED = TrialCause(
     "(table lag, or late samples of workers in table memory). Where scheduler and workers share one process and tasks "
     "ran meanwhile, that is called gil-bound: the two cannot be told apart there.",
     ruled_out_by="Nothing waited, or all threads were busy. The scheduler took in a graph (large-graph). Tasks were "
-    "being unpacked (serialisation-bound). Stalls below 0.5 s on a host that others fill.",
+    "being unpacked (serialisation-bound), or results written to disk (memory-spill). Stalls below 0.5 s on a host "
+    "that others fill.",
     remedy="Move what blocks off the event loop; use one thread per worker where tasks hold the interpreter lock",
     link="https://github.com/dask/distributed/issues/6325",
     parts=("not_assigned",),
@@ -63,7 +65,7 @@ EVENT_LOOP_BLOCKED = TrialCause(
 
 @EVENT_LOOP_BLOCKED.finds
 def event_loop_blocked(observation: Observation) -> Finding | None:
-    """`lost_s`: threads idle while tasks waited during such stalls; at most the part `not_assigned`."""
+    """`lost_s`: threads idle while tasks waited during such stalls, but for spilling; at most `not_assigned`."""
     attempts = observation.measured
     if not observation.noteworthy("not_assigned"):
         return None
@@ -72,7 +74,9 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
     for stalls in costly:  # both may have seen the same stall: the one that shows more of a process counts
         for process, felt in _felt(observation, stalls).items():
             by_process[process] = max(felt, by_process.get(process, felt))
-    lost_s = min(sum(felt[0] for felt in by_process.values()), observation.seconds("not_assigned"))
+    of_workers_s = sum(felt[0] for process, felt in by_process.items() if process >= 0)
+    on_disk_s = min(spilling(observation).elsewhere_s, of_workers_s)  # workers write results to disk on their loops
+    lost_s = min(sum(felt[0] for felt in by_process.values()), observation.seconds("not_assigned")) - on_disk_s
     share = observation.share_of(lost_s)
     if share < NOTEWORTHY or serialisation_bound(observation) is not None:
         return None

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
+from scalescope.diagnosis.causes.client import client_busy
+from scalescope.diagnosis.causes.large_graph import large_graph
+from scalescope.diagnosis.causes.serialisation_bound import serialisation_bound
+from scalescope.diagnosis.causes.submission_pace import slow_submission
 from scalescope.diagnosis.evidence.prefect_tasks import prefect_seconds
-from scalescope.diagnosis.evidence.submissions import heavy, submissions
+from scalescope.diagnosis.evidence.submissions import heavy, largest_part, submissions
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
-from scalescope.model.finding import Evidence, Finding
+from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import percent, plural
 
 TIMES = 2.0  # the time of the functions, which Prefect must need: on a busy host it needs half a second a task
-MOSTLY = 0.5  # share of Prefect's time that is the writing of results, from which that is named; and of heavy graphs
+MOSTLY = 0.5  # share of Prefect's time that one thing takes, from which that is named; and of heavy graphs
+
+OF_LARGE_CALLS = (large_graph, serialisation_bound, slow_submission, client_busy)  # what calls that carry data bring
 
 PREFECT_SERVER = TrialCause(
     code="prefect-server-in-workers",
@@ -57,11 +63,13 @@ PREFECT_OVERHEAD = TrialCause(
     code="prefect-overhead",
     title="Prefect costs more than the tasks",
     needs="Within tasks of a Prefect flow, at least 10 % of the worker time passed outside of the user's functions: "
-    "in Prefect's engine, or while it wrote results. For one prefix, that is twice what the functions took.",
+    "in Prefect's engine, or while it hashed inputs or wrote results. For one prefix, that is twice what the functions "
+    "took.",
     ruled_out_by="Functions that take longer than what is around them. Servers that workers start "
     "(prefect-server-in-workers). Retries (retried-tasks) and limits (waiting-tasks), which are counted apart. Calls "
-    "that carry data (large-graph, serialisation-bound), which Prefect packs and hashes.",
-    remedy="Give each task more to do, or write no results that nobody reads (`persist_result=False`)",
+    "that carry data, where they cost more than that (large-graph, serialisation-bound, slow-submission, client-busy).",
+    remedy="Give each task more to do, and let Prefect neither write results nor hash inputs that nobody looks up "
+    "(`persist_result=False`, `cache_policy=NO_CACHE`)",
     link="https://docs.prefect.io/v3/concepts/tasks",
     parts=("busy",),
     changes=(Term.WORK, Term.SPAN),
@@ -73,36 +81,43 @@ PREFECT_OVERHEAD = TrialCause(
 def prefect_overhead(observation: Observation) -> Finding | None:
     """`lost_s`: time in such tasks outside of their functions, without waits, retries and servers."""
     found = [
-        each
-        for each in prefect_seconds(observation).values()
-        if each.tasks and each.engine + each.persist > TIMES * each.function
+        each for each in prefect_seconds(observation).values() if each.tasks and each.around > TIMES * each.function
     ]
     sent = submissions(observation)
-    if not found or heavy(sent).sum() > MOSTLY * len(sent.time):
+    carries_data = bool(heavy(sent).sum() > MOSTLY * len(sent.time))
+    if not found or (carries_data and _other_cause(observation)):
         return None
-    lost_s = sum(each.engine + each.persist for each in found)
+    lost_s = sum(each.around for each in found)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    worst = max(found, key=lambda each: each.engine + each.persist)
-    around, within = (worst.engine + worst.persist) / worst.tasks, worst.function / worst.tasks
-    writes = worst.persist > MOSTLY * (worst.engine + worst.persist)
+    worst = max(found, key=lambda each: each.around)
+    around, within = worst.around / worst.tasks, worst.function / worst.tasks
     did, remedy = (
         "around its function",
         (
-            f"give each task more to do: `{worst.prefix}.map(batches)` with a list of items for each task; what need "
-            "not be seen in Prefect can be a plain function of Dask within one task"
+            f"give each task more to do: `{worst.prefix}.map(batches)` with a list of items for each task; pass it "
+            "little (a path rather than the data), since Prefect looks through all inputs; what need not be seen in "
+            "Prefect can be a plain function of Dask within one task"
         ),
     )
-    if writes:
+    if carries_data:
+        did = "to look through and hash what the call carries"
+        remedy = f"pass `{worst.prefix}` less: load large objects within the task, or pass paths instead"
+    elif worst.persist > MOSTLY * worst.around:
         did = "to write its result"
         remedy = f"`@task(persist_result=False)` for `{worst.prefix}`, or return less (such as the path of a file)"
+    elif worst.hash > MOSTLY * worst.around:
+        did = "to hash its inputs for the key of the cache"
+        remedy = f"`@task(cache_policy=NO_CACHE)` for `{worst.prefix}`, or pass it less (such as the path of a file)"
     return PREFECT_OVERHEAD.finding(
         observation,
         lost_s,
         f"Prefect needed {words.duration(around)} {did} for each of {plural(worst.tasks, 'task')} (`{worst.prefix}`), "
-        f"which itself takes {words.duration(within)}: {percent(share)} of the worker time.",
+        f"which itself takes {words.duration(within)}: {percent(share)} of the worker time."
+        + (largest_part(observation) if carries_data else ""),
         remedy,
         Evidence("thread-seconds in Prefect's engine", round(worst.engine, 3), f"prefix {worst.prefix}"),
+        Evidence("thread-seconds hashing inputs", round(worst.hash, 3), f"prefix {worst.prefix}"),
         Evidence("thread-seconds writing results", round(worst.persist, 3), f"prefix {worst.prefix}"),
         Evidence("thread-seconds in the function", round(worst.function, 3), f"prefix {worst.prefix}"),
         confidence=0.9,
@@ -110,3 +125,8 @@ def prefect_overhead(observation: Observation) -> Finding | None:
         saved_s=max(lost_s / observation.threads - around, 0.0),
         shorter_s=max(lost_s - observation.threads * around, 0.0),
     )
+
+
+def _other_cause(observation: Observation) -> bool:
+    others = (find(observation) for find in OF_LARGE_CALLS)
+    return any(other is not None and other.severity is not Severity.INFO for other in others)

@@ -19,14 +19,18 @@ REMEDIES = {
     "botocore": "make the client once in each process, in a function under `functools.cache`",
     "numba": "keep compiled functions (`numba.njit(cache=True)`) in a module that workers import, or compile them when "
     "workers start",
+    **dict.fromkeys(
+        ("gzip", "bz2", "lzma"),
+        "compress less (`compresslevel=1`, `preset=0`; 9 is what gzip does otherwise), or not at all",
+    ),
 }
 OTHERWISE = "do it once in each process (a function under `functools.cache`), or give each task more to do"
 
 TASK_OVERHEAD = TrialCause(
     code="task-overhead",
     title="What surrounds the work costs more",
-    needs="At least 10 % of the worker time passed inside tasks in imports, in loading or dumping pickles, or in a "
-    "framework around the user's function and not in that function (table inside).",
+    needs="At least 10 % of the worker time passed inside tasks in imports, in loading or dumping pickles, in "
+    "compressing files, or in a framework around the user's function and not in that function (table inside).",
     ruled_out_by="Functions of libraries that the user's code calls to compute: they are the work. Deserialising what "
     "Dask sends (serialisation-bound). Prefect's engine, which is measured apart (prefect-overhead).",
     remedy="Do it once in each process, or before the first task",

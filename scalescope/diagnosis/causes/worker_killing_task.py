@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ import numpy as np
 from scalescope.diagnosis.evidence.departures import Departure, deaths, given_up
 from scalescope.diagnosis.evidence.process_end import (
     KILLED_LINK,
+    MEMORY_LINK,
+    MORE_MEMORY,
     how_ended,
     lost_with_workers,
     severity_of_loss,
@@ -25,6 +28,8 @@ from scalescope.model.records import STATUS_FINISHED
 
 REPORTED_S = 0.1  # seconds within which the scheduler hears of a result, or of a death
 REPEATED = 2  # deaths at which the same task was present, from which it is suspected
+# What the scheduler says of a task whose inputs alone are larger than a worker (distributed since 2025)
+REFUSED = re.compile(r"has ([\d.]+ \w+) worth of input dependencies, .* memory_limit set to ([\d.]+ \w+)")
 MOST_SUSPECTS = 3  # tasks that may share the blame; with more, it is not a task that ends the workers
 
 
@@ -89,9 +94,10 @@ def _by_likelihood(observation: Observation, keys: Collection[str], dead: Sequen
 
 WORKER_KILLING_TASK = TrialCause(
     code="worker-killing-task",
-    title="A task kills its workers",
+    title="A task is too much for its workers",
     needs="At least two workers died without being asked to leave. The same one to three tasks, which never "
-    "finished, were on at least three quarters of them.",
+    "finished, were on at least three quarters of them. Or the inputs of a task are larger than a worker's memory, so "
+    "that the scheduler refused it.",
     ruled_out_by="The task finished on another worker. The workers left by request. Each death had other tasks "
     "(worker-died).",
     remedy="Run that item alone outside Dask and fix what ends the process. The finding names the key, the exit code "
@@ -109,7 +115,7 @@ def worker_killing_task(observation: Observation) -> Finding | None:
     """`lost_s`: the part `lost`; all of the trial where nothing finished."""
     blame = _blame(observation)
     if blame is None:
-        return None
+        return _refused(observation)
     keys = [group[0] for group in blame.groups]
     sure = all(len(group) == 1 for group in blame.groups)
     refused = any(given_up(observation).intersection(group) for group in blame.groups)
@@ -137,3 +143,23 @@ def worker_killing_task(observation: Observation) -> Finding | None:
         confidence=(0.95 if refused else 0.8) if sure else 0.6,
         severity=Severity.HIGH if refused else severity_of_loss(observation, observation.share("lost")),
     )
+
+
+def _refused(observation: Observation) -> Finding | None:
+    for _, message in observation.events("task-erred"):
+        if said := REFUSED.search(str(message.get("exception"))):
+            key, (needs, limit) = str(message["key"]), said.groups()
+            prefixes = dict(zip(observation.column("tasks", "key"), observation.column("tasks", "prefix"), strict=True))
+            return WORKER_KILLING_TASK.finding(
+                observation,
+                lost_with_workers(observation),
+                f"The scheduler gave `{prefixes.get(key, key)}` to no worker, since its inputs alone take {needs} "
+                f"and a worker has {limit}: it failed.",
+                "reduce each input in a task of its own before they come together, or write them out instead of "
+                f"collecting them (`to_parquet`, `to_zarr` in place of `compute`); else {MORE_MEMORY}",
+                Evidence("key of the task", key, "event task-erred"),
+                confidence=0.95,
+                severity=Severity.HIGH,
+                link=MEMORY_LINK,
+            )
+    return None

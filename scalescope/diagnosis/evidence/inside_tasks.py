@@ -35,13 +35,14 @@ _IMPORTS = ("importlib._bootstrap", "importlib.import_module", "importlib.__impo
 _PICKLE_CALL = re.compile(r"(?:c?loudpickle|_?pickle|dill|joblib(?:\.numpy_pickle)?)\.(?:load|dump)s?")
 _PICKLERS = {"pickle", "cloudpickle", "dill"}
 
-# Functions that prepare a library or run around the user's own, by library; none are all of it.
+# Functions that prepare a library, run around the user's own or compress a file, by library; none are all of it.
 AROUND: Mapping[str, tuple[str, ...]] = {
     "prefect": (),
     "prefect_dask": (),
     "boto3": ("client", "resource", "Session", "__init__"),
     "botocore": ("create_client", "get_session", "load_service_model"),
     "numba": ("compile", "_compile_for_args", "_compile_cached"),
+    **dict.fromkeys(("gzip", "bz2", "lzma"), ("write",)),
 }
 
 

@@ -28,10 +28,16 @@ class PrefectSeconds:
     server: float = 0.0  # starting a temporary server
     servers: int = 0  # tasks that started one, which is once in a process
     persist: float = 0.0  # writing results
+    hash: float = 0.0  # hashing inputs, for the key of the cache
     release: float = 0.0  # giving back slots of concurrency limits
     releases: int = 0  # tasks that gave back a slot
     engine: float = 0.0  # the rest: Prefect's own time
     errors: set[str] = field(default_factory=set)  # names of the exceptions that were tried again
+
+    @property
+    def around(self) -> float:
+        """What is around the function, without waits, retries and servers."""
+        return self.engine + self.persist + self.hash
 
 
 @once

@@ -110,14 +110,12 @@ def test_sizes_of_results() -> None:
     assert [task.nbytes for task in recorded_graph(tables({"nbytes": 5}, {"nbytes": -1})).tasks] == [5, 0]
 
 
-def test_the_share_on_a_core_is_that_of_the_samples_or_else_of_dasks_own_metrics() -> None:
+def test_the_share_on_a_core_is_that_of_dasks_own_metrics() -> None:
     records = tables({}, {"prefix": "dec", "group": "dec-1", "start": 11.0})
     assert recorded_graph(records).cpu == ()
     names = {"context": ["execute"] * 3, "prefix": ["inc", "inc", "inc"]}
     records["fine_metrics"] = {**names, "activity": ["thread-cpu", "thread-noncpu", "other"], "value": [1.0, 4.0, 9.0]}
     assert recorded_graph(records).cpu == (0.2, 1.0)
-    records["inside"] = {"prefix": ["inc", "dec"], "cpu": [3.0, 0.0], "noncpu": [1.0, 2.0]}
-    assert recorded_graph(records).cpu == (0.75, 0.0)
 
 
 def test_whether_the_client_fetched_results() -> None:

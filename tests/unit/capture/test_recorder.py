@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import time
 from collections import defaultdict
 from types import SimpleNamespace
@@ -369,6 +370,16 @@ def test_a_task_given_up_after_its_workers_died_is_a_row(scheduler: FakeSchedule
     chunk = scheduler.drain()
     assert [row["status"] for row in scheduler.tasks_of(chunk)] == [STATUS_ERRED]
     assert "KilledWorker" in chunk["events"][0][2]
+
+
+def test_a_task_whose_inputs_are_larger_than_a_worker_is_a_row(scheduler: FakeScheduler) -> None:
+    scheduler.submit("x")
+    refused = pickle.dumps(MemoryError("input dependencies"))
+    scheduler.move("x", "processing", "erred", worker=WORKER, cause="x", exception=refused)
+    chunk = scheduler.drain()
+    assert [row["status"] for row in scheduler.tasks_of(chunk)] == [STATUS_ERRED]
+    assert "input dependencies" in chunk["events"][0][2]
+    assert scheduler.totals()["foreign"] == 0
 
 
 def test_a_task_that_no_worker_could_take_is_a_row_without_worker(scheduler: FakeScheduler) -> None:

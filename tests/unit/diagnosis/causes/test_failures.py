@@ -197,6 +197,18 @@ def test_the_nanny_ended_them_for_their_memory():
     assert "memory_limit" in finding.remedy
 
 
+def test_a_task_whose_inputs_are_larger_than_a_worker():
+    story = Story()
+    story.evenly(16, 4)
+    text = (
+        "MemoryError(\"Task 'merge-1' has 480.00 MiB worth of input dependencies, but worker tcp://10.0.0.1:4000 has "
+        'memory_limit set to 476.84 MiB.")'
+    )
+    story.events.append((4.0, "task-erred", {"key": "merge-1", "exception": text}))
+    finding = only(find(story.observation()), "worker-killing-task")
+    assert "480.00 MiB and a worker has 476.84 MiB" in finding.summary
+
+
 def test_not_given_up_yet_is_less_sure():
     finding = find(worker_killing(4, 40, tries=2).observation())["worker-killing-task"]
     assert 0.5 < finding.confidence < 0.9

@@ -115,6 +115,7 @@ def test_a_database_or_a_pool_is_a_lock_where_tasks_end_one_after_another(cluste
         (PICKLE, "in `pickle.load`, called from job.py:7 load", "functools.cache"),
         ("job.py:7 load;boto3.client;boto3.session.client", "in `session.client` (boto3)", "once in each process"),
         ("job.py:7 load;numba.core.dispatcher._compile_for_args", "(numba)", "cache=True"),
+        ("job.py:7 load;gzip.write;self.compress.compress()", "in `write` (gzip)", "compresslevel=1"),
     ],
 )
 def test_what_surrounds_the_work(cluster, task, stack, words, remedy):

@@ -239,6 +239,14 @@ def test_workers_blocked(cluster, task, workers):
     assert finding.lost_s == pytest.approx(4 * 0.9 * workers, rel=0.35)
 
 
+@pytest.mark.parametrize(("process", "blocked"), [("tcp://10.0.0.0:4000", False), ("scheduler", True)])
+def test_workers_that_write_results_to_disk_are_another_cause(cluster, task, process, blocked):
+    seen = on(starved(cluster, task, 1), load(), lag=[(process, 2.0 * turn + 2.0, 0.9) for turn in range(4)])
+    row = {"context": "memory-monitor", "activity": "disk-write", "unit": "seconds", "value": 3.6}
+    fine = {"fine_metrics": from_rows("fine_metrics", [row])}
+    assert ("event-loop-blocked" in found(Observation.of(seen.trial, {**seen.tables, **fine}))) is blocked
+
+
 def test_one_worker_blocked(cluster, task):
     lag = [("tcp://10.0.0.1:4000", 2.0 * turn + 2.0, 1.0) for turn in range(4)]
     finding = found(on(starved(cluster, task, 4), load(), lag=lag))["event-loop-blocked"]

@@ -33,9 +33,9 @@ def noted(prefix, tasks=80, where="", **seconds):
 def flow(cluster, task, graph):
     """Eighty tasks of 1 s on 8 workers, sent by Prefect, of which the workers noted these seconds."""
 
-    def made(tasks=80, events=(), **seconds):
+    def made(tasks=80, events=(), nbytes=1000, **seconds):
         return cluster(8, events=[*noted("load", **seconds), *events]).run(
-            [task(1.0, "load")] * tasks, [graph(client=FLOW)]
+            [task(1.0, "load")] * tasks, [graph(client=FLOW, nbytes=nbytes)]
         )
 
     return made
@@ -60,10 +60,16 @@ def test_prefect_that_takes_longer_than_the_functions(flow, find, function):
     assert "`load.map(batches)`" in finding.remedy
 
 
-def test_prefect_that_writes_large_results(flow, find):
-    finding = only(find(flow(function=20.0, persist=50.0)), "prefect-overhead")
-    assert "to write its result" in finding.summary
-    assert "persist_result=False" in finding.remedy
+@pytest.mark.parametrize(("what", "remedy"), [("persist", "persist_result=False"), ("hash", "cache_policy=NO_CACHE")])
+def test_prefect_that_writes_large_results_or_hashes_large_inputs(flow, find, what, remedy):
+    finding = only(find(flow(function=20.0, **{what: 50.0})), "prefect-overhead")
+    assert finding.lost_s == pytest.approx(60.0)
+    assert remedy in finding.remedy
+
+
+def test_prefect_that_looks_through_what_calls_carry(flow, find):
+    finding = only(find(flow(function=8.0, nbytes=80 * 24_000_000)), "prefect-overhead")
+    assert "pass `load` less" in finding.remedy
 
 
 @pytest.mark.parametrize("seconds", [9.0, 20.0, 60.0])
