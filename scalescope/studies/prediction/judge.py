@@ -25,6 +25,7 @@ NOISE, MODEL = 0.03, 0.08  # relative errors of measuring and of predicting, whe
 # From which error on, of the largest measured size predicted from the others or simulated from its own record, a
 # prediction is not to be relied on.
 WRONG = 0.5
+SCATTERED = 0.1  # share of the time in `client.scatter` from which on it matters that this is not predicted
 NEAR = 1.1  # sizes within this factor of the fastest are as good
 
 
@@ -67,6 +68,7 @@ class Prediction(Mapped):
     asked: tuple[int, ...]
     factor: float  # measured time over simulated time at the largest measured size
     trust: Trust | None = None  # None: one size was measured
+    scattering: float = 0.0  # share of the measured time in `client.scatter`
     assumed: tuple[str, ...] = ()  # costs that the trial did not tell
     costs: Mapping[str, Any] = field(default_factory=dict)  # what the simulated cluster charged
 
@@ -82,11 +84,18 @@ class Prediction(Mapped):
             found.append(_error(self.trust))
         if abs(math.log(self.factor)) >= math.log1p(WRONG):
             found.append(f"the simulated cluster took {number(1 / self.factor, 2)} times as long as was measured")
+        if self.scattering >= SCATTERED:
+            found.append(f"{percent(self.scattering)} of its time is `client.scatter`, as long at each size")
         return tuple(found)
 
 
 def judge(
-    measured: MeasuredSizes, ahead: SweepRun, known: Sequence[SweepRun], asked: Sequence[int], prices: Prices
+    measured: MeasuredSizes,
+    ahead: SweepRun,
+    known: Sequence[SweepRun],
+    asked: Sequence[int],
+    prices: Prices,
+    scattering: float = 0.0,
 ) -> StudyAnswer:
     simulated = _by_workers(ahead)
     base = simulated.get(measured.largest)
@@ -98,7 +107,8 @@ def judge(
     spread = _spread(measured, simulated, factor, trust)
     sizes = [_size(measured, ahead, trial, factor, spread, prices) for trial in simulated.values()]
     wanted = tuple(asked) or tuple(workers for workers in simulated if workers not in times)
-    found = Prediction(tuple(sizes), wanted, factor, trust, _assumed(ahead), ahead.sweep.cluster.to_mapping())
+    costs = ahead.sweep.cluster.to_mapping()
+    found = Prediction(tuple(sizes), wanted, factor, trust, scattering, _assumed(ahead), costs)
     return StudyAnswer(_line(found), found.to_mapping(), found.doubted)
 
 

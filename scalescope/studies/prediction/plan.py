@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scalescope.analysis.attempts import Attempts
+from scalescope.analysis.attempts import Attempts, Tables
 from scalescope.analysis.fitted_costs import FittedCosts, fitted_costs
 from scalescope.analysis.graph_from_records import recorded_graph
 from scalescope.errors import InvalidField
@@ -90,8 +90,11 @@ class _Prediction:
         return self._simulated(measured.smaller, measured.by_workers, store, folder)
 
     def answer(self, runs: Sequence[SweepRun]) -> StudyAnswer:
-        simulated = runs if self.origin is not None else runs[1:]
-        return judge(self._measured(runs), simulated[0], simulated[1:], sizes(self.asked.workers), price_table.load())
+        measured, simulated = self._measured(runs), runs if self.origin is not None else runs[1:]
+        with Store.open(*self.address) as store:
+            scattering = scattering_share(store.tables(measured.base))
+        wanted, prices = sizes(self.asked.workers), price_table.load()
+        return judge(measured, simulated[0], simulated[1:], wanted, prices, scattering)
 
     def _measured(self, runs: Sequence[SweepRun]) -> MeasuredSizes:
         return self.origin or MeasuredSizes.of(runs[0], sizes(self.asked.using))
@@ -131,6 +134,15 @@ class _Prediction:
                 next_step="scalescope predict -w FILE.py:FUNCTION -a workers=1,2,4",
             )
         others_code.check(measured.run, others_code=self.asked.others_code)
+
+
+def scattering_share(tables: Tables) -> float:
+    """The part of the call's time that the client spent in `client.scatter`, from 0 to 1."""
+    client = tables.get("client", {})
+    took = dict.fromkeys((False, True), 0.0)
+    for what, seconds in zip(client.get("what", ()), client.get("seconds", ()), strict=True):
+        took[str(what).endswith(".scatter")] += float(seconds)
+    return took[True] / sum(took.values()) if took[True] else 0.0
 
 
 def prepared(graph: RecordedGraph, begun_after_s: float) -> RecordedGraph:
