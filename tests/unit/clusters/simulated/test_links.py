@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalescope.clusters.simulated.links import FairShares, Flow, Link
+from scalescope.clusters.simulated.links import FairShares, Flow, Link, Links
 from scalescope.clusters.simulated.spec import SimulatedSpec, bytes_per_second
 from scalescope.errors import InvalidField
 
@@ -92,6 +93,20 @@ def test_the_order_in_which_flows_came_does_not_matter(pairs: list[tuple[int, in
         second.add(pair)
         second.settled()
     assert sorted(first.settled()) == pytest.approx(sorted(second.settled()))
+
+
+def test_a_transfer_that_is_cancelled_leaves_the_links() -> None:
+    async def main() -> list[int]:
+        links = Links(1e6, 0.0, 0.0)
+        transfer = asyncio.create_task(links.transfer("a", "b", 100_000_000))
+        await asyncio.sleep(0.01)
+        used = [len(links._host("a").out.flows)]
+        transfer.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await transfer
+        return [*used, len(links._host("a").out.flows), len(links._host("b").into.flows)]
+
+    assert asyncio.run(main()) == [1, 0, 0]
 
 
 @pytest.mark.parametrize(
