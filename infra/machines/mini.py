@@ -1,7 +1,7 @@
-"""Small machines on this one, for the tests and for trying things; Linux, as root.
+r"""Small machines on this one, for the tests and for trying things; Linux, as root.
 
     sudo python infra/machines/mini.py up 16 --cpu 0.1 --mbit 200
-    sudo scalescope sweep -w futures-map -a workers=1,2,4,8,16 -c custom \\
+    sudo scalescope sweep -w futures-map -a workers=1,2,4,8,16 -c custom \
       --cluster-option cluster_class=infra.machines.mini:Machines
     sudo python infra/machines/mini.py down
 
@@ -38,6 +38,10 @@ HEADROOM = 0.4  # cores that all machines together leave to scheduler, client an
 PERIOD_US, QUOTA_US = 10_000, 1_000  # of a control group: the usual period, and the smallest quota of the kernel
 QUEUE_MS, BURST_MS, LEAST_BURST = 50, 5, 131_072  # of a link: it must hold a packet of 64 KiB
 END_S = 5.0  # what a worker gets to leave its scheduler
+# For versions 1 and 2 of control groups; without it, all machines of a busy host together get the share of one process.
+SHARES = {"cpu.shares": "16384", "cpu.weight": "1600"}
+# Ten times what distributed takes: a worker that looks at itself as often takes a third of a tenth of a core.
+INTERVALS = {"worker": {"profile": {"interval": "100ms"}}, "admin": {"tick": {"interval": "200ms"}}}
 CLONE_NEWNET, PR_SET_PDEATHSIG = 0x40000000, 1
 # Imported once, at full speed, before workers are forked.
 IMPORTS = ("numpy", "pandas", "pyarrow", "dask.array", "dask.bag", "dask.dataframe", "xarray", "flox")
@@ -74,8 +78,12 @@ def up(count: int, *, cpu: float = 0.1, mbit: float = 200, network: int = NETWOR
     _sh("ip", "netns", "add", _hub(network))
     try:
         _connect_host(network)
+        _group(network).mkdir(exist_ok=True)
         for machine in range(1, count + 1):
             _make(machine, cpu, mbit, network)
+        for name, most in SHARES.items():
+            if (file := _group(network) / name).exists():
+                file.write_text(most)
     except BaseException:
         down(network)
         raise
@@ -130,7 +138,7 @@ def _make(machine: int, cpu: float, mbit: float, network: int) -> None:
         bucket = ("tbf", "rate", f"{mbit}mbit", "burst", str(burst), "latency", f"{QUEUE_MS}ms")
         _sh("tc", "-n", place, "qdisc", "add", "dev", device, "root", *bucket)
     group = _group(network) / str(machine)
-    group.mkdir(parents=True)
+    group.mkdir()
     limit(group, cpu)
 
 
@@ -206,11 +214,14 @@ class Machines:
         self, network: int = NETWORK, threads: int = 1, memory_mb: int = 1024, imports: Sequence[str] = IMPORTS
     ) -> None:
         import dask
+        import distributed  # noqa: F401  # it brings its part of the configuration
 
         self._count = len(machines(network))
         if not self._count:
             raise MachinesError("no machines are up: `python infra/machines/mini.py up 16` makes some")
-        environment = {name: str(value) for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items()}
+        environment = {
+            name: str(value) for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items()
+        }
         environment["DASK_INTERNAL_INHERIT_CONFIG"] = dask.config.serialize(dask.config.global_config)
         given = [str(value) for value in (_scratch(network), network, threads, memory_mb, *imports)]
         self._keeper = subprocess.Popen(
@@ -256,7 +267,11 @@ def serve(folder: str, network: int, threads: int, memory_mb: int, imports: Sequ
     """
     if any(_processes(_group(network) / str(machine)) for machine in machines(network)):
         raise MachinesError(f"the machines of network {network} run another cluster")
-    for name in ("distributed", *imports):
+    import dask
+    import distributed  # noqa: F401
+
+    dask.config.update_defaults({"distributed": INTERVALS})
+    for name in imports:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
     logging.getLogger("distributed").setLevel(logging.WARNING)
@@ -317,7 +332,7 @@ def _fork(run: Callable[[], Coroutine[Any, Any, None]], before: Callable[[], Non
         before()
         asyncio.run(run())
         status = 0
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - the child ends here, whatever it is
         sys.excepthook(*sys.exc_info())
     finally:
         sys.stderr.flush()

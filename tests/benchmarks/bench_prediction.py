@@ -1,6 +1,6 @@
 """How far predictions of sizes that were not run are off, on small machines that are real (infra/machines).
 
-    sudo python tests/benchmarks/bench_prediction.py --measure FOLDER [--workers 1,2,4,8,16] [--repeats 2] [--only NAME ...]
+    sudo python tests/benchmarks/bench_prediction.py --measure FOLDER [--workers 1,2,4,8,16] [--only NAME ...]
     python tests/benchmarks/bench_prediction.py --compare FOLDER [--all]
 
 `--measure` keeps store and records of each workload of prediction_cases.py in the folder, and skips what is there.
@@ -44,6 +44,7 @@ Times = Mapping[int, Sequence[float]]  # workers -> seconds of each valid trial
 def measure(folder: Path, workers: Sequence[int], repeats: int, names: Sequence[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     store = str(folder.resolve() / "store.db")
+    os.nice(-10)  # driver and scheduler come first on a busy host, as the machines do
     os.chdir(ROOT)  # the driver finds `infra` in its working folder, since it is no package that is installed
     with machines(max(workers)):
         for name in names:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,9 +76,9 @@ def transpose(client: Client) -> None:
     from distributed import wait
 
     with dask.config.set({"array.rechunk.method": "tasks"}):
-        rows = da.random.random((2048, 2048), chunks=(128, 2048)).persist()
+        rows = da.random.random((2816, 2816), chunks=(176, 2816)).persist()
         wait(rows)
-        (rows.rechunk((2048, 128)) + 1).sum().compute()
+        (rows.rechunk((2816, 176)) + 1).sum().compute()
 
 
 # ------------------------------------------------------------------ of the suite's kinds
@@ -319,13 +320,13 @@ def staged(values: Any, cpu_s: float) -> Any:
 @case
 def sample_sort(client: Client) -> None:
     """The client chooses splitters from samples; pieces travel to the partition that they belong to."""
-    parts = client.map(numbers, range(12), count=400_000, pure=False)
+    parts = client.map(numbers, range(12), count=600_000, pure=False)
     samples = np.sort(np.concatenate(client.gather(client.map(sample, parts, pure=False))))
     splitters = samples[len(samples) // 12 :: len(samples) // 12][:11]
     split = client.map(cut, parts, splitters=splitters, pure=False)
     pieces = [[client.submit(piece, each, i, pure=False) for each in split] for i in range(12)]
     edges = client.gather([client.submit(merged_edges, each, pure=False) for each in pieces])
-    assert all(left[1] <= right[0] for left, right in zip(edges, edges[1:], strict=False))
+    assert all(left[1] <= right[0] for left, right in pairwise(edges))
 
 
 def sample(part: Any) -> Any:
