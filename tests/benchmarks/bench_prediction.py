@@ -41,16 +41,22 @@ Times = Mapping[int, Sequence[float]]  # workers -> seconds of each valid trial
 # ------------------------------------------------------------------ measuring
 
 
-def measure(folder: Path, workers: Sequence[int], repeats: int, names: Sequence[str]) -> None:
+def measure(folder: Path, workers: Sequence[int], repeats: int, names: Sequence[str], *, fresh: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     store = str(folder.resolve() / "store.db")
     os.nice(-10)  # driver and scheduler come first on a busy host, as the machines do
     os.chdir(ROOT)  # the driver finds `infra` in its working folder, since it is no package that is installed
     with machines(max(workers)):
         for name in names:
-            if all(len(times(run).get(size, ())) >= repeats for run in [runs(store).get(name)] for size in workers):
+            before = {} if fresh else times(runs(store).get(name))
+            if all(len(before.get(size, ())) >= repeats for size in workers):
                 continue
-            asked = {"workload": f"{prediction_cases.__file__}:{name}", "cluster": CLUSTER, "store": store}
+            asked = {
+                "workload": f"{prediction_cases.__file__}:{name}",
+                "cluster": CLUSTER,
+                "store": store,
+                "fresh": fresh,
+            }
             done = run_sweep({**asked, "axes": {"workers": list(workers)}, "repeats": repeats, "trial_timeout_s": 300})
             print(f"{name}: {shown(times(done.run))}; {done.verdict}", flush=True)
 
@@ -205,10 +211,17 @@ def main() -> None:
     parser.add_argument("--workers", default="1,2,4,8,16")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--only", nargs="+", choices=CASES, default=CASES, metavar="NAME")
+    parser.add_argument("--fresh", action="store_true", help="measure again what is there")
     parser.add_argument("--all", action="store_true", help="compare also the workloads that are looked at once")
     given = parser.parse_args()
     if given.measure:
-        measure(given.measure, [int(each) for each in given.workers.split(",")], given.repeats, given.only)
+        measure(
+            given.measure,
+            [int(each) for each in given.workers.split(",")],
+            given.repeats,
+            given.only,
+            fresh=given.fresh,
+        )
     elif found := compare(given.compare, [name for name in given.only if given.all or name in SEEN]):
         print(page(found))
     else:

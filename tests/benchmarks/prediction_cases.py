@@ -12,7 +12,15 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+# All of it here: an import in a function would take time of the client's first trial.
+import dask
+import dask.array as da
+import dask.bag as db
+import dask.dataframe
+import flox  # noqa: F401
 import numpy as np
+import xarray  # noqa: F401
+from distributed import as_completed, wait
 
 from scalescope import workloads
 
@@ -71,11 +79,7 @@ def reduce_tree(client: Client) -> None:
 @case
 def transpose(client: Client) -> None:
     """Whole rows become whole columns, by slices and concatenations in tasks."""
-    import dask
-    import dask.array as da
-    from distributed import wait
-
-    with dask.config.set({"array.rechunk.method": "tasks"}):
+    with dask.config.set({"array.rechunk.method": "tasks", "array.rechunk.threshold": 64}):  # in one step
         rows = da.random.random((2816, 2816), chunks=(176, 2816)).persist()
         wait(rows)
         (rows.rechunk((2816, 176)) + 1).sum().compute()
@@ -149,8 +153,6 @@ def column_spectrum(column: int, table: Any) -> float:
 @case
 def word_count(client: Client) -> None:
     """A bag of texts: words are counted in each partition, and the counts merged in a tree."""
-    import dask.bag as db
-
     texts = db.from_sequence(range(720), npartitions=24).map(text)
     found = texts.str.split().flatten().frequencies(split_every=4).topk(10, key=1).compute()
     assert len(found) == 10
@@ -350,8 +352,6 @@ def merged_edges(pieces: list[Any]) -> tuple[float, float]:
 @case
 def feedback(client: Client) -> None:
     """A search that keeps twelve tasks in flight: the next begins from the best result so far."""
-    from distributed import as_completed
-
     best, left = np.zeros(16_384), iter(range(12, 100))
     running = as_completed([client.submit(attempt, best, seed, pure=False) for seed in range(12)])
     for future in running:
