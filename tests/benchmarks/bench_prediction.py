@@ -26,14 +26,17 @@ from prediction_cases import CASES, SEEN
 from scipy.optimize import nnls
 
 from scalescope.analysis.scaling import USL, _search
+from scalescope.model.trial import Trial
 from scalescope.model.words import percent
 from scalescope.run.sweep import run_sweep
+from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 CORES, MBIT = 0.1, 200
 LARGEST_SHOWN = 4  # workers of the largest size that a prediction may see
+IDLE = 0.03  # share of the host idle, from which its other work did not slow the machines down by much
 CLUSTER = {"kind": "custom", "cluster_class": "infra.machines.mini:Machines"}
 Times = Mapping[int, Sequence[float]]  # workers -> seconds of each valid trial
 
@@ -48,8 +51,8 @@ def measure(folder: Path, workers: Sequence[int], repeats: int, names: Sequence[
     os.chdir(ROOT)  # the driver finds `infra` in its working folder, since it is no package that is installed
     with machines(max(workers)):
         for name in names:
-            before = {} if fresh else times(runs(store).get(name))
-            if all(len(before.get(size, ())) >= repeats for size in workers):
+            before = runs(store).get(name)
+            if not fresh and before and before.state is RunState.COMPLETE and set(workers) <= set(times(before)):
                 continue
             asked = {
                 "workload": f"{prediction_cases.__file__}:{name}",
@@ -83,11 +86,17 @@ def runs(store: str) -> dict[str, SweepRun]:
 
 
 def times(run: SweepRun | None) -> dict[int, list[float]]:
-    found: dict[int, list[float]] = {}
+    """Seconds of the trials that had a host with idle cores; at sizes where none had, of all."""
+    found: dict[int, list[Trial]] = {}
     for trial in run.trials if run else ():
         if trial.counts and trial.metrics is not None:
-            found.setdefault(trial.point.workers, []).append(trial.metrics.elapsed_s)
-    return dict(sorted(found.items()))
+            found.setdefault(trial.point.workers, []).append(trial)
+    kept = {size: [each for each in trials if quiet(each)] or trials for size, trials in sorted(found.items())}
+    return {size: [each.metrics.elapsed_s for each in trials if each.metrics] for size, trials in kept.items()}
+
+
+def quiet(trial: Trial) -> bool:
+    return float(trial.facts["host"]["load"]["idle"]) >= IDLE
 
 
 def shown(measured: Times) -> str:
@@ -122,7 +131,12 @@ def rows(seen: Times) -> tuple[np.ndarray, np.ndarray]:
     return p, seconds
 
 
-METHODS: dict[str, Callable[[Times, Sequence[int]], dict[int, float]]] = {"Ernest": ernest, "USL": usl}
+def scalescope(run: SweepRun, sizes: Sequence[int]) -> dict[int, float]:
+    """The one place to fill in: seconds by `scalescope predict` from the trials of at most `LARGEST_SHOWN` workers."""
+    return {}
+
+
+FORMULAS: dict[str, Callable[[Times, Sequence[int]], dict[int, float]]] = {"Ernest": ernest, "USL": usl}
 
 
 # ------------------------------------------------------------------ comparing
@@ -149,7 +163,8 @@ def compare(folder: Path, names: Sequence[str]) -> list[Compared]:
         seen = {size: each for size, each in measured.items() if size <= LARGEST_SHOWN}
         sizes = [size for size in measured if size > LARGEST_SHOWN]
         if name in names and len(seen) > 1 and sizes:
-            predicted = {method: predict(seen, sizes) for method, predict in METHODS.items()}
+            predicted = {"Scalescope": scalescope(run, sizes)}
+            predicted |= {formula: predict(seen, sizes) for formula, predict in FORMULAS.items()}
             found.append(Compared(name, measured, causes(run), predicted))
     return sorted(found, key=lambda each: CASES.index(each.name))
 
@@ -161,7 +176,7 @@ def causes(run: SweepRun) -> dict[int, str]:
 def page(found: Sequence[Compared]) -> str:
     sizes = sorted({size for each in found for size in each.measured})
     large = [size for size in sizes if size > LARGEST_SHOWN]
-    columns = [(method, size) for method in METHODS for size in large]
+    columns = [(method, size) for method in found[0].predicted for size in large if found[0].predicted[method]]
     header = ["workload", "", *(f"{size}, s" for size in sizes), f"cause at {large[-1]}"]
     header += [f"{method}, {size}" for method, size in columns]
     body = [
