@@ -1,0 +1,247 @@
+"""How far predictions of sizes that were not run are off, on small machines that are real (infra/machines).
+
+    sudo python tests/benchmarks/bench_prediction.py --measure FOLDER [--workers 1,2,4,8,16] [--only NAME ...]
+    python tests/benchmarks/bench_prediction.py --compare FOLDER [--all]
+
+`--measure` keeps store and records of each workload of prediction_cases.py in the folder, and skips what is there.
+`--compare` predicts the sizes above `LARGEST_SHOWN` from the others, beside Ernest's formula (Venkataraman et al., NSDI
+2016) and the universal scalability law; without `--all` only for the workloads that may be looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import statistics
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import prediction_cases
+from clusters import table
+from prediction_cases import CASES, SEEN
+from scipy.optimize import nnls
+
+from scalescope.analysis.scaling import USL, _search
+from scalescope.model.trial import Trial
+from scalescope.model.words import percent
+from scalescope.run.sweep import run_sweep
+from scalescope.store.schema import RunState
+from scalescope.store.store import Store, SweepRun
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+CORES, MBIT = 0.1, 200
+LARGEST_SHOWN = 4  # workers of the largest size that a prediction may see
+IDLE = 0.03  # share of the host idle, from which its other work did not slow the machines down by much
+CLUSTER = {"kind": "custom", "cluster_class": "infra.machines.mini:Machines"}
+Times = Mapping[int, Sequence[float]]  # workers -> seconds of each valid trial
+
+
+# ------------------------------------------------------------------ measuring
+
+
+def measure(folder: Path, workers: Sequence[int], repeats: int, names: Sequence[str], *, fresh: bool) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    store = str(folder.resolve() / "store.db")
+    os.nice(-10)  # driver and scheduler come first on a busy host, as the machines do
+    os.chdir(ROOT)  # the driver finds `infra` in its working folder, since it is no package that is installed
+    with machines(max(workers)):
+        for name in names:
+            before = runs(store).get(name)
+            if not fresh and before and before.state is RunState.COMPLETE and set(workers) <= set(times(before)):
+                continue
+            asked = {
+                "workload": f"{prediction_cases.__file__}:{name}",
+                "cluster": CLUSTER,
+                "store": store,
+                "fresh": fresh,
+            }
+            done = run_sweep({**asked, "axes": {"workers": list(workers)}, "repeats": repeats, "trial_timeout_s": 300})
+            print(f"{name}: {shown(times(done.run))}; {done.verdict}", flush=True)
+
+
+@contextmanager
+def machines(count: int) -> Iterator[None]:
+    from infra.machines import mini
+
+    if len(mini.machines()) >= count:
+        yield
+        return
+    mini.up(count, cpu=CORES, mbit=MBIT)
+    try:
+        yield
+    finally:
+        mini.down()
+
+
+def runs(store: str) -> dict[str, SweepRun]:
+    """The newest run of each workload."""
+    with Store.open(store) as opened:
+        newest_last = reversed(opened.runs(limit=1000))
+        return {run.sweep.workload.rpartition(":")[2]: run for run in newest_last}
+
+
+def times(run: SweepRun | None) -> dict[int, list[float]]:
+    """Seconds of the trials that had a host with idle cores; at sizes where none had, of all."""
+    found: dict[int, list[Trial]] = {}
+    for trial in run.trials if run else ():
+        if trial.counts and trial.metrics is not None:
+            found.setdefault(trial.point.workers, []).append(trial)
+    kept = {size: [each for each in trials if quiet(each)] or trials for size, trials in sorted(found.items())}
+    return {size: [each.metrics.elapsed_s for each in trials if each.metrics] for size, trials in kept.items()}
+
+
+def quiet(trial: Trial) -> bool:
+    return float(trial.facts["host"]["load"]["idle"]) >= IDLE
+
+
+def shown(measured: Times) -> str:
+    return ", ".join(f"{size}: {statistics.median(each):.1f} s" for size, each in measured.items())
+
+
+# ------------------------------------------------------------------ predicting
+
+
+def ernest(seen: Times, sizes: Sequence[int]) -> dict[int, float]:
+    """Seconds by a + b / P + c log P + d P, none of them negative."""
+
+    def terms(p: np.ndarray) -> np.ndarray:
+        return np.stack([np.ones_like(p), 1 / p, np.log(p), p], axis=1)
+
+    p, seconds = rows(seen)
+    # relative errors count, as of the other formula
+    factors, _ = nnls(terms(p) / seconds[:, None], np.ones_like(p))
+    return dict(zip(sizes, map(float, terms(np.array(sizes, dtype=float)) @ factors), strict=True))
+
+
+def usl(seen: Times, sizes: Sequence[int]) -> dict[int, float]:
+    p, seconds = rows(seen)
+    shape = _search(USL, p, -np.log(seconds))
+    rate = float(np.exp(np.mean(-np.log(seconds) - np.log(USL.curve(p, *shape)))))
+    return {size: 1 / (rate * float(USL.curve(np.array([float(size)]), *shape)[0])) for size in sizes}
+
+
+def rows(seen: Times) -> tuple[np.ndarray, np.ndarray]:
+    pairs = [(size, seconds) for size, each in seen.items() for seconds in each]
+    p, seconds = np.array(pairs, dtype=float).T
+    return p, seconds
+
+
+def scalescope(run: SweepRun, sizes: Sequence[int]) -> dict[int, float]:
+    """The one place to fill in: seconds by `scalescope predict` from the trials of at most `LARGEST_SHOWN` workers."""
+    return {}
+
+
+FORMULAS: dict[str, Callable[[Times, Sequence[int]], dict[int, float]]] = {"Ernest": ernest, "USL": usl}
+
+
+# ------------------------------------------------------------------ comparing
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A workload, what it took, and what was predicted."""
+
+    name: str
+    measured: Times
+    causes: Mapping[int, str]  # workers -> the first cause in the diagnosis of what was measured
+    predicted: Mapping[str, Mapping[int, float]]  # method -> workers -> seconds
+
+    def error(self, method: str, size: int) -> float:
+        return self.predicted[method][size] / statistics.median(self.measured[size]) - 1
+
+
+def compare(folder: Path, names: Sequence[str]) -> list[Compared]:
+    """Predict the large sizes of these workloads from the small ones, by each method."""
+    found = []
+    for name, run in runs(str(folder / "store.db")).items():
+        measured = times(run)
+        seen = {size: each for size, each in measured.items() if size <= LARGEST_SHOWN}
+        sizes = [size for size in measured if size > LARGEST_SHOWN]
+        if name in names and len(seen) > 1 and sizes:
+            predicted = {"Scalescope": scalescope(run, sizes)}
+            predicted |= {formula: predict(seen, sizes) for formula, predict in FORMULAS.items()}
+            found.append(Compared(name, measured, causes(run), predicted))
+    return sorted(found, key=lambda each: CASES.index(each.name))
+
+
+def causes(run: SweepRun) -> dict[int, str]:
+    return {t.point.workers: t.findings[0].code if t.findings else "" for t in run.trials if t.counts}
+
+
+def page(found: Sequence[Compared]) -> str:
+    sizes = sorted({size for each in found for size in each.measured})
+    large = [size for size in sizes if size > LARGEST_SHOWN]
+    columns = [(method, size) for method in found[0].predicted for size in large if found[0].predicted[method]]
+    header = ["workload", "", *(f"{size}, s" for size in sizes), f"cause at {large[-1]}"]
+    header += [f"{method}, {size}" for method, size in columns]
+    body = [
+        [
+            each.name,
+            "seen" if each.name in SEEN else "unseen",
+            *(cell(each.measured.get(size, ())) for size in sizes),
+            each.causes.get(large[-1], ""),
+            *(f"{each.error(*column):+.0%}" if column[1] in each.measured else "" for column in columns),
+        ]
+        for each in found
+    ]
+    errors = {
+        (method, size): [abs(each.error(method, size)) for each in found if size in each.measured]
+        for method, size in columns
+    }
+    summary = [
+        [method, size, len(each), percent(statistics.median(each)), percent(np.quantile(each, 0.9))]
+        for (method, size), each in errors.items()
+    ]
+    spreads = [spread(seconds) for each in found for seconds in each.measured.values() if len(seconds) > 1]
+    return "\n\n".join(
+        [
+            table(header, body),
+            table(["method", "workers", "workloads", "median error", "90 % are within"], summary),
+            f"The same trial twice differs by {percent(statistics.median(spreads))} in the median, and by "
+            f"{percent(np.quantile(spreads, 0.9))} or less in nine of ten.",
+        ]
+    )
+
+
+def cell(seconds: Sequence[float]) -> str:
+    if not seconds:
+        return ""
+    return f"{statistics.median(seconds):.1f}" + (f" ± {spread(seconds) / 2:.0%}" if len(seconds) > 1 else "")
+
+
+def spread(seconds: Sequence[float]) -> float:
+    return (max(seconds) - min(seconds)) / statistics.median(seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    doing = parser.add_mutually_exclusive_group(required=True)
+    doing.add_argument("--measure", type=Path, metavar="FOLDER")
+    doing.add_argument("--compare", type=Path, metavar="FOLDER")
+    parser.add_argument("--workers", default="1,2,4,8,16")
+    parser.add_argument("--repeats", type=int, default=2)
+    parser.add_argument("--only", nargs="+", choices=CASES, default=CASES, metavar="NAME")
+    parser.add_argument("--fresh", action="store_true", help="measure again what is there")
+    parser.add_argument("--all", action="store_true", help="compare also the workloads that are looked at once")
+    given = parser.parse_args()
+    if given.measure:
+        measure(
+            given.measure,
+            [int(each) for each in given.workers.split(",")],
+            given.repeats,
+            given.only,
+            fresh=given.fresh,
+        )
+    elif found := compare(given.compare, [name for name in given.only if given.all or name in SEEN]):
+        print(page(found))
+    else:
+        sys.exit(f"{given.compare} has no workload that was measured at sizes of both kinds")
+
+
+if __name__ == "__main__":
+    main()
