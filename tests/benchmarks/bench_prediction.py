@@ -14,7 +14,7 @@ import argparse
 import os
 import statistics
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,11 +31,15 @@ from scalescope.model.words import percent
 from scalescope.run.sweep import run_sweep
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
+from scalescope.studies.prediction.judge import PredictedSize, Prediction, limit_of
+from scalescope.studies.running import run_study
 
 ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "prediction.md"
 sys.path.insert(0, str(ROOT))
 CORES, MBIT = 0.1, 200
 LARGEST_SHOWN = 4  # workers of the largest size that a prediction may see
+NEAR = 0.25  # relative error that is near enough to plan by
 IDLE = 0.03  # share of the host idle, from which its other work did not slow the machines down by much
 CLUSTER = {"kind": "custom", "cluster_class": "infra.machines.mini:Machines"}
 Times = Mapping[int, Sequence[float]]  # workers -> seconds of each valid trial
@@ -79,10 +83,11 @@ def machines(count: int) -> Iterator[None]:
 
 
 def runs(store: str) -> dict[str, SweepRun]:
-    """The newest run of each workload."""
+    """The newest run of each workload that was measured whole, or else in part."""
     with Store.open(store) as opened:
-        newest_last = reversed(opened.runs(limit=1000))
-        return {run.sweep.workload.rpartition(":")[2]: run for run in newest_last}
+        found = [run for run in opened.runs(limit=10_000) if run.sweep.cluster.kind == CLUSTER["kind"]]
+    found.sort(key=lambda run: (run.state is RunState.COMPLETE, run.id))
+    return {run.sweep.workload.rpartition(":")[2]: run for run in found}
 
 
 def times(run: SweepRun | None) -> dict[int, list[float]]:
@@ -131,9 +136,11 @@ def rows(seen: Times) -> tuple[np.ndarray, np.ndarray]:
     return p, seconds
 
 
-def scalescope(run: SweepRun, sizes: Sequence[int]) -> dict[int, float]:
-    """The one place to fill in: seconds by `scalescope predict` from the trials of at most `LARGEST_SHOWN` workers."""
-    return {}
+def predict(run: SweepRun, folder: Path, seen: Iterable[int], sizes: Sequence[int]) -> Prediction:
+    """What `scalescope predict` says from the trials of at most `LARGEST_SHOWN` workers."""
+    texts = {"using": ",".join(map(str, seen)), "workers": ",".join(map(str, sizes))}
+    given = {"run": run.id, "store": str(folder.resolve() / "store.db"), "others_code": True, **texts}
+    return Prediction.from_mapping(run_study("prediction", given).result)
 
 
 FORMULAS: dict[str, Callable[[Times, Sequence[int]], dict[int, float]]] = {"Ernest": ernest, "USL": usl}
@@ -148,8 +155,16 @@ class Compared:
 
     name: str
     measured: Times
-    causes: Mapping[int, str]  # workers -> the first cause in the diagnosis of what was measured
+    causes: Mapping[int, set[str]]  # workers -> the first causes in the diagnoses of what was measured
     predicted: Mapping[str, Mapping[int, float]]  # method -> workers -> seconds
+    answers: Mapping[int, PredictedSize]  # workers -> what Scalescope says
+    doubts: Sequence[str]  # why it says that this is not to be relied on
+
+    def covered(self, size: int) -> bool:
+        return self.answers[size].low_s <= statistics.median(self.measured[size]) <= self.answers[size].high_s
+
+    def right(self, size: int) -> bool:
+        return self.answers[size].limit in self.causes[size]
 
     def error(self, method: str, size: int) -> float:
         return self.predicted[method][size] / statistics.median(self.measured[size]) - 1
@@ -163,49 +178,78 @@ def compare(folder: Path, names: Sequence[str]) -> list[Compared]:
         seen = {size: each for size, each in measured.items() if size <= LARGEST_SHOWN}
         sizes = [size for size in measured if size > LARGEST_SHOWN]
         if name in names and len(seen) > 1 and sizes:
-            predicted = {"Scalescope": scalescope(run, sizes)}
-            predicted |= {formula: predict(seen, sizes) for formula, predict in FORMULAS.items()}
-            found.append(Compared(name, measured, causes(run), predicted))
+            answer = predict(run, folder, seen, sizes)
+            answers = {each.workers: each for each in answer.sizes}
+            predicted = {"Scalescope": {size: answers[size].predicted_s for size in sizes}}
+            predicted |= {formula: fit(seen, sizes) for formula, fit in FORMULAS.items()}
+            found.append(Compared(name, measured, causes(run, sizes), predicted, answers, answer.doubts))
     return sorted(found, key=lambda each: CASES.index(each.name))
 
 
-def causes(run: SweepRun) -> dict[int, str]:
-    return {t.point.workers: t.findings[0].code if t.findings else "" for t in run.trials if t.counts}
+def causes(run: SweepRun, sizes: Sequence[int]) -> dict[int, set[str]]:
+    """The first cause of each trial by workers; empty where nothing holds it back."""
+    trials = [trial for trial in run.trials if trial.counts]
+    return {size: {limit_of(run, trial)[0] for trial in trials if trial.point.workers == size} for size in sizes}
 
 
 def page(found: Sequence[Compared]) -> str:
     sizes = sorted({size for each in found for size in each.measured})
     large = [size for size in sizes if size > LARGEST_SHOWN]
-    columns = [(method, size) for method in found[0].predicted for size in large if found[0].predicted[method]]
-    header = ["workload", "", *(f"{size}, s" for size in sizes), f"cause at {large[-1]}"]
-    header += [f"{method}, {size}" for method, size in columns]
-    body = [
-        [
-            each.name,
-            "seen" if each.name in SEEN else "unseen",
-            *(cell(each.measured.get(size, ())) for size in sizes),
-            each.causes.get(large[-1], ""),
-            *(f"{each.error(*column):+.0%}" if column[1] in each.measured else "" for column in columns),
-        ]
-        for each in found
-    ]
-    errors = {
-        (method, size): [abs(each.error(method, size)) for each in found if size in each.measured]
-        for method, size in columns
-    }
-    summary = [
-        [method, size, len(each), percent(statistics.median(each)), percent(np.quantile(each, 0.9))]
-        for (method, size), each in errors.items()
-    ]
+    header = ["workload", *(f"{size}, s" for size in sizes), *(f"error at {size}" for size in large)]
+    header += [f"cause measured at {large[-1]}", "predicted", "not to be relied on"]
     spreads = [spread(seconds) for each in found for seconds in each.measured.values() if len(seconds) > 1]
-    return "\n\n".join(
-        [
-            table(header, body),
-            table(["method", "workers", "workloads", "median error", "90 % are within"], summary),
-            f"The same trial twice differs by {percent(statistics.median(spreads))} in the median, and by "
-            f"{percent(np.quantile(spreads, 0.9))} or less in nine of ten.",
-        ]
+    groups = {name: [each for each in found if (each.name in SEEN) is seen] for name, seen in GROUPS.items()}
+    blocks = [HEAD, table(["workloads", "method", "workers", "number", *SUMMARY], summaries(groups, large))]
+    blocks.append(
+        f"The same trial twice differs by {percent(statistics.median(spreads))} in the median, and by "
+        f"{percent(np.quantile(spreads, 0.9))} or less in nine of ten."
     )
+    for name, members in groups.items():
+        rows = [row(each, sizes, large) for each in members]
+        blocks += [f"## {name.capitalize()}", table(header, rows)] if rows else []
+    return "\n\n".join(blocks) + "\n"
+
+
+HEAD = f"""# How far predictions are off
+
+`scalescope predict` predicted workloads that compute and move data at sizes that it had not seen, and then they were
+measured: on small machines that are real, in namespaces of one host of two cores, each with {CORES:g} of a core and
+{MBIT} Mbit each way ([infra](../infra/README.md)). Predicted from 1, 2 and {LARGEST_SHOWN} machines. The formulas
+beside it are fitted to the same measurements: Ernest's a + b / P + c log P + d P, none of them negative (Venkataraman
+et al., NSDI 2016), and the universal scalability law (Gunther, 1993). Half of the workloads were looked at while
+predictions were built, the other half only afterwards.
+
+`tests/benchmarks/bench_prediction.py --compare FOLDER --all` writes this page from its measurements, whatever comes
+out."""
+GROUPS = {"seen before": True, "not seen before": False}
+SUMMARY = ("median error", "90 % are within", "within 25 %", "in the interval of 80 %", "cause right")
+
+
+def summaries(groups: Mapping[str, Sequence[Compared]], large: Sequence[int]) -> list[list[object]]:
+    lines: list[list[object]] = []
+    for name, members in groups.items():
+        for method, size in ((method, size) for method in members[0].predicted for size in large) if members else ():
+            those = [each for each in members if size in each.measured]
+            errors = [abs(each.error(method, size)) for each in those]
+            line = [name, method, size, len(errors), percent(statistics.median(errors))]
+            line += [percent(np.quantile(errors, 0.9)), percent(np.mean([error <= NEAR for error in errors]))]
+            ours = method == "Scalescope"
+            line += [percent(np.mean([each.covered(size) for each in those])) if ours else ""]
+            line += [percent(np.mean([each.right(size) for each in those])) if ours else ""]
+            lines.append(line)
+    return lines
+
+
+def row(each: Compared, sizes: Sequence[int], large: Sequence[int]) -> list[str]:
+    last = large[-1]
+    return [
+        each.name,
+        *(cell(each.measured.get(size, ())) for size in sizes),
+        *(f"{each.error('Scalescope', size):+.0%}" if size in each.measured else "" for size in large),
+        " or ".join(sorted(cause or "nothing" for cause in each.causes.get(last, ()))),
+        each.answers[last].limit or "nothing",
+        "; ".join(each.doubts),
+    ]
 
 
 def cell(seconds: Sequence[float]) -> str:
@@ -238,7 +282,10 @@ def main() -> None:
             fresh=given.fresh,
         )
     elif found := compare(given.compare, [name for name in given.only if given.all or name in SEEN]):
-        print(page(found))
+        text = page(found)
+        print(text)
+        if given.all and given.only == CASES:
+            PAGE.write_text(text)
     else:
         sys.exit(f"{given.compare} has no workload that was measured at sizes of both kinds")
 

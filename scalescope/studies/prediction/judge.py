@@ -162,7 +162,7 @@ def _size(
     predicted = max(factor * elapsed_s(trial), trial.metrics.ideal_s)
     half = NORMAL.inv_cdf((1 + LEVEL) / 2) * spread.at(workers / measured.largest)
     low = max(predicted * math.exp(-half), min(trial.metrics.ideal_s, predicted))
-    code, title = _limit(run, trial)
+    code, title = limit_of(run, trial)
     spec = measured.run.sweep.cluster_of(measured.base.point)
     hours, price = workers * predicted / 3600, prices.of(spec)
     return PredictedSize(
@@ -179,7 +179,8 @@ def _size(
     )
 
 
-def _limit(run: SweepRun, trial: Trial) -> tuple[str, str]:
+def limit_of(run: SweepRun, trial: Trial) -> tuple[str, str]:
+    """Code and title of what costs the trial most; empty where nothing holds it back."""
     first = diagnose(run.sweep, [trial]).findings[0]
     if first.severity not in (Severity.HIGH, Severity.MEDIUM) or first.limits_trust:
         return "", ""
