@@ -46,7 +46,7 @@ check: $(INSTALLED) ## Formatting, lint, types and import contracts, then the te
 	$(MAKE) test
 
 docs: $(INSTALLED) ## Write the documentation as a site with search to site/; reference/ comes from declarations
-	$(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "Look at it: $(BIN)/python -m http.server --directory site 8000"
 
 bench: $(INSTALLED) ## Measure speed as paired ratios (minutes; wants a quiet machine)

@@ -201,6 +201,7 @@ def commands() -> str:
     group = typer.main.get_command(app)
     text = get_docs_for_click(obj=group, ctx=click.Context(group, info_name="scalescope"), name="scalescope")
     statuses = table(("Status", "Means"), ((status.value, status.help) for status in ExitStatus))
+    text = text.replace("# `scalescope`\n", "# Commands\n\nFor those who look up an option of `scalescope`.\n", 1)
     return f"{text}\n## Exit statuses\n\n{statuses}"
 
 
