@@ -45,8 +45,9 @@ check: $(INSTALLED) ## Formatting, lint, types and import contracts, then the te
 	$(BIN)/lint-imports
 	$(MAKE) test
 
-docs: $(INSTALLED) ## Write docs/reference/: causes, metrics, clusters, workloads and commands, from their declarations
-	$(BIN)/python docs/generate.py
+docs: $(INSTALLED) ## Write the documentation as a site with search to site/; reference/ comes from declarations
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "Look at it: $(BIN)/python -m http.server --directory site 8000"
 
 bench: $(INSTALLED) ## Measure speed as paired ratios (minutes; wants a quiet machine)
 	$(BIN)/python tests/benchmarks/run_all.py
@@ -61,4 +62,4 @@ constraints: $(INSTALLED) ## Renew constraints.txt from pyproject.toml
 		--no-annotate --no-header --upgrade --extra dev pyproject.toml --output-file constraints.txt
 
 clean: ## Remove what the commands above made
-	rm -rf $(VENV) .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) site .demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

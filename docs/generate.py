@@ -1,9 +1,11 @@
-"""Writes the pages that follow from declarations in the code: `make docs`."""
+"""The pages that follow from declarations in the code; `make docs` writes them."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ from scalescope.model.parameters import Declared, declared
 from scalescope.model.workload import Workload, WorkloadParameter
 
 FOLDER = Path(__file__).with_name("reference")
+OUTSIDE = Path(__file__).with_name("outside-set.md")
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -38,7 +41,8 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def causes() -> str:
     severities = ", ".join(severity.word for severity in Severity)
     return (
-        "# Causes\n\nEvery finding has one of these codes. Findings are ranked by severity "
+        "# Causes\n\nFor those who want to know what a finding rests on (`scalescope show`).\n\nEvery finding has "
+        "one of these codes. Findings are ranked by severity "
         f"({severities}), then by the worker time lost. A cause that loses less than {NOTEWORTHY:.0%} of the worker "
         f"time is not reported. From {SEVERE:.0%} on, a cause with a remedy is critical and `scalescope sweep` exits "
         "with 1.\n\n## Causes seen in one trial\n\nA point has such a finding when at least half of its trials have "
@@ -48,16 +52,37 @@ def causes() -> str:
 
 def _cause(cause: Cause[Any]) -> str:
     facts = {
-        "Needs": cause.needs,
-        "Ruled out by": cause.ruled_out_by,
-        "Explains worker time": ", ".join(PARTS[part].title for part in cause.parts),
-        "Rules out": ", ".join(f"`{code}`" for code in cause.rules_out),
-        "Remedy": cause.remedy,
-        "Remedy changes": ", ".join(cause.changes) if cause.predicts else "nothing that can be predicted",
+        "What you see": cause.needs,
+        "What to do": cause.remedy,
+        "What it brought others": _brought(cause.code),
+        "What rules it out": cause.ruled_out_by,
+        "Where the time is lost": ", ".join(PARTS[part].title for part in cause.parts),
+        "Not named with it": ", ".join(f"[`{code}`](#{code})" for code in cause.rules_out),
+        "What the fix changes": ", ".join(cause.changes) if cause.predicts else "nothing that can be predicted",
         "More": f"<{cause.link}>" if cause.link else "",
     }
     lines = "".join(f"- **{name}**: {text.rstrip('.')}.\n" for name, text in facts.items() if text)
-    return f"\n### `{cause.code}`: {cause.title}\n\n{lines}"
+    return f"\n### `{cause.code}`: {cause.title} {{#{cause.code}}}\n\n{lines}"
+
+
+@cache
+def _cases() -> Sequence[tuple[Sequence[str], float, str, str]]:
+    """Labels, times faster, case and remedy of the workloads that others wrote, as docs/outside-set.md has them."""
+    rows = (
+        line.strip("| ").split(" | ") for line in OUTSIDE.read_text(encoding="utf-8").splitlines() if line[:3] == "| `"
+    )
+    found = ((row, re.search(r"([\d.]+) x faster", row[8])) for row in rows if len(row) > 8)
+    return [(row[3].split(" or "), float(times[1]), row[0], row[4]) for row, times in found if times]
+
+
+def _brought(code: str) -> str:
+    cases = sorted((times, case, remedy) for labels, times, case, remedy in _cases() if code in labels)
+    if not cases:
+        return ""
+    times, case, remedy = cases[len(cases) // 2]
+    return (
+        f"{times:g} times as fast in {case} ({remedy}), of {len(cases)} [workloads](../outside-set.md) with this cause"
+    )
 
 
 # ------------------------------------------------------------------ metrics
@@ -65,7 +90,8 @@ def _cause(cause: Cause[Any]) -> str:
 
 def metrics() -> str:
     return (
-        "# Metrics\n\nWhat every trial measures. P: threads asked for (workers × threads per worker); T1: `work_s`; "
+        "# Metrics\n\nFor those who write `--require` or `--metric`: what every trial measures. "
+        "P: threads asked for (workers × threads per worker); T1: `work_s`; "
         "T∞: `span_s`. Conditions (`--require`, `isolate`, `find-threshold`, ...) may name any of these numbers, "
         "`workers`, `threads`, `items`, and the parts of worker time as shares from 0 to 1. ↑: more is better.\n\n"
         + table(("Metric", "In tables", "Unit", "Over repeats", "Meaning"), map(_metric, METRICS.values()))
@@ -105,7 +131,8 @@ def clusters() -> str:
         for each in kinds().values()
     )
     return (
-        "# Kinds of clusters and their fields\n\nOn the command line `--cluster KIND --cluster-option NAME=VALUE`; in "
+        "# Kinds of clusters and their fields\n\nFor those who configure a cluster. "
+        "On the command line `--cluster KIND --cluster-option NAME=VALUE`; in "
         'YAML and Python `{"kind": KIND, NAME: VALUE}`; the Prefect block of a kind has the same fields.\n\n'
         + table(("Kind", "What it is", "Most workers", "Install"), rows)
         + "".join(map(_kind, kinds().values()))
@@ -125,7 +152,7 @@ def _default(field: Declared) -> str:
 
 
 def _extra(extra: str) -> str:
-    return f"`scalescope[{extra}]`" if extra else ""
+    return f"extra [`{extra}`](../installing.md#extras)" if extra else ""
 
 
 # ------------------------------------------------------------------ workloads
@@ -137,7 +164,7 @@ def builtin_workloads() -> str:
         for each in workloads.builtin()
     )
     return (
-        "# Workloads\n\nA sweep runs one: "
+        "# Workloads\n\nFor those who want one that is built in. A sweep runs one: "
         "`scalescope sweep --workload NAME --param PARAMETER=VALUE`. Any parameter can "
         "be an axis: `--axis items=100,200,400`. Workloads that are **modelled** sleep for the time that their tasks "
         "stand for, so that a simulated cluster shows them exactly; the others compute, and need real processes.\n\n"
@@ -174,6 +201,7 @@ def commands() -> str:
     group = typer.main.get_command(app)
     text = get_docs_for_click(obj=group, ctx=click.Context(group, info_name="scalescope"), name="scalescope")
     statuses = table(("Status", "Means"), ((status.value, status.help) for status in ExitStatus))
+    text = text.replace("# `scalescope`\n", "# Commands\n\nFor those who look up an option of `scalescope`.\n", 1)
     return f"{text}\n## Exit statuses\n\n{statuses}"
 
 
@@ -185,8 +213,8 @@ PAGES = {
     "commands": commands,
 }
 
-if __name__ == "__main__":
+
+def write() -> None:
     FOLDER.mkdir(exist_ok=True)
     for name, page in PAGES.items():
         (FOLDER / f"{name}.md").write_text(page().rstrip() + "\n", encoding="utf-8")
-        print(FOLDER / f"{name}.md")

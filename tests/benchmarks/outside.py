@@ -49,6 +49,8 @@ COLUMNS = ("case", "source", "run on", "label", "remedy", "said first", "right",
 BANDS = (0.0, 0.5, 0.7, 0.9, 1.01)
 HEAD = """# Workloads that others wrote
 
+For those who ask how often a verdict is right.
+
 The rules of the diagnosis were written together with [cases of our own](../tests/causes/cases.py), which therefore
 prove little. The workloads on this page come from documentation, tutorials, blog posts and public threads. Sleeps or
 small arrays replace their computation; their shape is unchanged. Each label was read off the source, and proven by

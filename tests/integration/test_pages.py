@@ -29,7 +29,10 @@ from scalescope.model.cluster import KINDS, cluster_spec
 from scalescope.run.request import check
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("in-your-code", "tutorial", "cli", "clusters", "studies", "nightly", "isolate", "adding-a-workload")
+NAMES = (
+    *("installing", "developing", "in-your-code", "tutorial", "cli"),
+    *("clusters", "studies", "nightly", "isolate", "adding-a-workload"),
+)
 PAGES = ("README.md", *(f"docs/{name}.md" for name in NAMES))
 CLUSTER, METRIC = "docs/adding-a-cluster.md", "docs/adding-a-metric.md"
 """What these add is added to the package; tests/unit/diagnosis/test_cause_table.py has docs/adding-a-cause.md."""
@@ -37,7 +40,7 @@ ELSEWHERE = {
     "$ scalescope watch tcp://10.0.0.7:8786 --for 60s": "tests/integration/test_watch.py",
     "NOTHING MOVES": "tests/integration/test_watch.py",
     "$ scalescope run my_script.py its arguments": "tests/integration/test_script.py",
-    "$ scalescope run score.py": "tests/integration/test_script.py",
+    "$ scalescope run score.py": "tests/integration/test_pages.py",
     "$ scalescope run locked.py": "tests/unit/capture/test_inside_tasks.py",
     "16 workers are 1.00 times as fast as 4": "tests/integration/test_pytest_plugin.py",
     "pip install": "tests/integration/test_installed.py",
@@ -170,6 +173,15 @@ def test_python_runs(block: Block, request: pytest.FixtureRequest, capsys: pytes
         assert names["result"].valid == len(names["result"].points)
 
 
+@pytest.mark.thorough
+def test_the_first_script_gets_the_verdict_of_the_readme() -> None:
+    [block] = [each for each in BLOCKS if each.text.startswith("$ scalescope run score.py")]
+    run = [sys.executable, "-c", "from scalescope.cli.main import main; main()", "run", "score.py"]
+    told = subprocess.run(run, capture_output=True, text=True, check=True).stderr
+    expected = block.output.removesuffix("...\n").split()  # a pipe is wider than a terminal of 80 columns
+    assert same(" ".join(expected), " ".join(told[told.index("✗") :].split()[: len(expected)])), told
+
+
 def test_the_kind_of_cluster_that_is_added_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = folder / "kinds" / "threads"
     kind.mkdir(parents=True)
@@ -224,6 +236,27 @@ def test_commands_without_output_are_there() -> None:
             else:
                 group.commands[name].make_context(name, options)  # type: ignore[attr-defined]
     assert seen >= 5
+
+
+def test_the_commands_of_the_start_page_are_there() -> None:
+    group = typer.main.get_command(cli.app)
+    commands = re.findall(r"`scalescope ([^`]+)`", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"))
+    for name, *options in map(shlex.split, commands):
+        group.commands[name].make_context(name, options)  # type: ignore[attr-defined]
+    assert len(commands) > 15
+
+
+def test_the_readme_is_short_and_knows_how_often_the_diagnosis_errs() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert text.count("\n") <= 150
+    assert len(text.split()) <= 1200
+    outside = (ROOT / "docs" / "outside-set.md").read_text(encoding="utf-8")
+    [(named, right)] = re.findall(r"^\| cause named first \| (\d+) \| (\d+) \|", outside, re.M)
+    [(healthy, alone)] = re.findall(r"^\| healthy, and left alone \| (\d+) \| (\d+) \|", outside, re.M)
+    cases = int(named) + int(healthy)
+    told = re.findall(r"in (\d+) workloads .* in (\d+) of (\d+) .* none of the (\d+) healthy", " ".join(text.split()))
+    assert told == [(str(cases), right, named, alone)]
+    assert healthy == alone
 
 
 def test_files_are_sweeps(folder: Path) -> None:

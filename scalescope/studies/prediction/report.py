@@ -17,7 +17,7 @@ from scalescope.studies.report.sheet import Note, Sheet, number, pairs
 if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas
 
-HEADS = ("workers", "predicted s", "80 % interval", "measured s", "efficiency", "what holds it back there")
+HEADS = ("workers", "predicted s", "80 % interval", "measured s", "efficiency", "what holds it back")
 
 
 def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
@@ -65,7 +65,7 @@ def _cells(size: PredictedSize, priced: bool) -> tuple[str, ...]:
         f"{seconds(size.low_s)} to {seconds(size.high_s)}",
         MISSING if size.measured_s is None else seconds(size.measured_s),
         percent(size.efficiency),
-        f"{size.limit_text} ({size.limit})" if size.limit else "nothing",
+        size.limit_text if size.limit else "nothing",
         *((MISSING if size.money is None else f"{size.money:,.2f}",) if priced else ()),
     )
 
