@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -159,12 +159,13 @@ def _submissions(
     ended = dict.fromkeys(used, 0.0)
     for row in rows:
         ended[sent[row]] = max(ended[sent[row]], float(done[row]))
+    by_end = sorted((ended[number], position) for position, number in enumerate(used))
     client, found = _waiting(tables), [Submission()]
     for position in range(1, len(used)):
         time, before = graphs[used[position]].time, graphs[used[position - 1]].time
         waited = not client or client(time) > client(before)
-        after = next((i for i in range(position - 1, -1, -1) if waited and ended[used[i]] <= time), -1)
-        since = max(before, ended[used[after]]) if after >= 0 else before
+        last = bisect_right(by_end, (time, position)) - 1 if waited else -1  # it ended last before this was sent
+        since, after = (before, -1) if last < 0 else (max(before, by_end[last][0]), by_end[last][1])
         found.append(Submission(after, _rounded(max(0.0, time - since))))
     return tuple(found)
 
