@@ -53,7 +53,7 @@ def test_the_latency_is_that_of_small_transfers(records: Any) -> None:
 
 def test_links_are_judged_where_they_were_shared_least() -> None:
     few, many = FittedCosts(20e6, 0.01, 2e-9, 0.5), FittedCosts(10e6, 0.02, 1e-9, 0.7)
-    assert FittedCosts.of_sizes([few, many]) == FittedCosts(20e6, 0.01, 1e-9, 0.7)
+    assert FittedCosts.of_sizes([few, many]) == FittedCosts(20e6, 0.01, 1e-9, 0.5)
     assert FittedCosts.of_sizes([FittedCosts(), FittedCosts()]) == FittedCosts()
 
 
