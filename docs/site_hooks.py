@@ -16,7 +16,14 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 # In the order of what the search finds: pages to begin with come first, tables of cases and reasons last
-BOOST = {"index.md": 10, "prefect-on-dask.md": 3, "studies.md": 2, "outside-set.md": 0.2, "decisions": 0.2}
+BOOST = {
+    "index.md": 10,
+    "prefect-on-dask.md": 3,
+    "studies.md": 2,
+    "outside-set.md": 0.2,
+    "prediction.md": 0.2,
+    "decisions": 0.2,
+}
 COPIES = "repository/"  # folder of the site for files outside docs/
 
 

@@ -212,12 +212,17 @@ def page(found: Sequence[Compared]) -> str:
 
 HEAD = f"""# How far predictions are off
 
-`scalescope predict` predicted workloads that compute and move data at sizes that it had not seen, and then they were
-measured: on small machines that are real, in namespaces of one host of two cores, each with {CORES:g} of a core and
+For whoever wants to know how far to trust `scalescope predict RUN --workers 16,64` ([how it works](studies.md)).
+
+It predicted workloads that compute and move data at sizes that it had not seen, and they were measured there: on small
+machines that are real, in namespaces of one host of two cores, each with {CORES:g} of a core and
 {MBIT} Mbit each way ([infra](../infra/README.md)). Predicted from 1, 2 and {LARGEST_SHOWN} machines. The formulas
 beside it are fitted to the same measurements: Ernest's a + b / P + c log P + d P, none of them negative (Venkataraman
 et al., NSDI 2016), and the universal scalability law (Gunther, 1993). Half of the workloads were looked at while
-predictions were built, the other half only afterwards.
+predictions were built, the other half only afterwards: looked at for the first time, their error at 16 machines was
+9 % in the median, 62 % of them were within 25 %, 62 % within the interval, and 54 % of the causes were right. Mended
+afterwards: a client that takes results as they come waits for whatever ended last, and intervals are wider,
+by the seen half.
 
 `tests/benchmarks/bench_prediction.py --compare FOLDER --all` writes this page from its measurements, whatever comes
 out."""

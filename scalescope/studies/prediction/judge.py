@@ -21,7 +21,10 @@ from scalescope.studies.planning import StudyAnswer, because
 from scalescope.studies.prediction.measured import MeasuredSizes, elapsed_s
 
 LEVEL = 0.8  # of the intervals
-NOISE, MODEL = 0.03, 0.08  # relative errors of measuring and of predicting, where nothing tells more
+NOISE = 0.03  # relative error of measuring, where no repeats tell more
+# Relative error of predicting twice the largest measured size, as strong as so many errors at measured sizes: by the
+# predictions in docs/prediction.md that were looked at while it was made.
+MODEL, STRENGTH = 0.15, 2
 # From which error on, of the largest measured size predicted from the others or simulated from its own record, a
 # prediction is not to be relied on.
 WRONG = 0.5
@@ -149,8 +152,7 @@ def _spread(measured: MeasuredSizes, simulated: Mapping[int, Trial], factor: flo
     ]
     if trust is not None:
         errors.append(math.log1p(trust.error) / math.sqrt(math.log2(trust.workers / trust.largest_used)))
-    # a prior as strong as one error
-    model = math.sqrt(fmean([MODEL**2, *(error**2 for error in errors)]))
+    model = math.sqrt(fmean([*[MODEL**2] * STRENGTH, *(error**2 for error in errors)]))
     return _Spread(measured.spread or NOISE, model)
 
 
