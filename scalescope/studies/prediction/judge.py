@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
@@ -13,7 +13,7 @@ from scalescope.analysis.distributions import NORMAL
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.finding import Severity
-from scalescope.model.mapping import Mapped
+from scalescope.model.mapping import Mapped, differing
 from scalescope.model.trial import Trial
 from scalescope.model.words import capital, number, percent, plural, seconds
 from scalescope.store.store import SweepRun
@@ -29,6 +29,7 @@ MODEL, STRENGTH = 0.15, 2
 # prediction is not to be relied on.
 WRONG = 0.5
 SCATTERED = 0.1  # share of the time in `client.scatter` from which on it matters that this is not predicted
+MUCH_DATA = 1_000_000  # bytes that move between workers, from which on links matter
 NEAR = 1.1  # sizes within this factor of the fastest are as good
 
 
@@ -92,26 +93,38 @@ class Prediction(Mapped):
         return tuple(found)
 
 
+@dataclass(frozen=True)
+class SimulatedSizes:
+    """Simulated runs that stand for what was not measured."""
+
+    again: SweepRun  # sizes that were measured, and others
+    changed: SweepRun | None = None  # sizes of another cluster than the measured one
+    known: SweepRun | None = None  # the largest measured size, from the smaller ones
+
+
 def judge(
     measured: MeasuredSizes,
-    ahead: SweepRun,
-    known: Sequence[SweepRun],
+    simulated: SimulatedSizes,
     asked: Sequence[int],
     prices: Prices,
     scattering: float = 0.0,
 ) -> StudyAnswer:
-    simulated = _by_workers(ahead)
-    base = simulated.get(measured.largest)
+    again = _by_workers(simulated.again)
+    base = again.get(measured.largest)
     if base is None:
-        line = f"Not predictable: its graph could not be run again.{because(ahead.trials)}"
+        line = f"Not predictable: its graph could not be run again.{because(simulated.again.trials)}"
         return StudyAnswer(line, {}, alarm=True)
-    times, trust = measured.seconds, _trust(measured, known)
-    factor = times[measured.largest] / elapsed_s(base)
-    spread = _spread(measured, simulated, factor, trust)
-    sizes = [_size(measured, ahead, trial, factor, spread, prices) for trial in simulated.values()]
-    wanted = tuple(asked) or tuple(workers for workers in simulated if workers not in times)
-    costs = ahead.sweep.cluster.to_mapping()
-    found = Prediction(tuple(sizes), wanted, factor, trust, scattering, _assumed(ahead), costs)
+    trust = _trust(measured, simulated.known)
+    factor = measured.seconds[measured.largest] / elapsed_s(base)
+    spread = _spread(measured, again, factor, trust)
+    run = simulated.changed or simulated.again
+    ahead = _by_workers(run)
+    sizes = [_size(measured, run, trial, factor, spread, prices) for trial in ahead.values()]
+    if simulated.changed is not None:
+        sizes = [replace(size, measured_s=None) for size in sizes]
+    moved = max((trial.metrics.transferred_bytes or 0.0 for trial in ahead.values() if trial.metrics), default=0.0)
+    assumed = _assumed(run) if moved >= MUCH_DATA else ()
+    found = Prediction(tuple(sizes), tuple(asked), factor, trust, scattering, assumed, run.sweep.cluster.to_mapping())
     return StudyAnswer(_line(found), found.to_mapping(), found.doubted)
 
 
@@ -120,11 +133,11 @@ def _by_workers(run: SweepRun) -> dict[int, Trial]:
     return {trial.point.workers: trial for trial in sorted(trials, key=lambda trial: trial.point.workers)}
 
 
-def _trust(measured: MeasuredSizes, known: Sequence[SweepRun]) -> Trust | None:
+def _trust(measured: MeasuredSizes, known: SweepRun | None) -> Trust | None:
     smaller = measured.smaller
-    if not known or smaller is None:
+    if known is None or smaller is None:
         return None
-    simulated = _by_workers(known[0])
+    simulated = _by_workers(known)
     if smaller.largest not in simulated or measured.largest not in simulated:
         return None
     factor = smaller.seconds[smaller.largest] / elapsed_s(simulated[smaller.largest])
@@ -191,7 +204,7 @@ def limit_of(run: SweepRun, trial: Trial) -> tuple[str, str]:
 
 
 def _assumed(run: SweepRun) -> tuple[str, ...]:
-    cluster = run.sweep.cluster.to_mapping()
+    cluster = differing(run.sweep.cluster)
     texts = {"bandwidth": "the speed of links", "cpu_ms_per_mb": "the CPU time of packing data"}
     return tuple(text for name, text in texts.items() if name not in cluster)
 

@@ -29,6 +29,8 @@ class MeasuredSizes:
     run: SweepRun
     by_workers: Mapping[int, tuple[Trial, ...]]  # sizes to predict from
     others: Mapping[int, tuple[Trial, ...]] = field(default_factory=dict)  # sizes to compare with
+    builds_by_workers: bool = False  # whether the graph is another one where there are more workers
+    grows: bool = False  # whether items grow with the workers
 
     @classmethod
     def of(cls, run: SweepRun, using: Sequence[int] = ()) -> MeasuredSizes:
@@ -50,7 +52,14 @@ class MeasuredSizes:
         if missing := set(using) - set(sizes):
             raise InvalidField("using", min(missing), f"sizes that were measured: {', '.join(map(str, sorted(sizes)))}")
         kept = {workers: trials for workers, trials in sizes.items() if not using or workers in using}
-        return cls(run, kept, {workers: trials for workers, trials in sizes.items() if workers not in kept})
+        tasks = [median(map(_tasks, trials)) for trials in sizes.values()]
+        return cls(
+            run,
+            kept,
+            {workers: trials for workers, trials in sizes.items() if workers not in kept},
+            builds_by_workers=max(tasks) > SAME_GRAPH * min(tasks),
+            grows=len({trial.point.items for trials in sizes.values() for trial in trials}) > 1,
+        )
 
     @property
     def largest(self) -> int:
@@ -60,7 +69,7 @@ class MeasuredSizes:
     def smaller(self) -> MeasuredSizes | None:
         """All but the largest size; None where it is the only one."""
         rest = {workers: trials for workers, trials in self.by_workers.items() if workers < self.largest}
-        return MeasuredSizes(self.run, rest) if rest else None
+        return replace(self, by_workers=rest) if rest else None
 
     @cached_property
     def typical(self) -> tuple[Trial, ...]:
@@ -93,12 +102,6 @@ class MeasuredSizes:
         return math.sqrt(squares / freedom) if freedom else None
 
     @property
-    def builds_by_workers(self) -> bool:
-        """Whether the graph is another one where there are more workers."""
-        tasks = [median(_tasks(trial) for trial in trials) for trials in self.by_workers.values()]
-        return max(tasks) > SAME_GRAPH * min(tasks)
-
-    @property
     def mean_durations(self) -> dict[str, float]:
         """Seconds of a task, by prefix, in the base trial."""
         return {name: work.work_s / work.tasks for name, work in _work(self.base).items()}
@@ -106,7 +109,7 @@ class MeasuredSizes:
     def values_at(self, workers: int) -> dict[str, Any]:
         """Values of the axes for a size that was not measured."""
         values = {name: value for name, value in self.base.point.values.items() if name != CLUSTER}
-        if ITEMS in values and _grows(self.by_workers):
+        if ITEMS in values and self.grows:
             assert self.base.point.items is not None
             values[ITEMS] = max(1, round(self.base.point.items * workers / self.largest))
         return {**values, WORKERS: workers}
@@ -154,11 +157,6 @@ def _settings(trial: Trial) -> str:
     point = trial.point
     rest = {name: value for name, value in point.values.items() if name not in (WORKERS, ITEMS)}
     return json.dumps({**rest, THREADS: point.threads_per_worker}, sort_keys=True, default=str)
-
-
-def _grows(by_workers: Mapping[int, Sequence[Trial]]) -> bool:
-    items = {workers: trials[0].point.items for workers, trials in by_workers.items()}
-    return len(set(items.values())) > 1
 
 
 def _prefix(stage: str, known: Mapping[str, object]) -> str:

@@ -26,8 +26,8 @@ from scalescope.run import orchestrator_load, price_table, request
 from scalescope.run.request import RunRequest
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies import others_code
-from scalescope.studies.planning import PlannedStudy, StudyAnswer
-from scalescope.studies.prediction.judge import judge
+from scalescope.studies.planning import PlannedStudy, RequestAfter, StudyAnswer
+from scalescope.studies.prediction.judge import SimulatedSizes, judge
 from scalescope.studies.prediction.measured import MeasuredSizes
 from scalescope.studies.prediction.parameters import PredictionParameters, sizes
 from scalescope.workloads.replay import NAME as REPLAY
@@ -45,13 +45,13 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
         sweep = {name: value for name in MEASURED if (value := given.get(name, getattr(asked, name))) not in ("", {})}
         first = request.check({**sweep, "store": store}, records=records)
         prediction = _Prediction(asked, (store, records), None)
-        requests = (first, prediction.ahead, prediction.known)
+        requests: tuple[RunRequest | RequestAfter, ...] = (first, *prediction.requests)
         return PlannedStudy("prediction", {**sweep, **question}, requests, prediction.answer)
     with Store.open(store, records) as opened:
         origin = opened.run(asked.run or "latest")
     prediction = _Prediction(asked, (store, records), MeasuredSizes.of(origin, sizes(asked.using)))
     question = {"run": origin.id, "workload": origin.sweep.workload, **question}
-    return PlannedStudy("prediction", question, (prediction.ahead, prediction.known), prediction.answer, origin.id)
+    return PlannedStudy("prediction", question, prediction.requests, prediction.answer, origin.id)
 
 
 def check(given: Mapping[str, Any], store: str = "") -> None:
@@ -76,11 +76,28 @@ class _Prediction:
     address: tuple[str, str]  # of the store, and of its raw records
     origin: MeasuredSizes | None  # None: the first run of the study measures
 
-    def ahead(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest:
-        """The sizes asked for, and the measured ones to compare with."""
+    @property
+    def requests(self) -> tuple[RequestAfter, ...]:
+        return (self.again, self.changed, self.known)
+
+    @property
+    def changes(self) -> bool:
+        """Whether the answer is about another cluster than the one that was measured."""
+        return bool(self.asked.bandwidth or self.asked.threads)
+
+    def again(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest:
+        """The measured sizes, to compare with, and those asked for where nothing else changes."""
         measured = self._measured(runs)
-        wanted = sizes(self.asked.workers) or tuple(measured.largest * times for times in AHEAD)
-        return self._simulated(measured, {*wanted, *measured.by_workers}, store, folder)
+        wanted = () if self.changes else self._wanted(measured)
+        return self._simulated(measured, {*measured.by_workers, *wanted}, store, folder)
+
+    def changed(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest | None:
+        """The sizes asked for, with what was asked to be changed."""
+        measured = self._measured(runs)
+        return self._simulated(measured, self._wanted(measured), store, folder, changed=True) if self.changes else None
+
+    def _wanted(self, measured: MeasuredSizes) -> tuple[int, ...]:
+        return sizes(self.asked.workers) or tuple(measured.largest * times for times in AHEAD)
 
     def known(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest | None:
         """The largest size that was measured, from the smaller ones: how far to trust the answer."""
@@ -90,19 +107,22 @@ class _Prediction:
         return self._simulated(measured.smaller, measured.by_workers, store, folder)
 
     def answer(self, runs: Sequence[SweepRun]) -> StudyAnswer:
-        measured, simulated = self._measured(runs), runs if self.origin is not None else runs[1:]
+        measured, (again, *rest) = self._measured(runs), runs if self.origin is not None else runs[1:]
+        changed = rest.pop(0) if self.changes else None
         with Store.open(*self.address) as store:
             scattering = scattering_share(store.tables(measured.base))
-        wanted, prices = sizes(self.asked.workers), price_table.load()
-        return judge(measured, simulated[0], simulated[1:], wanted, prices, scattering)
+        simulated = SimulatedSizes(again, changed, rest[0] if rest else None)
+        return judge(measured, simulated, self._wanted(measured), price_table.load(), scattering)
 
     def _measured(self, runs: Sequence[SweepRun]) -> MeasuredSizes:
         return self.origin or MeasuredSizes.of(runs[0], sizes(self.asked.using))
 
-    def _simulated(self, measured: MeasuredSizes, workers: Collection[int], store: Store, folder: str) -> RunRequest:
+    def _simulated(
+        self, measured: MeasuredSizes, workers: Collection[int], store: Store, folder: str, *, changed: bool = False
+    ) -> RunRequest:
         every = [store.tables(trial) for trial in measured.typical]
         costs = FittedCosts.of_sizes([fitted_costs(tables, Attempts.read(tables)) for tables in every])
-        tables, spec = every[-1], cluster(costs, self.asked.bandwidth)
+        tables, spec = every[-1], cluster(costs, self.asked.bandwidth if changed else "")
         tasks = len(tables["tasks"]["key"])
         sweep: dict[str, Any] = {"seed": self.asked.seed, "trial_timeout_s": self.asked.trial_timeout_s, "repeats": 1}
         if measured.builds_by_workers:
@@ -119,7 +139,7 @@ class _Prediction:
                 place = f"{folder}/graph-{digest(data)}.json"
                 files.write(place, json.dumps(data), "recorded graph")
                 points.append({"graph": place, WORKERS: each, THREADS: measured.base.point.threads_per_worker})
-        if self.asked.threads is not None:
+        if changed and self.asked.threads is not None:
             points = [{**point, THREADS: self.asked.threads} for point in points]
         at_once = min(len(points), len(orchestrator_load.cores())) if tasks * len(points) >= MANY_TASKS else 1
         sweep |= {"cluster": spec, "points": points, "parallel_clusters": max(at_once, 1), "store": self.address[0]}

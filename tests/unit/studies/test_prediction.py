@@ -56,6 +56,37 @@ def test_a_graph_that_grows_with_the_workers_is_built_anew(store: str) -> None:
     found = Prediction.from_mapping(done.result)
     assert done.runs[0].sweep.workload == "futures-map"
     assert seconds(found)[32] == pytest.approx(3.0, rel=0.1)
+    assert found.trust is not None
+    assert abs(found.trust.error) < 0.1
+
+
+MOVING = """
+import time
+
+def run(client):
+    parts = client.map(part, range(8), pure=False)
+    client.gather([client.submit(both, parts[i], parts[i - 1], pure=False) for i in range(8)])
+
+def part(i):
+    time.sleep(0.2)
+    return bytes(20_000_000)
+
+def both(a, b):
+    return len(a) + len(b)
+"""
+
+
+def test_a_faster_network_is_not_taken_for_the_measured_one(store: str, tmp_path: Path) -> None:
+    (tmp_path / "moving.py").write_text(MOVING)
+    sweep = {"workload": f"{tmp_path}/moving.py:run", "axes": {"workers": [4]}, "repeats": 1, "store": store}
+    run = run_sweep({**sweep, "cluster": {"kind": "simulated", "bandwidth": "1Gbit"}}).run_id
+    same, faster = (
+        Prediction.from_mapping(run_study("prediction", {"run": run, "workers": "4", "store": store, **given}).result)
+        for given in ({}, {"bandwidth": "100Gbit"})
+    )
+    assert seconds(same)[4] == pytest.approx(same.sizes[0].measured_s, rel=0.05)
+    assert seconds(faster)[4] < 0.8 * seconds(same)[4]
+    assert faster.sizes[0].measured_s is None
 
 
 @pytest.mark.parametrize(
