@@ -138,7 +138,8 @@ sys.exit("enough")
     (tmp_path / "beside.py").write_text("name = __name__")
     done = run(tmp_path, script, "--require", "x")
     assert (done.returncode, done.stdout) == (1, "__main__ theirs.py ['--require', 'x'] beside\n")
-    assert done.stderr == "enough\ntheirs.py made no Dask client: there is nothing to diagnose.\n"
+    passed = "--require goes to theirs.py. Options of Scalescope stand before the script.\n"
+    assert done.stderr == f"{passed}enough\ntheirs.py made no Dask client: there is nothing to diagnose.\n"
 
 
 def other_python(folder: Path) -> str:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from scalescope.studies.requirement import RequirementAnswer
 
 
+OWN_OPTIONS = ("--report", "--environment", "--require", "--no-save", "--json")  # scripts may have them, too
+
+
 def run(
     script: Annotated[Path, typer.Argument(metavar="SCRIPT.py", help="The script.", show_default=False)],
     arguments: Annotated[
@@ -54,6 +57,9 @@ def run(
     required = [requirement.requirement(text) for text in require or ()]
     if report:
         html.check(report)
+    for name in OWN_OPTIONS:
+        if name in (arguments or ()):
+            say(f"{name} goes to {script.name}. Options of Scalescope stand before the script.", "yellow")
     with _to_standard_error() if as_json else nullcontext():
         done = _run(script, arguments or (), environment)
         sys.stdout.flush()
