@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+from support import infra
 from support.waiting import wait_for as until
 
 from scalescope.model.trial import TrialState
@@ -42,14 +41,7 @@ def run(client):
 
 @pytest.fixture(scope="module")
 def mini() -> ModuleType:
-    """The module infra/machines/mini.py; infra/ is no package, for what lies there is started by hand."""
-    spec = importlib.util.spec_from_file_location("minimachines", ROOT / "infra/machines/mini.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return infra.module("minimachines", "infra/machines/mini.py")
 
 
 @pytest.fixture(scope="module")

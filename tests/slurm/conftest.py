@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from support import infra
 from support.opening import opening
 
 from scalescope.clusters.jobqueue.slurm_cluster import SlurmCluster
@@ -22,14 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def mini() -> ModuleType:
-    """The module infra/slurm/mini.py; infra/ is no package, for what lies there is started by hand."""
-    spec = importlib.util.spec_from_file_location("minislurm", ROOT / "infra/slurm/mini.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    return infra.module("minislurm", "infra/slurm/mini.py")
 
 
 @pytest.fixture(scope="session")
