@@ -36,7 +36,7 @@ class FittedCosts:
 
     @classmethod
     def of_sizes(cls, costs: Sequence[FittedCosts]) -> FittedCosts:
-        """Of trials at several sizes, the largest last: links were least shared where transfers were fastest."""
+        """Combine the costs of several sizes: the trial that other work held back least tells each."""
         return cls(
             max((each.bandwidth for each in costs if each.bandwidth is not None), default=None),
             min((each.latency_s for each in costs if each.latency_s is not None), default=None),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from scalescope.analysis.attempts import Tables
+from scalescope.analysis.inside_tasks import thread_seconds
 from scalescope.errors import CaptureError
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
 from scalescope.model.records import STATUS_FINISHED
@@ -182,13 +182,8 @@ def _waiting(tables: Tables) -> Callable[[float], float] | None:
 
 def _cpu_shares(tables: Tables, prefixes: dict[int, str]) -> tuple[float, ...]:
     """For each stage, by distributed's own metrics; empty where they do not tell."""
-    on, off = defaultdict[str, float](float), defaultdict[str, float](float)
-    metrics = tables.get("fine_metrics", {})
-    names = ("context", "prefix", "activity", "value")
-    for context, prefix, activity, value in zip(*(metrics.get(name, ()) for name in names), strict=True):
-        if context == "execute" and activity in ("thread-cpu", "thread-noncpu"):
-            (on if activity == "thread-cpu" else off)[prefix] += float(value)
-    shares = {prefix: on[prefix] / whole for prefix in {*on, *off} if (whole := on[prefix] + off[prefix]) > 0}
+    told = {prefix: (on, on + off) for prefix, (on, off) in thread_seconds(tables).items()}
+    shares = {prefix: on / whole for prefix, (on, whole) in told.items() if whole > 0}
     return tuple(round(shares.get(prefixes[i], 1.0), 3) for i in range(len(prefixes))) if shares else ()
 
 

@@ -80,7 +80,7 @@ def called_by_user(stack: Stack) -> str:
 
 def inside_tasks(tables: Tables, attempts: Attempts, busy_s: float) -> dict[str, InsidePrefix] | None:
     """By prefix, how `busy_s` thread-seconds are divided; None where the workers told nothing."""
-    told = _seconds(tables)
+    told = thread_seconds(tables)
     if not any(map(any, told.values())):
         return None
     stacks: dict[str, list[Stack]] = {}
@@ -108,7 +108,7 @@ def inside_tasks(tables: Tables, attempts: Attempts, busy_s: float) -> dict[str,
     return found
 
 
-def _seconds(tables: Tables) -> dict[str, list[float]]:
+def thread_seconds(tables: Tables) -> dict[str, list[float]]:
     # by prefix: on a core, and not
     table = tables.get("fine_metrics", {})
     found: dict[str, list[float]] = {}

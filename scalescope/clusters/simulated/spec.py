@@ -26,8 +26,8 @@ _SCHEDULER_US = Parameter(
     maximum=1_000_000,
 )
 _BANDWIDTH = Parameter(
-    "Of a host's link, each way: `25Gbit` and `200Mbit` are bits a second, `1.2GB` and `500MiB` bytes a second. "
-    "`inf`: data travels in no time, and neither latency nor packing is charged.",
+    "Bandwidth of each host's link, each way: `25Gbit` and `200Mbit` are bits a second, `1.2GB` and `500MiB` bytes a "
+    "second. `inf`: data travels in no time, and neither latency nor packing is charged.",
     title="Bandwidth of links",
 )
 _LATENCY = Parameter(

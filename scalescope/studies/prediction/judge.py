@@ -77,10 +77,6 @@ class Prediction(Mapped):
     costs: Mapping[str, Any] = field(default_factory=dict)  # what the simulated cluster charged
 
     @property
-    def doubted(self) -> bool:
-        return bool(self.doubts)
-
-    @property
     def doubts(self) -> tuple[str, ...]:
         """Why it is not to be relied on."""
         found = []
@@ -125,7 +121,7 @@ def judge(
     moved = max((trial.metrics.transferred_bytes or 0.0 for trial in ahead.values() if trial.metrics), default=0.0)
     assumed = _assumed(run) if moved >= MUCH_DATA else ()
     found = Prediction(tuple(sizes), tuple(asked), factor, trust, scattering, assumed, run.sweep.cluster.to_mapping())
-    return StudyAnswer(_line(found), found.to_mapping(), found.doubted)
+    return StudyAnswer(_line(found), found.to_mapping(), bool(found.doubts))
 
 
 def _by_workers(run: SweepRun) -> dict[int, Trial]:

@@ -11,6 +11,8 @@ from scalescope.model.parameters import Parameter
 from scalescope.model.sweep import AXES_SCHEMA, WORKERS, axis_values
 from scalescope.studies.parameters import RUN, OneWorkload, StudySettings
 
+ASKED = ("workers", "using", "threads", "bandwidth")  # parameters that are no part of what is measured
+
 
 def sizes(workers: str) -> tuple[int, ...]:
     """Numbers of workers, smallest first; empty where the text is."""
@@ -24,6 +26,10 @@ def _read_workers(where: str, given: object) -> str:
     return text
 
 
+def _numbers(help: str, title: str, example: str) -> Parameter:
+    return Parameter(help, title=title, metavar="NUMBERS", examples=(example,), reads=_read_workers)
+
+
 @dataclass(frozen=True, kw_only=True)
 class PredictionParameters(StudySettings, OneWorkload):
     """Predict how long a workload takes at sizes that were not run, and what holds it back there."""
@@ -31,22 +37,18 @@ class PredictionParameters(StudySettings, OneWorkload):
     run: Annotated[str, replace(RUN, help="A finished run: an id, the start of an id, or `latest`.")] = ""
     workers: Annotated[
         str,
-        Parameter(
+        _numbers(
             "Numbers of workers to predict. Empty: 2, 4, 8 and 16 times the most that were measured.",
-            title="Workers to predict",
-            metavar="NUMBERS",
-            examples=("16,64,256",),
-            reads=_read_workers,
+            "Workers to predict",
+            "16,64,256",
         ),
     ] = ""
     using: Annotated[
         str,
-        Parameter(
+        _numbers(
             "Measured numbers of workers to predict from; the others are compared with. Empty: all.",
-            title="Measured sizes to predict from",
-            metavar="NUMBERS",
-            examples=("1,2,4",),
-            reads=_read_workers,
+            "Measured sizes to predict from",
+            "1,2,4",
         ),
     ] = ""
     axes: Annotated[

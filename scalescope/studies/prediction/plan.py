@@ -29,13 +29,12 @@ from scalescope.studies import others_code
 from scalescope.studies.planning import PlannedStudy, RequestAfter, StudyAnswer
 from scalescope.studies.prediction.judge import SimulatedSizes, judge
 from scalescope.studies.prediction.measured import MeasuredSizes
-from scalescope.studies.prediction.parameters import PredictionParameters, sizes
+from scalescope.studies.prediction.parameters import ASKED, PredictionParameters, sizes
 from scalescope.workloads.replay import NAME as REPLAY
 
 MANY_TASKS = 5_000  # in all simulated trials, from which they are divided among the cores of this host
 AHEAD = (2, 4, 8, 16)  # times the most workers measured, where no sizes are asked for
 MEASURED = ("workload", "cluster", "environment", "seed", "trial_timeout_s", "params", "axes", "repeats")
-ASKED = ("workers", "using", "threads", "bandwidth")
 
 
 def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
@@ -121,7 +120,8 @@ class _Prediction:
         self, measured: MeasuredSizes, workers: Collection[int], store: Store, folder: str, *, changed: bool = False
     ) -> RunRequest:
         every = [store.tables(trial) for trial in measured.typical]
-        costs = FittedCosts.of_sizes([fitted_costs(tables, Attempts.read(tables)) for tables in every])
+        attempts = [Attempts.read(tables) for tables in every]
+        costs = FittedCosts.of_sizes([fitted_costs(*each) for each in zip(every, attempts, strict=True)])
         tables, spec = every[-1], cluster(costs, self.asked.bandwidth if changed else "")
         tasks = len(tables["tasks"]["key"])
         sweep: dict[str, Any] = {"seed": self.asked.seed, "trial_timeout_s": self.asked.trial_timeout_s, "repeats": 1}
@@ -133,7 +133,7 @@ class _Prediction:
         else:
             sweep["workload"] = REPLAY
             files.make_folder(folder, "recorded graph")
-            graph, points = prepared(recorded_graph(tables), -Attempts.read(tables).begin), []
+            graph, points = prepared(recorded_graph(tables), -attempts[-1].begin), []
             for each in sorted(workers):
                 data = measured.resized(graph, each).to_mapping()
                 place = f"{folder}/graph-{digest(data)}.json"

@@ -10,6 +10,7 @@ from scalescope.model.words import MISSING, percent, plural, seconds
 from scalescope.report.table import ReportTable, Row, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.prediction.judge import PredictedSize, Prediction
+from scalescope.studies.prediction.parameters import ASKED
 from scalescope.studies.report import common, headline
 from scalescope.studies.report.pictures import Chart, Picture
 from scalescope.studies.report.sheet import Note, Sheet, number, pairs
@@ -46,9 +47,7 @@ def _found(study: Study) -> Prediction | None:
 
 
 def _asked(study: Study) -> dict[str, object]:
-    return {
-        name: study.question[name] for name in ("workers", "using", "threads", "bandwidth") if study.question.get(name)
-    }
+    return {name: study.question[name] for name in ASKED if study.question.get(name)}
 
 
 def _table(found: Prediction) -> ReportTable:
@@ -81,7 +80,7 @@ def _notes(found: Prediction) -> list[Note]:
             f"{seconds(trust.predicted_s)} s, and {seconds(trust.measured_s)} s were measured "
             f"({percent(abs(trust.error))} off)."
         )
-        notes.append(Note(text, Tone.DOUBT if found.doubted else Tone.PLAIN))
+        notes.append(Note(text, Tone.DOUBT if found.doubts else Tone.PLAIN))
     if found.assumed:
         notes.append(Note(f"Assumed, since the trial did not show it: {' and '.join(found.assumed)}.", Tone.DOUBT))
     return notes

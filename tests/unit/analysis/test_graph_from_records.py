@@ -113,7 +113,7 @@ def test_sizes_of_results() -> None:
 def test_the_share_on_a_core_is_that_of_dasks_own_metrics() -> None:
     records = tables({}, {"prefix": "dec", "group": "dec-1", "start": 11.0})
     assert recorded_graph(records).cpu == ()
-    names = {"context": ["execute"] * 3, "prefix": ["inc", "inc", "inc"]}
+    names = {"context": ["execute"] * 3, "prefix": ["inc", "inc", "inc"], "unit": ["seconds"] * 3}
     records["fine_metrics"] = {**names, "activity": ["thread-cpu", "thread-noncpu", "other"], "value": [1.0, 4.0, 9.0]}
     assert recorded_graph(records).cpu == (0.2, 1.0)
 
