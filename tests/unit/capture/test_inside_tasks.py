@@ -14,7 +14,7 @@ import pytest
 from distributed import Client, LocalCluster, get_worker, profile
 
 from scalescope.analysis.attempts import Attempts
-from scalescope.analysis.inside_tasks import InsidePrefix, _seconds, inside_tasks
+from scalescope.analysis.inside_tasks import InsidePrefix, inside_tasks, thread_seconds
 from scalescope.capture import inside_tasks as shipped
 from scalescope.capture.memory import _inside
 from scalescope.capture.recording import Capture, Recording
@@ -83,7 +83,7 @@ def test_tasks_that_sleep_compute_and_wait_for_a_lock_are_told_apart(workers: Cl
     assert told[LOCK].prefix == "locking"
     assert told[LOCK].function == "lock.__enter__"
     assert told[LOCK].line.startswith("test_inside_tasks.py:")
-    told_s = sum(pair[0] + pair[1] for pair in _seconds(tables).values())
+    told_s = sum(pair[0] + pair[1] for pair in thread_seconds(tables).values())
     attempts = Attempts.read(tables)
     assert told_s == pytest.approx(float((attempts.stop - attempts.start).sum()), rel=0.1)
 
