@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scalescope.model import parameters
 from scalescope.model.study import Study
 from scalescope.model.sweep import digest
+from scalescope.report import notebook
+from scalescope.report.table import html_text
 from scalescope.run import orchestrator, run_names
 from scalescope.run.output_paths import OutputPath, WrittenFile
 from scalescope.run.parameters import Reported
@@ -22,6 +24,9 @@ from scalescope.studies import STUDIES
 from scalescope.studies.planning import PlannedStudy, StudyAnswer
 from scalescope.studies.report import export, headline
 from scalescope.studies.report.html import write_study
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,21 @@ class StudyResult:
     @property
     def outcome(self) -> tuple[str, str]:
         return ("Finding" if self.alarm else ""), self.line
+
+    def to_dataframe(self) -> pandas.DataFrame:
+        """The longest list in `result`, such as the sizes of a prediction, one row per entry.
+
+        Raises:
+            UsageError: pandas is not installed.
+        """
+        lists = [each for each in self.result.values() if isinstance(each, list | tuple)]
+        return notebook.table(list(max(lists, key=len, default=())))
+
+    def _repr_html_(self) -> str:
+        rows = export.to_rows(self.study, self.runs)
+        lines = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row.values())}</tr>" for row in rows)
+        heads = "".join(f"<th>{head}</th>" for head in (rows[0] if rows else ()))
+        return f"<p><strong>{html_text(headline(self.study))}</strong></p><table><tr>{heads}</tr>{lines}</table>"
 
 
 def check(kind: str, given: Mapping[str, Any]) -> None:

@@ -189,7 +189,8 @@ def compare(folder: Path, names: Sequence[str]) -> list[Compared]:
 def causes(run: SweepRun, sizes: Sequence[int]) -> dict[int, set[str]]:
     """The first cause of each trial by workers; empty where nothing holds it back."""
     trials = [trial for trial in run.trials if trial.counts]
-    return {size: {limit_of(run, trial)[0] for trial in trials if trial.point.workers == size} for size in sizes}
+    found = [(trial.point.workers, limit_of(run, trial)) for trial in trials if trial.point.workers in sizes]
+    return {size: {limit.code if limit else "" for workers, limit in found if workers == size} for size in sizes}
 
 
 def page(found: Sequence[Compared]) -> str:

@@ -12,7 +12,7 @@ from scalescope.analysis.cost import Prices
 from scalescope.analysis.distributions import NORMAL
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.verdict import diagnose
-from scalescope.model.finding import Severity
+from scalescope.model.finding import Finding, Severity
 from scalescope.model.mapping import Mapped, differing
 from scalescope.model.trial import Trial
 from scalescope.model.words import capital, number, percent, plural, seconds
@@ -44,6 +44,8 @@ class PredictedSize(Mapped):
     efficiency: float  # from 0 to 1
     limit: str = ""  # code of the finding that costs most there; empty: nothing holds it back
     limit_text: str = ""  # its title
+    remedy: str = ""  # of that finding
+    remedied_s: float | None = None  # predicted with the remedy; None: its effect is not known
     measured_s: float | None = None
     worker_hours: float = 0.0
     money: float | None = None  # None: its price is not known
@@ -173,7 +175,8 @@ def _size(
     predicted = max(factor * elapsed_s(trial), trial.metrics.ideal_s)
     half = NORMAL.inv_cdf((1 + LEVEL) / 2) * spread.at(workers / measured.largest)
     low = max(predicted * math.exp(-half), min(trial.metrics.ideal_s, predicted))
-    code, title = limit_of(run, trial)
+    limit = limit_of(run, trial)
+    cause = causes.by_code().get(limit.code) if limit else None
     spec = measured.run.sweep.cluster_of(measured.base.point)
     hours, price = workers * predicted / 3600, prices.of(spec)
     return PredictedSize(
@@ -182,21 +185,20 @@ def _size(
         low,
         predicted * math.exp(half),
         trial.metrics.work_s / (trial.point.threads * predicted),
-        code,
-        title,
+        limit.code if limit else "",
+        cause.title if cause else "",
+        limit.remedy if limit else "",
+        min(predicted, factor * limit.gain.predicted_s) if limit and limit.gain else None,
         measured.all_seconds.get(workers),
         hours,
         None if price is None or spec.here else hours * price,
     )
 
 
-def limit_of(run: SweepRun, trial: Trial) -> tuple[str, str]:
-    """Code and title of what costs the trial most; empty where nothing holds it back."""
+def limit_of(run: SweepRun, trial: Trial) -> Finding | None:
+    """What costs the trial most; None where nothing holds it back."""
     first = diagnose(run.sweep, [trial]).findings[0]
-    if first.severity not in (Severity.HIGH, Severity.MEDIUM) or first.limits_trust:
-        return "", ""
-    cause = causes.by_code().get(first.code)
-    return first.code, first.code if cause is None else cause.title
+    return first if first.severity in (Severity.HIGH, Severity.MEDIUM) and not first.limits_trust else None
 
 
 def _assumed(run: SweepRun) -> tuple[str, ...]:

@@ -106,6 +106,11 @@ class MeasuredSizes:
         """Seconds of a task, by prefix, in the base trial."""
         return {name: work.work_s / work.tasks for name, work in _work(self.base).items()}
 
+    def shared_durations(self, trial: Trial) -> dict[str, float]:
+        """Seconds of a task, by prefix, where the tasks of another trial share the work of the base trial."""
+        tasks = {name: work.tasks for name, work in _work(trial).items()}
+        return {name: work.work_s / tasks[name] for name, work in _work(self.base).items() if tasks.get(name)}
+
     def values_at(self, workers: int) -> dict[str, Any]:
         """Values of the axes for a size that was not measured."""
         values = {name: value for name, value in self.base.point.values.items() if name != CLUSTER}

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from scalescope.model import fields
 from scalescope.model.parameters import Parameter
 from scalescope.model.sweep import AXES_SCHEMA, WORKERS, axis_values
-from scalescope.studies.parameters import RUN, OneWorkload, StudySettings
+from scalescope.studies.parameters import RUN, OneWorkload, StudySettings, named
 
 ASKED = ("workers", "using", "threads", "bandwidth")  # parameters that are no part of what is measured
 
@@ -61,6 +61,17 @@ class PredictionParameters(StudySettings, OneWorkload):
             syntax="axes",
             examples=({"workers": [1, 2, 4]},),
             schema=AXES_SCHEMA,
+        ),
+    ] = field(default_factory=dict)
+    params: Annotated[
+        Mapping[str, Any],
+        named(
+            "With a workload: its parameters. With a run: other values than it was measured with, such as smaller "
+            "chunks; tasks of one prefix share the same work then.",
+            "Workload parameters",
+            "--param",
+            "-p",
+            example={"chunks": 500},
         ),
     ] = field(default_factory=dict)
     repeats: Annotated[int, Parameter("Trials of each size that is measured first.", minimum=1, maximum=1000)] = 2

@@ -39,7 +39,7 @@ MEASURED = ("workload", "cluster", "environment", "seed", "trial_timeout_s", "pa
 
 def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
     asked = _checked(given)
-    question = {name: given[name] for name in ASKED if given.get(name)}
+    question = {name: given[name] for name in (*ASKED, "params") if given.get(name)}
     if asked.workload:
         sweep = {name: value for name in MEASURED if (value := given.get(name, getattr(asked, name))) not in ("", {})}
         first = request.check({**sweep, "store": store}, records=records)
@@ -77,12 +77,17 @@ class _Prediction:
 
     @property
     def requests(self) -> tuple[RequestAfter, ...]:
-        return (self.again, self.changed, self.known)
+        return (self.again, self.counted, self.changed, self.known)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """Parameters of the workload with other values than they were measured with."""
+        return {} if self.asked.workload else self.asked.params
 
     @property
     def changes(self) -> bool:
-        """Whether the answer is about another cluster than the one that was measured."""
-        return bool(self.asked.bandwidth or self.asked.threads)
+        """Whether the answer is about another cluster than the one that was measured, or other parameters."""
+        return bool(self.asked.bandwidth or self.asked.threads or self.settings)
 
     def again(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest:
         """The measured sizes, to compare with, and those asked for where nothing else changes."""
@@ -90,10 +95,20 @@ class _Prediction:
         wanted = () if self.changes else self._wanted(measured)
         return self._simulated(measured, {*measured.by_workers, *wanted}, store, folder)
 
+    def counted(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest | None:
+        """The largest measured size with other parameters: how many tasks share the work of a prefix then."""
+        if not self.settings:
+            return None
+        measured = self._measured(runs)
+        return self._simulated(measured, [measured.largest], store, folder, durations=measured.mean_durations)
+
     def changed(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest | None:
         """The sizes asked for, with what was asked to be changed."""
+        if not self.changes:
+            return None
         measured = self._measured(runs)
-        return self._simulated(measured, self._wanted(measured), store, folder, changed=True) if self.changes else None
+        durations = measured.shared_durations(runs[-1].trials[0]) if self.settings else None
+        return self._simulated(measured, self._wanted(measured), store, folder, changed=True, durations=durations)
 
     def _wanted(self, measured: MeasuredSizes) -> tuple[int, ...]:
         return sizes(self.asked.workers) or tuple(measured.largest * times for times in AHEAD)
@@ -107,6 +122,7 @@ class _Prediction:
 
     def answer(self, runs: Sequence[SweepRun]) -> StudyAnswer:
         measured, (again, *rest) = self._measured(runs), runs if self.origin is not None else runs[1:]
+        rest = rest[1:] if self.settings else rest
         changed = rest.pop(0) if self.changes else None
         with Store.open(*self.address) as store:
             scattering = scattering_share(store.tables(measured.base))
@@ -117,19 +133,28 @@ class _Prediction:
         return self.origin or MeasuredSizes.of(runs[0], sizes(self.asked.using))
 
     def _simulated(
-        self, measured: MeasuredSizes, workers: Collection[int], store: Store, folder: str, *, changed: bool = False
+        self,
+        measured: MeasuredSizes,
+        workers: Collection[int],
+        store: Store,
+        folder: str,
+        *,
+        changed: bool = False,
+        durations: Mapping[str, float] | None = None,
     ) -> RunRequest:
+        """Simulate these sizes; with `durations` (seconds by prefix) the workload builds its graph with `settings`."""
         every = [store.tables(trial) for trial in measured.typical]
         attempts = [Attempts.read(tables) for tables in every]
         costs = FittedCosts.of_sizes([fitted_costs(*each) for each in zip(every, attempts, strict=True)])
         tables, spec = every[-1], cluster(costs, self.asked.bandwidth if changed else "")
         tasks = len(tables["tasks"]["key"])
         sweep: dict[str, Any] = {"seed": self.asked.seed, "trial_timeout_s": self.asked.trial_timeout_s, "repeats": 1}
-        if measured.builds_by_workers:
+        if measured.builds_by_workers or durations is not None:
             self._may_build(measured)
             sweep["workload"] = measured.run.sweep.workload
-            spec |= {"task_cost": "recorded", "durations": measured.mean_durations}
-            points = [measured.values_at(each) for each in sorted(workers)]
+            spec |= {"task_cost": "recorded", "durations": durations or measured.mean_durations}
+            settings = self.settings if durations is not None else {}
+            points = [{**measured.values_at(each), **settings} for each in sorted(workers)]
         else:
             sweep["workload"] = REPLAY
             files.make_folder(folder, "recorded graph")
@@ -150,7 +175,7 @@ class _Prediction:
             raise InvalidField(
                 "run",
                 measured.run.id,
-                "a sweep of a function, since this work has another number of tasks on other numbers of workers",
+                "a sweep of a function, which builds another graph for other numbers of workers or other parameters",
                 next_step="scalescope predict -w FILE.py:FUNCTION -a workers=1,2,4",
             )
         others_code.check(measured.run, others_code=self.asked.others_code)

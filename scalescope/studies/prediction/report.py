@@ -18,6 +18,7 @@ from scalescope.studies.report.sheet import Note, Sheet, number, pairs
 if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas
 
+HELPS = 0.9  # of the predicted time, below which a remedy is told
 HEADS = ("workers", "predicted s", "80 % interval", "measured s", "efficiency", "what holds it back")
 
 
@@ -47,7 +48,7 @@ def _found(study: Study) -> Prediction | None:
 
 
 def _asked(study: Study) -> dict[str, object]:
-    return {name: study.question[name] for name in ASKED if study.question.get(name)}
+    return {name: study.question[name] for name in (*ASKED, "params") if study.question.get(name)}
 
 
 def _table(found: Prediction) -> ReportTable:
@@ -81,6 +82,10 @@ def _notes(found: Prediction) -> list[Note]:
             f"({percent(abs(trust.error))} off)."
         )
         notes.append(Note(text, Tone.DOUBT if found.doubts else Tone.PLAIN))
+    for size in found.sizes:
+        if size.workers == max(found.asked) and (size.remedied_s or size.predicted_s) < HELPS * size.predicted_s:
+            effect = f"predicted {seconds(size.remedied_s or 0.0)} s instead of {seconds(size.predicted_s)} s"
+            notes.append(Note(f"What would help {plural(size.workers, 'worker')}: {size.remedy} ({effect})."))
     if found.assumed:
         notes.append(Note(f"Assumed, since the trial did not show it: {' and '.join(found.assumed)}.", Tone.DOUBT))
     return notes

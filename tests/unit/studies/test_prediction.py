@@ -41,6 +41,8 @@ def test_sizes_that_were_not_run_are_predicted_from_a_run(store: str) -> None:
     assert "16 workers" in done.line
     assert "64" in export.to_markdown(done.study, done.runs)
     assert "At other sizes" in render_study(done.study, done.runs)
+    assert "<td>64</td>" in done._repr_html_()
+    assert list(done.to_dataframe()["workers"]) == [2, 4, 16, 64]
 
 
 def test_a_workload_can_be_measured_first(store: str) -> None:
@@ -58,6 +60,31 @@ def test_a_graph_that_grows_with_the_workers_is_built_anew(store: str) -> None:
     assert seconds(found)[32] == pytest.approx(3.0, rel=0.1)
     assert found.trust is not None
     assert abs(found.trust.error) < 0.1
+
+
+CHUNKS = """
+import time
+
+def run(client, chunks=4):
+    client.gather(client.map(part, [8 / chunks] * chunks, pure=False))
+
+def part(seconds):
+    time.sleep(seconds)
+"""
+
+
+def test_other_parameters_share_the_measured_work(store: str, tmp_path: Path) -> None:
+    (tmp_path / "chunks.py").write_text(CHUNKS)
+    measured = run_sweep(
+        {"workload": f"{tmp_path}/chunks.py:run", "axes": {"workers": [2]}, "repeats": 1, "store": store}
+    )
+    asked = {"run": measured.run_id, "workers": "8", "store": store}
+    same, smaller = (
+        Prediction.from_mapping(run_study("prediction", {**asked, **given}).result)
+        for given in ({}, {"params": {"chunks": 16}})
+    )
+    assert seconds(same)[8] == pytest.approx(2.0, rel=0.1)
+    assert seconds(smaller)[8] == pytest.approx(1.0, rel=0.1)
 
 
 MOVING = """
@@ -85,6 +112,8 @@ def test_a_faster_network_is_not_taken_for_the_measured_one(store: str, tmp_path
         for given in ({}, {"bandwidth": "100Gbit"})
     )
     assert seconds(same)[4] == pytest.approx(same.sizes[0].measured_s, rel=0.05)
+    assert same.sizes[0].limit == "transfer-bound"
+    assert same.sizes[0].remedied_s < 0.9 * seconds(same)[4]
     assert seconds(faster)[4] < 0.8 * seconds(same)[4]
     assert faster.sizes[0].measured_s is None
 
