@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import click
 import typer.main
+from pydantic import BaseModel, Field
 from typer.cli import get_docs_for_click
 
 from scalescope import workloads
@@ -20,12 +22,14 @@ from scalescope.diagnosis.cause import NOTEWORTHY, SEVERE, Cause
 from scalescope.diagnosis.causes import of_sweeps, of_trials
 from scalescope.errors import ExitStatus
 from scalescope.model.cluster import ClusterSpec, kinds
-from scalescope.model.finding import Severity
+from scalescope.model.finding import Finding, Severity
 from scalescope.model.metrics import METRICS, PARTS, Metric
 from scalescope.model.parameters import Declared, declared
+from scalescope.model.trial import TrialState
 from scalescope.model.workload import Workload, WorkloadParameter
 
 FOLDER = Path(__file__).with_name("reference")
+EXAMPLES = Path(__file__).with_name("cause_examples.py")
 OUTSIDE = Path(__file__).with_name("outside-set.md")
 
 
@@ -62,7 +66,16 @@ def _cause(cause: Cause[Any]) -> str:
         "More": f"<{cause.link}>" if cause.link else "",
     }
     lines = "".join(f"- **{name}**: {text.rstrip('.')}.\n" for name, text in facts.items() if text)
-    return f"\n### `{cause.code}`: {cause.title} {{#{cause.code}}}\n\n{lines}"
+    name = cause.code.replace("-", "_")
+    examples = {"Code that has it": _body(name), "Without it": _body(f"{name}_mended")}
+    code = "".join(f"\n{what}:\n\n```python\n{text}```\n" for what, text in examples.items() if text)
+    return f"\n### `{cause.code}`: {cause.title} {{#{cause.code}}}\n\n{lines}{code}"
+
+
+def _body(name: str) -> str:
+    """The lines of a function of cause_examples.py; empty where there is none."""
+    found = re.search(rf"^def {name}\(client\):\n((?:\n|    .*\n)+)", EXAMPLES.read_text(encoding="utf-8"), re.M)
+    return textwrap.dedent(found[1]).strip("\n") + "\n" if found else ""
 
 
 @cache
@@ -205,6 +218,33 @@ def commands() -> str:
     return f"{text}\n## Exit statuses\n\n{statuses}"
 
 
+# ------------------------------------------------------------------ JSON
+
+
+class VerdictOfRun(BaseModel, extra="forbid"):
+    """What was found."""
+
+    line: str = Field(description="What holds the work back.")
+    trust: list[str] = Field(description="What limits trust in the numbers, in sentences.")
+    severity: Severity
+    findings: list[Finding] = Field(description="Worst first.")
+
+
+class Run(BaseModel, extra="forbid"):
+    """What `scalescope show --json` prints of a run. Seconds, bytes, and shares from 0 to 1."""
+
+    version: int = Field(alias="schema", description="Grows when a key is removed or changes its meaning.")
+    sweep: dict[str, Any] = Field(description="Its id, and all that was asked for.")
+    verdict: VerdictOfRun
+    points: list[dict[str, Any]] = Field(description="Settings of each point, and its metrics by name (metrics.html).")
+    knees: list[dict[str, Any]] = Field(description="Where each series of sizes stops scaling.")
+    trials: dict[TrialState, int]
+    cluster: list[str]
+
+
+# ------------------------------------------------------------------ all
+
+
 PAGES = {
     "causes": causes,
     "metrics": metrics,
@@ -218,3 +258,4 @@ def write() -> None:
     FOLDER.mkdir(exist_ok=True)
     for name, page in PAGES.items():
         (FOLDER / f"{name}.md").write_text(page().rstrip() + "\n", encoding="utf-8")
+    (FOLDER / "run.schema.json").write_text(json.dumps(Run.model_json_schema(), indent=1), encoding="utf-8")

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import re
 import runpy
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files, InclusionLevel
 from mkdocs.structure.pages import Page
+
+from scalescope.nightly.site import write_site
+from scalescope.run.sweep import run_sweep
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -24,6 +28,7 @@ BOOST = {
     "prediction.md": 0.2,
     "decisions": 0.2,
 }
+SAMPLE = {"workload": "bag-map", "params": {"items": 400}, "axes": {"workers": [25, 50, 100, 200]}}
 COPIES = "repository/"  # folder of the site for files outside docs/
 
 
@@ -32,6 +37,11 @@ def on_pre_build(config: MkDocsConfig) -> None:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
+    with tempfile.TemporaryDirectory() as folder:
+        write_samples(Path(folder))
+        for path in Path(folder).rglob("*.html"):
+            name = f"sample/{path.relative_to(folder).as_posix()}"
+            files.append(File.generated(config, name, content=path.read_text(encoding="utf-8")))
     waiting = [Path(str(each.abs_src_path)) for each in files.documentation_pages()]
     while waiting:
         for target in outside(waiting.pop()):
@@ -65,6 +75,13 @@ def on_post_build(config: MkDocsConfig) -> None:
         first = " ".join(text.strip().split("\n\n")[0].split())
         lines.append(f"- [{title.lstrip('# ')}]({path.relative_to(DOCS).with_suffix('.html').as_posix()}): {first}")
     (Path(config.site_dir) / "llms.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def write_samples(folder: Path) -> None:
+    """Write the report of a sweep on the simulated cluster, and the pages of a made-up history of nights."""
+    run_sweep({**SAMPLE, "store": f"{folder}/results.db", "report": f"{folder}/report.html"})
+    nights = runpy.run_path(str(ROOT / "tests" / "support" / "nights.py"))
+    write_site(folder / "history", nights["made_up"](60, 3))
 
 
 def outside(page: Path) -> Iterator[Path]:

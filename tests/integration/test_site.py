@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from scalescope.run.sweep import run_sweep
+
+jsonschema = pytest.importorskip("jsonschema")
 mkdocs = pytest.importorskip("mkdocs.config")
 build = pytest.importorskip("mkdocs.commands.build").build
 
@@ -54,6 +57,21 @@ def test_files_outside_the_pages_and_the_list_for_machines_are_there(site: Path)
     listed = re.findall(r"^- \[.+\]\((.+)\): .", (site / "llms.txt").read_text(encoding="utf-8"), re.M)
     assert "reference/causes.html" in listed
     assert [each for each in listed if not (site / each).is_file()] == []
+
+
+def test_a_sample_report_and_a_sample_history_open_from_the_start_page(site: Path) -> None:
+    start = (site / "index.html").read_text(encoding="utf-8")
+    for sample in ("sample/report.html", "sample/history/index.html"):
+        assert f'href="{sample}"' in start
+        assert (site / sample).is_file()
+
+
+def test_what_json_prints_fits_its_schema(site: Path, tmp_path: Path) -> None:
+    schema = json.loads((site / "reference" / "run.schema.json").read_text(encoding="utf-8"))
+    sweep = {"workload": "futures-map", "axes": {"workers": [2, 4]}, "store": str(tmp_path / "results.db")}
+    shown = run_sweep(sweep).to_json()
+    assert set(shown) == set(schema["properties"])
+    jsonschema.validate(json.loads(json.dumps(shown)), schema)
 
 
 def test_a_broken_link_fails(tmp_path: Path) -> None:

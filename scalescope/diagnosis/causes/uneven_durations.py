@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from scalescope.analysis.attempts import Floats
@@ -64,7 +62,7 @@ def straggler(observation: Observation) -> Finding | None:
         Evidence("longest task of the stage, s", round(took, 4), f"table tasks, {short_key(observation, longest)}"),
         Evidence("median of its stage, s", round(median, 4), f"table tasks, prefix {prefix}"),
         Evidence("tasks of more than 3 times the median", len(worst.tasks), f"of {tasks:,} in flight together"),
-        Evidence("most tasks of the stage at once", round(worst.wide), "table tasks"),
+        Evidence("most tasks of the stage at once", worst.wide, "table tasks"),
         Evidence("thread-seconds idle after all others had ended", round(lost_s, 3), "tasks and worker time"),
         confidence=0.9,
         changes=() if early else None,
@@ -110,8 +108,8 @@ def skewed_tasks(observation: Observation) -> Finding | None:
         f"{words.duration(high)}, the longest {longest}{sizes}. {percent(share)} of the worker time was spent waiting "
         "for the last of them.",
         ("repartition by size" if by_size else "divide the work into equal parts")
-        + f", and into more of them: at least {4 * math.ceil(worst.wide):,} `{prefix}` tasks for "
-        f"{plural(math.ceil(worst.wide), 'thread')}, the longest first (`priority=`)",
+        + f", and into more of them: at least {4 * worst.wide:,} `{prefix}` tasks for "
+        f"{plural(worst.wide, 'thread')}, the longest first (`priority=`)",
         Evidence("10 % of the tasks are shorter than, s", round(low, 4), f"table tasks, prefix {prefix}"),
         Evidence("median, s", round(middle, 4), f"table tasks, prefix {prefix}"),
         Evidence("10 % of the tasks are longer than, s", round(high, 4), f"table tasks, prefix {prefix}"),

@@ -31,7 +31,7 @@ class DelayedBatch:
     tasks: Ints  # the attempts that others waited for, longest last
     end_s: float  # when the batch would have ended without the delay, in seconds since the first task was known
     lost_s: float  # thread-seconds from then on of threads used before and idle (`_claimable`)
-    wide: float  # most tasks of the batch running at once
+    wide: int  # most tasks of the batch running at once
     last_wave_s: float = 0.0  # thread-seconds that equal tasks, as many, would leave idle as well
 
 
@@ -56,10 +56,10 @@ class IdleThreads:
         self._line = timeline(observation)
         self._left = _claimable(observation).copy()
 
-    def claim(self, tasks: Ints, since: float) -> tuple[float, float]:
+    def claim(self, tasks: Ints, since: float) -> tuple[float, int]:
         """Thread-seconds, from `since` to the tasks' end, of threads used before and idle now; most tasks at once."""
         start, stop = self._attempts.start[tasks], self._attempts.stop[tasks]
-        wide = float(self._line.level(start, stop).max(initial=0.0))
+        wide = _at_once(start, stop)
         until = self._line.within(float(start.min()), since) > 0
         used = max(wide, float(self._line.occupied[until].max(initial=0.0)))
         window = self._line.within(since, float(stop.max()))
@@ -137,12 +137,17 @@ def _larger(observation: Observation, long: Ints, rest: Ints) -> bool:
 def _all_begun(observation: Observation, tasks: Ints, mean_s: float) -> float:
     """When the last of these tasks began, or would have begun, had all taken the mean."""
     attempts = observation.measured
-    wide = float(timeline(observation).level(attempts.start[tasks], attempts.stop[tasks]).max(initial=1.0))
-    waves = math.ceil(len(tasks) / max(wide, 1.0))
+    waves = math.ceil(len(tasks) / max(_at_once(attempts.start[tasks], attempts.stop[tasks]), 1))
     return min(float(attempts.start[tasks].max()), float(attempts.runnable[tasks].max()) + (waves - 1) * mean_s)
 
 
-def _last_wave_s(tasks: int, threads: float, mean_s: float) -> float:
+def _at_once(start: Floats, stop: Floats) -> int:
+    """The most tasks running at once."""
+    begun = np.sort(start)
+    return int((np.arange(1, len(begun) + 1) - np.searchsorted(np.sort(stop), begun, side="right")).max(initial=0))
+
+
+def _last_wave_s(tasks: int, threads: int, mean_s: float) -> float:
     if threads < 1:
         return 0.0
     return (threads * math.ceil(tasks / threads) - tasks) * mean_s

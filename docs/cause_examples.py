@@ -1,0 +1,228 @@
+"""Code that has a cause, and the same code without it, for the page of causes.
+
+tests/causes/test_examples.py runs both on 16 workers: the first has the cause named after it, the second has not.
+"""
+
+from __future__ import annotations
+
+import time
+
+import dask
+import dask.bag as db
+from distributed import Lock, as_completed, get_client, wait
+
+
+def work(*inputs, seconds=1.0):
+    time.sleep(seconds)
+    return seconds
+
+
+def fit(data, seconds):
+    time.sleep(seconds)
+
+
+def large(*inputs):
+    time.sleep(1)
+    return Table()
+
+
+class Table:
+    """Says that it has 400 MB."""
+
+    def __sizeof__(self):
+        return 400_000_000
+
+
+# ------------------------------------------------------------------ how much is sent, and when
+
+
+def results_awaited_in_loop(client):
+    for item in range(64):
+        client.submit(work, item).result()
+
+
+def results_awaited_in_loop_mended(client):
+    futures = client.map(work, range(64))
+    client.gather(futures)
+
+
+def few_tasks_in_flight(client):
+    running = as_completed(client.map(work, range(4)))
+    for item, _ in enumerate(running, 4):
+        if item < 64:
+            running.add(client.submit(work, item))
+
+
+def few_tasks_in_flight_mended(client):
+    running = as_completed(client.map(work, range(32)))
+    for item, _ in enumerate(running, 32):
+        if item < 64:
+            running.add(client.submit(work, item))
+
+
+def slow_submission(client):
+    futures = []
+    for item in range(64):
+        time.sleep(0.5)  # reads the item's file
+        futures.append(client.submit(work, item))
+    client.gather(futures)
+
+
+def slow_submission_mended(client):
+    def read_and_work(item):
+        time.sleep(0.5)
+        return work(item)
+
+    client.gather(client.map(read_and_work, range(64)))
+
+
+def client_busy(client):
+    for future in as_completed(client.map(work, range(64))):
+        future.result()
+        time.sleep(0.5)  # writes the result
+
+
+def client_busy_mended(client):
+    def work_and_write(item):
+        work(item)
+        time.sleep(0.5)
+
+    client.gather(client.map(work_and_write, range(64)))
+
+
+def nested_client(client):
+    def outer(item):
+        inner = get_client()
+        return sum(inner.gather(inner.map(work, [(item, part) for part in range(4)])))
+
+    client.gather(client.map(outer, range(12)))
+
+
+def nested_client_mended(client):
+    parts = client.map(work, range(48))
+    client.gather([client.submit(sum, parts[i : i + 4]) for i in range(0, 48, 4)])
+
+
+# ------------------------------------------------------------------ the shape of the graph
+
+
+def too_few_partitions(client):
+    bag = db.from_sequence(range(64), npartitions=4)
+    bag.map(work).compute()
+
+
+def too_few_partitions_mended(client):
+    bag = db.from_sequence(range(64), npartitions=64)
+    bag.map(work).compute()
+
+
+def sequential_graph(client):
+    state = dask.delayed(0)
+    for _ in range(32):
+        state = dask.delayed(work)(state)
+    state.compute()
+
+
+def sequential_graph_mended(client):
+    states = [dask.delayed(work)(part, seconds=2.0) for part in range(16)]
+    dask.delayed(sum)(states).compute()
+
+
+def narrow_stage(client):
+    loaded = client.map(work, range(64))
+    model = client.submit(fit, loaded, seconds=20)
+    client.gather(client.map(work, range(64), [model] * 64))
+
+
+def narrow_stage_mended(client):
+    loaded = client.map(work, range(64))
+    models = client.map(fit, loaded, seconds=20 / 64)
+    client.gather(client.map(work, range(64), models))
+
+
+def straggler(client):
+    seconds = [1.0] * 63 + [30.0]
+    client.gather([client.submit(work, i, seconds=each) for i, each in enumerate(seconds)])
+
+
+def straggler_mended(client):
+    seconds = [1.0] * 93
+    client.gather([client.submit(work, i, seconds=each) for i, each in enumerate(seconds)])
+
+
+def tiny_tasks(client):
+    client.gather(client.map(work, range(3_000), seconds=0.0001))
+
+
+def tiny_tasks_mended(client):
+    def batch(items):
+        return [work(item, seconds=0.0001) for item in items]
+
+    client.gather(client.map(batch, [range(i, i + 100) for i in range(0, 3_000, 100)]))
+
+
+def recomputation(client):
+    loaded = [dask.delayed(work)(i) for i in range(64)]
+    for seed in range(4):
+        dask.compute(*[dask.delayed(work)(each, seed, seconds=0.1) for each in loaded])
+
+
+def recomputation_mended(client):
+    loaded = dask.persist(*[dask.delayed(work)(i) for i in range(64)])
+    for seed in range(4):
+        dask.compute(*[dask.delayed(work)(each, seed, seconds=0.1) for each in loaded])
+
+
+# ------------------------------------------------------------------ where tasks run, and what they wait for
+
+
+def worker_restriction(client):
+    first = next(iter(client.nthreads()))
+    client.gather(client.map(work, range(64), workers=[first]))
+
+
+def worker_restriction_mended(client):
+    client.gather(client.map(work, range(64)))
+
+
+def waiting_tasks(client):
+    def locked(item):
+        with Lock("database"):
+            return work(item)
+
+    client.gather(client.map(locked, range(64)))
+
+
+def waiting_tasks_mended(client):
+    def locked(item):
+        work(item, seconds=0.97)
+        with Lock("database"):
+            return work(item, seconds=0.03)
+
+    client.gather(client.map(locked, range(64)))
+
+
+def transfer_bound(client):
+    tables = client.map(large, range(64))
+    wait([client.submit(work, tables[i], *tables[i - 8 : i - 5], seconds=0.1) for i in range(64)])
+
+
+def transfer_bound_mended(client):
+    tables = client.map(large, range(64))
+    wait(client.map(work, tables, seconds=0.4))
+
+
+def retried_tasks(client):
+    attempts = {}
+
+    def flaky(item):
+        work(item)
+        attempts[item] = attempts.get(item, 0) + 1
+        if attempts[item] < 4:
+            raise ConnectionError("reset by peer")
+
+    client.gather(client.map(flaky, range(64), retries=5))
+
+
+def retried_tasks_mended(client):
+    client.gather(client.map(work, range(64)))
