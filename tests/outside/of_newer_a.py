@@ -143,7 +143,7 @@ def run_templates(blas):
         def match_templates(i):
             templates = np.random.default_rng(i).random((240, 240))
             with threadpool_limits(blas):
-                for _ in range(60):
+                for _ in range(15):
                     np.linalg.svd(templates)
             return i
 

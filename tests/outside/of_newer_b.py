@@ -67,7 +67,7 @@ def documents_accepted_by_the_service():
 
 def records(i):
     time.sleep(0.05)
-    return [f"{i} {j} {j * 7919 % 10_007}" for j in range(200_000)]
+    return [f"{i} {j} {j * 7919 % 10_007}" for j in range(60_000)]
 
 
 persisted = task(records, persist_result=True, result_serializer="compressed/pickle")
