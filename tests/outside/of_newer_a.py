@@ -240,8 +240,8 @@ def slices_sent():
     run_slices(whole=False)
 
 
-def run_subsets(scattered, polygons=60):
-    points = np.random.default_rng(0).random(1_000_000)
+def run_subsets(scattered, polygons=80):
+    points = np.random.default_rng(0).random(2_000_000)
 
     def inside(polygon, points):
         return int((points * polygons < polygon).sum())
@@ -290,7 +290,7 @@ def images_reduced_by_the_workers():
 
 def run_preprocessor(chunk):
     with local(2) as made, Client(made):
-        tas = da.random.random((600, 600), chunks=(chunk, chunk))
+        tas = da.random.random((480, 480), chunks=(chunk, chunk))
         (tas - tas.mean(axis=0)).std().compute()
 
 
@@ -302,7 +302,7 @@ def many_small_chunks():
 
 @mends_script(many_small_chunks, "larger chunks", factor=2)
 def few_larger_chunks():
-    run_preprocessor(150)
+    run_preprocessor(120)
 
 
 class Service:

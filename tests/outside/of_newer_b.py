@@ -34,14 +34,14 @@ from prefect.futures import wait as wait_for
 def each_day_before_the_next():
     """set task dependency (task1 and task2 of a day are to run before those of the next day),
     PrefectHQ/prefect#2221."""
-    for day in range(7):
+    for day in range(5):
         crunch.submit(load.submit(day)).wait()
 
 
 @mends_script(each_day_before_the_next, "submit all days, as they need nothing of each other", factor=2)
 @flow(task_runner=on_dask())
 def all_days_at_once():
-    wait_for([crunch.submit(load.submit(day)) for day in range(7)])
+    wait_for([crunch.submit(load.submit(day)) for day in range(5)])
 
 
 @task(retries=30, retry_delay_seconds=0.4)
@@ -67,7 +67,7 @@ def documents_accepted_by_the_service():
 
 def records(i):
     time.sleep(0.05)
-    return [f"{i} {j} {j * 7919 % 10_007}" for j in range(60_000)]
+    return [f"{i} {j} {j * 7919 % 10_007}" for j in range(20_000)]
 
 
 persisted = task(records, persist_result=True, result_serializer="compressed/pickle")
