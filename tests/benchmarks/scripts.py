@@ -69,7 +69,7 @@ def main() -> int:
 
 
 def server_for(scripts: list[Script], folder: Path) -> Any:
-    if not any("prefect" in each.file.stem for each in scripts):
+    if not any("from prefect" in each.file.read_text(encoding="utf-8") for each in scripts):
         return None
     from scalescope_flows.server import Server
 
