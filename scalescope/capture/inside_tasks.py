@@ -55,7 +55,8 @@ class InsideTasks(WorkerPlugin):  # type: ignore[misc]
         """Samples by stack and prefix since a time of the scheduler's clock.
 
         Begins anew. A stack is frames from the outermost on with `;` between: `my_job.py:61 load` in the user's code,
-        `json.decoder.decode` in a library's, and last the function in C that was called, as `time.sleep()`.
+        `json.decoder.decode` in a library's, and last the function in C that was called, as `time.sleep()`, or
+        `time.sleep [after OSError]()` while an exception was handled.
         """
         worker = self.worker
         stacks: dict[str, Counter[str]] = {}
@@ -173,8 +174,20 @@ def _process(frame: Any, child: Any, state: Any, **options: Any) -> Any:
         state = found
     state["count"] += 1
     if "called" not in state["description"]:
-        state["description"]["called"] = called(innermost.f_code, innermost.f_lasti)
+        call = called(innermost.f_code, innermost.f_lasti)
+        handled = _handled(innermost) if call.endswith("sleep") else ""
+        state["description"]["called"] = f"{call} [after {handled}]" if handled else call
     return state
+
+
+def _handled(frame: Any) -> str:
+    """The class of the exception that the thread of this frame handles; empty where it handles none."""
+    if not hasattr(sys, "_current_exceptions"):  # before Python 3.11
+        return ""
+    threads = [thread for thread, innermost in sys._current_frames().items() if innermost is frame]
+    found = sys._current_exceptions().get(threads[0]) if threads else None
+    error = found[1] if isinstance(found, tuple) else found  # from Python 3.12 on the exception alone
+    return "" if error is None else type(error).__name__
 
 
 @lru_cache(maxsize=10_000)

@@ -8,6 +8,7 @@ import numpy as np
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.departures import given_up
+from scalescope.diagnosis.evidence.inside_tasks import AFTER, RETRY, waits
 from scalescope.diagnosis.evidence.prefect_tasks import prefect_seconds
 from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.observation import Observation, TrialCause
@@ -21,9 +22,9 @@ RETRIED_TASKS = TrialCause(
     code="retried-tasks",
     title="Tasks fail and are tried again",
     needs="At least 10 % of the worker time passed in attempts that raised (table tasks, status 1), or in retries of "
-    "Prefect within a task and the waits before them.",
-    ruled_out_by="Attempts that ended with their worker (worker-died, worker-killing-task). Other retries inside a "
-    "task are not seen.",
+    "Prefect within a task and the waits before them. Or tasks slept so long while they handled an exception, or in a "
+    "library that repeats calls (table inside).",
+    ruled_out_by="Attempts that ended with their worker (worker-died, worker-killing-task).",
     remedy="Fix what raises, or retry only the failing call, within the task and with a pause",
     link="https://distributed.dask.org/en/stable/resilience.html#user-code-failures",
     parts=("lost",),
@@ -33,8 +34,8 @@ RETRIED_TASKS = TrialCause(
 
 @RETRIED_TASKS.finds
 def retried_tasks(observation: Observation) -> Finding | None:
-    """`lost_s`: the durations of attempts that raised, whether or not a later one succeeded; and waits for retries."""
-    if within := _by_prefect(observation):
+    """`lost_s`: durations of attempts that raised, whether or not a later one succeeded; or waits between retries."""
+    if within := _by_prefect(observation) or _by_themselves(observation):
         return within
     attempts = observation.measured
     erred = observation.numbers("tasks", "status")[attempts.row] == STATUS_ERRED
@@ -92,5 +93,25 @@ def _by_prefect(observation: Observation) -> Finding | None:
         Evidence("thread-seconds in calls that raised", round(worst.raised, 3), f"prefix {worst.prefix}"),
         Evidence("thread-seconds waiting for a retry", round(worst.retry, 3), f"prefix {worst.prefix}"),
         confidence=0.9,
+        changes=(Term.WORK, Term.SPAN),
+    )
+
+
+def _by_themselves(observation: Observation) -> Finding | None:
+    """Tasks sleep before they repeat a call that failed, and keep their threads meanwhile."""
+    found = waits(observation).get(RETRY)
+    if found is None or (share := observation.share_of(found.seconds)) < NOTEWORTHY:
+        return None
+    error = AFTER.search(found.function)
+    where = f" at {found.line}" if found.line else ""
+    return RETRIED_TASKS.finding(
+        observation,
+        found.seconds,
+        f"`{found.prefix}` sleeps for {percent(found.share)} of its time{where}, to repeat calls that failed"
+        f"{f' ({error[1]})' if error else ''}: {percent(share)} of the worker time.",
+        f"mend what fails in `{found.prefix}`; if a service limits the rate of calls, ask for more in one call, or "
+        "begin fewer tasks at once (`resources=`): more threads do not help",
+        Evidence("thread-seconds asleep between tries", round(found.seconds, 3), "table inside"),
+        confidence=0.8,
         changes=(Term.WORK, Term.SPAN),
     )

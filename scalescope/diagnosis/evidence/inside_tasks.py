@@ -15,8 +15,9 @@ from scalescope.analysis.inside_tasks import InsidePrefix, Stack, called_by_user
 from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.observation import Observation, once
 
-# what a sample waits for: a lock, another machine or thread, a program, Dask itself
-LOCK, OUTSIDE, PROGRAM, CLUSTER = "lock", "outside", "program", "cluster"
+# what a sample waits for: a lock, another machine or thread, a program, Dask itself, the next try of what failed
+LOCK, OUTSIDE, PROGRAM, CLUSTER, RETRY = "lock", "outside", "program", "cluster", "retry"
+WAITS = (LOCK, OUTSIDE, PROGRAM, RETRY)
 IMPORT, PICKLE = "import", "pickle"  # what surrounds the work of a task; otherwise the name of a library
 
 INNERMOST = 8  # frames in which a lock is looked for
@@ -31,7 +32,9 @@ _OUTSIDE_CALLS = {
     *("getaddrinfo", "do_handshake", "poll", "select", "write", "fsync", "open", "stat", "scandir"),
 }
 _OUTSIDE_MODULES = {"socket", "ssl", "select", "selectors", "http", "urllib", "asyncio", "concurrent"}
+_RETRY_LIBRARIES = {"tenacity", "backoff", "retrying", "retry"}
 _IMPORTS = ("importlib._bootstrap", "importlib.import_module", "importlib.__import__")
+AFTER = re.compile(r" \[after (\w+)\]$")  # in a call that was made while an exception was handled
 _PICKLE_CALL = re.compile(r"(?:c?loudpickle|_?pickle|dill|joblib(?:\.numpy_pickle)?)\.(?:load|dump)s?")
 _PICKLERS = {"pickle", "cloudpickle", "dill"}
 
@@ -75,15 +78,22 @@ class Spent:
 
 @once
 def waits(observation: Observation) -> Mapping[str, Spent]:
-    """By `LOCK`, `OUTSIDE` and `PROGRAM`: waiting inside tasks, no more than their threads were off the cores."""
-    found = {each: _spent(observation, each, most="waiting") for each in (LOCK, OUTSIDE, PROGRAM)}
+    """By what is waited for: waiting inside tasks, no more than their threads were off the cores."""
+    found = {each: _spent(observation, each, most="waiting") for each in WAITS}
     return {each: spent for each, spent in found.items() if spent}
 
 
 @once
 def overheads(observation: Observation) -> Mapping[str, Spent]:
     """By `IMPORT`, `PICKLE` or library: what surrounds the work of tasks, computing or waiting."""
-    kinds = {kind for told in _kinds(observation).values() for kind in told} - {"", LOCK, OUTSIDE, PROGRAM, CLUSTER}
+    kinds = {kind for told in _kinds(observation).values() for kind in told} - {
+        "",
+        LOCK,
+        OUTSIDE,
+        PROGRAM,
+        CLUSTER,
+        RETRY,
+    }
     found = {each: _spent(observation, each) for each in sorted(kinds)}
     return {each: spent for each, spent in found.items() if spent}
 
@@ -139,6 +149,8 @@ def _waits_for(observation: Observation, prefix: str, stack: Stack) -> str:
     frames, call = [frame for frame in stack.frames if not frame.endswith("()")], stack.call.rpartition(".")[2]
     if any(_library(frame) == "distributed" for frame in frames):
         return CLUSTER
+    if AFTER.search(call) or (call == "sleep" and any(map(_tries_again, frames))):
+        return RETRY
     innermost = _library(frames[-1]) if frames else ""
     names = {_name(frame) for frame in frames[-INNERMOST:]}
     if "acquire" in names or (call in _LOCKS and innermost != "threading"):
@@ -149,6 +161,10 @@ def _waits_for(observation: Observation, prefix: str, stack: Stack) -> str:
         return PROGRAM
     outside = call in _OUTSIDE_CALLS | _MAYBE_LOCKS or innermost in {"threading", *_OUTSIDE_MODULES}
     return OUTSIDE if outside else ""
+
+
+def _tries_again(frame: str) -> bool:
+    return _library(frame) in _RETRY_LIBRARIES or frame.startswith("urllib3.util.retry.")
 
 
 def _serial(observation: Observation, prefix: str) -> bool:

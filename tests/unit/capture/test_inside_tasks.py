@@ -18,7 +18,8 @@ from scalescope.analysis.inside_tasks import InsidePrefix, inside_tasks, thread_
 from scalescope.capture import inside_tasks as shipped
 from scalescope.capture.memory import _inside
 from scalescope.capture.recording import Capture, Recording
-from scalescope.diagnosis.evidence.inside_tasks import LOCK, OUTSIDE, waits
+from scalescope.diagnosis.causes.retried_tasks import retried_tasks
+from scalescope.diagnosis.evidence.inside_tasks import LOCK, OUTSIDE, RETRY, waits
 from scalescope.diagnosis.observation import Observation
 from scalescope.model import spool
 from scalescope.model.sweep import Point
@@ -41,6 +42,13 @@ def locking(_: int) -> None:
         end = time.thread_time() + 0.05
         while time.thread_time() < end:
             sum(range(1000))
+
+
+def repeating(_: int) -> None:
+    try:
+        raise OSError("too many requests")
+    except OSError:
+        time.sleep(0.15)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +74,7 @@ def recorded(client: Client, folder: Path, *functions: Any) -> tuple[Recording, 
 
 def test_tasks_that_sleep_compute_and_wait_for_a_lock_are_told_apart(workers: Client, tmp_path: Path) -> None:
     workers.gather(workers.map(sleeping, range(4), pure=False))  # what ran before does not count
-    recording, tables = recorded(workers, tmp_path, sleeping, computing, locking)
+    recording, tables = recorded(workers, tmp_path, sleeping, computing, locking, repeating)
     assert recording.unprofiled == ""
     trial = Trial("t", Point(1, 4), 0, False, TrialState.VALID)
     seen = Observation.of(trial, tables)
@@ -80,6 +88,8 @@ def test_tasks_that_sleep_compute_and_wait_for_a_lock_are_told_apart(workers: Cl
     assert found["computing"].mostly[0].endswith("computing")
     told = waits(seen)
     assert (told[OUTSIDE].prefix, told[OUTSIDE].function) == ("sleeping", "time.sleep")
+    assert (told[RETRY].prefix, told[RETRY].function) == ("repeating", "time.sleep [after OSError]")
+    assert [each.code for each in (retried_tasks(seen),) if each] == ["retried-tasks"]
     assert told[LOCK].prefix == "locking"
     assert told[LOCK].function == "lock.__enter__"
     assert told[LOCK].line.startswith("test_inside_tasks.py:")
