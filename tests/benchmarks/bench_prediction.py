@@ -222,8 +222,8 @@ beside it are fitted to the same measurements: Ernest's a + b / P + c log P + d 
 et al., NSDI 2016), and the universal scalability law (Gunther, 1993). Half of the workloads were looked at while
 predictions were built, the other half only afterwards: looked at for the first time, their error at 16 machines was
 9 % in the median, 62 % of them were within 25 %, 62 % within the interval, and 54 % of the causes were right. Mended
-afterwards: a client that takes results as they come waits for whatever ended last, and intervals are wider,
-by the seen half.
+afterwards: a client that takes results as they come waits for whatever ended last, intervals are wider, by the seen
+half, and a client that sends tasks one by one no longer asks for results between them.
 
 `tests/benchmarks/bench_prediction.py --compare FOLDER --all` writes this page from its measurements, whatever comes
 out."""
