@@ -69,7 +69,7 @@ def ids(cluster: SgeCluster) -> list[str]:
     return [job["id"] for job in cluster.facts()["jobs"]]
 
 
-def test_jobs_have_a_slot_for_each_core_are_kept_and_closed(opened: Opened, in_sge: Any) -> None:
+def test_jobs_have_a_slot_for_each_core_are_kept_replaced_and_closed(opened: Opened, in_sge: Any) -> None:
     cluster = opened(workers_per_job=2)
     cluster.scale(3, 2)
     jobs = ids(cluster)
@@ -82,6 +82,13 @@ def test_jobs_have_a_slot_for_each_core_are_kept_and_closed(opened: Opened, in_s
     assert set(hosts.values()) == set(in_sge.hosts)
     cluster.scale(2, 2)
     assert ids(cluster) == jobs[:1]
+    nothing: Any = None
+    with cluster.running(nothing, nothing):
+        in_sge.run("qdel", jobs[0])
+        until(lambda: jobs[0] not in in_sge.jobs())
+    assert f"jobs {jobs[0]}" in cluster.losses()
+    cluster.scale(2, 2)
+    assert cluster.facts()["jobs_replaced"] == 1
     cluster.close()
     until(lambda: not in_sge.jobs())
     assert leases.read_all() == ([], [])
@@ -141,6 +148,7 @@ def test_reap_removes_what_is_ours_alone(in_sge: Any, state: Path) -> None:
     assert not (state / "state/scalescope/jobs" / label).exists()
 
 
+@pytest.mark.thorough
 def test_a_sweep_outlives_a_deleted_job_and_its_own_death(in_sge: Any, state: Path) -> None:
     (state / "own.py").write_text(WORKLOAD)
     points = [{"workers": 4, "seconds": seconds} for seconds in (9, 4)]
