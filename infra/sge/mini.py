@@ -7,6 +7,7 @@ root can start it; every user may submit jobs.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import os
 import shutil
@@ -147,8 +148,8 @@ class MiniGridEngine:
         """Start all daemons and wait until every host takes jobs."""
         if reason := unmet():
             raise MiniGridEngineError(reason)
-        machines.up(len(self.hosts), mbit=10_000, network=self.network)
         self._write_cell()
+        machines.up(len(self.hosts), mbit=10_000, network=self.network)
         self._keeper = subprocess.Popen(
             [sys.executable, os.path.abspath(__file__), "--keeper", str(self.folder), str(self.network)],
             env={**os.environ, **self.environment, "SGE_ND": "1", "PATH": _SEARCH_PATH},
@@ -257,7 +258,6 @@ class MiniGridEngine:
         for name in self.hosts:
             self.run("qconf", "-ah", name)
         self._add("-Aq", _QUEUE.format(hosts=" ".join(self.hosts), slots=self._slots))
-
         self._add("-Msconf", _changed(self.run("qconf", "-ssconf"), SCHEDULER))
 
     def _add(self, option: str, text: str) -> None:
@@ -367,7 +367,11 @@ def _addresses() -> list[str]:
 
 def _names() -> list[str]:
     """Names to which these addresses lead back."""
-    return [socket.gethostbyaddr(address)[0] for address in ("127.0.0.1", *_addresses())]
+    found = []
+    for address in ("127.0.0.1", *_addresses()):
+        with contextlib.suppress(OSError):  # it leads to no name
+            found.append(socket.gethostbyaddr(address)[0])
+    return found
 
 
 def _free_ports(count: int) -> list[int]:

@@ -112,7 +112,7 @@ class GridEngine:
     def allocation_rule(self, parallel_environment: str) -> str:
         """How a parallel environment shares out the slots of a job; empty if there is none of this name."""
         rows = (line.split(maxsplit=1) for line in self.ask("qconf", "-sp", parallel_environment).splitlines())
-        return next((row[1].strip() for row in rows if row[0] == "allocation_rule"), "")
+        return next((row[1].strip() for row in rows if row[:1] == ["allocation_rule"]), "")
 
     def unreachable(self) -> set[str]:
         """Queues on hosts that do not answer, as `all.q@node1`."""
