@@ -35,7 +35,7 @@ PLUGINS = "deployed fake_driver groups kubernetes postgresql pool round_trials s
 pytest_plugins = [f"support.{name}" for name in PLUGINS.split()]
 
 # Folders of tests that mostly wait for daemons
-WAITING = ("tests/kubernetes/", "tests/slurm/")
+WAITING = ("tests/kubernetes/", "tests/sge/", "tests/slurm/")
 
 
 def pytest_configure() -> None:

@@ -26,6 +26,7 @@ KINDS = {
     "custom": "scalescope.clusters.custom.spec:CustomSpec",
     "kubernetes": "scalescope.clusters.kubernetes.spec:KubernetesSpec",
     "scheduler": "scalescope.clusters.scheduler.spec:SchedulerSpec",
+    "sge": "scalescope.clusters.jobqueue.systems:SgeSpec",
     "slurm": "scalescope.clusters.jobqueue.slurm_spec:SlurmSpec",
     "ssh": "scalescope.clusters.ssh.spec:SshSpec",
     "htcondor": "scalescope.clusters.jobqueue.systems:HtcondorSpec",
@@ -33,7 +34,6 @@ KINDS = {
     "moab": "scalescope.clusters.jobqueue.systems:MoabSpec",
     "oar": "scalescope.clusters.jobqueue.systems:OarSpec",
     "pbs": "scalescope.clusters.jobqueue.systems:PbsSpec",
-    "sge": "scalescope.clusters.jobqueue.systems:SgeSpec",
 }
 
 OPEN_LIMIT_S = 120.0  # seconds within which a scheduler on this machine starts, however busy the machine is

@@ -55,9 +55,10 @@ class BatchCluster(JobQueueCluster):
                 raise JobsEnded(
                     f"{job.submit_command} refused a job",
                     where=self.label,
-                    cause=str(error),
+                    cause=str(error).rpartition("stderr:\n")[2].strip(),  # dask-jobqueue quotes all of the command
                     next_step="submit the text that `scalescope job-script` shows by hand",
                     category="refused",
+                    ends_run=not self._submitted,
                 ) from error
             self._submitted.append(job.job_id)
             yield size, job, job.job_id

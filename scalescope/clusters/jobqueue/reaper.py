@@ -1,4 +1,4 @@
-"""Removes what a dead driver left of its jobs and of the folder that they shared. Only Slurm can be asked for jobs."""
+"""Removes what a dead driver left of its jobs and their shared folder. Only Slurm and Grid Engine can be asked."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from scalescope.clusters import reaping
+from scalescope.clusters.jobqueue.grid_engine import VARIABLES, GridEngine
 from scalescope.clusters.reaping import Fate
 from scalescope.errors import ClusterError
 from scalescope.leases import Lease
@@ -16,45 +17,70 @@ SETTLE_S = 1.5  # seconds of looking in any case: the killed process may have ju
 
 GONE_S = 40.0  # seconds to leave the queue; Slurm's KillWait is 30 by default
 
+_Left = tuple[
+    list[str], list[str], list[str]
+]  # numbers of cancelled jobs, of those still there, of others of that name
+
 
 def reap(lease: Lease, words: str, dry_run: bool, run: Run | None) -> reaping.Reaped:
     """Cancel the jobs of a lease and remove what their cluster shared with them; see `reaping.Reaper`."""
-    if lease.backend != "slurm":
+    if lease.backend == "sge":
+        engine = GridEngine({name: lease.details[name] for name in VARIABLES if name in lease.details})
+        numbers, left, others = _reap_grid_engine(lease, engine, dry_run)
+        cancel, states = "qdel", "`qstat` and `qhost`"
+    elif lease.backend != "slurm":
         command = " ".join([lease.details["cancel"], *lease.details.get("jobs", ())])
         step = f"`{command}` cancels its jobs, unless others have these numbers by now"
         return reaping.elsewhere(lease, f"{words}; {lease.backend} cannot be asked which jobs are left", step)
-    if not reaping.same_cluster(lease, run):
+    elif not reaping.same_cluster(lease, run):
         name = lease.details["cluster"]
         words = f"{words}; its jobs are on Slurm cluster {name}, which is not the one that answers here"
         return reaping.elsewhere(lease, words, f"run `scalescope reap` on {name}")
-    run = reaping.commands(lease, run)
-    folder = str(lease.details.get("folder") or os.devnull)
-    user = str(lease.details.get("user", ""))
-    jobs = ClusterJobs(lease.label, lease.details.get("jobs", ()), folder, user)
-    if dry_run:
-        ours, others = jobs.left(run=run)
-        numbers = [job.id for job in ours]
     else:
-        numbers, ours, others = jobs.remove(run=run, timeout_s=GONE_S, settle_s=SETTLE_S)
-        if ours:
-            raise ClusterError(
-                f"cancelled jobs are still in the queue {GONE_S:g} s later: {', '.join(job.id for job in ours)}",
-                where=f"Slurm jobs named {lease.label}",
-                cause="their nodes may not answer, or their processes cannot be killed",
-                next_step="`scalescope reap` again in a few minutes; `squeue --name` and `sinfo -R` show the state",
-            )
+        numbers, left, others = _reap_slurm(lease, reaping.commands(lease, run), dry_run)
+        cancel, states = "scancel", "`squeue --name` and `sinfo -R`"
+    if left:
+        raise ClusterError(
+            f"cancelled jobs are still in the queue {GONE_S:g} s later: {', '.join(left)}",
+            where=f"jobs named {lease.label}",
+            cause="their nodes may not answer, or their processes cannot be killed",
+            next_step=f"`scalescope reap` again in a few minutes; {states} show the state",
+        )
+    if not dry_run:
         _remove_folder(lease)
     if not others:
         return reaping.removed(lease, dry_run, numbers, words)
-    ids = ", ".join(job.id for job in others)
+    ids = ", ".join(others)
     return reaping.Reaped(
         lease.label,
         lease.backend,
         Fate.FAILED,
         tuple(numbers),
         f"{words}; not touched: job {ids} of the same name, whose comment, number and log are not ours",
-        f"if the jobs are yours: scancel {ids}; then `scalescope reap` again",
+        f"if the jobs are yours: {cancel} {ids}; then `scalescope reap` again",
     )
+
+
+def _reap_slurm(lease: Lease, run: Run, dry_run: bool) -> _Left:
+    user = str(lease.details.get("user", ""))
+    jobs = ClusterJobs(lease.label, lease.details.get("jobs", ()), _folder(lease), user)
+    if dry_run:
+        ours, others = jobs.left(run=run)
+        return [job.id for job in ours], [], [job.id for job in others]
+    numbers, ours, others = jobs.remove(run=run, timeout_s=GONE_S, settle_s=SETTLE_S)
+    return numbers, [job.id for job in ours], [job.id for job in others]
+
+
+def _reap_grid_engine(lease: Lease, engine: GridEngine, dry_run: bool) -> _Left:
+    numbers = lease.details.get("jobs", ())
+    if dry_run:
+        ours, others = engine.left(lease.label, numbers, _folder(lease))
+        return ours, [], others
+    return engine.remove(lease.label, numbers, _folder(lease), timeout_s=GONE_S, settle_s=SETTLE_S)
+
+
+def _folder(lease: Lease) -> str:
+    return str(lease.details.get("folder") or os.devnull)
 
 
 def _remove_folder(lease: Lease) -> None:

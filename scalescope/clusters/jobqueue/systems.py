@@ -1,4 +1,4 @@
-"""Batch systems besides Slurm, as data. None was ever run on a real system; their job scripts are tested as text."""
+"""Batch systems besides Slurm, as data. Only Grid Engine was run for real; else job scripts are tested as text."""
 
 from __future__ import annotations
 
@@ -59,15 +59,31 @@ class MoabSpec(BatchSpec):
 
 @dataclass(frozen=True)
 class SgeSpec(BatchSpec):
-    """Workers in jobs of Grid Engine; never run on a real system.
+    """Workers in jobs of Grid Engine.
 
-    It reserves memory and cores only as far as `resource_spec` and `directives_add` say.
+    It reserves a slot for each core only with `parallel_environment`, and memory only as far as `resource_spec` says.
     """
 
     kind: ClassVar[str] = "sge"
+    implementation: ClassVar[str] = "scalescope.clusters.jobqueue.sge_cluster:SgeCluster"
     title: ClassVar[str] = "Grid Engine Cluster"
+    proven: ClassVar[bool] = True
+    memory_required: ClassVar[bool] = False
     job_class: ClassVar[str] = "dask_jobqueue.sge:SGEJob"
     account_option: ClassVar[str] = "project"
+
+    parallel_environment: Annotated[
+        str,
+        NAME("Parallel environment in which a job has a slot for each core, all on one host; empty: one slot in all."),
+    ] = ""
+
+    def job_options(self, request: JobRequest) -> dict[str, Any]:
+        # Without -S, the shell of the queue reads the script: csh where the site has left it. A job that is started
+        # again would bring back workers whose loss is known.
+        added = ["-S /bin/bash", "-r n"]
+        if self.parallel_environment:
+            added.append(f"-pe {self.parallel_environment} {self.cores or request.workers * request.threads}")
+        return {**super().job_options(request), "job_extra_directives": [*added, *self.directives_add]}
 
 
 @dataclass(frozen=True)

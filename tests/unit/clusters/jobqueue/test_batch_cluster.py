@@ -58,7 +58,8 @@ def test_jobs_are_submitted_kept_and_cancelled(
     assert leases.read_all() == ([], [])
 
 
-def test_without_its_commands_nothing_is_begun(cluster: BatchCluster) -> None:
+def test_without_its_commands_nothing_is_begun(cluster: BatchCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ClusterError, match="qsub is not installed here"):
         cluster.open()
     assert leases.read_all() == ([], [])

@@ -1,0 +1,419 @@
+"""A real Grid Engine on this machine, whose hosts are namespaces. A keeper ends it all as soon as its owner dies.
+
+A host has PID, mount and UTS namespaces of its own, and the network of a small machine (`infra/machines/mini.py`). Only
+root can start it; every user may submit jobs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from infra.machines import mini as machines
+
+PROGRAMS = ("sge_qmaster", "sge_execd", "qsub", "qstat", "qdel", "qconf", "qmod", "qalter", "unshare", "nsenter")
+VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")  # where commands find it
+NETWORK = 79  # the hosts are 10.N.0.2 and up, in no network of tests of small machines
+START_S = 60.0
+MASTER = "qmaster"
+_DEBIAN = Path("/usr/share/gridengine")
+_SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/lib/gridengine"])
+
+_BOOTSTRAP = """\
+admin_user        none
+default_domain    none
+ignore_fqdn       true
+spooling_method   classic
+spooling_lib      libspoolc
+spooling_params   {folder}/default/common;{folder}/spool/qmaster
+binary_path       /usr/lib/gridengine
+qmaster_spool_dir {folder}/spool/qmaster
+security_mode     none
+listener_threads  1
+worker_threads    1
+scheduler_threads 1
+"""
+# What differs from Debian's: root and system users may submit jobs, and all is known within seconds.
+CONFIGURATION = {
+    "min_uid": "0",
+    "min_gid": "0",
+    "mailer": "/bin/true",
+    "administrator_mail": "none",
+    "load_report_time": "00:00:01",
+    "max_unheard": "00:00:04",
+    "gid_range": "20000-20100",
+}
+SCHEDULER = {
+    "schedule_interval": "0:0:1",
+    "flush_submit_sec": "1",
+    "flush_finish_sec": "1",
+    "job_load_adjustments": "NONE",
+}
+# With the shell of Grid Engine's own template: sites that left it start scripts with csh.
+_QUEUE = """\
+qname              all.q
+hostlist           {hosts}
+seq_no             0
+load_thresholds    NONE
+suspend_thresholds NONE
+nsuspend           1
+suspend_interval   00:05:00
+priority           0
+min_cpu_interval   00:05:00
+processors         UNDEFINED
+qtype              BATCH
+ckpt_list          NONE
+pe_list            smp mpi
+rerun              TRUE
+slots              {slots}
+tmpdir             /tmp
+shell              /bin/csh
+prolog             NONE
+epilog             NONE
+shell_start_mode   posix_compliant
+starter_method     NONE
+suspend_method     NONE
+resume_method      NONE
+terminate_method   NONE
+notify             00:00:60
+owner_list         NONE
+user_lists         NONE
+xuser_lists        NONE
+subordinate_list   NONE
+complex_values     NONE
+projects           NONE
+xprojects          NONE
+calendar           NONE
+initial_state      default
+s_rt               INFINITY
+h_rt               04:00:00
+s_cpu              INFINITY
+h_cpu              INFINITY
+s_fsize            INFINITY
+h_fsize            INFINITY
+s_data             INFINITY
+h_data             INFINITY
+s_stack            INFINITY
+h_stack            INFINITY
+s_core             INFINITY
+h_core             INFINITY
+s_rss              INFINITY
+h_rss              INFINITY
+s_vmem             INFINITY
+h_vmem             INFINITY
+"""
+
+
+class MiniGridEngineError(RuntimeError):
+    """Grid Engine could not be started, or did not answer."""
+
+
+def unmet() -> str:
+    """Why it cannot be started here; empty if it can."""
+    if missing := [name for name in PROGRAMS if shutil.which(name, path=_SEARCH_PATH) is None]:
+        packages = "gridengine-master gridengine-exec gridengine-client"
+        return f"no Grid Engine on this machine: {', '.join(missing)} missing (apt-get install {packages})"
+    return machines.unmet()
+
+
+class MiniGridEngine:
+    """A Grid Engine of this process."""
+
+    def __init__(
+        self, folder: str | os.PathLike[str], *, hosts: int = 2, slots: int = 4, network: int = NETWORK
+    ) -> None:
+        self.folder = Path(folder).resolve()
+        self.hosts = [f"sge{i + 1}" for i in range(hosts)]
+        self._slots, self.network = slots, network
+        first, second = _free_ports(2)
+        values = (str(self.folder), "default", str(first), str(second))
+        self.environment = dict(zip(VARIABLES, values, strict=True))
+        self._keeper: subprocess.Popen[str] | None = None
+        self._stopped: set[str] = set()
+
+    def start(self) -> MiniGridEngine:
+        """Start all daemons and wait until every host takes jobs."""
+        if reason := unmet():
+            raise MiniGridEngineError(reason)
+        self._write_cell()
+        machines.up(len(self.hosts), mbit=10_000, network=self.network)
+        self._keeper = subprocess.Popen(
+            [sys.executable, os.path.abspath(__file__), "--keeper", str(self.folder), str(self.network)],
+            env={**os.environ, **self.environment, "SGE_ND": "1", "PATH": _SEARCH_PATH},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for the owner alone
+        )
+        try:
+            self._ask("start", MASTER)
+            self._until(lambda: self._answers("qconf", "-sh"), "the qmaster does not answer")
+            self._define_queue()
+            for name in self.hosts:
+                self._ask("start", name)
+            self._await_hosts()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def close(self) -> None:
+        """End all daemons and all processes of all jobs; returns when none is left."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None and keeper.stdin is not None and keeper.stdout is not None:
+            keeper.stdin.close()
+            keeper.stdout.close()
+            keeper.wait()
+
+    def __enter__(self) -> MiniGridEngine:
+        return self.start()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------ use
+
+    def run(self, *command: str, check: bool = True) -> str:
+        """Standard output of a command against this cluster."""
+        environment = {**os.environ, "PATH": _SEARCH_PATH, **self.environment}
+        prepared = ["unshare", "--mount", "sh", "-c", f'{_knows_hosts(self.folder)} && exec "$@"', "sh", *command]
+        done = subprocess.run(prepared, env=environment, cwd="/", capture_output=True, text=True, timeout=60)
+        if check and done.returncode:
+            told = done.stderr.strip() or done.stdout.strip()
+            raise MiniGridEngineError(f"{' '.join(command)} exited with {done.returncode}: {told}")
+        return done.stdout.strip()
+
+    def submit(self, *options: str, command: str = "sleep 600", user: str = "") -> str:
+        """Submit a command as a job, as this user of the machine if one is named; returns the job's number."""
+        quiet = ("-o", "/dev/null", "-j", "y")  # unless the options say otherwise, for the last counts
+        as_user = ("setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups") if user else ()
+        return self.run(*as_user, "qsub", "-terse", *quiet, *options, "-b", "y", "-S", "/bin/sh", *command.split())
+
+    def jobs(self) -> dict[str, str]:
+        """States of all jobs, by their numbers."""
+        return {row[0]: row[4] for row in self._rows()}
+
+    def slots(self) -> dict[str, int]:
+        """Slots of all jobs, by their numbers."""
+        return {row[0]: int(row[-1]) for row in self._rows()}
+
+    def _rows(self) -> list[list[str]]:
+        return [line.split() for line in self.run("qstat", "-u", "*").splitlines()[2:]]
+
+    def reset(self) -> None:
+        """Make it as after the start: no job, all hosts up, the queue open."""
+        for name in sorted(self._stopped):
+            self.start_host(name)
+        self._await_hosts()
+        self.run("qmod", "-e", "*", check=False)
+        self._until(self._is_empty, "jobs do not end")
+
+    def stop_host(self, name: str) -> None:
+        """End a host as a power failure does, with the processes of its jobs; or end the master."""
+        self._ask("stop", name)
+        self._stopped.add(name)
+
+    def start_host(self, name: str) -> None:
+        self._ask("start", name)
+        self._stopped.discard(name)
+
+    def _is_empty(self) -> bool:
+        jobs = self.jobs()
+        if jobs:
+            self.run("qdel", "-f", *jobs, check=False)
+        return not jobs
+
+    def _write_cell(self) -> None:
+        common, spool = self.folder / "default/common", self.folder / "spool"
+        for path in (common, spool / MASTER, self.folder / "log"):
+            path.mkdir(parents=True, exist_ok=True)
+        for name in ("centry", "pe", "usersets"):
+            shutil.copytree(_DEBIAN / "util/resources" / name, spool / MASTER / name)
+        (common / "bootstrap").write_text(_BOOTSTRAP.format(folder=self.folder))
+        changes = {**CONFIGURATION, "execd_spool_dir": spool}
+        (common / "configuration").write_text(_changed((_DEBIAN / "default-configuration").read_text(), changes))
+        (common / "act_qmaster").write_text(f"{_host()}\n")
+        # Commands know this machine by any of its names. In the daemons, names must lead to addresses and back.
+        (common / "host_aliases").write_text(" ".join(dict.fromkeys((_host(), *_names()))) + "\n")
+        names = {f"10.{self.network}.0.1": _host()}  # first: where hosts connect to
+        names |= {f"10.{self.network}.0.{i + 2}": name for i, name in enumerate(self.hosts)}
+        names |= {address: f"{_host()} localhost" for address in (*_addresses(), "127.0.0.1")}
+        (self.folder / "hosts").write_text("".join(f"{address} {name}\n" for address, name in names.items()))
+
+    def _define_queue(self) -> None:
+        self.run("qconf", "-as", _host())
+        for name in self.hosts:
+            self.run("qconf", "-ah", name)
+        self._add("-Aq", _QUEUE.format(hosts=" ".join(self.hosts), slots=self._slots))
+        self._add("-Msconf", _changed(self.run("qconf", "-ssconf"), SCHEDULER))
+
+    def _add(self, option: str, text: str) -> None:
+        file = self.folder / "object"
+        file.write_text(text)
+        self.run("qconf", option, str(file))
+
+    def _ask(self, verb: str, name: str) -> None:
+        if self._keeper is None or self._keeper.stdin is None or self._keeper.stdout is None:
+            raise MiniGridEngineError("the cluster is not running")
+        self._keeper.stdin.write(f"{verb} {name}\n")
+        self._keeper.stdin.flush()
+        if not self._keeper.stdout.readline():
+            raise MiniGridEngineError(f"the keeper of the daemons died; see {self.folder}/log")
+
+    def _answers(self, *command: str) -> bool:
+        try:
+            self.run(*command)
+        except MiniGridEngineError:
+            return False
+        return True
+
+    def _await_hosts(self) -> None:
+        """Wait until all hosts send their load."""
+
+        def told() -> bool:
+            rows = [line.split() for line in self.run("qhost", check=False).splitlines()]
+            loads = {row[0]: row[6] for row in rows if len(row) > 6}
+            return all(loads.get(name, "-") != "-" for name in self.hosts)
+
+        self._until(told, "not all hosts are up")
+
+    def _until(self, done: Callable[[], bool], complaint: str) -> None:
+        deadline = time.monotonic() + START_S
+        while not done():
+            if time.monotonic() > deadline:
+                logs = sorted((self.folder / "log").iterdir()) + sorted(self.folder.glob("spool/*/messages"))
+                told = "\n".join(f"{log}:\n{log.read_text(errors='replace')[-1500:]}" for log in logs)
+                raise MiniGridEngineError(f"{complaint}\n{told}")
+            time.sleep(0.1)
+
+
+# ------------------------------------------------------------------ the keeper
+
+
+def keep(folder: Path, network: int) -> None:
+    """Obey `start NAME` and `stop NAME`; at the end of input, end all daemons and remove the machines."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # the pipe alone says when to end
+    running: dict[str, subprocess.Popen[bytes]] = {}
+    for line in sys.stdin:
+        verb, name = line.split()
+        if verb == "start":
+            running[name] = _spawn(folder, network, name)
+        else:
+            _end(running.pop(name))
+        print("done", flush=True)
+    for process in running.values():
+        _end(process)
+    machines.down(network)
+
+
+def _spawn(folder: Path, network: int, name: str) -> subprocess.Popen[bytes]:
+    prepare = _knows_hosts(folder)
+    command = ["unshare", "--fork", "--kill-child", "--pid", "--mount", "--mount-proc", "--uts"]
+    if name == MASTER:
+        command += ["sh", "-c", f"{prepare} && exec sge_qmaster"]
+    else:
+        route = f"ip route replace default via 10.{network}.0.1"
+        space = f"/run/netns/machines{network}-{name.removeprefix('sge')}"
+        command += [
+            "nsenter",
+            f"--net={space}",
+            "sh",
+            "-c",
+            f"{prepare} && hostname {name} && {route} && exec sge_execd",
+        ]
+
+    def as_child() -> None:
+        ctypes.CDLL(None).prctl(machines.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+    with open(folder / "log" / name, "ab") as log:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", preexec_fn=as_child)
+
+
+def _knows_hosts(folder: Path) -> str:
+    return f"mount --bind {folder}/hosts /etc/hosts"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a host by its first process, with which all others of it end."""
+    for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+        os.kill(int(child), signal.SIGKILL)
+    process.wait()
+
+
+def _changed(text: str, changes: Mapping[str, object]) -> str:
+    """A configuration with other values of some fields."""
+    rows = [line.split(maxsplit=1) for line in text.splitlines() if not line.startswith("#")]
+    return "".join(f"{name} {changes.get(name, value)}\n" for name, value in rows)
+
+
+def _addresses() -> list[str]:
+    """Addresses to which the name of this machine leads."""
+    return socket.gethostbyname_ex(_host())[2]
+
+
+def _names() -> list[str]:
+    """Names to which these addresses lead back."""
+    found = []
+    for address in ("127.0.0.1", *_addresses()):
+        with contextlib.suppress(OSError):  # it leads to no name
+            found.append(socket.gethostbyaddr(address)[0])
+    return found
+
+
+def _free_ports(count: int) -> list[int]:
+    taken = [socket.create_server(("", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in taken]
+    for each in taken:
+        each.close()
+    return ports
+
+
+def _host() -> str:
+    return socket.gethostname()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="A real Grid Engine on this machine; root only; Ctrl-C ends it.")
+    for name, default, words in (
+        ("hosts", 2, "execution hosts"),
+        ("slots", 4, "slots of each"),
+        ("network", NETWORK, "N of the addresses 10.N.0.0/24"),
+    ):
+        parser.add_argument(f"--{name}", type=int, default=default, help=f"{words} (default: {default})")
+    parser.add_argument("--keeper", nargs=2, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.keeper:
+        keep(Path(given.keeper[0]), int(given.keeper[1]))
+        return
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with tempfile.TemporaryDirectory(prefix="sge-") as folder:
+        os.chmod(folder, 0o755)  # noqa: S103 - for commands of other users
+        try:
+            with MiniGridEngine(folder, hosts=given.hosts, slots=given.slots, network=given.network) as cluster:
+                for name, value in cluster.environment.items():
+                    print(f"export {name}={value}", flush=True)
+                print("Enter these in another terminal, and use qstat, qsub, ... there. Ctrl-C ends all.", flush=True)
+                while True:
+                    signal.pause()
+        except KeyboardInterrupt:
+            return
+        except (MiniGridEngineError, machines.MachinesError) as error:
+            sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()

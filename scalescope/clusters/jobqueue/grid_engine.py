@@ -1,0 +1,173 @@
+"""Asks Grid Engine for jobs. Formats are those of Son of Grid Engine 8.1 (`qstat(1)`)."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+import xml.etree.ElementTree as ElementTree
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scalescope import owner
+from scalescope.errors import ClusterError
+
+COMMAND_TIMEOUT_S = 20.0
+VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_CLUSTER_NAME", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")  # name a Grid Engine
+
+_LOOK_S = 0.2
+_SILENT = re.compile(r"commlib error|unable to (send|contact)|got (send|read) error|timeout", re.IGNORECASE)
+
+
+class GridEngineSilent(ClusterError):
+    """Grid Engine's master gave no answer; it may answer in a minute."""
+
+    ends_run = True
+
+
+@dataclass(frozen=True)
+class GridEngineJob:
+    """A job that Grid Engine still has: it forgets those that have ended."""
+
+    id: str
+    state: str  # letters, such as `qw`, `r`, `Eqw` or `dr`
+    queue: str  # with the host, as `all.q@node1`; empty while it waits
+
+    @property
+    def host(self) -> str:
+        return self.queue.partition("@")[2]
+
+    @property
+    def is_pending(self) -> bool:
+        return "w" in self.state and not self.has_failed
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it could not be started, and waits for somebody to clear the error."""
+        return "E" in self.state
+
+    @property
+    def is_deleted(self) -> bool:
+        return "d" in self.state
+
+
+class GridEngine:
+    """The Grid Engine that these variables name; by default that of this process."""
+
+    def __init__(self, variables: Mapping[str, str] | None = None) -> None:
+        self.variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+        if variables is not None:
+            self.variables = dict(variables)
+
+    def ask(self, *command: str) -> str:
+        """What a command writes, whatever its exit status: that of `qalter -w v` is an answer."""
+        environment = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+        try:
+            done = subprocess.run(
+                command,
+                env={**environment, **self.variables, "LC_ALL": "C"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=COMMAND_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise _silent(command, f"no answer within {COMMAND_TIMEOUT_S:g} s") from error
+        except OSError as error:
+            raise _silent(command, str(error)) from error
+        if done.returncode and _SILENT.search(done.stdout):
+            raise _silent(command, " ".join(done.stdout.split()))
+        return done.stdout
+
+    def jobs(self, label: str) -> list[GridEngineJob]:
+        """This user's jobs of exactly this name."""
+        text = self.ask("qstat", "-u", owner.user(), "-xml")
+        try:
+            queue = ElementTree.fromstring(text)  # noqa: S314 - the batch system is trusted
+        except ElementTree.ParseError as error:
+            raise _silent(("qstat",), " ".join(text.split())) from error
+        found = []
+        for each in queue.iter("job_list"):
+            if each.findtext("JB_name") == label:
+                told = (each.findtext(name) or "" for name in ("JB_job_number", "state", "queue_name"))
+                found.append(GridEngineJob(*told))
+        return found
+
+    def details(self, job_id: str) -> dict[str, list[str]]:
+        """The lines of each field of `qstat -j`; none if the job has ended."""
+        fields: dict[str, list[str]] = defaultdict(list)
+        name = ""
+        for line in self.ask("qstat", "-j", job_id).splitlines():
+            if not line[:1].isspace():
+                name, _, line = line.partition(":")
+                name = " ".join(name.split())
+            fields[name].append(line.strip())
+        return fields
+
+    def allocation_rule(self, parallel_environment: str) -> str:
+        """How a parallel environment shares out the slots of a job; empty if there is none of this name."""
+        rows = (line.split(maxsplit=1) for line in self.ask("qconf", "-sp", parallel_environment).splitlines())
+        return next((row[1].strip() for row in rows if row[:1] == ["allocation_rule"]), "")
+
+    def unreachable(self) -> set[str]:
+        """Queues on hosts that do not answer, as `all.q@node1`."""
+        return {line for line in self.ask("qselect", "-qs", "u").split() if "@" in line}
+
+    def delete(self, job_ids: Sequence[str]) -> None:
+        if job_ids:
+            self.ask("qdel", *job_ids)
+
+    def left(self, label: str, numbers: Collection[str], folder: str) -> tuple[list[str], list[str]]:
+        """Numbers of our jobs of a name, known by number or by the folder of the output, and of others of that name."""
+        found = [job.id for job in self.jobs(label)]
+        ours = [number for number in found if number in numbers or self._is_in(number, folder)]
+        return ours, [number for number in found if number not in ours]
+
+    def _is_in(self, job_id: str, folder: str) -> bool:
+        path = Path("".join(self.details(job_id)["stdout_path_list"]).rpartition(":")[2])
+        return Path(folder) in path.parents
+
+    def remove(
+        self, label: str, numbers: Collection[str], folder: str, *, timeout_s: float, settle_s: float = 0.0
+    ) -> tuple[list[str], list[str], list[str]]:
+        """Delete our jobs until none is left. Returns numbers: deleted, ours still there, others of that name."""
+        deleted: dict[str, None] = {}
+        began = time.monotonic()
+        while True:
+            ours, others = self.left(label, numbers, folder)
+            fresh = [number for number in ours if number not in deleted]
+            self.delete(fresh)
+            deleted.update(dict.fromkeys(fresh))
+            passed_s = time.monotonic() - began
+            if (not ours and passed_s >= settle_s) or passed_s > timeout_s:
+                return list(deleted), ours, others
+            time.sleep(_LOOK_S)
+
+    def reasons(self, job_id: str) -> list[str]:
+        """Why a job waits, by its scheduler's last look, or else by a look now; empty if it may start."""
+        looked = [line for line in self.details(job_id)["scheduling info"] if '"' in line]
+        told = [re.sub(r'^queue instance "(.*)" dropped because it', r"\1", line) for line in looked]
+        away = self.unreachable() if any("not available" in line for line in told) else set()
+        told = [f"{line} (its host does not answer)" if line.split()[0] in away else line for line in told]
+        return told or self.verify(job_id, "p")
+
+    def verify(self, job_id: str, level: str) -> list[str]:
+        """Why no queue can take a job now (level `p`), or if no other job were there (`v`); empty if one can."""
+        lines = self.ask("qalter", "-w", level, job_id).splitlines()
+        if "verification: no suitable queues" not in lines:
+            return []
+        return [re.sub(r"^Job \d+ ", "", line) for line in lines if not line.startswith("verification:")]
+
+
+def _silent(command: Sequence[str], cause: str) -> GridEngineSilent:
+    return GridEngineSilent(
+        f"Grid Engine does not answer: `{command[0]}` failed",
+        cause=cause,
+        next_step="`qhost` shows whether its master is up; jobs that run go on without it",
+        category="sge-silent",
+    )

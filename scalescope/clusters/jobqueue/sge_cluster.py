@@ -1,0 +1,197 @@
+"""A cluster of Grid Engine's jobs."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from scalescope.clusters.jobqueue.base_cluster import PendingWorkers
+from scalescope.clusters.jobqueue.batch_cluster import BatchCluster
+from scalescope.clusters.jobqueue.grid_engine import GridEngine, GridEngineJob, GridEngineSilent
+from scalescope.clusters.jobqueue.slurm_watch import LONGEST_S, SHARE, SHORTEST_S, excerpt
+from scalescope.clusters.jobqueue.systems import SgeSpec
+from scalescope.errors import ClusterError, JobsEnded
+from scalescope.model.words import plural
+from scalescope.slurm import PATIENCE_S
+from scalescope.slurm.commands import AGAIN_S
+
+if TYPE_CHECKING:
+    from dask_jobqueue.core import Job
+
+_ONE_HOST = "$pe_slots"  # the allocation rule that gives a job all its slots on one host
+_SHOWN = 4  # reasons: Grid Engine has one for each queue on each host
+
+_logger = logging.getLogger(__name__)
+
+
+class SgeCluster(BatchCluster):
+    """Workers in jobs of Grid Engine, whose commands tell why they do not come."""
+
+    spec: SgeSpec
+
+    def __init__(self, spec: SgeSpec, *, seed: int = 0) -> None:
+        super().__init__(spec, seed=seed)
+        self._engine = GridEngine()
+        self._hosts: dict[str, str] = {}
+        self._told: PendingWorkers | None = None
+        self._waiting_since: float | None = None
+        self._next_look = self._changed_at = self._answered_at = 0.0
+
+    def scale(self, workers: int, threads_per_worker: int) -> None:
+        self._waiting_since, self._next_look = None, 0.0
+        self._answered_at = time.monotonic()
+        super().scale(workers, threads_per_worker)
+        self._next_look = 0.0  # if workers are lost, Grid Engine is asked without delay
+
+    def _check(self) -> dict[str, str]:
+        known = super()._check()
+        name = self.spec.parallel_environment
+        if name and (rule := self._engine.allocation_rule(name)) != _ONE_HOST:
+            scattered = f"its allocation rule is {rule}: slots of a job may be on several hosts, its workers are on one"
+            raise ClusterError(
+                f"jobs of workers cannot use the parallel environment {name}",
+                where="cluster.parallel_environment",
+                cause=scattered if rule else "there is none of this name",
+                next_step=f"`qconf -spl` lists them; `qconf -sp NAME` must show the allocation_rule {_ONE_HOST}",
+                category="bad-parallel-environment",
+            )
+        return {**known, **self._engine.variables}
+
+    def _send(self, sizes: Sequence[int], jobs: Sequence[Job]) -> Iterator[tuple[int, Job, str]]:
+        self._await_master()
+        yield from super()._send(sizes, jobs)
+
+    def _await_master(self) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                self._engine.jobs(self.label)
+            except GridEngineSilent:
+                self.report(f"Grid Engine does not answer: waiting for it, at most {PATIENCE_S / 60:g} min")
+                if time.monotonic() > deadline or self._closing.wait(AGAIN_S):
+                    raise
+            else:
+                return
+
+    def _cancel(self, job_ids: Sequence[str]) -> None:
+        try:
+            self._engine.delete(job_ids)
+        except GridEngineSilent as error:
+            _logger.warning("jobs %s were not deleted: %s", ", ".join(job_ids), error.line)
+
+    def _remove_jobs(self, timeout_s: float) -> str:
+        try:
+            _, left, _ = self._engine.remove(self.label, self._submitted, str(self._folder.path), timeout_s=timeout_s)
+        except GridEngineSilent as error:
+            return error.line
+        return ", ".join(left)
+
+    def _nodes(self) -> dict[str, str]:
+        return self._hosts
+
+    def _explain(self, arrived: int) -> PendingWorkers | None:
+        if arrived >= self._workers:
+            return None
+        now = time.monotonic()
+        if now >= self._next_look:
+            told = self._look(self._workers - arrived)
+            if told != self._told:
+                self._told, self._changed_at = told, now
+            self._next_look = now + min(max(SHARE * (now - self._changed_at), SHORTEST_S), LONGEST_S)
+        return self._told
+
+    def _look(self, missing: int) -> PendingWorkers:
+        now = time.monotonic()
+        try:
+            seen = {job.id: job for job in self._engine.jobs(self.label)}
+            self._answered_at = now
+            self._hosts |= {job.id: job.host for job in seen.values() if job.host}
+            self._raise_for_ended(seen)
+            pending = [job for job in seen.values() if job.is_pending]
+            if not pending:
+                self._waiting_since = None
+                running = plural(len(seen), "job")
+                return PendingWorkers(f"{plural(missing, 'worker')} missing; {running} of them started")
+            return self._waiting(pending, len(seen) - len(pending))
+        except GridEngineSilent as error:
+            if now - self._answered_at > PATIENCE_S:
+                raise
+            return PendingWorkers(f"Grid Engine does not answer: {error.cause}", in_queue=True)
+
+    def _waiting(self, pending: Sequence[GridEngineJob], running: int) -> PendingWorkers:
+        first = pending[0].id
+        now = time.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+            if never := self._engine.verify(first, "v"):
+                raise JobsEnded(
+                    f"Grid Engine can never start job {first} of {self.label}",
+                    where=f"qalter -w v {first}",
+                    cause=_list(never),
+                    next_step="look at the script that `scalescope job-script` shows, and ask for less per job",
+                    category="never-starts",
+                    job_ids=tuple(job.id for job in pending),
+                    ends_run=True,
+                )
+        reasons = self._engine.reasons(first)
+        words = f"{plural(len(pending), 'job')} waiting: {_list(reasons) or 'Grid Engine is about to start them'}"
+        if running:
+            words += f"; {plural(running, 'job')} of this cluster run already"
+        if now - self._waiting_since > self.spec.queue_timeout_s:
+            raise ClusterError(
+                f"{plural(len(pending), 'job')} of {self.label} did not start within {self.spec.queue_timeout_s:g} s",
+                where=_ids([job.id for job in pending]),
+                cause=words,
+                next_step="try again when the queue is shorter, ask for less, or raise `cluster.queue_timeout_s`",
+                category="queue-timeout",
+            )
+        return PendingWorkers(words, in_queue=True)
+
+    def _raise_for_ended(self, seen: Mapping[str, GridEngineJob]) -> None:
+        """Raise for jobs that are gone, could not be started, or are on a host that does not answer."""
+        ours = [job.id for job in self._jobs]
+        gone = [number for number in ours if number not in seen or seen[number].is_deleted]
+        failed = [number for number in ours if number in seen and seen[number].has_failed]
+        away = self._engine.unreachable() if any(job.host for job in seen.values()) else set()
+        lost = [number for number in ours if number in seen and seen[number].queue in away]
+        if gone:
+            output = self._output(gone[0])
+            cause = f"the end of its output:\n    | {output}" if output else "somebody deleted it, or a limit ended it"
+            raise self._ended(gone, "ended too early", cause, "jobs-gone", may_return=not output)
+        if failed:
+            reason = " ".join(self._engine.details(failed[0])["error reason 1"])
+            raise self._ended(failed, "could not be started", reason, "start-failed")
+        if lost:
+            cause = f"host {seen[lost[0]].host} does not answer to Grid Engine"
+            raise self._ended(lost, "lost their host", cause, "node-lost", may_return=True)
+
+    def _ended(
+        self, jobs: Sequence[str], what: str, cause: str, category: str, *, may_return: bool = False
+    ) -> JobsEnded:
+        return JobsEnded(
+            f"{plural(len(jobs), 'job')} of {self.label} {what}",
+            where=_ids(jobs) + (f" on {self._hosts[jobs[0]]}" if jobs[0] in self._hosts else ""),
+            cause=cause,
+            next_step=f"`qstat -j {jobs[0]}`, or `qacct -j {jobs[0]}` once it has ended, shows more",
+            category=category,
+            job_ids=tuple(jobs),
+            may_return=may_return,
+        )
+
+    def _output(self, number: str) -> str:
+        try:
+            text = (self._folder.logs / f"{self.label}.o{number}").read_text(errors="replace")
+        except OSError:
+            return ""
+        return excerpt(text).strip().replace("\n", "\n    | ")
+
+
+def _list(reasons: Sequence[str]) -> str:
+    more = f"; {len(reasons) - _SHOWN} more reasons" if len(reasons) > _SHOWN else ""
+    return "; ".join(reasons[:_SHOWN]) + more
+
+
+def _ids(jobs: Sequence[str]) -> str:
+    return f"jobs {', '.join(jobs[:8])}"

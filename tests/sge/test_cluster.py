@@ -1,0 +1,225 @@
+"""Clusters of real jobs on a real Grid Engine, and what is left of them when processes die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.requests import asked
+from support.waiting import wait_for as until
+
+from scalescope import leases
+from scalescope.clusters import reaping
+from scalescope.clusters.jobqueue import sge_cluster
+from scalescope.clusters.jobqueue.sge_cluster import SgeCluster
+from scalescope.clusters.reaping import Fate
+from scalescope.errors import ClusterError, ExitStatus, JobsEnded
+from scalescope.model.trial import TrialState
+from scalescope.store.schema import RunState
+from scalescope.store.store import Store
+
+pytestmark = pytest.mark.timeout(300)
+
+Opened = Callable[..., SgeCluster]
+
+WORKLOAD = """
+import time
+from pathlib import Path
+
+def hold(client, *, items: int = 4, seconds: float = 1.0, folder: str = ""):
+    futures = client.map(time.sleep, [seconds] * items, pure=False)
+    Path(folder, f"running-{seconds:g}").touch()
+    client.gather(futures)
+"""
+COMMAND = "from scalescope.cli.main import main; main()"
+OWNER = """
+import sys, time
+from scalescope import leases
+from scalescope.clusters.jobqueue.grid_engine import GridEngine
+from scalescope.clusters.jobqueue.shared_folder import ClusterFolder
+
+engine = GridEngine()
+folder = ClusterFolder(leases.new_label())
+folder.create(tls=True)
+lease = leases.intend("sge", folder.path.name, {"folder": str(folder.path), **engine.variables})
+for number in range(2):
+    options = ("-N", lease.label, "-o", f"{folder.logs}/", "-j", "y", "-b", "y")
+    print(engine.ask("qsub", "-terse", *options, "sleep", "600").strip(), flush=True)
+print(lease.label, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "leases"))
+    return tmp_path
+
+
+def ids(cluster: SgeCluster) -> list[str]:
+    return [job["id"] for job in cluster.facts()["jobs"]]
+
+
+def test_jobs_have_a_slot_for_each_core_are_kept_replaced_and_closed(opened: Opened, in_sge: Any) -> None:
+    cluster = opened(workers_per_job=2)
+    cluster.scale(3, 2)
+    jobs = ids(cluster)
+    assert [job["workers"] for job in cluster.facts()["jobs"]] == [2, 1]
+    assert in_sge.slots() == dict(zip(jobs, [4, 2], strict=True))
+    with cluster.client() as client:
+        assert client.submit(sum, [1, 2]).result(timeout=30) == 3
+        assert sorted(client.nthreads().values()) == [2, 2, 2]
+        hosts = client.run(lambda: os.uname().nodename)
+    assert set(hosts.values()) == set(in_sge.hosts)
+    cluster.scale(2, 2)
+    assert ids(cluster) == jobs[:1]
+    nothing: Any = None
+    with cluster.running(nothing, nothing):
+        in_sge.run("qdel", jobs[0])
+        until(lambda: jobs[0] not in in_sge.jobs())
+    assert f"jobs {jobs[0]}" in cluster.losses()
+    cluster.scale(2, 2)
+    assert cluster.facts()["jobs_replaced"] == 1
+    cluster.close()
+    until(lambda: not in_sge.jobs())
+    assert leases.read_all() == ([], [])
+
+
+def test_what_keeps_jobs_from_starting_is_said(opened: Opened, in_sge: Any) -> None:
+    """One step after the other on the same cluster."""
+    cluster = opened(queue_timeout_s=2.0)
+
+    def refused(category: str, threads: int = 1) -> ClusterError:
+        with pytest.raises(ClusterError) as caught:
+            cluster.scale(1, threads)
+        assert caught.value.category == category, caught.value
+        return caught.value
+
+    others = [in_sge.submit("-pe", "smp", "4") for _ in in_sge.hosts]
+    until(lambda: set(in_sge.jobs().values()) == {"r"})
+    assert "all.q@sge1 is full" in refused("queue-timeout").cause
+    in_sge.run("qdel", *others)
+    in_sge.run("qmod", "-d", "*")
+    assert "all.q@sge1 is disabled" in refused("queue-timeout").cause
+    assert refused("never-starts", threads=5).ends_run
+    in_sge.run("qmod", "-e", "*")
+    cluster.scale(1, 1)
+
+
+def test_what_grid_engine_does_not_take_is_refused(opened: Opened) -> None:
+    for category, given in (
+        ("bad-parallel-environment", {"parallel_environment": "none"}),
+        ("bad-parallel-environment", {"parallel_environment": "mpi"}),  # it scatters the slots of a job
+        ("refused", {"queue": "nowhere.q"}),
+        ("refused", {"resource_spec": "unheard=1"}),
+    ):
+        with pytest.raises(ClusterError) as caught:
+            opened(**given).scale(1, 1)
+        assert caught.value.category == category
+        assert "\n" not in caught.value.cause.replace("\nExiting.", "")
+
+
+def test_reap_removes_what_is_ours_alone(in_sge: Any, state: Path) -> None:
+    in_sge.run("qmod", "-d", "*")
+    owner = subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    first, second, label = (owner.stdout.readline().strip() for _ in range(3))
+    others = [in_sge.submit("-N", label), in_sge.submit("-N", f"{label}0"), in_sge.submit("-N", label, user="games")]
+    assert [each.fate for each in reaping.reap()] == [Fate.OWNED]
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    (told,) = reaping.reap(dry_run=True)
+    assert (told.fate, set(told.removed)) == (Fate.FAILED, {first, second})  # as of one job that only looks like ours
+    in_sge.run("qdel", others[0])
+    (told,) = reaping.reap()
+    assert (told.fate, set(told.removed)) == (Fate.REMOVED, {first, second})
+    assert set(in_sge.jobs()) == set(others[1:])
+    assert leases.read_all()[0] == []
+    assert not (state / "state/scalescope/jobs" / label).exists()
+
+
+@pytest.mark.thorough
+def test_a_sweep_outlives_a_deleted_job_and_its_own_death(in_sge: Any, state: Path) -> None:
+    (state / "own.py").write_text(WORKLOAD)
+    points = [{"workers": 4, "seconds": seconds} for seconds in (9, 4)]
+    sweep: dict[str, Any] = {
+        "workload": f"{state / 'own.py'}:hold",
+        "params": {"folder": str(state)},
+        "points": points,
+        "cluster": {"kind": "sge", "workers_per_job": 2, "processes": 1, "parallel_environment": "smp"},
+    }
+
+    def order(seed: int) -> list[Any]:
+        return [planned.point.params["seconds"] for planned in asked({**sweep, "seed": seed}).plan]
+
+    sweep["seed"] = next(seed for seed in range(100) if order(seed)[0] == 9)
+    (state / "sweep.yaml").write_text(yaml.safe_dump(sweep))
+    store = str(state / "results.db")
+    command = [sys.executable, "-c", COMMAND, "sweep", str(state / "sweep.yaml"), "--store", store]
+    others = in_sge.submit(user="games")
+    with (state / "log").open("ab") as log:
+        flow = subprocess.Popen(command, stdout=log, stderr=log)
+        until((state / "running-9").exists, lambda: (state / "log").read_text())
+        hit = next(job for job in in_sge.jobs() if job != others)
+        in_sge.run("qdel", hit)
+        until((state / "running-4").exists, lambda: (state / "log").read_text())
+        flow.send_signal(signal.SIGKILL)
+        flow.wait()
+        again = subprocess.run(command, stdout=log, stderr=log)
+    assert again.returncode in (ExitStatus.OK, ExitStatus.FINDING), (state / "log").read_text()
+    with Store.open(store) as opened_:
+        run = opened_.run("latest")
+    assert run.state is RunState.COMPLETE
+    by_seconds = {trial.point.params["seconds"]: trial for trial in run.trials}
+    assert by_seconds[4].state is TrialState.VALID
+    assert by_seconds[9].state is TrialState.INVALID
+    assert hit in by_seconds[9].reason
+    reaping.reap()
+    assert leases.read_all()[0] == []
+    assert set(in_sge.jobs()) == {others}
+
+
+@pytest.mark.thorough
+def test_a_host_that_dies_is_named_and_its_job_replaced(opened: Opened, in_sge: Any) -> None:
+    cluster = opened()
+    cluster.scale(2, 4)  # a job on each host
+    lost = in_sge.hosts[0]
+    in_sge.stop_host(lost)
+
+    def named() -> JobsEnded | None:
+        try:
+            cluster._explain(1)
+        except JobsEnded as error:
+            return error
+        return None
+
+    error = until(named)
+    assert (error.category, error.may_return) == ("node-lost", True)
+    assert lost in error.where
+    in_sge.start_host(lost)
+    cluster.scale(2, 4)
+    assert cluster.facts()["jobs_replaced"] == 1
+
+
+@pytest.mark.thorough
+def test_a_master_that_is_away_is_waited_for(opened: Opened, in_sge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sge_cluster, "AGAIN_S", 0.5)
+    cluster = opened()
+    cluster.scale(1, 1)
+    said: list[str] = []
+    cluster.report = said.append
+    in_sge.stop_host("qmaster")
+    threading.Timer(3.0, in_sge.start_host, ["qmaster"]).start()
+    cluster.scale(2, 1)
+    assert "does not answer" in said[0]
+    assert len(in_sge.jobs()) == 2
