@@ -66,9 +66,10 @@ CHOICES: Mapping[str, Choices] = {
     "finding": Choices("Finding", "Code", causes.by_code),
 }
 
-# Names that Prefect made: `misty-lemur` by its server and its old UI, `Tasty-Ajiaco` by the new one
+# Names that Prefect made: `misty-lemur` by its server, `iota425-kesprytt` and `Tasty-Ajiaco` by its two UIs
 GENERATED = re.compile(
-    "[a-z]+-[a-z]+|(Awesome|Rustic|Small|Gorgeous|Fantastic|Sleek|Intelligent|Unbranded|Refined|Licensed|Generic"
+    "[a-z]+-[a-z]+|(alpha|beta|gamma|delta|epsilon|zeta|eta|theta|iota|kappa|lambda|mu|nu|xi|omicron|pi|rho|sigma|tau"
+    "|upsilon|phi|chi|psi|omega)[0-9]*-[a-z-]+|(Awesome|Rustic|Small|Gorgeous|Fantastic|Sleek|Intelligent|Unbranded|Refined|Licensed|Generic"
     "|Practical|Ergonomic|Handcrafted|Tasty|Handmade|Incredible)-.{1,6}"
 )
 

@@ -54,7 +54,11 @@ COMMANDS: Sequence[tuple[str, str | Callable[..., None], str]] = (
     (
         "nightly",
         "scalescope.cli.commands.nightly:nightly",
-        exit_statuses(FINDING, ok="no regression", finding="a confirmed regression"),
+        exit_statuses(
+            FINDING,
+            ok="no regression",
+            finding="a confirmed regression, nothing measured, or no night --expected-within",
+        ),
     ),
     ("alerts", "scalescope.cli.commands.nightly:alerts", PLAIN),
     ("workloads", "scalescope.cli.commands.workloads:workloads", PLAIN),

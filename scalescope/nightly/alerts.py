@@ -109,8 +109,8 @@ def issue(alert: Alert) -> str:
     """A text for a bug tracker, in Markdown."""
     culprit = alert.culprit
     rows = [
-        f"{each.series.words}: {each.series.metric} {each.before:.4g} → {each.after:.4g} over the nights; rerun in "
-        f"pairs {_interval(each)}"
+        f"{each.series.words}: {each.series.metric} {each.series.written(each.before)} → "
+        f"{each.series.written(each.after)} over the nights; rerun in pairs {_interval(each)}"
         for each in alert.changes
     ]
     blocks = [

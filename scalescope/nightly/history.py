@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from scalescope.model.decision import Decision
+from scalescope.nightly import decisions
 from scalescope.nightly.changes import Change, find_changes, find_drift, smallest_change
 from scalescope.nightly.night_record import Alert, Measured, Night, NightlySeries, nights
 from scalescope.store.store import Store
@@ -20,15 +22,31 @@ class SeriesHistory:
     changes: tuple[Change, ...]  # change points
     drift: Change | None  # over the last weeks
     smallest: float  # change that the series could show, as a share
+    decisions: tuple[Decision, ...] = ()  # about it
 
     @classmethod
-    def of(cls, values: Sequence[tuple[Night, Measured]]) -> SeriesHistory:
-        numbers = [measured.value for _, measured in values]
-        changes, drift = tuple(find_changes(numbers)), find_drift(numbers)
-        return cls(values[-1][1].series, tuple(values), changes, drift, smallest_change(numbers))
+    def of(cls, values: Sequence[tuple[Night, Measured]], decided: Sequence[Decision] = ()) -> SeriesHistory:
+        """Judge a series on either side of the level that was accepted last."""
+        series, numbers = values[-1][1].series, [measured.value for _, measured in values]
+        first = decisions.baseline(series, [night.study.created_at for night, _ in values], decided)
+        before, since = numbers[:first], numbers[first:]
+        changes = [*find_changes(before), *(_later(each, first) for each in find_changes(since))]
+        drift = find_drift(since)
+        return cls(
+            series,
+            tuple(values),
+            tuple(changes),
+            drift and _later(drift, first),
+            smallest_change(since),
+            tuple(decisions.about(series, decided)),
+        )
 
     def is_worse(self, change: Change) -> bool:
         return change.worse(larger_is_better=self.series.metric in LARGER_IS_BETTER)
+
+
+def _later(change: Change, nights: int) -> Change:
+    return replace(change, index=change.index + nights)
 
 
 @dataclass(frozen=True)
@@ -38,18 +56,21 @@ class History:
     name: str
     nights: tuple[Night, ...]
     series: tuple[SeriesHistory, ...]
+    decisions: tuple[Decision, ...] = ()  # in force
 
     @classmethod
-    def of(cls, name: str, nights: Sequence[Night]) -> History:
+    def of(cls, name: str, nights: Sequence[Night], decided: Sequence[Decision] = ()) -> History:
         values: dict[str, list[tuple[Night, Measured]]] = {}
         for night in nights:
             for each in night.record.measured:
                 values.setdefault(each.series.id, []).append((night, each))
-        return cls(name, tuple(nights), tuple(map(SeriesHistory.of, values.values())))
+        series = tuple(SeriesHistory.of(each, decided) for each in values.values())
+        return cls(name, tuple(nights), series, tuple(decided))
 
     @classmethod
     def read(cls, store: Store, name: str) -> History:
-        return cls.of(name, [night for night in nights(store, name) if night.study.finished_at])
+        ended = [night for night in nights(store, name) if night.study.finished_at]
+        return cls.of(name, ended, decisions.in_force(store, name))
 
     @property
     def alerts(self) -> list[Alert]:

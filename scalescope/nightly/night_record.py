@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -11,13 +11,22 @@ from math import log
 from typing import Any
 
 from scalescope.analysis.summary import label
+from scalescope.model import words
+from scalescope.model.decision import Decision
 from scalescope.model.mapping import Mapped
+from scalescope.model.metrics import METRICS, Unit
 from scalescope.model.study import Study
 from scalescope.model.sweep import Point, digest
 from scalescope.run import run_names
 from scalescope.store.store import Store
 
 MANY = 10_000  # nights that are read at most: 27 years
+# how values of a unit are written; the others are counts
+_WRITTEN: Mapping[Unit, Callable[[float], str]] = {
+    Unit.SECONDS: words.duration,
+    Unit.BYTES: words.size,
+    Unit.SHARE: lambda value: f"{100 * value:.3g} %",
+}
 
 
 class AlertState(StrEnum):
@@ -83,6 +92,11 @@ class NightlySeries(Mapped):
     def words(self) -> str:
         """`bag-map (4 workers, 64 items, local)`."""
         return f"{self.name} ({self.size}, {self.cluster['kind']})"
+
+    def written(self, value: float) -> str:
+        """A value with its unit: `1.23 s`, `12.5 MiB`, `85.3 %`, `7 workers`."""
+        unit = METRICS[self.metric].unit
+        return _WRITTEN[unit](value) if unit in _WRITTEN else f"{words.number(value)} {unit}"
 
 
 @dataclass(frozen=True)
@@ -175,6 +189,7 @@ class NightRecord(Mapped):
     trials: Mapping[str, int] = field(default_factory=dict)  # number planned, and number by state, without warm-ups
     problems: tuple[str, ...] = ()  # what could not be measured, and why
     ended_early: str = ""  # why the budget ended it
+    decisions: tuple[Decision, ...] = ()  # of people, in force that night
 
 
 @dataclass(frozen=True)

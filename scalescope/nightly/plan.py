@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 from scalescope import workloads
@@ -12,13 +13,21 @@ from scalescope.model import fields, parameters
 from scalescope.model.cluster import ClusterSpec, cluster_spec
 from scalescope.model.environment import Environment
 from scalescope.model.metrics import METRICS
+from scalescope.model.study import Study
 from scalescope.model.sweep import digest
+from scalescope.model.words import number, plural
 from scalescope.nightly.night_record import Night, SoftwareLock
 from scalescope.nightly.parameters import NightlyParameters
 from scalescope.run import orchestrator, request
 from scalescope.run.request import RunRequest
 from scalescope.run.syntax import names_blocks
 from scalescope.workloads.suite import SUITE, SuiteEntry
+
+LIKE = 7  # nights whose median is what a night is expected to take
+# rough seconds that a run of the suite takes on 2 cores, with cluster and warm-up, at small sizes and at those of a
+# night: only a first night is told by them
+RUN_S = {True: 10.0, False: 50.0}
+VIRTUAL_RUN_S = 3.0  # the same on a cluster in virtual time
 
 
 @dataclass(frozen=True)
@@ -115,6 +124,17 @@ def ordered(found: Sequence[SuiteJob], past: Sequence[Night]) -> list[SuiteJob]:
         return len(past)
 
     return sorted(found, key=nights_ago, reverse=True)
+
+
+def expected(study: Study, turns: Sequence[tuple[int, SuiteJob]], past: Sequence[Night]) -> str:
+    """How long a night takes, in words: as the last ones that were asked the same, or by the number of its runs."""
+    same = digest(study.question)
+    like = [night.elapsed_s for night in past if night.study.finished_at and digest(night.study.question) == same]
+    if like:
+        minutes = median(like[-LIKE:]) / 60
+        return f"About {number(minutes)} minutes, as the last {plural(len(like[-LIKE:]), 'night')} of this kind"
+    minutes = sum(RUN_S[job.asked.small] if job.cluster.real_time else VIRTUAL_RUN_S for _, job in turns) / 60
+    return f"About {number(minutes, 1)} minutes for {plural(len(turns), 'run')}; the next night knows better"
 
 
 def rounds(job: SuiteJob) -> int:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from scalescope.model.environment import Environment
 from scalescope.model.study import Study
 from scalescope.model.words import MISSING
-from scalescope.nightly import alerts
+from scalescope.nightly import alerts, decisions
 from scalescope.nightly.night_record import ChangeOutcome, Drift, Judged, Measured, NightRecord
 from scalescope.nightly.series import SETTLED
 from scalescope.report.table import ReportTable, Row, Tone
@@ -17,7 +17,7 @@ from scalescope.store.store import SweepRun
 from scalescope.studies.comparison.judge import change
 from scalescope.studies.report import common
 from scalescope.studies.report.pictures import Picture
-from scalescope.studies.report.sheet import Note, Sheet, number, pairs, share
+from scalescope.studies.report.sheet import Note, Sheet, pairs, share
 
 if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas
@@ -56,18 +56,19 @@ def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
 def _table(record: NightRecord) -> ReportTable:
     heads = ("workload", "size", "cluster", "tonight", "before", "change", "rerun")
     judged = {each.series.id: each for each in record.judged}
-    rows = [_row(each, judged.get(each.series.id)) for each in record.measured]
+    rows = [_row(each, judged.get(each.series.id), record) for each in record.measured]
     return ReportTable("What was measured, a row per series", heads, tuple(rows), frozenset(range(3, 5)))
 
 
-def _row(each: Measured, judged: Judged | None) -> Row:
+def _row(each: Measured, judged: Judged | None, record: NightRecord) -> Row:
     series = each.series
-    cells = (series.name, series.size, str(series.cluster["kind"]), number(each.value))
+    cells = (series.name, series.size, str(series.cluster["kind"]), series.written(each.value))
     if judged is None:
-        return Row((*cells, MISSING, MISSING, MISSING), Tone.PLAIN)
+        return Row((*cells, MISSING, MISSING, "muted" if decisions.is_muted(series, record) else MISSING), Tone.PLAIN)
     ratio = judged.after / judged.before if judged.before else float("inf")
     words = "from 0" if isinf(ratio) else change(ratio)
-    return Row((*cells, number(judged.before), words, str(judged.outcome)), TONES.get(judged.outcome, Tone.PLAIN))
+    outcome = judged.outcome
+    return Row((*cells, series.written(judged.before), words, str(outcome)), TONES.get(outcome, Tone.PLAIN))
 
 
 def _notes(record: NightRecord) -> list[Note]:
@@ -80,6 +81,7 @@ def _notes(record: NightRecord) -> list[Note]:
     ]
     notes += [Note(f"{each.series.words}: {_reason(each)}") for each in record.judged]
     notes += [Note(f"{each.series.words}: {_drift(each)}", Tone.DOUBT) for each in record.drifts]
+    notes += [Note(each.line) for each in record.decisions]
     notes += [Note(f"Not measured: {each}", Tone.DOUBT) for each in record.problems]
     return notes
 
@@ -90,8 +92,9 @@ def _reason(each: Judged) -> str:
 
 def _drift(each: Drift) -> str:
     low, high = (change(1 + end) for end in (each.low, each.high))
+    before, after = map(each.series.written, (each.before, each.after))
     return (
-        f"{each.series.metric} drifts: {number(each.before)} → {number(each.after)} over {each.nights} nights, without "
+        f"{each.series.metric} drifts: {before} → {after} over {each.nights} nights, without "
         f"a step ({change(each.after / each.before)}; from {low} to {high}). Drifts are reported, and not rerun."
     )
 

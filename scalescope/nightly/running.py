@@ -16,13 +16,14 @@ from typing import Any
 
 from scalescope import environments
 from scalescope.analysis.cost import Budget, Cost, spent
+from scalescope.diagnosis.evidence import host_cpu
 from scalescope.errors import InfrastructureError
 from scalescope.model import parameters
 from scalescope.model.environment import Environment
 from scalescope.model.study import Study
 from scalescope.model.sweep import digest
-from scalescope.model.words import plural
-from scalescope.nightly import alerts, night_record, plan
+from scalescope.model.words import percent, plural
+from scalescope.nightly import alerts, decisions, missing_nights, night_record, plan
 from scalescope.nightly.history import History
 from scalescope.nightly.night_record import (
     Alert,
@@ -36,7 +37,7 @@ from scalescope.nightly.night_record import (
 )
 from scalescope.nightly.parameters import NightlyParameters
 from scalescope.nightly.reruns import Reruns
-from scalescope.nightly.series import ChangeCandidate, candidates, drifts, measured
+from scalescope.nightly.series import OTHERS, ChangeCandidate, candidates, drifts, measured
 from scalescope.nightly.site import write_site
 from scalescope.run import orchestrator, price_table
 from scalescope.run.output_paths import OutputPath, WrittenFile
@@ -79,6 +80,7 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
 
         night.lock_software()
         runs = night.measure(jobs, (loaded["store"], records))
+        night.amend(decisions=decisions.in_force(store, asked.history))
         night.amend(drifts=tuple(drifts(night.record, past)))
         changed = candidates(night.record, past, asked.smallest_effect)
         again = Reruns.begin(asked, study.id, night.record.lock, kept.store, runner)
@@ -90,9 +92,11 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
         resolved = alerts.resolve(store, past, night.record, asked)
         night.tell()
 
-        alarm = any(each.state in alerts.ONGOING for each in night.record.alerts)
+        alarm = not night.record.measured or any(each.state in alerts.ONGOING for each in night.record.alerts)
         store.studies.finish(study.id, _line(night.record, resolved), night.record.to_mapping(), alarm=alarm)
         study = store.studies.get(study.id)
+        if night.record.measured:
+            runner.send(missing_nights.event(Night(study, night.record)))
         written = report.write(study.id, runner, partial(runner.do, REPORT, study, runs)) if report else None
         text = export.to_markdown(study, runs) + where_report(written, study.id)
         if site:
@@ -176,6 +180,7 @@ class NightInProgress:
         problems = plan.left_out(self.asked)
         ended, failed, planned = "", None, 0
         turns = [(turn, job) for turn in range(self.asked.rounds) for job in jobs if turn < plan.rounds(job)]
+        self._say(plan.expected(self.study, turns, self.past))
         for number, (turn, job) in enumerate(turns, 1):
             name = f"{job.entry.workload} on {job.cluster.kind}"
             used = {"core_hours": cost.core_hours, "money": cost.money or 0.0, "hours": cost.time_s / 3600}
@@ -216,7 +221,8 @@ class NightInProgress:
             if any(each.series.id == found.series.id for each in self.record.judged):
                 continue
             series = found.series
-            self._say(f"Looking into {series.words}: {series.metric} {found.before:.4g} → {found.after:.4g}")
+            before, after = map(series.written, (found.before, found.after))
+            self._say(f"Looking into {series.words}: {series.metric} {before} → {after}")
             judged = again.judge(found)
             self._say(f"{judged.outcome.capitalize()}. {judged.reason}")
             self.amend(judged=(*self.record.judged, judged))
@@ -275,6 +281,11 @@ class NightInProgress:
 def _line(tonight: NightRecord, resolved: Sequence[Alert]) -> str:
     raised = [alerts.line(each) for each in tonight.alerts]
     first = f"Regression: {'; '.join(raised)}." if raised else "No regression."
+    first = first if tonight.measured else "Nothing was measured."
+    loaded = [taken for each in tonight.measured if (taken := each.host.get(OTHERS, 0.0)) >= host_cpu.OTHERS]
+    if loaded:
+        series = f"{len(loaded):,} of {len(tonight.measured):,} series"
+        first = f"The host was loaded: others took up to {percent(max(loaded))} of it during {series}. {first}"
     counts = Counter(each.outcome for each in tonight.judged)
     parts = [f"{len(tonight.measured):,} series measured"]
     others = [each for each in ChangeOutcome if counts[each] and each is not ChangeOutcome.CONFIRMED]

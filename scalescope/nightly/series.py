@@ -16,7 +16,9 @@ from math import inf, log
 from statistics import median, median_high, median_low
 from typing import Any
 
+from scalescope.model.decision import Decision
 from scalescope.model.trial import Trial
+from scalescope.nightly import decisions
 from scalescope.nightly.changes import BASELINE, LEAST, find_changes, find_drift
 from scalescope.nightly.night_record import (
     AlertState,
@@ -32,7 +34,9 @@ from scalescope.studies.symptom import LARGER_IS_BETTER, quantity
 
 SETTLED = BASELINE + LEAST  # nights that a series needs to have change points
 YOUNG = SETTLED // 2  # nights that a series needs to show its scatter
-RECENT = LEAST + 2  # nights in which a change point is still rerun: it is found in the fifth, and one is spare
+# nights, without those on which the series was muted, in which a change point is still rerun: it is found in the fifth,
+# and one is spare
+RECENT = LEAST + 2
 # facts of the machine that are kept of each night
 HOST = ("hostname", "cpu_model", "usable_cpus", "cgroup_cpus", "memory_bytes", "platform", "load_average")
 OTHERS = "taken by others"  # fact: share of the machine that other processes, and other machines on its hardware, had
@@ -104,12 +108,15 @@ def _host(trials: Sequence[Trial]) -> dict[str, Any]:
 
 def candidates(tonight: NightRecord, past: Sequence[Night], smallest: float) -> list[ChangeCandidate]:
     """Regressions and improvements to rerun, the largest first. `past`: oldest first; `smallest`: a share."""
-    found = [_candidate(each, past, smallest) for each in tonight.measured]
+    heard = [each for each in tonight.measured if not decisions.is_muted(each.series, tonight)]
+    found = [_candidate(each, tonight, past, smallest) for each in heard]
     return sorted((each for each in found if each is not None), key=lambda each: -each.size)
 
 
-def _candidate(tonight: Measured, past: Sequence[Night], smallest: float) -> ChangeCandidate | None:
-    nights = _since_baseline(tonight.series, past)
+def _candidate(
+    tonight: Measured, record: NightRecord, past: Sequence[Night], smallest: float
+) -> ChangeCandidate | None:
+    nights = _since_baseline(tonight.series, past, record.decisions)
     if not nights:
         return None
     values = [*(each.value for _, each in nights), tonight.value]
@@ -121,7 +128,8 @@ def _candidate(tonight: Measured, past: Sequence[Night], smallest: float) -> Cha
         if len(values) >= YOUNG and (within or _asked(tonight.series, [night for night, _ in nights[index:]])):
             return None
     else:
-        recent = [each for each in find_changes(values) if len(values) - each.index <= RECENT]
+        heard = [not decisions.is_muted(tonight.series, night.record) for night, _ in nights]
+        recent = [each for each in find_changes(values) if sum(heard[each.index :]) < RECENT]
         if not recent or _asked(tonight.series, [night for night, _ in nights[recent[-1].index :]]):
             return None
         index, before, after = recent[-1].index, recent[-1].before, recent[-1].after
@@ -133,21 +141,27 @@ def _candidate(tonight: Measured, past: Sequence[Night], smallest: float) -> Cha
 
 def drifts(tonight: NightRecord, past: Sequence[Night]) -> list[Drift]:
     """Slow changes, over the last weeks, of the series that a night measured."""
-    values: dict[str, list[float]] = {each.series.id: [] for each in tonight.measured}
-    for kept in (*(night.record for night in past), tonight):
-        for each in kept.measured:
-            values.get(each.series.id, []).append(each.value)
+    values: dict[str, list[tuple[str, float]]] = {each.series.id: [] for each in tonight.measured}
+    for night in past:
+        for each in night.record.measured:
+            values.get(each.series.id, []).append((night.study.created_at, each.value))
     found = []
     for each in tonight.measured:
-        numbers = values[each.series.id]
+        if decisions.is_muted(each.series, tonight):
+            continue
+        before = values[each.series.id]
+        first = decisions.baseline(each.series, [begun for begun, _ in before], tonight.decisions)
+        numbers = [*(value for _, value in before[first:]), each.value]
         if drift := find_drift(numbers):
             nights = len(numbers) - drift.index
             found.append(Drift(each.series, nights, drift.before, drift.after, drift.low, drift.high))
     return found
 
 
-def _since_baseline(series: NightlySeries, past: Sequence[Night]) -> list[tuple[Night, Measured]]:
-    """Nights that measured a series since its last change that was confirmed and not denied by a person."""
+def _since_baseline(
+    series: NightlySeries, past: Sequence[Night], decided: Sequence[Decision]
+) -> list[tuple[Night, Measured]]:
+    """Nights that measured a series since its level was accepted, or a change confirmed and not denied by a person."""
     found: list[tuple[Night, Measured]] = []
     for night in past:
         alerts = (series.id in alert.series for alert in night.record.alerts if alert.state not in OVER)
@@ -155,7 +169,7 @@ def _since_baseline(series: NightlySeries, past: Sequence[Night]) -> list[tuple[
         if any(alerts) or any(faster):
             found = []
         found += [(night, each) for each in night.record.measured if each.series.id == series.id]
-    return found
+    return found[decisions.baseline(series, [night.study.created_at for night, _ in found], decided) :]
 
 
 def _asked(series: NightlySeries, since: Sequence[Night]) -> bool:

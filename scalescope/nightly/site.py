@@ -13,7 +13,7 @@ from typing import Any
 from scalescope import workloads
 from scalescope.model.metrics import METRICS
 from scalescope.model.trial import TrialState
-from scalescope.model.words import MISSING, count, plural
+from scalescope.model.words import MISSING, plural
 from scalescope.nightly import alerts
 from scalescope.nightly.changes import Change
 from scalescope.nightly.history import History, SeriesHistory
@@ -21,7 +21,6 @@ from scalescope.nightly.night_record import Alert, AlertState, Night
 from scalescope.report import files
 from scalescope.report.html import build, embed
 from scalescope.report.html.page import moment
-from scalescope.report.run_tables import WRITTEN
 from scalescope.report.table import ReportTable, Row, Tone
 from scalescope.studies.release.mixtures import difference
 from scalescope.workloads.suite import SUITE
@@ -105,6 +104,7 @@ def _overview(history: History) -> str:
         note=_note(last) if last else "",
         unsettled=[alert for ongoing, alert in shown if ongoing],
         settled=[alert for ongoing, alert in shown if not ongoing],
+        decisions=_decisions(history),
         recent=_recent(history),
         drifting=_drifting(history),
         series=_series_table(history),
@@ -147,6 +147,8 @@ def _series_page(history: History, found: SeriesHistory) -> str:
         help=metric.help,
         drift=_drift(found),
         smallest=_smallest(found),
+        words=found.series.words,
+        decisions=[each.line for each in found.decisions],
         changes=ReportTable.of("Change points, the last first", heads, changes),
         values=ReportTable.of("All nights, the last first", ("night", "began", "runs", "value"), values, 3),
         alerts=[_alert(history, alert) for alert in reversed(history.alerts) if found.series.id in alert.series],
@@ -208,6 +210,12 @@ def _recent(history: History) -> ReportTable:
     rows = [_change_row(each, change, each.values[change.index][0].id) for each, change in found]
     heads = ("series", "since", "change", "")
     return ReportTable(f"Change points of the last {RECENT_NIGHTS} nights", heads, tuple(rows), frozenset({2}))
+
+
+def _decisions(history: History) -> ReportTable:
+    heads = ("series", "decision", "who", "when", "why")
+    cells = [(each.what, each.kind, each.who, moment(each.created_at), each.reason) for each in history.decisions]
+    return ReportTable.of("Muted and accepted", heads, cells, len(heads))
 
 
 def _drifting(history: History) -> ReportTable:
@@ -283,7 +291,7 @@ def _word(found: SeriesHistory, change: Change) -> str:
 
 
 def _written(found: SeriesHistory, value: float) -> str:
-    return WRITTEN.get(METRICS[found.series.metric].unit, count)(value)
+    return found.series.written(value)
 
 
 def _drift(found: SeriesHistory) -> str:

@@ -4,6 +4,7 @@
 studies ──< sweep_runs ──< trials >── points          a point is the same row in every run
                  │            └────── environments    package lists, each once
                  └──< findings
+decisions                                             about series of nights
 ```
 """
 
@@ -123,6 +124,20 @@ class StudyRow(StoreBase):
     follows: Mapped[str] = mapped_column(index=True)
     created_at: Mapped[datetime]
     finished_at: Mapped[datetime | None]
+
+
+class DecisionRow(StoreBase):
+    """What a person decided about series of nights (`scalescope.model.decision`)."""
+
+    __tablename__ = "decisions"
+
+    history: Mapped[str] = mapped_column(primary_key=True)
+    what: Mapped[str] = mapped_column(primary_key=True)
+    mutes: Mapped[bool] = mapped_column(primary_key=True)
+    until: Mapped[str]
+    reason: Mapped[str]
+    who: Mapped[str]
+    created_at: Mapped[datetime]
 
 
 class PointRow(StoreBase):

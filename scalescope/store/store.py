@@ -27,6 +27,7 @@ from scalescope.model.trial import Trial
 from scalescope.owner import Owner, user
 from scalescope.store import records as record_files
 from scalescope.store import row_conversion
+from scalescope.store.decisions import Decisions
 from scalescope.store.failures import explained
 from scalescope.store.json_text import clean, dumps, loads
 from scalescope.store.location import Location, locate, refuse_password
@@ -80,6 +81,7 @@ class Store:
         self._before: dict[str, _Before] = {}
         self.where = location.shown  # address, without password
         self.studies = Studies(self.reading, self.writing, self.where)
+        self.decisions = Decisions(self.reading, self.writing)
 
     @classmethod
     def open(cls, url: str = "", records: str = "") -> Store:

@@ -11,6 +11,7 @@ from prefect.server.events.schemas.automations import EventTrigger
 from prefect.server.events.schemas.events import Resource
 
 from scalescope.nightly.alerts import CONFIRMED
+from scalescope.nightly.missing_nights import MEASURED
 
 FILES = sorted((Path(__file__).parents[2] / "deployments/automations").glob("*.yaml"))
 
@@ -21,9 +22,16 @@ def test_prefect_takes_it(path: Path) -> None:
         assert AutomationCore.model_validate(each).actions
 
 
-def test_a_confirmed_regression_triggers_the_notification() -> None:
-    [each] = yaml.safe_load(next(path for path in FILES if path.stem == "regressions").read_text())
+@pytest.mark.parametrize(
+    ("file", "event", "resource"),
+    [
+        ("regressions", CONFIRMED, "scalescope.alert.a1b2c3"),
+        ("missing-nights", MEASURED, "scalescope.history.my nights"),
+    ],
+)
+def test_our_events_reach_their_automation(file: str, event: str, resource: str) -> None:
+    [each] = yaml.safe_load(next(path for path in FILES if path.stem == file).read_text())
     trigger = EventTrigger(**{name: value for name, value in each["trigger"].items() if name != "type"})
-    assert trigger.expects(CONFIRMED)
-    assert trigger.covers_resources(Resource({"prefect.resource.id": "scalescope.alert.a1b2c3"}), [])
+    assert trigger.expects(event)
+    assert trigger.covers_resources(Resource({"prefect.resource.id": resource}), [])
     assert not trigger.covers_resources(Resource({"prefect.resource.id": "prefect.flow-run.1"}), [])

@@ -180,7 +180,7 @@ def test_a_critical_finding_is_the_name_of_the_state(fake: Any, address: str) ->
 def test_a_name_that_was_typed_stays(fake: Any, address: str) -> None:
     made = flow_run_of(scale_sweep, "Friday's try", {**SWEEP, "store": address})
     assert made.name == "Friday's try"
-    for generated in ("misty-lemur", "Tasty-Ajiaco"):
+    for generated in ("misty-lemur", "Tasty-Ajiaco", "iota425-kesprytt", "mu-leonis-majoris-a"):
         made = flow_run_of(scale_sweep, generated, {**SWEEP, "store": address})
         assert made.name == "futures-map on simulated: workers 1..4"
 

@@ -20,7 +20,7 @@ from support.waiting import wait_for
 from support.wheels import write_wheel
 
 from scalescope.errors import EnvironmentUnavailable
-from scalescope.nightly import alerts
+from scalescope.nightly import alerts, missing_nights
 from scalescope.nightly.night_record import AlertState, ChangeOutcome, nights
 from scalescope.nightly.running import run_nightly
 from scalescope.run.progress import Progress
@@ -118,6 +118,7 @@ def test_a_regression_between_two_nights_is_found_confirmed_and_traced_to_its_re
     assert event["payload"]["script"] == alert.script
     assert alert.script in event["payload"]["issue"]
     assert [each["before"] < each["after"] for each in event["payload"]["series"]] == [True]
+    assert len({each["payload"]["night"] for each in events(missing_nights.MEASURED)}) == 3
 
 
 # ------------------------------------------------------------------ without Prefect

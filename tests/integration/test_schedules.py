@@ -75,7 +75,19 @@ def killed(site: Site, worker: psutil.Popen, client: SyncPrefectClient) -> UUID:
 # ------------------------------------------------------------------ what is fine
 
 
-def test_schedules_have_runs_ahead(site: Site, client: SyncPrefectClient) -> None:
+def test_nothing_is_scheduled_until_somebody_wants_it_and_then_schedules_have_runs_ahead(
+    site: Site, client: SyncPrefectClient
+) -> None:
+    for name in ("nightly/nightly-local", "reap/reap-local"):
+        deployment = client.read_deployment_by_name(name)
+        [schedule] = deployment.schedules
+        assert (schedule.active, runs_of(client, name)) == (False, [])
+        client.update_deployment_schedule(deployment.id, schedule.id, active=True)
+
+    def ahead() -> bool:
+        return all(runs_of(client, name) for name in ("nightly/nightly-local", "reap/reap-local"))
+
+    wait_for(ahead, "the scheduler creates no runs")
     wait_for(lambda: not scheduling.overdue(), "the scheduler creates no runs")
     night = runs_of(client, "nightly/nightly-local")[0].expected_start_time
     assert night is not None

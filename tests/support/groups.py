@@ -10,7 +10,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-DEPLOYED = {f"tests/integration/test_{name}.py" for name in ("deployed_files", "prefect_ui", "schedules")}
+_SHARING = ("deployed_files", "missing_nights", "prefect_ui", "schedules")
+DEPLOYED = {f"tests/integration/test_{name}.py" for name in _SHARING}
 _ends = pytest.StashKey[list[ExitStack]]()
 
 

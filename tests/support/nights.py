@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from scalescope.model.decision import Decision
 from scalescope.model.study import Study
 from scalescope.nightly.history import History
 from scalescope.nightly.night_record import (
@@ -62,4 +63,5 @@ def made_up(nights: int = 30, workloads: int = 2, *, text: str = "") -> History:
             )
             for i, found in enumerate(measured)
         ],
+        [Decision(f"{text}workload-1", f"{text}noisy", until="2027-01-31", who=f"{text}ann")],
     )

@@ -64,11 +64,11 @@ class Site:
         self._staying.append(started)
         return started
 
-    def start_server(self, command: str = "prefect server start") -> None:
+    def start_server(self, command: str = "prefect server start") -> psutil.Popen:
         server = self.stay(command)
 
         def answers() -> bool:
-            assert server.is_running(), self._log(command).read_text()
+            assert server.poll() is None, self._log(command).read_text()
             with (
                 suppress(OSError),
                 urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/health", timeout=5) as reply,
@@ -77,6 +77,7 @@ class Site:
             return False
 
         wait_for(answers, "the server does not start")
+        return server
 
     @contextmanager
     def client(self) -> Iterator[SyncPrefectClient]:

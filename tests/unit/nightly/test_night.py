@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -13,12 +14,14 @@ import pytest
 from scalescope import environments
 from scalescope.cli import main as cli
 from scalescope.environments import Built, PackageRelease
-from scalescope.errors import EnvironmentUnavailable, InvalidField, UsageError
+from scalescope.errors import EnvironmentUnavailable, ExitStatus, InvalidField, UsageError
 from scalescope.model.environment import Environment
 from scalescope.model.sweep import PlannedTrial
-from scalescope.nightly import alerts, night_record, reruns
+from scalescope.nightly import alerts, missing_nights, night_record, reruns
 from scalescope.nightly.night_record import AlertState, ChangeOutcome, NightRecord
 from scalescope.nightly.running import run_nightly
+from scalescope.nightly.series import OTHERS
+from scalescope.owner import user
 from scalescope.run.runner import Event, Runner, RunStep
 from scalescope.store.store import Store
 from scalescope.studies.report import sheet
@@ -36,7 +39,8 @@ class Nights:
         self.between: dict[str, list[str]] = {}  # all releases of a package, if there are more than first and last
         self.slower: dict[tuple[str, str], float] = {}  # factor on everything, by package and release
         self.machine = 1.0  # factor on all that a night measures, but not its reruns
-        self.events: list[Event] = []
+        self.sent: list[Event] = []
+        self.said: list[str] = []
         fake.measures = self._measures
         monkeypatch.setattr(environments, "resolve", lambda environment: dict(self.index))
         monkeypatch.setattr(environments, "ensure", _ensure)
@@ -48,10 +52,10 @@ class Nights:
 
         class Sends(Runner):
             def send(self, event: Event) -> None:
-                night.events.append(event)
+                night.sent.append(event)
 
         asked = {"workloads": ["futures-map"], "environment": "dask crunch", "axes": {"workers": [2], "items": [4]}}
-        return run_nightly({**asked, "store": self.address, **changed}, Sends())
+        return run_nightly({**asked, "store": self.address, **changed}, Sends(lambda news: self.said.append(news.line)))
 
     def _measures(self, planned: PlannedTrial) -> tuple[int, float]:
         environment = Environment.parse(planned.point.environment)
@@ -62,6 +66,11 @@ class Nights:
 
     def _releases(self, package: str, *, first: str, last: str, python_version: str) -> list[PackageRelease]:
         return [PackageRelease(package, each) for each in self.between.get(package, [first, last])]
+
+    @property
+    def told(self) -> list[Event]:
+        """Of regressions."""
+        return [event for event in self.sent if event.name == alerts.CONFIRMED]
 
     @property
     def records(self) -> list[NightRecord]:
@@ -93,7 +102,7 @@ def test_nights_that_are_alike_say_so(night: Nights) -> None:
     assert first.lock.pins == {"python": first.lock.pins["python"], "dask": "1", "crunch": "1"}
     night.index["crunch"] = "2"
     assert not night().alarm
-    assert (night.records[-1].judged, night.events) == ((), [])
+    assert (night.records[-1].judged, night.told) == ((), [])
 
 
 def test_an_improvement_is_rerun_and_traced_and_is_no_alarm(night: Nights) -> None:
@@ -105,7 +114,7 @@ def test_an_improvement_is_rerun_and_traced_and_is_no_alarm(night: Nights) -> No
     [judged] = night.records[-1].judged
     assert (judged.outcome, judged.since) == (ChangeOutcome.FASTER, "crunch 1 → 2")
     assert judged.ratio == pytest.approx(1 / 1.5)
-    assert (night.records[-1].alerts, night.events) == ((), [])
+    assert (night.records[-1].alerts, night.told) == ((), [])
     with Store.open(night.address) as store:
         study = store.studies.get(result.study_id)
         assert judged.study in study.followed_by
@@ -143,7 +152,7 @@ def test_a_slow_drift_is_told_and_no_alarm(night: Nights) -> None:
     assert night.records[-1].judged == ()
     with Store.open(night.address) as store:
         notes = [note.text for note in sheet(store.studies.get(result.study_id), []).notes]
-    assert any("drifts: 1 → 1.06699 over 14 nights, without a step (6.7 % higher" in text for text in notes), notes
+    assert any("drifts: 1 s → 1.07 s over 14 nights, without a step (6.7 % higher" in text for text in notes), notes
 
 
 # ------------------------------------------------------------------ what got worse
@@ -158,7 +167,7 @@ def test_one_alert_for_all_series_that_one_release_made_worse(night: Nights, tmp
     assert (alert.culprit.package, alert.culprit.good, alert.culprit.bad) == ("crunch", "1", "2")
     assert {each.series.workload for each in alert.changes} == set(WORKLOADS)
     assert [each.ratio for each in alert.changes] == pytest.approx([1.5, 1.5])
-    [event] = night.events
+    [event] = night.told
     assert event.payload["culprit"]["bad"] == "2"
     assert "crunch 1 → 2" in event.title
     with Store.open(night.address) as store:
@@ -196,7 +205,7 @@ def test_two_causes_are_two_alerts(night: Nights) -> None:
     night.index |= {"dask": "2"}
     night.slower["dask", "2"] = 1.5
     night()
-    assert [event.payload["culprit"]["package"] for event in night.events] == ["crunch", "dask"]
+    assert [event.payload["culprit"]["package"] for event in night.told] == ["crunch", "dask"]
 
 
 def test_what_lasts_is_told_once_and_resolved_when_it_is_over(night: Nights) -> None:
@@ -204,14 +213,14 @@ def test_what_lasts_is_told_once_and_resolved_when_it_is_over(night: Nights) -> 
     night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
     assert night().alarm
     assert not night().alarm
-    assert len(night.events) == 1
+    assert len(night.told) == 1
     night.index["crunch"] = "3"
     result = night()
     assert "1 alert resolved" in result.line
     assert [alert.state for each in night.records for alert in each.alerts] == [AlertState.RESOLVED]
     night.index["crunch"] = "2"
     assert night().alarm
-    assert len(night.events) == 2
+    assert len(night.told) == 2
 
 
 @pytest.mark.parametrize(("state", "again"), [(AlertState.FALSE, False), (AlertState.RESOLVED, True)])
@@ -223,10 +232,113 @@ def test_a_false_alert_is_remembered_and_a_resolved_one_is_not(
     night()
     [alert] = night.records[-1].alerts
     assert cli.run(["alerts", alert.id[:6], "--state", state, "--store", night.address]) == 0
-    assert "makespan_s 1 → 1.5" in capsys.readouterr().out.replace("\\", "")
+    assert "makespan_s 1 s → 1.5 s" in capsys.readouterr().out.replace("\\", "")
     with Store.open(night.address) as store:
         assert [each.state for each in alerts.every(store)] == [state]
     assert night().alarm is again
+
+
+# ------------------------------------------------------------------ what people decide
+
+
+def test_a_muted_workload_is_measured_and_not_rerun_until_that_is_undone(
+    night: Nights, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    night()
+    command = ["alerts", "futures-map", "--store", night.address]
+    assert cli.run([*command, "--mute-until", "2999-01-31", "--reason", "its disk is noisy"]) == 0
+    night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
+    result = night(site=str(tmp_path / "site"))
+    assert (result.alarm, night.told) == (False, [])
+    assert (len(night.records[-1].measured), night.records[-1].judged) == (1, ())
+    [decision] = night.records[-1].decisions
+    assert (decision.reason, decision.who, decision.until) == ("its disk is noisy", user(), "2999-01-31")
+    with Store.open(night.address) as store:
+        shown = sheet(store.studies.get(result.study_id), [])
+    assert shown.table is not None
+    assert [row.cells[-1] for row in shown.table.rows] == ["muted"]
+    assert decision.line in [note.text for note in shown.notes]
+    for page in (tmp_path / "site").glob("*-map-*.html"):
+        assert decision.line in page.read_text()
+    assert "its disk is noisy" in (tmp_path / "site/index.html").read_text()
+
+    assert cli.run([*command, "--undo"]) == 0
+    assert cli.run([*command, "--undo"]) == ExitStatus.USAGE
+    assert night().alarm
+    capsys.readouterr()
+    assert cli.run([*command[:1], *command[2:], "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert (len(listed["alerts"]), listed["decisions"]) == (1, [])
+
+
+def test_an_accepted_level_is_expected_from_then_on(night: Nights) -> None:
+    night()
+    night.machine = 1.5
+    night()
+    assert [each.outcome for each in night.records[-1].judged] == [ChangeOutcome.MACHINE]
+    assert cli.run(["alerts", "simulated", "--accept", "--reason", "a new CPU", "--store", night.address]) == 0
+    night()
+    assert night.records[-1].judged == ()
+    night.machine = 1.0
+    night()
+    assert [(each.before, each.after) for each in night.records[-1].judged] == [(1.5, 1.0)]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["futures-map", "--accept"],
+        ["futures-map", "--mute-until", "2020-01-01", "--reason", "late"],
+        ["futures-map", "--mute-until", "tomorrow", "--reason", "soon"],
+        ["no-such", "--accept", "--reason", "a typing error"],
+    ],
+)
+def test_a_decision_that_cannot_be_meant_is_refused(night: Nights, options: list[str]) -> None:
+    night()
+    assert cli.run(["alerts", *options, "--store", night.address]) == ExitStatus.USAGE
+    with Store.open(night.address) as store:
+        assert store.decisions.of() == []
+
+
+# ------------------------------------------------------------------ nights that are missing
+
+
+def test_a_night_tells_how_long_it_takes_and_when_it_has_measured_something(night: Nights) -> None:
+    night()
+    night()
+    first, second = [each for each in night.said if each.startswith("About ")]
+    assert "1 run" in first
+    assert "1 night" in second
+    [*_, event] = night.sent
+    assert (event.name, event.resource) == (missing_nights.MEASURED, "scalescope.history.nightly")
+    assert len(night.sent) == 2
+
+
+def test_a_night_that_measured_nothing_is_an_alarm_and_no_night_that_came(
+    night: Nights, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def status(within: str) -> int:
+        capsys.readouterr()
+        return cli.run(["nightly", "--expected-within", within, "--store", night.address])
+
+    night.fake.script = {0: "fail"}
+    assert night().alarm
+    assert night.sent == []
+    assert status("26h") == ExitStatus.FINDING
+    with Store.open(night.address) as store:
+        [blind] = night_record.nights(store)
+    assert blind.id in capsys.readouterr().out
+    night.fake.script = {}
+    night()
+    assert status("26h") == ExitStatus.OK
+    assert blind.id not in capsys.readouterr().out
+    assert status("0.000001h") == ExitStatus.FINDING
+    assert status("soon") == ExitStatus.USAGE
+
+
+def test_a_loaded_host_is_said_first(night: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scalescope.nightly.series._host", lambda trials: {OTHERS: 0.4})
+    assert night().line.startswith("The host was loaded: others took up to 40 % of it during 1 of 1 series. No regr")
 
 
 # ------------------------------------------------------------------ what is not the software
@@ -237,7 +349,7 @@ def test_a_night_in_which_the_machine_was_different_raises_nothing(night: Nights
     night()
     night.index["crunch"], night.machine = "2", factor
     assert not night().alarm
-    assert night.events == []
+    assert night.told == []
     [judged] = night.records[-1].judged
     assert (judged.outcome, judged.since) == (ChangeOutcome.REFUTED, "")
     assert judged.reason.startswith(f"Rerun now, tonight's environment is not {word}: the machine was. ")

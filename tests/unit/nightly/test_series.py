@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from scalescope.model.decision import Decision
 from scalescope.model.study import Study
 from scalescope.nightly.night_record import (
     Alert,
@@ -20,7 +21,7 @@ from scalescope.nightly.night_record import (
     NightlySeries,
     NightRecord,
 )
-from scalescope.nightly.series import SETTLED, YOUNG, candidates, machine
+from scalescope.nightly.series import SETTLED, YOUNG, candidates, drifts, machine
 
 POINT = {"workers": 4, "threads_per_worker": 1, "params": {"items": 8}, "dask_config": {}}
 
@@ -107,6 +108,37 @@ def test_an_improvement_that_a_rerun_has_confirmed_begins_a_new_level() -> None:
     every[2] = add(every[2], judged=(faster,))
     [candidate] = candidates(every[-1].record, every[:-1], 0.05)
     assert (candidate.good.id, candidate.before, candidate.worse) == ("nightly-0002", 1.0, True)
+
+
+def test_a_muted_series_is_left_alone_and_what_changed_meanwhile_is_found_afterwards() -> None:
+    every = nights([1.0, 1.01] * (SETTLED // 2) + [1.2] * 20)
+    muted = (Decision("mine", "it is noisy", until="2027-01-31"),)
+    for number in range(SETTLED, SETTLED + 18):
+        every[number] = add(every[number], decisions=muted)
+        assert candidates(every[number].record, every[:number], 0.05) == []
+    [found] = candidates(every[-1].record, every[:-1], 0.05)
+    assert (found.good.id, found.worse) == (f"nightly-{SETTLED - 1:04}", True)
+
+
+@pytest.mark.parametrize("what", ["mine", "local", "mine (4 workers, 8 items, local)"])
+def test_an_accepted_level_is_what_later_nights_are_compared_with(what: str) -> None:
+    accepted = (Decision(what, "more checks", created_at="2026-11-03T12:00:00+00:00"),)
+    for last, asked in ((1.2, 0), (1.5, 1)):
+        every = [
+            replace(night, study=replace(night.study, created_at=f"2026-11-{day:02}T04:00:00+00:00"))
+            for day, night in enumerate(nights([1.0, 1.0, 1.2, last]), 1)
+        ]
+        tonight = add(every[-1], decisions=accepted)
+        found = candidates(tonight.record, every[:-1], 0.05)
+        assert [(each.good.id, each.before) for each in found] == [("nightly-0002", 1.2)] * asked
+    assert len(candidates(add(tonight, decisions=()).record, every[:-1], 0.05)) == 1
+
+
+def test_a_drift_is_not_told_of_a_muted_series_nor_across_an_accepted_level() -> None:
+    every = nights([1.005**day for day in range(14)])
+    assert len(drifts(every[-1].record, every[:-1])) == 1
+    for decision in (Decision("mine", "noisy", until="2027-01-31"), Decision("mine", "so be it", created_at="2026")):
+        assert drifts(add(every[-1], decisions=(decision,)).record, every[:-1]) == []
 
 
 def test_series_of_different_hardware_are_never_mixed() -> None:

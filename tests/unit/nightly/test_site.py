@@ -39,6 +39,7 @@ def test_the_overview_says_what_changed_and_how_the_nights_went(tmp_path: Path) 
     assert "1 confirmed change to look at" in seen
     assert "open, night-29" in seen
     assert "Settled before: 1" in seen
+    assert "workload-1 muted until 2027-01-31 ann" in seen
     assert re.search(r"workload-0, version 1, 20 workers, local, , makespan_s night-20 \+(19|20|21)\S* % worse", seen)
     assert "night-29 2026-01-02 02:00:00 UTC 50 88 of 90 1 1" in seen
 
@@ -55,7 +56,7 @@ def test_the_page_of_a_series_has_its_changes_and_the_runs_of_its_nights(tmp_pat
     history = made_up()
     write_site(tmp_path, history)
     path = tmp_path / page_name(history.series[0])
-    assert re.search(r"night-20 (0\.99\d|1\.0\d) 1\.\d\d \+(19|2[01])\S* % \+1", text_of(path))
+    assert re.search(r"night-20 (99\d ms|1(\.0\d)? s) 1\.\d+ s \+(19|2[01])\S* % \+1", text_of(path))
     assert text_of(path).count("UTC run ") == 30
     assert "It has no change point." in text_of(tmp_path / page_name(history.series[1]))
 

@@ -52,6 +52,16 @@ def upgrade() -> None:
         sa.Index(None, "question_id", "created_at"),
     )
     op.create_table(
+        "decisions",
+        _text("history", primary_key=True),
+        _text("what", primary_key=True),
+        sa.Column("mutes", sa.Boolean(), primary_key=True, nullable=False),
+        _text("until"),
+        _text("reason"),
+        _text("who"),
+        _time("created_at"),
+    )
+    op.create_table(
         "sweep_runs",
         _text("id", primary_key=True),
         _text("sweep_id"),

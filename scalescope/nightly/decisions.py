@@ -1,0 +1,82 @@
+"""What people decided about series: which of them a decision is about, and what follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
+
+from scalescope import owner
+from scalescope.errors import InvalidField
+from scalescope.model.decision import Decision
+from scalescope.model.fields import suggest
+from scalescope.nightly import night_record
+from scalescope.nightly.night_record import NightlySeries, NightRecord
+from scalescope.store.store import Store
+
+
+def decide(store: Store, what: str, *, until: str = "", reason: str, history: str = "") -> None:
+    """Mute series until a day, or accept their present level (`until` is empty).
+
+    Raises:
+        InvalidField: It is about no series, the day is over or is none, or there is no reason.
+    """
+    if not reason.strip():
+        raise InvalidField("--reason", reason, "why, in a few words: it is shown wherever the series are")
+    day = _day(until) if until else ""
+    nights = night_record.nights(store, history)
+    series = {each.series.id: each.series for night in nights for each in night.record.measured}.values()
+    if not any(what in _names(each) for each in series):
+        short = {name for each in series for name in _names(each)[1:]}
+        raise InvalidField("WHAT", what, f"a series as reports write it, or {suggest(what, short)}")
+    store.decisions.keep(Decision(what, reason.strip(), day, history, owner.user()))
+
+
+def undo(store: Store, what: str, history: str = "") -> None:
+    """Forget what was decided about series.
+
+    Raises:
+        InvalidField: Nothing was.
+    """
+    if not store.decisions.undo(what, history):
+        raise InvalidField("WHAT", what, suggest(what, {each.what for each in store.decisions.of(history)}))
+
+
+def in_force(store: Store, history: str = "") -> tuple[Decision, ...]:
+    """What holds today for a history, or for all."""
+    return tuple(each for each in store.decisions.of(history) if not each.until or each.until >= _today())
+
+
+def about(series: NightlySeries, decisions: Iterable[Decision]) -> list[Decision]:
+    return [each for each in decisions if each.what in _names(series)]
+
+
+def is_muted(series: NightlySeries, night: NightRecord) -> bool:
+    """Whether nobody was to hear of a series on a night."""
+    return any(each.until for each in about(series, night.decisions))
+
+
+def baseline(series: NightlySeries, begun: Sequence[str], decisions: Iterable[Decision]) -> int:
+    """Index of the first night of the level that was accepted last, or 0. `begun`: when each night began.
+
+    The last night before the decision is the first of the accepted level.
+    """
+    accepted = max((each.created_at for each in about(series, decisions) if not each.until), default="")
+    return max(sum(each < accepted for each in begun) - 1, 0)
+
+
+def _names(series: NightlySeries) -> tuple[str, ...]:
+    return series.words, series.workload, series.name, str(series.cluster["kind"])
+
+
+def _day(text: str) -> str:
+    try:
+        day = date.fromisoformat(text).isoformat()
+    except ValueError:
+        day = ""
+    if day < _today():
+        raise InvalidField("--mute-until", text, "a day that is not over, such as 2027-01-31")
+    return day
+
+
+def _today() -> str:
+    return datetime.now(UTC).date().isoformat()

@@ -1,0 +1,25 @@
+from __future__ import annotations
+
+from scalescope.model.decision import Decision
+from scalescope.store import Store
+
+MUTED = Decision("bag-map", "it is noisy", until="2027-01-31", history="mine", who="ann")
+
+
+def test_a_decision_is_kept_with_its_time_and_the_newest_of_its_kind_holds(store: Store) -> None:
+    store.decisions.keep(MUTED)
+    store.decisions.keep(Decision("bag-map", "more checks", history="mine", who="bob"))
+    [muted, accepted] = store.decisions.of("mine")
+    assert (muted.until, accepted.until) == ("2027-01-31", "")
+    assert muted.created_at
+    store.decisions.keep(Decision("bag-map", "still", until="2027-02-28", history="mine", who="ann"))
+    assert [each.until for each in store.decisions.of("mine")] == ["", "2027-02-28"]
+
+
+def test_without_a_history_it_holds_in_all_and_is_undone_by_its_name(store: Store) -> None:
+    store.decisions.keep(MUTED)
+    store.decisions.keep(Decision("local", "a new CPU"))
+    assert [each.what for each in store.decisions.of("other")] == ["local"]
+    assert store.decisions.undo("bag-map", "other") == 0
+    assert store.decisions.undo("bag-map") == 1
+    assert [each.what for each in store.decisions.of()] == ["local"]
