@@ -8,6 +8,7 @@ from scalescope.clusters.gateway.spec import GatewaySpec
 from scalescope.clusters.reaping import Reaped
 from scalescope.errors import ClusterError
 from scalescope.leases import Lease
+from scalescope.model.cluster import cluster_spec
 from scalescope.slurm.commands import Run
 
 GONE_S = 60.0  # for a cluster to be gone
@@ -18,7 +19,8 @@ def reap(lease: Lease, words: str, dry_run: bool, run: Run | None) -> Reaped:
     """Stop the cluster of a lease; see `reaping.Reaper`."""
     known = dict(lease.details)
     name = str(known.pop("cluster", ""))
-    spec = GatewaySpec(**known)
+    spec = cluster_spec({"kind": lease.backend, **known})
+    assert isinstance(spec, GatewaySpec)
     spec.require()
     from scalescope.clusters.gateway_server import GatewayServer  # late: they may be missing
 
