@@ -73,19 +73,20 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
         self._open()
-        deadline = time.monotonic() + self.spec.start_timeout_s
+        began = time.monotonic()
         self._gateway().scale(self._name, workers, min(PATIENCE_S, self.spec.start_timeout_s))
         while not self._wait(workers, threads_per_worker, CHECK_S):
             self.report(f"{len(self._present)} of {workers} workers of cluster {self._name} are there")
             others = set(self._present.values()) - {threads_per_worker}
             if not others and not self._gateway().running(self._name, PATIENCE_S):
                 raise self._ended()
-            if others or time.monotonic() > deadline:
+            waited_s = time.monotonic() - began
+            if others or waited_s > self.spec.start_timeout_s:
                 raise self._others(
                     f"cluster {self._name}",
                     workers,
                     threads_per_worker,
-                    self.spec.start_timeout_s,
+                    round(waited_s),
                     where=self._gateway().address,
                     cause="the server gives workers another number of threads"
                     if others
