@@ -24,6 +24,7 @@ KINDS = {
     "light": "scalescope.clusters.light.spec:LightSpec",
     "local": "scalescope.clusters.local.spec:LocalSpec",
     "custom": "scalescope.clusters.custom.spec:CustomSpec",
+    "gateway": "scalescope.clusters.gateway.spec:GatewaySpec",
     "kubernetes": "scalescope.clusters.kubernetes.spec:KubernetesSpec",
     "scheduler": "scalescope.clusters.scheduler.spec:SchedulerSpec",
     "sge": "scalescope.clusters.jobqueue.systems:SgeSpec",

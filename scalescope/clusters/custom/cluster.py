@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import logging
-import os
 from typing import Any, ClassVar
 
 import distributed
@@ -13,6 +12,7 @@ import distributed
 from scalescope.clusters.custom.spec import CustomSpec
 from scalescope.clusters.observed_cluster import ObservedCluster, root_cause
 from scalescope.errors import ClusterError, UsageError
+from scalescope.model.secret_variables import secret_values
 
 CLOSE_TIMEOUT_S = 8.0
 
@@ -31,10 +31,10 @@ class CustomCluster(ObservedCluster[CustomSpec]):
 
     def open(self) -> None:
         made = _import(self.spec.cluster_class)
-        arguments = self.spec.arguments_with(self._secrets())
+        arguments = self.spec.arguments_with(secret_values(self.spec.secrets, "CustomCluster"))
         try:
             self._made = made(**arguments)
-            self._observer = self._client()
+            self._observer = distributed.Client(self._made, set_as_default=False)
         except Exception as error:  # whatever the class raises
             self.close()
             raise ClusterError(
@@ -68,7 +68,7 @@ class CustomCluster(ObservedCluster[CustomSpec]):
 
     def client(self) -> distributed.Client:
         self._open()
-        return self._client()
+        return distributed.Client(self._made, set_as_default=False)
 
     def close(self) -> None:
         self._disconnect()
@@ -88,24 +88,6 @@ class CustomCluster(ObservedCluster[CustomSpec]):
             "arguments": dict(self.spec.arguments),
             "secrets": sorted(self.spec.secrets),
         }
-
-    def _client(self) -> distributed.Client:
-        if hasattr(self._made, "scheduler_comm") or hasattr(self._made, "scheduler_address"):
-            return distributed.Client(self._made, set_as_default=False)
-        client = self._made.get_client(set_as_default=False)  # dask-gateway
-        assert isinstance(client, distributed.Client)
-        return client
-
-    def _secrets(self) -> dict[str, str]:
-        missing = [variable for variable in self.spec.secrets.values() if variable not in os.environ]
-        if missing:
-            raise UsageError(
-                f"the environment variable {missing[0]} is not set",
-                where="cluster.secrets",
-                cause="it should hold a secret argument of the cluster's class",
-                next_step=f"export {missing[0]} where scalescope is started, or use a saved CustomCluster block",
-            )
-        return {name: os.environ[variable] for name, variable in self.spec.secrets.items()}
 
 
 def _import(reference: str) -> Any:

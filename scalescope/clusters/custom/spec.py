@@ -4,33 +4,22 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from scalescope.errors import InvalidField
-from scalescope.model.cluster import START_TIMEOUT, ClusterSpec, Text, json_mapping
+from scalescope.model import secret_variables
+from scalescope.model.cluster import START_TIMEOUT, ClusterSpec, Text
 from scalescope.model.parameters import Parameter
-from scalescope.redaction import NAMES, hide, know
 
 _CLASS = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*").fullmatch
-_SECRET = re.compile(  # matches text that holds a secret, in the formats that their makers document
-    r"://[^\s/:@]*:[^\s/@]+@"  # an address with a password
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY"
-    r"|\b(AKIA|ASIA)[A-Z0-9]{16}\b"  # AWS
-    r"|\b(gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|AIza)[\w-]{16,}"  # GitHub, GitLab, Slack, OpenAI, Google
-    r"|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\."  # a JSON web token
-    r"|\bBearer +\S"
-    rf"|({NAMES.pattern})\w*[\"']?\s*[=:]\s*\S",  # KEY=value, --key=value, JSON
-    re.IGNORECASE,
-)
-NOT_SHOWN = "(not shown)"
 
 
 @dataclass(frozen=True)
 class CustomSpec(ClusterSpec):
-    """Any cluster class that can be imported, such as those of coiled, dask-gateway or dask-cloudprovider."""
+    """Any cluster class that can be imported, such as those of coiled or dask-cloudprovider."""
 
     kind: ClassVar[str] = "custom"
     title: ClassVar[str] = "Custom Cluster"
@@ -54,23 +43,14 @@ class CustomSpec(ClusterSpec):
 
     def __post_init__(self) -> None:
         for name in ("arguments", "secrets"):
-            try:
-                object.__setattr__(self, name, json_mapping(f"cluster.{name}", getattr(self, name)))
-            except InvalidField as error:
-                raise InvalidField(f"cluster.{name}", NOT_SHOWN, error.allowed) from None
+            secret_variables.read_mapping(self, name)
         super().__post_init__()
-        for name, variable in self.secrets.items():
-            if not isinstance(variable, str) or not re.fullmatch(r"[A-Za-z_]\w*", variable):
-                raise InvalidField(f"cluster.secrets.{name}", NOT_SHOWN, "the name of an environment variable")
-        know(*self.secrets.values())
-        for path in _secret(self.arguments):
-            name = ".".join(path)
-            raise InvalidField(
-                f"cluster.arguments.{name}",
-                NOT_SHOWN,
-                "nothing that looks like a secret: arguments are kept with the results",
-                next_step=f"put it into an environment variable, and the name of that into cluster.secrets.{name}",
-            )
+        secret_variables.check_variables(self.secrets)
+        secret_variables.refuse_secrets(
+            "arguments",
+            self.arguments,
+            "put it into an environment variable, and the name of that into cluster.secrets.{}",
+        )
         self.arguments_with(self.secrets)
 
     def arguments_with(self, values: Mapping[str, str]) -> dict[str, Any]:
@@ -82,22 +62,6 @@ class CustomSpec(ClusterSpec):
         return arguments
 
 
-def _secret(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Paths of values that look like a secret, by name or by content."""
-    if isinstance(value, Mapping):
-        for name, item in value.items():
-            if NAMES.search(name) and item is not None and not isinstance(item, bool):
-                yield (*path, name)
-            yield from _secret(item, (*path, name))
-        if NAMES.search(str(value.get("name", ""))) and "value" in value:  # the environment of a pod
-            yield (*path, "value")
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            yield from _secret(item, (*path, str(number)))
-    elif isinstance(value, str) and (_SECRET.search(value) or hide(value) != value):
-        yield path
-
-
 def _place(arguments: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
     """The mapping for an argument of this dotted name, made if it is missing, and the last part of the name."""
     *above, last = name.split(".")
@@ -105,5 +69,7 @@ def _place(arguments: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
     for each in above:
         place = place.setdefault(each, {}) if isinstance(place, dict) else None
     if not isinstance(place, dict) or last in place:
-        raise InvalidField(f"cluster.secrets.{name}", NOT_SHOWN, "an argument that is not in cluster.arguments")
+        raise InvalidField(
+            f"cluster.secrets.{name}", secret_variables.NOT_SHOWN, "an argument that is not in cluster.arguments"
+        )
     return place, last

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from typing import Any, ClassVar
 
 import distributed
@@ -12,7 +13,7 @@ from distributed.security import Security
 
 from scalescope.clusters.observed_cluster import CHECK_SCHEDULER, ObservedCluster, root_cause
 from scalescope.clusters.scheduler.spec import SchedulerSpec
-from scalescope.errors import ClusterError
+from scalescope.errors import ClusterError, UsageError
 
 ANSWER_S = 10.0  # within which a live scheduler answers
 
@@ -58,7 +59,8 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
         return ClusterError("not connected to the scheduler", next_step="call `open` first; it may have been closed")
 
     def connect(self) -> distributed.Client:
-        spec, security = self.spec, self.security()
+        spec = self.spec
+        security = self.security() if self._observer is None else self._observer.security
         place = {"scheduler_file": os.path.expanduser(spec.scheduler_file)} if spec.scheduler_file else {}
         try:
             if place and not os.path.exists(place["scheduler_file"]):  # a client would wait for it forever
@@ -78,8 +80,19 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
             ) from error
 
     def security(self) -> Security | None:
-        """Security from the files of TLS; None to leave it to Dask's configuration."""
+        """Security from the files of TLS, or from Dask Gateway; None to leave it to Dask's configuration."""
         spec = self.spec
+        if spec.address.startswith("gateway://"):
+            try:
+                from scalescope.clusters.gateway_server import security_of
+            except ImportError as error:
+                raise UsageError(
+                    "an address with gateway:// needs dask-gateway",
+                    where=sys.executable,
+                    cause=str(error),
+                    next_step='pip install "scalescope[gateway]"',
+                ) from error
+            return security_of(spec.address)
         if not spec.tls_ca_file:
             return None
         return Security(

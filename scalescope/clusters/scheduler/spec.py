@@ -22,7 +22,9 @@ class SchedulerSpec(ClusterSpec):
     implementation: ClassVar[str] = "scalescope.clusters.scheduler.cluster:SchedulerCluster"
     example: ClassVar[Mapping[str, Any]] = MappingProxyType({"address": "tcp://10.0.0.7:8786"})
 
-    address: Annotated[str, WORD("Address of the scheduler, such as tls://10.0.0.7:8786.")] = ""
+    address: Annotated[
+        str, WORD("Address of the scheduler, such as tls://10.0.0.7:8786, or gateway://HOST:PORT/NAME of Dask Gateway.")
+    ] = ""
     scheduler_file: Annotated[
         str, WORD("File that `dask scheduler --scheduler-file` wrote, instead of the address.")
     ] = ""
@@ -47,7 +49,7 @@ class SchedulerSpec(ClusterSpec):
                 self.address,
                 "the scheduler's own address, such as tcp://HOST:8786; this is its dashboard's",
             )
-        if self.address and not re.fullmatch(r"(\w+://)?[^/\s]+:\d+", self.address):
+        if self.address and not re.fullmatch(r"(\w+://)?[^/\s]+:\d+|gateway://[^/\s]+:\d+/[^/\s]+", self.address):
             raise InvalidField("cluster.address", self.address, "PROTOCOL://HOST:PORT")
         given = [name for name in ("tls_ca_file", "tls_cert", "tls_key") if getattr(self, name)]
         if given and len(given) < 3:

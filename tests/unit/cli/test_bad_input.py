@@ -68,7 +68,7 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "no axis": ("-w futures-map", "axes: … got {}", "at least one axis"),
     "range that goes down": ("-w futures-map -a workers=9..1", "--axis workers: … got '9..1'", "goes up"),
     "parameter without value": (f"{GOOD} -p seconds", "--param: … got 'seconds'", "NAME=VALUE"),
-    "unknown cluster": (f"{GOOD} -c slrum", "cluster.kind: … got 'slrum'", "one of custom, htcondor, kubernetes"),
+    "unknown cluster": (f"{GOOD} -c slrum", "cluster.kind: … got 'slrum'", "one of custom, gateway, htcondor"),
     "cluster field": (f"{GOOD} -c light --cluster-option host=2", "cluster.host: unknown name", "mean 'hosts'?"),
     "bad cluster value": (f"{GOOD} -c light --cluster-option hosts=-1", "cluster.hosts: … got -1", "from 0 to 64"),
     "option of a saved cluster": (

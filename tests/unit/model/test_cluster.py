@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalescope.clusters.custom.spec import CustomSpec
+from scalescope.clusters.gateway.spec import GatewaySpec
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec
 from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
 from scalescope.clusters.jobqueue.systems import HtcondorSpec, PbsSpec
@@ -42,6 +43,7 @@ SPECS: list[ClusterSpec] = [
     SshSpec(hosts=("node1", "node2", "10.0.0.7"), username="me", port=2222),
     SchedulerSpec(address="tls://10.0.0.7:8786", tls_ca_file="ca.pem", tls_cert="c.pem", tls_key="k.pem"),
     CustomSpec(cluster_class="a.b:Cluster", arguments={"n": [1, {"x": None}]}, secrets={"token": "MY_TOKEN"}),
+    GatewaySpec(address="https://hub/gateway", auth="jupyterhub", secrets={"api_token": "MY_TOKEN"}, options={"n": 1}),
 ]
 
 
@@ -153,6 +155,10 @@ def test_more_threads_than_cores_are_refused_before_anything_is_submitted() -> N
         ({"kind": "custom", "cluster_class": "a:B", "arguments": {"password": "x"}}, "looks like a secret"),
         ({"kind": "custom", "cluster_class": "a:B", "secrets": {"t": "two words"}}, "environment variable"),
         ({"kind": "custom", "cluster_class": "a:B", "arguments": {"t": 1}, "secrets": {"t": "T"}}, "not in"),
+        ({"kind": "gateway", "auth": "basic", "secrets": {"api_token": "T"}}, "password with cluster.auth=basic"),
+        ({"kind": "gateway", "username": "me"}, "basic, since"),
+        ({"kind": "gateway", "address": "https://me:hunter2@hub"}, "got '(not shown)'"),
+        ({"kind": "gateway", "options": {"db_password": "x"}}, "looks like a secret"),
     ],
 )
 def test_what_clusters_cannot_be(fields: dict[str, Any], says: str) -> None:

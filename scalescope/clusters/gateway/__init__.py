@@ -1,0 +1,1 @@
+"""Clusters that a server of Dask Gateway starts."""

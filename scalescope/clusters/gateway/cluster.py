@@ -1,0 +1,184 @@
+"""Clusters of Dask Gateway."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import cloudpickle
+import distributed
+from dask_gateway.client import ClusterStatus
+
+from scalescope import leases
+from scalescope.clusters.gateway import left_alone
+from scalescope.clusters.gateway.spec import GatewaySpec
+from scalescope.clusters.gateway_server import LOOK_S, NOT_ALLOWED, REFUSED, GatewayServer
+from scalescope.clusters.observed_cluster import ObservedCluster, root_cause
+from scalescope.errors import ClusterError
+
+if TYPE_CHECKING:
+    from dask_gateway.client import ClusterReport
+
+    from scalescope.leases import Lease
+
+CLOSE_TIMEOUT_S = 8.0
+PATIENCE_S = 60.0  # for a server that is away while a cluster of it is in use
+CHECK_S = 2.0  # between two looks at the server, while workers are awaited
+
+_logger = logging.getLogger(__name__)
+
+
+class GatewayCluster(ObservedCluster[GatewaySpec]):
+    """A scheduler and workers that a server of Dask Gateway starts, reached through its proxy.
+
+    The server names the cluster, so the lease gets that name as soon as it is known.
+    """
+
+    shows: ClassVar[str] = "what the machines behind the server do: real processes, transfers, serialisation, memory"
+    cannot_show: ClassVar[str] = (
+        "why its workers do not come, what other users do meanwhile, and other settings of Dask than the server's"
+    )
+
+    def __init__(self, spec: GatewaySpec, *, seed: int = 0) -> None:
+        super().__init__(spec, seed=seed)
+        self._server: GatewayServer | None = None
+        self._lease: Lease | None = None
+        self._asking = threading.Lock()
+        self._name = ""  # of the cluster, by the server
+        self._report: ClusterReport | None = None
+
+    def open(self) -> None:
+        spec = self.spec
+        self._server = server = GatewayServer(spec.address, spec.proxy_address, spec.auth, spec.login())
+        known: dict[str, Any] = {"address": server.address, "proxy_address": server.proxy_address}
+        known |= {"auth": spec.auth, "username": spec.username, "secrets": dict(spec.secrets)}
+        try:
+            server.ask(lambda gateway: gateway.list_clusters())  # address and login are right, before there is a lease
+            with self._asking:
+                self._gateway()  # another thread may have closed it
+                self._lease = leases.intend(self.kind, leases.new_label(), known)
+                self._name = self._submitted(self._lease)
+                self._lease = leases.renew(self._lease, cluster=self._name)
+            self._report = self._started()
+            self._observer = self._client()
+            cloudpickle.register_pickle_by_value(left_alone)  # the server's image need not have it
+            self._observer.run_on_scheduler(left_alone.end_when_alone, spec.idle_timeout_s)
+        except BaseException as error:
+            self.close()
+            if isinstance(error, ClusterError):
+                error.ends_run = error.category in (REFUSED, NOT_ALLOWED)
+            raise
+
+    def scale(self, workers: int, threads_per_worker: int) -> None:
+        self._open()
+        began = time.monotonic()
+        self._gateway().scale(self._name, workers, min(PATIENCE_S, self.spec.start_timeout_s))
+        while not self._wait(workers, threads_per_worker, CHECK_S):
+            self.report(f"{len(self._present)} of {workers} workers of cluster {self._name} are there")
+            others = set(self._present.values()) - {threads_per_worker}
+            if not others and not self._gateway().running(self._name, PATIENCE_S):
+                raise self._ended()
+            waited_s = time.monotonic() - began
+            if others or waited_s > self.spec.start_timeout_s:
+                raise self._others(
+                    f"cluster {self._name}",
+                    workers,
+                    threads_per_worker,
+                    round(waited_s),
+                    where=self._gateway().address,
+                    cause="the server gives workers another number of threads"
+                    if others
+                    else "they did not start in time",
+                    next_step="set threads_per_worker to what its workers have, or choose that in cluster.options"
+                    if others
+                    else "raise cluster.start_timeout_s, or ask who runs the server what its log says of this cluster",
+                )
+
+    def client(self) -> distributed.Client:
+        self._open()
+        return self._client()
+
+    def close(self) -> None:
+        """Have the cluster stopped; what the server has begun to stop, it ends by itself."""
+        self._disconnect()
+        with self._asking:
+            server, self._server = self._server, None
+            lease, self._lease = self._lease, None
+        if server is None or lease is None:
+            return
+        try:
+            if self._name and not server.stop(self._name, CLOSE_TIMEOUT_S):
+                _logger.info("the server still stops cluster %s", self._name)
+        except ClusterError as error:
+            _logger.warning("cluster %s is not stopped: %s; run `scalescope reap` later", self._name, error)
+        else:
+            if self._name:  # else the server may have one whose name it could not tell
+                leases.release(lease)
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            **super().facts(),
+            "layout": f"cluster {self._name} of Dask Gateway: {self._described()}; TLS",
+            "server": self._server.address if self._server else self.spec.address,
+            "options": dict(self.spec.options),
+        }
+
+    # ---------------------------------------------------------------- parts
+
+    def _submitted(self, lease: Lease) -> str:
+        """The server's name of a new cluster."""
+        try:
+            return str(self._gateway().ask(lambda gateway: gateway.submit(**self.spec.options)))
+        except ClusterError as error:
+            if error.category in (REFUSED, NOT_ALLOWED):  # else there may be a cluster
+                leases.release(lease)
+            raise
+
+    def _started(self) -> ClusterReport:
+        """The server's report on the cluster, once its scheduler runs."""
+        deadline = time.monotonic() + self.spec.start_timeout_s
+        while True:
+            report = self._gateway().report(self._name, deadline - time.monotonic())
+            if report.status is ClusterStatus.RUNNING:
+                return report
+            if report.status is not ClusterStatus.PENDING:
+                raise self._ended()
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"the scheduler of cluster {self._name} did not start within {self.spec.start_timeout_s:g} s",
+                    where=self._gateway().address,
+                    cause="the server has no room for it yet",
+                    next_step="raise cluster.start_timeout_s",
+                )
+            self.report(f"the scheduler of cluster {self._name} is pending")
+            time.sleep(LOOK_S)
+
+    def _client(self) -> distributed.Client:
+        assert self._report is not None
+        address = self._report.scheduler_address
+        try:
+            return distributed.Client(address, security=self._report.security, set_as_default=False)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise ClusterError(
+                f"the scheduler of cluster {self._name} runs, but cannot be reached",
+                where=address,
+                cause=root_cause(error),
+                next_step="set cluster.proxy_address to where the proxy takes connections to schedulers",
+                category="no-connection",
+            ) from error
+
+    def _gateway(self) -> GatewayServer:
+        if self._server is None:
+            raise self._not_open()
+        return self._server
+
+    def _ended(self) -> ClusterError:
+        return ClusterError(
+            f"cluster {self._name} has ended or failed",
+            where=self._gateway().address,
+            cause="its scheduler or several workers could not start, it was idle for too long, or somebody stopped it",
+            next_step="ask who runs the server what its log says of this cluster",
+            category="ended",
+        )

@@ -1,0 +1,49 @@
+"""Stops the clusters of dead owners on a server of Dask Gateway."""
+
+from __future__ import annotations
+
+from scalescope import leases
+from scalescope.clusters import reaping
+from scalescope.clusters.gateway.spec import GatewaySpec
+from scalescope.clusters.reaping import Reaped
+from scalescope.errors import ClusterError
+from scalescope.leases import Lease
+from scalescope.model.cluster import cluster_spec
+from scalescope.slurm.commands import Run
+
+GONE_S = 60.0  # for a cluster to be gone
+CLOCKS_S = 60.0  # by which the clocks of server and owner may differ
+
+
+def reap(lease: Lease, words: str, dry_run: bool, run: Run | None) -> Reaped:
+    """Stop the cluster of a lease; see `reaping.Reaper`."""
+    known = dict(lease.details)
+    name = str(known.pop("cluster", ""))
+    spec = cluster_spec({"kind": lease.backend, **known})
+    assert isinstance(spec, GatewaySpec)
+    spec.require()
+    from scalescope.clusters.gateway_server import GatewayServer  # late: they may be missing
+
+    server = GatewayServer(spec.address, spec.proxy_address, spec.auth, spec.login())
+    if name:
+        there = server.running(name)
+        if there and not dry_run and not server.stop(name, GONE_S):
+            raise ClusterError(
+                f"cluster {name} is not gone {GONE_S:g} s after it was stopped",
+                where=server.address,
+                next_step="run `scalescope reap` again later",
+                category="not-removed",
+            )
+        return reaping.removed(lease, dry_run, [name] if there else [], words)
+    # The owner died before the server had told the name, so that nothing proves which cluster was its own.
+    taken = {each.details.get("cluster") for each in leases.read_all()[0]}
+    since = lease.created_at - CLOCKS_S
+    clusters = server.ask(lambda gateway: gateway.list_clusters())
+    found = [each.name for each in clusters if each.start_time.timestamp() > since and each.name not in taken]
+    if not found:
+        return reaping.removed(lease, dry_run, [], words)
+    return reaping.elsewhere(
+        lease,
+        f"{words}; it was asking {server.address} for a cluster, which may be {' or '.join(found)}",
+        f"if it is nobody else's, `dask_gateway.Gateway().stop_cluster({found[0]!r})`; then reap again",
+    )

@@ -1,0 +1,74 @@
+"""The specification of a cluster of Dask Gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal
+
+from scalescope.errors import InvalidField
+from scalescope.model import secret_variables
+from scalescope.model.cluster import START_TIMEOUT, WORD, ClusterSpec
+from scalescope.model.parameters import Parameter
+
+_SECRETS = {"basic": "password", "jupyterhub": "api_token"}  # by the login that takes it
+
+
+@dataclass(frozen=True)
+class GatewaySpec(ClusterSpec):
+    """A cluster that a server of Dask Gateway starts, with the options that the server offers."""
+
+    kind: ClassVar[str] = "gateway"
+    title: ClassVar[str] = "Gateway Cluster"
+    implementation: ClassVar[str] = "scalescope.clusters.gateway.cluster:GatewayCluster"
+    reaper: ClassVar[str] = "scalescope.clusters.gateway.reaper:reap"
+    example: ClassVar[Mapping[str, Any]] = MappingProxyType(
+        {"address": "https://hub.example.org/services/dask-gateway", "options": {"worker_cores": 2}}
+    )
+    extra: ClassVar[str] = "gateway"
+    packages: ClassVar[tuple[str, ...]] = ("dask_gateway",)
+
+    address: Annotated[str, WORD("Address of the server. If empty, `gateway.address` of Dask's configuration.")] = ""
+    proxy_address: Annotated[
+        str, WORD("Address of its proxy for schedulers, as HOST:PORT. If empty, as Dask's configuration says.")
+    ] = ""
+    auth: Annotated[
+        Literal["", "basic", "jupyterhub", "kerberos"],
+        Parameter("How to log in. If empty, `gateway.auth` of Dask's configuration.", title="Login"),
+    ] = ""
+    username: Annotated[str, WORD("User for `basic`. If empty, the user of the driver.")] = ""
+    secrets: Annotated[
+        Mapping[str, str],
+        Parameter(
+            "`password` for `basic` or `api_token` for `jupyterhub`, and the environment variable that holds it. "
+            "A block stores the value instead, encrypted."
+        ),
+    ] = field(default_factory=dict)
+    options: Annotated[
+        Mapping[str, Any], Parameter("Options of the cluster that the server offers: a mapping, or the same as JSON.")
+    ] = field(default_factory=dict)
+    idle_timeout_s: Annotated[
+        float, Parameter("Seconds without a client after which the cluster ends by itself.", minimum=1)
+    ] = 900.0
+    start_timeout_s: Annotated[float, START_TIMEOUT] = 600.0
+
+    def __post_init__(self) -> None:
+        for name in ("options", "secrets"):
+            secret_variables.read_mapping(self, name)
+        super().__post_init__()
+        for name in self.secrets:
+            if name != _SECRETS.get(self.auth):
+                allowed = "password with cluster.auth=basic, or api_token with cluster.auth=jupyterhub"
+                raise InvalidField(f"cluster.secrets.{name}", secret_variables.NOT_SHOWN, allowed)
+        secret_variables.check_variables(self.secrets)
+        secret_variables.refuse_secrets("options", self.options, "have the server set it for its users")
+        if self.username and self.auth != "basic":
+            raise InvalidField("cluster.auth", self.auth, "basic, since cluster.username is given")
+        if "@" in self.address:
+            raise InvalidField("cluster.address", secret_variables.NOT_SHOWN, "an address without a login")
+
+    def login(self) -> dict[str, str]:
+        """Arguments of the class that logs in; raises `UsageError` if a variable is not set."""
+        values = secret_variables.secret_values(self.secrets, "GatewayCluster")
+        return {**({"username": self.username} if self.username else {}), **values}
