@@ -123,23 +123,25 @@ def _candidate(
     values = [*(each.value for _, each in kept), tonight.value]
     if len(values) < SETTLED:
         better = median_high if tonight.series.metric in LARGER_IS_BETTER else median_low
-        before, after, first = better(values[:-1]), values[-1], len(nights)
+        before, after, begin, first = better(values[:-1]), values[-1], 0, len(nights)
         index = max(i for i, value in enumerate(values[:-1], 1) if abs(value - before) <= abs(after - before) / 2)
         if len(values) >= YOUNG and min(values[:index]) <= tonight.value <= max(values[:index]):
             return None
     else:
-        recent = [each for each in find_changes(values) if len(values) - each.index <= RECENT]
-        if not recent:
+        changes = find_changes(values)
+        if not changes or len(values) - changes[-1].index > RECENT:
             return None
-        index, before, after = recent[-1].index, recent[-1].before, recent[-1].after
-        first = index
+        index, before, after = changes[-1].index, changes[-1].before, changes[-1].after
+        begin, first = (changes[-2].index if len(changes) > 1 else 0), index
     if abs(after - before) <= smallest * before:
         return None
     worse = (after > before) != (tonight.series.metric in LARGER_IS_BETTER)
     judged = len(values) >= YOUNG and answered(tonight.series, nights[index:])
     found = ChangeCandidate(tonight, *kept[index - 1], before, after, worse, judged)
     effect = found.size if worse else -found.size
-    return replace(found, control=explaining(record, found.series, effect, smallest, nights[:first], nights[first:]))
+    return replace(
+        found, control=explaining(record, found.series, effect, smallest, nights[begin:first], nights[first:])
+    )
 
 
 def drifts(tonight: NightRecord, past: Sequence[Night]) -> list[Drift]:

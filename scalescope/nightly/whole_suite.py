@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log1p
+from math import log, log1p
 from statistics import NormalDist
 
 import numpy as np
@@ -48,7 +48,13 @@ class SuiteLevels:
 
     @property
     def changes(self) -> list[Change]:
-        return [each for each in find_changes(self.levels, EFFECT) if each.deviate >= DEVIATE]
+        found = find_changes(self.levels, EFFECT)
+        return [each for each in found if each.deviate >= DEVIATE and abs(each.relative) >= EFFECT]
+
+    def lasts(self, last: Change) -> bool:
+        """Whether the latest nights still show half of a change, or more: some slow nights that are over are none."""
+        step, now = log(last.after / last.before), log(float(np.median(self.levels[-LEAST:])) / last.before)
+        return now * step > 0 and abs(now) >= abs(step) / 2
 
     def steps(self, index: int) -> Floats:
         """How each member changed at a row, as a logarithm."""
@@ -109,14 +115,17 @@ def judge(tonight: NightRecord, past: Sequence[Night]) -> list[SuiteChange]:
     """Changes of the suite that began within the last nights."""
     found = []
     for suite in suites(tonight, past):
-        recent = [each for each in suite.changes if len(suite.logs) - each.index <= LATELY]
-        if recent and not answered(suite.series, suite.nights[recent[-1].index :]):
-            found.append(_judged(tonight, suite, recent[-1]))
+        changes = suite.changes
+        if not changes or len(suite.logs) - changes[-1].index > LATELY or not suite.lasts(changes[-1]):
+            continue
+        if not answered(suite.series, suite.nights[changes[-1].index :]):
+            begin = changes[-2].index if len(changes) > 1 else 0
+            found.append(_judged(tonight, suite, begin, changes[-1]))
     return found
 
 
-def _judged(tonight: NightRecord, suite: SuiteLevels, last: Change) -> SuiteChange:
-    before, since = suite.nights[: last.index], suite.nights[last.index :]
+def _judged(tonight: NightRecord, suite: SuiteLevels, begin: int, last: Change) -> SuiteChange:
+    before, since = suite.nights[begin : last.index], suite.nights[last.index :]
     good, first = before[-1].record.lock.pins, since[0].record.lock.pins
     changed = difference(good, first) or difference(good, tonight.lock.pins)
     worse = last.worse(larger_is_better=suite.series.metric in LARGER_IS_BETTER)

@@ -103,7 +103,11 @@ def alarms(looked: Sequence[tuple[int, list[Change]]], deviate: float) -> list[C
     """Changes for the worse that are told, each once."""
     told: dict[int, Change] = {}
     for night, changes in looked:
-        recent = [each for each in changes if each.deviate >= deviate and night - each.index < LATELY]
+        recent = [
+            each
+            for each in changes
+            if each.deviate >= deviate and abs(each.relative) >= EFFECT and night - each.index < LATELY
+        ]
         if recent and not any(each >= recent[-1].index for each in told):
             told[night] = recent[-1]
     return [each for each in told.values() if each.worse()]
