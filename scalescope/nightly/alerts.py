@@ -13,9 +13,20 @@ from scalescope.model.cluster import kinds
 from scalescope.model.parameters import declared
 from scalescope.model.sweep import Point, digest
 from scalescope.nightly import night_record, regression_script
-from scalescope.nightly.night_record import Alert, AlertState, Culprit, Judged, Night, NightRecord, SoftwareLock
+from scalescope.nightly.night_record import (
+    Alert,
+    AlertState,
+    ChangeOutcome,
+    Culprit,
+    Judged,
+    Night,
+    NightlySeries,
+    NightRecord,
+    SoftwareLock,
+)
 from scalescope.nightly.parameters import NightlyParameters
 from scalescope.nightly.series import back
+from scalescope.nightly.whole_suite import SuiteChange, is_suite
 from scalescope.report.table import markdown_list, markdown_text
 from scalescope.run.runner import Event, Publication
 from scalescope.store.store import Store
@@ -47,13 +58,20 @@ def new(
 ) -> Alert:
     """An alert that reproduces the largest change. `locks`: the good night's, then tonight's."""
     ordered = tuple(sorted(changes, key=lambda each: -each.size))
-    alert = Alert(alert_id(asked.history, found), night, found, ordered, _command(ordered[0], locks))
+    alert = Alert(alert_id(asked.history, found), night, found, ordered, _command(ordered[0].series, locks))
     text, problem = regression_script.write(line(alert), ordered[0].series, *locks)
     return replace(alert, script=text, shown=problem)
 
 
-def _command(worst: Judged, locks: tuple[SoftwareLock, SoftwareLock]) -> str:
-    series = worst.series
+def of_suite(asked: NightlyParameters, night: str, found: SuiteChange, lock: SoftwareLock) -> Alert:
+    """An alert for the suite as a whole, tonight with `lock`; its command reruns the series that moved furthest."""
+    culprit = Culprit(found.changed, changed=found.changed)
+    command = _command(found.largest, (found.good.record.lock, lock))
+    shown = "no single workload stands for the suite."
+    return Alert(alert_id(asked.history, culprit), night, culprit, (found.judged,), command, shown=shown)
+
+
+def _command(series: NightlySeries, locks: tuple[SoftwareLock, SoftwareLock]) -> str:
     words = ["scalescope", "compare", "-w", series.workload, "-m", series.metric, "-c", str(series.cluster["kind"])]
     for name, value in Point.from_mapping(series.point).values.items():
         words += ["-a", f"{name}={value}"]
@@ -110,7 +128,7 @@ def issue(alert: Alert) -> str:
     culprit = alert.culprit
     rows = [
         f"{each.series.words}: {each.series.metric} {each.series.written(each.before)} → "
-        f"{each.series.written(each.after)} over the nights; rerun in pairs {_interval(each)}"
+        f"{each.series.written(each.after)} over the nights; {_how(each)}"
         for each in alert.changes
     ]
     blocks = [
@@ -136,6 +154,10 @@ def _script(alert: Alert) -> str:
     return f"**Without Scalescope**: {shown}\n\n{fence}python\n{alert.script}{fence}"
 
 
+def _how(each: Judged) -> str:
+    return f"rerun in pairs {_interval(each)}" if each.study else each.reason
+
+
 def _interval(each: Judged) -> str:
     if each.ratio is None:
         return "without a number"
@@ -150,12 +172,16 @@ def publication(alert: Alert) -> Publication:
 
 
 def resolve(store: Store, past: Sequence[Night], tonight: NightRecord, asked: NightlyParameters) -> list[Alert]:
-    """Mark and return alerts whose series are all as good as before again."""
+    """Mark and return alerts whose series, or suite, are as good as before again."""
+    faster = {
+        each.series.id for each in tonight.judged if is_suite(each.series) and each.outcome is ChangeOutcome.FASTER
+    }
     found = []
     for night in past:
         for alert in night.record.alerts:
             before = {each.series.id: each.before for each in alert.changes}
-            if alert.state in ONGOING and back(tonight, before, asked.smallest_effect, asked.metric):
+            good = alert.series <= faster or back(tonight, before, asked.smallest_effect, asked.metric)
+            if alert.state in ONGOING and good:
                 found.append(replace(alert, state=AlertState.RESOLVED))
                 night_record.amend(store, night.id, alerts=found[-1:])
     return found

@@ -38,10 +38,9 @@ CORRELATION = 0.5  # share of the measured correlation that is used: from few ni
 # An outlier is more than 5 scaled median absolute deviations from the medians of the 5 nights before and after it.
 HAMPEL_NIGHTS, HAMPEL = 5, 5.0
 DRIFT_NIGHTS = 28  # nights that are searched for a drift
-_MAD = 1.4826
+MAD = 1.4826  # standard deviation of normal noise in median absolute deviations
 _ROUNDING = 1e-9  # relative noise of a series that has none
 _SMALLEST = 0.01  # what stands for 0 on the log scale, as a share of the largest value
-_STEP = math.log1p(EFFECT)
 
 
 @dataclass(frozen=True)
@@ -53,6 +52,7 @@ class Change:
     after: float
     low: float  # 95 % interval of `relative`
     high: float
+    deviate: float = 0.0  # normal deviate of a change point: how unlikely it is by chance
 
     @property
     def relative(self) -> float:
@@ -63,9 +63,9 @@ class Change:
         return (self.after > self.before) != larger_is_better
 
 
-def find_changes(values: Sequence[float]) -> list[Change]:
-    """All change points of a series with one number >= 0 per night."""
-    series = _Series(_checked(values))
+def find_changes(values: Sequence[float], effect: float = EFFECT) -> list[Change]:
+    """All change points of at least `effect` of a series with one number >= 0 per night."""
+    series = _Series(_checked(values), effect)
     return [_change(series, left, at, right) for left, at, right in series.triples(series.changes)]
 
 
@@ -82,7 +82,7 @@ def find_drift(values: Sequence[float]) -> Change | None:
         return None
     slope, intercept, low, high = _median_slope(own)
     nights = len(own) - 1
-    if abs(slope * nights) < _STEP or low * high <= 0:
+    if abs(slope * nights) < series.step or low * high <= 0:
         return None
     scale = float(series.raw.max())
     before, after = (scale * math.exp(intercept + slope * night) for night in (0, nights))
@@ -118,7 +118,7 @@ def hampel(values: Floats) -> Floats:
     before[0], after[-1] = after[0], before[-1]  # the ends have one side only
     middles = np.nanmedian(before, axis=1), np.nanmedian(after, axis=1)
     spread = np.concatenate([before - middles[0][:, None], after - middles[1][:, None]], axis=1)
-    limit = np.maximum(_ROUNDING, HAMPEL * _MAD * np.nanmedian(np.abs(spread), axis=1))
+    limit = np.maximum(_ROUNDING, HAMPEL * MAD * np.nanmedian(np.abs(spread), axis=1))
     below, above = values - middles[0], values - middles[1]
     odd = (np.abs(below) > limit) & (np.abs(above) > limit) & (below * above > 0)
     return np.where(odd, np.where(np.abs(below) < np.abs(above), *middles), values)
@@ -127,8 +127,8 @@ def hampel(values: Floats) -> Floats:
 class _Series:
     """A series on the log scale without outliers, with sums over any stretch of it."""
 
-    def __init__(self, raw: Floats) -> None:
-        self.raw = raw
+    def __init__(self, raw: Floats, effect: float = EFFECT) -> None:
+        self.raw, self.step = raw, math.log1p(effect)
         most = float(raw.max(initial=0))
         logs = np.log(np.maximum(raw / most, _SMALLEST)) if most > 0 else np.zeros(len(raw))
         self.logs = hampel(logs)
@@ -161,14 +161,14 @@ class _Series:
         first, one, squares, products = self.part(low, at)
         second, other, squares_after, products_after = self.part(at, high)
         freedom = first + second - 2
-        smallest = np.maximum(_STEP, CLEAR * np.sqrt((squares + squares_after) / freedom))
+        smallest = np.maximum(self.step, CLEAR * np.sqrt((squares + squares_after) / freedom))
         error, freedom = _error(first, second, squares + squares_after, products + products_after, freedom)
         ratio = (other - one) / error
         # Wallace (1959): the normal deviate that is as unlikely as a t
         deviate = np.sqrt(freedom * np.log1p(ratio**2 / freedom)) * (8 * freedom + 1) / (8 * freedom + 3)
         return other - one, error, np.where(np.abs(other - one) >= smallest, deviate, 0.0)
 
-    def _strength(self, begin: int, at: int, end: int) -> float:
+    def strength(self, begin: int, at: int, end: int) -> float:
         """The deviate of `difference`, or 0 if ranks do not differ: a few odd nights move a mean."""
         before, after = self.raw[max(begin, at - WINDOW) : at], self.raw[at : min(end, at + WINDOW)]
         return float(self.difference(begin, np.array([at]), end)[2][0]) * (_rank_deviate(before, after) >= RANKS)
@@ -184,7 +184,7 @@ class _Series:
     def _strong(self, changes: list[int]) -> list[int]:
         """Remove change points that are too weak between their neighbours, the weakest first."""
         while changes:
-            deviates = [self._strength(begin, at, end) for begin, at, end in self.triples(changes)]
+            deviates = [self.strength(begin, at, end) for begin, at, end in self.triples(changes)]
             weakest = int(np.argmin(deviates))
             if deviates[weakest] >= LEVEL:
                 break
@@ -237,4 +237,5 @@ def _change(series: _Series, left: int, at: int, right: int) -> Change:
     step, error, _ = (float(each[0]) for each in series.difference(left, np.array([at]), right))
     before = float(np.median(series.raw[max(left, at - WINDOW) : at]))
     after = float(np.median(series.raw[at : min(right, at + WINDOW)]))
-    return Change(at, before, after, math.expm1(step - 1.96 * error), math.expm1(step + 1.96 * error))
+    low, high = (math.expm1(step + sign * 1.96 * error) for sign in (-1, 1))
+    return Change(at, before, after, low, high, series.strength(left, at, right))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -17,6 +18,7 @@ from scalescope.model.mapping import Mapped
 from scalescope.model.metrics import METRICS, Unit
 from scalescope.model.study import Study
 from scalescope.model.sweep import Point, digest
+from scalescope.model.words import plural
 from scalescope.run import run_names
 from scalescope.store.store import Store
 
@@ -27,6 +29,7 @@ _WRITTEN: Mapping[Unit, Callable[[float], str]] = {
     Unit.BYTES: words.size,
     Unit.SHARE: lambda value: f"{100 * value:.3g} %",
 }
+TRACKED = 90  # nights of which the nights give account of themselves
 
 
 class AlertState(StrEnum):
@@ -49,6 +52,7 @@ class ChangeOutcome(StrEnum):
     UNTESTABLE = "untestable"  # the rerun could not be made
     FASTER = "faster"  # an improvement, and faster in the rerun, too
     WAITING = "waiting"  # the time for reruns was used up; the next night goes on
+    SUITE = "suite"  # the suite as a whole is slower; nothing is rerun
 
 
 @dataclass(frozen=True)
@@ -85,13 +89,13 @@ class NightlySeries(Mapped):
 
     @property
     def size(self) -> str:
-        """`4 workers, 64 items`."""
-        return label(Point.from_mapping(self.point))
+        """`4 workers, 64 items`; empty for the suite as a whole."""
+        return label(Point.from_mapping(self.point)) if self.point else ""
 
     @property
     def words(self) -> str:
         """`bag-map (4 workers, 64 items, local)`."""
-        return f"{self.name} ({self.size}, {self.cluster['kind']})"
+        return f"{self.name} ({', '.join(filter(None, (self.size, self.cluster['kind'])))})"
 
     def written(self, value: float) -> str:
         """A value with its unit: `1.23 s`, `12.5 MiB`, `85.3 %`, `7 workers`."""
@@ -125,6 +129,7 @@ class Judged(Mapped):
     high: float | None = None
     study: str = ""  # id of the comparison
     since: str = ""  # what brought an improvement; alerts say what brought a regression
+    control: float | None = None  # factor by which a control moved, if that explains the change
 
     @property
     def size(self) -> float:
@@ -178,6 +183,37 @@ class Alert(Mapped):
 
 
 @dataclass(frozen=True)
+class TrackRecord(Mapped):
+    """How often the nights of a history were right about what changed."""
+
+    nights: int = 0  # number of nights counted
+    reruns: int = 0  # changes, for better or worse, that a rerun confirmed or refuted
+    refuted: int = 0
+    overlap: float | None = None  # mean share of changed series that two successive nights agree on (Jaccard 1901)
+
+    @classmethod
+    def of(cls, records: Sequence[NightRecord]) -> TrackRecord:
+        """What the last nights, oldest first, say of themselves."""
+        last = records[-TRACKED:]
+        known = (ChangeOutcome.CONFIRMED, ChangeOutcome.FASTER, ChangeOutcome.REFUTED)
+        outcomes = [each.outcome for record in last for each in record.judged if each.outcome in known]
+        pairs = [(set(one.changed), set(other.changed)) for one, other in itertools.pairwise(last)]
+        shares = [len(one & other) / len(one | other) for one, other in pairs if one | other]
+        overlap = sum(shares) / len(shares) if shares else None
+        return cls(len(last), len(outcomes), outcomes.count(ChangeOutcome.REFUTED), overlap)
+
+    @property
+    def words(self) -> str:
+        refuted = f"Reruns refuted {self.refuted} of {plural(self.reruns, 'change')}"
+        agreed = (
+            ""
+            if self.overlap is None
+            else f"; successive nights agreed on {100 * self.overlap:.0f} % of changed series"
+        )
+        return f"{refuted}{agreed}, over {plural(self.nights, 'night')}."
+
+
+@dataclass(frozen=True)
 class NightRecord(Mapped):
     """The result of a night."""
 
@@ -190,6 +226,13 @@ class NightRecord(Mapped):
     problems: tuple[str, ...] = ()  # what could not be measured, and why
     ended_early: str = ""  # why the budget ended it
     decisions: tuple[Decision, ...] = ()  # of people, in force that night
+    changed: tuple[str, ...] = ()  # ids of all series that were off their level, whether looked into or not
+    track: TrackRecord = field(default_factory=TrackRecord)  # of this night and those before
+
+    @cached_property
+    def by_series(self) -> dict[str, Measured]:
+        """What was measured, by id of the series."""
+        return {each.series.id: each for each in self.measured}
 
 
 @dataclass(frozen=True)

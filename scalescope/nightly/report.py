@@ -12,6 +12,7 @@ from scalescope.model.words import MISSING
 from scalescope.nightly import alerts, decisions
 from scalescope.nightly.night_record import ChangeOutcome, Drift, Judged, Measured, NightRecord
 from scalescope.nightly.series import SETTLED
+from scalescope.nightly.whole_suite import is_suite
 from scalescope.report.table import ReportTable, Row, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.comparison.judge import change
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 TONES = {
     ChangeOutcome.CONFIRMED: Tone.BAD,
+    ChangeOutcome.SUITE: Tone.BAD,
     ChangeOutcome.FASTER: Tone.GOOD,
     ChangeOutcome.UNDECIDED: Tone.DOUBT,
     ChangeOutcome.UNTESTABLE: Tone.DOUBT,
@@ -43,6 +45,7 @@ def sheet(study: Study, runs: Sequence[SweepRun]) -> Sheet:
                 f"the median of the earlier ones by more than {share(study.question['smallest_effect'])}",
             ),
             ("Confirmed", "by rerunning tonight's environment and the last good night's in pairs on this machine"),
+            *([("Own record", record.track.words)] if record.track.nights else []),
             *common.trials(runs),
         ),
     )
@@ -72,14 +75,15 @@ def _row(each: Measured, judged: Judged | None, record: NightRecord) -> Row:
 
 
 def _notes(record: NightRecord) -> list[Note]:
-    notes = [Note(f"Alert ({each.state}) {each.id}: {alerts.line(each)}", Tone.BAD) for each in record.alerts]
+    notes = [Note(each.reason, TONES.get(each.outcome, Tone.PLAIN)) for each in record.judged if is_suite(each.series)]
+    notes += [Note(f"Alert ({each.state}) {each.id}: {alerts.line(each)}", Tone.BAD) for each in record.alerts]
     notes += [Note(f"To reproduce: {each.command}") for each in record.alerts]
     notes += [
         Note(f"Script without Scalescope: scalescope alerts {each.id} --script. {each.shown}")
         for each in record.alerts
         if each.script
     ]
-    notes += [Note(f"{each.series.words}: {_reason(each)}") for each in record.judged]
+    notes += [Note(f"{each.series.words}: {_reason(each)}") for each in record.judged if not is_suite(each.series)]
     notes += [Note(f"{each.series.words}: {_drift(each)}", Tone.DOUBT) for each in record.drifts]
     notes += [Note(each.line) for each in record.decisions]
     notes += [Note(f"Not measured: {each}", Tone.DOUBT) for each in record.problems]

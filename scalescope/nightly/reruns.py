@@ -6,6 +6,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import log1p
 from pathlib import Path
 from typing import Any
 
@@ -71,11 +72,14 @@ class Reruns:
         return self._study("comparison", of, workloads=[of.series.workload], **sides)
 
     def judge(self, found: ChangeCandidate) -> Judged:
-        """Look into a change: rerun it, unless the two nights had the same software."""
+        """Look into a change: rerun it, unless the software is the same or a control explains it."""
         good = found.good.record.lock
         differs = f"Differences of the machine: {machine(found.tonight.host, found.good_measured.host)}."
         if good.pins == self.lock.pins:
             return _judged(found, ChangeOutcome.MACHINE, f"The environment is equal: look at the machine. {differs}")
+        if found.control:
+            reason = f"The machine changed: {found.control.words}. {differs}"
+            return replace(_judged(found, ChangeOutcome.MACHINE, reason), control=found.control.ratio)
         if not self.minutes:
             return _judged(found, ChangeOutcome.WAITING, "The time for reruns is used up; the next night goes on.")
         try:
@@ -87,7 +91,11 @@ class Reruns:
         decision = ComparisonDecision(result.result["decision"])
         expected = ComparisonDecision.SLOWER if found.worse else ComparisonDecision.FASTER
         if decision is expected:
-            return _judged(found, _CONFIRMED[decision], result.line, result)
+            judged = _judged(found, _CONFIRMED[decision], result.line, result)
+            if judged.ratio is None or judged.size >= log1p(self.asked.smallest_effect / 2):
+                return judged
+            reason = f"The rerun shows less than half of the smallest effect. {result.line}"
+            return replace(judged, outcome=ChangeOutcome.REFUTED, reason=reason)
         if decision is ComparisonDecision.UNDECIDED:
             return _judged(found, ChangeOutcome.UNDECIDED, result.line, result)
         reason = f"Rerun now, tonight's environment is not {expected}: the machine was. {differs} {result.line}"

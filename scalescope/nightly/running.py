@@ -23,7 +23,7 @@ from scalescope.model.environment import Environment
 from scalescope.model.study import Study
 from scalescope.model.sweep import digest
 from scalescope.model.words import percent, plural
-from scalescope.nightly import alerts, decisions, missing_nights, night_record, plan
+from scalescope.nightly import alerts, decisions, missing_nights, night_record, plan, whole_suite
 from scalescope.nightly.history import History
 from scalescope.nightly.night_record import (
     Alert,
@@ -34,6 +34,7 @@ from scalescope.nightly.night_record import (
     Night,
     NightRecord,
     SoftwareLock,
+    TrackRecord,
 )
 from scalescope.nightly.parameters import NightlyParameters
 from scalescope.nightly.reruns import Reruns
@@ -82,13 +83,17 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
         runs = night.measure(jobs, (loaded["store"], records))
         night.amend(decisions=decisions.in_force(store, asked.history))
         night.amend(drifts=tuple(drifts(night.record, past)))
-        changed = candidates(night.record, past, asked.smallest_effect)
+        every = candidates(night.record, past, asked.smallest_effect)
+        night.amend(changed=tuple(each.series.id for each in every))
+        new = [each for each in every if not each.answered]
         again = Reruns.begin(asked, study.id, night.record.lock, kept.store, runner)
         # Regressions and their causes come first: the time for reruns may not last for improvements.
-        night.rerun(again, [each for each in changed if each.worse])
+        night.rerun(again, [each for each in new if each.worse])
         night.raise_alerts(again)
-        night.rerun(again, [each for each in changed if not each.worse])
+        night.rerun(again, [each for each in new if not each.worse])
         night.trace_improvements(again)
+        night.judge_suite()
+        night.amend(track=TrackRecord.of([*(each.record for each in past), night.record]))
         resolved = alerts.resolve(store, past, night.record, asked)
         night.tell()
 
@@ -266,6 +271,18 @@ class NightInProgress:
                 found.append((culprit, good, [change]))
         return found
 
+    def judge_suite(self) -> None:
+        """Look for a change of the suite as a whole, and raise one alert for it unless its cause has one."""
+        if any(whole_suite.is_suite(each.series) for each in self.record.judged):
+            return
+        for found in whole_suite.judge(self.record, self.past):
+            self._say(f"The suite as a whole: {found.judged.reason}")
+            self.amend(judged=(*self.record.judged, found.judged))
+            known = {each.culprit.changed for each in self.record.alerts}
+            if found.judged.outcome is ChangeOutcome.SUITE and found.changed not in known:
+                alert = alerts.of_suite(self.asked, self.study.id, found, self.record.lock)
+                self.amend(alerts=[alert] if alerts.known(self.past, alert.id) is None else [])
+
     def tell(self) -> None:
         """Report each alert once, by an event and by a page."""
         for alert in self.record.alerts:
@@ -288,7 +305,8 @@ def _line(tonight: NightRecord, resolved: Sequence[Alert]) -> str:
         first = f"The host was loaded: others took up to {percent(max(loaded))} of it during {series}. {first}"
     counts = Counter(each.outcome for each in tonight.judged)
     parts = [f"{len(tonight.measured):,} series measured"]
-    others = [each for each in ChangeOutcome if counts[each] and each is not ChangeOutcome.CONFIRMED]
+    told = (ChangeOutcome.CONFIRMED, ChangeOutcome.SUITE)
+    others = [each for each in ChangeOutcome if counts[each] and each not in told]
     parts += [f"{counts[each]} {each}" for each in others]
     parts += [plural(len(tonight.drifts), "slow drift")] if tonight.drifts else []
     parts += [f"{plural(len(resolved), 'alert')} resolved"] if resolved else []

@@ -20,6 +20,7 @@ from scalescope.model.decision import Decision
 from scalescope.model.trial import Trial
 from scalescope.nightly import decisions
 from scalescope.nightly.changes import BASELINE, LEAST, find_changes, find_drift
+from scalescope.nightly.controls import METRIC, ControlMove, explaining
 from scalescope.nightly.night_record import (
     AlertState,
     ChangeOutcome,
@@ -31,6 +32,7 @@ from scalescope.nightly.night_record import (
 )
 from scalescope.store.store import SweepRun
 from scalescope.studies.symptom import LARGER_IS_BETTER, quantity
+from scalescope.workloads.suite import CONTROLS
 
 SETTLED = BASELINE + LEAST  # nights that a series needs to have change points
 YOUNG = SETTLED // 2  # nights that a series needs to show its scatter
@@ -45,7 +47,7 @@ OVER = (AlertState.FALSE, AlertState.RESOLVED)  # states of alerts after which t
 
 @dataclass(frozen=True)
 class ChangeCandidate:
-    """A change that deserves a rerun."""
+    """A series that is off its level; unless `answered` or explained by `control`, it deserves a rerun."""
 
     tonight: Measured
     good: Night  # the last night before the change
@@ -53,6 +55,8 @@ class ChangeCandidate:
     before: float  # level in the unit of the series
     after: float
     worse: bool
+    answered: bool = False  # whether a rerun has judged it in an earlier night
+    control: ControlMove | None = None  # the control that explains it
 
     @property
     def series(self) -> NightlySeries:
@@ -66,14 +70,15 @@ class ChangeCandidate:
 
 def measured(runs: Iterable[SweepRun], metric: str) -> list[Measured]:
     """What the runs of a night measured of each series that has valid trials."""
-    number = quantity(metric)
     values: dict[str, tuple[NightlySeries, list[float], list[Trial], dict[str, None]]] = {}
     for run in runs:
+        compared = METRIC if run.sweep.workload in CONTROLS else metric
+        number = quantity(compared)
         for trial in run.trials:
             value = None if trial.warmup else number.of(trial)
             if value is None:
                 continue
-            series = _series(run, trial, metric)
+            series = _series(run, trial, compared)
             _, numbers, trials, ids = values.setdefault(series.id, (series, [], [], {}))
             numbers.append(value)
             trials.append(trial)
@@ -107,36 +112,42 @@ def _host(trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def candidates(tonight: NightRecord, past: Sequence[Night], smallest: float) -> list[ChangeCandidate]:
-    """Regressions and improvements to rerun, the largest first. `past`: oldest first; `smallest`: a share."""
+    """All series that are off their level, the largest change first. `past`: oldest first; `smallest`: a share."""
     heard = [each for each in tonight.measured if not decisions.is_muted(each.series, tonight)]
-    found = [_candidate(each, tonight, past, smallest) for each in heard]
+    found = [_candidate(tonight, each, past, smallest) for each in heard]
     return sorted((each for each in found if each is not None), key=lambda each: -each.size)
 
 
 def _candidate(
-    tonight: Measured, record: NightRecord, past: Sequence[Night], smallest: float
+    record: NightRecord, tonight: Measured, past: Sequence[Night], smallest: float
 ) -> ChangeCandidate | None:
-    nights = _since_baseline(tonight.series, past, record.decisions)
-    if not nights:
+    kept = since_baseline(tonight.series, past, record.decisions)
+    if not kept:
         return None
-    values = [*(each.value for _, each in nights), tonight.value]
+    nights = [night for night, _ in kept]
+    values = [*(each.value for _, each in kept), tonight.value]
     if len(values) < SETTLED:
         better = median_high if tonight.series.metric in LARGER_IS_BETTER else median_low
-        before, after = better(values[:-1]), values[-1]
+        before, after, begin, first = better(values[:-1]), values[-1], 0, len(nights)
         index = max(i for i, value in enumerate(values[:-1], 1) if abs(value - before) <= abs(after - before) / 2)
-        within = min(values[:index]) <= tonight.value <= max(values[:index])
-        if len(values) >= YOUNG and (within or _asked(tonight.series, [night for night, _ in nights[index:]])):
+        if len(values) >= YOUNG and min(values[:index]) <= tonight.value <= max(values[:index]):
             return None
     else:
-        heard = [not decisions.is_muted(tonight.series, night.record) for night, _ in nights]
-        recent = [each for each in find_changes(values) if sum(heard[each.index :]) < RECENT]
-        if not recent or _asked(tonight.series, [night for night, _ in nights[recent[-1].index :]]):
+        heard = [not decisions.is_muted(tonight.series, night.record) for night in nights]
+        changes = find_changes(values)
+        if not changes or sum(heard[changes[-1].index :]) >= RECENT:
             return None
-        index, before, after = recent[-1].index, recent[-1].before, recent[-1].after
+        index, before, after = changes[-1].index, changes[-1].before, changes[-1].after
+        begin, first = (changes[-2].index if len(changes) > 1 else 0), index
     if abs(after - before) <= smallest * before:
         return None
     worse = (after > before) != (tonight.series.metric in LARGER_IS_BETTER)
-    return ChangeCandidate(tonight, *nights[index - 1], before, after, worse)
+    judged = len(values) >= YOUNG and answered(tonight.series, nights[index:])
+    found = ChangeCandidate(tonight, *kept[index - 1], before, after, worse, judged)
+    effect = found.size if worse else -found.size
+    return replace(
+        found, control=explaining(record, found.series, effect, smallest, nights[begin:first], nights[first:])
+    )
 
 
 def drifts(tonight: NightRecord, past: Sequence[Night]) -> list[Drift]:
@@ -158,7 +169,7 @@ def drifts(tonight: NightRecord, past: Sequence[Night]) -> list[Drift]:
     return found
 
 
-def _since_baseline(
+def since_baseline(
     series: NightlySeries, past: Sequence[Night], decided: Sequence[Decision]
 ) -> list[tuple[Night, Measured]]:
     """Nights that measured a series since its level was accepted, or a change confirmed and not denied by a person."""
@@ -168,14 +179,15 @@ def _since_baseline(
         faster = (each.series.id == series.id for each in night.record.judged if each.outcome is ChangeOutcome.FASTER)
         if any(alerts) or any(faster):
             found = []
-        found += [(night, each) for each in night.record.measured if each.series.id == series.id]
+        if each := night.record.by_series.get(series.id):
+            found.append((night, each))
     return found[decisions.baseline(series, [night.study.created_at for night, _ in found], decided) :]
 
 
-def _asked(series: NightlySeries, since: Sequence[Night]) -> bool:
-    """Whether a rerun has judged the series since the change began."""
+def answered(series: NightlySeries, since: Sequence[Night]) -> bool:
+    """Whether the series has been judged since the change began, and not put off or blamed on a control."""
     answers = (each for night in since for each in night.record.judged if each.series.id == series.id)
-    return any(each.outcome is not ChangeOutcome.WAITING for each in answers)
+    return any(each.outcome is not ChangeOutcome.WAITING and each.control is None for each in answers)
 
 
 def back(tonight: NightRecord, before: Mapping[str, float], smallest: float, metric: str) -> bool:

@@ -14,7 +14,7 @@ from scalescope import workloads
 from scalescope.model.metrics import METRICS
 from scalescope.model.trial import TrialState
 from scalescope.model.words import MISSING, plural
-from scalescope.nightly import alerts
+from scalescope.nightly import alerts, whole_suite
 from scalescope.nightly.changes import Change
 from scalescope.nightly.history import History, SeriesHistory
 from scalescope.nightly.night_record import Alert, AlertState, Night
@@ -105,11 +105,13 @@ def _overview(history: History) -> str:
         unsettled=[alert for ongoing, alert in shown if ongoing],
         settled=[alert for ongoing, alert in shown if not ongoing],
         decisions=_decisions(history),
+        suites=_suites(history),
         recent=_recent(history),
         drifting=_drifting(history),
         series=_series_table(history),
         durations=spark([night.elapsed_s for night in history.nights]),
         health=_health(history),
+        track=last.record.track.words if last and last.record.track.nights else "",
     )
 
 
@@ -195,6 +197,19 @@ def _alert(history: History, alert: Alert) -> dict[str, Any]:
         "series": [(page_name(each), title(each)) for each in history.series if each.series.id in alert.series],
         "script": script_name(alert) if alert.script else "",
     }
+
+
+def _suites(history: History) -> list[tuple[str, Any, str]]:
+    """The suite as a whole on each kind of cluster: its name, a line of its levels, and its last change."""
+    found = []
+    for suite in whole_suite.suites(history.nights[-1].record, history.nights[:-1]) if history.nights else []:
+        changes = suite.changes
+        nights, text = [*suite.nights, history.nights[-1]], f"no change in {plural(len(suite.logs), 'night')}"
+        if changes:
+            text = f"{share(changes[-1].relative)} since {nights[changes[-1].index].id}"
+        line = spark(suite.levels, [change.index for change in changes])
+        found.append((f"{suite.series.words}, {len(suite.members)} series", line, text))
+    return found
 
 
 def _recent(history: History) -> ReportTable:

@@ -35,6 +35,8 @@ BUILTIN = {
     "beam-hot-key": "scalescope.workloads.beam_grouping:beam_hot_key",
     "beam-pardo": "scalescope.workloads.beam_pardo:WORKLOAD",
     "beam-side-input": "scalescope.workloads.beam_grouping:beam_side_input",
+    "control-cpu": "scalescope.workloads.controls:control_cpu",
+    "control-memory": "scalescope.workloads.controls:control_memory",
     "csv-to-parquet": "scalescope.workloads.dataframes:csv_to_parquet",
     "dataframe-broadcast-join": "scalescope.workloads.dataframes:dataframe_broadcast_join",
     "dataframe-groupby": "scalescope.workloads.dataframes:dataframe_groupby",

@@ -28,6 +28,9 @@ class SuiteEntry:
 
 _LIMITED = {"memory_limit_mb": 1024}
 
+# Workloads whose code no package can change: if they move from night to night, the machine did.
+CONTROLS = ("control-cpu", "control-memory")
+
 # In alphabetical order
 SUITE: tuple[SuiteEntry, ...] = (
     SuiteEntry("array-matmul", {"items": 8, "chunk": 1024}, {"items": 4}),
@@ -46,6 +49,8 @@ SUITE: tuple[SuiteEntry, ...] = (
     SuiteEntry("beam-hot-key", {"items": 50_000, "npartitions": 32}, {"items": 1_000}),
     SuiteEntry("beam-pardo", {"items": 400, "seconds": 0.1}, {"items": 20, "seconds": 0.05, "npartitions": 10}),
     SuiteEntry("beam-side-input", {"items": 400, "npartitions": 32}, {"items": 50}),
+    SuiteEntry("control-cpu", {"items": 64, "steps": 5_000_000}, {"items": 8, "steps": 2_000_000}),
+    SuiteEntry("control-memory", {"items": 64, "copies": 20}, {"items": 8}),
     SuiteEntry("csv-to-parquet", {"items": 64, "rows": 200_000}, {"items": 8}),
     SuiteEntry("dataframe-broadcast-join", {"items": 64, "rows": 500_000}, {"items": 8}),
     SuiteEntry("dataframe-groupby", {"items": 64, "rows": 1_000_000}, {"items": 8}),

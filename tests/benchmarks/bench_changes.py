@@ -24,8 +24,12 @@ from pathlib import Path
 
 import numpy as np
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from support.year import rerun
+
 from scalescope.nightly.changes import EFFECT, Floats, find_changes
-from scalescope.studies.comparison.judge import ComparisonDecision, ComparisonQuestion, further, judge
+from scalescope.studies.comparison.judge import ComparisonDecision
 
 Rule = Callable[[Floats], list[int]]
 FIRST, LONGEST, HISTORY = 14, 300, 120
@@ -75,16 +79,8 @@ class Rates:
 
 
 def confirmed(rng: np.random.Generator, ratio: float) -> bool:
-    """Whether a paired rerun of two environments shows a change for the worse of at least half of `EFFECT`.
-
-    Of the noise of a trial, 4.5 % is shared by both of a pair, and 2.2 % is its own.
-    """
-    question, pairs = ComparisonQuestion(), list[tuple[float, float]]()
-    while more := further(question, pairs):
-        for _ in range(more):
-            shared, a, b = rng.normal(0, (0.045, 0.022, 0.022))
-            pairs.append((float(np.exp(shared + a)), float(ratio * np.exp(shared + b))))
-    found = judge(question, pairs)
+    """Whether a paired rerun shows a change for the worse of at least half of `EFFECT`."""
+    found = rerun(rng, ratio)
     return found.decision is ComparisonDecision.SLOWER and (found.ratio or 1.0) >= 1 + EFFECT / 2
 
 

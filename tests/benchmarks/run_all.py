@@ -19,6 +19,7 @@ COMMANDS = (
     ("bench_comparison.py",),
     ("bench_suite.py",),
     ("bench_changes.py",),
+    ("bench_year.py", "--times", "5"),
     ("bench_history.py",),
     ("bench_compare.py", "--times", "20"),
     ("bench_release.py", "300"),

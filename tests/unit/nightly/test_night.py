@@ -355,6 +355,26 @@ def test_a_night_in_which_the_machine_was_different_raises_nothing(night: Nights
     assert judged.reason.startswith(f"Rerun now, tonight's environment is not {word}: the machine was. ")
 
 
+def test_a_rerun_that_shows_less_than_half_of_the_smallest_effect_confirms_nothing(night: Nights) -> None:
+    night()
+    night.index["crunch"], night.machine, night.slower["crunch", "2"] = "2", 1.5, 1.02
+    assert not night().alarm
+    [judged] = night.records[-1].judged
+    assert (judged.outcome, judged.ratio) == (ChangeOutcome.REFUTED, pytest.approx(1.02))
+
+
+def test_what_a_control_shows_of_the_machine_is_not_rerun(night: Nights) -> None:
+    workloads = ["futures-map", "control-cpu"]
+    night(workloads=workloads)
+    night.index["crunch"], night.machine = "2", 1.5
+    assert not night(workloads=workloads).alarm
+    assert [(each.outcome, each.control) for each in night.records[-1].judged] == [
+        (ChangeOutcome.MACHINE, pytest.approx(1.5))
+    ] * 2
+    with Store.open(night.address) as store:
+        assert all(each.study.followed_by == () for each in night_record.nights(store))
+
+
 def test_with_an_equal_environment_only_the_machine_is_left_and_nothing_is_rerun(night: Nights) -> None:
     night()
     night.machine = 2.0

@@ -20,8 +20,10 @@ from scalescope.nightly.night_record import (
     Night,
     NightlySeries,
     NightRecord,
+    SoftwareLock,
 )
-from scalescope.nightly.series import SETTLED, YOUNG, candidates, drifts, machine
+from scalescope.nightly.series import SETTLED, YOUNG, ChangeCandidate, drifts, machine
+from scalescope.nightly.series import candidates as changed
 
 POINT = {"workers": 4, "threads_per_worker": 1, "params": {"items": 8}, "dask_config": {}}
 
@@ -39,6 +41,10 @@ def nights(values: Sequence[float], of: NightlySeries | None = None) -> list[Nig
 
 def add(night: Night, **parts: Any) -> Night:
     return replace(night, record=replace(night.record, **parts))
+
+
+def candidates(tonight: NightRecord, past: Sequence[Night], smallest: float) -> list[ChangeCandidate]:
+    return [each for each in changed(tonight, past, smallest) if not each.answered]
 
 
 def found(values: Sequence[float], past: list[Night] | None = None) -> list[tuple[str, float, float, bool]]:
@@ -86,9 +92,10 @@ def test_on_an_older_one_a_recent_change_point_is_asked_about(after: int, asked:
 
 def test_a_change_that_a_rerun_has_answered_is_not_asked_about_again() -> None:
     values = [1.0, 1.01] * (SETTLED // 2) + [1.2] * 5
-    for outcome, asked in ((ChangeOutcome.REFUTED, 0), (ChangeOutcome.WAITING, 1)):
+    refuted, waiting, machine = ChangeOutcome.REFUTED, ChangeOutcome.WAITING, ChangeOutcome.MACHINE
+    for outcome, control, asked in ((refuted, None, 0), (waiting, None, 1), (machine, None, 0), (machine, 1.2, 1)):
         every = nights(values)
-        judged = Judged(series(), "nightly-0001", 1.0, 1.2, outcome, "for a reason")
+        judged = Judged(series(), "nightly-0001", 1.0, 1.2, outcome, "for a reason", control=control)
         every[-2] = add(every[-2], judged=(judged,))
         assert len(candidates(every[-1].record, every[:-1], 0.05)) == asked
 
@@ -155,3 +162,40 @@ def test_what_differs_of_the_machine_is_said() -> None:
     now = {"cpu_model": "A", "platform": "Linux 6.8", "taken by others": 0.9, "load_average": 0.9}
     assert machine(now, then) == "platform Linux 6.1, then Linux 6.8; taken by others 0.01, then 0.9"
     assert "none" in machine(then, then)
+
+
+# ------------------------------------------------------------------ controls
+
+CONTROL = replace(series(metric="work_s"), workload="control-cpu")
+
+
+def with_control(values: Sequence[float], control: Sequence[float]) -> list[Night]:
+    pairs = zip(nights(values), nights(control, CONTROL), strict=True)
+    return [add(one, measured=(*one.record.measured, *other.record.measured)) for one, other in pairs]
+
+
+def explained(every: list[Night]) -> list[bool]:
+    found = changed(every[-1].record, every[:-1], 0.05)
+    return [each.control is not None for each in found if each.series == series()]
+
+
+@pytest.mark.parametrize(
+    ("control", "expected"), [(1.0, False), (1.1, False), (1.15, True), (1.2, True), (1.4, True), (0.8, False)]
+)
+def test_a_change_that_goes_no_further_than_that_of_a_control_is_explained(control: float, expected: bool) -> None:
+    assert explained(with_control([1.0, 1.0, 1.2], [2.0, 2.0, 2.0 * control])) == [expected]
+    old, new = SETTLED, 5
+    values = [1.0, 1.01] * (old // 2) + [1.2] * new
+    assert explained(with_control(values, [2.0] * old + [2.0 * control] * new)) == [expected]
+
+
+def test_a_control_that_scatters_or_ran_elsewhere_or_with_another_python_explains_nothing() -> None:
+    values, noisy = [1.0] * 6 + [1.2], [1.0, 1.3, 0.8, 1.2, 0.7, 1.0, 1.2]
+    assert explained(with_control(values, noisy)) == [False]
+    steady = with_control(values, values)
+    assert explained(steady) == [True]
+    elsewhere = replace(CONTROL, hardware="another CPU")
+    assert explained(
+        [*steady[:-1], add(steady[-1], measured=(Measured(series(), 1.2, 3), Measured(elsewhere, 1.2, 3)))]
+    ) == [False]
+    assert explained([*steady[:-1], add(steady[-1], lock=SoftwareLock(pins={"python": "3.12"}))]) == [False]

@@ -1,0 +1,83 @@
+"""Whether the machine explains a change, before anything is rerun: by workloads whose code no package can change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import exp, log, log1p, sqrt
+
+import numpy as np
+
+from scalescope.nightly.changes import MAD, WINDOW
+from scalescope.nightly.night_record import Measured, Night, NightlySeries, NightRecord
+from scalescope.studies.comparison.judge import change
+from scalescope.workloads.suite import CONTROLS
+
+METRIC = "work_s"  # of a control, whatever the night compares: no package can change what happens inside its tasks
+CLEAR = 2.0  # smallest step of a control in scaled median absolute deviations, for one night; less for several
+
+
+@dataclass(frozen=True)
+class ControlMove:
+    """How a control changed over the nights in which another series did."""
+
+    series: NightlySeries
+    step: float  # logarithm of after / before
+
+    @property
+    def ratio(self) -> float:
+        return exp(self.step)
+
+    @property
+    def words(self) -> str:
+        return f"{self.series.name}, whose code no package changes, is {change(self.ratio)} over the same nights"
+
+
+def is_control(series: NightlySeries) -> bool:
+    return series.workload in CONTROLS
+
+
+def explaining(
+    tonight: NightRecord,
+    moved: NightlySeries,
+    effect: float,
+    smallest: float,
+    before: Sequence[Night],
+    since: Sequence[Night],
+) -> ControlMove | None:
+    """The control that moved so far that a series' change exceeds it by no more than `smallest`, a share.
+
+    `effect` is the logarithm of that change, positive if worse; `since` are the nights since it, without tonight.
+    A control counts if it ran on the same hardware and kind of cluster and moved clearly, by at least half of
+    `smallest`.
+    """
+    same = [each for each in tonight.measured if is_control(each.series) and _place(each.series) == _place(moved)]
+    moves = [
+        ControlMove(each.series, step) for each in same if (step := _step(tonight, each, before, since)) is not None
+    ]
+    limit = log1p(smallest)
+    alike = [each for each in moves if each.step * effect > 0 and abs(each.step) >= max(abs(effect) - limit, limit / 2)]
+    return max(alike, key=lambda each: abs(each.step), default=None)
+
+
+def _step(tonight: NightRecord, control: Measured, before: Sequence[Night], since: Sequence[Night]) -> float | None:
+    """How far a control moved, as a logarithm; None if that is within its scatter or cannot be told."""
+    python = tonight.lock.pins.get("python")
+
+    def logs(nights: Sequence[Night]) -> list[float]:
+        same = [night.record for night in nights if night.record.lock.pins.get("python") == python]
+        found = [record.by_series.get(control.series.id) for record in same]
+        return [log(each.value) for each in found if each and each.value > 0]
+
+    old = logs(before[-WINDOW:])
+    if not old or control.value <= 0:
+        return None
+    middle = float(np.median(old))
+    new = [*logs(since), log(control.value)]
+    step = float(np.median(new)) - middle
+    scatter = MAD * float(np.median(np.abs(np.array(old) - middle)))
+    return step if abs(step) > CLEAR * scatter / sqrt(len(new)) else None
+
+
+def _place(series: NightlySeries) -> tuple[str, str]:
+    return str(series.cluster["kind"]), series.hardware

@@ -1,0 +1,162 @@
+"""Whether the suite as a whole changed: by many small moves in one direction that no series shows by itself.
+
+All series of a night share its machine, so the night is the unit, however many series there are. Each series is taken
+relative to its own median; the median over the series is the level of the suite in a night. Change points of these
+levels are sought as those of a series are, with a smaller effect, and with a larger deviate because nothing is rerun.
+`tests/benchmarks/bench_year.py` measures how often this is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import log, log1p
+from statistics import NormalDist
+
+import numpy as np
+
+from scalescope.nightly.changes import LEAST, WINDOW, Change, Floats, find_changes
+from scalescope.nightly.controls import explaining, is_control
+from scalescope.nightly.night_record import ChangeOutcome, Judged, Night, NightlySeries, NightRecord
+from scalescope.nightly.series import SETTLED, answered, since_baseline
+from scalescope.studies.comparison.judge import change
+from scalescope.studies.release.mixtures import difference
+from scalescope.studies.symptom import LARGER_IS_BETTER
+
+NAME = "the suite"
+NIGHTS = WINDOW + SETTLED  # nights that are looked at
+LATELY = 14  # nights for which a change is new: small ones take longer to show than those of a series
+FEWEST = 8  # series that make a suite: the median of fewer follows one of them
+EFFECT = 0.01  # smallest change of the suite that is reported, as a share
+DEVIATE = 4.0  # smallest normal deviate that is reported: a smaller one finds more, and errs more on noisy machines
+
+
+@dataclass(frozen=True)
+class SuiteLevels:
+    """The suite in each night, on one kind of cluster and hardware."""
+
+    series: NightlySeries  # stands for the suite
+    members: tuple[NightlySeries, ...]
+    nights: tuple[Night, ...]  # of all rows but the last, which is tonight
+    logs: Floats  # a row per night, a column per member, relative to the member's median; nan if not measured
+
+    @property
+    def levels(self) -> list[float]:
+        """One per row; 1 is the middle of the nights looked at."""
+        found: list[float] = np.exp(np.nanmedian(self.logs, axis=1)).tolist()
+        return found
+
+    @property
+    def changes(self) -> list[Change]:
+        found = find_changes(self.levels, EFFECT)
+        return [each for each in found if each.deviate >= DEVIATE and abs(each.relative) >= EFFECT]
+
+    def lasts(self, last: Change) -> bool:
+        """Whether the latest nights still show half of a change, or more: some slow nights that are over are none."""
+        step, now = log(last.after / last.before), log(float(np.median(self.levels[-LEAST:])) / last.before)
+        return now * step > 0 and abs(now) >= abs(step) / 2
+
+    def steps(self, index: int) -> Floats:
+        """How each member changed at a row, as a logarithm."""
+        before, after = self.logs[max(0, index - WINDOW) : index], self.logs[index:]
+        return np.asarray(np.nanmedian(after, axis=0) - np.nanmedian(before, axis=0))
+
+
+@dataclass(frozen=True)
+class SuiteChange:
+    """A change of the suite that has not been told before."""
+
+    judged: Judged
+    largest: NightlySeries  # the member that moved furthest in the same direction
+    good: Night  # the last night before it
+    changed: str  # packages that changed with it
+
+
+def is_suite(series: NightlySeries) -> bool:
+    return series.workload == NAME
+
+
+def suites(tonight: NightRecord, past: Sequence[Night]) -> list[SuiteLevels]:
+    """The suite on each kind of cluster and hardware, over the last `NIGHTS` nights; without controls.
+
+    A series counts only from its last confirmed change on: that has been told.
+    """
+    recent = past[-NIGHTS + 1 :]
+    told = {
+        each.series.id for each in tonight.judged if each.outcome in (ChangeOutcome.CONFIRMED, ChangeOutcome.FASTER)
+    }
+    groups: dict[tuple[str, str, str], list[tuple[NightlySeries, Floats]]] = {}
+    for each in tonight.measured:
+        if is_control(each.series) or each.series.id in told:
+            continue
+        values = {
+            night.id: measured.value for night, measured in since_baseline(each.series, recent, tonight.decisions)
+        }
+        column = np.array([*(values.get(night.id, 0.0) for night in recent), each.value])
+        if each.value > 0 and (column > 0).sum() >= SETTLED:
+            logs = np.log(np.where(column > 0, column, np.nan))
+            place = (str(each.series.cluster["kind"]), each.series.hardware, each.series.metric)
+            groups.setdefault(place, []).append((each.series, logs - np.nanmedian(logs)))
+    return [_levels(*place, recent, columns) for place, columns in groups.items() if len(columns) >= FEWEST]
+
+
+def _levels(
+    kind: str, hardware: str, metric: str, nights: Sequence[Night], columns: Sequence[tuple[NightlySeries, Floats]]
+) -> SuiteLevels:
+    logs = np.column_stack([column for _, column in columns])
+    whole = 2 * np.isfinite(logs).sum(axis=1) >= len(columns)  # nights that measured half of the members
+    return SuiteLevels(
+        NightlySeries(NAME, 1, {}, {"kind": kind}, hardware, metric),
+        tuple(series for series, _ in columns),
+        tuple(night for night, kept in zip(nights, whole, strict=False) if kept),
+        logs[whole],
+    )
+
+
+def judge(tonight: NightRecord, past: Sequence[Night]) -> list[SuiteChange]:
+    """Changes of the suite that began within the last nights."""
+    found = []
+    for suite in suites(tonight, past):
+        changes = suite.changes
+        if not changes or len(suite.logs) - changes[-1].index > LATELY or not suite.lasts(changes[-1]):
+            continue
+        if not answered(suite.series, suite.nights[changes[-1].index :]):
+            begin = changes[-2].index if len(changes) > 1 else 0
+            found.append(_judged(tonight, suite, begin, changes[-1]))
+    return found
+
+
+def _judged(tonight: NightRecord, suite: SuiteLevels, begin: int, last: Change) -> SuiteChange:
+    before, since = suite.nights[begin : last.index], suite.nights[last.index :]
+    good, first = before[-1].record.lock.pins, since[0].record.lock.pins
+    changed = difference(good, first) or difference(good, tonight.lock.pins)
+    worse = last.worse(larger_is_better=suite.series.metric in LARGER_IS_BETTER)
+    sign, steps = (1 if last.after > last.before else -1), suite.steps(last.index)
+    effect = abs(log1p(last.relative)) * (1 if worse else -1)
+    control = explaining(tonight, suite.series, effect, EFFECT / 2, before, since)
+    # each change is looked for at that many nights
+    p = min(1.0, (LATELY - LEAST + 1) * 2 * NormalDist().cdf(-last.deviate))
+    words = (
+        f"{suite.series.metric} of the whole suite is {change(1 + last.relative)} since {since[0].id} (p = {p:.1g}); "
+        f"{(steps * sign > 0).sum()} of {len(steps)} series moved in this direction."
+    )
+    if good == tonight.lock.pins:
+        outcome, words = ChangeOutcome.MACHINE, f"{words} The environment is equal: look at the machine."
+    elif control:
+        outcome, words = ChangeOutcome.MACHINE, f"{words} The machine changed: {control.words}."
+    else:
+        outcome, words = ChangeOutcome.SUITE if worse else ChangeOutcome.FASTER, f"{words} Changed then: {changed}."
+    judged = Judged(
+        suite.series,
+        before[-1].id,
+        last.before,
+        last.after,
+        outcome,
+        words,
+        ratio=1 + last.relative,
+        low=1 + last.low,
+        high=1 + last.high,
+        since=changed if outcome is ChangeOutcome.FASTER else "",
+        control=control.ratio if control else None,
+    )
+    return SuiteChange(judged, suite.members[int(np.argmax(steps * sign))], before[-1], changed)
