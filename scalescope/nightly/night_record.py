@@ -11,6 +11,7 @@ from math import log
 from typing import Any
 
 from scalescope.analysis.summary import label
+from scalescope.model.environment import requirement
 from scalescope.model.mapping import Mapped
 from scalescope.model.study import Study
 from scalescope.model.sweep import Point, digest
@@ -52,7 +53,7 @@ class SoftwareLock(Mapped):
     @property
     def pinned(self) -> str:
         """An environment with exactly these packages. Scalescope is not among them: no trial needs it."""
-        return " ".join(f"{name}=={version}" for name, version in self.pins.items())
+        return " ".join(requirement(name, version) for name, version in self.pins.items())
 
 
 @dataclass(frozen=True)
