@@ -81,8 +81,7 @@ def check(given: Mapping[str, Any], store: str = "", records: str = "") -> None:
         raise InvalidField("package", asked.package, "a package and a good release, or two lock files: one of the two")
     if asked.environment:
         Environment.parse(asked.environment)
-    if "@" in asked.package:
-        Environment.parse(asked.package, "package")
+    _repository(asked)
     _inquiry(given, asked, store, records).search(Candidates("", {"good": "good = present", "bad": "bad = present"}))
 
 
@@ -146,10 +145,12 @@ def _name(asked: ReleaseParameters) -> str:
 
 def _repository(asked: ReleaseParameters) -> str:
     """Address of the package's repository; empty if only releases are searched."""
-    found = split_repository("".join(asked.package.split()))
-    if found and (found.ref or found.package != _name(asked)):
+    if "@" not in asked.package:
+        return ""
+    found = [split_repository(each) for each in Environment.parse(asked.package, "package").requirements]
+    if len(found) != 1 or found[0] is None or found[0].ref or found[0].package != _name(asked):
         raise InvalidField("package", asked.package, "a name and the address of a repository: NAME @ git+https://...")
-    return found.address if found else ""
+    return found[0].address
 
 
 def _of_locks(asked: ReleaseParameters) -> Candidates:

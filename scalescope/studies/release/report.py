@@ -150,7 +150,7 @@ def _notes(study: Study, every: Sequence[CandidateRow]) -> list[Note]:
     if result.get("also_changed"):
         notes.append(Note(f"What else changed between them: {result['also_changed']}.", Tone.DOUBT))
     if result.get("further"):
-        notes.append(Note(f"It was searched further: {result['further']}", Tone.DOUBT))
+        notes.append(Note(f"Not narrowed down further: {result['further']}", Tone.DOUBT))
     untried = sum(each.state is None for each in every)
     if untried and result:
         notes.append(Note(f"{untried:,} of {len(every):,} were not tried.", Tone.FAINT))

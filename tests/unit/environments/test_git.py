@@ -14,6 +14,7 @@ from scalescope.environments import ensure, from_lock, git, resolve
 from scalescope.errors import EnvironmentFailed, InvalidField
 from scalescope.model.environment import Environment, requirement
 from scalescope.model.sweep import PlannedTrial
+from scalescope.studies.release.report import sheet
 from scalescope.studies.running import run_study
 
 FAST, SLOW = "SECONDS = 1.0", "SECONDS = 2.0"
@@ -123,10 +124,15 @@ def asked(fake: Any, address: str) -> dict[str, Any]:
 
 
 def test_from_the_release_to_the_commit_that_a_merge_brought(
-    repository: Repository, slow: str, asked: dict[str, Any]
+    repository: Repository, slow: str, fake: Any, asked: dict[str, Any]
 ) -> None:
-    result = run_study("release", {**asked, "package": repository.requirement, "good": "1.1", "bad": "1.9"})
+    given = {**asked, "package": repository.requirement, "good": "1.1", "bad": "1.9"}
+    fake.script = {6: KeyboardInterrupt()}  # among the commits between the releases
+    with pytest.raises(KeyboardInterrupt):
+        run_study("release", given)
+    result = run_study("release", given)
     assert not result.alarm
+    assert sum(len(run.trials) for run in result.runs) == len(fake.begun) - 1
     ends = repository.git("rev-parse", f"{slow}^"), slow
     assert result.result["versions"] == [f"git+{repository.address}@{end}" for end in ends]
     release, merge = result.result["earlier"]
@@ -134,6 +140,11 @@ def test_from_the_release_to_the_commit_that_a_merge_brought(
     assert "(merge feature) is the first" in merge
     assert f"{slow[:10]} (sleep) is the first" in result.line
     assert len(result.study.runs) == 3
+    table = sheet(result.study, result.runs).table
+    assert table is not None
+    assert [row.cells[:3] for row in table.rows if row.cells[0].startswith(slow[:10])] == [
+        (f"{slow[:10]} (sleep)", "bad, the first", "2")
+    ]
 
 
 def test_commits_that_cannot_be_told_apart_are_named(repository: Repository, asked: dict[str, Any]) -> None:
@@ -144,6 +155,12 @@ def test_commits_that_cannot_be_told_apart_are_named(repository: Repository, ask
     assert result.result["versions"] == [f"git+{repository.address}@{end}" for end in ends]
     [skipped] = result.result["skipped"]
     assert (skipped["label"].partition(" ")[2], skipped["state"]) == ("(break)", "unavailable")
+
+
+def test_a_reference_belongs_to_an_end(repository: Repository, asked: dict[str, Any]) -> None:
+    with pytest.raises(InvalidField) as caught:
+        run_study("release", {**asked, "package": f"{repository.requirement}@main", "good": "v1.1"})
+    assert caught.value.field == "package"
 
 
 def test_ends_in_the_wrong_order(repository: Repository, asked: dict[str, Any]) -> None:
