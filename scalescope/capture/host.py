@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib.metadata
+import json
 import os
 import platform
 import re
@@ -39,13 +40,24 @@ def facts() -> dict[str, Any]:
 
 
 def packages() -> dict[str, str]:
-    """Versions of all distributions that this Python finds, by normalised name."""
+    """Versions of all distributions that this Python finds, by normalised name.
+
+    The version of one that was built from a repository is `VERSION @ git+ADDRESS@COMMIT`.
+    """
     found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         name = distribution.metadata["Name"]
         if name:  # a folder without metadata has none; the first on the path is imported
-            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), distribution.version)
+            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), _version(distribution))
     return dict(sorted(found.items()))
+
+
+def _version(distribution: importlib.metadata.Distribution) -> str:
+    direct = json.loads(distribution.read_text("direct_url.json") or "{}")
+    source = direct.get("vcs_info", {})
+    if source.get("vcs") != "git":
+        return distribution.version
+    return f"{distribution.version} @ git+{direct['url']}@{source['commit_id']}"
 
 
 def packages_digest(versions: dict[str, str]) -> str:

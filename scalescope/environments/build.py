@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import sys
 import sysconfig
 import time
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from scalescope.environments import cache, extra_requirements, uv
+from scalescope.environments import cache, extra_requirements, git, uv
 from scalescope.environments.cache import Manifest
 from scalescope.environments.cache_locks import BUILD, USE, CacheLock, hold
 from scalescope.errors import EnvironmentUnavailable
@@ -43,8 +44,9 @@ class Built:
 def ensure(environment: Environment, *, says: Callable[[str], None] = lambda text: None) -> Built:
     """An environment that a driver can run in; built with uv unless it is in the cache.
 
-    Unpinned requirements are resolved once, when it is built. It is not pruned while this process lives. If several
-    processes want the same one, one builds and the others wait; `says` is told what takes long.
+    Unpinned requirements are resolved once, when it is built; references to repositories each time. It is not
+    pruned while this process lives. If several processes want the same one, one builds and the others wait; `says` is
+    told what takes long.
 
     Raises:
         EnvironmentFailed: It cannot exist: requirements contradict each other, a release does not exist or does not
@@ -58,6 +60,7 @@ def ensure(environment: Environment, *, says: Callable[[str], None] = lambda tex
         found = look(environment.python)
         refuse_without_distributed(found)
         return _of(environment, found, began)
+    environment = git.pinned(environment)
     try:
         folder = cache.folder() / _key(environment)
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -74,9 +77,9 @@ def ensure(environment: Environment, *, says: Callable[[str], None] = lambda tex
 
 
 def resolve(environment: Environment) -> dict[str, str]:
-    """Versions that the requirements resolve to now, by normalised name; nothing is built."""
-    resolved, _ = _resolve(environment, _python(environment), ())
-    return {extra_requirements.package_name(name): version.split()[0] for name, _, version in _pins(resolved)}
+    """Versions that the requirements resolve to now, by normalised name; `git+ADDRESS@COMMIT` from a repository."""
+    resolved, _ = _resolve(git.pinned(environment), _python(environment), ())
+    return _versions(resolved)
 
 
 def _of(environment: Environment, found: Interpreter, began: float, *, fresh: bool = False) -> Built:
@@ -186,8 +189,8 @@ def _resolve(environment: Environment, python: str, keep: Sequence[int]) -> tupl
     asked = [*environment.requirements, extra_requirements.DRIVER]
     what = f"environment {_shown(environment)} cannot be resolved"
     resolved = _compile(asked, python, what, keep)
-    versions = {extra_requirements.package_name(name): version.split()[0] for name, _, version in _pins(resolved)}
-    more = extra_requirements.needed(versions, map(extra_requirements.package_name, environment.requirements))
+    released = {name: version for name, version in _versions(resolved).items() if not version.startswith("git+")}
+    more = extra_requirements.needed(released, map(extra_requirements.package_name, environment.requirements))
     if not more:
         return resolved, []
     added = [need.requirement for need in more]
@@ -195,9 +198,9 @@ def _resolve(environment: Environment, python: str, keep: Sequence[int]) -> tupl
     return _compile([*asked, *added], python, what, keep), added
 
 
-def _pins(resolved: str) -> list[tuple[str, str, str]]:
-    lines = (line.partition("==") for line in resolved.splitlines())
-    return [line for line in lines if line[2]]
+def _versions(resolved: str) -> dict[str, str]:
+    parts = (re.split(r"==| @ ", line, maxsplit=1) for line in resolved.splitlines())
+    return {extra_requirements.package_name(each[0]): each[1].split()[0] for each in parts if each[1:]}
 
 
 def _compile(requirements: Sequence[str], python: str, what: str, keep: Sequence[int]) -> str:

@@ -1,4 +1,4 @@
-"""Read the releases that a lock file pins."""
+"""Read the releases and commits that a lock file pins."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from scalescope.environments.git import COMMIT
 from scalescope.environments.uv import redact
 from scalescope.errors import UsageError
-from scalescope.model.environment import normalise
+from scalescope.model.environment import normalise, split_repository
 
 _PIN = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*==\s*([A-Za-z0-9_.!+-]+)$")
 _HASH = re.compile(r"\s--hash[=\s]\S+")
 
 
-def from_lock(path: Path | str) -> tuple[str, ...]:
-    """The releases that a file of `pip freeze` or `uv pip compile` pins, as sorted `name==version`.
+def from_lock(path: Path | str) -> dict[str, str]:
+    """The versions that a file of `pip freeze` or `uv pip compile` pins, by sorted name.
+
+    The version of a package from a repository is `git+ADDRESS@COMMIT`.
 
     Lines whose marker does not hold for this Python and platform are left out.
     """
@@ -23,8 +26,8 @@ def from_lock(path: Path | str) -> tuple[str, ...]:
     for number, line in _lines(Path(path)):
         where = f"{path}, line {number}"
         requirement, _, marker = _HASH.sub("", f" {line}").strip().partition(";")
-        match = _PIN.match(requirement.strip())
-        if not match:
+        name, version = _pin(requirement.strip())
+        if not version:
             raise UsageError(
                 f"a line of the lock file pins no release: {redact(line)!r}",
                 where=where,
@@ -33,12 +36,21 @@ def from_lock(path: Path | str) -> tuple[str, ...]:
             )
         if marker.strip() and not _holds(marker.strip(), where):
             continue
-        name = normalise(match[1])
-        if pins.setdefault(name, match[2]) != match[2]:
-            raise UsageError(f"the lock file pins {name} to {pins[name]} and to {match[2]}", where=where)
+        if pins.setdefault(name, version) != version:
+            raise UsageError(f"the lock file pins {name} to {pins[name]} and to {version}", where=where)
     if not pins:
         raise UsageError("the lock file pins nothing", where=str(path), next_step="give a file of name==version lines")
-    return tuple(f"{name}=={version}" for name, version in sorted(pins.items()))
+    return dict(sorted(pins.items()))
+
+
+def _pin(requirement: str) -> tuple[str, str]:
+    """Name and version; empty texts if the requirement pins none."""
+    if match := _PIN.match(requirement):
+        return normalise(match[1]), match[2]
+    found = split_repository(re.sub(r"\s*@\s*", "@", requirement))
+    if found is None or not COMMIT.match(found.ref):
+        return "", ""
+    return found.package.partition("[")[0], f"git+{found.address}@{found.ref}"
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -65,7 +77,7 @@ def _cause(requirement: str) -> str:
     if requirement.startswith("-"):
         return "options are not followed"
     if "@" in requirement or "://" in requirement:
-        return "an address or a folder is no release"
+        return "an address or a folder is no release, unless it ends with the commit of a repository"
     return "only name==version pins one"
 
 

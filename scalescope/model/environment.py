@@ -21,7 +21,21 @@ _NAMED = re.compile(r"^([\w.-]+)\s*=(?![=])\s*(.+)$", re.DOTALL)  # foo==1 and f
 _PATH_START = re.compile(r"^(~|\.{0,2}/)")
 _PYTHON = re.compile(r"^python==(\d+)\.(\d+)(\.\d+)?$")
 _CLAUSE = r"(?:===|[=!<>~]=|[<>])[A-Za-z0-9_.!+*-]+"
-_REQUIREMENT = re.compile(rf"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[([A-Za-z0-9._,-]*)\])?({_CLAUSE}(?:,{_CLAUSE})*)?$")
+_NAME = r"([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[([A-Za-z0-9._,-]*)\])?"
+_REQUIREMENT = re.compile(rf"^{_NAME}({_CLAUSE}(?:,{_CLAUSE})*)?$")
+# A checkout, or an address without user and password, and a reference: a commit, a tag or a branch
+_HOST = r"[\w.-]+(?::\d+)?/"
+_PLACE = rf"((?:~|\.{{0,2}})/[^\s@#?]*|git\+(?:https://{_HOST}|ssh://(?:[\w.-]+@)?{_HOST}|file:///)[^\s@#?]+)"
+_FROM_REPOSITORY = re.compile(rf"^{_NAME}@{_PLACE}(?:@(\w[^\s@#?]*))?$")
+
+
+@dataclass(frozen=True)
+class RepositoryRequirement:
+    """A package that is built from a git repository. Make one with `split_repository`."""
+
+    package: str  # normalised name, with extras
+    address: str  # without `git+`: https://, ssh:// or file://
+    ref: str  # commit, tag or branch; empty for what is checked out
 
 
 @dataclass(frozen=True)
@@ -64,7 +78,8 @@ def _parse(text: str, where: str) -> Environment:
     name, body = (named[1], named[2].strip()) if named else ("", text.strip())
     if body in ("", PRESENT):
         return Environment(name=name)
-    if _PATH_START.match(body) or ("/" in body and "://" not in body and not re.search(r"\s", body)):
+    plain = "/" in body and "://" not in body and not re.search(r"\s", body)
+    if _PATH_START.match(body) or (plain and split_repository(body) is None):
         path = os.path.abspath(os.path.expanduser(body))
         return Environment(path, name, python=path)
     return _requirements(text, name, body, where)
@@ -75,6 +90,7 @@ def _requirements(text: str, name: str, body: str, where: str) -> Environment:
     # "dask >= 2024.1, < 2025" is one requirement, written with blanks
     body = re.sub(r"\s*(===|[=!<>~]=|[<>])\s*", r"\1", body)
     body = re.sub(r"\s*,\s*(?=[=!<>~])", ",", body)
+    body = re.sub(r"\s*@\s*", "@", body)
     for token in body.split():
         if token.lower() == "python" or re.match(r"python[=!<>~]", token, re.IGNORECASE):
             if version and token.lower() != f"python=={version}":
@@ -96,12 +112,34 @@ def _python_version(text: str, token: str, where: str) -> str:
 
 
 def _requirement(text: str, token: str, where: str) -> str:
+    if found := split_repository(token):
+        return f"{found.package}@git+{found.address}" + (f"@{found.ref}" if found.ref else "")
     match = _REQUIREMENT.match(token)
     if match and re.search(r"[A-Za-z]", match[1]):  # else `foo=1` would make a requirement of the 1
-        extras = sorted({normalise(extra) for extra in (match[2] or "").split(",") if extra})
         clauses = ",".join(sorted((match[3] or "").split(","))) if match[3] else ""
-        return normalise(match[1]) + (f"[{','.join(extras)}]" if extras else "") + clauses
+        return _with_extras(match) + clauses
     raise InvalidField(where, _redact(text), ALLOWED, next_step=f"{_redact(token)!r}: {_refusal(token)}")
+
+
+def split_repository(requirement: str) -> RepositoryRequirement | None:
+    """The parts of `NAME@git+ADDRESS@REF` or `NAME@FOLDER@REF`; None if it is no such requirement."""
+    match = _FROM_REPOSITORY.match(requirement)
+    if match is None:
+        return None
+    place = match[3]
+    address = place[4:] if place.startswith("git+") else f"file://{os.path.abspath(os.path.expanduser(place))}"
+    return RepositoryRequirement(_with_extras(match), address, match[4] or "")
+
+
+def requirement(name: str, version: str) -> str:
+    """What installs this version again; one from a repository ends with `git+ADDRESS@COMMIT`."""
+    _, git, place = version.rpartition("git+")
+    return f"{name}@{git}{place}" if git else f"{name}=={version}"
+
+
+def _with_extras(match: re.Match[str]) -> str:
+    extras = sorted({normalise(extra) for extra in (match[2] or "").split(",") if extra})
+    return normalise(match[1]) + (f"[{','.join(extras)}]" if extras else "")
 
 
 def _refusal(token: str) -> str:
@@ -110,7 +148,7 @@ def _refusal(token: str) -> str:
     if ";" in token:
         return "markers are not allowed: an environment is built for this machine, so leave out what it does not need"
     if "://" in token or "@" in token:
-        return "addresses are refused: what is behind one may change. Give the version of a release"
+        return "addresses are refused, as what is behind one may change; of a repository, write NAME @ git+https://..."
     if "/" in token or token.startswith("."):
         return "a path among requirements is refused. The path of an interpreter stands alone"
     return "write it as NAME, NAME==VERSION or NAME[EXTRA]>=VERSION,<VERSION"

@@ -14,6 +14,7 @@ from typing import Any
 from scalescope.analysis.summary import label
 from scalescope.model import words
 from scalescope.model.decision import Decision
+from scalescope.model.environment import requirement
 from scalescope.model.mapping import Mapped
 from scalescope.model.metrics import METRICS, Unit
 from scalescope.model.study import Study
@@ -65,7 +66,7 @@ class SoftwareLock(Mapped):
     @property
     def pinned(self) -> str:
         """An environment with exactly these packages. Scalescope is not among them: no trial needs it."""
-        return " ".join(f"{name}=={version}" for name, version in self.pins.items())
+        return " ".join(requirement(name, version) for name, version in self.pins.items())
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import scalescope
 from scalescope import workloads
 from scalescope.environments import uv
 from scalescope.errors import EnvironmentUnavailable
+from scalescope.model.environment import requirement
 from scalescope.model.sweep import Point
 from scalescope.nightly.night_record import NightlySeries, SoftwareLock
 from scalescope.studies.scripts import run_alone
@@ -179,7 +180,7 @@ def show(text: str, seconds: float) -> tuple[bool, str]:
 
 
 def _pins(pins: Mapping[str, str], without: Iterable[str]) -> str:
-    return " ".join(f"{name}=={version}" for name, version in pins.items() if name not in without)
+    return " ".join(requirement(name, version) for name, version in pins.items() if name not in without)
 
 
 def _quoted(text: str) -> str:

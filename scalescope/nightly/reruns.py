@@ -12,6 +12,7 @@ from typing import Any
 
 from scalescope import environments
 from scalescope.errors import ScalescopeError, StoreError
+from scalescope.model.environment import requirement, split_repository
 from scalescope.model.sweep import Point
 from scalescope.nightly import regression_script
 from scalescope.nightly.night_record import Alert, ChangeOutcome, Culprit, Judged, Night, SoftwareLock
@@ -132,7 +133,7 @@ class Reruns:
             files = {}
             for name, pins in (("before", before), ("after", after)):
                 path = Path(folder) / f"{name}.txt"
-                path.write_text("".join(f"{package}=={version}\n" for package, version in pins.items()))
+                path.write_text("".join(f"{requirement(package, version)}\n" for package, version in pins.items()))
                 files[name] = str(path)
             return self._study("release", change, workload=change.series.workload, **files)
 
@@ -145,13 +146,15 @@ class Reruns:
             f"{package} {good} → {bad}" if good and bad else f"{package} {bad} added" if bad else f"{package} removed"
         )
         whole = Culprit(line, package, good, bad)
-        if not (good and bad) or package == "python":
+        ends = _ends(package, good, bad) if good and bad and package != "python" else {}
+        if not ends:
             return whole
         rest = {name: version for name, version in after.items() if name != package}
+        python, released = after.get("python", ""), ends["package"] == package
         try:
-            if len(environments.releases(package, first=good, last=bad, python_version=after.get("python", ""))) <= 2:
+            if released and len(environments.releases(package, first=good, last=bad, python_version=python)) <= 2:
                 return whole
-            given = {"package": package, "good": good, "bad": bad, "environment": SoftwareLock(pins=rest).pinned}
+            given = {**ends, "environment": SoftwareLock(pins=rest).pinned}
             found = self._study("release", change, workload=change.series.workload, **given)
         except StoreError:
             raise
@@ -162,7 +165,8 @@ class Reruns:
             return replace(whole, line=f"{line} (which of its releases is not clear: {found.line})")
         last_good, first_bad = (found.result[end]["label"] for end in ("last_good", "first_bad"))
         news = str(found.result.get("changelog") or "")
-        return Culprit(f"{package} {last_good} → {first_bad}", package, last_good, first_bad, changelog=news)
+        good, bad = found.result["versions"]
+        return Culprit(f"{package} {last_good} → {first_bad}", package, good, bad, changelog=news)
 
     def explains(self, found: Culprit, change: Judged, good: Night) -> bool:
         """Whether the culprit of one change explains another: tonight's environment without it does not show that."""
@@ -211,3 +215,11 @@ def _judged(found: ChangeCandidate, outcome: ChangeOutcome, reason: str, result:
         high=measured.get("high"),
         study=result.study_id if result else "",
     )
+
+
+def _ends(package: str, good: str, bad: str) -> dict[str, str]:
+    """Parameters of a search between two versions; empty if they are no two releases or commits of one repository."""
+    a, b = (split_repository(requirement(package, version)) for version in (good, bad))
+    if a and b and a.address == b.address:
+        return {"package": f"{package}@git+{a.address}", "good": a.ref, "bad": b.ref}
+    return {} if a or b else {"package": package, "good": good, "bad": bad}

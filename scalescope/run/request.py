@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from scalescope import workloads
 from scalescope.analysis.cost import Budget
+from scalescope.environments.git import with_commits
 from scalescope.errors import InvalidField
 from scalescope.model import parameters
 from scalescope.model.environment import Environment
@@ -64,6 +65,7 @@ class RunRequest:
 def check(given: Mapping[str, object], *, records: str = "") -> RunRequest:
     """Check the parameters of a run (`RunParameters`); starts nothing and loads no blocks. Raises `InvalidField`."""
     parameters.reject_unknown(given, RunParameters)
+    given = with_commits(given)
     sweep = Sweep.from_mapping(parameters.part(Sweep, given))
     execution = parameters.check(Execution, parameters.part(Execution, given))
     storage = parameters.check(Reported, parameters.part(Reported, given))

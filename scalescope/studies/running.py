@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from scalescope.environments.git import with_commits
 from scalescope.model import parameters
 from scalescope.model.study import Study
 from scalescope.model.sweep import digest
@@ -87,7 +88,7 @@ def run_study(kind: str, given: Mapping[str, Any], runner: Runner | None = None,
         follows: Id of the study that led to it, unless a run did.
     """
     loaded, records = orchestrator.load_saved(given)
-    rest, kept = _split(loaded)
+    rest, kept = _split(with_commits(loaded))
     inquiry = STUDIES[kind].ask(rest, kept.store, records)
     labels = [f"study:{inquiry.kind}"]
     labels += [f"workload:{each.sweep.workload}" for each in inquiry.requests if isinstance(each, RunRequest)]

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from prefect.client.orchestration import get_client
+from support.repository import Repository
 from support.waiting import wait_for
 from support.wheels import write_wheel
 
@@ -119,6 +120,28 @@ def test_a_regression_between_two_nights_is_found_confirmed_and_traced_to_its_re
     assert alert.script in event["payload"]["issue"]
     assert [each["before"] < each["after"] for each in event["payload"]["series"]] == [True]
     assert len({each["payload"]["night"] for each in events(missing_nights.MEASURED)}) == 3
+
+
+@pytest.mark.thorough
+@pytest.mark.usefixtures("wheels")
+def test_a_package_from_a_repository_is_traced_to_its_commit(
+    tmp_path: Path, asked: dict[str, Any], address: str, missing: Any
+) -> None:
+    repository = Repository.make(tmp_path / "repository", "crunch")
+    asked["environment"] = f"distributed=={version('distributed')} {repository.requirement}@main"
+    repository.commit("begin", CRUNCH.format(seconds=0.1))
+    try:
+        run_nightly(asked)
+    except EnvironmentUnavailable as error:
+        missing("environments", error.line)
+    run_nightly(asked)
+    commits = [repository.commit(f"sleep {seconds} s", CRUNCH.format(seconds=seconds)) for seconds in (0.1, 0.2, 0.21)]
+    assert run_nightly(asked).alarm
+    with Store.open(address) as store:
+        [alert] = nights(store)[-1].record.alerts
+    culprit = alert.culprit
+    assert (culprit.good, culprit.bad) == tuple(f"git+{repository.address}@{commit}" for commit in commits[:2])
+    assert alert.shown.startswith("It was run, and shows it: A "), alert.shown
 
 
 # ------------------------------------------------------------------ without Prefect

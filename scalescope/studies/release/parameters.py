@@ -37,15 +37,29 @@ SmallestEffect = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseParameters(StudyParameters, AtPoint, OneWorkload):
-    """Find the release of a package that moved a metric or brought a finding; or the package of two lock files."""
+    """Find the release or commit that moved a metric or brought a finding; or the package, of two lock files."""
 
     package: Annotated[
-        str, Parameter("The package whose releases are searched.", metavar="[PACKAGE]", syntax="argument")
+        str,
+        Parameter(
+            "The package whose releases are searched. With its repository (NAME @ git+https://... or NAME @ FOLDER), "
+            "also the commits between two of them.",
+            metavar="[PACKAGE]",
+            syntax="argument",
+        ),
     ] = ""
-    good: Annotated[str, Parameter("A release that is known to be good.", title="Good release", metavar="VERSION")] = ""
-    bad: Annotated[
-        str, Parameter("A later release that is known to be bad.", title="Bad release", metavar="VERSION")
-    ] = NEWEST
+    good: Annotated[
+        str,
+        Parameter(
+            "A release that is known to be good. With a repository also a commit, tag or branch: then only commits "
+            "are searched.",
+            title="Good release",
+            metavar="VERSION",
+        ),
+    ] = ""
+    bad: Annotated[str, Parameter("A later one that is known to be bad.", title="Bad release", metavar="VERSION")] = (
+        NEWEST
+    )
     before: Annotated[
         str, Parameter("A lock file known to be good, in place of a package.", title="Good lock file", metavar="FILE")
     ] = ""

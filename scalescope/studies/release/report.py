@@ -68,7 +68,7 @@ def candidates(study: Study, runs: Sequence[SweepRun]) -> tuple[CandidateRow, ..
         if study.result.get(name)
     }
     found = []
-    for index, label in enumerate(study.question["labels"]):
+    for index, label in enumerate(_question(study)["labels"]):
         own, one = trials.get(index, []), tried.get(index)
         measured = _measured(study, own)
         if one is None:
@@ -95,8 +95,15 @@ def picture(study: Study, runs: Sequence[SweepRun], canvas: Canvas) -> Picture:
     return Picture(strip=candidates(study, runs))
 
 
+def _question(study: Study) -> Mapping[str, Any]:
+    """What the last search that has an answer asked; it may be among commits, after one among releases."""
+    found: Mapping[str, Any] = {**study.question, **study.result.get("question", {})}
+    return found
+
+
 def _trials(study: Study, runs: Sequence[SweepRun]) -> dict[int, list[Trial]]:
-    places = {text: index for index, text in enumerate(study.question["environments"])}
+    texts = study.result.get("environments") or study.question["environments"]
+    places = {text: index for index, text in enumerate(texts)}
     found: dict[int, list[Trial]] = {}
     for trial in (trial for run in runs for trial in run.trials if not trial.warmup):
         if trial.point.environment in places:
@@ -132,7 +139,8 @@ def _table(study: Study, every: Sequence[CandidateRow]) -> ReportTable:
 
 
 def _notes(study: Study, every: Sequence[CandidateRow]) -> list[Note]:
-    result, notes = study.result, []
+    result = study.result
+    notes = [Note(line) for line in result.get("earlier", ())]
     good, bad = (next((each for each in every if each.boundary == name), None) for name in ("last good", "first bad"))
     if good and bad:
         notes.append(Note(f"Last good: {good.label} → first bad: {bad.label}."))
@@ -141,6 +149,8 @@ def _notes(study: Study, every: Sequence[CandidateRow]) -> list[Note]:
         notes.append(Note(f"Between them, neither good nor bad: {', '.join(skipped)}.", Tone.DOUBT))
     if result.get("also_changed"):
         notes.append(Note(f"What else changed between them: {result['also_changed']}.", Tone.DOUBT))
+    if result.get("further"):
+        notes.append(Note(f"Not narrowed down further: {result['further']}", Tone.DOUBT))
     untried = sum(each.state is None for each in every)
     if untried and result:
         notes.append(Note(f"{untried:,} of {len(every):,} were not tried.", Tone.FAINT))
@@ -148,7 +158,7 @@ def _notes(study: Study, every: Sequence[CandidateRow]) -> list[Note]:
 
 
 def _asked(study: Study, runs: Sequence[SweepRun]) -> list[tuple[str, str]]:
-    question = study.question
+    question = _question(study)
     labels = question["labels"]
     subject = question.get("subject") or "a change between two lock files"
     return [

@@ -15,7 +15,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_frozen_environment(file: Path) -> None:
     file.write_text("dask==2023.5.0\n# a comment\n\nApache_Beam==2.47.0  # why\n")
-    assert from_lock(file) == ("apache-beam==2.47.0", "dask==2023.5.0")
+    assert from_lock(file) == {"apache-beam": "2.47.0", "dask": "2023.5.0"}
 
 
 def test_hashes_markers_and_extras(file: Path) -> None:
@@ -27,17 +27,17 @@ def test_hashes_markers_and_extras(file: Path) -> None:
         "pywin32==306 ; sys_platform == 'win32'\n"
         "torch==2.1.0+cpu\n"
     )
-    assert from_lock(file) == ("dask==2023.5.0", "torch==2.1.0+cpu")
+    assert from_lock(file) == {"dask": "2023.5.0", "torch": "2.1.0+cpu"}
 
 
 def test_one_release_for_each_python(file: Path) -> None:
     file.write_text("a==1 ; python_version < '3'\na==2 ; python_version >= '3'\n")
-    assert from_lock(file) == ("a==2",)
+    assert from_lock(file) == {"a": "2"}
 
 
 def test_the_last_line_is_continued(file: Path) -> None:
     file.write_text("a==1 \\\n")
-    assert from_lock(file) == ("a==1",)
+    assert from_lock(file) == {"a": "1"}
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,7 @@ def test_the_last_line_is_continued(file: Path) -> None:
         ("-e .", "options are not followed"),
         ("--index-url https://me:secret@example.org/simple", "options are not followed"),
         ("dask @ file:///x", "an address"),
+        ("dask @ git+https://example.org/x@main", "an address"),
         ("a==1 ; nonsense", "marker cannot be read"),
         ("b==2", "pins b to 1 and to 2"),
     ],

@@ -60,6 +60,20 @@ def test_an_interpreter(text: str, path: str) -> None:
     assert environment.requirements == ()
 
 
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("A_b[c] @ git+https://example.org/x", "a-b[c]@git+https://example.org/x"),
+        ("a@git+ssh://git@example.org/x@feature/y b==1", "a@git+ssh://git@example.org/x@feature/y b==1"),
+        ("n = a @ /folder/x @ v1", "a@git+file:///folder/x@v1"),
+        ("a@~/x", f"a@git+file://{os.path.expanduser('~/x')}"),
+    ],
+)
+def test_a_repository(text: str, canonical: str) -> None:
+    assert Environment.parse(text).text == canonical
+    assert Environment.parse(canonical).text == canonical
+
+
 @pytest.mark.parametrize("text", ["", "x = /a b/python", "python==3.12.1 z a[b]>1", "dask"])
 def test_the_canonical_text_stands_for_itself(text: str) -> None:
     once = Environment.parse(text).text
@@ -75,6 +89,9 @@ def test_the_canonical_text_stands_for_itself(text: str) -> None:
         ("git+https://example.org/x", "addresses are refused"),
         ("dask@https://example.org/x", "addresses are refused"),
         ("a @ b", "addresses are refused"),
+        ("a @ git+http://example.org/x", "addresses are refused"),
+        ("a @ git+https://me:secret@example.org/x", "addresses are refused"),
+        ("a @ git+https://example.org/x@-x", "addresses are refused"),
         ("dask;python_version>'3'", "markers are not allowed"),
         ("dask ./folder", "a path among requirements"),
         ("foo=1", "write it as"),

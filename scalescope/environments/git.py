@@ -1,0 +1,186 @@
+"""Packages from git repositories: the commit that a reference means, and the commits between two of them."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+from scalescope.environments.uv import redact, shorten
+from scalescope.errors import EnvironmentFailed, EnvironmentUnavailable
+from scalescope.model.environment import Environment, split_repository
+from scalescope.model.sweep import ENVIRONMENT
+
+TIMEOUT_S = 600.0  # seconds; a clone of a large repository takes minutes
+
+COMMIT = re.compile(r"^[0-9a-f]{40}$")
+_FILE = "file://"
+# Variables with which git would use another repository than the one it is told (set while a hook runs)
+_ELSEWHERE = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR")
+_LOG = ("--no-show-signature", "--format=%H%x09%P%x09%s")
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit of a repository."""
+
+    id: str  # 40 hexadecimal digits
+    parents: tuple[str, ...]  # ids; the first is the one that the others were merged into
+    subject: str  # first line of its message, printable
+
+    @property
+    def label(self) -> str:
+        return f"{self.id[:10]} ({self.subject})"
+
+
+def with_commits(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of a run or study with commits in place of the references in its environments."""
+    return {name: _with_commits(value, environment=name == ENVIRONMENT) for name, value in given.items()}
+
+
+def _with_commits(value: Any, *, environment: bool) -> Any:
+    if isinstance(value, Mapping):
+        return with_commits(value)
+    if isinstance(value, list | tuple):
+        return [_with_commits(each, environment=environment) for each in value]
+    if not environment or not isinstance(value, str) or "@" not in value:
+        return value
+    before = Environment.parse(value)
+    after = pinned(before)
+    return value if after is before else f"{after.name} = {after.text}" if after.name else after.text
+
+
+def pinned(environment: Environment) -> Environment:
+    """The environment with commits in place of the references to repositories; the same object if it has none."""
+    requirements = tuple(map(_pinned, environment.requirements))
+    if requirements == environment.requirements:
+        return environment
+    python = [f"python=={environment.python_version}"] if environment.python_version else []
+    return replace(environment, text=" ".join([*python, *requirements]), requirements=requirements)
+
+
+def _pinned(requirement: str) -> str:
+    found = split_repository(requirement)
+    return requirement if found is None else f"{found.package}@git+{found.address}@{commit(found.address, found.ref)}"
+
+
+def commit(address: str, ref: str) -> str:
+    """Id of the commit that a reference of a repository means; without one, of what is checked out there.
+
+    Raises:
+        EnvironmentFailed: There is no such repository or reference, or the checkout differs from its commit.
+    """
+    if COMMIT.match(ref):
+        return ref
+    if address.startswith(_FILE):
+        folder = address.removeprefix(_FILE)
+        if not ref and _git(folder, "status", "--porcelain", "--untracked-files=no"):
+            raise EnvironmentFailed(
+                "the checkout has changes that are not committed",
+                where=folder,
+                next_step="commit them; or measure what is committed: append @HEAD",
+            )
+        return _parse(folder, address, ref or "HEAD")
+    names = [f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}", ref] if ref else ["HEAD"]
+    return _listed(address, names) or _unknown(address, ref)
+
+
+def of_release(address: str, version: str) -> str:
+    """Id of the commit with the tag of a release: `1.2`, `v1.2` or `name-1.2`."""
+    ends = re.compile(rf"^refs/tags/(?:.*[^0-9.])?{re.escape(version)}$")
+    lines = (line.split("\t") for line in _git("", "ls-remote", "--tags", "--", address).splitlines())
+    tags = {name.removesuffix("^{}"): id for id, name in lines}  # what a tag points to stands behind it
+    found = {id for name, id in tags.items() if ends.match(name)}
+    if len(found) != 1:
+        raise EnvironmentFailed(
+            f"{'several tags' if found else 'no tag'} of the repository may be release {version}",
+            where=redact(address),
+            next_step="give commits, tags or branches as the good and the bad end",
+        )
+    return found.pop()
+
+
+@functools.lru_cache(maxsize=64)
+def history(address: str, good: str, bad: str) -> tuple[Commit, ...]:
+    """The commits from `good` to `bad`, both ids, oldest first, along first parents.
+
+    If `good` lies on another branch, the first is the last commit that both have in common.
+    """
+    with _repository(address) as folder:
+        base = _git(folder, "merge-base", good, bad)
+        said = _git(folder, "log", "--no-walk", *_LOG, base)
+        said += "\n" + _git(folder, "log", "--first-parent", "--reverse", *_LOG, f"{base}..{bad}")
+    return tuple(_commit(line) for line in said.splitlines() if line)
+
+
+def _commit(line: str) -> Commit:
+    id, parents, subject = line.split("\t", 2)
+    return Commit(id, tuple(parents.split()), "".join(each for each in subject if each.isprintable()))
+
+
+@contextmanager
+def _repository(address: str) -> Iterator[str]:
+    """A folder with all commits: the repository itself if it is here, else a clone of it without files."""
+    if address.startswith(_FILE):
+        yield address.removeprefix(_FILE)
+        return
+    with tempfile.TemporaryDirectory(prefix="scalescope-git-") as folder:
+        _git("", "clone", "--quiet", "--bare", "--filter=blob:none", "--", address, folder)
+        yield folder
+
+
+def _parse(folder: str, address: str, ref: str) -> str:
+    try:
+        return _git(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{ref}^{{commit}}")
+    except EnvironmentFailed as error:
+        if error.cause:
+            raise
+        _unknown(address, ref)
+
+
+def _listed(address: str, names: list[str]) -> str:
+    lines = (line.split("\t") for line in _git("", "ls-remote", "--", address, *names).splitlines())
+    found = {name: id for id, name in lines}
+    return next((found[name] for name in names if name in found), "")
+
+
+def _unknown(address: str, ref: str) -> NoReturn:
+    raise EnvironmentFailed(
+        f"the repository has no {ref or 'commit'}",
+        where=redact(address),
+        next_step="give a branch, a tag, or all 40 digits of a commit",
+    )
+
+
+def _git(folder: str, *arguments: str) -> str:
+    """What git says without blanks around it; it never asks for a password."""
+    git = shutil.which("git")
+    if git is None:
+        raise EnvironmentUnavailable("there is no git to read repositories with", next_step="install git")
+    environ = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
+    command = [git, *(["-C", folder] if folder else []), *arguments]
+    what = f"the repository cannot be read (git {arguments[0]})"
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env={**environ, "GIT_TERMINAL_PROMPT": "0"},
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise EnvironmentUnavailable(what, cause=f"git did not end within {TIMEOUT_S:.0f} s") from error
+    if done.returncode == 0:
+        return done.stdout.decode("utf-8", "replace").strip()
+    said = done.stderr.decode("utf-8", "replace").strip()
+    raise EnvironmentFailed(
+        what, where=folder, cause=shorten(redact(said)) if said else "", next_step="check its address"
+    )
