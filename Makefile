@@ -52,9 +52,11 @@ docs: $(INSTALLED) ## Write the documentation as a site with search to site/; re
 bench: $(INSTALLED) ## Measure speed as paired ratios (minutes; wants a quiet machine)
 	$(BIN)/python tests/benchmarks/run_all.py
 
-faults: $(INSTALLED) ## Hit a sweep with every fault at every stage, and write docs/faults.md (half an hour)
+faults: $(INSTALLED) ## Hit a sweep with every fault at every stage, and write docs/faults.md (an hour)
 	rm -f .faults.jsonl
-	SCALESCOPE_FAULTS=$(CURDIR)/.faults.jsonl $(PYTEST) tests/faults tests/slurm/test_faults.py --numprocesses=2; status=$$?; \
+	export SCALESCOPE_FAULTS=$(CURDIR)/.faults.jsonl; \
+		$(PYTEST) tests/faults tests/slurm/test_faults.py --numprocesses=2; status=$$?; \
+		$(PYTEST) tests/kubernetes/test_faults.py -k api_server || status=$$?; \
 		$(BIN)/python docs/generate_faults.py .faults.jsonl && exit $$status
 
 constraints: $(INSTALLED) ## Renew constraints.txt from pyproject.toml

@@ -29,7 +29,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import ClassVar
 
-from scalescope.redaction import hide
+from scalescope.redaction import HIDDEN, NAMES, hide, masked
 
 _CODES = (*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 _CONTROLS = {code: ascii(chr(code))[1:-1] for code in _CODES if chr(code) not in "\n\t"}
@@ -115,9 +115,12 @@ class InvalidField(UsageError):
         next_step: str = "",
     ) -> None:
         self.field = field
-        self.value = value
         self.allowed = allowed
-        shown = hide(repr(value))
+        text = repr(value)
+        # what stands where a secret belongs is one, even if the wrong one
+        is_secret = isinstance(value, str) and NAMES.search(field.rpartition(".")[2])
+        shown = HIDDEN if is_secret else masked(hide(text))
+        self.value = value if shown == text else shown  # it is sent and kept, too
         if len(shown) > 200:
             shown = shown[:197] + "..."
         super().__init__(f"{field}: {self._sentence(allowed, shown)}", next_step=next_step)

@@ -27,6 +27,7 @@ RUN = "SCALESCOPE_RUN"  # in the environment of a driver: id of its run
 PREFIX = "scalescope-"
 _LABEL = re.compile(rf"{PREFIX}[0-9a-f]{{12}}")
 _SUFFIX = ".json"
+_ABANDONED = "abandoned"  # among the details
 _LATEST = 1e11  # seconds since the epoch (the year 5138), or clock ticks since a boot, that no lease reaches
 
 
@@ -95,6 +96,11 @@ def renew(lease: Lease, *, limit_s: float | None = None, **details: Any) -> Leas
     return renewed
 
 
+def abandon(lease: Lease) -> None:
+    """Say that the owner could not remove the resource, so that a reaper does although the owner lives."""
+    renew(lease, **{_ABANDONED: True})
+
+
 def release(lease: Lease) -> None:
     """Remove the lease of a resource that is gone; may be called again."""
     path = _path(lease.label)
@@ -137,9 +143,9 @@ def read_all() -> tuple[list[Lease], list[StoreError]]:
 
 
 def is_owned(lease: Lease) -> bool | None:
-    """Whether the owner lives; None if it ran on another host and the lease's time limit is not over."""
+    """Whether the owner lives and uses the resource; None if another host or the lease's time limit must tell."""
     if lease.owner.is_here:
-        return lease.owner.is_alive()
+        return lease.owner.is_alive() and not lease.details.get(_ABANDONED)
     if lease.limit_at is not None and time.time() > lease.limit_at:
         return False
     return None

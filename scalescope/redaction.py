@@ -21,6 +21,16 @@ NAMES = re.compile(
 )
 
 HIDDEN = "***"
+LOOKS = re.compile(  # matches text that holds a secret, in the formats that their makers document
+    r"(?P<user>://[^\s/:@]*:)(?!\*{3}@)[^\s/@]+@"  # an address with a password
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY"
+    r"|\b(AKIA|ASIA)[A-Z0-9]{16}\b"  # AWS
+    r"|\b(gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|AIza)[\w-]{16,}"  # GitHub, GitLab, Slack, OpenAI, Google
+    r"|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\."  # a JSON web token
+    r"|\bBearer +\S"
+    rf"|(?P<name>({NAMES.pattern})\w*[\"']?\s*[=:]\s*[\"']?)[^\s\"']",  # KEY=value, --key=, JSON
+    re.IGNORECASE,
+)
 SHORTEST = 6  # fewest characters of a secret: shorter values occur in texts by chance
 
 _named: set[str] = set()
@@ -47,6 +57,14 @@ def hide_all(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [hide_all(item) for item in value]
     return value
+
+
+def masked(text: str) -> str:
+    """`text` up to the first part that looks like a secret, for messages that repeat what a person wrote."""
+    found = LOOKS.search(text)
+    if found is None:
+        return text
+    return text[: found.start()] + (found["user"] or found["name"] or "") + HIDDEN
 
 
 def knows_any() -> bool:

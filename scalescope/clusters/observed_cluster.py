@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import distributed
 
 from scalescope.clusters.base import Cluster, S
-from scalescope.errors import WorkersMissing
+from scalescope.errors import ClusterError, WorkersMissing
 
 POLL_S = 0.1
 
@@ -32,6 +32,14 @@ class ObservedCluster(Cluster[S]):
     def _open(self) -> distributed.Client:
         if self._observer is None:
             raise self._not_open()
+        if self._observer.scheduler is None:  # distributed gives up a client that cannot reconnect
+            raise ClusterError(
+                "the connection to the scheduler was lost",
+                where=f"{self.kind} cluster",
+                cause="the scheduler, or what leads to it, did not answer for half a minute",
+                next_step="run the trial again",
+                category="no-connection",
+            )
         return self._observer
 
     def _disconnect(self) -> None:

@@ -17,6 +17,7 @@ from scalescope import driver_folders, leases
 from scalescope.errors import ClusterError, ScalescopeError, StoreError
 from scalescope.leases import Lease
 from scalescope.model.cluster import kinds
+from scalescope.owner import Owner
 from scalescope.slurm import commands as slurm_commands
 from scalescope.slurm import jobs as slurm_jobs
 from scalescope.slurm.commands import Run
@@ -75,6 +76,14 @@ def reap(*, dry_run: bool = False, run: Run | None = None) -> list[Reaped]:
     return [each for each in results if each.fate is not Fate.ELSEWHERE or each.label not in told] + others
 
 
+def reap_here(backends: Collection[str], owner: Owner | None = None) -> list[Reaped]:
+    """Remove what dead owners of this host, or this one, left on these backends; returns what became of that."""
+    dead = [lease for lease in leases.read_all()[0] if lease.owner.is_here and leases.is_owned(lease) is False]
+    chosen = [lease for lease in dead if lease.backend in backends and owner in (None, lease.owner)]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(lambda lease: _reap(lease, False, None), chosen))
+
+
 def _reap_drivers(dry_run: bool) -> Iterator[Reaped]:
     for folder in driver_folders.abandoned():
         numbers = tuple(str(process.pid) for process in driver_folders.processes(folder))
@@ -119,7 +128,8 @@ def explain(lease: Lease, *, run: Run | None = None) -> tuple[bool | None, str]:
     owned = leases.is_owned(lease)
     owner = f"process {lease.owner.pid} on {lease.owner.host.split()[0]}"
     if lease.owner.is_here:
-        return owned, f"{owner} {'lives' if owned else 'is dead'}"
+        unused = "could not remove it" if lease.owner.is_alive() else "is dead"
+        return owned, f"{owner} {'lives' if owned else unused}"
     if owned is False:
         return False, f"its time limit is over; its owner was {owner}"
     if lease.owner_job and same_cluster(lease, run):

@@ -22,6 +22,8 @@ from scalescope.sent_code import SENT
 MESSAGE_LIMIT, TRACEBACK_LIMIT, RESULT_LIMIT = 2_000, 8_000, 1_000_000
 LEFT_OUT = "left out of the record"
 _NOTHING = object()
+# By these a workload learns that its tasks, workers or connection are lost: consequences, which explain nothing
+_CONSEQUENCES = ("CancelledError", "CommClosedError", "KilledWorker")
 
 
 @dataclass
@@ -44,7 +46,8 @@ def judge(attempt: Attempt) -> tuple[TrialState, str]:
     if attempt.problem:
         return TrialState.INVALID, attempt.problem
     if attempt.changes:
-        return TrialState.INVALID, "; then ".join(part for part in (attempt.changes, attempt.raised) if part)
+        own = "" if (attempt.error or {}).get("type", "").endswith(_CONSEQUENCES) else attempt.raised
+        return TrialState.INVALID, "\nthen ".join(part for part in (attempt.changes, own) if part)
     if attempt.raised:
         return TrialState.FAILED, attempt.raised
     if attempt.missing:

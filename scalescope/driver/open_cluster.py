@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import threading
 import time
 from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -56,6 +57,7 @@ class OpenCluster:
         self.capture: Capture | None = None
         self.clients = TrialClients()
         self.opening = False  # whether the main thread waits for a cluster elsewhere, which may take long
+        self._closing = threading.Lock()  # held while a cluster is closed
         self.spoiled = False  # whether the next trial needs another cluster
         self.reopened = ""  # why the next trial has one
         self._request: Open | None = None
@@ -96,19 +98,22 @@ class OpenCluster:
 
     def close(self) -> None:
         self._disconnect()
-        cluster, self.cluster = self.cluster, None
         try:
-            if cluster is not None:
-                cluster.close()
+            with self._closing:
+                cluster, self.cluster = self.cluster, None
+                if cluster is not None:
+                    cluster.close()
         finally:
             self.spoiled = False
             self._settings.close()
 
     def abandon(self) -> None:
-        """End the cluster's processes although the main thread is busy with the cluster."""
+        """End the cluster's processes although the main thread is busy with it, or wait until that has closed it."""
         cluster = self.cluster
         if cluster is not None and cluster.spec.real_time:  # a simulated one lives in this process alone
             cluster.close()
+        with self._closing:
+            pass
 
     def stands(self, limit_s: float) -> tuple[str, dict[str, Any]]:
         """Where the tasks of the running trial stand: in words, and as a fact of the trial.
@@ -270,6 +275,8 @@ class OpenCluster:
     def _ask(self, function: str, **arguments: Any) -> Any:
         assert self._observer is not None
         try:
+            if self._observer.scheduler is None:  # distributed gives up a client that cannot reconnect
+                raise ConnectionError("the connection was lost")
             return self._observer.run_on_scheduler(
                 Shipment(sent_functions, function), callback_timeout=ASK_TIMEOUT_S, **arguments
             )

@@ -156,10 +156,11 @@ class Driver:
                 return self._run(planned, workload, timeout_s, folder)
             except InfrastructureError as error:
                 self._ending = True
+                if error.ends_run:  # the driver lives, and clears up
+                    self.close()
+                    raise
                 self._end(grace_s=0)
-                if (
-                    error.ends_run or not self._phase
-                ):  # without a phase, it ended while clearing up after an earlier trial
+                if not self._phase:  # it ended while clearing up after an earlier trial
                     raise
                 return TrialOutcome(
                     state=TrialState.INVALID,

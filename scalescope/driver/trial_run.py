@@ -58,7 +58,8 @@ class TrialRunner:
             opened.spoiled = True
             if error.ends_run:
                 raise
-            attempt.problem = str(error)
+            lost = opened.cluster.losses() if opened.cluster is not None and attempt.elapsed_s is not None else ""
+            attempt.problem = lost or str(error)  # if the workload had run, the loss is why nothing answers now
             attempt.error = describe(error)
             self._keep_records_of_cluster(request, attempt)
             if opened.cluster is not None:

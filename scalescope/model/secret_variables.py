@@ -9,18 +9,8 @@ from typing import Any
 
 from scalescope.errors import InvalidField, UsageError
 from scalescope.model.cluster import json_mapping
-from scalescope.redaction import NAMES, hide, know
+from scalescope.redaction import LOOKS, NAMES, hide, know
 
-_SECRET = re.compile(  # matches text that holds a secret, in the formats that their makers document
-    r"://[^\s/:@]*:[^\s/@]+@"  # an address with a password
-    r"|-----BEGIN [A-Z ]*PRIVATE KEY"
-    r"|\b(AKIA|ASIA)[A-Z0-9]{16}\b"  # AWS
-    r"|\b(gh[pousr]_|github_pat_|glpat-|xox[abprs]-|sk-|AIza)[\w-]{16,}"  # GitHub, GitLab, Slack, OpenAI, Google
-    r"|\beyJ[\w-]{8,}\.eyJ[\w-]{8,}\."  # a JSON web token
-    r"|\bBearer +\S"
-    rf"|({NAMES.pattern})\w*[\"']?\s*[=:]\s*\S",  # KEY=value, --key=value, JSON
-    re.IGNORECASE,
-)
 NOT_SHOWN = "(not shown)"
 
 
@@ -77,5 +67,5 @@ def _secret(value: object, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ..
     elif isinstance(value, list):
         for number, item in enumerate(value):
             yield from _secret(item, (*path, str(number)))
-    elif isinstance(value, str) and (_SECRET.search(value) or hide(value) != value):
+    elif isinstance(value, str) and (LOOKS.search(value) or hide(value) != value):
         yield path

@@ -16,6 +16,7 @@ BLAMED = "blamed"  # fact: what the threads waited for most, thread-seconds by t
 PASSED_ON = "passed_on"  # fact: of `BLAMED`, what was waited for tasks that it had made late
 RAN = "ran"  # fact: `script`, `block` or `cluster`, for a trial of the user's code as it is; absent in sweeps
 STOOD_STILL = "stood_still"  # fact: the process whose standstill made the trial invalid
+SILENT = "silent"  # fact of a cluster: how long its control plane, through which results come, did not answer
 
 
 class TrialState(StrEnum):

@@ -12,6 +12,7 @@ from scalescope.model.words import number, plural, seconds
 
 # cAdvisor's counter: seconds in which a container's CPU limit stopped it
 THROTTLED = "container_cpu_cfs_throttled_seconds_total"
+_UNKNOWN = "of unknown type"  # a node without the label of instance types
 
 
 def cluster_lines(sweep: Sweep, trials: Sequence[Trial]) -> tuple[str, ...]:
@@ -51,10 +52,12 @@ def _nodes(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     if not nodes:
         return ()
     kinds = Counter(
-        " ".join([str(each.get("instance_type", "of unknown type"))] + ["spot"] * bool(each.get("spot")))
+        " ".join([str(each.get("instance_type", _UNKNOWN))] + ["spot"] * bool(each.get("spot")))
         for each in nodes.values()
     )
-    text = f"Pods: on {plural(len(nodes), 'node')}, {', '.join(f'{number} {kind}' for kind, number in kinds.items())}"
+    text = f"Pods: on {plural(len(nodes), 'node')}"
+    if kinds.keys() != {_UNKNOWN}:
+        text += f", {', '.join(f'{number} {kind}' for kind, number in kinds.items())}"
     counted = [facts["counters"]["workers"] for facts in clusters if "counters" in facts]
     throttled = sum(each[THROTTLED]["sum"] for each in counted if THROTTLED in each)
     text += f"; their CPU limit held workers up for {seconds(throttled)} s in all" if throttled else ""

@@ -36,9 +36,9 @@ class _Opened:
     driver: Driver
     folder: tempfile.TemporaryDirectory[str]
 
-    def close(self) -> None:
+    def close(self, timeout_s: float) -> None:
         try:
-            self.driver.close(timeout_s=CLOSE_TIMEOUT_S)
+            self.driver.close(timeout_s=timeout_s)
         finally:
             self.folder.cleanup()
 
@@ -103,24 +103,24 @@ class Drivers:
             if not self.stopped:
                 self._opened[place] = opened
                 return driver
-        opened.close()  # `stop`, called meanwhile, did not see it
+        opened.close(CLOSE_TIMEOUT_S)  # `stop`, called meanwhile, did not see it
         raise DriverError("the sweep was stopped")
 
     def use(self, point: Point) -> None:
         place = self._place(point)
         self._opened[place] = self._opened.pop(place)
 
-    def close(self) -> None:
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         """End all drivers with their clusters, in parallel; may be called again."""
-        _together([partial(self._close, place) for place in list(self._opened)])
+        _together([partial(self._close, place, timeout_s) for place in list(self._opened)])
 
     def _place(self, point: Point) -> tuple[str, str]:
         return digest(self.request.sweep.cluster_of(point).to_mapping()), Environment.parse(point.environment).text
 
-    def _close(self, place: tuple[str, str]) -> None:
+    def _close(self, place: tuple[str, str], timeout_s: float = CLOSE_TIMEOUT_S) -> None:
         opened = self._opened.pop(place, None)
         if opened is not None:
-            opened.close()
+            opened.close(timeout_s)
 
 
 _running: dict[str, list[Drivers]] = {}

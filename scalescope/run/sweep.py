@@ -10,6 +10,7 @@ from typing import Any
 
 from scalescope import environments
 from scalescope.analysis.cost import estimate
+from scalescope.clusters import reaping
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import BudgetSpent, ClusterError, InfrastructureError, StoreError
@@ -227,6 +228,8 @@ def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
         runner.do(PREPARE, request, says)
     points = [planned.point for planned in request.plan]
     clusters = request.sweep.clusters(points)
+    for each in reaping.reap_here({cluster.kind for cluster in clusters}):
+        waits(f"{each.label}, which an earlier run left on {each.backend}: {each.fate} ({each.words})")
     for cluster in clusters:
         own = [each for each in points if request.sweep.cluster_of(each) == cluster]
         cluster.check_room([(each.workers, each.threads_per_worker) for each in own], waits)

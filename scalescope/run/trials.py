@@ -23,7 +23,7 @@ from scalescope.model import spool
 from scalescope.model.emulation_limit import EmulationLimit
 from scalescope.model.environment import Environment
 from scalescope.model.sweep import PlannedTrial, Point
-from scalescope.model.trial import STOOD_STILL, Trial, TrialState
+from scalescope.model.trial import SILENT, STOOD_STILL, Trial, TrialState
 from scalescope.model.words import cut, plural
 from scalescope.run import orchestrator_load, run_names
 from scalescope.run.drivers import Drivers, registered
@@ -33,6 +33,7 @@ from scalescope.run.signals import shielded
 from scalescope.store.store import HEARTBEAT_LIMIT_S, Store
 
 MAX_LOSSES = 3  # drivers that may die in a row, without a trial that ended well in between, before the run gives up
+TEARDOWN_S = 15.0  # for a polite end when nothing presses: longer than a driver takes that still clears up
 # Seconds beyond the limits that the driver itself enforces, so that its own errors come first: for a driver to start,
 # with a new environment if need be; and for a trial, to scale the cluster and to read the records
 START_TIMEOUT_S, CLEAR_UP_S = 900.0, 420.0
@@ -59,8 +60,8 @@ def _provision_limit_s(drivers: Drivers, point: Point) -> float:
 def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
     """Run one trial, compute its metrics and save it: once this returns, only a lost disk loses it.
 
-    A trial that its jobs' time limit ended, or in which a process stood still, is run once more within the budget:
-    neither depends on what it would have measured.
+    A trial that its jobs' time limit ended, or in which a process or the control plane stood still, is run once more
+    within the budget: none of them depends on what it would have measured.
     """
     driver = drivers.driver(planned.point)
     if driver is None:
@@ -68,7 +69,7 @@ def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
     drivers.use(planned.point)
     trial, outcome = _attempt(drivers, driver, planned)
     reached = trial.facts["cluster"].get(WALLTIME_REACHED) and "the time limit of its jobs was reached"
-    why = reached or trial.facts.get(STOOD_STILL)
+    why = reached or trial.facts["cluster"].get(SILENT) or trial.facts.get(STOOD_STILL)
     if why and driver.alive and not _refusal(drivers, planned, trial):
         if meter := current_meter.get():
             meter.says(f"{why}; the trial is repeated")
@@ -169,6 +170,10 @@ def _spoilt(trial: Trial, reason: str) -> Trial:
     return replace(trial, state=TrialState.INVALID, reason=reason)
 
 
+def tear_down(drivers: Drivers) -> None:
+    drivers.close(TEARDOWN_S)
+
+
 def _measure_title(drivers: Drivers, planned: PlannedTrial) -> str:
     meter = current_meter.get()
     return f"measure {meter.titles[planned.key] if meter else planned.key}"
@@ -188,7 +193,7 @@ MEASURE = RunStep(
     # a trial that is not valid is a result too
     outcome=lambda trial: (STATE_NAMES[trial.state], trial.reason.partition("\n")[0]),
 )
-TEARDOWN = RunStep("teardown", Drivers.close, timeout_s=lambda drivers: 30.0)
+TEARDOWN = RunStep("teardown", tear_down, timeout_s=lambda drivers: 30.0)
 
 
 def run_trials(

@@ -16,8 +16,9 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ from typing import Any
 
 import psutil
 import pytest
+from support.faults import LINES
 from support.kubernetes import SMALL, Kubernetes, until
 
 from scalescope import leases
@@ -42,10 +44,11 @@ TRIALS, TRIAL_S, OPENING_S = 3, 1.0, 10.0
 
 FLOW = """
 import json, signal, sys
+from scalescope.run.runner import Runner
 from scalescope.run.sweep import run_sweep
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background commands ignore it
-run_sweep(json.loads(sys.argv[1]))
+run_sweep(json.loads(sys.argv[1]), Runner(lambda news: print(news.text, flush=True)))
 """
 OURS = "app.kubernetes.io/managed-by=scalescope"
 PARTS = "daskclusters,daskworkergroups,deployments,services,pods,secrets"
@@ -60,13 +63,20 @@ def hold(client, *, items: int = 2, seconds: float = 1.0):
 class Site:
     """A sweep with its own store and logs, in a shared namespace and with a shared ledger."""
 
-    def __init__(self, kubernetes: Kubernetes, folder: Path, name: str, namespace: str) -> None:
+    def __init__(
+        self,
+        kubernetes: Kubernetes,
+        folder: Path,
+        name: str,
+        namespace: str,
+        seconds: Sequence[float] = (0.8, 1.0, 1.2),  # of the trials, one for each
+    ) -> None:
         self.kubernetes, self.name, self.namespace = kubernetes, name, namespace
         self.store, self.log, workload = (folder / f"{name}{suffix}" for suffix in (".db", ".log", ".py"))
         workload.write_text(WORKLOAD)
         small = {**SMALL, "start_timeout_s": 90, "queue_timeout_s": 60, "gpus": 1}
         cluster = {"kind": "kubernetes", "image": kubernetes.image, "namespace": namespace, **small}
-        points = [{"workers": 2, "seconds": seconds} for seconds in (0.8, 1.0, 1.2)]
+        points = [{"workers": 2, "seconds": each} for each in seconds]
         self.sweep = {"workload": f"{workload}:hold", "points": points, "cluster": cluster, "store": str(self.store)}
         self.process = self.start()
 
@@ -297,6 +307,47 @@ def test_a_sweep_that_is_stopped_while_its_cluster_opens_leaves_nothing(
     reaping.reap()
     assert ours(kubernetes, shared) == []
     assert strangers(kubernetes, shared) == before
+
+
+# Seconds for which the API server is away, and the stage at which it goes; all of them for `make faults`
+AWAY = [(seconds, stage) for seconds in (5, 60, 300) for stage in ("opening", "trial", "closing")]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("seconds", "stage"), AWAY if LINES else AWAY[1:2])
+def test_an_api_server_that_is_away(
+    seconds: int, stage: str, shared: str, kubernetes: Kubernetes, tmp_path: Path
+) -> None:
+    if kubernetes.mini is None:
+        pytest.skip("only the API server of infra/kubernetes/mini.py can be stopped")
+    site = Site(kubernetes, tmp_path, "away", shared, (8.0, 8.5))
+    moments = {"opening": lambda: site.label(), "trial": lambda: "running hold" in site.log.read_text()}
+    moments["closing"] = lambda: len(site.trials()) == 2
+    [server] = psutil.Process(kubernetes.mini._pids["control-kube-apiserver"]).children()  # of nsenter
+    back = threading.Timer(seconds, server.resume)
+    try:
+        until(lambda: moments[stage]() or site.process.poll() is not None, PATIENCE_S)
+        kept = [(each.key, each.started_at) for each in site.trials() if each.state is TrialState.VALID]
+        server.suspend()
+        back.start()
+        site.process.wait(PATIENCE_S + seconds)
+    finally:
+        if back.is_alive():
+            back.join()
+        site.process.kill()
+        site.process.wait()
+    log = site.log.read_text()
+    fates = [each.fate.value for each in reaping.reap()]
+    assert "failed" not in fates, log
+    assert ours(kubernetes, shared) == []
+    if site.run().state is not RunState.COMPLETE:
+        assert "Kubernetes did not answer for" in log
+        assert site.again() == 0, site.log.read_text()
+    trials = {(each.key, each.started_at): each for each in site.run().trials}
+    assert len(trials) == 2
+    assert all(trials[each].state is TrialState.VALID for each in kept), log
+    reasons = [each.reason for each in trials.values() if each.state is not TrialState.VALID]
+    assert all(each.startswith("Kubernetes did not answer for") for each in reasons), log
 
 
 @pytest.mark.thorough  # test_cluster.py and test_reaping.py kill drivers, workers and nodes, too

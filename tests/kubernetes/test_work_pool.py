@@ -21,7 +21,8 @@ from support.kubernetes import INFRA, Kubernetes, until, with_token
 from support.pool import NAMESPACE, SECRET, SMALL, TEAM, Pool
 from support.postgresql import PASSWORD
 
-from scalescope.clusters.kubernetes.cluster import ALLOWED, FROM_OUTSIDE, KubernetesCluster
+from scalescope.clusters.kubernetes.cluster import KubernetesCluster
+from scalescope.clusters.kubernetes.preflight import ALLOWED, FROM_OUTSIDE
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.errors import ClusterError
 from scalescope.model.trial import TrialState

@@ -14,15 +14,17 @@ from scalescope.errors import ClusterError, DriverError
 from scalescope.model import records, spool
 from scalescope.model.cluster import ClusterSpec
 from scalescope.model.sweep import PlannedTrial
-from scalescope.model.trial import STOOD_STILL, TrialState
+from scalescope.model.trial import SILENT, STOOD_STILL, TrialState
 from scalescope.run import orchestrator_load
+
+STANDS = ("stand still", "go silent")  # the process of a trial, or the control plane of its cluster
 
 
 @dataclass
 class FakeDrivers:
     """Replaces the class `Driver`; there are no processes, pipes, clusters or recording."""
 
-    # By the number of earlier trials over all drivers: `die`, `gone`, `fail`, `invalid`, `stand still`, `nothing`, an
+    # By the number of earlier trials over all drivers: `die`, `gone`, `fail`, `invalid`, one of `STANDS`, `nothing`, an
     # exception to raise, or a function of the driver that returns one of these. Default: a second on every worker.
     script: dict[int, Any] = field(default_factory=dict)
     refusals: list[Exception] = field(default_factory=list)  # raised by the first starts of a driver
@@ -72,11 +74,11 @@ class FakeDriver:
             raise DriverError("the driver cannot run another trial")
         folder = self.folder / f"{planned.key}-{number}"
         folder.mkdir()
-        states = {**dict.fromkeys(("die", "invalid", "stand still"), TrialState.INVALID), "fail": TrialState.FAILED}
+        states = {**dict.fromkeys(("die", "invalid", *STANDS), TrialState.INVALID), "fail": TrialState.FAILED}
         state = states.get(what, TrialState.VALID)
         reason = "" if state is TrialState.VALID else f"because it should {what}"
         self.alive = what != "die"
-        if what in ("measure", "invalid", "stand still"):
+        if what in ("measure", "invalid", *STANDS):
             write_records(folder / "records.spool", *self.drivers.measures(planned))
         return TrialOutcome(
             state=state,
@@ -85,7 +87,8 @@ class FakeDriver:
             real_s=0.1,
             elapsed_s=None if what in ("die", "fail") else 1.0,
             warnings=(),
-            facts={"packages": "digest", "cluster": {"scaled": True}, "host": {"busy": 0.5}}
+            facts={"packages": "digest", "host": {"busy": 0.5}}
+            | {"cluster": {"scaled": True} | ({SILENT: reason} if what == "go silent" else {})}
             | ({STOOD_STILL: reason} if what == "stand still" else {}),
             spool=folder,
             result={"items": 1} if what == "measure" else None,

@@ -222,3 +222,21 @@ def test_a_backend_that_cannot_be_reaped_is_named(ledger: Path) -> None:
     assert result.fate is Fate.ELSEWHERE
     assert "mainframe" in result.words
     assert json.loads((ledger / f"{lease.label}.json").read_text())["backend"] == "mainframe"
+
+
+def test_what_dead_owners_left_here_or_could_not_remove_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reaper(lease: leases.Lease, words: str, dry_run: bool, run: object) -> reaping.Reaped:
+        return reaping.removed(lease, dry_run, ["1"], words)
+
+    monkeypatch.setattr("scalescope.clusters.kubernetes.reaper.reap", reaper)
+    used, abandoned, dead, far = (leases.intend("kubernetes", leases.new_label()) for _ in range(4))
+    other = leases.intend("slurm", leases.new_label())
+    leases.abandon(abandoned)
+    leases.abandon(other)
+    leases._write(dataclasses.replace(dead, owner=dataclasses.replace(dead.owner, process_started=1.0)))
+    leases._write(elsewhere(far))
+    own = reaping.reap_here({"kubernetes"}, Owner.current())
+    assert {each.label: each.fate for each in own} == {abandoned.label: Fate.REMOVED}
+    [left] = reaping.reap_here({"kubernetes"})
+    assert (left.label, left.fate, left.words.endswith("is dead")) == (dead.label, Fate.REMOVED, True)
+    assert {each.label for each in leases.read_all()[0]} == {used.label, far.label, other.label}

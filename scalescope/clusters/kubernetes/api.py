@@ -26,9 +26,9 @@ from scalescope.clusters.kubernetes.port_forward import forwarded
 from scalescope.errors import RequestRefused
 
 REQUEST_TIMEOUT_S = 10.0
-SILENCE_S = 20.0  # for which a server that has answered before may be silent, as during an update
+SILENCE_S = 120.0  # for which a server that has answered this process may be silent, as during an update
 
-FORBIDDEN, NOT_FOUND, CONFLICT = 403, 404, 409
+FORBIDDEN, NOT_FOUND, CONFLICT, SERVER_ERRORS = 403, 404, 409, 500
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _MERGE = {"content-type": "application/merge-patch+json"}
 _METADATA_ONLY = {"accept": "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"}  # no data of secrets
@@ -40,6 +40,7 @@ _CLEARED_AWAY = (
 _APPS = "apps/v1"
 _STRICT = {"fieldValidation": "Strict"}
 _PARTS = ((GROUP, "daskworkergroups"), (_APPS, "deployments"), ("v1", "pods"), ("v1", "services"), ("v1", "secrets"))
+_answered: set[tuple[str, str]] = set()  # contexts and kubeconfigs whose server has answered this process
 
 T = TypeVar("T")
 Raw = dict[str, Any]  # an object of Kubernetes, as its API writes it
@@ -54,7 +55,10 @@ class Api:
     def __init__(self, context: str = "", namespace: str = "", *, kubeconfig: str = "") -> None:
         self._open = ExitStack()
         self._portal = self._open.enter_context(start_blocking_portal())
-        self._answered = False
+        self._known = (context, kubeconfig or os.environ.get("KUBECONFIG", ""))
+        self.patience_s = SILENCE_S  # for a server that has answered this process and is silent now
+        self.silent_s = 0.0  # longest time in which a request had no answer; may be set to 0
+        self._silent_since = 0.0  # by the monotonic clock; 0 if the last request was answered
         self.server, self.namespace = context or "the current context", namespace
         self._server_time = (0.0, 0.0)  # the server's clock, and our monotonic clock at that time
 
@@ -65,7 +69,7 @@ class Api:
             raise TimeoutError(f"no answer within {REQUEST_TIMEOUT_S:g} s")
 
         try:
-            self._api = self._call(connect, "connect")
+            self._api = self._patiently(connect, "connect")
         except BaseException:
             self.close()
             raise
@@ -80,6 +84,7 @@ class Api:
         self.close()
 
     def close(self) -> None:
+        self.patience_s = 0.0  # of requests of other threads
         self._open.close()
 
     @property
@@ -113,6 +118,10 @@ class Api:
     def node(self, name: str) -> Raw:
         """A node; empty if it is gone."""
         return self._found("v1", f"nodes/{name}", namespaced=False) or {}
+
+    def cordoned_nodes(self) -> list[str]:
+        nodes = self._ask("GET", "v1", "nodes", namespaced=False)["items"]
+        return [each["metadata"]["name"] for each in nodes if each["spec"].get("unschedulable")]
 
     def log(self, pod: str, lines: int, *, previous: bool = False, timestamps: bool = False) -> str:
         """The end of the log of a pod, or of its `previous` container; empty if there is none."""
@@ -168,21 +177,27 @@ class Api:
         return bool(found["status"]["allowed"])
 
     def objection(self, pod: Raw) -> str:
-        """Why the server would refuse a pod, in its words; a used-up quota does not count, because it may get free."""
+        """Why the server would refuse a pod, in its words."""
         try:
             self._ask("POST", "v1", "pods", {**_STRICT, "dryRun": "All"}, body=pod)
         except RequestRefused as error:
             if error.status not in (400, 403, 422):
                 raise
             said = error.what.partition(": ")[2]
-            return "" if re.search("exceeded quota|does not support dry run|is being terminated", said) else said
+            return "" if re.search("does not support dry run|is being terminated", said) else said
         return ""
 
     # ---------------------------------------------------------------- changes
 
     def create(self, manifest: Raw) -> Raw:
         """Create a custom resource or a secret; the server refuses unknown fields."""
-        return dict(self._ask("POST", manifest["apiVersion"], f"{manifest['kind'].lower()}s", _STRICT, body=manifest))
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        try:
+            return dict(self._ask("POST", manifest["apiVersion"], f"{kind.lower()}s", _STRICT, body=manifest))
+        except RequestRefused as error:
+            if error.status != CONFLICT:
+                raise
+        return self.cluster(name) or manifest  # an earlier try made it, and its answer was lost: the name is ours
 
     def annotate(self, label: str, annotations: Mapping[str, str]) -> None:
         self._patch(f"daskclusters/{label}", {"metadata": {"annotations": dict(annotations)}})
@@ -209,7 +224,7 @@ class Api:
 
     def forward(self, pod: str, port: int) -> int:
         """Forward a port of this machine to a port of a pod until `close`; returns its number."""
-        forward = forwarded(self._api, self.namespace, pod, port)
+        forward = forwarded(self._api, self.namespace, pod, port, SILENCE_S)
         return self._open.enter_context(self._portal.wrap_async_context_manager(forward))
 
     # ---------------------------------------------------------------- requests
@@ -251,30 +266,48 @@ class Api:
                 self._server_time = (parsedate_to_datetime(response.headers["date"]).timestamp(), time.monotonic())
                 return response.text if text else response.json()
 
-        deadline = time.monotonic() + (0 if text else SILENCE_S)  # for a log, the silent one is the node
+        what = f"{method} {url}"
+        return self._call(ask, what) if text else self._patiently(ask, what)  # for a log, the silent one is the node
+
+    def _patiently(self, function: Callable[[], Awaitable[T]], what: str) -> T:
+        """Call again while the server is silent, or too busy, if it has answered this process before."""
+        began = time.monotonic()
         while True:
             try:
-                return self._call(ask, f"{method} {url}")
+                return self._call(function, what)
             except RequestRefused as error:
-                again = self._answered and method == "GET" and not 0 < error.status < 500
-                if not again or time.monotonic() > deadline:
+                if 0 < error.status < SERVER_ERRORS or self._known not in _answered:
                     raise
+                self._silent_since = self._silent_since or began
+                if time.monotonic() - began > self.patience_s:
+                    silent_s = time.monotonic() - self._silent_since
+                    self.silent_s = max(self.silent_s, silent_s)
+                    what = f"Kubernetes did not answer for {silent_s:.0f} s"
+                    raise refusal(what, error.where, "Silent", detail=error.cause or error.what) from error
                 time.sleep(1)
 
     def _call(self, function: Callable[[], Awaitable[T]], what: str) -> T:
         where = f"{what} at {self.server}" + (f", namespace {self.namespace}" if self.namespace else "")
+        asked = time.monotonic()
         try:
             answer = self._portal.call(function)
-            self._answered = True
+            self._heard(asked)
             return answer
         except kr8s.ServerError as error:
             status = error.response.status_code if error.response is not None else 0
+            if 0 < status < SERVER_ERRORS:
+                self._heard(asked)
             said = " ".join(str(error).split())
             title = f"Kubernetes refused a request: {said or f'status {status}'}"
             raise refusal(title, where, f"HTTP {status}", said, status=status) from error
         except (kr8s.APITimeoutError, httpx.HTTPError, OSError, ValueError, KeyError, RuntimeError) as error:
             detail = f"{type(error).__name__}: {error}".removesuffix(": ")
             raise refusal("Kubernetes does not answer", where, "Unreachable", detail=detail) from error
+
+    def _heard(self, asked: float) -> None:
+        _answered.add(self._known)
+        since, self._silent_since = self._silent_since or asked, 0.0
+        self.silent_s = max(self.silent_s, time.monotonic() - since)
 
 
 @contextmanager

@@ -19,18 +19,20 @@ import distributed
 from distributed.security import Security
 
 from scalescope import leases
-from scalescope.clusters import trial_watch
-from scalescope.clusters.kubernetes import counters, manifests, retire_order
+from scalescope.clusters import reaping, trial_watch
+from scalescope.clusters.kubernetes import counters, manifests, preflight, retire_order
 from scalescope.clusters.kubernetes.api import Api, Raw
 from scalescope.clusters.kubernetes.cluster_lease import LEDGER_S, Renewer, begun
 from scalescope.clusters.kubernetes.failures import refusal
-from scalescope.clusters.kubernetes.pod_problems import PodProblem, restarts
+from scalescope.clusters.kubernetes.pod_problems import restarts
 from scalescope.clusters.kubernetes.pod_record import PodRecord
 from scalescope.clusters.kubernetes.pod_watch import PodWatch
 from scalescope.clusters.kubernetes.removal import ENDING, remove
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.clusters.observed_cluster import ObservedCluster, root_cause
 from scalescope.errors import ClusterError, RequestRefused
+from scalescope.model.trial import SILENT
+from scalescope.owner import Owner
 
 if TYPE_CHECKING:
     from scalescope.leases import Lease
@@ -42,17 +44,7 @@ CLOSE_TIMEOUT_S = 15.0  # for everything of a cluster to be gone
 CONNECT_TIMEOUT_S = 30.0
 REPORT_INTERVAL_S = 15.0
 LOOK_INTERVAL_S = 0.5
-
-ALLOWED = (  # what the user must be allowed to do
-    *((verb, "kubernetes.dask.org", "daskclusters") for verb in ("get", "create", "patch", "delete")),
-    *((verb, "kubernetes.dask.org", "daskworkergroups") for verb in ("list", "create", "patch", "delete")),
-    ("create", "", "secrets"),
-    ("list", "", "pods"),
-    ("get", "", "pods/log"),
-    ("list", "apps", "deployments"),
-)
-# What else is needed to reach the scheduler from outside Kubernetes.
-FROM_OUTSIDE = (("get", "", "pods"), ("get", "", "pods/portforward"), ("create", "", "pods/portforward"))
+LEAST_SILENT_S = 2.0  # silence of the API server that can spoil a trial: a busy one may take a second to answer
 
 _INSTALLS = re.compile("EXTRA_(APT|CONDA|PIP)_PACKAGES=").match  # with these, Dask's images install packages at start
 _logger = logging.getLogger(__name__)
@@ -84,6 +76,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         # By the name of a worker group; the main group's name is empty:
         self._sizes: dict[str, int] = {}  # its workers
         self._made: dict[str, str] = {}  # the name of its custom resource
+        self._most = 0.0  # Deployments of workers that one operator makes at most
         self._whole: set[str] = set()  # groups that have all their workers
         self._threads, self._serial = 0, 0
         self._scheduler: list[Raw] = []
@@ -104,8 +97,9 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         self._api = api = Api(spec.context, spec.namespace)
         self._record = PodRecord(api, self.label)
         try:
-            self._check(api)
-            self._try(api)
+            for each in reaping.reap_here((self.kind,), Owner.current()):  # what `close` could not remove
+                self.report(f"{each.label}, of an earlier trial: {each.words}")
+            preflight.check(api, spec, self.label)
             self._security = Security.temporary() if spec.tls else None
             known = {"context": spec.context, "namespace": api.namespace, "server": api.server}
             known["kubeconfig"] = os.environ.get("KUBECONFIG", "")
@@ -138,6 +132,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         with api:
             if lease is None:
                 return
+            api.patience_s = CLOSE_TIMEOUT_S
             try:
                 left = remove(api, self.label, CLOSE_TIMEOUT_S)
             except ClusterError as error:
@@ -145,6 +140,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         if all(each.endswith(ENDING) for each in left):
             leases.release(lease)
         else:
+            leases.abandon(lease)
             _logger.warning("%s is not gone: %s; run `scalescope reap` later", self.label, ", ".join(left))
 
     def client(self) -> distributed.Client:
@@ -174,7 +170,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
     def scale(self, workers: int, threads_per_worker: int) -> None:
         """Have exactly these workers; a group is replaced if its threads change or some of its workers were lost."""
         self._open()
-        began = time.monotonic()
+        began, self._facts = time.monotonic(), {}
         try:
             self._ask_for(self._kube(), self._asked(workers), threads_per_worker)
             self._pods = self._await("worker", workers, self._has_arrived)
@@ -197,6 +193,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         kept = self._whole & self._made.keys() if threads == self._threads else set()
         before, self._sizes, self._threads = self._sizes, sizes, threads
         self._whole, self._lost = set(), ""
+        self._most = sum(max(number, before[name]) if name in kept else number for name, number in sizes.items())
         self._retire_next({self._made[name]: before[name] - sizes[name] for name in kept})
         for name, number in sizes.items():
             if name in kept:
@@ -247,7 +244,8 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         )
 
     def _await(self, component: str, number: int, is_there: Callable[[list[Raw]], bool]) -> list[Raw]:
-        watch = PodWatch(self._kube(), self.label, component, self.spec, self._made.values())
+        most = self._most if component == "worker" else 1
+        watch = PodWatch(self._kube(), self.label, component, self.spec, self._made.values(), most=most)
         said, said_at = "", 0.0
         while True:
             pods = watch.look()
@@ -266,7 +264,8 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
     @contextmanager
     def running(self, workload: Workload, point: Point) -> Iterator[None]:
         """Watch the pods; if some are lost, find out why and end the trial, which would wait for them forever."""
-        watch = PodWatch(self._kube(), self.label, "", self.spec)
+        api = self._kube()
+        watch = PodWatch(api, self.label, "", self.spec)
         names = {pod["metadata"]["name"]: restarts(pod) for pod in [*self._pods, *self._scheduler]}
         gone: set[str] = set()
 
@@ -293,6 +292,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
                 raise RuntimeError("the scheduler does not answer") from error
 
         self._lost = ""
+        api.silent_s, began = 0.0, time.monotonic()
         watching = trial_watch.WorkerWatch(
             len(names),
             arrived=intact,
@@ -307,6 +307,10 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             self._lost = watching.lost
             broken = {_group_of(pod) for pod in self._pods if pod["metadata"]["name"] in gone}
             self._whole = {group for group in self._whole if self._made.get(group) not in broken}
+        elif not api.is_inside and api.silent_s > max(LEAST_SILENT_S, trial_watch.PART * (time.monotonic() - began)):
+            self._facts[SILENT] = f"Kubernetes did not answer for {api.silent_s:.0f} s during the trial"
+            detail = "from outside of Kubernetes, results come through it, so the time measured is not the workload's"
+            self._lost = str(refusal(self._facts[SILENT], api.server, "Silent", detail=detail))
 
     def losses(self) -> str:
         return self._lost
@@ -321,27 +325,6 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         return {"logs": self._recorded().of_trial()}
 
     # ---------------------------------------------------------------- parts
-
-    def _check(self, api: Api) -> None:
-        where = f"namespace {api.namespace} at {api.server}"
-        if not api.has_operator_resources():
-            raise refusal("the Dask operator is not installed", where, "NoOperator")
-        needed = ALLOWED if api.is_inside else (*ALLOWED, *FROM_OUTSIDE)
-        if refusals := [f"{verb} {what}" for verb, group, what in needed if not api.may(verb, group, what)]:
-            raise refusal(f"you may not {', '.join(refusals)}", where, "HTTP 403", status=403)
-
-    def _try(self, api: Api) -> None:
-        """Have Kubernetes check all pods before any is created: limits, policies and webhooks answer at once."""
-        if not api.may("create", "", "pods"):
-            return
-        spec, label = self.spec, self.label
-        tried = {"scheduler": manifests.scheduler_pod(spec, label)}
-        for group in ("", *spec.group_names):
-            name = f"{group}-worker" if group else "worker"
-            tried[name] = manifests.worker_pod(spec, label, api.namespace, 1, group)
-        for name, pod in tried.items():
-            if said := api.objection(manifests.trial_pod(pod, label)):
-                raise PodWatch(api, label, "", spec).error(PodProblem("FailedCreate", said, f"{label}-{name}"))
 
     def _create(self, api: Api, manifest: Raw) -> Raw:
         if run := os.environ.get(leases.RUN):

@@ -68,7 +68,9 @@ FAILURES = tuple(Failure(*row) for row in (
      "an admission webhook does not answer",
      "ask an administrator: `kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations`"),
     ("policy", UNLIKELY, _ASK + "denied (the )?request",
-     "a policy of the cluster forbids it", "change what the text after `denied` names, or ask an administrator"),
+     "a policy of the cluster forbids it",
+     "change what the text after `denied` names, such as `cluster.labels` or `cluster.annotations`, or ask an "
+     "administrator"),
     ("quota", UNLIKELY, _ASK + "exceeded quota",
      "a quota of the namespace is used up",
      "`kubectl describe quota` shows the use; ask for less, or for a larger quota"),
@@ -78,9 +80,15 @@ FAILURES = tuple(Failure(*row) for row in (
     ("pod-security", UNLIKELY, _ASK + "PodSecurity",
      "the namespace's pod security standard forbids the pod",
      "`kubectl get namespaces --show-labels` shows it; set `cluster.namespace` to one that allows the pod"),
-    ("limit-range", UNLIKELY, _ASK + "((maximum|minimum) (cpu|memory)|LimitRange)",
+    ("limit-range", UNLIKELY, _ASK + "(maximum cpu|cpu max limit)",
+     "a limit range of the namespace forbids so many CPUs",
+     "`kubectl describe limitrange` shows it; set `cluster.cpu_limit`, above which no pod requests or uses CPUs"),
+    ("limit-range", UNLIKELY, _ASK + "minimum cpu",
+     "a limit range of the namespace forbids so few CPUs",
+     "`kubectl describe limitrange` shows it; raise `cluster.{}cpu`"),
+    ("limit-range", UNLIKELY, _ASK + "((maximum|minimum) memory|LimitRange)",
      "a limit range of the namespace forbids a pod of that size",
-     "`kubectl describe limitrange` shows it; change `cluster.{}cpu` or `cluster.{}memory_mb`"),
+     "`kubectl describe limitrange` shows it; change `cluster.{}memory_mb`"),
     ("no-service-account", UNLIKELY, _ASK + "serviceaccount .*not found",
      "the service account does not exist", "`kubectl get serviceaccounts` lists them; set `cluster.service_account`"),
     ("no-priority-class", UNLIKELY, _ASK + "PriorityClass",
@@ -102,6 +110,9 @@ FAILURES = tuple(Failure(*row) for row in (
     ("operator-silent", MUST_ACT, "^OperatorSilent",
      "the operator does not run, or does not watch this namespace",
      f"`kubectl get deployments -A -l {OPERATOR_LABEL}` must show it as ready; read its log"),
+    ("two-operators", MUST_ACT, "^TwoOperators",
+     "several operators react to the same resource",
+     f"`kubectl get deployments -A -l {OPERATOR_LABEL}` must show one, with one pod: ask an administrator"),
     ("operator-version", MUST_ACT, "^HTTP 400: .*(strict decoding error|unknown field)",
      "the operator's custom resource definitions are of another version; 2023.11 or newer is needed",
      "an administrator updates the operator with its custom resource definitions"),
@@ -109,6 +120,9 @@ FAILURES = tuple(Failure(*row) for row in (
      "a field has a value that Kubernetes does not allow", "change what the text above names in `cluster`"),
     ("unreachable", MUST_ACT, "^Unreachable",
      "", "`kubectl cluster-info` must work from here; set `cluster.context`, or KUBECONFIG"),
+    ("no-answer", MUST_ACT, "^Silent",
+     "its API server was away, as during an update, or the network to it",
+     "`kubectl get --raw /readyz` shows whether it is back; then the same command continues"),
     ("request-failed", MUST_ACT, "^HTTP", "", "`kubectl get --raw /readyz` shows whether the server is well"),
     # ---- a pod that no node takes: several rows may apply
     ("no-gpu", ROOM, r"^Unschedulable: .*Insufficient nvidia\.com/gpu",
@@ -132,8 +146,8 @@ FAILURES = tuple(Failure(*row) for row in (
     ("node-full", ROOM, "^Unschedulable: .*Too many pods",
      "nodes hold as many pods as they may", "ask for fewer workers with more threads each"),
     ("no-volume", ROOM, "^Unschedulable: .*(persistentvolumeclaim|volume node affinity|PersistentVolume)",
-     "a volume that a policy adds to the pod is missing, or elsewhere",
-     "`kubectl get persistentvolumeclaims` shows it; ask an administrator"),
+     "a volume of the pod is missing, or elsewhere",
+     "`kubectl get persistentvolumeclaims` lists them; check `cluster.volumes`"),
     ("gated", ROOM, "^SchedulingGated",
      "a scheduling gate, for example of a job queue, holds the pod back",
      "`kubectl get pod POD -o jsonpath={.spec.schedulingGates}` names it; wait longer with `cluster.queue_timeout_s`"),
@@ -224,6 +238,37 @@ FAILURES = tuple(Failure(*row) for row in (
 ))
 # fmt: on
 
+# Categories of what stays so for every trial until somebody acts: the run ends, and the same command continues it.
+LASTING = frozenset(
+    [
+        "policy",
+        "pod-security",
+        "no-service-account",
+        "no-priority-class",
+        "quota-needs-limits",
+        "credentials",
+        "not-allowed",
+        "no-namespace",
+        "namespace-ending",
+        "no-operator",
+        "operator-silent",
+        "two-operators",
+        "operator-version",
+        "invalid",
+        "no-answer",
+        "no-secret",
+        "no-image",
+        "image-denied",
+        "image-never-pulled",
+        "image-name",
+        "no-dask",
+        "no-dask-cuda",
+        "old-dask",
+        "no-package",
+        "no-system-library",
+    ]
+)
+
 
 @lru_cache(256)  # waiting pods have the same message
 def matching(reason: str, message: str = "") -> tuple[Failure, ...]:
@@ -236,7 +281,7 @@ def refusal(
 ) -> RequestRefused:
     """The error for a request that Kubernetes or the operator refuses; `detail` is added to its cause."""
     row = matching(reason, message)[0]
-    return RequestRefused(
+    error = RequestRefused(
         what,
         where=where,
         cause="; ".join(filter(None, (row.cause, detail))),
@@ -244,3 +289,5 @@ def refusal(
         category=row.category,
         status=status,
     )
+    error.ends_run = row.category in LASTING
+    return error

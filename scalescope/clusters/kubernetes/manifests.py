@@ -20,7 +20,7 @@ import distributed
 import yaml
 
 import scalescope
-from scalescope.clusters.kubernetes.spec import TOLERATION, KubernetesSpec
+from scalescope.clusters.kubernetes.spec import TOLERATION, VOLUME, KubernetesSpec
 
 GROUP = "kubernetes.dask.org/v1"  # of the operator's resources
 
@@ -66,7 +66,7 @@ def cluster(spec: KubernetesSpec, label: str, namespace: str) -> dict[str, Any]:
     return {
         "apiVersion": GROUP,
         "kind": "DaskCluster",
-        "metadata": {"name": label, "namespace": namespace, "labels": labels(label), "annotations": STAYS},
+        "metadata": {"name": label, "namespace": namespace, **_marks(spec, label)},
         "spec": {
             "idleTimeout": spec.idle_timeout_s,
             "worker": {"replicas": 0, "spec": worker_pod(spec, label, namespace, 1)},
@@ -98,7 +98,7 @@ def workers(
 ) -> dict[str, Any]:
     """The custom resource of a group of workers; the main group has no name."""
     name = group_name(label, serial, group)
-    metadata = {"name": name, "namespace": namespace, "labels": labels(label), "annotations": STAYS}
+    metadata = {"name": name, "namespace": namespace, **_marks(spec, label)}
     return {
         "apiVersion": GROUP,
         "kind": "DaskWorkerGroup",
@@ -128,7 +128,7 @@ def secret(spec: KubernetesSpec, label: str, owner: str, security: distributed.S
 def scheduler_pod(spec: KubernetesSpec, label: str) -> dict[str, Any]:
     command = ["scheduler", "--port", str(COMM_PORT), "--protocol", "tls" if spec.tls else "tcp"]
     command += ["--no-dashboard", "--dashboard-address", f":{HTTP_PORT}"]
-    pod = _pod(spec, label, "scheduler", command, {}, _resources(spec.scheduler_cpu, 0, spec.scheduler_memory_mb))
+    pod = _pod(spec, label, "scheduler", command, {}, _resources(spec, spec.scheduler_cpu, 0, spec.scheduler_memory_mb))
     container = pod["containers"][0]
     container["ports"] = [_port(name, number) for name, number in _PORTS.items()]
     health = {"path": "/health", "port": "http-dashboard"}
@@ -150,12 +150,20 @@ def worker_pod(spec: KubernetesSpec, label: str, namespace: str, threads: int, g
     command += spec.cuda_options
     own = {name: str(value) for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items()}
     own["DASK_SCHEDULER_ADDRESS"] = scheduler_address(spec, label, namespace)  # the operator's own is plain TCP
-    resources = _resources(spec.cpu or float(threads), float(threads), spec.memory_mb, spec.gpus)
+    resources = _resources(spec, spec.cpu or float(threads), float(threads), spec.memory_mb, spec.gpus)
     pod = _pod(spec, label, "worker", command, own, resources)
     pod["containers"][0]["ports"] = [_port("http-dashboard", HTTP_PORT)]
     if spec.shm_mb:
         pod["volumes"].append({"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{spec.shm_mb}Mi"}})
         pod["containers"][0]["volumeMounts"].append({"name": "shm", "mountPath": "/dev/shm"})  # noqa: S108
+    for each in spec.volumes:
+        found = VOLUME.fullmatch(each)
+        assert found is not None, each  # the specification has checked it
+        claim = {"claimName": found["claim"]}
+        name = f"volume-{len(pod['volumes'])}"
+        pod["volumes"].append({"name": name, "persistentVolumeClaim": claim})
+        mount = {"name": name, "mountPath": found["path"], "readOnly": bool(found["only"])}
+        pod["containers"][0]["volumeMounts"].append(mount)
     if spec.spread:
         key = {"node": "kubernetes.io/hostname", "zone": "topology.kubernetes.io/zone"}[spec.spread]
         of_whom = {"labelSelector": {"matchLabels": {INSTANCE: label, COMPONENT: "worker"}}}
@@ -185,14 +193,20 @@ def text(spec: KubernetesSpec, sizes: Mapping[str, int], threads: int) -> str:
     return str(yaml.safe_dump_all(shown, sort_keys=False))
 
 
-def trial_pod(pod: dict[str, Any], label: str) -> dict[str, Any]:
+def trial_pod(spec: KubernetesSpec, pod: dict[str, Any], label: str) -> dict[str, Any]:
     """A pod for a dry run; with the owner of a Deployment's pod, because some clusters refuse pods without."""
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": label, "uid": label}
-    metadata = {"generateName": f"{label}-", "labels": labels(label), "ownerReferences": [owner]}
+    metadata = {"generateName": f"{label}-", **_marks(spec, label), "ownerReferences": [owner]}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod}
 
 
 # ------------------------------------------------------------------ parts
+
+
+def _marks(spec: KubernetesSpec, label: str) -> dict[str, dict[str, str]]:
+    """Labels and annotations of a custom resource; the operator copies them to its pods."""
+    own, notes = (dict(each.split("=", 1) for each in given) for given in (spec.labels, spec.annotations))
+    return {"labels": {**own, **labels(label)}, "annotations": {**STAYS, **notes}}
 
 
 def _port(name: str, number: int) -> dict[str, Any]:
@@ -254,11 +268,12 @@ def _pod(
     return pod
 
 
-def _resources(cpu: float, most_cpu: float, memory_mb: int, gpus: int = 0) -> dict[str, Any]:
+def _resources(spec: KubernetesSpec, cpu: float, most_cpu: float, memory_mb: int, gpus: int = 0) -> dict[str, Any]:
     """Requests and limits, as text: the operator's schema refuses numbers."""
     hard = {"memory": f"{memory_mb}Mi"} if memory_mb else {}
     hard |= {"nvidia.com/gpu": str(gpus)} if gpus else {}
-    return {"requests": {"cpu": _cpus(cpu), **hard}, "limits": {"cpu": _cpus(max(cpu, most_cpu, 1)), **hard}}
+    requested, limit = (min(each, spec.cpu_limit or each) for each in (cpu, max(cpu, most_cpu, 1)))
+    return {"requests": {"cpu": _cpus(requested), **hard}, "limits": {"cpu": _cpus(limit), **hard}}
 
 
 def _cpus(number: float) -> str:

@@ -14,6 +14,7 @@ R = TypeVar("R", bound=Raw)
 
 # Reasons of our own: a pod is gone or being deleted without a reason; its container does not answer its probe.
 DELETED, UNREADY = "Deleted", "Unready"
+CORDONED = "node(s) were unschedulable"  # in a scheduler's message
 
 _STARTING = {"ContainerCreating", "PodInitializing", "Pending", ""}
 _ENDED_BY_ITSELF = {"Error", "Completed"}
@@ -51,7 +52,8 @@ class PodProblem:
         if self.reason in _STARTING or (self.reason in _ENDED_BY_ITSELF and not self.restarts):
             return Outlook.STARTING
         rows = matching(self.reason, self.message)
-        if rows and rows[0].outlook is Outlook.ROOM and _NO_NODE.search(self.message):
+        # a cordoned node comes back, so it is waited for as a busy one is
+        if rows and rows[0].outlook is Outlook.ROOM and CORDONED not in self.message and _NO_NODE.search(self.message):
             return Outlook.NEW_NODE
         return rows[0].outlook if rows else Outlook.STARTING
 

@@ -7,11 +7,13 @@ import math
 import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from scalescope.clusters.kubernetes.api import Api, Raw
-from scalescope.clusters.kubernetes.failures import Outlook, refusal
+from scalescope.clusters.kubernetes.failures import LASTING, Outlook, refusal
 from scalescope.clusters.kubernetes.manifests import COMPONENT, WORKER_GROUP
 from scalescope.clusters.kubernetes.pod_problems import (
+    CORDONED,
     DELETED,
     PodProblem,
     explain,
@@ -51,18 +53,20 @@ class PodWatch:
         spec: KubernetesSpec,
         groups: Collection[str] | None = None,  # names of worker groups; pods of others are ending. None: any
         clock: Callable[[], float] = time.monotonic,
+        most: float = math.inf,  # Deployments that one operator makes at most
     ) -> None:
         self.problems: list[PodProblem] = []  # of the last look, the worst first
         self.seen: list[Raw] = []  # all pods of the last look, also those that are ending
         self._api, self._label, self._component, self._spec, self._clock = api, label, component, spec, clock
-        self._groups = groups
+        self._groups, self._most = groups, most
         self._since: dict[Outlook, float] = {}
         self._began = self._placed_at = self._asked_at = clock()
         self._pods: list[Raw] = []
         self._deployments: list[Raw] = []
         self._events: dict[str, list[Raw]] = {}
         self._nodes: dict[str, Raw] = {}
-        self._rights: dict[str, bool] = {}
+        self._rights: dict[tuple[str, str], bool] = {}
+        self._cordoned: list[str] = []
         self._ending: dict[str, float] = {}
 
     def look(self) -> list[Raw]:
@@ -94,6 +98,9 @@ class PodWatch:
             WorkersMissing: Pods have room, but did not arrive within `start_timeout_s`.
         """
         now, spec = self._clock(), self._spec
+        if len(self._deployments) > self._most:
+            what = f"{self._component}s of {self._label} are made twice"
+            raise refusal(what, self._where, "TwoOperators", detail=described(self._api.operators()))
         if len(self._deployments) < expected and now - self._began > SETTLE_S:
             self._check_operator(now - self._began)
         limits = {
@@ -151,13 +158,19 @@ class PodWatch:
             step += f"; where autoscaling adds nodes, set `{limit}`"
         others = f" and {self._alike(problem) - 1} more" if self._alike(problem) > 1 else ""
         node = f" on {problem.node}" if problem.node else ""
-        return kind(
+        error = kind(
             what or self._headline(problem, 0),
             where=f"{problem.pod}{others}{node}, namespace {self._api.namespace}",
             cause=cause,
             next_step=step,
             category=told.category,
         )
+        error.ends_run = told.category in LASTING
+        return error
+
+    @property
+    def _where(self) -> str:
+        return f"cluster {self._label} in namespace {self._api.namespace}"
 
     # ---------------------------------------------------------------- parts
 
@@ -188,31 +201,29 @@ class PodWatch:
             self._asked_at = now
             self._events = {name: self._api.events_of(name)} if self._may("list", "events") else {}
             self._nodes = {node: self._api.node(node)} if node and self._may("get", "nodes") else {}
+            is_cordoned = CORDONED in problem.message and self._may("list", "nodes")
+            self._cordoned = self._api.cordoned_nodes() if is_cordoned else []
         problem = with_events(problem, self._events.get(name, ()))
+        if self._cordoned:
+            problem = replace(problem, message=f"{problem.message} Cordoned: {', '.join(self._cordoned)}")
         return with_node(problem, self._nodes[node]) if node in self._nodes else problem
 
     def _may(self, verb: str, what: str) -> bool:
-        if what not in self._rights:
-            self._rights[what] = self._api.may(verb, "", what)
-        return self._rights[what]
+        if (verb, what) not in self._rights:
+            self._rights[verb, what] = self._api.may(verb, "", what)
+        return self._rights[verb, what]
 
     def _check_operator(self, waited_s: float) -> None:
-        where = f"cluster {self._label} in namespace {self._api.namespace}"
         is_empty = not self._pods and not self._deployments
         words = operator_failure([self._api.cluster(self._label) or {}, *self._api.groups(self._label)])
         is_late = is_empty and waited_s > (OPERATOR_S + RETRY_S if words else OPERATOR_S)
         if _REFUSED.search(words) or (words and is_late):
             what = f"the Dask operator cannot make the parts of {self._label}"
-            raise refusal(what, where, "FailedCreate", words, detail=f"the operator says {words}")
+            raise refusal(what, self._where, "FailedCreate", words, detail=f"the operator says {words}")
         operators = self._api.operators() if is_empty and not words else []
-        is_switched_off = bool(operators) and not any(each["spec"]["replicas"] for each in operators)
-        if is_late or is_switched_off:
-            seen = "; ".join(
-                f"its Deployment {each['metadata']['namespace']}/{each['metadata']['name']} has "
-                f"{each.get('status', {}).get('readyReplicas', 0)} of {each['spec']['replicas']} pods ready"
-                for each in operators
-            )
-            raise refusal("the Dask operator does not react", where, "OperatorSilent", detail=seen)
+        if is_late or is_switched_off(operators):
+            detail = described(operators)
+            raise refusal("the Dask operator does not react", self._where, "OperatorSilent", detail=detail)
 
     def _counts(self, found: Raw) -> bool:
         return self._component in ("", found["metadata"]["labels"].get(COMPONENT)) and not self._is_ending(found)
@@ -240,12 +251,26 @@ class PodWatch:
         log = self._api.log(self._pods[0]["metadata"]["name"], LOG_LINES) if self._pods else ""
         return WorkersMissing(
             what,
-            where=f"cluster {self._label} in namespace {self._api.namespace}",
+            where=self._where,
             cause=cause + (_LOG.replace("its", "the first one's") + log.replace("\n", "\n    | ") if log else ""),
             next_step=f"`kubectl get pods -l app.kubernetes.io/instance={self._label}` shows them; raise "
             "`cluster.start_timeout_s` on busy nodes",
             category=category,
         )
+
+
+def is_switched_off(operators: Sequence[Raw]) -> bool:
+    """Whether the operator (its Deployments) is there, but may have no pod."""
+    return bool(operators) and not any(each["spec"]["replicas"] for each in operators)
+
+
+def described(operators: Sequence[Raw]) -> str:
+    """How many pods of the operator run, in words."""
+    return "; ".join(
+        f"its Deployment {each['metadata']['namespace']}/{each['metadata']['name']} has "
+        f"{each.get('status', {}).get('readyReplicas', 0)} of {each['spec']['replicas']} pods ready"
+        for each in operators
+    )
 
 
 def operator_failure(resources: Sequence[Raw]) -> str:

@@ -21,13 +21,16 @@ _logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def forwarded(api: Any, namespace: str, pod: str, port: int) -> AsyncIterator[int]:
-    """A port of this machine's loopback device that leads to a port of a pod; `api` is kr8s's, on this event loop."""
+async def forwarded(api: Any, namespace: str, pod: str, port: int, patience_s: float) -> AsyncIterator[int]:
+    """A port of this machine's loopback device that leads to a port of a pod; `api` is kr8s's, on this event loop.
+
+    Connections outlast a server that is silent for `patience_s`.
+    """
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             where = {"namespace": namespace, "url": f"pods/{pod}/portforward", "params": {"ports": str(port)}}
-            async with api.open_websocket(**where) as socket:
+            async with api.open_websocket(**where, keepalive_ping_timeout_seconds=patience_s) as socket:
                 ways = [asyncio.ensure_future(way) for way in (_send(reader, socket), _receive(socket, writer))]
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
                 for way in ways:

@@ -13,6 +13,7 @@ from scalescope.errors import InvalidField
 from scalescope.model import fields
 from scalescope.model.cluster import CUDA_OPTIONS, WORD, ClusterSpec, Text, json_mapping
 from scalescope.model.parameters import Parameter
+from scalescope.redaction import NAMES
 
 _SUBDOMAIN = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 _WORD = r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?"
@@ -25,10 +26,12 @@ TOLERATION = re.compile(rf"(?P<key>{_KEY})(=(?P<value>{_WORD}))?(:(?P<effect>NoS
 _TOLERATIONS = partial(
     Text, accepts=TOLERATION.fullmatch, allowed="KEY, KEY=VALUE, KEY:EFFECT or KEY=VALUE:EFFECT", separator=","
 )
+VOLUME = re.compile(rf"(?P<claim>{_SUBDOMAIN}):(?P<path>/[^\s:,]*)(?P<only>:ro)?")
 _GROUP = re.compile(r"[a-z]([a-z0-9-]{0,13}[a-z0-9])?")
 _OWN = (  # fields that may differ in a further worker group
     "image",
     "cpu",
+    "cpu_limit",
     "memory_mb",
     "gpus",
     "gpu_product",
@@ -41,13 +44,13 @@ _OWN = (  # fields that may differ in a further worker group
     "priority_class",
     "environment",
     "environment_secrets",
+    "volumes",
 )
-_SECRET = re.compile(r"password|passwd|secret|token|api_?key|credential", re.IGNORECASE)
 
 
 def _is_setting(text: str) -> bool:
     name, equals, _ = text.partition("=")
-    return bool(equals) and re.fullmatch(r"[A-Za-z_]\w*", name) is not None and not _SECRET.search(name)
+    return bool(equals) and re.fullmatch(r"[A-Za-z_]\w*", name) is not None and not NAMES.search(name)
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,14 @@ class KubernetesSpec(ClusterSpec):
         Parameter(
             "CPUs that a worker requests; 0: one for each thread. Its limit is one for each thread.",
             title="CPUs per worker",
+            minimum=0,
+        ),
+    ] = 0.0
+    cpu_limit: Annotated[
+        float,
+        Parameter(
+            "Most CPUs that a pod requests or may use; 0: as its other fields say.",
+            title="CPUs per pod, at most",
             minimum=0,
         ),
     ] = 0.0
@@ -144,6 +155,24 @@ class KubernetesSpec(ClusterSpec):
     ] = ()
     environment_secrets: Annotated[
         tuple[str, ...], _NAME("Secrets whose entries become variables of all pods.", separator=",")
+    ] = ()
+    volumes: Annotated[
+        tuple[str, ...],
+        Text(
+            "Persistent volume claims that workers mount, as CLAIM:/PATH or CLAIM:/PATH:ro.",
+            accepts=VOLUME.fullmatch,
+            allowed="CLAIM:/PATH or CLAIM:/PATH:ro",
+            separator=",",
+        ),
+    ] = ()
+    labels: Annotated[
+        tuple[str, ...], _LABELS("Labels of all pods, as KEY=VALUE, such as a cost centre that a policy asks for.")
+    ] = ()
+    annotations: Annotated[
+        tuple[str, ...],
+        Text(
+            "Annotations of all pods, as KEY=VALUE.", accepts=re.compile(rf"{_KEY}=.*").fullmatch, allowed="KEY=VALUE"
+        ),
     ] = ()
     groups: Annotated[
         Mapping[str, Any],

@@ -93,6 +93,25 @@ OPTIONS: dict[str, tuple[str, ...]] = {
 }
 
 
+SECRETS = (
+    "-c kubernetes --cluster-option environment=MY_TOKEN=hunter2-x",
+    "-c kubernetes --cluster-option pull_secrets=Hunter2-x!",
+    "-c kubernetes --cluster-option api_key=hunter2-x",
+    '-c kubernetes --cluster-option groups=["DB_PASSWORD=hunter2-x"]',
+    "-c slurm --cluster-option partition=password=hunter2-x!",
+    "-c simulated-cluster/prod --cluster-option token=hunter2-x",
+    "-a my_token=hunter2-x",
+    "-a environment=https://me:hunter2-x@host",
+    "-p password=hunter2-x",
+    "--store mysql://me:hunter2-x@host/db",
+)
+
+
+@pytest.mark.parametrize("options", SECRETS)
+def test_a_refusal_repeats_nothing_that_looks_like_a_secret(capsys: pytest.CaptureFixture[str], options: str) -> None:
+    assert "hunter2" not in run(capsys, *shlex.split(GOOD), *options.split()).lower()
+
+
 @pytest.mark.parametrize("case", OPTIONS.values(), ids=OPTIONS)
 def test_options(capsys: pytest.CaptureFixture[str], case: tuple[str, ...]) -> None:
     error = run(capsys, *shlex.split(case[0]))

@@ -22,6 +22,7 @@ from scalescope.driver.attempt import (
 from scalescope.errors import WorkersMissing
 from scalescope.model.trial import TrialState
 
+CANCELLED = {"type": "FutureCancelledError"}  # what a workload sees of the loss of its worker
 BEFORE = {"tcp://a": ("0", 1, "running"), "tcp://b": ("1", 1, "running")}
 
 
@@ -32,7 +33,8 @@ BEFORE = {"tcp://a": ("0", 1, "running"), "tcp://b": ("1", 1, "running")}
         (Attempt(raised="it raised"), TrialState.FAILED, "it raised"),
         (Attempt(missing="3 tasks"), TrialState.INVALID, "the capture is incomplete: 3 tasks"),
         (Attempt(raised="it raised", missing="3 tasks"), TrialState.FAILED, "it raised"),
-        (Attempt(changes="lost 1", raised="it raised"), TrialState.INVALID, "lost 1; then it raised"),
+        (Attempt(changes="lost 1", raised="it raised"), TrialState.INVALID, "lost 1\nthen it raised"),
+        (Attempt(changes="lost 1", raised="cancelled", error=CANCELLED), TrialState.INVALID, "lost 1"),
         (Attempt(changes="lost 1"), TrialState.INVALID, "lost 1"),
         (Attempt(problem="no workers", raised="it raised"), TrialState.INVALID, "no workers"),
     ],

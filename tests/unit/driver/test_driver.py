@@ -21,6 +21,7 @@ from scalescope.clusters.light.spec import LightSpec
 from scalescope.clusters.local.spec import LocalSpec
 from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.driver.attempt import LEFT_OUT
+from scalescope.driver.open_cluster import OpenCluster
 from scalescope.driver.process import Driver, TrialOutcome
 from scalescope.model import spool
 from scalescope.model import trial as trials
@@ -590,3 +591,26 @@ def test_what_lies_in_the_working_folder_is_not_taken_for_dask(
         outcome = driver.run(PlannedTrial(0, Point(1), 0), "mine:work", timeout_s=60)
     assert (outcome.state, outcome.result, outcome.reason) == (TrialState.VALID, 42, "")
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_driver_that_ends_waits_for_the_cluster_that_is_being_closed() -> None:
+    began, over, opened = threading.Event(), threading.Event(), OpenCluster(lambda *phase: None)
+
+    class Slow:
+        spec = LocalSpec()
+
+        def close(self) -> None:
+            began.set()
+            over.wait(10)
+
+    opened.cluster = Slow()  # type: ignore[assignment]
+    closing, ending = threading.Thread(target=opened.close), threading.Thread(target=opened.abandon)
+    closing.start()
+    assert began.wait(10)
+    ending.start()
+    ending.join(0.1)
+    assert ending.is_alive()
+    over.set()
+    ending.join(10)
+    assert not ending.is_alive()
+    closing.join()

@@ -129,6 +129,8 @@ def test_nodes_are_counted_over_all_trials(trial, finished):
     assert cluster_lines(run.sweep, run.trials)[-1] == (
         "Pods: on 2 nodes, 1 g2-standard-8 spot, 1 of unknown type; their CPU limit held workers up for 1.50 s in all."
     )
+    run = finished(trial(1, 1, 1, facts=facts(0.0, {"node": "n2"})))
+    assert cluster_lines(run.sweep, run.trials)[-1] == "Pods: on 1 node."
 
 
 def test_long_reasons_are_cut(trial):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.fake_driver import STANDS
 from support.requests import asked
 
 from scalescope.errors import BudgetSpent, CaptureError, ClusterError, DriverError, InvalidField, StoreError, UsageError
@@ -168,12 +169,13 @@ def test_a_trial_that_is_no_data_point_does_not_end_the_run(
     assert [bool(driver.closed) for driver in fake.started] == [True] * drivers
 
 
-def test_a_trial_in_which_a_process_stood_still_is_run_once_more(fake: Any, address: str) -> None:
-    fake.script = {0: "stand still"}
+@pytest.mark.parametrize("what", STANDS)
+def test_a_trial_in_which_something_stood_still_is_run_once_more(fake: Any, address: str, what: str) -> None:
+    fake.script = {0: what}
     carry_out(asked({**SWEEP, "axes": {"workers": [2]}}, store=address))
     [trial] = saved(address)
     assert trial.counts
-    assert trial.warnings == ("this is the second attempt; in the first, because it should stand still",)
+    assert trial.warnings == (f"this is the second attempt; in the first, because it should {what}",)
     assert trial.facts["cluster"]["held_worker_s"] == pytest.approx(2 * 0.1)  # the first cost, too
     assert len(fake.begun) == 2
 

@@ -141,6 +141,29 @@ def test_workers_of_a_group_differ_in_what_it_says() -> None:
     assert names == {f"{LABEL}-1", f"{LABEL}-cpu-1", f"{LABEL}-gpu-1"}
 
 
+def test_pods_have_the_marks_volumes_and_limits_that_a_site_asks_for() -> None:
+    spec = KubernetesSpec(cpu_limit=0.5, volumes=("data:/data:ro", "out:/out"), labels=("team/cost=a", "managed=no"))
+    spec = replace(spec, annotations=("note=b=c, d", "karpenter.sh/do-not-disrupt=false"))
+    pods = [manifests.worker_pod(spec, LABEL, NAMESPACE, 2), manifests.scheduler_pod(spec, LABEL)]
+    for pod in pods:
+        assert pod["containers"][0]["resources"]["requests"]["cpu"] == "500m"
+        assert pod["containers"][0]["resources"]["limits"]["cpu"] == "500m"
+    claims = [
+        each["persistentVolumeClaim"]["claimName"] for each in pods[0]["volumes"] if "persistentVolumeClaim" in each
+    ]
+    mounts = {each["mountPath"]: each["readOnly"] for each in pods[0]["containers"][0]["volumeMounts"][2:]}
+    assert (claims, mounts) == (["data", "out"], {"/data": True, "/out": False})
+    for made in (
+        manifests.cluster(spec, LABEL, NAMESPACE),
+        manifests.workers(spec, LABEL, NAMESPACE, number=1, threads=1),
+        manifests.trial_pod(spec, pods[0], LABEL),
+    ):
+        marks = made["metadata"]
+        assert marks["labels"] == {"team/cost": "a", "managed": "no", **manifests.labels(LABEL)}
+        assert marks["annotations"]["note"] == "b=c, d"
+        assert marks["annotations"]["karpenter.sh/do-not-disrupt"] == "false"
+
+
 def test_the_scheduler_needs_no_gpu_and_no_spot_node() -> None:
     spec = KubernetesSpec(gpus=1, node_selector=("spot=true",), tolerations=("spot",), scheduler_memory_mb=500)
     pod = manifests.scheduler_pod(spec, LABEL)
@@ -212,7 +235,9 @@ def test_the_manifest_as_text_has_no_secret() -> None:
         ("gpu_product", "H200", "cluster.gpus: expected at least 1"),
         ("node_selector", "pool gpu", "cluster.node_selector: expected KEY=VALUE"),
         ("tolerations", "spot:Sometimes", "cluster.tolerations: expected KEY"),
-        ("environment", "AWS_SECRET_KEY=abc", "nothing that looks like a secret"),
+        ("environment", "AWS_SECRET_KEY=abc", "nothing that looks like a secret.*SECRET_KEY=\\*{3}$"),
+        ("pull_secrets", "hunter2!", r"cluster.pull_secrets.*got \*{3}$"),
+        ("volumes", "data:data", "cluster.volumes: expected CLAIM:/PATH"),
         ("namespace", "Team", "cluster.namespace: expected a name in lower case"),
         ("idle_timeout_s", 0, "cluster.idle_timeout_s: expected a whole number, at least 60"),
         ("spread", "rack", "cluster.spread"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -56,6 +57,9 @@ class Kube:
         ready = {"type": "Ready", "status": self.node_ready, "message": "Kubelet stopped posting node status."}
         return {"status": {"conditions": [ready]}}
 
+    def cordoned_nodes(self) -> list[str]:
+        return ["n1"]
+
     def operators(self) -> list[dict[str, Any]]:
         return self.operates
 
@@ -82,9 +86,9 @@ def kube() -> Kube:
     return Kube()
 
 
-def watch(kube: Kube, groups: tuple[str, ...] | None = None, **given: Any) -> PodWatch:
+def watch(kube: Kube, groups: tuple[str, ...] | None = None, most: float = math.inf, **given: Any) -> PodWatch:
     spec = KubernetesSpec(**given)
-    return PodWatch(kube, "scalescope-1", "worker", spec, groups, lambda: kube.now)  # type: ignore[arg-type]
+    return PodWatch(kube, "scalescope-1", "worker", spec, groups, lambda: kube.now, most)  # type: ignore[arg-type]
 
 
 def look(kube: Kube, watching: PodWatch, at: float) -> str:
@@ -291,3 +295,28 @@ def test_which_pod_of_a_trial_was_lost_and_a_busy_scheduler_is_not(kube: Kube) -
     assert watching.look() == []
     assert watching.problems[0].reason == "Unready"
     assert [each.pod for each in watching.ended({"a": 0, "b": 0})] == ["b"]
+
+
+CORDONED = (
+    "0/2 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: present}, 1 node(s) were "
+    "unschedulable. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+)
+
+
+def test_a_cordoned_node_is_named_and_waited_for_as_a_busy_one_is(kube: Kube) -> None:
+    kube.rights, kube.found = {"nodes"}, [waiting(CORDONED)]
+    watching = watch(kube, queue_timeout_s=100)
+    words = look(kube, watching, 50)
+    assert "Cordoned: n1; waits for up to 100 s (cluster.queue_timeout_s)" in words
+    with pytest.raises(ClusterError) as caught:
+        look(kube, watching, 150)
+    assert not caught.value.ends_run  # an upgrade ends
+
+
+def test_more_deployments_than_one_operator_makes_end_the_run_at_once(kube: Kube) -> None:
+    kube.found = [pod("a"), pod("b"), pod("c"), pod("d")]
+    watching = watch(kube, most=2)
+    with pytest.raises(ClusterError) as caught:
+        look(kube, watching, 0)
+    assert (caught.value.category, caught.value.ends_run) == ("two-operators", True)
+    assert look(kube, watch(kube, most=4), 0)

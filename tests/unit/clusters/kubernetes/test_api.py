@@ -1,0 +1,125 @@
+"""An API server that is away for a while, and what is asked of it before anything is made."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from scalescope.clusters.kubernetes.api import Api
+from scalescope.clusters.kubernetes.preflight import check, may_pass
+from scalescope.clusters.kubernetes.spec import KubernetesSpec
+from scalescope.errors import ClusterError, RequestRefused
+
+QUOTA = 'pods "p" is forbidden: exceeded quota: few, requested: {}, used: {}, limited: {}'
+
+
+class Server(ThreadingHTTPServer):
+    """Answers as an API server does; it is busy as long as `away` says, and a POST makes something once."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.until, self.made, self.replicas, self.objection = 0.0, False, 1, ""
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        resources = [{"name": name} for name in ("daskclusters", "daskworkergroups")]
+        operator = {"metadata": {"namespace": "o", "name": "operator"}, "spec": {"replicas": self.server.replicas}}
+        items = [operator] if self.path.startswith("/apis/apps/v1/deployments") else []
+        self._answer(200, {"gitVersion": "v1.34.4", "items": items, "resources": resources, "metadata": {"uid": "u"}})
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        if "selfsubjectaccessreviews" in self.path:
+            self._answer(201, {"status": {"allowed": True}})
+        elif "dryRun" in self.path:
+            self._answer(403 if self.server.objection else 201, {"message": self.server.objection})
+        else:
+            made, self.server.made = self.server.made, True
+            self._answer(409 if made else 201, {"metadata": {"uid": "u"}})
+
+    def _answer(self, status: int, body: dict[str, Any]) -> None:
+        status = status if time.monotonic() > self.server.until else 503
+        self.send_response(status)
+        self.send_header("content-type", "application/json")
+        self.end_headers()
+        self.wfile.write(json.dumps({"message": "away", "kind": "Status", **body}).encode())
+
+    def log_message(self, format: str, *given: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    with Server() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{server.server_port}"}}
+        context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+        user = {"name": "u", "user": {"token": "t"}}
+        config = {"apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [cluster]}
+        (tmp_path / "config").write_text(yaml.safe_dump({**config, "contexts": [context], "users": [user]}))
+        monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+        yield server
+        server.shutdown()
+
+
+@pytest.fixture
+def api(server: Server) -> Iterator[Api]:
+    with Api(namespace="team") as api:
+        yield api
+
+
+def test_a_server_that_is_away_is_waited_for_and_then_named(api: Api, server: Server) -> None:
+    assert api.pods("p") == []
+    assert api.silent_s < 1
+    server.until = time.monotonic() + 0.5
+    assert api.pods("p") == []
+    assert api.silent_s >= 0.5
+    server.until, api.patience_s = time.monotonic() + 30, 0.5
+    with pytest.raises(RequestRefused, match="Kubernetes did not answer for") as caught:
+        api.pods("p")
+    assert (caught.value.category, caught.value.ends_run) == ("no-answer", True)
+
+
+def test_what_an_earlier_try_has_made_is_taken(api: Api) -> None:
+    manifest = {"apiVersion": "kubernetes.dask.org/v1", "kind": "DaskCluster", "metadata": {"name": "mine"}}
+    assert [api.create(manifest)["metadata"]["uid"] for _ in range(2)] == ["u", "u"]
+
+
+def test_nothing_is_wrong_before_a_cluster_is_made(api: Api) -> None:
+    check(api, KubernetesSpec(tls=False), "scalescope-1")
+
+
+@pytest.mark.parametrize(
+    ("replicas", "objection", "category"),
+    [
+        (0, "", "operator-silent"),
+        (2, "", "two-operators"),
+        (1, "maximum cpu usage per Container is 500m, but limit is 1", "limit-range"),
+        (1, "admission webhook denied the request: no label cost-centre", "policy"),
+        (1, QUOTA.format("pods=1", "pods=0", "pods=0"), "quota"),
+    ],
+)
+def test_what_stays_so_ends_the_run(api: Api, server: Server, replicas: int, objection: str, category: str) -> None:
+    server.replicas, server.objection = replicas, objection
+    with pytest.raises(ClusterError) as caught:
+        check(api, KubernetesSpec(), "scalescope-1")
+    assert (caught.value.category, caught.value.ends_run) == (category, True)
+    assert "namespace team" in caught.value.where
+
+
+def test_a_quota_that_is_used_up_may_get_free_but_not_one_that_is_smaller_than_a_pod() -> None:
+    assert may_pass(QUOTA.format("pods=1", "pods=3", "pods=3"))
+    assert may_pass(QUOTA.format("limits.cpu=500m,memory=1Gi", "limits.cpu=1,memory=0", "limits.cpu=1,memory=2Gi"))
+    assert not may_pass(QUOTA.format("limits.cpu=500m,memory=3Gi", "limits.cpu=1,memory=0", "limits.cpu=1,memory=2Gi"))
+    assert not may_pass("maximum memory usage per Container is 1Gi")
