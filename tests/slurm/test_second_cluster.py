@@ -310,7 +310,8 @@ def test_while_too_few_nodes_work_no_job_idles(
     assert "n4 is drain" in said[-1]  # it drains until the job of others has ended
     assert not {"PENDING", "RUNNING"} & set(jobs(in_strict, cluster.label).values())
     in_strict.run("scontrol", "update", "NodeName=n4", "State=RESUME")
-    scaling.join(60)
+    scaling.join(200)
+    assert not scaling.is_alive(), said
     assert [job["workers"] for job in cluster.facts()["jobs"]] == [1, 1]
     assert len(jobs(in_strict, cluster.label)) == 4
 
