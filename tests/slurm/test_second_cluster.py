@@ -297,7 +297,7 @@ def test_while_too_few_nodes_work_no_job_idles(
 ) -> None:
     """A node is drained when a job has started, which then waits for the other; once it is back, both begin."""
     monkeypatch.setattr(slurm_cluster, "NODES_S", 0.5)
-    others = in_strict.submit("-A", "x", "-w", "n4", "--exclusive", "-t", "30")
+    others = in_strict.submit("-A", "x", "-w", "n4", "--exclusive", "-t", "4")  # soon enough to be waited for
     cluster = opened(cores=6)  # n1 and n4 have so many
     said: list[str] = []
     cluster.report = said.append
