@@ -292,6 +292,7 @@ def test_what_is_refused_for_good_ends_the_run_at_once(
     assert leases.read_all()[0] == []
 
 
+@pytest.mark.thorough
 def test_while_too_few_nodes_work_no_job_idles(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
