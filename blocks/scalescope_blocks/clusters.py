@@ -31,7 +31,9 @@ class ClusterBlock(Block, ABC):
 
     def spec(self) -> ClusterSpec:
         """The specification that a sweep takes; raises `InvalidField`."""
-        given = {name: getattr(self, name) for name in type(self).model_fields}
+        # A field with its default takes that of the machine on which the flow runs, if it has one.
+        own = {each.name: each.default for each in declared(self._spec)}
+        given = {name: value for name in own if (value := getattr(self, name)) != own[name]}
         if SECRETS in given:
             given[SECRETS] = {name: _variable(name) for name in given[SECRETS]}
         return cluster_spec({"kind": self._spec.kind, **given})

@@ -54,6 +54,7 @@ class Cluster(ABC, Generic[S]):
         self.report: Callable[[str], object] = lambda text: None  # told what `scale` waits for
         self.groups: Mapping[str, int] = {}  # worker group -> how many of the workers are in it
         self.folder = ""  # workers that see it may also import from it
+        self.left = ""  # what `close` could not remove and why, for people
 
     @property
     def kind(self) -> str:

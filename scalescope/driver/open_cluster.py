@@ -60,6 +60,7 @@ class OpenCluster:
         self._closing = threading.Lock()  # held while a cluster is closed
         self.spoiled = False  # whether the next trial needs another cluster
         self.reopened = ""  # why the next trial has one
+        self.left = ""  # what closed clusters left, and why
         self._request: Open | None = None
         self._config: dict[str, Any] = {}
         self._settings = ExitStack()  # of Dask, while the cluster is open
@@ -102,7 +103,7 @@ class OpenCluster:
             with self._closing:
                 cluster, self.cluster = self.cluster, None
                 if cluster is not None:
-                    cluster.close()
+                    self._end(cluster)
         finally:
             self.spoiled = False
             self._settings.close()
@@ -111,9 +112,13 @@ class OpenCluster:
         """End the cluster's processes although the main thread is busy with it, or wait until that has closed it."""
         cluster = self.cluster
         if cluster is not None and cluster.spec.real_time:  # a simulated one lives in this process alone
-            cluster.close()
+            self._end(cluster)
         with self._closing:
             pass
+
+    def _end(self, cluster: Cluster[Any]) -> None:
+        cluster.close()
+        self.left = "; ".join(dict.fromkeys(filter(None, (self.left, cluster.left))))
 
     def stands(self, limit_s: float) -> tuple[str, dict[str, Any]]:
         """Where the tasks of the running trial stand: in words, and as a fact of the trial.

@@ -280,9 +280,13 @@ class Driver:
         assert self._process.stdout is not None
         for line in self._process.stdout:
             try:
-                self._replies.put(decode_reply(line))
+                reply = decode_reply(line)
             except DriverError as error:
                 self._replies.put(error)
+                continue
+            if isinstance(reply, Closed) and reply.left:
+                _logger.warning("%s", reply.left)
+            self._replies.put(reply)
 
     # ---------------------------------------------------------------- the process
 

@@ -135,6 +135,7 @@ class Closed(Message):
 
     kind: ClassVar[str] = "closed"
     reason: str = ""  # why the driver ends
+    left: str = ""  # what it could not remove, and why; for people
 
 
 Request = Open | RunTrial | Close

@@ -228,7 +228,7 @@ class DriverServer:
         closer.join(CLOSE_LIMIT_S - PATIENCE_S)
         if closer.is_alive():
             logger.error("the cluster was not closed in time")
-        self._channel.send(Closed(stop.says()))
+        self._channel.send(Closed(stop.says(), self._cluster.left))
         _exit(stop, clean=not closer.is_alive())
 
     def _end_in_order(self, stop: _Stop) -> NoReturn:
@@ -239,7 +239,7 @@ class DriverServer:
         except Exception:
             logger.exception("the cluster was not closed in order")
             clean = False
-        self._channel.send(Closed(stop.says()))
+        self._channel.send(Closed(stop.says(), self._cluster.left))
         _exit(stop, clean=clean)
 
 

@@ -15,8 +15,7 @@ from typing import Any, NoReturn
 
 from scalescope.environments.uv import redact, shorten
 from scalescope.errors import EnvironmentFailed, EnvironmentUnavailable
-from scalescope.model.environment import Environment, split_repository
-from scalescope.model.sweep import ENVIRONMENT
+from scalescope.model.environment import ENVIRONMENT, Environment, split_repository
 
 TIMEOUT_S = 600.0  # seconds; a clone of a large repository takes minutes
 

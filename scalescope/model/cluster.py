@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from scalescope.errors import InvalidField, UsageError
 from scalescope.model import fields
 from scalescope.model.parameters import Declared, Parameter, check_fields, declared
+from scalescope.model.site_config import SiteConfig
 
 # Kinds of clusters and their specifications, in the order in which they are shown: those on this machine first, and
 # of these the cheapest first
@@ -92,6 +93,20 @@ class ClusterSpec:
     def summary(cls) -> str:
         return (cls.__doc__ or "").strip().splitlines()[0]
 
+    @classmethod
+    def site_config(cls) -> SiteConfig:
+        """The defaults that this machine has for its fields."""
+        return SiteConfig()
+
+    def of_site(self) -> dict[str, str]:
+        """The fields that are as this machine has them, and where it says so."""
+        site = self.site_config()
+        return {name: site.origins[name] for name, value in site.values.items() if getattr(self, name) == value}
+
+    def notes(self, threads_per_worker: int) -> list[str]:
+        """What contradicts itself in it, in sentences."""
+        return []
+
     @property
     def arrival_limit_s(self) -> float | None:
         """Seconds after which the cluster itself stops waiting for workers; None: never."""
@@ -163,7 +178,7 @@ def kinds() -> Mapping[str, type[ClusterSpec]]:
 
 
 def cluster_spec(data: object) -> ClusterSpec:
-    """Read a kind (`"light"`) or a mapping with `kind` and fields."""
+    """Read a kind (`"light"`) or a mapping with `kind` and fields; others have the defaults of this machine, if any."""
     if isinstance(data, ClusterSpec):
         return data
     given = {"kind": data} if isinstance(data, str) else fields.mapping("cluster", data)
@@ -181,7 +196,17 @@ def cluster_spec(data: object) -> ClusterSpec:
                 next_step="give the sizes to measure as the axis `workers`",
             )
     fields.reject_unknown("cluster", given, known)
-    return spec(**given, **{name: None for name, each in known.items() if each.required and name not in given})
+    missing = [name for name in known if name not in given]
+    site = spec.site_config() if missing else SiteConfig()
+    given |= {name: site.values.get(name) for name in missing if known[name].required or name in site.values}
+    try:
+        return spec(**given)
+    except InvalidField as error:
+        name = error.field.removeprefix("cluster.")
+        if name not in missing or name not in site.values:
+            raise
+        step = f"it comes from {site.origins[name]}; give {error.field} yourself"
+        raise InvalidField(error.field, error.value, error.allowed, next_step=step) from error
 
 
 def json_mapping(where: str, value: object) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from scalescope.errors import InvalidField
 
+ENVIRONMENT = "environment"  # the axis, and the parameter of runs and studies
 PRESENT = "present"  # text of the environment that Scalescope itself runs in; empty text means this one, too
 OLDEST_PYTHON = (3, 11)  # the oldest Python that a driver runs on
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from scalescope.errors import InvalidField, UnknownName
 from scalescope.model import axis, fault, fields, parameters
 from scalescope.model.cluster import KINDS, ClusterSpec, cluster_spec
+from scalescope.model.environment import ENVIRONMENT as ENVIRONMENT
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
 from scalescope.model.mapping import Mapped, differing
@@ -22,7 +23,7 @@ from scalescope.model.parameters import Parameter
 from scalescope.model.workload import Workload
 
 WORKERS, THREADS, ITEMS, ITEMS_PER_WORKER = "workers", "threads_per_worker", "items", "items_per_worker"
-CLUSTER, ENVIRONMENT, GROUPS, FAULT = "cluster", "environment", "groups", "fault"
+CLUSTER, GROUPS, FAULT = "cluster", "groups", "fault"
 # Dask configuration key of simulated clusters: tasks return their results and take no time
 ZERO_LENGTH = "scalescope.zero-length-tasks"
 OF_GROUP = f"{WORKERS}@"  # prefix of the axis of a worker group

@@ -14,6 +14,7 @@ from scalescope.clusters import reaping
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import BudgetSpent, ClusterError, InfrastructureError, StoreError
+from scalescope.model.cluster import ClusterSpec
 from scalescope.model.environment import Environment
 from scalescope.model.finding import Severity, Verdict
 from scalescope.model.sweep import PlannedTrial
@@ -232,6 +233,8 @@ def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
         waits(f"{each.label}, which an earlier run left on {each.backend}: {each.fate} ({each.words})")
     for cluster in clusters:
         own = [each for each in points if request.sweep.cluster_of(each) == cluster]
+        if words := of_site(cluster):
+            runner.tell(Progress(0, 0, words, notable=True))
         cluster.check_room([(each.workers, each.threads_per_worker) for each in own], waits)
     run, waiting = begin(request, store)
     plan = request.whole_plan(run.done)
@@ -251,6 +254,15 @@ def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
         abort(store, run.id, error)
         raise
     return CarriedOut(store.run(run.id), verdict, len(plan) - len(waiting), ended_early)
+
+
+def of_site(cluster: ClusterSpec) -> str:
+    """What Dask's configuration on this machine makes of a cluster, in a sentence; empty if nothing."""
+    own, left_out = cluster.of_site(), cluster.site_config().left_out
+    values = ", ".join(f"{name} {getattr(cluster, name)}" for name in own)
+    parts = [f"from {', '.join(dict.fromkeys(own.values()))}: {values}"] if own else []
+    parts += [f"left out: {', '.join(left_out)} (`scalescope job-script` says why)"] if left_out else []
+    return f"Dask's configuration: {'; '.join(parts)}" if parts else ""
 
 
 def _measure_all(

@@ -6,11 +6,11 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from scalescope.slurm.commands import Run, answer
-from scalescope.slurm.jobs import leading_number
+from scalescope.slurm.jobs import is_closed, leading_number
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,15 @@ class SlurmNodeShape:
 
 
 @dataclass(frozen=True)
+class SlurmCapacity:
+    """Most workers that run at once when nobody else is there."""
+
+    most: int  # on all nodes: those that are down or drained may come back; 0: sbatch says why
+    now: int  # on those that work
+    closed: Mapping[str, tuple[str, str]]  # state and reason of those that are down or drained
+
+
+@dataclass(frozen=True)
 class SlurmRoom:
     """Where jobs may run."""
 
@@ -48,36 +57,49 @@ class SlurmRoom:
     gpu: str = "gpu"  # the generic resource that is a GPU, with its type if it matters: `gpu:h200`
     whole_nodes: bool = False  # whether no two jobs share a node
 
-    def most_workers(self, job: Callable[[int], SlurmNodeShape], full: int, *, run: Run) -> int | None:
-        """Most workers that run at once, in jobs of `full` workers and one with the rest; None: sbatch must decide."""
-        nodes = self._nodes(run)
+    def capacity(
+        self, job: Callable[[int], SlurmNodeShape], full: int, *, run: Run, ours: Collection[str] = ()
+    ) -> SlurmCapacity | None:
+        """For jobs of `full` workers and one with the rest; None: sbatch must decide.
+
+        Jobs on a node that drains run on, so the nodes of our own jobs, `ours`, count as working.
+        """
+        rows = self._rows(run)
+        nodes = self._nodes(rows, run)
         if nodes is None:
             return None
-        jobs, rest = 0, 0
-        # Nodes that are down or drained count, for they may come back.
-        for (node, alone), number in Counter(nodes).items():
-            fits = min(node.holds(job(full)), 1 if alone else node.cores)
-            jobs += number * fits
-            if not (alone and fits):
-                left = node.without(fits, job(full))
-                rest = max(rest, next((n for n in range(full - 1, 0, -1) if left.holds(job(n))), 0))
-        return jobs * full + rest if jobs else None
+        jobs, most = _workers(nodes.values(), job, full)
+        if not jobs:
+            return None
+        closed = {name: state for name, state in _closed(rows).items() if name not in ours}
+        _, now = _workers([node for name, node in nodes.items() if name not in closed], job, full)
+        return SlurmCapacity(most, now, closed)
 
-    def _nodes(self, run: Run) -> list[tuple[SlurmNodeShape, bool]] | None:
+    def closed_nodes(self, run: Run) -> dict[str, tuple[str, str]]:
+        """State and reason of the nodes that are down or drained."""
+        return _closed(self._rows(run))
+
+    def _rows(self, run: Run) -> list[list[str]]:
+        """Our nodes, once for each partition."""
         partition = ("-p", self.partition) if self.partition else ()
-        text = answer(run, "sinfo", "-h", "-N", *partition, "-o", "%N|%c|%X %Y %Z|%m|%B|%h|%P|%f|%G")
-        rows = [row for line in text.splitlines() if len(row := line.split("|", 8)) == 9]
+        text = answer(run, "sinfo", "-h", "-N", *partition, "-o", "%N|%P|%f|%c|%X %Y %Z|%m|%B|%h|%G|%T|%E")
+        rows = [row for line in text.splitlines() if len(row := line.split("|", 10)) == 11]
         left_out = answer(run, "scontrol", "show", "hostnames", self.exclude).split() if self.exclude else []
         wanted = set(self.constraint.split("&")) if re.fullmatch(r"[\w.&-]+", self.constraint) else set()
+        return [
+            [name, *rest]
+            for name, in_partition, features, *rest in rows
+            if self.partition or in_partition.endswith("*")
+            if name not in left_out and wanted <= set(features.split(","))
+        ]
+
+    def _nodes(self, rows: Iterable[list[str]], run: Run) -> dict[str, tuple[SlurmNodeShape, bool]] | None:
         config = answer(run, "scontrol", "show", "config")
         linear = re.search(r"^SelectType\s*=\s*select/linear", config, re.MULTILINE) is not None
         # If this process is a job itself, it keeps its cores.
         own = {os.environ.get("SLURMD_NODENAME", ""): leading_number(os.environ.get("SLURM_CPUS_ON_NODE", ""))}
         found: dict[str, tuple[SlurmNodeShape, bool]] = {}
-        for name, cpus, topology, memory, most, shared, in_partition, features, gres in rows:
-            default = self.partition or in_partition.endswith("*")
-            if not default or name in left_out or not wanted <= set(features.split(",")):
-                continue
+        for name, cpus, topology, memory, most, shared, gres, _, _ in rows:
             if shared.startswith(("YES", "FORCE")):
                 return None
             has = leading_number(cpus) - own.get(name, 0)
@@ -88,4 +110,23 @@ class SlurmRoom:
             whole_cores = "CR_CPU" not in config and sockets * per_socket * threads == leading_number(cpus)
             shape = SlurmNodeShape(cores, leading_number(memory), gpus, threads if whole_cores else 1)
             found[name] = shape, self.whole_nodes or linear or shared.startswith("EXCLUSIVE")
-        return list(found.values())
+        return found
+
+
+def _closed(rows: Iterable[list[str]]) -> dict[str, tuple[str, str]]:
+    found = {name: (state, why) for name, *_, state, why in rows if is_closed(state)}
+    return {name: (state, "" if why == "none" else why) for name, (state, why) in found.items()}
+
+
+def _workers(
+    nodes: Iterable[tuple[SlurmNodeShape, bool]], job: Callable[[int], SlurmNodeShape], full: int
+) -> tuple[int, int]:
+    """Full jobs that run at once, and their workers with those of one job with fewer."""
+    jobs, rest = 0, 0
+    for (node, alone), number in Counter(nodes).items():
+        fits = min(node.holds(job(full)), 1 if alone else node.cores)
+        jobs += number * fits
+        if not (alone and fits):
+            left = node.without(fits, job(full))
+            rest = max(rest, next((n for n in range(full - 1, 0, -1) if left.holds(job(n))), 0))
+    return jobs, jobs * full + rest

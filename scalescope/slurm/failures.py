@@ -113,10 +113,6 @@ _TABLE = {
         "the job is held: by you (JobHeldUser), or by an administrator or after a failed launch (others)",
         "`scontrol release {job}` lets it go if you held it; else ask the administrators",
     ),
-    "no-nodes": (
-        "every node that the job could use is down, drained or does not answer",
-        "`sinfo -R` shows since when and why; set another {partition}, or ask the administrators",
-    ),
     # ------------------------------------------------------------------ ended
     "scheduler-unreachable": (
         "the node cannot connect to the scheduler: wrong network interface, a firewall between them, or the scheduler "
@@ -171,7 +167,8 @@ _TABLE = {
     "node-lost": ("its node died or did not boot", _LOST_NODE),
     "deadline": ("it could not have ended before its deadline", "look for --deadline in {directives}"),
     "ending": (
-        "its processes are being ended: somebody cancelled it, or its node failed",
+        "its processes are being ended: somebody cancelled it, a job with a higher priority preempted it, or its node "
+        "failed",
         "`scontrol show job {job}` shows more in a minute",
     ),
     "workers-left": (
@@ -183,7 +180,6 @@ _TABLE = {
 }
 _MAY_RETURN = frozenset({"time-limit-reached", "cancelled", "preempted", "node-lost", "ending", "workers-left"})
 _BY_CATEGORY = {category: SlurmFailure(category, *texts) for category, texts in _TABLE.items()}
-NO_NODES = _BY_CATEGORY["no-nodes"]
 
 # ------------------------------------------------------------------ how each is known
 
@@ -279,7 +275,8 @@ _WAITING = (
     (r"^(Prolog|Cleaning|NodesPrep|BurstBuffer)", "its nodes are being prepared"),
     (r"", "it waits"),
 )
-_ONLY_IF_NODES_ARE_LOST = re.compile(r"DOWN, DRAINED|ReqNodeNotAvail|UnavailableNodes|NodeDown", re.IGNORECASE)
+_LACKS_NODES = re.compile(r"^Resources|DOWN, DRAINED|ReqNodeNotAvail|UnavailableNodes|NodeDown", re.IGNORECASE)
+_SHOWN_NODES = 4
 
 
 def _first(patterns: Iterable[tuple[str, str]], text: str, flags: int = 0) -> SlurmFailure | None:
@@ -292,13 +289,20 @@ def refused(said: str) -> SlurmFailure:
 
 
 def never(reason: str) -> SlurmFailure | None:
-    """Why a waiting job can never start; None if it may start by itself, or `needs_nodes`."""
-    return None if needs_nodes(reason) else _first(_NEVER, reason)
+    """Why a waiting job can never start; None if it may start by itself."""
+    return _first(_NEVER, reason)
 
 
-def needs_nodes(reason: str) -> bool:
-    """Whether a job with this reason starts only if one of its nodes works."""
-    return bool(_ONLY_IF_NODES_ARE_LOST.search(reason)) and not re.search("maintenance", reason, re.IGNORECASE)
+def lacks_nodes(reason: str) -> bool:
+    """Whether a job with this reason waits for nodes, some of which may be down or drained."""
+    return bool(_LACKS_NODES.search(reason)) and not re.search("maintenance", reason, re.IGNORECASE)
+
+
+def nodes_in_words(nodes: Mapping[str, tuple[str, str]]) -> str:
+    """`n2 is drained (cooling)`, of states and reasons by name."""
+    said = [f"{name} is {state}{f' ({why})' if why else ''}" for name, (state, why) in nodes.items()]
+    more = [f"{len(said) - _SHOWN_NODES} more are down or drained"] if len(said) > _SHOWN_NODES else []
+    return ", ".join(said[:_SHOWN_NODES] + more)
 
 
 def waiting(reason: str) -> str:
@@ -311,8 +315,7 @@ def ended(
     """Why a job ended: by the state of its nodes, the end of its log, its exit code and its state, in this order."""
     lost = {name: (state, why) for name, (state, why) in (nodes or {}).items() if is_down(state)}
     if lost and job.outcome not in _OWN_DOING:
-        shown = ", ".join(f"{name} is {state}{f' ({why})' if why else ''}" for name, (state, why) in lost.items())
-        return replace(_BY_CATEGORY["node-lost"], cause=f"its node was lost: {shown}")
+        return replace(_BY_CATEGORY["node-lost"], cause=f"its node was lost: {nodes_in_words(lost)}")
     if job.outcome in ("FAILED", "OUT_OF_MEMORY"):
         if by_log := _first(_LOGS, log, re.IGNORECASE):
             return by_log

@@ -185,24 +185,20 @@ def node_states(nodes: str, *, run: Run) -> dict[str, tuple[str, str]]:
     return {row[0]: (row[1], "" if row[2] == "none" else row[2]) for row in rows if len(row) == 3}
 
 
-def usable_nodes(job: SlurmJob, *, run: Run) -> int:
-    """Nodes that can run a job now or later; none if it names a node that is down or drained."""
-    named = node_states(details(job.id, run=run).get("ReqNodeList", ""), run=run)
-    if named:
-        return 0 if any(is_closed(state) for state, _ in named.values()) else len(named)
-    text = answer(run, "sinfo", "-h", "-p", job.partition, "-o", "%D|%T")
-    rows = (line.split("|", 1) for line in text.splitlines())
-    return sum(leading_number(row[0]) for row in rows if len(row) == 2 and not is_closed(row[1]))
-
-
 def is_down(state: str) -> bool:
     """Whether a node in this state has lost its jobs; those of a drained one run on."""
     return state.endswith("*") or any(word in state for word in ("down", "fail", "error"))
 
 
 def is_closed(state: str) -> bool:
-    """Whether a node in this state stays closed; one that has not answered yet (`idle*`, `unknown`) comes back."""
-    return any(word in state for word in ("down", "drain", "fail", "error", "maint"))
+    """Whether a node in this state starts no job before somebody repairs it, or lets it go on."""
+    return state.startswith(("down", "drain", "fail", "error"))
+
+
+def time_limits(partitions: str, *, run: Run) -> str:
+    """The longest time that a job may have in each partition, as Slurm writes it: `main 4:00:00`."""
+    rows = (line.split() for line in answer(run, "sinfo", "-h", "-p", partitions, "-o", "%R %l").splitlines())
+    return ", ".join(dict.fromkeys(" ".join(row) for row in rows))
 
 
 def default_partition(*, run: Run) -> str:

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,6 @@ class Row:
     spec: dict[str, Any] = field(default_factory=dict)
     change: Callable[[str], str] = str
     address: str = ""
-    prepare: Callable[[Any], object] = lambda slurm: None
     act: Callable[[Any, str], object] | None = None  # with the job's number, once it runs; from then on time counts
     may_return: bool = False
     thorough: bool = False
@@ -84,17 +84,6 @@ def _only(*lines: str) -> Callable[[str], str]:
     return change
 
 
-def _dead_node(slurm: Any) -> None:
-    slurm.run("scontrol", "create", "PartitionName=dead", "Nodes=n16")
-    slurm.stop_node("n16")  # else its daemon reports for service again
-    slurm.run("scontrol", "update", "NodeName=n16", "State=DOWN", "Reason=disk")
-
-
-def _drained(slurm: Any) -> None:
-    slurm.run("scontrol", "create", "PartitionName=drained", "Nodes=n14,n15")
-    slurm.run("scontrol", "update", "NodeName=n14,n15", "State=DRAIN", "Reason=cooling")
-
-
 def _end_soon(slurm: Any, job: str) -> None:
     """Bring the job's time limit forward."""
     soon = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(time.time() + 2))
@@ -106,8 +95,6 @@ SLEEPS = _only("sleep 600")
 ROWS = (
     Row("time limit above the partition's", "time-limit-too-long", "PartitionTimeLimit", {"partition": "short"}),
     Row("partition is down", "partition-closed", "PartitionDown", {"partition": "closed"}),
-    Row("all nodes drained", "no-nodes", "can never start", {"partition": "drained"}, prepare=_drained),
-    Row("all nodes down", "no-nodes", "can never start", {"partition": "dead"}, prepare=_dead_node),
     Row("job is held", "job-held", "JobHeldUser", {"directives_add": ("--hold",)}),
     Row(
         "dependency that can never be satisfied",
@@ -216,7 +203,6 @@ def _watch_all(
 ) -> Iterator[tuple[str, Seen]]:
     open_rows: dict[str, tuple[Row, JobWatch, str, float, list[PendingWorkers]]] = {}
     for row in rows:
-        row.prepare(setting.slurm)
         label = new_label()
         text = setting.script(label, change=row.change, address=row.address, **row.spec)
         done = run(("sbatch", "--parsable"), text.replace(FAILED_JOB, str(failed)))
@@ -313,6 +299,18 @@ def test_a_job_that_waits_is_reported_as_waiting_until_its_budget_ends(
     assert not isinstance(found.value, JobsEnded)
     assert found.value.category == "queue-timeout"
     table.add("waited for longer than `queue_timeout_s` (here 2 s)", found.value, time.monotonic() - began)
+
+
+def test_nodes_that_are_drained_are_waited_for_and_named(in_slurm: Any, tmp_path: Path) -> None:
+    run = slurm_commands.commands()
+    in_slurm.run("scontrol", "create", "PartitionName=drained", "Nodes=n14,n15")
+    in_slurm.run("scontrol", "update", "NodeName=n14,n15", "State=DRAIN", "Reason=cooling")
+    label, spec = new_label(), SlurmSpec(partition="drained")
+    text = Setting(in_slurm, tmp_path, "tcp://127.0.0.1:1").script(label, change=SLEEPS, partition="drained")
+    assert run(("sbatch", "--parsable"), text).returncode == 0
+    watch = JobWatch(label, log_directory=tmp_path, run=run, closed_nodes=partial(spec.closed_nodes, run=run))
+    waiting = wait_for(lambda: (found := watch.check(1, 0)) and "DOWN, DRAINED" in found.reason and found)
+    assert "n14 is drained (cooling), n15 is drained (cooling)" in waiting.words
 
 
 def test_maintenance_is_waiting_with_a_known_start(in_slurm: Any, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from scalescope.analysis.cost import Prices
 from scalescope.cli import main as cli
 from scalescope.cli.host_checks import _slurm
 from scalescope.clusters import reaping
-from scalescope.clusters.jobqueue import base_cluster, slurm_watch
+from scalescope.clusters.jobqueue import base_cluster, slurm_cluster, slurm_watch
 from scalescope.clusters.jobqueue.base_cluster import PendingWorkers
 from scalescope.clusters.jobqueue.slurm_cluster import SlurmCluster
 from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec, _default_partition
@@ -275,9 +275,11 @@ def test_what_is_refused_for_good_ends_the_run_at_once(
         run = opened_.run("latest")
     assert (run.state, run.trials) == (RunState.FAILED, ())
     in_strict.run("scontrol", "update", "NodeName=n[1-4]", "State=DRAIN", "Reason=cooling")
-    assert cli.run([*command, "--cluster-option", "account=research"]) == ExitStatus.INFRASTRUCTURE
+    patient = ["--cluster-option", "account=research", "--cluster-option", "queue_timeout_s=1"]
+    assert cli.run([*command, *patient]) == ExitStatus.INFRASTRUCTURE  # once, for no size would fare better
     said = capsys.readouterr().err
-    assert "down, drained" in said
+    assert "the nodes did not come back within 1 s" in said
+    assert "n1 is drained (cooling), n2 is drained (cooling)" in said
     assert "configuration" not in said
     large = [*command, "--cluster-option", "account=research", "--cluster-option", "cores=6"]
     assert cli.run(large) == ExitStatus.INFRASTRUCTURE
@@ -288,6 +290,31 @@ def test_what_is_refused_for_good_ends_the_run_at_once(
         assert len(opened_.runs()) == 2  # it never began
     assert in_strict.run("squeue", "-h") == ""
     assert leases.read_all()[0] == []
+
+
+@pytest.mark.thorough
+def test_while_too_few_nodes_work_no_job_idles(
+    opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node is drained when a job has started, which then waits for the other; once it is back, both begin."""
+    monkeypatch.setattr(slurm_cluster, "NODES_S", 0.5)
+    others = in_strict.submit("-A", "x", "-w", "n4", "--exclusive", "-t", "4")  # soon enough to be waited for
+    cluster = opened(cores=6)  # n1 and n4 have so many
+    said: list[str] = []
+    cluster.report = said.append
+    scaling = threading.Thread(target=cluster.scale, args=(2, 1))
+    scaling.start()
+    until(lambda: any("of this cluster run already" in text for text in said))
+    in_strict.run("scontrol", "update", "NodeName=n4", "State=DRAIN", "Reason=cooling")
+    in_strict.run("scancel", others)
+    until(lambda: any("the nodes that work hold 1 of 2 workers" in text for text in said), lambda: "\n".join(said))
+    assert "n4 is drain" in said[-1]  # it drains until the job of others has ended
+    assert not {"PENDING", "RUNNING"} & set(jobs(in_strict, cluster.label).values())
+    in_strict.run("scontrol", "update", "NodeName=n4", "State=RESUME")
+    scaling.join(200)
+    assert not scaling.is_alive(), said
+    assert [job["workers"] for job in cluster.facts()["jobs"]] == [1, 1]
+    assert len(jobs(in_strict, cluster.label)) == 4
 
 
 @pytest.mark.thorough

@@ -28,7 +28,8 @@ def job_script(
 ) -> None:
     """Show the job script of a cluster, or its manifest on Kubernetes. Nothing is submitted.
 
-    Values that are known only when a sweep runs are in capitals: LABEL, FOLDER, SCHEDULER, NAMESPACE.
+    Values that are known only when a sweep runs are in capitals: LABEL, FOLDER, SCHEDULER, NAMESPACE. Comments at the
+    end show every field, where its value comes from, and what of your site's configuration is left out.
     """
     given = asked.over({"cluster": "slurm"})
     if syntax.names_blocks(given):
@@ -37,10 +38,29 @@ def job_script(
     spec.check_size(workers, threads)
     text = _text(spec, workers, threads)
     jobs = -(-workers // getattr(spec, "job_workers", 1))
+    left_out, notes = dict(spec.site_config().left_out), spec.notes(threads)
+    origins = _origins(spec)
     if as_json:
-        print_json({"cluster": spec.to_mapping(), "jobs": jobs, "job_script": text})
-    else:
-        print(text)
+        told = {"origins": origins, "left_out": left_out, "notes": notes}
+        print_json({"cluster": spec.to_mapping(), "jobs": jobs, "job_script": text, **told})
+        return
+    print(text)
+    fields = [f"{name} = {value!r}  ({origins[name]})" for name, value in spec.to_mapping().items() if name in origins]
+    _comment("Fields, and where their values come from:", fields)
+    _comment("Left out of Dask's configuration:", [f"{key}: {why}" for key, why in left_out.items()])
+    _comment("Note:", notes)
+
+
+def _origins(spec: ClusterSpec) -> dict[str, str]:
+    """Where the value of each field comes from: `given`, a file or the environment, or `default`."""
+    known = declared(type(spec))
+    found = {each.name: "default" if getattr(spec, each.name) == each.default else "given" for each in known}
+    return found | spec.of_site()
+
+
+def _comment(title: str, lines: list[str]) -> None:
+    if lines:
+        print("\n".join([f"# {title}", *(f"#   {line}" for line in lines)]))
 
 
 def _text(spec: ClusterSpec, workers: int, threads: int) -> str:

@@ -139,7 +139,7 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         self._folder.remove(keep_logs=self._failed)
         self._jobs = []
         if left:
-            _logger.warning("jobs of %s are left, for `scalescope reap` to remove: %s", self.label, left)
+            self.left = f"jobs of {self.label} may be left, for `scalescope reap` to remove: {left}"
         else:
             leases.release(lease)
 
@@ -250,10 +250,10 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
                     self._hold(waiting, arrived)
             except JobsEnded as error:
                 self._replace(error)
-                started_at = now
+                started_at = time.monotonic()
                 continue
             if waiting is not None and waiting.in_queue:
-                started_at = now
+                started_at = time.monotonic()
             if waiting is not None and (waiting.words != said or now - said_at > REPORT_INTERVAL_S):
                 said, said_at = waiting.words, now
                 self.report(waiting.words)

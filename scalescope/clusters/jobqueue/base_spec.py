@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import ClusterSpec, Text
 from scalescope.model.parameters import Parameter
+from scalescope.model.site_config import SiteConfig
 
 # Each text ends up in a line of the job script. None may hold blanks, quotes, or what a shell would obey, nor begin as
 # an option does.
@@ -24,7 +25,9 @@ _PATH = partial(
 )
 _LINES = partial(Text, accepts=lambda line: bool(line.strip()) and line.isprintable(), allowed="a line of text")
 
-_CLOCK = re.compile(r"(?P<hours>\d+):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d)")
+CLOCK = re.compile(r"(?P<hours>\d+):(?P<minutes>[0-5]\d):(?P<seconds>[0-5]\d)")
+# How directives and resources of the batch systems ask for CPUs.
+_CPUS = re.compile(r"(?:--cpus-per-task[= ]|^-c ?|\bncpus=|\bppn=)(?P<cpus>\d+)")
 _SECONDS = {"days": 86400, "hours": 3600, "minutes": 60, "seconds": 1}
 
 
@@ -45,7 +48,7 @@ class JobRequest:
 
 @dataclass(frozen=True)
 class JobQueueSpec(ClusterSpec):
-    """Workers in jobs. A field that is left empty takes the site's value from Dask's configuration, if any."""
+    """Workers in jobs; what `jobqueue.KIND` in Dask's configuration says is the default of their fields."""
 
     implementation: ClassVar[str] = "scalescope.clusters.jobqueue.batch_cluster:BatchCluster"
     reaper: ClassVar[str] = "scalescope.clusters.jobqueue.reaper:reap"
@@ -53,7 +56,7 @@ class JobQueueSpec(ClusterSpec):
     packages: ClassVar[tuple[str, ...]] = ("dask_jobqueue", "cryptography")
     max_workers: ClassVar[int] = 10_000
     job_class: ClassVar[str] = ""  # of dask-jobqueue, as `module:Class`; it writes the job scripts
-    clocks: ClassVar[tuple[re.Pattern[str], ...]] = (_CLOCK,)  # forms of a time limit that the system reads
+    clocks: ClassVar[tuple[re.Pattern[str], ...]] = (CLOCK,)  # forms of a time limit that the system reads
     clock_words: ClassVar[str] = "HOURS:MINUTES:SECONDS"  # the same for people
     memory_required: ClassVar[bool] = True  # whether a job must say how much memory it needs
 
@@ -210,6 +213,26 @@ class JobQueueSpec(ClusterSpec):
     def job_options(self, request: JobRequest) -> dict[str, Any]:
         """Arguments of `job_class` besides those that all systems share."""
 
+    @classmethod
+    def site_config(cls) -> SiteConfig:
+        from scalescope.clusters.jobqueue import site_config
+
+        return site_config.read(cls)
+
+    def notes(self, threads_per_worker: int) -> list[str]:
+        used = self.job_workers * threads_per_worker
+        cores = self.cores or used
+        found = []
+        if cores > used:
+            found.append(
+                f"a job has {cores} cores, and its {self.job_workers} workers of {threads_per_worker} threads use "
+                f"{used}: set the axis threads_per_worker to {cores // self.job_workers}, or cluster.cores to 0"
+            )
+        for text in (*self.directives_add, getattr(self, "resource_spec", "")):
+            if (asked := _CPUS.search(text)) and int(asked["cpus"]) != cores:
+                found.append(f"a job has {cores} cores, and `{text}` asks for {asked['cpus']}")
+        return found
+
     def check_size(self, workers: int, threads_per_worker: int) -> None:
         together = min(workers, self.job_workers)
         needed = together * threads_per_worker
@@ -218,5 +241,5 @@ class JobQueueSpec(ClusterSpec):
                 "cluster.cores",
                 self.cores,
                 f"at least {needed}: a job has {together} workers of {threads_per_worker} threads",
-                next_step="leave cluster.cores at 0 to have a core for every thread, or put fewer workers in a job",
+                next_step="set cluster.cores to 0 to have a core for every thread, or put fewer workers in a job",
             )

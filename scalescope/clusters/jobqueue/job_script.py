@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import dask
 
+from scalescope.clusters.jobqueue import site_config
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
 from scalescope.errors import InvalidField
 
@@ -35,7 +36,7 @@ def job(spec: JobQueueSpec, request: JobRequest) -> Job:
         "name": request.name,
         "job_name": request.label,
         "cores": spec.cores or request.workers * request.threads,
-        "memory": f"{spec.job_memory_mb(request.workers) or 1}MiB",
+        "memory": f"{spec.job_memory_mb(request.workers)}MiB",
         "processes": request.workers,
         "nanny": False,
         "interface": spec.interface or None,
@@ -51,8 +52,9 @@ def job(spec: JobQueueSpec, request: JobRequest) -> Job:
     }
     options |= spec.job_options(request)
     job_class = resolve_name(spec.job_class)  # here: its import adds to the configuration, which `set` would undo
-    # dask-jobqueue would take these from the configuration; `dask cuda worker` knows no death timeout.
-    config = {f"jobqueue.{spec.kind}.{name}": None for name in ("death-timeout", "log-directory")}
+    # The fields say all; dask-jobqueue would take what is empty from the configuration.
+    names = site_config.FIELDS.keys() | site_config.LEFT_OUT.keys()
+    config = {f"jobqueue.{spec.kind}.{name}": None for name in names}
     with warnings.catch_warnings(), dask.config.set(config):
         warnings.simplefilter("ignore", UserWarning)  # of OAR's memory, see docs/clusters.md
         made: Job = job_class(**options)
@@ -85,9 +87,8 @@ def _local_directory(spec: JobQueueSpec, *, dask_cuda: bool) -> str | None:
 
 
 def _worker_arguments(spec: JobQueueSpec, request: JobRequest) -> list[str]:
-    arguments = ["--nthreads", str(request.threads)]  # dask-jobqueue divides the cores of the job by its workers
-    if not spec.memory_mb:
-        arguments += ["--memory-limit", "0"]
+    # dask-jobqueue divides the cores of the job by its workers.
+    arguments = ["--nthreads", str(request.threads)] if spec.cores else []
     if request.dask_cuda:
         arguments += ["--no-dashboard"]  # it would show everything to anyone on the network
         arguments += spec.dask_cuda_options

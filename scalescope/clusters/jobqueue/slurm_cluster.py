@@ -7,20 +7,27 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from scalescope.clusters.jobqueue.base_cluster import JobQueueCluster, PendingWorkers
 from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
 from scalescope.clusters.jobqueue.slurm_watch import JobWatch
 from scalescope.errors import ClusterError, JobsEnded
-from scalescope.slurm import commands, submission
+from scalescope.model.words import plural
+from scalescope.slurm import commands, failures, submission
 from scalescope.slurm import jobs as slurm_jobs
 from scalescope.slurm.jobs import ClusterJobs
 
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job
 
+    from scalescope.slurm.capacity import SlurmCapacity
+
 SUBMISSIONS = 8  # submissions at the same time
+CLOSING_S = 2.5  # seconds for an answer of Slurm when the cluster closes: its driver is killed after 9
+NODES_S = 10.0  # seconds between two looks whether nodes have come back
+ASKED = "Scalescope asked for this start (--begin), at which Slurm expects room for all of them at once"
 
 T = TypeVar("T")
 
@@ -36,11 +43,18 @@ class SlurmCluster(JobQueueCluster):
         super().__init__(spec, seed=seed)
         self._run = commands.commands()
         self._watch = JobWatch(
-            self.label, log_directory=self._folder.logs, run=self._run, queue_timeout_s=spec.queue_timeout_s
+            self.label,
+            log_directory=self._folder.logs,
+            run=self._run,
+            queue_timeout_s=spec.queue_timeout_s,
+            closed_nodes=partial(spec.closed_nodes, run=self._run),
         )
+        self._judged: dict[str, tuple[str, str]] = {}  # closed nodes with which jobs were held all the same
+        self._given_back = False  # whether the jobs of this point were, for a later start of all
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
         self._watch.begin()
+        self._judged, self._given_back = {}, False
         super().scale(workers, threads_per_worker)
 
     def _check(self) -> dict[str, str]:
@@ -50,8 +64,6 @@ class SlurmCluster(JobQueueCluster):
         return commands.patiently(ask, says=self.report, stopped=self._closing)
 
     def _send(self, sizes: Sequence[int], jobs: Sequence[Job]) -> Iterator[tuple[int, Job, str]]:
-        self._patiently(self._check_room)
-
         def submit(job: Job) -> str:
             number = "" if self._closing.is_set() else self._sbatch(job)
             self._watch.expect([number] if number else [])
@@ -71,8 +83,34 @@ class SlurmCluster(JobQueueCluster):
                 for future in futures:
                     future.cancel()
 
-    def _check_room(self) -> None:
-        self.spec.require_room(self._workers, self._threads, run=self._run)
+    def _submit(self, sizes: Sequence[int]) -> None:
+        super()._submit(self._await_nodes(sizes) if sizes else ())
+
+    def _await_nodes(self, sizes: Sequence[int]) -> Sequence[int]:
+        """Wait until the nodes that work hold all workers: those that start before the others would only idle."""
+        while (room := self._patiently(self._check_room)) is not None and room.now < self._workers:
+            words = f"the nodes that work hold {room.now} of {plural(self._workers, 'worker')}"
+            words = f"{words}, so no jobs are submitted yet: {failures.nodes_in_words(room.closed)}"
+            self._watch.wait_without_jobs(words, in_vain=not room.now)
+            sizes = [*sizes, *self._give_back()]
+            self.report(words)
+            if self._closing.wait(min(NODES_S, self.spec.queue_timeout_s)):
+                raise ClusterError(f"the {self.kind} cluster was closed while nodes were waited for")
+        return sorted(sizes, reverse=True)
+
+    def _check_room(self) -> SlurmCapacity | None:
+        if self._jobs:
+            self._watch.refresh()  # their nodes, if workers came before the next look
+        nodes = self._nodes()
+        ours = {nodes[job.id] for job in self._jobs if job.id in nodes}
+        return self.spec.require_room(self._workers, self._threads, run=self._run, ours=ours)
+
+    def _give_back(self) -> list[int]:
+        """Cancel all jobs; returns their sizes."""
+        sizes = [job.workers for job in self._jobs]
+        self._cancel([job.id for job in self._jobs])
+        self._jobs = []
+        return sizes
 
     def _sbatch(self, job: Job) -> str:
         looks = 0
@@ -103,7 +141,7 @@ class SlurmCluster(JobQueueCluster):
     def _remove_jobs(self, timeout_s: float) -> str:
         jobs = ClusterJobs(self.label, self._watch.expected, str(self._folder.path))
         try:
-            _, ours, others = jobs.remove(run=self._run, timeout_s=timeout_s)
+            _, ours, others = jobs.remove(run=commands.commands(timeout_s=CLOSING_S), timeout_s=timeout_s)
         except ClusterError as error:
             return error.line
         return ", ".join(f"{job.id} ({job.state})" for job in (*ours, *others))
@@ -126,7 +164,14 @@ class SlurmCluster(JobQueueCluster):
         return waiting
 
     def _hold(self, waiting: PendingWorkers, arrived: int) -> None:
-        left_s = self.spec.hold_s - self._held_s
+        if self._watch.closed != self._judged:
+            self._judged = self._watch.closed
+            room = self._patiently(self._check_room)
+            if room is not None and room.now < self._workers:
+                self._submit(self._give_back())
+                return
+        # After half of its time limit, a job has hardly enough left for a trial.
+        left_s = min(self.spec.hold_s, self.spec.walltime_s / 2) - self._held_s
         if left_s <= 0:
             raise ClusterError(
                 f"workers have waited for {self._held_s:.0f} s for others, which cost as if they had worked",
@@ -136,7 +181,7 @@ class SlurmCluster(JobQueueCluster):
                 category="held-too-long",
             )
         # If jobs are given back after half of what is left, all their waits together stay within `hold_s`.
-        if not _starts_after(waiting, left_s / 2):
+        if self._given_back or not _starts_after(waiting, left_s / 2):
             return
         # What let some jobs start may have let all start, and workers may have come.
         self._watch.refresh()
@@ -144,9 +189,8 @@ class SlurmCluster(JobQueueCluster):
         if now is None or not (start := _starts_after(now, left_s / 2)):
             return
         self.report(f"all jobs are given back and queue again: some would wait too long for others. {now.words}")
-        sizes = [job.workers for job in self._jobs]
-        self._cancel([job.id for job in self._jobs])
-        self._jobs = []
+        self._given_back, self._watch.asked = True, ASKED
+        sizes = self._give_back()
         self._begin = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(start))
         try:
             self._submit(sizes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
 from threading import Event
@@ -18,6 +18,7 @@ from scalescope.slurm import PATIENCE_S
 from scalescope.slurm.sbatch_options import objection
 
 if TYPE_CHECKING:
+    from scalescope.slurm.capacity import SlurmCapacity, SlurmRoom
     from scalescope.slurm.commands import Run
 
 
@@ -134,17 +135,18 @@ class SlurmSpec(JobQueueSpec):
             ask = partial(self.require_room, workers, threads, run=commands.commands())
             commands.patiently(ask, says=says, stopped=Event())
 
-    def require_room(self, workers: int, threads: int, *, run: Run) -> None:
-        """Raise `JobsEnded` if so many workers never run at once, even when nobody else is there."""
-        from scalescope.slurm.capacity import SlurmNodeShape, SlurmRoom
+    def require_room(self, workers: int, threads: int, *, run: Run, ours: Collection[str] = ()) -> SlurmCapacity | None:
+        """Raise `JobsEnded` if so many workers never run at once, even when nobody else is there.
+
+        Returns how many do on the nodes that work, `ours` among them; None: sbatch must decide.
+        """
+        from scalescope.slurm.capacity import SlurmNodeShape
 
         def job(count: int) -> SlurmNodeShape:
             return SlurmNodeShape(self.cores or count * threads, self.job_memory_mb(count), count if self.gpus else 0)
 
-        gpu, alone = next(iter(self._gpu_types), "gpu"), "--exclusive" in self.directives_add
-        room = SlurmRoom(self.partition, self.exclude, self.constraint, gpu, alone)
-        most = room.most_workers(job, self.job_workers, run=run)
-        if most is not None and workers > most:
+        capacity = self._room.capacity(job, self.job_workers, run=run, ours=ours)
+        if capacity is not None and workers > (most := capacity.most):
             held = f"{most // self.job_workers} jobs of {job(self.job_workers)}"
             raise JobsEnded(
                 f"{workers} workers never run at the same time: there is room for {most}",
@@ -153,6 +155,18 @@ class SlurmSpec(JobQueueSpec):
                 next_step=f"ask for at most {most} workers, or less per job; `sinfo -No '%N %c %m %G'` shows its nodes",
                 category="no-room",
             )
+        return capacity
+
+    def closed_nodes(self, *, run: Run) -> dict[str, tuple[str, str]]:
+        """State and reason of the nodes for its jobs that are down or drained."""
+        return self._room.closed_nodes(run)
+
+    @property
+    def _room(self) -> SlurmRoom:
+        from scalescope.slurm.capacity import SlurmRoom
+
+        gpu, alone = next(iter(self._gpu_types), "gpu"), "--exclusive" in self.directives_add
+        return SlurmRoom(self.partition, self.exclude, self.constraint, gpu, alone)
 
     @property
     def job_gpus(self) -> int:
@@ -175,7 +189,6 @@ class SlurmSpec(JobQueueSpec):
             "gres": ",".join([*gpus, *others]),
             "constraint": self.constraint,
             "exclude": self.exclude,
-            "mem": f"{self.job_memory_mb(request.workers)}M" if self.memory_mb else "",
             "begin": request.begin,
         }
         logs = f"{request.folder}/logs/{request.name}-%j"
@@ -186,7 +199,8 @@ class SlurmSpec(JobQueueSpec):
             "account": self.account or None,
             "walltime": self.walltime,
             "log_directory": None,  # dask-jobqueue would not quote it
-            "job_directives_skip": [*self.directives_skip, "--mem="],  # it would round it up to GiB
+            "job_mem": f"{self.job_memory_mb(request.workers)}M",  # it would round it up to GiB
+            "job_directives_skip": [*self.directives_skip, *([] if self.memory_mb else ["--mem="])],
             "job_extra_directives": [*added, *self.directives_add],
         }
 

@@ -40,12 +40,16 @@ class JobWatch:
         log_directory: str | Path,
         run: Run | None = None,
         queue_timeout_s: float = 3600.0,
+        closed_nodes: Callable[[], dict[str, tuple[str, str]]] = dict,
         clock: Callable[[], float] = time.monotonic,
         rng: random.Random | None = None,
     ) -> None:
         self.label = label
         self.log_directory = Path(log_directory)
         self.queue_timeout_s = queue_timeout_s
+        self.closed: dict[str, tuple[str, str]] = {}  # nodes that are down or drained, while jobs wait for nodes
+        self.asked = ""  # why our jobs are not to start yet, if that was asked of Slurm
+        self._closed_nodes = closed_nodes
         self._run = run or commands()
         self._clock = clock
         self._rng = rng or random.Random()
@@ -75,6 +79,19 @@ class JobWatch:
     def begin(self) -> None:
         """Begin a new point: earlier waits do not count."""
         self._waiting_since = None
+        self.asked = ""
+
+    def wait_without_jobs(self, words: str, *, in_vain: bool) -> None:
+        """Count time before jobs are submitted as time in the queue; `in_vain`: no other point would fare better."""
+        if self._waited_s() > self.queue_timeout_s:
+            error = self._too_late("the nodes did not come back", "", self.label, words)
+            error.ends_run = in_vain
+            raise error
+
+    def _waited_s(self) -> float:
+        if self._waiting_since is None:
+            self._waiting_since = self._clock()
+        return self._clock() - self._waiting_since
 
     def unexpected(self) -> list[str]:
         """Living jobs of the label that nobody submitted knowingly."""
@@ -95,12 +112,17 @@ class JobWatch:
             return None
         if self._complete:  # the first call, or workers went away just now
             self._complete = False
+            self._answered_at = self._clock()
             self._hurry()
         if self._clock() >= self._next_look:
             self.refresh()
         self._raise_for_ended()
         self._raise_for_never()
-        return self._raise_for_patience() or self._starting(expected_workers, arrived)
+        missing = plural(expected_workers - arrived, "worker")
+        if self._silence is not None:
+            words = f"{missing} missing, and Slurm does not answer: {self._silence.cause}"
+            return PendingWorkers(words, in_queue=True)  # nobody knows, and the time of a start does not count
+        return self._raise_for_patience() or self._starting(missing)
 
     def refresh(self) -> None:
         try:
@@ -119,8 +141,11 @@ class JobWatch:
         self._jobs |= {job.id: job for job in (*found, *gone)}
         if not self._pending():
             self._waiting_since = None
-        elif self._waiting_since is None:
-            self._waiting_since = now
+        else:
+            self._waited_s()
+        with suppress(CommandSilent):
+            lacks = any(failures.lacks_nodes(job.reason) for job in self._pending())
+            self.closed = self._closed_nodes() if lacks else {}
         ending = {job.id for job in found if job.state == slurm_jobs.COMPLETING}
         self._ending_since = {number: self._ending_since.get(number, now) for number in ending}
         if self._picture() != before:
@@ -165,7 +190,7 @@ class JobWatch:
         first, log, path = self._post_mortem(alike[0])
         failure = failures.ended(first, log=log, nodes=self._nodes(first), of_workers=True)
         others = [f"{count} {' '.join(kind).strip()}" for kind, count in kinds.items() if kind != told]
-        where = _ids(alike) + (f" on {first.nodes}" if first.nodes else "")
+        where = _places(alike)
         where += f"; others of it: {', '.join(others)}" if others else ""
         raise JobsEnded(
             f"{plural(len(alike), 'Slurm job')} of {self.label} ended too early: {_ending(first)}",
@@ -183,7 +208,10 @@ class JobWatch:
             fields = slurm_jobs.details(job.id, run=self._run)
         if fields.get("JobName") != self.label:
             fields = {}
-        job = replace(job, exit_code=fields.get("ExitCode", ""), reason=fields.get("Reason", job.reason))
+        # Until its processes have ended, a preempted job is shown as COMPLETING, like any other that is being ended.
+        state = "PREEMPTED" if fields.get("PreemptTime") else job.state
+        reason, exit_code = fields.get("Reason", job.reason), fields.get("ExitCode", "")
+        job = replace(job, state=state, reason=reason, exit_code=exit_code)
         return job, *self._tail(job.id, fields)
 
     def _tail(self, number: str, fields: Mapping[str, str]) -> tuple[str, str]:
@@ -210,23 +238,22 @@ class JobWatch:
         for reason in dict.fromkeys(job.reason for job in self._pending()):
             alike = [job for job in self._pending() if job.reason == reason]
             failure = failures.never(reason)
-            if failure is None and failures.needs_nodes(reason) and not self._has_nodes(alike[0]):
-                failure = failures.NO_NODES
             if failure is not None:
                 raise JobsEnded(
                     f"{plural(len(alike), 'Slurm job')} of {self.label} can never start: {reason}",
                     where=f"{_ids(alike)}, partition {alike[0].partition}",
-                    cause=failure.cause,
+                    cause=failure.cause + self._limits(failure.category, alike[0]),
                     next_step=failure.step(CLUSTER_FIELDS, alike[0].id),
                     category=failure.category,
                     job_ids=tuple(job.id for job in alike),
                     ends_run=True,
                 )
 
-    def _has_nodes(self, job: SlurmJob) -> bool:
+    def _limits(self, category: str, job: SlurmJob) -> str:
         with suppress(CommandSilent):
-            return slurm_jobs.usable_nodes(job, run=self._run) > 0
-        return True
+            if category == "time-limit-too-long":
+                return f" ({slurm_jobs.time_limits(job.partition, run=self._run)})"
+        return ""
 
     def _raise_for_patience(self) -> PendingWorkers | None:
         pending = self._pending()
@@ -234,17 +261,24 @@ class JobWatch:
             return None
         reason = Counter(job.reason for job in pending).most_common(1)[0][0]
         alike = [job for job in pending if job.reason == reason]
-        since_s = 0.0 if self._waiting_since is None else self._clock() - self._waiting_since
+        since_s = self._waited_s()
         starts = [job.estimated_start for job in pending if job.estimated_start is not None]
         first, last = min(starts, default=None), max(starts, default=None)
         words = self._sentence(alike, first, since_s)
         if since_s <= self.queue_timeout_s:
             return PendingWorkers(words, True, reason, first, last)
-        raise ClusterError(
-            f"{plural(len(pending), 'Slurm job')} of {self.label} did not start within {self.queue_timeout_s:g} s: "
-            f"{reason or 'no reason given'}",
-            where=f"{_ids(pending)}, partition {pending[0].partition}",
-            cause=words,
+        raise self._too_late(
+            f"{plural(len(pending), 'Slurm job')} of {self.label} did not start",
+            f": {reason or 'no reason given'}",
+            f"{_ids(pending)}, partition {pending[0].partition}",
+            words,
+        )
+
+    def _too_late(self, what: str, why: str, where: str, cause: str) -> ClusterError:
+        return ClusterError(
+            f"{what} within {self.queue_timeout_s:g} s{why}",
+            where=where,
+            cause=cause,
             next_step="try again when the queue is shorter, ask for less, or raise `cluster.queue_timeout_s`",
             category="queue-timeout",
         )
@@ -252,7 +286,10 @@ class JobWatch:
     def _sentence(self, alike: list[SlurmJob], estimate: float | None, since_s: float) -> str:
         reason = alike[0].reason
         text = f"{plural(len(alike), 'Slurm job')} waiting"
-        text += f"{f' ({reason})' if reason else ''}: {failures.waiting(reason)}"
+        why = self.asked if self.asked and reason == "BeginTime" else failures.waiting(reason)
+        text += f"{f' ({reason})' if reason else ''}: {why}"
+        if self.closed and failures.lacks_nodes(reason):
+            text += f"; {failures.nodes_in_words(self.closed)}"
         if started := sum(job.state == "RUNNING" for job in self._ours()):
             text += f"; {plural(started, 'job')} of this cluster run already"
         if estimate is None:
@@ -261,14 +298,11 @@ class JobWatch:
         until = time.time() + self.queue_timeout_s - since_s
         return f"{text}, but `cluster.queue_timeout_s` ends at {_minute(until)}" if until < estimate else text
 
-    def _starting(self, expected_workers: int, arrived: int) -> PendingWorkers:
-        missing = plural(expected_workers - arrived, "worker")
-        if self._silence is not None:
-            return PendingWorkers(f"{missing} missing, and Slurm does not answer: {self._silence.cause}")
+    def _starting(self, missing: str) -> PendingWorkers:
         running = [job for job in self._ours() if not self._is_over(job)]
         if not running:
             return PendingWorkers(f"{missing} missing; Slurm has no job of {self.label} yet")
-        return PendingWorkers(f"{missing} missing; {plural(len(running), 'job')} of them started")
+        return PendingWorkers(f"{missing} missing; {plural(len(running), 'job')} of this cluster run")
 
 
 def _minute(moment: float) -> str:  # without seconds, so that a sentence that is said again is the same
@@ -297,6 +331,14 @@ def _with_tail(cause: str, text: str, path: str) -> str:
         indented = text.replace("\n", "\n    | ")
         return f"{cause}; the end of {path}:\n    | {indented}"
     return f"{cause}; " + (f"its error file {path} does not exist or is empty" if path else "it left no error file")
+
+
+def _places(jobs: list[SlurmJob]) -> str:
+    """Jobs by their nodes: `job 35 on n1, job 36 on n2`."""
+    nodes = list(dict.fromkeys(job.nodes for job in jobs))
+    shown = [(each, _ids([job for job in jobs if job.nodes == each])) for each in nodes[:_SHOWN_IDS]]
+    more = [f"and jobs on {len(nodes) - _SHOWN_IDS} more"] if len(nodes) > _SHOWN_IDS else []
+    return ", ".join([*(ids + (f" on {each}" if each else "") for each, ids in shown), *more])
 
 
 def _ids(jobs: list[SlurmJob]) -> str:

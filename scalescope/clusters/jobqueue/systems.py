@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from scalescope.clusters.jobqueue.base_spec import NAME, JobQueueSpec, JobRequest
+from scalescope.clusters.jobqueue.base_spec import CLOCK, NAME, JobQueueSpec, JobRequest
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import Text
 from scalescope.model.parameters import Parameter
@@ -107,6 +107,8 @@ class LsfSpec(JobQueueSpec):
     title: ClassVar[str] = "LSF Cluster"
     proven: ClassVar[bool] = False
     job_class: ClassVar[str] = "dask_jobqueue.lsf:LSFJob"
+    clocks: ClassVar[tuple[re.Pattern[str], ...]] = (CLOCK, re.compile(r"(?P<hours>\d+):(?P<minutes>[0-5]\d)"))
+    clock_words: ClassVar[str] = "HOURS:MINUTES or HOURS:MINUTES:SECONDS"
 
     queue: Annotated[str, _QUEUE] = ""
 

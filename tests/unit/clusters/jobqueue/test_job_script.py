@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dask.utils import parse_bytes
 
 from scalescope.clusters.jobqueue import job_script
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
@@ -62,7 +63,8 @@ def test_a_plain_job() -> None:
     words = command(found)
     assert words[:4] == [sys.executable, "-m", job_script.HOST, "tls://10.0.0.1:7"]
     assert [option(found, name) for name in ("--name", "--workers", "--nthreads")] == ["3", "4", "2"]
-    assert option(found, "--memory-limit") == "0"
+    assert words.count("--memory-limit") == words.count("--nthreads") == 1
+    assert parse_bytes(option(found, "--memory-limit")) == 0
     assert "--processes" not in words
     assert option(found, "--tls-key") == "/home/me/x/tls/key.pem"
 

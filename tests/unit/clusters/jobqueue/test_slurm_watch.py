@@ -34,7 +34,6 @@ class Slurm:
 
     queue: list[str] = field(default_factory=list)
     shown: dict[str, str] = field(default_factory=dict)
-    nodes: str = "16|idle"
     node_states: str = ""
     silent: bool = False
     asked: list[Sequence[str]] = field(default_factory=list)
@@ -46,7 +45,7 @@ class Slurm:
         if command[0] == "scontrol":
             found = self.shown.get(command[-1])
             return subprocess.CompletedProcess(command, int(found is None), found or "", "")
-        text = {"squeue": "\n".join(self.queue), "sinfo": self.node_states if "-N" in command else self.nodes}
+        text = {"squeue": "\n".join(self.queue), "sinfo": self.node_states}
         return subprocess.CompletedProcess(command, 0, text[command[0]], "")
 
     @property
@@ -203,6 +202,19 @@ def test_a_job_that_slurm_forgot_is_told(watch: JobWatch, slurm: Slurm, shown: d
     assert (found.value.category, found.value.job_ids) == ("forgotten", ("7",))
 
 
+def test_a_preempted_job_is_named_before_it_has_ended_and_each_has_its_node(
+    watch: JobWatch, slurm: Slurm, clock: Clock
+) -> None:
+    slurm.queue = [line(number, "COMPLETING", nodes=node) for number, node in ((1, "n1"), (2, "n2"), (3, "n1"))]
+    slurm.shown = {"1": f"JobId=1 JobName={LABEL} JobState=COMPLETING PreemptTime=2026-01-01T10:00:00 ExitCode=0:15"}
+    watch.check(3, 0)
+    clock.now += 3
+    with pytest.raises(JobsEnded, match="ended too early: PREEMPTED") as found:
+        watch.check(3, 0)
+    assert (found.value.category, found.value.may_return) == ("preempted", True)
+    assert found.value.where == "jobs 1, 3 on n1, job 2 on n2"
+
+
 @pytest.mark.parametrize(
     ("job", "node", "category", "may_return"),
     [
@@ -221,6 +233,18 @@ def test_a_node_is_blamed_only_for_a_job_that_did_not_end_by_itself(
         watch.check(1, 0)
     assert (found.value.category, found.value.may_return) == (category, may_return)
     assert ("n3 is down* (Not responding)" in found.value.cause) is (category == "node-lost")
+
+
+def test_a_start_that_was_asked_for_is_told(watch: JobWatch, slurm: Slurm) -> None:
+    slurm.queue = [line(1, "PENDING", "BeginTime")]
+    watch.asked = "asked for"
+    waiting = watch.check(1, 0)
+    assert waiting is not None
+    assert "(BeginTime): asked for" in waiting.words
+    watch.begin()
+    waiting = watch.check(1, 0)
+    assert waiting is not None
+    assert "asked for" not in waiting.words
 
 
 def test_a_job_that_is_being_ended_gets_time_to_say_how(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
@@ -261,11 +285,13 @@ def test_jobs_of_others_are_not_ours(watch: JobWatch, slurm: Slurm) -> None:
     ],
 )
 def test_what_never_starts_is_an_error_at_once(watch: JobWatch, slurm: Slurm, reason: str, category: str) -> None:
+    slurm.node_states = "main 5:00"
     slurm.queue = [line(1, "PENDING", reason), line(2, "PENDING", "Resources")]
     with pytest.raises(JobsEnded, match="can never start") as found:
         watch.check(2, 0)
     assert reason in found.value.what
     assert found.value.category == category
+    assert ("(main 5:00)" in found.value.cause) is (category == "time-limit-too-long")
     assert "{" not in found.value.next_step
     assert found.value.job_ids == ("1",)
     assert not found.value.may_return
@@ -274,23 +300,26 @@ def test_what_never_starts_is_an_error_at_once(watch: JobWatch, slurm: Slurm, re
 @pytest.mark.parametrize(
     "reason",
     [
+        "Resources",
         "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions",
         "ReqNodeNotAvail, UnavailableNodes:n[14-15]",
         "ReqNodeNotAvail, May be reserved for other job",
     ],
 )
-def test_reasons_that_are_never_only_without_nodes(watch: JobWatch, slurm: Slurm, clock: Clock, reason: str) -> None:
+def test_nodes_that_are_down_or_drained_are_named_and_waited_for(
+    slurm: Slurm, clock: Clock, tmp_path: Path, reason: str
+) -> None:
+    closed = {"n2": ("drained", "cooling"), "n3": ("down*", "")}
+    watch = JobWatch(LABEL, log_directory=tmp_path, run=slurm, closed_nodes=lambda: closed, clock=clock)
     slurm.queue = [line(1, "PENDING", reason)]
-    for slurm.nodes in ("14|down*\n1|mixed", "3|unk*\n1|idle*"):  # the latter after a restart of the controller
-        assert watch.check(1, 0) is not None
-    if "UnavailableNodes" in reason:  # the job names nodes
-        slurm.shown = {"1": f"JobId=1 JobName={LABEL} ReqNodeList=n3 ExcNodeList=(null)"}
-        slurm.node_states = "n3|down*|Not responding"
-    else:
-        slurm.nodes = "14|down*\n1|drained\n1|draining"
-    with pytest.raises(JobsEnded, match="can never start") as found:
-        watch.check(1, 0)
-    assert found.value.category == "no-nodes"
+    waiting = watch.check(1, 0)
+    assert waiting is not None
+    assert "n2 is drained (cooling), n3 is down*" in waiting.words
+    slurm.queue = [line(1, "PENDING", "Priority")]
+    clock.now += 5
+    waiting = watch.check(1, 0)
+    assert waiting is not None
+    assert "n2" not in waiting.words
 
 
 def test_the_queue_has_a_budget_of_its_own(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
@@ -332,6 +361,7 @@ def test_a_controller_that_restarts_is_waited_for(watch: JobWatch, slurm: Slurm,
     waiting = watch.check(1, 0)
     assert waiting is not None
     assert "Slurm does not answer" in waiting.words
+    assert waiting.in_queue  # the time within which workers must register does not run
     clock.now += PATIENCE_S + 1
     with pytest.raises(ClusterError, match="Slurm does not answer") as found:
         watch.check(1, 0)
