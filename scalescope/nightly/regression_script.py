@@ -15,6 +15,7 @@ from scalescope.environments import uv
 from scalescope.errors import EnvironmentUnavailable
 from scalescope.model.sweep import Point
 from scalescope.nightly.night_record import NightlySeries, SoftwareLock
+from scalescope.redaction import passed_on
 from scalescope.studies.scripts import run_alone
 from scalescope.workloads import references
 
@@ -168,7 +169,7 @@ def show(text: str, seconds: float) -> tuple[bool, str]:
     limit = min(seconds, LONGEST_S)
     try:
         found = f"{Path(uv.executable()).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-        done = run_alone(text, limit, environ={**os.environ, "PATH": found})
+        done = run_alone(text, limit, environ={**passed_on(), "PATH": found})
     except subprocess.TimeoutExpired:
         return False, f"it did not end within {limit:.0f} s"
     except EnvironmentUnavailable as error:

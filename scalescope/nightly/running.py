@@ -22,7 +22,7 @@ from scalescope.model.environment import Environment
 from scalescope.model.study import Study
 from scalescope.model.sweep import digest
 from scalescope.model.words import plural
-from scalescope.nightly import alerts, night_record, plan
+from scalescope.nightly import alerts, issues, night_record, plan
 from scalescope.nightly.history import History
 from scalescope.nightly.night_record import (
     Alert,
@@ -72,6 +72,7 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
     with shown(runner) as runner, Store.open(loaded["store"], records) as store:
         report = OutputPath.of_report(kept.report, store, runner)
         site = OutputPath.of("site", asked.site, store, runner) if asked.site else None
+        tracker = issues.tracker(asked.issues, asked.history, store, runner)
         study = _begin(store, asked, fresh=kept.fresh)
         runner.label(["study:nightly", f"history:{asked.history}", f"study:{study.id}"])
         past = [each for each in night_record.nights(store, asked.history) if each.study.created_at < study.created_at]
@@ -89,6 +90,9 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
         night.trace_improvements(again)
         resolved = alerts.resolve(store, past, night.record, asked)
         night.tell()
+        if tracker:
+            failed = runner.do(ISSUES, store, asked.history, tracker)
+            night.amend(problems=(*night.record.problems, *failed))
 
         alarm = any(each.state in alerts.ONGOING for each in night.record.alerts)
         store.studies.finish(study.id, _line(night.record, resolved), night.record.to_mapping(), alarm=alarm)
@@ -125,6 +129,7 @@ def publish_site(store: Store, name: str, folder: str) -> str:
 
 
 LOCK = RunStep("resolve", lock, retried=(InfrastructureError,), timeout_s=lambda *_: BUILD_TIMEOUT_S)
+ISSUES = RunStep("issues", issues.bring_up_to_date)
 SITE = RunStep("history", publish_site, timeout_s=lambda *_: JUDGE_TIMEOUT_S)
 
 
@@ -138,7 +143,7 @@ def _split(given: Mapping[str, Any]) -> tuple[dict[str, Any], Reported]:
 
 
 def _begin(store: Store, asked: NightlyParameters, *, fresh: bool) -> Study:
-    question = {name: value for name, value in asdict(asked).items() if name != "site"}
+    question = {name: value for name, value in asdict(asked).items() if name not in ("site", "issues")}
     study = store.studies.begin("nightly", question, fresh=fresh)
     if datetime.now(UTC) - datetime.fromisoformat(study.created_at) > timedelta(hours=RESUMED_H):
         study = store.studies.begin("nightly", question, fresh=True)
