@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 # Part of the name of a secret
 NAMES = re.compile(
-    r"passw(or)?d|passphrase|secret|token|(api|access|private)_?key|credential|auth_string",
+    r"passw(or)?d|passphrase|secret|token|(api|access|private)_?key|credential|auth_string|otlp_(\w+_)?headers",
     re.IGNORECASE,
 )
 

@@ -38,7 +38,7 @@ from scalescope.nightly.parameters import NightlyParameters
 from scalescope.nightly.reruns import Reruns
 from scalescope.nightly.series import ChangeCandidate, candidates, drifts, measured
 from scalescope.nightly.site import write_site
-from scalescope.run import orchestrator, price_table
+from scalescope.run import orchestrator, price_table, telemetry
 from scalescope.run.output_paths import OutputPath, WrittenFile
 from scalescope.run.parameters import Reported
 from scalescope.run.progress import Progress
@@ -97,6 +97,8 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
         alarm = any(each.state in alerts.ONGOING for each in night.record.alerts)
         store.studies.finish(study.id, _line(night.record, resolved), night.record.to_mapping(), alarm=alarm)
         study = store.studies.get(study.id)
+        if telemetry.is_on():
+            telemetry.send(_span(study, night.record))
         written = report.write(study.id, runner, partial(runner.do, REPORT, study, runs)) if report else None
         text = export.to_markdown(study, runs) + where_report(written, study.id)
         if site:
@@ -275,6 +277,23 @@ class NightInProgress:
 
     def _say(self, text: str) -> None:
         self.runner.tell(Progress(0, 0, text, notable=True))
+
+
+def _span(study: Study, record: NightRecord) -> telemetry.Span:
+    told = tuple(
+        (
+            "scalescope.alert",
+            {
+                "scalescope.alert.id": alert.id,
+                "scalescope.alert.line": alerts.line(alert),
+                "scalescope.culprit.package": alert.culprit.package,
+                "scalescope.culprit.release": alert.culprit.bad,
+            },
+        )
+        for alert in record.alerts
+    )
+    about = {"scalescope.night.id": study.id, "scalescope.history": str(study.question["history"])}
+    return telemetry.Span("night", study.created_at, study.finished_at, about, events=told)
 
 
 def _line(tonight: NightRecord, resolved: Sequence[Alert]) -> str:
