@@ -130,7 +130,7 @@ def _send_spans(span: Span) -> bool:
     try:
         return exporter.export(kept.get_finished_spans()) is SpanExportResult.SUCCESS
     finally:
-        exporter.shutdown()
+        exporter.shutdown()  # type: ignore[no-untyped-call]  # as it is upstream
 
 
 def _record(tracer: Tracer, span: Span, parent: Context | None) -> None:
