@@ -17,7 +17,8 @@ from urllib.parse import quote
 
 # Part of the name of a secret
 NAMES = re.compile(
-    r"passw(or)?d|passphrase|secret|token|(api|access|private)_?key|credential|auth_string", re.IGNORECASE
+    r"passw(or)?d|passphrase|secret|token|(api|access|private)_?key|credential|auth_string|otlp_(\w+_)?headers",
+    re.IGNORECASE,
 )
 
 HIDDEN = "***"
@@ -31,6 +32,7 @@ LOOKS = re.compile(  # matches text that holds a secret, in the formats that the
     rf"|(?P<name>({NAMES.pattern})\w*[\"']?\s*[=:]\s*[\"']?)[^\s\"']",  # KEY=value, --key=, JSON
     re.IGNORECASE,
 )
+GITHUB_TOKEN = "SCALESCOPE_GITHUB_TOKEN"  # noqa: S105 - the variable's name
 SHORTEST = 6  # fewest characters of a secret: shorter values occur in texts by chance
 
 _named: set[str] = set()
@@ -40,6 +42,11 @@ def know(*variables: str) -> None:
     """Make the values of these environment variables secret, and read the environment again."""
     _named.update(variables)
     _pattern.cache_clear()
+
+
+def passed_on() -> dict[str, str]:
+    """The environment for processes that run the code of others: without the secrets of Scalescope itself."""
+    return {name: value for name, value in os.environ.items() if name != GITHUB_TOKEN}
 
 
 def hide(text: str) -> str:
@@ -75,7 +82,8 @@ def knows_any() -> bool:
 def _pattern() -> re.Pattern[str] | None:
     named = {name: value for name, value in os.environ.items() if name in _named or NAMES.search(name)}
     # the path of a file that holds a secret is no secret
-    values = {value for name, value in named.items() if len(value) >= SHORTEST and not os.path.exists(value)}
+    stripped = {value.strip() for value in named.values()}
+    values = {value for value in stripped if len(value) >= SHORTEST and not os.path.exists(value)}
     forms = values | {form for value in values for form in _forms(value)}
     forms |= {again for form in forms for again in _forms(form)}  # an error that quotes another
     return re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True)))) if forms else None

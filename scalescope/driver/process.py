@@ -41,6 +41,7 @@ from scalescope.model import spool
 from scalescope.model.cluster import ClusterSpec
 from scalescope.model.sweep import PlannedTrial
 from scalescope.model.trial import TrialState
+from scalescope.redaction import passed_on
 
 _logger = logging.getLogger(__name__)
 
@@ -371,7 +372,7 @@ class Driver:
 
 
 def _spawn(spec: ClusterSpec, folder: Path, python: str, run: str) -> subprocess.Popen[bytes]:
-    environ = {**os.environ, leases.RUN: run, driver_folders.FOLDER: str(folder), "SCALESCOPE_CLUSTER": spec.kind}
+    environ = {**passed_on(), leases.RUN: run, driver_folders.FOLDER: str(folder), "SCALESCOPE_CLUSTER": spec.kind}
     environ.pop("SCALESCOPE_CLOCK", None)
     if not spec.real_time:
         environ["SCALESCOPE_CLOCK"] = "virtual"

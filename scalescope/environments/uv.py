@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 
 from scalescope.errors import EnvironmentFailed, EnvironmentUnavailable
+from scalescope.redaction import passed_on
 
 TIMEOUT_S = 1800.0  # seconds; a source distribution may compile for minutes
 
@@ -45,7 +46,13 @@ def run(
     command = [executable(), *arguments, "--no-progress", "--color", "never"]
     try:
         done = subprocess.run(
-            command, input=text.encode(), capture_output=True, timeout=TIMEOUT_S, pass_fds=keep, check=False
+            command,
+            input=text.encode(),
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            pass_fds=keep,
+            env=passed_on(),  # a source distribution runs its own code
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise EnvironmentUnavailable(

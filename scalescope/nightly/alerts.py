@@ -125,6 +125,11 @@ def event(alert: Alert, history: str) -> Event:
 
 def issue(alert: Alert) -> str:
     """A text for a bug tracker, in Markdown."""
+    return "\n\n".join([summary(alert), f"**To reproduce**\n\n```sh\n{alert.command}\n```", _script(alert)])
+
+
+def summary(alert: Alert) -> str:
+    """What got worse, by how much, and what brought it, in Markdown."""
     culprit = alert.culprit
     rows = [
         f"{each.series.words}: {each.series.metric} {each.series.written(each.before)} → "
@@ -137,8 +142,6 @@ def issue(alert: Alert) -> str:
         f"**Brought by** {markdown_text(culprit.line)}",
         f"Changelog: {markdown_text(culprit.changelog)}" if culprit.changelog else "",
         f"All changes between the two environments: {markdown_text(culprit.changed)}",
-        f"**To reproduce**\n\n```sh\n{alert.command}\n```",
-        _script(alert),
     ]
     return "\n\n".join(filter(None, blocks))
 

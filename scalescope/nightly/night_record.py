@@ -176,6 +176,8 @@ class Alert(Mapped):
     told: bool = False  # whether the orchestrator was told
     script: str = ""  # shows the change without Scalescope; may be empty
     shown: str = ""  # what running the script showed, or why there is none
+    issue: str = ""  # address of its issue
+    issue_says: str = ""  # digest of what the issue's tracker was told
 
     @property
     def series(self) -> frozenset[str]:
@@ -224,7 +226,7 @@ class NightRecord(Mapped):
     drifts: tuple[Drift, ...] = ()
     alerts: tuple[Alert, ...] = ()  # raised by this night
     trials: Mapping[str, int] = field(default_factory=dict)  # number planned, and number by state, without warm-ups
-    problems: tuple[str, ...] = ()  # what could not be measured, and why
+    problems: tuple[str, ...] = ()  # what could not be measured or told, and why
     ended_early: str = ""  # why the budget ended it
     decisions: tuple[Decision, ...] = ()  # of people, in force that night
     changed: tuple[str, ...] = ()  # ids of all series that were off their level, whether looked into or not

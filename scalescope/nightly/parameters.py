@@ -115,5 +115,14 @@ class NightlyParameters:
             examples=("s3://bucket/history",),
         ),
     ] = ""
+    issues: Annotated[
+        str,
+        Parameter(
+            "Where to open an issue for each alert: github:OWNER/REPO, or a folder for Markdown files. Empty: none are "
+            "opened. The token for GitHub is in the environment variable SCALESCOPE_GITHUB_TOKEN.",
+            metavar="TRACKER",
+            examples=("github:OWNER/REPO",),
+        ),
+    ] = ""
     seed: Seed = 0
     trial_timeout_s: TrialTimeout = TRIAL_TIMEOUT_S

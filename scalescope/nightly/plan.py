@@ -16,6 +16,7 @@ from scalescope.model.metrics import METRICS
 from scalescope.model.study import Study
 from scalescope.model.sweep import digest
 from scalescope.model.words import number, plural
+from scalescope.nightly import github
 from scalescope.nightly.night_record import Night, SoftwareLock
 from scalescope.nightly.parameters import NightlyParameters
 from scalescope.run import orchestrator, request
@@ -72,6 +73,7 @@ def read(given: Mapping[str, Any]) -> NightlyParameters:
     fields.text("history", asked.history)
     if asked.metric not in METRICS:
         raise UnknownName("metric", asked.metric, fields.suggest(asked.metric, METRICS))
+    github.repository(asked.issues)
     Environment.parse(asked.environment)
     return asked
 

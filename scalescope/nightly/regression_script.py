@@ -16,6 +16,7 @@ from scalescope.errors import EnvironmentUnavailable
 from scalescope.model.environment import requirement
 from scalescope.model.sweep import Point
 from scalescope.nightly.night_record import NightlySeries, SoftwareLock
+from scalescope.redaction import passed_on
 from scalescope.studies.scripts import run_alone
 from scalescope.workloads import references
 
@@ -169,7 +170,7 @@ def show(text: str, seconds: float) -> tuple[bool, str]:
     limit = min(seconds, LONGEST_S)
     try:
         found = f"{Path(uv.executable()).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-        done = run_alone(text, limit, environ={**os.environ, "PATH": found})
+        done = run_alone(text, limit, environ={**passed_on(), "PATH": found})
     except subprocess.TimeoutExpired:
         return False, f"it did not end within {limit:.0f} s"
     except EnvironmentUnavailable as error:

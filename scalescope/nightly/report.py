@@ -77,6 +77,7 @@ def _row(each: Measured, judged: Judged | None, record: NightRecord) -> Row:
 def _notes(record: NightRecord) -> list[Note]:
     notes = [Note(each.reason, TONES.get(each.outcome, Tone.PLAIN)) for each in record.judged if is_suite(each.series)]
     notes += [Note(f"Alert ({each.state}) {each.id}: {alerts.line(each)}", Tone.BAD) for each in record.alerts]
+    notes += [Note(f"Issue of alert {each.id}: {each.issue}") for each in record.alerts if each.issue]
     notes += [Note(f"To reproduce: {each.command}") for each in record.alerts]
     notes += [
         Note(f"Script without Scalescope: scalescope alerts {each.id} --script. {each.shown}")
@@ -86,7 +87,7 @@ def _notes(record: NightRecord) -> list[Note]:
     notes += [Note(f"{each.series.words}: {_reason(each)}") for each in record.judged if not is_suite(each.series)]
     notes += [Note(f"{each.series.words}: {_drift(each)}", Tone.DOUBT) for each in record.drifts]
     notes += [Note(each.line) for each in record.decisions]
-    notes += [Note(f"Not measured: {each}", Tone.DOUBT) for each in record.problems]
+    notes += [Note(f"Problem: {each}", Tone.DOUBT) for each in record.problems]
     return notes
 
 

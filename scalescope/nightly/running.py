@@ -23,7 +23,7 @@ from scalescope.model.environment import Environment
 from scalescope.model.study import Study
 from scalescope.model.sweep import digest
 from scalescope.model.words import percent, plural
-from scalescope.nightly import alerts, decisions, missing_nights, night_record, plan, whole_suite
+from scalescope.nightly import alerts, decisions, issues, missing_nights, night_record, plan, whole_suite
 from scalescope.nightly.history import History
 from scalescope.nightly.night_record import (
     Alert,
@@ -40,7 +40,7 @@ from scalescope.nightly.parameters import NightlyParameters
 from scalescope.nightly.reruns import Reruns
 from scalescope.nightly.series import OTHERS, ChangeCandidate, candidates, drifts, measured
 from scalescope.nightly.site import write_site
-from scalescope.run import orchestrator, price_table
+from scalescope.run import orchestrator, price_table, telemetry
 from scalescope.run.output_paths import OutputPath, WrittenFile
 from scalescope.run.parameters import Reported
 from scalescope.run.progress import Progress
@@ -74,6 +74,7 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
     with shown(runner) as runner, Store.open(loaded["store"], records) as store:
         report = OutputPath.of_report(kept.report, store, runner)
         site = OutputPath.of("site", asked.site, store, runner) if asked.site else None
+        tracker = issues.tracker(asked.issues, asked.history, store, runner)
         study = _begin(store, asked, fresh=kept.fresh)
         runner.label(["study:nightly", f"history:{asked.history}", f"study:{study.id}"])
         past = [each for each in night_record.nights(store, asked.history) if each.study.created_at < study.created_at]
@@ -96,12 +97,17 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
         night.amend(track=TrackRecord.of([*(each.record for each in past), night.record]))
         resolved = alerts.resolve(store, past, night.record, asked)
         night.tell()
+        if tracker:
+            failed = runner.do(ISSUES, store, asked.history, tracker)
+            night.amend(problems=(*night.record.problems, *failed))
 
         alarm = not night.record.measured or any(each.state in alerts.ONGOING for each in night.record.alerts)
         store.studies.finish(study.id, _line(night.record, resolved), night.record.to_mapping(), alarm=alarm)
         study = store.studies.get(study.id)
         if night.record.measured:
             runner.send(missing_nights.event(Night(study, night.record)))
+        if telemetry.is_on():
+            telemetry.send(_span(study, night.record))
         written = report.write(study.id, runner, partial(runner.do, REPORT, study, runs)) if report else None
         text = export.to_markdown(study, runs) + where_report(written, study.id)
         if site:
@@ -134,6 +140,7 @@ def publish_site(store: Store, name: str, folder: str) -> str:
 
 
 LOCK = RunStep("resolve", lock, retried=(InfrastructureError,), timeout_s=lambda *_: BUILD_TIMEOUT_S)
+ISSUES = RunStep("issues", issues.bring_up_to_date)
 SITE = RunStep("history", publish_site, timeout_s=lambda *_: JUDGE_TIMEOUT_S)
 
 
@@ -147,7 +154,7 @@ def _split(given: Mapping[str, Any]) -> tuple[dict[str, Any], Reported]:
 
 
 def _begin(store: Store, asked: NightlyParameters, *, fresh: bool) -> Study:
-    question = {name: value for name, value in asdict(asked).items() if name != "site"}
+    question = {name: value for name, value in asdict(asked).items() if name not in ("site", "issues")}
     study = store.studies.begin("nightly", question, fresh=fresh)
     if datetime.now(UTC) - datetime.fromisoformat(study.created_at) > timedelta(hours=RESUMED_H):
         study = store.studies.begin("nightly", question, fresh=True)
@@ -293,6 +300,23 @@ class NightInProgress:
 
     def _say(self, text: str) -> None:
         self.runner.tell(Progress(0, 0, text, notable=True))
+
+
+def _span(study: Study, record: NightRecord) -> telemetry.Span:
+    told = tuple(
+        (
+            "scalescope.alert",
+            {
+                "scalescope.alert.id": alert.id,
+                "scalescope.alert.line": alerts.line(alert),
+                "scalescope.culprit.package": alert.culprit.package,
+                "scalescope.culprit.release": alert.culprit.bad,
+            },
+        )
+        for alert in record.alerts
+    )
+    about = {"scalescope.night.id": study.id, "scalescope.history": str(study.question["history"])}
+    return telemetry.Span("night", study.created_at, study.finished_at, about, events=told)
 
 
 def _line(tonight: NightRecord, resolved: Sequence[Alert]) -> str:

@@ -58,6 +58,13 @@ def make_folder(place: str, what: str) -> None:
         fs.makedirs(path, exist_ok=True)
 
 
+def read(place: str, what: str) -> str:
+    """The text of a file; empty if there is none."""
+    with _explained(what, place):
+        fs, path = fsspec.core.url_to_fs(absolute(place))
+        return str(fs.cat_file(path).decode()) if fs.exists(path) else ""
+
+
 def write(place: str | Path, text: str, what: str) -> None:
     with replacing(place, what) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")

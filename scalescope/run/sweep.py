@@ -22,7 +22,7 @@ from scalescope.model.trial import TrialState
 from scalescope.model.words import plural
 from scalescope.report import export, html, links
 from scalescope.report.notebook import Shown
-from scalescope.run import orchestrator_load, price_table, run_names, signals
+from scalescope.run import orchestrator_load, price_table, run_names, signals, telemetry
 from scalescope.run.drivers import Drivers, may_start, stop
 from scalescope.run.functions import named
 from scalescope.run.output_paths import OutputPath, WrittenFile
@@ -253,7 +253,10 @@ def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
         stop(run.id)
         abort(store, run.id, error)
         raise
-    return CarriedOut(store.run(run.id), verdict, len(plan) - len(waiting), ended_early)
+    done = store.run(run.id)
+    if telemetry.is_on():  # what a budget had ended before was told then
+        telemetry.send(telemetry.of_run(done, told=run.done if run.verdict else ()))
+    return CarriedOut(done, verdict, len(plan) - len(waiting), ended_early)
 
 
 def of_site(cluster: ClusterSpec) -> str:

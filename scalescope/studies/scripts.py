@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from scalescope.redaction import passed_on
+
 
 def run_alone(
     text: str, timeout_s: float, *, options: Sequence[str] = (), environ: Mapping[str, str] | None = None
@@ -25,7 +27,7 @@ def run_alone(
         with subprocess.Popen(
             [sys.executable, *options, str(path)],
             cwd=folder,
-            env=environ,
+            env=environ or passed_on(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

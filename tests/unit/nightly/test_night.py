@@ -208,7 +208,7 @@ def test_two_causes_are_two_alerts(night: Nights) -> None:
     assert [event.payload["culprit"]["package"] for event in night.told] == ["crunch", "dask"]
 
 
-def test_what_lasts_is_told_once_and_resolved_when_it_is_over(night: Nights) -> None:
+def test_what_lasts_is_told_once_and_resolved_when_it_is_over(night: Nights, tmp_path: Path) -> None:
     night()
     night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
     assert night().alarm
@@ -219,8 +219,23 @@ def test_what_lasts_is_told_once_and_resolved_when_it_is_over(night: Nights) -> 
     assert "1 alert resolved" in result.line
     assert [alert.state for each in night.records for alert in each.alerts] == [AlertState.RESOLVED]
     night.index["crunch"] = "2"
-    assert night().alarm
+    assert night(issues=str(tmp_path / "issues")).alarm
     assert len(night.told) == 2
+    [alert] = night.records[-1].alerts
+    assert Path(alert.issue).is_file()
+
+
+def test_a_tracker_that_fails_is_a_problem_of_the_night_and_no_more(
+    night: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SCALESCOPE_GITHUB_TOKEN", raising=False)
+    night()
+    night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
+    result = night(issues="github:team/slow")
+    assert result.alarm
+    assert "1 problem" in result.line
+    [problem] = night.records[-1].problems
+    assert "SCALESCOPE_GITHUB_TOKEN" in problem
 
 
 @pytest.mark.parametrize(("state", "again"), [(AlertState.FALSE, False), (AlertState.RESOLVED, True)])
@@ -457,6 +472,7 @@ def test_what_the_budget_left_out_comes_first_in_the_next_night(night: Nights) -
         ({"axes": {"workers": [0]}}, "workers"),
         ({"history": ""}, "history"),
         ({"clusters": []}, "clusters"),
+        ({"issues": "github:team"}, "issues"),
     ],
 )
 def test_what_is_wrong_is_said_before_anything_starts(night: Nights, given: dict[str, Any], field: str) -> None:

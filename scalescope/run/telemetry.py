@@ -1,0 +1,194 @@
+"""Tells an OpenTelemetry collector of runs, trials, findings and alerts, where `OTEL_EXPORTER_OTLP_ENDPOINT` is set.
+
+Everything is sent after the measurement that it is about. A collector that fails costs a warning, and no run.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from typing import TYPE_CHECKING
+
+import scalescope
+from scalescope.analysis.summary import label
+from scalescope.model.trial import Trial, TrialState
+from scalescope.redaction import hide
+from scalescope.run import run_names
+from scalescope.store.store import SweepRun
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.trace import Tracer
+
+VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
+PAUSE_S = 600.0  # seconds in which a collector that failed is sent nothing: each try can cost ten
+# Upper bounds of the histogram's buckets, in seconds: the default ones are for milliseconds
+MAKESPANS_S = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+
+Attributes = Mapping[str, str | int | float | bool]
+
+logger = logging.getLogger(__name__)
+_paused = {"until": 0.0}  # by `time.monotonic`
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of work. Times are ISO 8601."""
+
+    name: str
+    start: str
+    end: str
+    attributes: Attributes
+    error: str = ""  # why it failed
+    events: tuple[tuple[str, Attributes], ...] = ()  # by name, at its end; each is counted too
+    parts: tuple[Span, ...] = ()
+    makespan_s: float | None = None  # of a trial that counts
+
+
+def of_run(run: SweepRun, told: Collection[str] = ()) -> Span:
+    """A finished run with its trials, but for those with these keys."""
+    about = {
+        "scalescope.run.id": run.id,
+        "scalescope.workload": run_names.workload(run.sweep.workload),
+        "scalescope.cluster.kind": run.sweep.cluster.kind,
+    }
+    findings = tuple(
+        ("scalescope.finding", {**_finding(each.code, str(each.severity)), "scalescope.finding.summary": each.summary})
+        for each in (run.verdict.findings if run.verdict else ())
+    )
+    trials = [_of_trial(trial, run, about) for trial in run.trials if trial.key not in told]
+    name = f"run {about['scalescope.workload']}"
+    state = {"scalescope.run.state": str(run.state)}
+    return Span(name, run.created_at, run.finished_at, {**about, **state}, events=findings, parts=tuple(trials))
+
+
+def _finding(code: str, severity: str) -> dict[str, str]:
+    return {"scalescope.finding.code": code, "scalescope.finding.severity": severity}
+
+
+def _of_trial(trial: Trial, run: SweepRun, about: Attributes) -> Span:
+    start = trial.started_at or run.started_at
+    end = datetime.fromisoformat(start) + timedelta(seconds=trial.real_s)
+    attributes = {
+        **about,
+        "scalescope.cluster.kind": run.sweep.cluster_of(trial.point).kind,
+        "scalescope.workers": trial.point.workers,
+        "scalescope.size": label(trial.point),
+        "scalescope.trial.key": trial.key,
+        "scalescope.trial.repeat": trial.repeat,
+        "scalescope.trial.warmup": trial.warmup,
+        "scalescope.trial.state": str(trial.state),
+    }
+    if trial.metrics:
+        attributes["scalescope.trial.makespan"] = trial.metrics.makespan_s
+    error = "" if trial.state is TrialState.VALID else trial.reason.partition("\n")[0]
+    measured = trial.metrics.makespan_s if trial.metrics and trial.counts else None
+    return Span("trial", start, end.isoformat(), attributes, error, makespan_s=measured)
+
+
+def send(span: Span) -> None:
+    """Send a span with its parts, and what is counted of them, if `is_on`."""
+    if time.monotonic() < _paused["until"]:
+        return
+    why: object = "it did not take the spans"
+    try:
+        if _send_spans(span):
+            _count(span)
+            if _meters().force_flush():
+                return
+    except ImportError as error:
+        why = f'{error}; pip install "scalescope[otel]"'
+    except Exception as error:  # noqa: BLE001 - of the collector or of its client: it costs the telemetry, not the run
+        why = error
+    _paused["until"] = time.monotonic() + PAUSE_S
+    logger.warning("The OpenTelemetry collector (%s) was not told of %s: %s", VARIABLE, span.name, hide(str(why)))
+
+
+def is_on() -> bool:
+    return bool(os.environ.get(VARIABLE)) and os.environ.get("OTEL_SDK_DISABLED", "").lower() != "true"
+
+
+def _send_spans(span: Span) -> bool:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExportResult
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+    kept = InMemorySpanExporter()
+    provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(kept))
+    _record(provider.get_tracer("scalescope", scalescope.__version__), span, None)
+    exporter = OTLPSpanExporter()
+    try:
+        return exporter.export(kept.get_finished_spans()) is SpanExportResult.SUCCESS
+    finally:
+        exporter.shutdown()  # type: ignore[no-untyped-call]  # as it is upstream
+
+
+def _record(tracer: Tracer, span: Span, parent: Context | None) -> None:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Status, StatusCode, set_span_in_context
+
+    started = tracer.start_span(
+        hide(span.name), context=parent or Context(), attributes=_hidden(span.attributes), start_time=_ns(span.start)
+    )
+    for part in span.parts:
+        _record(tracer, part, set_span_in_context(started))
+    for name, attributes in span.events:
+        started.add_event(name, _hidden(attributes), timestamp=_ns(span.end))
+    if span.error:
+        started.set_status(Status(StatusCode.ERROR, hide(span.error)))
+    started.end(end_time=_ns(span.end))
+
+
+def _count(span: Span) -> None:
+    meter = _meters().get_meter("scalescope", scalescope.__version__)
+    names = ("scalescope.workload", "scalescope.cluster.kind", "scalescope.size", "scalescope.trial.state")
+    about = {name: span.attributes[name] for name in names if name in span.attributes}
+    if "scalescope.trial.state" in about:
+        meter.create_counter("scalescope.trials", "{trial}", "Trials that ended").add(1, _hidden(about))
+    if span.makespan_s is not None:
+        meter.create_histogram(
+            "scalescope.trial.makespan",
+            "s",
+            "Makespan of valid trials",
+            explicit_bucket_boundaries_advisory=MAKESPANS_S,
+        ).record(span.makespan_s, _hidden(about))
+    for name, attributes in span.events:
+        codes = {key: value for key, value in attributes.items() if key.endswith((".code", ".severity"))}
+        meter.create_counter(f"{name}s", "{event}", "Events of this name").add(1, _hidden({**about, **codes}))
+    for part in span.parts:
+        _count(part)
+
+
+@cache
+def _meters() -> MeterProvider:
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+    reader = PeriodicExportingMetricReader(OTLPMetricExporter(), export_interval_millis=math.inf)
+    return MeterProvider([reader], resource=_resource(), shutdown_on_exit=False)
+
+
+def _resource() -> Resource:
+    from opentelemetry.sdk.resources import Resource
+
+    name = os.environ.get("OTEL_SERVICE_NAME") or "scalescope"
+    return Resource.create({"service.name": name, "service.version": scalescope.__version__})
+
+
+def _hidden(attributes: Attributes) -> Attributes:
+    return {name: hide(value) if isinstance(value, str) else value for name, value in attributes.items()}
+
+
+def _ns(moment: str) -> int:
+    return int(datetime.fromisoformat(moment).timestamp() * 1e9)

@@ -1,0 +1,238 @@
+"""Issues of alerts, on a small server that speaks GitHub's API, and in a folder."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support import github as server
+from support.github import REPOSITORY, TOKEN, GitHub
+
+from scalescope.errors import InfrastructureError, InvalidField
+from scalescope.model.study import Study
+from scalescope.nightly import alerts, github, issues, night_record, regression_script
+from scalescope.nightly.github import GitHubIssues
+from scalescope.nightly.night_record import (
+    Alert,
+    AlertState,
+    ChangeOutcome,
+    Culprit,
+    Judged,
+    NightlySeries,
+)
+from scalescope.redaction import GITHUB_TOKEN
+from scalescope.store.store import Store
+
+HISTORY = "nightly"
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[GitHub]:
+    with server.serving() as found:
+        monkeypatch.setenv("GITHUB_API_URL", found.address)
+        monkeypatch.setenv(GITHUB_TOKEN, f"{TOKEN}\n")
+        yield found
+
+
+@pytest.fixture
+def tracker() -> GitHubIssues:
+    return GitHubIssues(REPOSITORY)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store.open(f"sqlite:///{tmp_path}/results.db") as found:
+        yield found
+
+
+def judged(workers: int) -> Judged:
+    series = NightlySeries("bag-map", 1, {"workers": workers}, {"kind": "local"}, "a machine", "makespan_s")
+    return Judged(series, "good", 1.0, 1.5, ChangeOutcome.CONFIRMED, "slower", 1.5, 1.4, 1.6, "study")
+
+
+def night(store: Store, *workers: int, state: AlertState = AlertState.OPEN, culprit: str = "crunch") -> Study:
+    """A night with an alert, which is the same in all nights."""
+    study = store.studies.begin("nightly", {"history": HISTORY}, fresh=True)
+    found = Culprit(f"{culprit} 1 → 2", culprit, "1", "2", f"{culprit} 1 → 2")
+    alert = Alert("a1b2c3d4e5f6", study.id, found, tuple(map(judged, workers)), "scalescope compare", state)
+    amend(store, study, alert)
+    return study
+
+
+def amend(store: Store, study: Study, alert: Alert) -> None:
+    night_record.amend(store, study.id, alerts=[alert])
+
+
+def stored(store: Store) -> Alert:
+    return alerts.every(store)[-1]
+
+
+def tell(store: Store, tracker: issues.IssueTracker) -> list[str]:
+    return issues.bring_up_to_date(store, HISTORY, tracker)
+
+
+# ------------------------------------------------------------------ what is fine
+
+
+def test_an_issue_is_opened_once_commented_closed_and_opened_again(
+    hub: GitHub, store: Store, tracker: GitHubIssues
+) -> None:
+    first = night(store, 2)
+    assert tell(store, tracker) == []
+    [issue] = hub.issues
+    assert issue["state"] == "open"
+    assert issue["title"] == alerts.line(stored(store))
+    assert all(part in issue["body"] for part in ("a1b2c3d4e5f6", first.id, "40 %", "60 %", "crunch 1 → 2", "compare"))
+    assert stored(store).issue == f"github:{REPOSITORY}#1"
+    asked = len(hub.asked)
+    assert tell(store, tracker) == []
+    assert len(hub.asked) == asked  # nothing to tell
+
+    both = Alert(**{**vars(stored(store)), "changes": (judged(2), judged(4))})
+    amend(store, first, both)
+    assert tell(store, tracker) == []
+    [(number, text)] = hub.comments
+    assert (number, issue["state"]) == (1, "open")
+    assert "4 workers" in text
+
+    alerts.set_state(store, "a1b2", "resolved")
+    assert tell(store, tracker) == []
+    assert (len(hub.comments), issue["state"]) == (2, "closed")
+
+    second = night(store, 2)
+    assert tell(store, tracker) == []
+    assert (len(hub.issues), len(hub.comments), issue["state"]) == (1, 3, "open")
+    assert second.id in hub.comments[-1][1]
+
+
+def test_the_files_of_a_folder_tell_the_same(store: Store, tmp_path: Path) -> None:
+    folder = issues.IssueFolder(str(tmp_path / "issues"))
+    night(store, 2)
+    assert tell(store, folder) == []
+    [file] = (tmp_path / "issues").iterdir()
+    assert stored(store).issue == str(file)
+    opened = file.read_text()
+    assert "crunch 1 → 2" in opened
+    assert tell(store, folder) == []
+    assert file.read_text() == opened
+    alerts.set_state(store, "a1b2", "accepted")
+    assert tell(store, folder) == []
+    assert file.read_text().startswith(opened)
+    assert issues.ENDED[AlertState.ACCEPTED] in file.read_text()
+    again = night(store, 2)
+    assert tell(store, folder) == []
+    assert again.id in file.read_text()
+    assert len(list((tmp_path / "issues").iterdir())) == 1
+
+
+def test_an_issue_that_was_opened_before_the_night_was_stopped_is_found(
+    hub: GitHub, store: Store, tracker: GitHubIssues
+) -> None:
+    study = night(store, 2)
+    before = stored(store)
+    tell(store, tracker)
+    amend(store, study, before)
+    assert tell(store, tracker) == []
+    assert (len(hub.issues), hub.comments) == (1, [])
+    assert stored(store).issue
+
+
+def test_what_was_over_before_it_was_told_has_no_issue(hub: GitHub, store: Store, tracker: GitHubIssues) -> None:
+    night(store, 2, state=AlertState.FALSE)
+    assert tell(store, tracker) == []
+    assert hub.asked == []
+
+
+# ------------------------------------------------------------------ what breaks
+
+MANY = {"x-ratelimit-remaining": "0"}
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "category"),
+    [
+        (401, {}, b'{"message": "Bad credentials"}', "token"),
+        (403, {}, b'{"message": "Resource not accessible"}', "token"),
+        (403, MANY, b'{"message": "API rate limit exceeded"}', "limit"),
+        (429, {"retry-after": "60"}, b"", "limit"),
+        (404, {}, b'{"message": "Not Found"}', "missing"),
+        (410, {}, b'{"message": "Issues are disabled"}', "missing"),
+        (301, {"location": "http://127.0.0.1:1/elsewhere"}, b"", "answer"),
+        (500, {}, b"<html>", "answer"),
+        (200, {}, b"<html>", "answer"),
+        (200, {}, b"[1]", "answer"),
+    ],
+)
+def test_what_github_refuses_is_said_and_tried_again(
+    hub: GitHub, store: Store, tracker: GitHubIssues, status: int, headers: dict[str, str], body: bytes, category: str
+) -> None:
+    night(store, 2)
+    hub.fails = (status, headers, body)
+    with pytest.raises(InfrastructureError) as caught:
+        tracker.find("a1b2", "a1b2")
+    assert caught.value.category == category
+    assert len(tell(store, tracker)) == 1
+    assert len(hub.asked) == 2  # no redirect was followed
+    hub.fails = None
+    assert tell(store, tracker) == []
+    assert len(hub.issues) == 1
+
+
+def test_an_api_that_is_away_costs_one_wait(
+    hub: GitHub, store: Store, tracker: GitHubIssues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = night(store, 2)
+    amend(store, study, Alert(**{**vars(stored(store)), "id": "another"}))
+    monkeypatch.setattr(github, "TIMEOUT_S", 0.1)
+    hub.silent = True
+    assert len(tell(store, tracker)) == 1
+    assert len(hub.asked) == 1
+    monkeypatch.setenv("GITHUB_API_URL", "http://127.0.0.1:1")
+    with pytest.raises(InfrastructureError) as caught:
+        tracker.open("a1b2", "title", "text")
+    assert caught.value.category == "unreachable"
+
+
+@pytest.mark.parametrize("token", ["", "two words", "ghp_äöü"])
+def test_without_a_token_nothing_is_asked(
+    hub: GitHub, store: Store, tracker: GitHubIssues, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    monkeypatch.setenv(GITHUB_TOKEN, token)
+    night(store, 2)
+    [problem] = tell(store, tracker)
+    assert GITHUB_TOKEN in problem
+    assert not token or token not in problem
+    assert hub.asked == []
+
+
+def test_the_token_is_sent_to_nobody_else(
+    hub: GitHub,
+    store: Store,
+    tracker: GitHubIssues,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    night(store, 2, culprit=f"crunch-{TOKEN}")
+    hub.fails = (401, {}, f'{{"message": "Bad credentials {TOKEN}"}}'.encode())
+    [problem] = tell(store, tracker)
+    hub.fails = None
+    assert tell(store, tracker) == []
+    assert TOKEN not in f"{problem}{caplog.text}{hub.issues}"
+    script = f"import os, sys; print('A ', os.environ.get('{GITHUB_TOKEN}')); sys.exit(1)"
+    assert regression_script.show(script, 30) == (True, "A  None")
+    monkeypatch.setenv("GITHUB_API_URL", "http://example.org")
+    asked = len(hub.asked)
+    with pytest.raises(InfrastructureError):
+        tracker.find("a", "a")
+    assert len(hub.asked) == asked
+
+
+@pytest.mark.parametrize(
+    "name", ["github:", "github:owner", "github:owner/..", "github:a/b/c", "github:a/b?c", "github://a"]
+)
+def test_a_tracker_that_cannot_be(name: str) -> None:
+    with pytest.raises(InvalidField):
+        github.repository(name)
