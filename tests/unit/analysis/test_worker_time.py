@@ -375,6 +375,7 @@ def by_the_second(attempts: Attempts, threads: int) -> dict[str, float]:
                 room -= taken
             idle[worker] = room
         used = {worker: capacity[worker] - count for worker, count in idle.items()}
+        base = dict(used) if second == last_start else base
         for worker in idle:
             if is_paused(attempts, worker, second):
                 total["paused"] += scale * idle[worker]
@@ -384,8 +385,6 @@ def by_the_second(attempts: Attempts, threads: int) -> dict[str, float]:
             continue
         assigned = min(waiting, sum(idle.values()))
         share = assigned / sum(idle.values()) if any(idle.values()) else 0.0
-        if second == last_start:
-            base = dict(used)
         for worker, count in idle.items():
             freed = base.get(worker, 0) - used[worker]
             tail = min(max(freed, 0), count) if second >= last_start else 0

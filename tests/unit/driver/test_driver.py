@@ -597,7 +597,7 @@ def test_a_driver_that_ends_waits_for_the_cluster_that_is_being_closed() -> None
     began, over, opened = threading.Event(), threading.Event(), OpenCluster(lambda *phase: None)
 
     class Slow:
-        spec = LocalSpec()
+        spec, left = LocalSpec(), ""
 
         def close(self) -> None:
             began.set()
