@@ -422,7 +422,10 @@ class FullDisk(Runner):
         return result
 
 
-def test_a_full_disk_ends_the_run_once_and_the_same_command_finishes_it(address: str) -> None:
+def test_a_full_disk_ends_the_run_once_and_the_same_command_finishes_it(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # cut bytecode would stay behind, and break all that follows
     request = asked({**SWEEP, "params": {"items": 2000}}, store=address)
     with pytest.raises(CaptureError, match="could not be written") as caught:
         carry_out(request, runner=FullDisk())
