@@ -42,12 +42,15 @@ def hold(client, *, items: int = 8, seconds: float = 1.0, folder: str = ""):
 COMMAND = "from scalescope.cli.main import main; main()"
 NODES_EACH = 3
 AWAY_S = 8.0  # for which the controller is away
+STANDS_S = (5.0, 60.0, 300.0)  # for which it stands still
 
 
 class Site:
-    """One sweep on nodes of its own, with a store, leases and logs of its own; its second, long trial is to be hit."""
+    """One sweep on nodes of its own, with a store, leases and logs of its own; one of its trials is to be hit."""
 
-    def __init__(self, slurm: Any, folder: Path, nodes: list[str], seconds: float) -> None:
+    def __init__(
+        self, slurm: Any, folder: Path, nodes: list[str], seconds: float, *, place: int = 1, **fields: Any
+    ) -> None:
         self.slurm, self.folder, self.nodes = slurm, folder, nodes
         folder.mkdir()
         self.store = str(folder / "results.db")
@@ -59,12 +62,12 @@ class Site:
             "SCALESCOPE_STORE": self.store,
         }
         others = ",".join(name for name in slurm.nodes if name not in nodes)
-        cluster = {"kind": "slurm", "workers_per_job": 2, "processes": 1, "memory_mb": 600, "exclude": others}
+        cluster = {"kind": "slurm", "workers_per_job": 2, "processes": 1, "memory_mb": 600, "exclude": others, **fields}
         points = [{"workers": 4, "seconds": length} for length in (0.2, seconds, 0.3)]
         (folder / "own.py").write_text(WORKLOAD)
         own = {"workload": f"{folder / 'own.py'}:hold", "params": {"folder": str(folder)}}
         sweep = {**own, "points": points, "cluster": cluster}
-        seed = next(seed for seed in range(100) if _lengths({**sweep, "seed": seed})[1] == seconds)
+        seed = next(seed for seed in range(100) if _lengths({**sweep, "seed": seed})[place] == seconds)
         (folder / "sweep.yaml").write_text(yaml.safe_dump({**sweep, "seed": seed}))
 
     def start(self, *arguments: str) -> subprocess.Popen[bytes]:
@@ -275,3 +278,38 @@ def test_a_controller_that_is_killed_and_starts_anew(slurm: Any, tmp_path: Path,
     one.note(f"away for {AWAY_S:g} s", "slurmctld", stage)
     spoilt = [trial.reason for trial in one.run.trials if trial.state is not TrialState.VALID]
     assert len(spoilt) <= (stage == "waiting"), spoilt
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seconds", STANDS_S)
+def test_a_controller_that_stands_still(slurm: Any, tmp_path: Path, seconds: float) -> None:
+    """Four sweeps, each at another stage: before the first command, before workers, in a trial, and before the end."""
+    nodes = [slurm.nodes[NODES_EACH * number : NODES_EACH * (number + 1)] for number in range(4)]
+    began, processes = time.monotonic(), {}
+    sites = {
+        "provisioning": Site(slurm, tmp_path / "opening", nodes[0], 1.0),
+        "waiting": Site(slurm, tmp_path / "waiting", nodes[1], 1.0, prologue=["sleep 40"]),
+        "measuring": Site(slurm, tmp_path / "trial", nodes[2], 40.0),
+        "teardown": Site(slurm, tmp_path / "closing", nodes[3], 3.0, place=2),
+    }
+    try:
+        for stage, file in (("measuring", "running-40"), ("waiting", ""), ("teardown", "running-3")):
+            processes[stage] = sites[stage].sweep()
+            sites[stage].wait_for((sites[stage].folder / file).exists, "its trial does not begin")
+        assert sites["waiting"].labels()
+        assert not list(sites["waiting"].folder.glob("running-*"))
+        slurm.freeze()
+        processes["provisioning"] = sites["provisioning"].sweep()
+        time.sleep(seconds)
+        slurm.freeze(False)
+        found = {stage: ended(sites[stage], process, began) for stage, process in processes.items()}
+    finally:
+        slurm.freeze(False)
+        for process in processes.values():
+            process.kill()
+            process.wait()
+    for stage, one in found.items():
+        print(f"\n--- {stage}, {one.seconds:.0f} s, exit status {one.status}, left: {one.left}")
+        print((one.site.folder / "log").read_text())
+        one.note(f"stands still for {seconds:g} s", "slurmctld", stage)
+        assert [trial.state for trial in one.run.trials] == [TrialState.VALID] * 3, [t.reason for t in one.run.trials]
