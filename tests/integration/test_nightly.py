@@ -119,7 +119,10 @@ def test_a_regression_between_two_nights_is_found_confirmed_and_traced_to_its_re
     assert event["payload"]["script"] == alert.script
     assert alert.script in event["payload"]["issue"]
     assert [each["before"] < each["after"] for each in event["payload"]["series"]] == [True]
-    assert len({each["payload"]["night"] for each in events(missing_nights.MEASURED)}) == 3
+    wait_for(
+        lambda: len({each["payload"]["night"] for each in events(missing_nights.MEASURED)}) == 3,
+        "not all nights have told that they came",
+    )
 
 
 @pytest.mark.thorough

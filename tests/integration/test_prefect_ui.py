@@ -265,9 +265,9 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def cancelled(place: Place, held: Path) -> str:
     """Id of a run on worker processes that was cancelled in its third trial."""
     place.form()
-    place.ui.tab("Workload", "Path, module or name")
+    place.ui.fill("Workload", f"{held}/held.py:run", tab="Path, module or name")
     place.ui.choose("Cluster", "local")
-    fill(place.ui, {"Workload": f"{held}/held.py:run", "Axes": {"workers": [1]}, "Workload parameters": {"items": 1}})
+    fill(place.ui, {"Axes": {"workers": [1]}, "Workload parameters": {"items": 1}})
     place.ui.fill("Repeats", "4")
     run = place.submit()
     place.ui.see("Running", "2/4 ")
@@ -373,8 +373,8 @@ def test_a_block_saved_in_its_form_is_used_by_a_run_with_a_name_of_its_own(place
     place.ui.see("Worker cost per task, µs", "50")
     place.ui.picture("block")
     place.form()
-    place.ui.tab("Cluster", "Saved block or kind")
-    fill(place.ui, {"Run Name": "quick workers", "Cluster": "simulated-cluster/quick", **SMALL})
+    place.ui.fill("Cluster", "simulated-cluster/quick", tab="Saved block or kind")
+    fill(place.ui, {"Run Name": "quick workers", **SMALL})
     place.ui.picture("form-with-block")
     run = place.ended(place.submit())
     place.ui.picture("block-used")

@@ -89,20 +89,23 @@ class Ui:
         self.click("//button[normalize-space()='Open menu']", which, "a menu")
         self.press(words, on="menuitem")
 
-    def tab(self, label: str, words: str) -> None:
-        """Choose the tab of these words above a field of a form."""
-        self.click(f"{self._label(label)}/following::*[@role='tab'][normalize-space()='{words}'][1]", 0, words)
-
     def field(self, label: str) -> Any:
         """The control below a label."""
         path = f"{self._label(label)}/following::*[{CONTROL}][1]"
         return self.wait(lambda: self.find(path), f"the field {label}")[-1]
 
-    def fill(self, label: str, value: str) -> None:
-        """Replace what a field holds, until it holds the new value: forms set their defaults after they are drawn."""
+    def fill(self, label: str, value: str, *, tab: str = "") -> None:
+        """Replace what a field holds, until it holds the new value: forms set their defaults after they are drawn.
+
+        With `tab`, the tab of these words above the field is chosen before; a form that is drawn anew shows its first.
+        """
         from selenium.webdriver.common.keys import Keys
 
+        path = f"{self._label(label)}/following::*[@role='tab'][normalize-space()='{tab}'][1]"
+
         def done() -> bool:
+            if tab and (found := self.find(path)) and found[0].get_attribute("aria-selected") != "true":
+                found[0].click()
             control = self.field(label)
             # Not clicked: while the form is drawn, another control may stand there, and open a list above the rest.
             self.driver.execute_script("arguments[0].focus()", control)

@@ -34,7 +34,7 @@ class CustomCluster(ObservedCluster[CustomSpec]):
         arguments = self.spec.arguments_with(secret_values(self.spec.secrets, "CustomCluster"))
         try:
             self._made = made(**arguments)
-            self._observer = distributed.Client(self._made, set_as_default=False)
+            self._observer = self._client()
         except Exception as error:  # whatever the class raises
             self.close()
             raise ClusterError(
@@ -68,7 +68,7 @@ class CustomCluster(ObservedCluster[CustomSpec]):
 
     def client(self) -> distributed.Client:
         self._open()
-        return distributed.Client(self._made, set_as_default=False)
+        return self._client()
 
     def close(self) -> None:
         self._disconnect()
@@ -88,6 +88,13 @@ class CustomCluster(ObservedCluster[CustomSpec]):
             "arguments": dict(self.spec.arguments),
             "secrets": sorted(self.spec.secrets),
         }
+
+    def _client(self) -> distributed.Client:
+        if hasattr(self._made, "scheduler_comm") or hasattr(self._made, "scheduler_address"):
+            return distributed.Client(self._made, set_as_default=False)
+        client = self._made.get_client(set_as_default=False)
+        assert isinstance(client, distributed.Client)
+        return client
 
 
 def _import(reference: str) -> Any:
