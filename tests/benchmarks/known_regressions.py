@@ -29,8 +29,17 @@ SEARCHES = {  # by function: thread, the release that it names, and what is aske
     "genes": (
         "NygenAnalytics/scarf#136",
         "2024.8.0",
-        ("dask", "--good", "2024.6.0", "--bad", "2024.12.0", "-e", "numpy zarr==2.18.3 numcodecs==0.13.1")
-        + ("-m", "transferred_bytes"),
+        (
+            "dask",
+            "--good",
+            "2024.6.0",
+            "--bad",
+            "2024.12.0",
+            "-e",
+            "numpy zarr==2.18.3 numcodecs==0.13.1",
+            "-m",
+            "transferred_bytes",
+        ),
     ),
     "flattened": (
         "dask/dask#11579",
@@ -115,7 +124,7 @@ def main() -> None:
         thread, known, asked = SEARCHES[name]
         print(f"\n{thread}, brought by {known}:", flush=True)
         began = time.monotonic()
-        command = [sys.executable, "-m", "scalescope.cli.main", "find-release", "--no-prefect", *asked, *LOCAL]
+        command = [str(Path(sys.executable).with_name("scalescope")), "find-release", "--no-prefect", *asked, *LOCAL]
         subprocess.run([*command, "-w", f"{__file__}:{name}"], check=False)
         print(f"{time.monotonic() - began:.0f} s")
 
