@@ -1,4 +1,4 @@
-"""Searches the releases that brought four regressions of public threads, without being told them (a quarter of an hour).
+"""Searches the releases that brought four regressions of public threads, without being told them: 15 minutes.
 
     python tests/benchmarks/known_regressions.py [NAME ...]
 
