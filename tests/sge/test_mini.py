@@ -13,7 +13,7 @@ import pytest
 from support import infra
 from support.waiting import wait_for as until
 
-NETWORK = "80"  # not that of the other tests
+NETWORK = "61"  # not that of the other tests
 
 
 @pytest.mark.thorough

@@ -12,6 +12,7 @@ from typing import Any
 import distributed
 import pytest
 from distributed import Client, Event, LocalCluster, Lock, Queue, Semaphore, Variable, get_client, secede, utils
+from support.waiting import wait_for
 
 from scalescope.capture.recording import Capture
 from scalescope.model import spool
@@ -65,6 +66,10 @@ def futures(_: int) -> None:
     get_client().submit(time.sleep, 0.1, pure=False).result()
 
 
+def executing(dask_worker: Any) -> int:
+    return len(dask_worker.state.executing)
+
+
 @pytest.fixture
 def told(client: Client, tmp_path: Path) -> Callable[..., list[Wait]]:
     """Runs tasks in a trial, does something in the middle of it, and gives its events of waits, longest first."""
@@ -77,10 +82,13 @@ def _told(
     capture = Capture(client, drain_interval_s=0.05)
     try:
         with capture.trial(folder / "spool") as recording:
-            sent = client.map(function, items, pure=False)
+            workers = sorted(client.nthreads())  # one after the other: tasks that never end are not stolen
+            sent = [
+                client.submit(function, item, pure=False, workers=None if then is None else [workers[i % len(workers)]])
+                for i, item in enumerate(items)
+            ]
             if then is not None:
-                while sum(client.run(lambda dask_worker: len(dask_worker.state.executing)).values()) < len(sent):
-                    time.sleep(0.01)
+                wait_for(lambda: sum(client.run(executing).values()) == len(sent), "not all tasks run", look_s=0.01)
                 time.sleep(0.2)
                 then()
             distributed.wait(sent, timeout=60)
