@@ -350,7 +350,7 @@ def test_a_driver_of_a_light_cluster_starts_its_fork_server_at_once(workloads: P
     spec = LightSpec(hosts=1, check_limit=False)
     with Driver.start(spec, folder=tmp_path) as driver:
         (server,) = psutil.Process(driver.pid).children()
-        assert len(server.children()) == 2  # the scheduler and a host
+        wait_for(lambda: len(server.children()) == 2, "no scheduler and no host")  # they are forked one by one
         outcome = driver.run(PlannedTrial(0, Point(2, 1), 0), f"{workloads}:noisy", timeout_s=60)
         again = Point(2, 1, {}, {"distributed.scheduler.unknown-task-duration": "7 s"})
         assert driver.run(PlannedTrial(0, again, 1), f"{workloads}:healthy", timeout_s=60).reason == ""
