@@ -323,8 +323,9 @@ def test_an_api_server_that_is_away(
     site = Site(kubernetes, tmp_path, "away", shared, (8.0, 8.5))
     moments = {"opening": lambda: site.label(), "trial": lambda: "running hold" in site.log.read_text()}
     moments["closing"] = lambda: len(site.trials()) == 2
-    [server] = psutil.Process(kubernetes.mini._pids["control-kube-apiserver"]).children()  # of nsenter
-    back = threading.Timer(seconds, server.resume)
+    nsenter = psutil.Process(kubernetes.mini._pids["control-kube-apiserver"])  # it stops with its child
+    [server] = nsenter.children()
+    back = threading.Timer(seconds, lambda: [each.resume() for each in (server, nsenter)])
     try:
         until(lambda: moments[stage]() or site.process.poll() is not None, PATIENCE_S)
         kept = [(each.key, each.started_at) for each in site.trials() if each.state is TrialState.VALID]
