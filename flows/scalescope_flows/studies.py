@@ -1,4 +1,4 @@
-"""The flows of studies (`find-threshold`, `find-release`, `compare`), made from `STUDIES`."""
+"""The flows of studies (`find-threshold`, `find-release`, `compare`, `predict`), made from `STUDIES`."""
 
 from __future__ import annotations
 

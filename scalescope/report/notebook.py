@@ -14,7 +14,7 @@ from scalescope.model.trial import Trial
 from scalescope.model.words import capital, plural, seconds
 from scalescope.report import export, run_tables, worker_time
 from scalescope.report.html import theme
-from scalescope.report.table import html_text
+from scalescope.report.table import ReportTable, html_text
 
 if TYPE_CHECKING:
     import pandas
@@ -182,7 +182,11 @@ def _swatch(part: str, width: str) -> str:
 
 def _table(summaries: tuple[PointSummary, ...]) -> str:
     points, legend = run_tables.points_table(summaries, most=MOST_ROWS)
-    heads = "".join(f"<th>{html_text(head)}</th>" for head in points.heads)
-    body = "".join(f"<tr>{''.join(f'<td>{html_text(cell)}</td>' for cell in row.cells)}</tr>" for row in points.rows)
     notes = "; ".join(each for each in (points.notice, legend) if each)
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table><p>{html_text(notes)}</p>"
+    return f"{html_table(points)}<p>{html_text(notes)}</p>"
+
+
+def html_table(shown: ReportTable) -> str:
+    heads = "".join(f"<th>{html_text(head)}</th>" for head in shown.heads)
+    body = "".join(f"<tr>{''.join(f'<td>{html_text(cell)}</td>' for cell in row.cells)}</tr>" for row in shown.rows)
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"

@@ -23,7 +23,7 @@ from scalescope.run.sweep import JUDGE_TIMEOUT_S, carry_out, where_report
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies import STUDIES
 from scalescope.studies.planning import PlannedStudy, StudyAnswer
-from scalescope.studies.report import export, headline
+from scalescope.studies.report import export, headline, sheet
 from scalescope.studies.report.html import write_study
 
 if TYPE_CHECKING:
@@ -67,10 +67,9 @@ class StudyResult:
         return notebook.table(list(max(lists, key=len, default=())))
 
     def _repr_html_(self) -> str:
-        rows = export.to_rows(self.study, self.runs)
-        lines = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row.values())}</tr>" for row in rows)
-        heads = "".join(f"<th>{head}</th>" for head in (rows[0] if rows else ()))
-        return f"<p><strong>{html_text(headline(self.study))}</strong></p><table><tr>{heads}</tr>{lines}</table>"
+        table = sheet(self.study, self.runs).table
+        line = f"<p><strong>{html_text(headline(self.study))}</strong></p>"
+        return line if table is None else line + notebook.html_table(table)
 
 
 def check(kind: str, given: Mapping[str, Any]) -> None:

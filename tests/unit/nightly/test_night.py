@@ -69,7 +69,7 @@ class Nights:
 
     @property
     def told(self) -> list[Event]:
-        """Of regressions."""
+        """The events of confirmed regressions."""
         return [event for event in self.sent if event.name == alerts.CONFIRMED]
 
     @property
