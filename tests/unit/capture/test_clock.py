@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from distributed import Client
@@ -44,8 +44,11 @@ def test_on_another_host_the_estimate_stays() -> None:
 
 @pytest.mark.parametrize("boot_id", [True, False])
 def test_a_kernel_has_one_identity(boot_id: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> NoReturn:
+        raise FileNotFoundError(name)
+
     if not boot_id:
-        monkeypatch.setattr("builtins.open", lambda *args: (_ for _ in ()).throw(FileNotFoundError()))
+        monkeypatch.setattr(clock, "open", missing, raising=False)  # other threads of this process open files
     assert this_kernel()
     assert this_kernel() == this_kernel()
 
