@@ -46,18 +46,17 @@ def packages() -> dict[str, str]:
     """
     found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
-        name = distribution.metadata["Name"]
-        if name:  # a folder without metadata has none; the first on the path is imported
-            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), _version(distribution))
+        metadata = distribution.metadata  # read and parsed at each access
+        if name := metadata["Name"]:  # a folder without metadata has none; the first on the path is imported
+            version = f"{metadata['Version']}{_source(distribution)}"
+            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), version)
     return dict(sorted(found.items()))
 
 
-def _version(distribution: importlib.metadata.Distribution) -> str:
+def _source(distribution: importlib.metadata.Distribution) -> str:
     direct = json.loads(distribution.read_text("direct_url.json") or "{}")
     source = direct.get("vcs_info", {})
-    if source.get("vcs") != "git":
-        return distribution.version
-    return f"{distribution.version} @ git+{direct['url']}@{source['commit_id']}"
+    return f" @ git+{direct['url']}@{source['commit_id']}" if source.get("vcs") == "git" else ""
 
 
 def packages_digest(versions: dict[str, str]) -> str:

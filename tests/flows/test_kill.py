@@ -23,6 +23,7 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
     made.kill()
 
 
+@pytest.mark.thorough  # test_server.py looks for it, too
 def test_a_temporary_server_is_not_left(commands: Commands, tmp_path: Path) -> None:
     commands.environ["PREFECT_HOME"] = str(prefect_home.fill(tmp_path / "prefect"))
     process = commands.start(*SWEEP, "--prefect")

@@ -349,6 +349,7 @@ def scheduled(place: Place, values: Mapping[str, Any]) -> Any:
     return run
 
 
+@pytest.mark.thorough  # test_schedules.py has schedules that fire
 def test_a_schedule_made_with_its_parameters_fires(place: Place) -> None:
     run = scheduled(place, {**SMALL, "Budget": {}})
     assert place.ended(run["id"])["name"] == "futures-map on simulated: workers 1..2"
@@ -365,6 +366,7 @@ def test_a_schedule_whose_parameters_were_left_empty_says_so(place: Place) -> No
 # ------------------------------------------------------------------ blocks
 
 
+@pytest.mark.thorough  # tests/blocks saves and uses each block
 def test_a_block_saved_in_its_form_is_used_by_a_run_with_a_name_of_its_own(place: Place) -> None:
     place.ui.open("v2/blocks/catalog/simulated-cluster/create")
     place.ui.fill("Name", "quick")

@@ -225,6 +225,7 @@ cluster.close()
 """
 
 
+@pytest.mark.thorough  # so do the nights of test_work_pool.py
 def test_a_driver_in_a_pod_reaches_the_scheduler_directly(
     given: dict[str, Any], kubernetes: Any, namespace: str
 ) -> None:
@@ -322,6 +323,7 @@ def killed(given: dict[str, Any]) -> str:
     return label
 
 
+@pytest.mark.thorough  # test_reaping.py kills an owner, too
 def test_one_reap_removes_what_a_killed_driver_left(killed: str, build: Any, kubernetes: Any, namespace: str) -> None:
     another = build()
     another.open()

@@ -78,6 +78,7 @@ def test_both_nodes_are_ready_and_one_has_gpus(mini: Any, kubernetes: Kubernetes
     assert GPU not in nodes["cpu"]["status"]["allocatable"]
 
 
+@pytest.mark.thorough
 def test_a_pod_runs_on_each_node_as_an_ordinary_user(mini: Any, kubernetes: Kubernetes, namespace: str) -> None:
     command = ["sh", "-ec", "id -u; python -c 'import distributed, prefect, scalescope'; scalescope --version"]
     pods = [pod(name, kubernetes.image, *command, gpu=name == "gpu") for name in ("cpu", "gpu")]
@@ -86,6 +87,7 @@ def test_a_pod_runs_on_each_node_as_an_ordinary_user(mini: Any, kubernetes: Kube
     assert [kubernetes.get("pod", n, namespace=namespace)["spec"]["nodeName"] for n in ("cpu", "gpu")] == ["cpu", "gpu"]
 
 
+@pytest.mark.thorough
 def test_a_service_is_reached_by_its_name_from_both_nodes_and_by_its_address_from_here(
     mini: Any, kubernetes: Kubernetes, namespace: str
 ) -> None:
