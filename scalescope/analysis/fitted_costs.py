@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median_low
 
 import numpy as np
 
@@ -15,9 +16,9 @@ from scalescope.analysis.attempts import Attempts, Floats, Tables
 from scalescope.analysis.replay import overhead
 from scalescope.model.records import STATUS_FINISHED
 
-LARGE_BYTES, SMALL_BYTES = 500_000, 10_000  # transfers that tell the bandwidth, and those that tell the latency
-LEAST_BYTES, LEAST_MOVED_S = 4_000_000, 0.05  # large transfers in all: fewer bytes or seconds tell nothing
-LEAST_SMALL = 4  # small transfers, below which they tell nothing
+LARGE_BYTES = 500_000  # of transfers that tell the bandwidth
+LEAST_BYTES, LEAST_MOVED_S = 4_000_000, 0.05  # transfers in all: fewer bytes or seconds tell nothing
+LEAST_TRANSFERS = 4  # below which they tell no latency
 # Shares of the bytes and of the transfers that were slower, or faster, than one that nothing else held back.
 UNSHARED, UNDISTURBED = 0.8, 0.25
 CPU_STEPS = ("serialize", "deserialize", "compress", "decompress")
@@ -30,48 +31,66 @@ class FittedCosts:
     """Costs of one cluster, in seconds and bytes."""
 
     bandwidth: float | None = None  # bytes a second of a worker's link, each way
-    latency_s: float | None = None  # of a transfer
+    latency_s: float | None = None  # of a transfer, besides what its bytes take
     cpu_s_per_byte: float | None = None  # packing on one side, or unpacking on the other
     worker_s: float | None = None  # a task costs its thread so much besides its duration
 
+    @property
+    def message_s(self) -> float | None:
+        """Seconds of a worker's event loop for a transfer: what is not due to bytes, half of it on each side.
+
+        At most what it spends on a task: more than that comes with bytes after all.
+        """
+        if self.latency_s is None:
+            return None
+        return self.latency_s / 2 if self.worker_s is None else min(self.latency_s / 2, self.worker_s)
+
     @classmethod
     def of_sizes(cls, costs: Sequence[FittedCosts]) -> FittedCosts:
-        """Combine the costs of several sizes: the trial that other work held back least tells each."""
+        """Combine the costs of several sizes: of data that moves, those of the trial that was held back least."""
         return cls(
             max((each.bandwidth for each in costs if each.bandwidth is not None), default=None),
             min((each.latency_s for each in costs if each.latency_s is not None), default=None),
             min((each.cpu_s_per_byte for each in costs if each.cpu_s_per_byte is not None), default=None),
-            min((each.worker_s for each in costs if each.worker_s is not None), default=None),
+            median_low(known) if (known := [each.worker_s for each in costs if each.worker_s is not None]) else None,
         )
 
 
 def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
-    moved, seconds = _moved(tables)
-    large, small = moved >= LARGE_BYTES, moved <= SMALL_BYTES
+    moved, seconds, sources = _moved(tables)
+    large = moved >= LARGE_BYTES
     cpu_s = sum(
         value
         for context, activity, unit, value in _fine_metrics(tables)
         if context in ("gather-dep", "get-data") and activity in CPU_STEPS and unit == "seconds"
     )
     enough = float(moved[large].sum()) >= LEAST_BYTES and float(seconds[large].sum()) >= LEAST_MOVED_S
+    bandwidth = _quantile((moved / seconds)[large], moved[large], UNSHARED) if enough else None
+    alone = attempts.transfer == 0  # tasks that did not wait for a transfer, too
+    cpu_s_per_byte = cpu_s / 2 / max(float(moved.sum()), 1.0)
+    told = np.ones(len(moved), bool) if bandwidth else ~large
+    by_size = moved * ((1 / bandwidth if bandwidth else 0.0) + 2 * cpu_s_per_byte)
+    besides_s = (np.maximum(seconds - by_size, 0.0) / sources)[told]
     return FittedCosts(
-        bandwidth=_quantile((moved / seconds)[large], moved[large], UNSHARED) if enough else None,
-        latency_s=float(np.quantile(seconds[small], UNDISTURBED)) if small.sum() >= LEAST_SMALL else None,
-        cpu_s_per_byte=cpu_s / 2 / float(moved.sum()) if enough and cpu_s > 0 else None,
-        worker_s=overhead(attempts),
+        bandwidth=bandwidth,
+        latency_s=float(np.quantile(besides_s, UNDISTURBED)) if len(besides_s) >= LEAST_TRANSFERS else None,
+        cpu_s_per_byte=cpu_s_per_byte if moved.sum() >= LEAST_BYTES and cpu_s > 0 else None,
+        worker_s=overhead(attempts, alone if (alone & attempts.useful).any() else slice(None)),
     )
 
 
-def _moved(tables: Tables) -> tuple[Floats, Floats]:
-    """Bytes that tasks needed from other workers, and the seconds in which they came; one element per task."""
+def _moved(tables: Tables) -> tuple[Floats, Floats, Floats]:
+    """Bytes that a task needed from other workers, seconds in which they came, and from how many; one per task."""
     tasks, dependencies = tables["tasks"], tables.get("dependencies", {})
     node, need = (np.asarray(dependencies.get(name, ()), np.int64) for name in ("task", "needs"))
     workers = np.unique(np.asarray(tasks["worker"], dtype=object).astype(str), return_inverse=True)[1]
     nbytes, seconds = np.asarray(tasks["nbytes"], np.float64), np.asarray(tasks["transfer"], np.float64)
     far = workers[node] != workers[need]
     moved = np.bincount(node[far], nbytes[need[far]], minlength=len(seconds))
+    pairs = np.unique(np.column_stack([node[far], workers[need[far]]]), axis=0)
+    sources = np.bincount(pairs[:, 0], minlength=len(seconds)).astype(np.float64)
     told = (moved > 0) & (seconds > 0) & (np.asarray(tasks["status"]) == STATUS_FINISHED)
-    return moved[told], seconds[told]
+    return moved[told], seconds[told], sources[told]
 
 
 def _fine_metrics(tables: Tables) -> list[tuple[str, str, str, float]]:

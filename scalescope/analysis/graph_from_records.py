@@ -160,17 +160,19 @@ def _submissions(
     for row in rows:
         ended[sent[row]] = max(ended[sent[row]], float(done[row]))
     by_end = sorted((ended[number], position) for position, number in enumerate(used))
-    client, found = _waiting(tables), [Submission()]
+    client, found = waiting(tables), [Submission()]
     for position in range(1, len(used)):
         time, before = graphs[used[position]].time, graphs[used[position - 1]].time
         waited = not client or client(time) > client(before)
         last = bisect_right(by_end, (time, position)) - 1 if waited else -1  # it ended last before this was sent
         since, after = (before, -1) if last < 0 else (max(before, by_end[last][0]), by_end[last][1])
-        found.append(Submission(after, _rounded(max(0.0, time - since))))
+        pause_s = max(0.0, time - since)
+        waited_s = min(client(time) - client(since), pause_s) if client and pause_s else 0.0
+        found.append(Submission(after, _rounded(pause_s - waited_s), _rounded(waited_s)))
     return tuple(found)
 
 
-def _waiting(tables: Tables) -> Callable[[float], float] | None:
+def waiting(tables: Tables) -> Callable[[float], float] | None:
     """The seconds until a time in which the client only waited for the cluster; None where that is not known."""
     client = tables.get("client", {})
     if not len(client.get("time", ())):

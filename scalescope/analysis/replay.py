@@ -75,8 +75,8 @@ class Replay:
         return replace(self, phase=phase, pauses=self.pauses[:1], delay=delay)
 
 
-def overhead(attempts: Attempts) -> float:
-    """Seconds that a task costs its thread besides its duration: the median over tasks whose result was used.
+def overhead(attempts: Attempts, chosen: Bools | slice = slice(None)) -> float:
+    """Seconds that a task costs its thread besides its duration: the median over those chosen whose result was used.
 
     They run from when the thread was free and the task runnable to the begin of its computation. The recorded thread is
     not used: a simulated worker shows more threads than it has.
@@ -94,7 +94,9 @@ def overhead(attempts: Attempts) -> float:
     ended = np.arange(len(worker)) - threads[worker]
     free = np.where(ended >= first[worker], stops[np.maximum(ended, 0)], joined[worker])
     gaps = attempts.start[order] - np.maximum(free, attempts.runnable[order])
-    return float(np.maximum(np.median(gaps[attempts.useful[order]]), 0.0))
+    counts = np.zeros(len(worker), bool)
+    counts[chosen] = attempts.useful[chosen]
+    return float(np.maximum(np.median(gaps[counts[order]]), 0.0))
 
 
 def _phases(runnable: Floats, stop: Floats, needless: Bools) -> tuple[Ints, Floats, Floats]:

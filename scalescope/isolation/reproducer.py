@@ -149,7 +149,7 @@ def _literals(setting: Setting, graph: RecordedGraph) -> list[str]:
     for row, same in groupby(rows):
         count = sum(1 for _ in same)
         pieces.append(f"*[{row!r}] * {count}" if count > 1 else repr(row))
-    sent = [(each.after, float(f"{each.pause_s * scale:.3g}")) for each in kept.submissions]
+    sent = [(each.after, float(f"{(each.pause_s + each.waited_s) * scale:.3g}")) for each in kept.submissions]
     return [
         "# stage, seconds, numbers of the tasks that it needs, workers it is confined to (0: none), submission",
         *_wrapped("TASKS = [", pieces),

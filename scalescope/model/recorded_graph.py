@@ -30,7 +30,10 @@ class Submission:
     """One `submit`, `map` or `compute` of a client."""
 
     after: int = -1  # the submission for whose results the client may have waited; -1: none
-    pause_s: float = 0.0  # seconds from then, or from the submission before if that was later, to this one
+    # From then, or from the submission before if that was later, to this one: seconds of the client's own, and seconds
+    # in which it waited for the cluster. What it did is the former where that is unknown.
+    pause_s: float = 0.0
+    waited_s: float = 0.0
 
 
 @dataclass(frozen=True)

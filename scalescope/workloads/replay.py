@@ -6,6 +6,7 @@ any, the replay fetches those that no other task needs.
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -56,8 +57,10 @@ def run(
     for number, part in parts(recorded):
         while number not in sent:
             index, submission = next(waiting)
-            fetching_s = fetch(sent.get(submission.after, []))  # the recorded pause includes it
-            time.sleep(max(0.0, submission.pause_s * scale - fetching_s))
+            missing_s = submission.waited_s * scale - fetch(sent.get(submission.after, []))
+            if missing_s > 0:
+                client.sync(asyncio.sleep, missing_s)  # a client that waits, as a record shows it
+            time.sleep(submission.pause_s * scale)
             sent[index] = []
         allowed = recorded.tasks[part.start].allowed
         confined = workers[:allowed] if 0 < allowed < len(workers) else None

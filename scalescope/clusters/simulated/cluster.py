@@ -34,7 +34,7 @@ from scalescope.clusters.simulated.links import Links
 from scalescope.clusters.simulated.locks import loop_locks
 from scalescope.clusters.simulated.loops import KernelLoop
 from scalescope.clusters.simulated.spec import SimulatedSpec, bytes_per_second
-from scalescope.clusters.simulated.transfers import LinkedScheduler, linked
+from scalescope.clusters.simulated.transfers import CLIENT, LinkedScheduler, linked
 from scalescope.errors import ClusterError, WorkersMissing
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         super().__init__(spec, seed=seed)
         self._calibration = Calibration.choose(spec)
         rate = bytes_per_second("cluster.bandwidth", spec.bandwidth)
-        links = Links(rate, spec.latency_ms / 1e3, spec.cpu_ms_per_mb / 1e9)
+        links = Links(rate, spec.latency_ms / 1e3, spec.cpu_ms_per_mb / 1e9, spec.message_ms / 1e3)
         self._links = links if math.isfinite(rate) else None
         self._charging = False
         self._repeats = False  # whether the last trial takes as long each time: no CPU time was charged
@@ -181,6 +181,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
             "bandwidth": spec.bandwidth,
             "latency_ms": spec.latency_ms,
             "cpu_ms_per_mb": spec.cpu_ms_per_mb,
+            "message_ms": spec.message_ms,
             **self._calibration.to_mapping(),
             "blocked_outside_clock": CLOCK.outside,
             "validated": VALIDATED,
@@ -227,7 +228,8 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
 
         async def start() -> distributed.Scheduler:
             scheduler = await LinkedScheduler(protocol="inproc://", dashboard=False, port=0)
-            scheduler.links = self._links
+            if self._links is not None:
+                scheduler.links, self._links.others = self._links, (CLIENT, scheduler.address)
             calm_scheduler(scheduler)
             scheduler.add_plugin(_ChargeTransitions(self._calibration.scheduler_us / 1e6, RestingBalancer(scheduler)))
             return scheduler
@@ -237,13 +239,14 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
 
     async def _start_workers(self, count: int, nthreads: int) -> None:
         assert self._scheduler is not None
-        address = self._scheduler.address
+        address, links, task_s = self._scheduler.address, self._links, self._calibration.worker_us / 1e6
 
         def start(index: int) -> distributed.Worker:
+            def delay() -> float:
+                return task_s if links is None else links.hold(worker.address, CLOCK.now, task_s)
+
             pools = {
-                "default": VirtualThreadPoolExecutor(
-                    CLOCK, nthreads, delay=self._calibration.worker_us / 1e6, charging=lambda: self._charging
-                ),
+                "default": VirtualThreadPoolExecutor(CLOCK, nthreads, delay=delay, charging=lambda: self._charging),
                 "actor": VirtualThreadPoolExecutor(CLOCK, 1, charging=lambda: self._charging),
             }
             worker = SimulatedWorker(address, name=index, nthreads=nthreads, memory_limit=0, executor=pools)

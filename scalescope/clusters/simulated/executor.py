@@ -30,7 +30,7 @@ class VirtualThreadPoolExecutor(Executor):
         clock: Clock,
         max_workers: int,
         *,
-        delay: float = 0.0,  # virtual seconds from submission to start
+        delay: Callable[[], float] = float,  # virtual seconds from submission to start; asked at each
         charging: Callable[[], bool] = bool,  # whether CPU time is charged; asked at each start
     ) -> None:
         self._clock = clock
@@ -67,7 +67,7 @@ class VirtualThreadPoolExecutor(Executor):
         if self._pending and len(self._threads) < self._max_workers:
             place = object()  # until the thread knows itself
             self._threads.add(place)
-            self._clock.spawn(self._name, lambda: self._work(place), delay=self._delay, charging=self._charging())
+            self._clock.spawn(self._name, lambda: self._work(place), delay=self._delay(), charging=self._charging())
 
     def _work(self, place: object) -> None:
         current = threading.current_thread()

@@ -2,7 +2,8 @@
 
 Each host has a link each way, all of the same bandwidth. A transfer takes, one after the other: packing by its sender,
 the latency, its bytes over the sender's link out and the receiver's link in, and unpacking by its receiver. Transfers
-at the same time share links in max-min fairness. A host packs and unpacks one transfer at a time.
+at the same time share links in max-min fairness. A host packs and unpacks one transfer at a time, and a worker's event
+loop spends some time on each as well.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import heapq
 import itertools
 import math
 from collections import deque
+from collections.abc import Callable
 
 ROUNDING = 1e-9  # relative difference of rates that is none; and seconds, of ends of transfers
 SMALL = 0.1  # a transfer whose bytes take less than this share of the latency does not share links
@@ -31,13 +33,15 @@ class Link:
 class Flow:
     """Bytes on their way over two links."""
 
-    __slots__ = ("done", "end", "left", "links", "rate", "share", "since")
+    __slots__ = ("end", "left", "links", "passed", "rate", "share", "since")
 
-    def __init__(self, out: Link, into: Link, nbytes: float = 0.0) -> None:
+    def __init__(
+        self, out: Link, into: Link, nbytes: float = 0.0, passed: Callable[[float], object] = lambda now: None
+    ) -> None:
         self.links = (out, into)
         self.share = 0.0  # bytes a second, by `FairShares`
         self.left, self.rate, self.since, self.end = nbytes, 0.0, 0.0, math.inf  # for `Links`: at its last change
-        self.done: asyncio.Future[None] | None = None
+        self.passed = passed  # called with the time at which all bytes have passed
 
 
 class FairShares:
@@ -112,8 +116,10 @@ class Host:
 class Links:
     """The hosts of a cluster, and what is on its way between them; for the event loop of the virtual clock."""
 
-    def __init__(self, bytes_per_s: float, latency_s: float, cpu_s_per_byte: float) -> None:
+    def __init__(self, bytes_per_s: float, latency_s: float, cpu_s_per_byte: float, message_s: float = 0.0) -> None:
         self._bytes_per_s, self._latency_s, self._cpu_s_per_byte = bytes_per_s, latency_s, cpu_s_per_byte
+        self._message_s = message_s  # of a worker's event loop, for each transfer
+        self.others: tuple[str, ...] = ()  # addresses of hosts that are no workers
         self.restart()
 
     def restart(self) -> None:
@@ -130,6 +136,10 @@ class Links:
         host = self._hosts.get(address)
         return 0.0 if host is None else host.cpu_s - max(host.busy_until - now, 0.0)
 
+    def hold(self, address: str, now: float, seconds: float) -> float:
+        """Use the event loop of this host for something else; returns after how many seconds that is done."""
+        return self._host(address).compute(now, seconds) - now
+
     async def transfer(self, source: str, target: str, nbytes: int, *, follows: bool = False) -> None:
         """Return when the bytes have arrived; no latency is charged if they follow others in one stream."""
         if source == target:
@@ -137,14 +147,28 @@ class Links:
         sender, receiver = self._host(source), self._host(target)
         loop = asyncio.get_running_loop()
         now, cpu_s, alone_s = loop.time(), nbytes * self._cpu_s_per_byte, nbytes / self._bytes_per_s
-        sent = sender.compute(now, cpu_s) + (0.0 if follows else self._latency_s)
+        packing_s, unpacking_s = (
+            cpu_s + (0.0 if host in self.others else self._message_s) for host in (source, target)
+        )
+        sent = sender.compute(now, packing_s) + (0.0 if follows else self._latency_s)
         if alone_s < SMALL * self._latency_s:
-            await asyncio.sleep(max(sent + alone_s + cpu_s, receiver.compute(now, cpu_s)) - now)
+            await asyncio.sleep(max(sent + alone_s + unpacking_s, receiver.compute(now, unpacking_s)) - now)
             return
-        await asyncio.sleep(sent - now)
-        await self._flow(Flow(sender.out, receiver.into, nbytes))
-        now = loop.time()
-        await asyncio.sleep(receiver.compute(now, cpu_s) - now)
+        arrived: asyncio.Future[None] = loop.create_future()  # the only one: to resume this coroutine costs most
+
+        def unpack(passed: float) -> None:
+            loop.call_at(receiver.compute(passed, unpacking_s), _arrive, arrived)
+
+        flow = Flow(sender.out, receiver.into, nbytes, unpack)
+        begins = loop.call_at(sent, self._begin, flow, loop)
+        try:
+            await arrived
+        except asyncio.CancelledError:
+            begins.cancel()
+            if flow in sender.out.flows:
+                self._end(flow)
+                self._settle_soon(loop)
+            raise
 
     def _host(self, address: str) -> Host:
         host = self._hosts.get(address)
@@ -152,17 +176,10 @@ class Links:
             host = self._hosts[address] = Host()
         return host
 
-    async def _flow(self, flow: Flow) -> None:
-        loop = asyncio.get_running_loop()
-        flow.done, flow.since = loop.create_future(), loop.time()
+    def _begin(self, flow: Flow, loop: asyncio.AbstractEventLoop) -> None:
+        flow.since = loop.time()
         self._shares.add(flow)
         self._settle_soon(loop)
-        try:
-            await flow.done
-        finally:
-            if not math.isnan(flow.end):  # it was cancelled
-                self._end(flow)
-                self._settle_soon(loop)
 
     def _end(self, flow: Flow) -> None:
         flow.end = math.nan
@@ -180,14 +197,18 @@ class Links:
             end, _, flow = heapq.heappop(self._ends)
             if end == flow.end:
                 self._end(flow)
-                assert flow.done is not None
-                if not flow.done.done():
-                    flow.done.set_result(None)
+                flow.passed(now)
         for flow in self._shares.settle():
             flow.left = max(flow.left - flow.rate * (now - flow.since), 0.0)
             flow.rate, flow.since = flow.share, now
             flow.end = now + flow.left / flow.rate
             heapq.heappush(self._ends, (flow.end, next(self._serial), flow))
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = loop.call_at(self._ends[0][0], self._settle, loop) if self._ends else None
+        if self._ends and (self._timer is None or not now < self._timer.when() <= self._ends[0][0]):
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(self._ends[0][0], self._settle, loop)
+
+
+def _arrive(arrived: asyncio.Future[None]) -> None:
+    if not arrived.done():  # it may have been cancelled
+        arrived.set_result(None)

@@ -43,6 +43,13 @@ _PACKING = Parameter(
     minimum=0,
     maximum=10_000,
 )
+_MESSAGE = Parameter(
+    "Time that a worker's event loop spends on each transfer besides, one after another, in milliseconds; a prediction "
+    "fits it.",
+    title="Event loop per transfer, ms",
+    minimum=0,
+    maximum=60_000,
+)
 _WRITTEN = re.compile(r"(\d+(?:\.\d+)?) ?((?:[kKMGT]i?)?)(bit|B)(?:/s)?")
 
 
@@ -77,6 +84,7 @@ class SimulatedSpec(ClusterSpec):
     bandwidth: Annotated[str, _BANDWIDTH] = "10Gbit"
     latency_ms: Annotated[float, _LATENCY] = 0.5
     cpu_ms_per_mb: Annotated[float, _PACKING] = 1.0
+    message_ms: Annotated[float, _MESSAGE] = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Floats
-from scalescope.diagnosis.evidence.task_table import task_column, task_prefixes, task_rows, worker_of_rows
+from scalescope.diagnosis.evidence.task_table import task_column, task_needs, task_prefixes, task_rows, worker_of_rows
 from scalescope.diagnosis.observation import Observation, once
 
 # Shares of its memory limit from which a worker writes results to disk: what all its results take, and what its process
@@ -80,6 +80,30 @@ def held_results(observation: Observation) -> HeldResults | None:
     limit = limit_of_workers(observation)
     workers = max(len(np.unique(attempts.members.worker)), 1)
     return HeldResults(nbytes, float(managed.max()), *whose, workers, limit, process)
+
+
+def most_on_one_worker(observation: Observation) -> float:
+    """Bytes of results that the fullest worker holds at once, as the graph tells.
+
+    A result stays with all who made or fetched it until the last task that needs it has ended; one that no task needs
+    stays to the end.
+    """
+    attempts, sizes, last = observation.measured, task_column(observation, "nbytes"), _last_use(observation)
+    let_go = np.where(np.isfinite(last), last, attempts.end)
+    used, made = task_needs(observation)
+    worker = np.append(attempts.worker, attempts.worker[used])
+    result = np.append(np.arange(len(sizes)), made)
+    begin = np.append(attempts.stop, attempts.start[used])
+    order = np.lexsort((begin, result, worker))  # of the uses on one worker, the first fetched it
+    fresh = np.diff(worker[order], prepend=-1) != 0
+    fresh |= np.diff(result[order], prepend=-1) != 0
+    kept = order[fresh & attempts.useful[result[order]]]
+    worker, result, begin = np.tile(worker[kept], 2), result[kept], begin[kept]
+    time = np.append(begin, np.maximum(let_go[result], begin))
+    change = np.append(sizes[result], -sizes[result])
+    order = np.lexsort((time, worker))
+    # each worker's changes add up to nothing
+    return float(np.cumsum(change[order]).max(initial=0.0))
 
 
 def _whose(observation: Observation, when: float, nbytes: float) -> tuple[str, float, float, str]:

@@ -12,6 +12,7 @@ from scalescope.analysis.cost import Prices
 from scalescope.analysis.distributions import NORMAL
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.verdict import diagnose
+from scalescope.model import words
 from scalescope.model.finding import Finding, Severity
 from scalescope.model.mapping import Mapped, differing
 from scalescope.model.trial import Trial
@@ -49,6 +50,7 @@ class PredictedSize(Mapped):
     measured_s: float | None = None
     worker_hours: float = 0.0
     money: float | None = None  # None: its price is not known
+    held_bytes: float = 0.0  # results that the fullest worker holds at once
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Prediction(Mapped):
     factor: float  # measured time over simulated time at the largest measured size
     trust: Trust | None = None  # None: one size was measured
     scattering: float = 0.0  # share of the measured time in `client.scatter`
+    room_bytes: float = 0.0  # results that a worker holds before it writes some to disk; 0: unknown, or no limit
     assumed: tuple[str, ...] = ()  # costs that the trial did not tell
     costs: Mapping[str, Any] = field(default_factory=dict)  # what the simulated cluster charged
 
@@ -87,7 +90,13 @@ class Prediction(Mapped):
         if abs(math.log(self.factor)) >= math.log1p(WRONG):
             found.append(f"the simulated cluster took {number(1 / self.factor, 2)} times as long as was measured")
         if self.scattering >= SCATTERED:
-            found.append(f"{percent(self.scattering)} of its time is `client.scatter`, as long at each size")
+            found.append(f"{percent(self.scattering)} of its time is `client.scatter`, which is not simulated")
+        for size in self.sizes:
+            if size.workers in self.asked and 0 < self.room_bytes < size.held_bytes:
+                held, room = words.size(size.held_bytes), words.size(self.room_bytes)
+                found.append(
+                    f"one of {plural(size.workers, 'worker')} would hold {held} of results, with room for {room}"
+                )
         return tuple(found)
 
 
@@ -95,6 +104,7 @@ class Prediction(Mapped):
 class SimulatedSizes:
     """Simulated runs that stand for what was not measured."""
 
+    held_bytes: Mapping[int, float]  # by workers: results that the fullest of them holds at once
     again: SweepRun  # sizes that were measured, and others
     changed: SweepRun | None = None  # sizes of another cluster than the measured one
     known: SweepRun | None = None  # the largest measured size, from the smaller ones
@@ -106,6 +116,7 @@ def judge(
     asked: Sequence[int],
     prices: Prices,
     scattering: float = 0.0,
+    room_bytes: float = 0.0,
 ) -> StudyAnswer:
     again = _by_workers(simulated.again)
     base = again.get(measured.largest)
@@ -117,12 +128,16 @@ def judge(
     spread = _spread(measured, again, factor, trust)
     run = simulated.changed or simulated.again
     ahead = _by_workers(run)
-    sizes = [_size(measured, run, trial, factor, spread, prices) for trial in ahead.values()]
+    sizes = [
+        replace(_size(measured, run, trial, factor, spread, prices), held_bytes=simulated.held_bytes.get(workers, 0.0))
+        for workers, trial in ahead.items()
+    ]
     if simulated.changed is not None:
         sizes = [replace(size, measured_s=None) for size in sizes]
     moved = max((trial.metrics.transferred_bytes or 0.0 for trial in ahead.values() if trial.metrics), default=0.0)
     assumed = _assumed(run) if moved >= MUCH_DATA else ()
-    found = Prediction(tuple(sizes), tuple(asked), factor, trust, scattering, assumed, run.sweep.cluster.to_mapping())
+    costs = run.sweep.cluster.to_mapping()
+    found = Prediction(tuple(sizes), tuple(asked), factor, trust, scattering, room_bytes, assumed, costs)
     return StudyAnswer(_line(found), found.to_mapping(), bool(found.doubts))
 
 

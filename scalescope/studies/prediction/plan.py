@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from scalescope.analysis.attempts import Attempts, Tables
-from scalescope.analysis.fitted_costs import FittedCosts, fitted_costs
-from scalescope.analysis.graph_from_records import recorded_graph
+from scalescope.analysis.fitted_costs import FittedCosts, GrowthOfDurations, fitted_costs
+from scalescope.analysis.graph_from_records import recorded_graph, waiting
+from scalescope.diagnosis.evidence.held_results import held_results, most_on_one_worker
+from scalescope.diagnosis.observation import Observation
 from scalescope.errors import InvalidField
 from scalescope.model import parameters
 from scalescope.model.cluster import cluster_spec
-from scalescope.model.recorded_graph import RecordedGraph
+from scalescope.model.recorded_graph import RecordedGraph, Submission
 from scalescope.model.sweep import THREADS, WORKERS, digest
 from scalescope.model.trial import ran_what
 from scalescope.report import files
@@ -125,9 +127,15 @@ class _Prediction:
         rest = rest[1:] if self.settings else rest
         changed = rest.pop(0) if self.changes else None
         with Store.open(*self.address) as store:
-            scattering = scattering_share(store.tables(measured.base))
-        simulated = SimulatedSizes(again, changed, rest[0] if rest else None)
-        return judge(measured, simulated, self._wanted(measured), price_table.load(), scattering)
+            base = Observation.of(measured.base, store.tables(measured.base))
+            ahead = [trial for trial in (changed or again).trials if trial.counts and trial.records]
+            held = {
+                trial.point.workers: most_on_one_worker(Observation.of(trial, store.tables(trial))) for trial in ahead
+            }
+        room, scattering = held_results(base), scattering_share(base.tables)
+        simulated = SimulatedSizes(held, again, changed, rest[0] if rest else None)
+        room_bytes = room.fits if room else 0.0
+        return judge(measured, simulated, self._wanted(measured), price_table.load(), scattering, room_bytes)
 
     def _measured(self, runs: Sequence[SweepRun]) -> MeasuredSizes:
         return self.origin or MeasuredSizes.of(runs[0], sizes(self.asked.using))
@@ -158,9 +166,11 @@ class _Prediction:
         else:
             sweep["workload"] = REPLAY
             files.make_folder(folder, "recorded graph")
-            graph, points = prepared(recorded_graph(tables), -attempts[-1].begin), []
+            graph, points = prepared(recorded_graph(tables), tables, attempts[-1]), []
+            sizes_waited = zip(measured.typical, every, attempts, strict=True)
+            waited = {trial.point.workers: waited_first(*records) for trial, *records in sizes_waited}
             for each in sorted(workers):
-                data = measured.resized(graph, each).to_mapping()
+                data = measured.resized(waiting_longer(graph, waited, each), each).to_mapping()
                 place = f"{folder}/graph-{digest(data)}.json"
                 files.write(place, json.dumps(data), "recorded graph")
                 points.append({"graph": place, WORKERS: each, THREADS: measured.base.point.threads_per_worker})
@@ -190,14 +200,32 @@ def scattering_share(tables: Tables) -> float:
     return took[True] / sum(took.values()) if took[True] else 0.0
 
 
-def prepared(graph: RecordedGraph, begun_after_s: float) -> RecordedGraph:
-    """The graph with the seconds that the workload took before it sent the first tasks.
+def prepared(graph: RecordedGraph, tables: Tables, attempts: Attempts) -> RecordedGraph:
+    """The graph with what the workload did before it sent the first tasks.
 
-    Its tasks are not made longer by the packing of data: their recorded durations include that.
+    Tasks are not made longer by the packing of data, which their recorded durations include. The client waits for
+    results as long as they travel.
     """
+    waited_s = waited_first(tables, attempts)
+    _, *rest = graph.submissions
+    first = Submission(pause_s=max(-attempts.begin - waited_s, 0.0), waited_s=waited_s)
+    rest = [replace(each, waited_s=0.0) if each.after >= 0 else each for each in rest]
+    return replace(graph, submissions=(first, *rest), cpu=(0.0,) * len(graph.stages))
+
+
+def waited_first(tables: Tables, attempts: Attempts) -> float:
+    """Seconds that the client waited for the cluster before it sent the first tasks, as in `client.scatter`."""
+    until = waiting(tables)
+    return until(attempts.epoch) - until(attempts.epoch + attempts.begin) if until else 0.0
+
+
+def waiting_longer(graph: RecordedGraph, waited_s: Mapping[int, float], workers: int) -> RecordedGraph:
+    """The graph with what is expected of that wait on so many workers, from what it was on others."""
     first, *rest = graph.submissions
-    submissions = (replace(first, pause_s=max(begun_after_s, 0.0)), *rest)
-    return replace(graph, submissions=submissions, cpu=(0.0,) * len(graph.stages))
+    if min(waited_s.values()) <= 0:
+        return graph
+    grown = replace(first, waited_s=GrowthOfDurations.fit(waited_s).at(workers))
+    return replace(graph, submissions=(grown, *rest))
 
 
 def cluster(costs: FittedCosts, bandwidth: str = "") -> dict[str, Any]:
@@ -207,7 +235,7 @@ def cluster(costs: FittedCosts, bandwidth: str = "") -> dict[str, Any]:
     """
     found = {
         "worker_us": None if costs.worker_s is None else round(costs.worker_s * 1e6, 1),
-        "latency_ms": None if costs.latency_s is None else round(costs.latency_s * 1e3, 3),
+        "message_ms": None if costs.message_s is None else round(costs.message_s * 1e3, 3),
         "cpu_ms_per_mb": None if costs.cpu_s_per_byte is None else round(costs.cpu_s_per_byte * 1e9, 3),
         "bandwidth": bandwidth or (None if costs.bandwidth is None else f"{costs.bandwidth / 1e6:.4g}MB"),
     }

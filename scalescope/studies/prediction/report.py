@@ -100,5 +100,5 @@ def _sure(found: Prediction) -> list[tuple[str, str]]:
             f"{number(found.factor)} at the largest measured size, by which all are multiplied",
         ),
         ("Interval", "80 %: by the spread of repeats and by how far measured sizes were off; wider with each doubling"),
-        ("Left out", "memory that fills up, and outside services that saturate"),
+        ("Left out", "outside services that saturate, and memory except where results do not fit"),
     ]

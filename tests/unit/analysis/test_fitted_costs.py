@@ -51,6 +51,11 @@ def test_the_latency_is_that_of_small_transfers(records: Any) -> None:
     assert costs(records, [(100, 0.01)] * 3 + [(100, 0.5)] * 3).latency_s == pytest.approx(0.01)
 
 
+def test_a_latency_is_also_told_by_transfers_that_are_not_small(records: Any) -> None:
+    found = costs(records, [(50 * MB, 0.5), *[(1 * MB, 0.02)] * 5])
+    assert (found.bandwidth, found.latency_s) == (pytest.approx(100 * MB), pytest.approx(0.01))
+
+
 def test_links_are_judged_where_they_were_shared_least() -> None:
     few, many = FittedCosts(20e6, 0.01, 2e-9, 0.5), FittedCosts(10e6, 0.02, 1e-9, 0.7)
     assert FittedCosts.of_sizes([few, many]) == FittedCosts(20e6, 0.01, 1e-9, 0.5)

@@ -82,9 +82,14 @@ def test_a_loop_that_never_waits_sends_at_its_own_pace() -> None:
     rows = [{"start": 10.0 + 2 * i, "runnable": 10.0 + 2 * i} for i in range(3)]
     records = tables(*rows, sent=[(9.9 + 2 * i, 1) for i in range(3)])
     records["client"] = {"time": [9.0], "seconds": [9.0], "waits": [0]}
-    assert [each.after for each in recorded_graph(records).submissions] == [-1, -1, -1]
+    assert recorded_graph(records).submissions == (Submission(), *[Submission(-1, 2.0)] * 2)
     records["client"]["waits"] = [1]
-    assert [each.after for each in recorded_graph(records).submissions] == [-1, 0, 1]
+    waited = recorded_graph(records).submissions
+    assert [(each.after, round(each.pause_s, 9), each.waited_s) for each in waited] == [
+        (-1, 0, 0),
+        (0, 0, 0.9),
+        (1, 0, 0.9),
+    ]
 
 
 def test_submissions_over_futures_do_not_wait() -> None:

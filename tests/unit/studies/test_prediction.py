@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from scalescope.errors import InvalidField
+from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
 from scalescope.run.sweep import run_sweep
 from scalescope.studies import STUDIES
-from scalescope.studies.prediction.judge import Prediction
+from scalescope.studies.prediction import plan
+from scalescope.studies.prediction.judge import PredictedSize, Prediction
 from scalescope.studies.report import export
 from scalescope.studies.report.html import render_study
 from scalescope.studies.running import run_study
@@ -60,6 +62,20 @@ def test_a_graph_that_grows_with_the_workers_is_built_anew(store: str) -> None:
     assert seconds(found)[32] == pytest.approx(3.0, rel=0.1)
     assert found.trust is not None
     assert abs(found.trust.error) < 0.1
+
+
+def test_memory_that_would_not_do_is_named() -> None:
+    sizes = tuple(PredictedSize(workers, 1.0, 0.9, 1.1, 0.5, held_bytes=8e9 / workers) for workers in (1, 8))
+    assert len(Prediction(sizes, (1, 8), 1.0, room_bytes=2e9).doubts) == 1
+    assert not Prediction(sizes, (8,), 1.0, room_bytes=2e9).doubts
+    assert not Prediction(sizes, (1, 8), 1.0).doubts
+
+
+def test_a_wait_before_the_first_tasks_grows_as_it_did() -> None:
+    graph = RecordedGraph(("inc",), (RecordedTask(0, 1.0),), (Submission(0, 0.1, 3.0),))
+    waited = plan.waiting_longer(graph, {1: 1.0, 2: 2.0, 4: 3.0}, 8).submissions[0]
+    assert (waited.pause_s, waited.waited_s) == (0.1, pytest.approx(4.0))
+    assert plan.waiting_longer(graph, {1: 0.0, 2: 0.1}, 8) == graph
 
 
 CHUNKS = """

@@ -23,7 +23,7 @@ TREE = RecordedGraph(("leaf", "add"), (RecordedTask(0, 0.001), RecordedTask(0, 0
 TWO_MAPS = RecordedGraph(
     ("inc", "dec"),
     (*[RecordedTask(0, 0.001)] * 3, *(RecordedTask(1, 0.001, (i,), 0, 1) for i in range(3))),
-    (Submission(), Submission(0, 0.01)),
+    (Submission(), Submission(0, 0.01, 0.01)),
 )
 CONFINED = RecordedGraph(("a", "b"), (*[RecordedTask(0, 0.001, (), 1)] * 8, RecordedTask(1, 0.0, (0, 7))))
 

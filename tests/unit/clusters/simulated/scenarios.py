@@ -368,7 +368,7 @@ def transfers() -> Any:
 
         data = client.submit(bytes, 50_000_000, workers=first)
         done("made", data)
-        size, other = client.submit(len, data, workers=second), client.submit(half_on_a_core, 2.0, workers=first)
+        other, size = client.submit(half_on_a_core, 2.0, workers=first), client.submit(len, data, workers=second)
         done("taken", size)
         done("slowed", other)
         client.gather(data)

@@ -109,6 +109,25 @@ def test_a_transfer_that_is_cancelled_leaves_the_links() -> None:
     assert asyncio.run(main()) == [1, 0, 0]
 
 
+def test_a_workers_event_loop_takes_one_transfer_after_another() -> None:
+    async def main() -> tuple[list[float], float]:
+        links = Links(1e12, 0.001, 0.0, 0.002)
+        links.others = ("client",)
+        began, ended = asyncio.get_running_loop().time(), []
+
+        async def transfer(source: str, target: str) -> None:
+            await links.transfer(source, target, 1)
+            ended.append(asyncio.get_running_loop().time() - began)
+
+        await asyncio.gather(transfer("w1", "client"), *[transfer(f"w{i}", "w0") for i in range(1, 5)])
+        now = asyncio.get_running_loop().time()
+        return ended, links.cpu_s("client", now) + links.cpu_s("w0", now)
+
+    ended, charged_s = asyncio.run(main())
+    assert ended[-1] >= 4 * 0.002
+    assert charged_s == pytest.approx(4 * 0.002)
+
+
 @pytest.mark.parametrize(
     ("text", "rate"),
     [

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.findings import findings_of, only
 
-from scalescope.diagnosis.evidence.held_results import HeldResults, held_results
+from scalescope.diagnosis.evidence.held_results import HeldResults, held_results, most_on_one_worker
 from scalescope.diagnosis.evidence.spilling import spilling
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
@@ -170,6 +170,7 @@ def test_whose_results_took_how_much_and_what_would_hold_them(cluster, task, use
     assert what.prefix == "load"
     assert what.nbytes == pytest.approx(workers * 9 * 50 * MIB)
     assert (what.kept > 0.5) is not used
+    assert most_on_one_worker(seen) == pytest.approx(what.nbytes / workers, rel=0.3)
     finding = found(seen)["memory-spill"]
     assert f"{workers} workers with 400 MiB hold" in finding.summary
     assert "`load`" in finding.summary
