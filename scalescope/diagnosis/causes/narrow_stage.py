@@ -18,6 +18,7 @@ from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
 WIDER = 2  # ratio of tasks: another stage must have this many times those of the narrow one
+FAN_IN = 8  # results that a task of a tree combines, at most: what Dask itself does at most (`split_every`)
 WIDE = 0.5  # tasks of the widest stage per thread; below, the whole graph is narrow
 
 NARROW_STAGE = TrialCause(
@@ -137,7 +138,9 @@ def _excused(observation: Observation) -> Bools:
     fed = np.zeros(count, dtype=bool)
     fed[batch[here]] = True
     _, prefix = task_prefixes(observation)
-    excused[batch[here[prefix[here] == prefix[there]]]] = True
+    alike = here[prefix[here] == prefix[there]]
+    combined = np.bincount(alike, minlength=len(batch))[alike]  # results of their own kind that each of them needs
+    excused[batch[alike[combined <= FAN_IN]]] = True
     begins = found.first[:-1]
     if (sent := loop(observation)) is not None:
         runnable = np.minimum.reduceat(attempts.runnable[found.task], begins)
