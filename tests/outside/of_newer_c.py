@@ -40,7 +40,7 @@ def run_pools(threads):
         return float(fields[0, 0])
 
     with local(2) as made, Client(made) as client:
-        client.run(threadpoolctl.threadpool_limits, threads)
+        client.run(lambda: threadpoolctl.threadpool_limits(threads) and None)
         client.gather(client.map(correlate, range(12), pure=False))
 
 

@@ -26,9 +26,9 @@ NARROW_STAGE = TrialCause(
     title="One stage has too few tasks",
     needs="A stage had fewer tasks than threads, and idle threads during it cost at least 10 % of the worker time. "
     "Another stage had at least twice as many tasks, and at least half as many as there are threads.",
-    ruled_out_by="All stages are as narrow (too-few-partitions). Its tasks need each other (sequential-graph), or "
-    "were sent one by one (results-awaited-in-loop, slow-submission). One of many tasks was long (straggler). Its "
-    "tasks wait for tasks of their own (nested-client).",
+    ruled_out_by="All stages are as narrow (too-few-partitions). Its tasks need up to 8 of their own kind "
+    "(sequential-graph, or a tree), or were sent one by one (results-awaited-in-loop, slow-submission). One of many "
+    "tasks was long (straggler). Its tasks wait for tasks of their own (nested-client).",
     remedy="Cut that stage into more tasks (repartition before it, `split_every=` in reductions), or let other work "
     "run beside it",
     link="https://docs.dask.org/en/stable/best-practices.html#break-up-computations-into-many-pieces",
