@@ -37,7 +37,8 @@ class Gathered:
     gpu_samples: Columns = field(default_factory=lambda: empty("gpu"))
     inside: Columns = field(default_factory=lambda: empty("inside"))
     unprofiled: str = ""  # why there are no stacks of tasks; empty where there are
-    processes: dict[str, tuple[int, int]] = field(default_factory=dict)  # cores and threads of each worker's process
+    # Of each worker's process: cores, threads, and threads of a library's pool
+    processes: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     monitored: bool = False  # whether a worker samples itself, and so sends heartbeats at their usual interval
 
 
@@ -92,7 +93,9 @@ def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, tim
     gathered.inside = _inside(asked)
     gathered.unprofiled = gathered.unprofiled or next((each["absent"] for each in asked if each["absent"]), "")
     gathered.processes = {
-        key: (sample["cores"], sample["threads"]) for key, sample in workers.items() if key not in silent
+        key: (sample["cores"], sample["threads"], sample["pool"])
+        for key, sample in workers.items()
+        if key not in silent
     }
     gathered.monitored = any(key not in silent and not _is_off(sample) for key, sample in workers.items())
     samples = {

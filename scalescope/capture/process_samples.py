@@ -5,6 +5,7 @@ The source text is sent to schedulers and workers: the standard library and `dis
 
 from __future__ import annotations
 
+import importlib
 import os
 import platform
 from typing import Any
@@ -17,11 +18,11 @@ OFF_MS = 60_000.0  # a monitor that samples less often is off
 def memory_samples(since: float, take: bool = True, dask_worker: Any = None) -> dict[str, Any]:
     """The samples of this process since a time on the scheduler's clock; `distributed` fills in `dask_worker`.
 
-    Returns `process` (its identity), `cores` that it may use, `threads` that it has now, `first_worker` (an address, on
-    the scheduler), `interval_s` of the monitor, `samples` (time on the scheduler's clock, resident bytes, cores in
-    use), `gpu` (`GpuSampler.taken`), `inside` (`InsideTasks.taken`) and `collections` (begin and end of full garbage
-    collections); `take` takes what these three have gathered away. A worker that is monitored sends its latest metrics
-    to the scheduler.
+    Returns `process` (its identity), `cores` that it may use, `threads` that it has now, `pool` (`pool_threads`),
+    `first_worker` (an address, on the scheduler), `interval_s` of the monitor, `samples` (time on the scheduler's
+    clock, resident bytes, cores in use), `gpu` (`GpuSampler.taken`), `inside` (`InsideTasks.taken`) and `collections`
+    (begin and end of full garbage collections); `take` takes what these three have gathered away. A worker that is
+    monitored sends its latest metrics to the scheduler.
     """
     monitor = dask_worker.monitor
     delay = getattr(dask_worker, "scheduler_delay", 0.0)
@@ -36,6 +37,7 @@ def memory_samples(since: float, take: bool = True, dask_worker: Any = None) -> 
         "process": f"{platform.node()} {os.getpid()}",
         "cores": CPU_COUNT,
         "threads": monitor.proc.num_threads(),
+        "pool": pool_threads() if take else 0,
         "first_worker": next(iter(getattr(dask_worker, "workers", ())), None),
         "interval_s": callback.callback_time / 1000 if callback else float("inf"),
         "samples": [(at + delay, int(rss), percent / 100) for at, rss, percent in rows if at + delay >= since],
@@ -43,3 +45,13 @@ def memory_samples(since: float, take: bool = True, dask_worker: Any = None) -> 
         "gpu": sampler.taken(since - delay, delay) if sampler else {"absent": "NOT_SAMPLED"},
         "inside": inside.taken(since) if inside else None,
     }
+
+
+def pool_threads() -> int:
+    """Threads that a library (BLAS, OpenMP) starts for one call, as it or the environment says; 0: not known."""
+    try:
+        pools = importlib.import_module("threadpoolctl").threadpool_info()  # which many environments have
+    except ImportError:
+        set_to = (os.environ.get(f"{library}_NUM_THREADS", "") for library in ("OMP", "OPENBLAS", "MKL"))
+        return max((int(number) for number in set_to if number.isdigit()), default=0)
+    return max((int(pool["num_threads"]) for pool in pools), default=0)

@@ -27,6 +27,7 @@ SETTLE_S = 5.0
 DRAIN_INTERVAL_S = 2.0
 CALL_TIMEOUT_S = 60.0
 _ATTEMPTS = 3
+OF_PROCESSES = ("cores", "process_threads", "pool_threads")  # columns of the table `workers` that each process tells
 
 T = TypeVar("T")
 
@@ -260,7 +261,8 @@ class _Run:
         virtual = self.capture.drain_interval_s is None
         recording.unprofiled = "the time of this cluster is virtual" if virtual else gathered.unprofiled
         for row, address in enumerate(workers["worker"]):
-            workers["cores"][row], workers["process_threads"][row] = gathered.processes.get(address, (0, 0))
+            for name, value in zip(OF_PROCESSES, gathered.processes.get(address, (0, 0, 0)), strict=True):
+                workers[name][row] = value
         try:
             spool.write_chunk(self.stream, "workers", workers)
             spool.write_chunk(self.stream, "memory", gathered.columns)

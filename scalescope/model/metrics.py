@@ -316,6 +316,9 @@ class Metrics(Mapped):
     scheduler_cpu: Annotated[
         float | None, Metric("Cores that the scheduler's process kept busy, on average.", Unit.CORES, "scheduler cores")
     ] = None
+    scheduler_memory_bytes: Annotated[
+        float | None, Metric("Most resident memory of the scheduler's process.", Unit.BYTES, "scheduler memory")
+    ] = None
     recovery_s: Annotated[
         float | None,
         Metric(

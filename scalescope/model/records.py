@@ -55,6 +55,7 @@ WORKERS: dict[str, str] = {
     "memory_limit": "q",  # bytes; 0: it has none
     "cores": "i",  # that its process may use; 0: unknown
     "process_threads": "i",  # threads of its process when the trial had ended, those of libraries too
+    "pool_threads": "i",  # threads that a library (BLAS, OpenMP) starts there for one call; 0: unknown
     "joined": "d",
     "left": "d",  # 0 while it is there
     "reason": "str",  # why it left

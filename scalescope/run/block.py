@@ -62,7 +62,7 @@ def diagnose(client: distributed.Client | None = None, name: str = "") -> Iterat
     watch = ClientWatch(SimpleNamespace(__code__=caller.f_code))  # type: ignore[arg-type]  # only its code is used
     client = _current_client() if client is None else client
     _checked(client)
-    if not client.nthreads() and not _adaptive(client.cluster):
+    if not client.nthreads() and not _adaptive(cluster_of(client)):
         raise UsageError("The cluster has no workers", next_step="`client.wait_for_workers(1)` before the block")
     found, called = None, name or line_of_user(caller) or "a block"
     try:
@@ -84,9 +84,10 @@ def observed(
 ) -> Iterator[R]:
     """Like `diagnose`, for any recipient, without printing; workers may come later."""
     asked = Notes() if asked is None else asked
-    address, is_here = _checked(client), isinstance(client.cluster, distributed.LocalCluster)
-    kind = type(client.cluster).__name__ if client.cluster is not None else "running scheduler"
-    attempt, cluster = Attempt(), weakref.ref(client.cluster) if client.cluster is not None else lambda: None
+    address, made = _checked(client), cluster_of(client)
+    is_here = isinstance(made, distributed.LocalCluster)
+    kind = type(made).__name__ if made is not None else "running scheduler"
+    attempt, cluster = Attempt(), weakref.ref(made) if made is not None else lambda: None
     keep_file_names()
     _recorded.add(address)
     try:
@@ -97,7 +98,7 @@ def observed(
             ) as observer,
             closing(Capture(observer, settle_s=0.0)) as capture,
         ):
-            del client  # which its owner may give up
+            del client, made  # which their owner may give up
             threads, spools = dict(observer.nthreads()), Path(folder)
             began, clock = datetime.now(UTC), time.monotonic()
             load, hang = HostLoad(), HangWatch(observer, _say if watch else lambda text: None)
@@ -145,6 +146,14 @@ def _current_client() -> Any:
         return distributed.get_client()
     except ValueError as error:
         raise UsageError("There is no Dask client here", next_step="`with scalescope.diagnose(client)`") from error
+
+
+def cluster_of(client: distributed.Client) -> Any:
+    """The cluster that a client was given; else the one of this process that has its address; None if there is none."""
+    if client.cluster is not None:
+        return client.cluster
+    address = client.scheduler.address
+    return next((each for each in distributed.SpecCluster._instances if each.scheduler_address == address), None)
 
 
 def _adaptive(cluster: Any) -> dict[str, Any]:

@@ -182,7 +182,7 @@ class _Hooks(Generic[R]):
 
     def _begin(self, client: Any) -> None:
         from scalescope.capture.client_thread import ClientWatch
-        from scalescope.run.block import observed
+        from scalescope.run.block import cluster_of, observed
 
         address = str(client.scheduler.address)
         with self._lock:
@@ -200,8 +200,8 @@ class _Hooks(Generic[R]):
             finally:
                 self._busy = False
             self._blocks[address] = _Block(stack, {client.id})
-            if client.cluster is not None:
-                client.cluster.close = _before(client.cluster.close, lambda *_: self._over(address))
+            if (cluster := cluster_of(client)) is not None:
+                cluster.close = _before(cluster.close, lambda *_: self._over(address))
 
     def _end(self, address: str, error: BaseException | None) -> None:
         with self._lock:

@@ -115,8 +115,8 @@ async def asynchronous(address):
 
 with few(silence_logs=50) as cluster:
     asyncio.run(asynchronous(cluster.scheduler_address))
-    with Client(cluster) as client:
-        client.gather(client.map(nap, range(4)))
+    client = Client(cluster.scheduler_address)  # as Beam makes it, and never closes it
+    client.gather(client.map(nap, range(4)))
 """
     done = run(tmp_path, script, options=("--require", "tasks > 3", "--require", "tasks > 100"))
     assert done.returncode == ExitStatus.FINDING, done.stderr

@@ -6,7 +6,14 @@ import numpy as np
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.causes.gil_bound import locked_workers
-from scalescope.diagnosis.evidence.host_cpu import FULL, MIN_SAMPLES, host, hosts_of_workers, samples
+from scalescope.diagnosis.evidence.host_cpu import (
+    FULL,
+    MIN_SAMPLES,
+    host,
+    hosts_of_workers,
+    in_one_process,
+    samples,
+)
 from scalescope.diagnosis.evidence.inside_tasks import OUTSIDE, PROGRAM, inside, waits
 from scalescope.diagnosis.evidence.timeline import timeline
 from scalescope.diagnosis.observation import Observation, TrialCause
@@ -17,6 +24,7 @@ from scalescope.model.words import percent, plural, some
 OURS = 0.70  # share of a full host that our processes use, from which they compete with each other
 SIZES_LINK = "https://docs.dask.org/en/stable/best-practices.html#processes-threads-and-vm-sizes"
 
+CROWD = 1.25  # threads that want a core, for each core, from which they wait for each other
 OF_DASK = 20  # threads of a worker's process that run neither a task nor a library's pool, at most
 ONE_EACH = (
     "set OMP_NUM_THREADS=1, MKL_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 where workers start (nannies do, by "
@@ -28,9 +36,11 @@ OVERSUBSCRIBED_THREADS = TrialCause(
     code="oversubscribed-threads",
     title="More threads than cores",
     needs="The host had no idle core and the trial used 70 % of it (facts host.load), or workers elsewhere used 90 % "
-    "of the cores that they may use. Each running task used 1.5 cores, or 1.25 tasks ran per core (table memory).",
+    "of the cores that they may use. Each running task used 1.5 cores, or 1.25 tasks ran per core (table memory). Or "
+    "libraries have threads of their own (table workers), more than there are cores, which used half of the "
+    "processes' CPU time, on a host without an idle core that others may use, too.",
     ruled_out_by="Idle cores: pools inside tasks then use only what nobody else wants. Tasks that sleep. Other "
-    "processes that fill the host (host-overloaded).",
+    "processes that fill the host (host-overloaded), unless libraries fill it as well.",
     remedy="One thread per pool (OMP_NUM_THREADS=1 and the like), or no more task threads than cores",
     link="https://docs.dask.org/en/stable/array-best-practices.html#avoid-oversubscribing-threads",
     parts=("busy",),
@@ -40,37 +50,44 @@ OVERSUBSCRIBED_THREADS = TrialCause(
 
 @OVERSUBSCRIBED_THREADS.finds
 def oversubscribed_threads(observation: Observation) -> Finding | None:
-    """`lost_s`: cores used beyond one per running task (pools), or running tasks without a core."""
+    """`lost_s`: cores used beyond one per running task or by pools, or running tasks without a core."""
     found, here = samples(observation), host(observation) or hosts_of_workers(observation)
-    if found is None or here is None or here.idle > FULL or here.ours < OURS:
+    if found is None or here is None or here.idle > FULL:
         return None
     computing = found.running >= 0.5
     cores = float((found.cpu * found.seconds)[computing].sum())
     tasks = float((found.running * found.seconds)[computing].sum())
     if cores <= 0 or tasks <= 0:
         return None
-    pools = cores >= 1.5 * tasks  # cores per running task, from which tasks must have threads of their own
-    beyond = np.maximum((found.cpu - found.running) if pools else (found.running - found.cpu), 0.0)
     at_once = tasks / observation.measured.makespan
-    if not pools and at_once < 1.25 * here.cpus:  # running tasks per core, from which they wait for each other
+    own, pool = (
+        int(observation.numbers("workers", name).max(initial=0)) for name in ("process_threads", "pool_threads")
+    )
+    most = int(observation.measured.members.nthreads.max())
+    pool = max(pool, own - most - OF_DASK)
+    outside_s = _outside_of_tasks_s(observation, cores) if pool > 1 and at_once * pool >= CROWD * here.cpus else 0.0
+    pools = cores >= 1.5 * tasks or outside_s >= SLACK * cores  # then tasks must have threads of their own
+    # running tasks per core, from which they wait for each other
+    if (here.ours < OURS and not outside_s) or (not pools and at_once < CROWD * here.cpus):
         return None
-    lost_s = min(float((beyond * found.seconds)[computing].sum()), observation.seconds("busy"))
+    beyond = np.maximum((found.cpu - found.running) if pools else (found.running - found.cpu), 0.0)
+    lost_s = max(float((beyond * found.seconds)[computing].sum()), outside_s if pools else 0.0)
+    lost_s = min(lost_s, observation.seconds("busy"))
     if observation.share_of(lost_s) < NOTEWORTHY:
         return None
-    own = int(observation.numbers("workers", "process_threads").max(initial=0))
-    most = int(observation.measured.members.nthreads.max())
-    idle_pools = own - most - OF_DASK > most  # threads of libraries, which got no core of their own
     evidence = (
         Evidence("tasks running at once", round(at_once, 2), "table tasks"),
         Evidence("cores in use for each of them", round(cores / tasks, 2), "table memory, column cpu"),
         Evidence("cores of the hosts", here.cpus, "facts host.load, or table workers"),
         Evidence("share of the hosts idle", round(here.idle, 3), "facts host.load, or table memory"),
         *((Evidence("most threads of a worker's process", own, "table workers"),) if own else ()),
+        *((Evidence("threads of a library's pool", pool, "table workers"),) if pool > 1 else ()),
     )
     if pools:
+        threads = f"{pool:,} threads of their own each" if pool > 1 else "threads of their own"
         summary = (
-            f"Each running task uses {cores / tasks:.1f} cores, and all {here.cpus} cores of the host are busy "
-            f"({percent(here.idle)} idle): libraries inside the tasks start threads of their own, which compete."
+            f"{at_once:.1f} tasks ran at once on {plural(here.cpus, 'core')}, and libraries inside them start "
+            f"{threads}: all cores are busy ({percent(here.idle)} idle), and these threads compete."
         )
         remedy = ONE_EACH
     else:
@@ -81,7 +98,7 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
         )
         remedy = (
             f"ask for at most {here.cpus} threads on this host (workers × threads_per_worker), or use a cluster with "
-            "more cores" + (f"; {ONE_EACH}" if idle_pools else "")
+            "more cores" + (f"; {ONE_EACH}" if pool > most else "")
         )
     return OVERSUBSCRIBED_THREADS.finding(
         observation,
@@ -92,6 +109,15 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
         confidence=0.7 if pools else 0.9,
         link="" if pools else SIZES_LINK,
     )
+
+
+def _outside_of_tasks_s(observation: Observation, cores_s: float) -> float:
+    """Of these CPU seconds, those that the threads of tasks did not use; 0 where workers did not tell, or few."""
+    seconds = [each.seconds for each in inside(observation).values()]
+    computing_s, waiting_s = (sum(each[part] for each in seconds) for part in ("computing", "waiting"))
+    told = computing_s + waiting_s >= SLACK * observation.seconds("busy") > 0
+    outside_s = cores_s - computing_s if told and not in_one_process(observation) else 0.0
+    return outside_s if outside_s >= SLACK * cores_s else 0.0
 
 
 BUSY = 0.8  # share of worker time busy, from which threads have no time to spare

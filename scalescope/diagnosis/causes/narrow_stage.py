@@ -18,6 +18,7 @@ from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
 WIDER = 2  # ratio of tasks: another stage must have this many times those of the narrow one
+FAN_IN = 8  # results that a task of a tree combines, at most: what Dask itself does at most (`split_every`)
 WIDE = 0.5  # tasks of the widest stage per thread; below, the whole graph is narrow
 
 NARROW_STAGE = TrialCause(
@@ -25,9 +26,9 @@ NARROW_STAGE = TrialCause(
     title="One stage has too few tasks",
     needs="A stage had fewer tasks than threads, and idle threads during it cost at least 10 % of the worker time. "
     "Another stage had at least twice as many tasks, and at least half as many as there are threads.",
-    ruled_out_by="All stages are as narrow (too-few-partitions). Its tasks need each other (sequential-graph), or "
-    "were sent one by one (results-awaited-in-loop, slow-submission). One of many tasks was long (straggler). Its "
-    "tasks wait for tasks of their own (nested-client).",
+    ruled_out_by="All stages are as narrow (too-few-partitions). Its tasks need up to 8 of their own kind "
+    "(sequential-graph, or a tree), or were sent one by one (results-awaited-in-loop, slow-submission). One of many "
+    "tasks was long (straggler). Its tasks wait for tasks of their own (nested-client).",
     remedy="Cut that stage into more tasks (repartition before it, `split_every=` in reductions), or let other work "
     "run beside it",
     link="https://docs.dask.org/en/stable/best-practices.html#break-up-computations-into-many-pieces",
@@ -137,7 +138,9 @@ def _excused(observation: Observation) -> Bools:
     fed = np.zeros(count, dtype=bool)
     fed[batch[here]] = True
     _, prefix = task_prefixes(observation)
-    excused[batch[here[prefix[here] == prefix[there]]]] = True
+    alike = here[prefix[here] == prefix[there]]
+    combined = np.bincount(alike, minlength=len(batch))[alike]  # results of their own kind that each of them needs
+    excused[batch[alike[combined <= FAN_IN]]] = True
     begins = found.first[:-1]
     if (sent := loop(observation)) is not None:
         runnable = np.minimum.reduceat(attempts.runnable[found.task], begins)

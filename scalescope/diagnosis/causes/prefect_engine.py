@@ -7,14 +7,14 @@ from scalescope.diagnosis.causes.client import client_busy
 from scalescope.diagnosis.causes.large_graph import large_graph
 from scalescope.diagnosis.causes.serialisation_bound import serialisation_bound
 from scalescope.diagnosis.causes.submission_pace import slow_submission
-from scalescope.diagnosis.evidence.prefect_tasks import prefect_seconds
+from scalescope.diagnosis.evidence.prefect_tasks import PrefectSeconds, prefect_seconds
 from scalescope.diagnosis.evidence.submissions import heavy, largest_part, submissions
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import percent, plural
 
-TIMES = 2.0  # the time of the functions, which Prefect must need: on a busy host it needs half a second a task
+TIMES = 2.0  # the time of the functions, which Prefect's engine must need: on a busy host it needs half a second a task
 MOSTLY = 0.5  # share of Prefect's time that one thing takes, from which that is named; and of heavy graphs
 
 OF_LARGE_CALLS = (large_graph, serialisation_bound, slow_submission, client_busy)  # what calls that carry data bring
@@ -61,11 +61,10 @@ def prefect_server_in_workers(observation: Observation) -> Finding | None:
 
 PREFECT_OVERHEAD = TrialCause(
     code="prefect-overhead",
-    title="Prefect costs more than the tasks",
-    needs="Within tasks of a Prefect flow, at least 10 % of the worker time passed outside of the user's functions: "
-    "in Prefect's engine, or while it hashed inputs or wrote results. For one prefix, that is twice what the functions "
-    "took.",
-    ruled_out_by="Functions that take longer than what is around them. Servers that workers start "
+    title="Prefect takes time around the tasks",
+    needs="Within tasks of a Prefect flow, at least 10 % of the worker time passed while Prefect hashed inputs or "
+    "wrote results, or in its engine, where all three together took twice as long as the functions.",
+    ruled_out_by="Functions that take longer than Prefect's engine around them. Servers that workers start "
     "(prefect-server-in-workers). Retries (retried-tasks) and limits (waiting-tasks), which are counted apart. Calls "
     "that carry data, where they cost more than that (large-graph, serialisation-bound, slow-submission, client-busy).",
     remedy="Give each task more to do, and let Prefect neither write results nor hash inputs that nobody looks up "
@@ -80,18 +79,16 @@ PREFECT_OVERHEAD = TrialCause(
 @PREFECT_OVERHEAD.finds
 def prefect_overhead(observation: Observation) -> Finding | None:
     """`lost_s`: time in such tasks outside of their functions, without waits, retries and servers."""
-    found = [
-        each for each in prefect_seconds(observation).values() if each.tasks and each.around > TIMES * each.function
-    ]
+    found = [each for each in prefect_seconds(observation).values() if each.tasks]
     sent = submissions(observation)
     carries_data = bool(heavy(sent).sum() > MOSTLY * len(sent.time))
     if not found or (carries_data and _other_cause(observation)):
         return None
-    lost_s = sum(each.around for each in found)
+    lost_s = sum(map(_avoidable_s, found))
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    worst = max(found, key=lambda each: each.around)
-    around, within = worst.around / worst.tasks, worst.function / worst.tasks
+    worst = max(found, key=_avoidable_s)
+    around, within = _avoidable_s(worst) / worst.tasks, worst.function / worst.tasks
     did, remedy = (
         "around its function",
         (
@@ -103,10 +100,10 @@ def prefect_overhead(observation: Observation) -> Finding | None:
     if carries_data:
         did = "to look through and hash what the call carries"
         remedy = f"pass `{worst.prefix}` less: load large objects within the task, or pass paths instead"
-    elif worst.persist > MOSTLY * worst.around:
+    elif worst.persist > MOSTLY * _avoidable_s(worst):
         did = "to write its result"
         remedy = f"`@task(persist_result=False)` for `{worst.prefix}`, or return less (such as the path of a file)"
-    elif worst.hash > MOSTLY * worst.around:
+    elif worst.hash > MOSTLY * _avoidable_s(worst):
         did = "to hash its inputs for the key of the cache"
         remedy = f"`@task(cache_policy=NO_CACHE)` for `{worst.prefix}`, or pass it less (such as the path of a file)"
     return PREFECT_OVERHEAD.finding(
@@ -125,6 +122,11 @@ def prefect_overhead(observation: Observation) -> Finding | None:
         saved_s=max(lost_s / observation.threads - around, 0.0),
         shorter_s=max(lost_s - observation.threads * around, 0.0),
     )
+
+
+def _avoidable_s(each: PrefectSeconds) -> float:
+    """What is around the functions of a prefix: results and hashes always, the engine where there is little else."""
+    return each.around if each.around > TIMES * each.function else each.persist + each.hash
 
 
 def _other_cause(observation: Observation) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
+from scalescope.diagnosis.evidence.delayed_batches import last_wave_s
 from scalescope.diagnosis.evidence.rescheduled import sent_at_once_saves_s
 from scalescope.diagnosis.evidence.submission_loop import (
     loop,
@@ -11,8 +12,9 @@ from scalescope.diagnosis.evidence.submission_loop import (
     packing,
     tasks_per_graph,
     unwanted_s,
+    wide_rounds,
 )
-from scalescope.diagnosis.evidence.task_table import most_common_prefix
+from scalescope.diagnosis.evidence.task_table import most_common_prefix, task_prefixes
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
@@ -23,12 +25,12 @@ ROUND = 6  # tasks at once; a graph of that many is a round that is too narrow, 
 RESULTS_AWAITED_IN_LOOP = TrialCause(
     code="results-awaited-in-loop",
     title="Each result awaited before the next",
-    needs="At least 3 graphs were sent. Typically (median), fewer tasks were in flight than there are threads. At "
-    "least 90 % of the graphs arrived when all earlier tasks had ended, and threads were idle meanwhile. Or the "
-    "client called actors on several workers, one call at a time.",
+    needs="At least 3 graphs were sent. Typically (median), fewer tasks were in flight than there are threads, or as "
+    "many that their last wave did not fill the threads. At least 90 % of the graphs arrived when all earlier tasks "
+    "had ended, and threads were idle meanwhile. Or the client called actors on several workers, one call at a time.",
     ruled_out_by="One graph whose tasks depend on each other (sequential-graph). Graphs that arrive while earlier "
-    "ones run, or at the client's own pace (slow-submission). Graphs that each fill all threads. Rounds of 6 or more "
-    "tasks, each too narrow for the threads (too-few-partitions).",
+    "ones run, or at the client's own pace (slow-submission). Graphs that each fill all threads to their end. Rounds "
+    "of 6 or more tasks, each too narrow for the threads (too-few-partitions).",
     remedy="Send everything first, then gather: `client.map` and `client.gather`, or one `dask.compute`",
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-calling-compute-repeatedly",
     parts=("no_runnable_task", "client", "tail"),
@@ -55,13 +57,15 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
             Evidence("thread-seconds idle meanwhile", round(called.lost_s, 3), "tables client and tasks"),
             confidence=0.9,
         )
-    found = loop(observation)
-    if found is None or not found.waits or found.width >= ROUND:
+    found, threads = loop(observation) or wide_rounds(observation), observation.threads
+    if found is None or not found.waits or ROUND <= found.width < threads:
         return None
+    prefix, fills = most_common_prefix(observation), found.width >= threads
     lost_s = unwanted_s(observation, found.begin, observation.measured.makespan)
+    if fills:  # more than equal tasks leave idle has other causes
+        lost_s = min(lost_s, found.graphs * last_wave_s(int(found.width), threads, _mean_s(observation, prefix)))
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    prefix = most_common_prefix(observation)
     single, each = found.tasks == found.graphs, tasks_per_graph(found)
     remedy = (
         f"use `futures = client.map({prefix}, items)` and `client.gather(futures)` instead of `client.submit({prefix}, "
@@ -75,11 +79,17 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
         lost_s,
         f"The client sent {found.graphs:,} graphs of {each} (`{prefix}`), each only after the result of "
         f"the one before had come back, so that {percent(share)} of the worker time was idle.",
-        f"{remedy}; wait only where a round needs the result of the one before",
+        f"{remedy}; wait only where a round needs the result of the one before"
+        + (f", and give such a round a multiple of {threads:,} tasks" if fills else ""),
         *loop_evidence(found, lost_s),
         confidence=0.95 if found.gap_s <= 0.1 * found.round_s else 0.8,
         saved_s=sent_at_once_saves_s(observation),
     )
+
+
+def _mean_s(observation: Observation, prefix: str) -> float:
+    attempts, (names, place) = observation.measured, task_prefixes(observation)
+    return float((attempts.stop - attempts.start)[place == names.index(prefix)].mean())
 
 
 FEW_TASKS_IN_FLIGHT = TrialCause(

@@ -96,8 +96,8 @@ def delayed_batches(observation: Observation) -> tuple[tuple[DelayedBatch, ...],
             mean_s = float(durations[tasks].mean())
             end = _all_begun(observation, tasks, mean_s)
             lost, wide = idle.claim(tasks, end)
-            last_wave_s = min(_last_wave_s(len(tasks), wide, mean_s), lost)
-            skewed.append(DelayedBatch(batch, tasks, end, lost - last_wave_s, wide, last_wave_s))
+            last_s = min(last_wave_s(len(tasks), wide, mean_s), lost)
+            skewed.append(DelayedBatch(batch, tasks, end, lost - last_s, wide, last_s))
     return tuple(stragglers), tuple(skewed)
 
 
@@ -147,7 +147,8 @@ def _at_once(start: Floats, stop: Floats) -> int:
     return int((np.arange(1, len(begun) + 1) - np.searchsorted(np.sort(stop), begun, side="right")).max(initial=0))
 
 
-def _last_wave_s(tasks: int, threads: int, mean_s: float) -> float:
+def last_wave_s(tasks: int, threads: int, mean_s: float) -> float:
+    """Thread-seconds that so many equal tasks leave idle in their last wave."""
     if threads < 1:
         return 0.0
     return (threads * math.ceil(tasks / threads) - tasks) * mean_s

@@ -43,24 +43,38 @@ class SubmissionLoop:
     width: float  # most tasks in flight from one graph to the next, median
 
 
-@once
 def loop(observation: Observation) -> SubmissionLoop | None:
-    """The loop in which the client sent small graphs: typically, fewer tasks in flight than threads.
+    """The loop in which the client sent small graphs: typically, fewer tasks in flight than threads."""
+    found = _one_after_another(observation)
+    return found if found and found.width < observation.threads else None
 
-    The client waits for results if nearly every graph arrives with nothing left to do, soon after the last task, and
-    later where that took longer; a slow client keeps its own pace. None where it mostly waited for calls of actors.
+
+def wide_rounds(observation: Observation) -> SubmissionLoop | None:
+    """Graphs that each had tasks for all threads, and of which each waited for all results of the one before."""
+    found = _one_after_another(observation)
+    return found if found and found.waits and found.width >= observation.threads else None
+
+
+@once
+def _one_after_another(observation: Observation) -> SubmissionLoop | None:
+    """Graphs that came one after another; None where the client mostly waited for calls of actors.
+
+    The client waits for results if nearly every graph arrives with nothing left to do, and the client was seen to wait
+    meanwhile, or the graph came soon after the last task, and later where that took longer; a slow client keeps its own
+    pace.
     """
     sent, called = submissions(observation), actor_calls(observation)
-    count = len(sent.time)
-    if count < MIN_GRAPHS or (width := float(np.median(_in_flight(observation, sent.time)))) >= observation.threads:
+    if (count := len(sent.time)) < MIN_GRAPHS:
         return None
+    width = float(np.median(_in_flight(observation, sent.time)))
     if called is not None and called.lost_s > unwanted_s(observation, sent.time[0], sent.time[-1]) / 2:
         return None
     left, last_end = _left(observation, sent.time[1:])
     rounds = np.diff(sent.time)
     empty = left == 0
     gaps = (sent.time[1:] - last_end)[empty]
-    waits = empty.mean() >= ALWAYS and _follows(rounds[empty], gaps)
+    awaits = _awaits(observation, sent)
+    waits = empty.mean() >= ALWAYS and (awaits or _follows(rounds[empty], gaps))
     return SubmissionLoop(
         begin=float(sent.time[0]),
         end=float(sent.time[-1]),
@@ -70,7 +84,7 @@ def loop(observation: Observation) -> SubmissionLoop | None:
         gap_s=float(np.median(gaps)) if len(gaps) else 0.0,
         round_s=float(np.median(rounds)),
         waits=bool(waits),
-        window=0 if waits else _window(observation, sent) or _awaited_window(observation, sent, width),
+        window=0 if waits else _window(observation, sent) or awaits * max(int(width), 1),
         width=width,
     )
 
@@ -96,15 +110,15 @@ def _window(observation: Observation, sent: Submissions) -> int:
     return int(np.median(left)) + int(np.median(sent.tasks))
 
 
-def _awaited_window(observation: Observation, sent: Submissions, width: float) -> int:
-    """Tasks in flight, if the client waited for results for most of the loop; else 0."""
+def _awaits(observation: Observation, sent: Submissions) -> bool:
+    """Whether the client was seen to wait for results for most of the loop."""
     begin = observation.numbers("client", "time") - observation.measured.epoch
     end = begin + observation.numbers("client", "seconds")
     within = np.clip(np.minimum(end, sent.time[-1]) - np.maximum(begin, sent.time[0]), 0, None)
     sends = (*SENDING, "scatter")
     awaits = [str(what).rpartition(".")[2] not in sends for what in observation.column("client", "what")]
     awaited = within[np.array(awaits, dtype=bool) & (observation.numbers("client", "waits") > 0)].sum()
-    return max(int(width), 1) if awaited > MOSTLY_AWAITS * (sent.time[-1] - sent.time[0]) else 0
+    return bool(awaited > MOSTLY_AWAITS * (sent.time[-1] - sent.time[0]))
 
 
 @once

@@ -74,14 +74,14 @@ def test_attempts_that_erred_or_were_lost_are_no_work(records):
     assert (metrics.erred_tasks, metrics.recomputed_tasks) == (1, 1)
 
 
-def test_memory_spilling_and_the_schedulers_cpu(records):
+def test_memory_spilling_and_the_schedulers_process(records):
     tables = records([{"worker": "a", "start": 0, "stop": 1}], TWO)
     rows = [("a", 100, 0, 1), ("a", 300, 7, 1), ("b", 200, 5, 1), ("b", 200, 4, 1), ("scheduler", 900, 0, 0.25)]
     names = ("worker", "rss", "spilled", "cpu")
     tables["memory"] = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
     metrics = measure(tables, threads=2, elapsed_s=1)
     assert (metrics.peak_memory_bytes, metrics.mean_memory_bytes) == (300, 200)
-    assert (metrics.spilled_bytes, metrics.scheduler_cpu) == (7 + 5, 0.25)
+    assert (metrics.spilled_bytes, metrics.scheduler_cpu, metrics.scheduler_memory_bytes) == (7 + 5, 0.25, 900)
     del tables["memory"]
     assert measure(tables, threads=2, elapsed_s=1).peak_memory_bytes is None
 

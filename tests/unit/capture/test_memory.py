@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
+import threadpoolctl
 from distributed import Client
 
-from scalescope.capture import memory
+from scalescope.capture import memory, process_samples
 from scalescope.model.records import Columns, empty
 
 Rows = Callable[[Columns], list[dict[str, Any]]]
@@ -24,6 +27,7 @@ def sample(process: str, times: list[float], sizes: list[int], interval_s: float
         "samples": [(when, size, 0.5) for when, size in zip(times, sizes, strict=True)],
         "cores": 2,
         "threads": 9,
+        "pool": 2,
         "collections": [(0.5, 0.75), (1.5, 2.25)],
         "gpu": {"absent": "DISABLED_PYNVML_NOT_AVAILABLE"},
         "inside": None,
@@ -131,3 +135,16 @@ def test_where_there_is_no_gpu_its_absence_is_said(client: Client) -> None:
     assert found["workers"] == {}
     [why] = found["absent"]
     assert why
+
+
+def test_threads_that_a_library_starts_for_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert np.ones(1) @ np.ones(1) == 1  # BLAS is there
+    with threadpoolctl.threadpool_limits(3):
+        assert process_samples.pool_threads() == 3
+    monkeypatch.setitem(sys.modules, "threadpoolctl", None)
+    monkeypatch.setenv("MKL_NUM_THREADS", "5")
+    monkeypatch.setenv("OMP_NUM_THREADS", "many")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    assert process_samples.pool_threads() == 5
+    monkeypatch.delenv("MKL_NUM_THREADS")
+    assert process_samples.pool_threads() == 0

@@ -347,6 +347,26 @@ def test_pools_and_tasks_on_workers_elsewhere(cluster, task, hosts, cpu, process
         assert ("OMP_NUM_THREADS=1" in findings["oversubscribed-threads"].remedy) is (process_threads == 75)
 
 
+@pytest.mark.parametrize(
+    ("pool", "computing", "named"), [(8, 0.2, True), (8, 0.9, False), (1, 0.2, False)], ids=["pools", "few", "none"]
+)
+def test_pools_that_get_no_more_than_a_core_each(cluster, task, pool, computing, named):
+    """Two workers on two cores that others use as well: their CPU time is that of threads beside those of tasks."""
+    run = on(full(cluster, task, 2, 1), load(2, ours=0.5, others=0.48), cpu=0.5)
+    workers = {**run.tables["workers"], "pool_threads": [pool] * 2}
+    told = {"thread-cpu": computing * 10.0, "thread-noncpu": 20.0 - computing * 10.0}
+    metrics = [
+        {"context": "execute", "prefix": "parse", "activity": activity, "unit": "seconds", "value": seconds}
+        for activity, seconds in told.items()
+    ]
+    tables = {**run.tables, "workers": workers, "fine_metrics": from_rows("fine_metrics", metrics)}
+    findings = found(Observation.of(run.trial, tables))
+    assert ("oversubscribed-threads" in findings) is named
+    if named:
+        assert "8 threads of their own" in findings["oversubscribed-threads"].summary
+        assert "OMP_NUM_THREADS=1" in findings["oversubscribed-threads"].remedy
+
+
 def test_containers_on_one_host_have_cores_of_their_own(cluster, task):
     run = on(full(cluster, task, 4, 1), None, cpu=1.0)
     assert not found(elsewhere(run, 2))  # four of eight

@@ -67,6 +67,14 @@ def test_prefect_that_writes_large_results_or_hashes_large_inputs(flow, find, wh
     assert remedy in finding.remedy
 
 
+@pytest.mark.parametrize(("what", "remedy"), [("persist", "persist_result=False"), ("hash", "cache_policy=NO_CACHE")])
+def test_results_and_hashes_count_where_functions_take_longer(flow, find, what, remedy):
+    finding = only(find(flow(function=45.0, **{what: 25.0})), "prefect-overhead")
+    assert finding.lost_s == pytest.approx(25.0)
+    assert remedy in finding.remedy
+    assert not find(flow(function=70.0, **{what: 5.0}))
+
+
 def test_prefect_that_looks_through_what_calls_carry(flow, find):
     finding = only(find(flow(function=8.0, nbytes=80 * 24_000_000)), "prefect-overhead")
     assert "pass `load` less" in finding.remedy

@@ -38,6 +38,17 @@ def test_tasks_that_need_each_other_are_a_chain(cluster, task, find):
     assert "narrow-stage" not in find(cluster(8).run(tasks))
 
 
+@pytest.mark.parametrize(("fan_in", "named"), [(2, False), (8, False), (64, True)])
+def test_a_tree_of_one_function_is_narrow_if_each_task_combines_many(cluster, task, find, fan_in, named):
+    tasks = wide(task, 64, 1.0, "merge")
+    level = list(range(64))
+    while len(level) > 1:
+        parts = [level[i : i + fan_in] for i in range(0, len(level), fan_in)]
+        tasks += [task(0.1 * len(part), "merge", tuple(part)) for part in parts]
+        level = list(range(len(tasks) - len(parts), len(tasks)))
+    assert ("narrow-stage" in find(cluster(16).run(tasks))) is named
+
+
 def test_tasks_that_are_sent_one_by_one_are_the_clients(cluster, task, graph, find):
     tasks = wide(task, 16) + [task(1.0, "fit", graph=1 + i) for i in range(40)]
     graphs = [graph(), *[graph(0.001, after=i) for i in range(40)]]

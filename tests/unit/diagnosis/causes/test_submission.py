@@ -7,9 +7,12 @@ from itertools import accumulate
 import pytest
 from support.findings import only
 
+from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
+from scalescope.model.records import from_rows
 from scalescope.model.standstill import NO_THREAD, StandingTasks, Standstill
 
+EPOCH = 1_000.0
 SIZES = [2, 4, 10, 40, 200]
 SEEDS = range(4)
 
@@ -50,6 +53,27 @@ def test_a_loop_whose_client_does_something_with_each_result(cluster, task, grap
 def test_rounds_that_are_healthy(cluster, task, graph, find, width, rounds):
     tasks = [task(1.0, graph=i // width) for i in range(rounds * width)]
     assert not find(cluster(16).run(tasks, [graph(after=i - 1 if i else None, at=0.01) for i in range(rounds)]))
+
+
+@pytest.mark.parametrize(("width", "wasted"), [(20, 12 / 32), (33, 15 / 48)])
+def test_rounds_whose_last_wave_does_not_fill_the_threads(cluster, task, graph, find, width, wasted):
+    tasks = [task(1.0, graph=i // width) for i in range(6 * width)]
+    graphs = [graph(after=i - 1 if i else None, at=0.01) for i in range(6)]
+    observed = cluster(16).run(tasks, graphs)
+    finding = find(observed)["results-awaited-in-loop"]
+    assert "a multiple of 16 tasks" in finding.remedy
+    assert observed.share_of(finding.lost_s) == pytest.approx(wasted, rel=0.05)
+    assert "results-awaited-in-loop" not in find(cluster(16).run([task(1.0)] * 6 * width))  # one graph
+
+
+def test_a_client_that_waits_and_needs_long_for_each_round(cluster, task, graph, find):
+    """Slow machinery between rounds of 4 on 60 threads is no window of tasks: nothing is left when the next is sent."""
+    tasks = [task(0.1, graph=i // 4) for i in range(32)]
+    run = cluster(60).run(tasks, [graph(after=i - 1 if i else None, at=0.2 + i % 3 / 10) for i in range(8)])
+    calls = [{"time": EPOCH, "seconds": 9.0, "where": "job.py:7 main", "what": "Future.result", "waits": 1}]
+    found = find(Observation.of(run.trial, {**run.tables, "client": from_rows("client", calls)}))
+    assert "results-awaited-in-loop" in found
+    assert "few-tasks-in-flight" not in found
 
 
 def test_few_rounds_of_chains_that_fill_no_threads(cluster, task, graph, find):
