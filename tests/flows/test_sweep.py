@@ -21,8 +21,14 @@ from prefect import task_engine
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, TaskRun
+from prefect.context import SyncClientContext
 from prefect.flow_engine import run_flow
-from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.settings import (
+    PREFECT_API_URL,
+    PREFECT_CLIENT_MAX_RETRIES,
+    PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED,
+    temporary_settings,
+)
 from prefect.states import Pending, State
 from prefect.task_engine import SyncTaskRunEngine
 from pydantic import BaseModel, model_serializer
@@ -40,7 +46,7 @@ from scalescope.run.trials import MEASURE
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store
 from scalescope_flows import scale_sweep
-from scalescope_flows.runner import listening
+from scalescope_flows.runner import _impatient, listening
 
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4]}, "params": {"items": 4}}
 
@@ -482,6 +488,16 @@ def test_a_server_that_fails_in_the_middle_costs_its_pages_and_not_the_run(
 ) -> None:
     fake.script = {0: lambda driver: door.shut() or "measure"}
     goes_on_without_a_server(door, address, caplog, items=5)
+
+
+@pytest.mark.timeout(30)  # less than a client of Prefect waits by default
+def test_one_that_stands_still_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scalescope_flows.runner.ANSWER_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/api"
+        own = {PREFECT_API_URL: address, PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED: False}
+        with temporary_settings(own), SyncClientContext(), _impatient() as client:  # a flow run has such a context
+            assert isinstance(client.api_healthcheck(), httpx.ReadTimeout)
 
 
 @pytest.mark.thorough
