@@ -51,6 +51,14 @@ ANSWER_S = 10.0  # seconds for an answer for which the run waits while it measur
 NO_ANSWER = (httpx.TransportError, ConcurrencySlotAcquisitionError)
 UNREACHABLE = (httpx.HTTPError, PrefectException)  # errors of a server that may answer the next time
 
+
+def is_away(error: Exception) -> bool:
+    """Whether an error of a client says that the server does not answer, or its database does not."""
+    return isinstance(error, httpx.TransportError) or (
+        isinstance(error, httpx.HTTPStatusError) and error.response.is_server_error
+    )
+
+
 current_listener: ContextVar[Listener | None] = ContextVar("scalescope_listener", default=None)
 
 
@@ -192,10 +200,11 @@ class TaskRunner(Runner):
                 artifact = create_progress_artifact(percent, description="Trials that have finished")
             assert isinstance(artifact, UUID)  # not a coroutine, since this is not one
             self._artifact = artifact
-        except httpx.TransportError as error:
-            self._is_away(error)
         except UNREACHABLE as error:
-            get_run_logger().warning("The progress artifact could not be updated: %s", error)
+            if is_away(error):
+                self._is_away(error)
+            else:
+                get_run_logger().warning("The progress artifact could not be updated: %s", error)
 
     def _answers(self) -> bool:
         """Whether the server answers: if not, each message to it would delay the run by a minute."""

@@ -40,7 +40,7 @@ class BatchCluster(JobQueueCluster):
     def scale(self, workers: int, threads_per_worker: int) -> None:
         self._waiting_since, self._next_look = None, 0.0
         super().scale(workers, threads_per_worker)
-        self._next_look = 0.0  # if workers are lost, the system is asked without delay
+        self._waiting_since, self._next_look = None, 0.0  # if workers are lost, the system is asked without delay
 
     def _check(self) -> dict[str, str]:
         with tempfile.TemporaryDirectory() as folder:  # dask-jobqueue makes the folder of the logs
