@@ -97,6 +97,10 @@ def test_sizes_are_exact_and_nothing_is_left(
     with dask.config.set(configured(server)):
         assert cli.run(["watch", address, "--for", "1s", "--json", "--record"]) == ExitStatus.OK
     assert json.loads(capsys.readouterr().out)["workers"] == 1
+    server.stop("me", cluster._name)
+    with pytest.raises(ClusterError) as ended:
+        cluster.scale(1, 2)
+    assert ended.value.category == "ended"
     cluster.close()
     cluster.close()
     assert server.clusters() == []
