@@ -376,5 +376,5 @@ def said(text: str) -> str:
     errors = re.findall(r"^(?:error: |Stopped\. ).*", text, re.M)
     line = errors[-1] if errors else "" if "\n0/3 " in text else text.partition("\n")[0]
     line = re.sub(r"\b(stood still for) [\d.]+ s", rf"\1 {STOPPED_S:g} s", line)
-    line = re.sub(r"\b(scalescope|sleep)-[0-9a-f-]{12,}", r"\1-…", line)
+    line = re.sub(r"\b(scalescope-|sleep-|cluster )[0-9a-f-]{12,}", r"\1…", line)
     return re.sub(r"/\S*/", "…/", re.sub(r"\bprocess \d+|\bpid \d+", "process N", line))
