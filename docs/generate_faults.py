@@ -15,8 +15,10 @@ RULE = "| --- " * 8 + "|"
 # The order of the rows
 HIT = (
     *("flow", "driver", "scheduler", "host of workers", "worker", "nanny", "worker of a Prefect pool"),
-    *("Prefect server", "TMPDIR", "records", "store", "database", "network to scheduler and workers"),
+    *("Prefect server", "PostgreSQL of Prefect", "TMPDIR", "records", "store", "database"),
+    *("PostgreSQL of the store", "object storage", "network to scheduler and workers"),
     *(f"{each} (Slurm)" for each in ("flow", "driver", "node", "job", "slurmctld")),
+    *("qmaster (Grid Engine)", "server of Dask Gateway"),
 )
 FAULTS = ("SIGKILL", "SIGTERM", "SIGSTOP")
 STAGES = ("provisioning", "waiting", "scaling", "warm-up", "measuring", "flushing", "storing", "teardown")

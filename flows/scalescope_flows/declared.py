@@ -17,7 +17,7 @@ import httpx
 from prefect import Flow, get_run_logger
 from prefect.client.schemas.objects import State
 from prefect.events.worker import EventsWorker
-from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
+from prefect.settings import PREFECT_API_URL, PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 from prefect.states import Completed, Failed
 from prefect.utilities.callables import parameter_schema
 from prefect.utilities.schema_tools.hydration import hydrate
@@ -25,14 +25,14 @@ from pydantic import Field, WithJsonSchema
 
 from scalescope import workloads
 from scalescope.diagnosis import causes
-from scalescope.errors import InvalidField, ScalescopeError
+from scalescope.errors import InfrastructureError, InvalidField, ScalescopeError
 from scalescope.model.cluster import cluster_spec, kinds
 from scalescope.model.parameters import Declared, declared, with_signature
 from scalescope.run.functions import named
 from scalescope.run.runner import Result
 from scalescope.studies import symptom
 from scalescope_flows import log, server
-from scalescope_flows.runner import shown
+from scalescope_flows.runner import is_away, shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -114,9 +114,16 @@ class LocalFlow(Flow[P, R]):
         try:
             with temporary_settings(updates):
                 return super().__call__(*args, **kwargs)
-        except httpx.TransportError as error:
-            if not returned.get():
+        except httpx.HTTPError as error:
+            if not is_away(error):
                 raise
+            if not returned.get():
+                raise InfrastructureError(
+                    "the Prefect server does not answer",
+                    where=str(PREFECT_API_URL.value()),
+                    cause=str(error),
+                    next_step="check that it and its database run, and start the same command again",
+                ) from error
             logger.warning("The server was not told how the run ended (%s); its results are kept", error)
             _drop_events()
             state: State[Any] = returned.get()[0]

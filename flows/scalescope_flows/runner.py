@@ -13,17 +13,13 @@ from uuid import NAMESPACE_URL, UUID, uuid4, uuid5
 
 import httpx
 from prefect import get_run_logger, runtime
-from prefect.artifacts import (
-    create_markdown_artifact,
-    create_progress_artifact,
-    create_table_artifact,
-    update_progress_artifact,
-)
+from prefect.artifacts import create_markdown_artifact, create_progress_artifact, create_table_artifact
 from prefect.cache_policies import NO_CACHE
-from prefect.client.orchestration import get_client
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import ArtifactUpdate
 from prefect.client.schemas.objects import State, TaskRun
 from prefect.concurrency.asyncio import ConcurrencySlotAcquisitionError
-from prefect.context import FlowRunContext
+from prefect.context import FlowRunContext, SyncClientContext
 from prefect.events import emit_event
 from prefect.events.worker import EventsWorker
 from prefect.exceptions import PrefectException, TerminationSignal
@@ -49,12 +45,19 @@ PROGRESS_EVERY_S = 2.0
 TOLD_AFTER_S = 10.0  # seconds after which a server has heard of a task that began, and taken an event
 STOPPED = (KeyboardInterrupt, TerminationSignal)  # what a run that is stopped raises, wherever its main thread is
 ASKED_AGAIN_S = 60.0  # seconds after which a server that did not answer is asked again; meanwhile it is told nothing
-# Settings of what the run waits for while it measures; by default a client tries again for a minute
-IMPATIENT: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: 0, PREFECT_API_REQUEST_TIMEOUT: 10.0}
+ANSWER_S = 10.0  # seconds for an answer for which the run waits while it measures
 # What the engine raises when the server goes away while it is told of a task; the second is of the first that it asks,
 # whether the task may start, and hides why it was not answered
 NO_ANSWER = (httpx.TransportError, ConcurrencySlotAcquisitionError)
 UNREACHABLE = (httpx.HTTPError, PrefectException)  # errors of a server that may answer the next time
+
+
+def is_away(error: Exception) -> bool:
+    """Whether an error of a client says that the server does not answer, or its database does not."""
+    return isinstance(error, httpx.TransportError) or (
+        isinstance(error, httpx.HTTPStatusError) and error.response.is_server_error
+    )
+
 
 current_listener: ContextVar[Listener | None] = ContextVar("scalescope_listener", default=None)
 
@@ -190,23 +193,24 @@ class TaskRunner(Runner):
             return
         self._next_update = now + PROGRESS_EVERY_S
         try:
-            with temporary_settings(IMPATIENT):
+            with _impatient() as client:
                 if self._artifact is not None:
-                    update_progress_artifact(self._artifact, percent)
+                    client.update_artifact(self._artifact, ArtifactUpdate(data=percent))
                     return
                 artifact = create_progress_artifact(percent, description="Trials that have finished")
             assert isinstance(artifact, UUID)  # not a coroutine, since this is not one
             self._artifact = artifact
-        except httpx.TransportError as error:
-            self._is_away(error)
         except UNREACHABLE as error:
-            get_run_logger().warning("The progress artifact could not be updated: %s", error)
+            if is_away(error):
+                self._is_away(error)
+            else:
+                get_run_logger().warning("The progress artifact could not be updated: %s", error)
 
     def _answers(self) -> bool:
         """Whether the server answers: if not, each message to it would delay the run by a minute."""
         if time.monotonic() < self._asked_again:
             return False
-        with temporary_settings(IMPATIENT), get_client(sync_client=True) as client:
+        with _impatient() as client:
             error = client.api_healthcheck()
         if isinstance(error, httpx.TransportError):
             self._is_away(error)
@@ -254,6 +258,14 @@ class TaskRunner(Runner):
             cache_policy=NO_CACHE,
             persist_result=False,
         )
+
+
+@contextmanager
+def _impatient() -> Iterator[SyncPrefectClient]:
+    """A client that does not try again for minutes, in place of that of the flow run, which has limits of its own."""
+    limits: dict[Any, Any] = {PREFECT_CLIENT_MAX_RETRIES: 0, PREFECT_API_REQUEST_TIMEOUT: ANSWER_S}
+    with temporary_settings(limits), SyncClientContext(httpx_settings={"timeout": ANSWER_S}) as context:
+        yield context.client
 
 
 def _cancelled() -> State[Any]:

@@ -230,6 +230,10 @@ class MiniGridEngine:
         self._ask("start", name)
         self._stopped.discard(name)
 
+    def freeze(self, name: str, frozen: bool = True) -> None:
+        """Have a daemon stand still, or let it go on: meanwhile commands get no answer, and jobs run."""
+        self._ask("freeze" if frozen else "thaw", name)
+
     def _is_empty(self) -> bool:
         jobs = self.jobs()
         if jobs:
@@ -304,7 +308,7 @@ class MiniGridEngine:
 
 
 def keep(folder: Path, network: int) -> None:
-    """Obey `start NAME` and `stop NAME`; at the end of input, end all daemons and remove the machines."""
+    """Obey `start`, `stop`, `freeze` and `thaw` with a name; at the end of input, end all and remove the machines."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the pipe alone says when to end
     running: dict[str, subprocess.Popen[bytes]] = {}
@@ -312,8 +316,10 @@ def keep(folder: Path, network: int) -> None:
         verb, name = line.split()
         if verb == "start":
             running[name] = _spawn(folder, network, name)
-        else:
+        elif verb == "stop":
             _end(running.pop(name))
+        else:
+            _signal(running[name], signal.SIGSTOP if verb == "freeze" else signal.SIGCONT)
         print("done", flush=True)
     for process in running.values():
         _end(process)
@@ -349,9 +355,13 @@ def _knows_hosts(folder: Path) -> str:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End a host by its first process, with which all others of it end."""
-    for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
-        os.kill(int(child), signal.SIGKILL)
+    _signal(process, signal.SIGKILL)
     process.wait()
+
+
+def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+        os.kill(int(child), number)
 
 
 def _changed(text: str, changes: Mapping[str, object]) -> str:

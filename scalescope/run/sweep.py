@@ -31,13 +31,14 @@ from scalescope.run.progress_bar import shown
 from scalescope.run.request import RunRequest, resolve
 from scalescope.run.runner import Publication, Runner, RunStep
 from scalescope.run.trials import run_trials
+from scalescope.store.patience import ENDING_S, PATIENCE_S
 from scalescope.store.row_conversion import CODE, INSTEAD_OF
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
 
 EARLIER_RUNS = 10  # most runs of the same sweep whose durations an estimate uses
 # Time limits in seconds: to build all environments of a sweep; to judge a run, or to write its report
-BUILD_TIMEOUT_S, JUDGE_TIMEOUT_S = 3600.0, 600.0
+BUILD_TIMEOUT_S, JUDGE_TIMEOUT_S = 3600.0, 600.0 + PATIENCE_S
 
 logger = logging.getLogger(__name__)
 
@@ -139,6 +140,7 @@ def run_share(share: Share, runner: Runner) -> int:
             next_step="ask for fewer parallel clusters",
         )
     with request.open_store() as store:
+        store.patience_s = PATIENCE_S
         done = store.finished(share.run_id)
         trials = [planned for planned in request.plan[share.index :: share.count] if planned.key not in done]
         _run(request, share.run_id, store, trials, runner, cores)
@@ -200,6 +202,7 @@ def abort(store: Store, run_id: str, error: BaseException) -> None:
     """Record that a run was interrupted and can be continued."""
     with signals.shielded():
         try:
+            store.patience_s = ENDING_S
             broken = isinstance(error, Exception) and not isinstance(error, BudgetSpent) and not signals.have_come()
             store.finish(run_id, RunState.FAILED if broken else RunState.STOPPED, reason=str(error) if broken else "")
         except StoreError as refused:  # the reason why the run ended matters more
@@ -225,6 +228,7 @@ def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
         told.add(text)  # waits are reported again and again, and logged once
 
     told: set[str] = set()
+    store.says = waits
     if any(planned.point.environment for planned in request.plan):
         runner.do(PREPARE, request, says)
     points = [planned.point for planned in request.plan]

@@ -30,6 +30,7 @@ from scalescope.run.drivers import Drivers, registered
 from scalescope.run.progress import current_meter
 from scalescope.run.runner import Publication, Runner, RunStep
 from scalescope.run.signals import shielded
+from scalescope.store.patience import PATIENCE_S
 from scalescope.store.store import HEARTBEAT_LIMIT_S, Store
 
 MAX_LOSSES = 3  # drivers that may die in a row, without a trial that ended well in between, before the run gives up
@@ -181,7 +182,8 @@ def _measure_title(drivers: Drivers, planned: PlannedTrial) -> str:
 
 def _measure_limit_s(drivers: Drivers, planned: PlannedTrial) -> float:
     sweep = drivers.request.sweep
-    return 2 * (sweep.trial_timeout_s + (sweep.cluster_of(planned.point).arrival_limit_s or 0.0) + CLEAR_UP_S)
+    arrival_s = sweep.cluster_of(planned.point).arrival_limit_s or 0.0
+    return 2 * (sweep.trial_timeout_s + arrival_s + CLEAR_UP_S) + PATIENCE_S
 
 
 PROVISION = RunStep("provision", provision, _provision_title, (InfrastructureError,), _provision_limit_s)

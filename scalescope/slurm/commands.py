@@ -108,7 +108,7 @@ def plain(text: str) -> str:
 def patiently(ask: Callable[[], T], *, says: Callable[[str], object], stopped: threading.Event) -> T:
     """Call `ask` until Slurm answers, for `PATIENCE_S` at most; `says` is told every few seconds why it waits."""
     deadline = time.monotonic() + PATIENCE_S
-    with _saying(f"Slurm's controller does not answer: waiting for it, at most {PATIENCE_S / 60:g} min", says):
+    with saying(f"Slurm's controller does not answer: waiting for it, at most {PATIENCE_S / 60:g} min", says):
         while True:
             try:
                 return ask()
@@ -119,7 +119,8 @@ def patiently(ask: Callable[[], T], *, says: Callable[[str], object], stopped: t
 
 
 @contextmanager
-def _saying(words: str, says: Callable[[str], object]) -> Iterator[None]:
+def saying(words: str, says: Callable[[str], object]) -> Iterator[None]:
+    """Say meanwhile, every few seconds, what is waited for."""
     over = threading.Event()
 
     def say() -> None:

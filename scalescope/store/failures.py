@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from errno import EACCES, EDQUOT, EEXIST, EFBIG, EIO, EISDIR, ENOSPC, ENOTDIR, EPERM, EROFS
@@ -37,6 +39,8 @@ UNREACHABLE = (
     "Check that it runs, the host and the port, and start the same command again.",
 )
 UNKNOWN = ("", "If the next attempt fails as well, report this with the text above.")
+
+AWAY = "away"  # category of errors of a server that may answer in a minute
 
 # https://www.sqlite.org/rescode.html; extended codes begin with the primary one
 SQLITE = {
@@ -83,6 +87,11 @@ SYSTEM = {
     **dict.fromkeys((EEXIST, ENOTDIR, EISDIR), OBSTRUCTED),
 }
 
+# Of object storage: what s3fs makes of the statuses 500 and 503
+BROKEN = (errno.EBUSY, getattr(errno, "EREMOTEIO", errno.EIO))
+# Names of errors of the libraries that reach it, which share no class
+CONNECTION = re.compile("Connect|Timeout|HTTPClient|Streaming|ServiceRequest")
+
 
 @contextmanager
 def explained(doing: str, where: str) -> Iterator[None]:
@@ -98,11 +107,14 @@ def explain(error: Exception, doing: str, where: str) -> StoreError:
     if isinstance(origin, StoreError):
         return origin
     text = redact(" ".join(str(origin).split()))
-    cause, next_step = _meaning(origin, text)
-    return StoreError(f"Could not {doing}: {text}", where=where, cause=cause, next_step=next_step)
+    cause, next_step = meaning = _meaning(origin, text)
+    category = AWAY if meaning is UNREACHABLE else ""
+    return StoreError(f"Could not {doing}: {text}", where=where, cause=cause, next_step=next_step, category=category)
 
 
 def _meaning(origin: BaseException, text: str) -> tuple[str, str]:
+    if CONNECTION.search(type(origin).__name__) or (isinstance(origin, OSError) and origin.errno in BROKEN):
+        return UNREACHABLE
     if isinstance(origin, OSError):
         return SYSTEM.get(origin.errno or 0, UNKNOWN)
     if code := getattr(origin, "sqlite_errorname", None):

@@ -155,5 +155,5 @@ def _explained(doing: str, address: str) -> Iterator[None]:
         raise StoreError(
             f"Could not {doing}: {redact(str(error))}", where=where, next_step="Correct the address of the records."
         ) from error
-    except OSError as error:
+    except Exception as error:  # every kind of file system has errors of its own
         raise explain(error, doing, where) from error

@@ -7,7 +7,7 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
@@ -32,6 +32,7 @@ from scalescope.store.failures import explained
 from scalescope.store.json_text import clean, dumps, loads
 from scalescope.store.location import Location, locate, refuse_password
 from scalescope.store.migrate import upgrade
+from scalescope.store.patience import PATIENCE_S, outlasting
 from scalescope.store.schema import EnvironmentRow, FindingRow, PointRow, RunRow, RunState, TrialRow
 from scalescope.store.studies import Studies, now_of
 
@@ -79,6 +80,9 @@ class Store:
         self._without_clock = bool(location.network)
         self._owned: dict[str, str] = {}
         self._before: dict[str, _Before] = {}
+        self.is_here = location.path is not None and "://" not in record_root  # no server has to answer
+        self.patience_s = 0.0  # for a server that is away, from the moment at which a run begins
+        self.says: Callable[[str], object] = logger.warning  # told again and again while a server is waited for
         self.where = location.shown  # address, without password
         self.studies = Studies(self.reading, self.writing, self.where)
         self.decisions = Decisions(self.reading, self.writing)
@@ -164,6 +168,7 @@ class Store:
                 row.environment_hash = environment.hash if environment else None
                 session.add(row)
         self._owned[run_id] = ownership["owner"]
+        self.patience_s = PATIENCE_S
         return self.run(run_id)
 
     def _watch(self, resumable: list[Any]) -> _Heartbeat | None:
@@ -218,6 +223,7 @@ class Store:
         self._before[taken] = dict(before), [dict(each) for each in findings]
         return taken
 
+    @outlasting
     def finished(self, run_id: str, *, besides: Collection[str] = ()) -> dict[str, Trial]:
         """Trials that a resumed run need not repeat, by key, without those whose keys are `besides`."""
         statement = (
@@ -234,6 +240,7 @@ class Store:
                 statement = statement.where(TrialRow.key.in_([key for key in keys if key not in besides]))
             return {trial.key: trial for trial in row_conversion.readable(session.scalars(statement), self._trial)}
 
+    @outlasting
     def save(self, run_id: str, trial: Trial, tables: Mapping[str, record_files.Columns] | None = None) -> Trial:
         """Make a trial durable: after this returns, neither a crash nor a power cut loses it.
 
@@ -250,12 +257,13 @@ class Store:
             record_files.write(address, tables)
         return self._save_row(run_id, trial, address)
 
+    @outlasting
     def finish(self, run_id: str, state: RunState | str, verdict: Verdict | None = None, reason: str = "") -> None:
         """Record how a run ended. A resumed run that failed before its first trial becomes what it was before."""
         state = fields.choice("state", str(state), [item.value for item in RunState if item is not RunState.RUNNING])
         with self.writing("finish a run") as session:
             row = self._owned_run(session, run_id, renew=True)
-            before = self._before.pop(run_id, None)
+            before = self._before.get(run_id)
             of_ours = select(TrialRow.key).where(TrialRow.run_id == run_id, TrialRow.saved_at >= row.started_at)
             if before is not None and verdict is None and session.scalar(of_ours.limit(1)) is None:
                 columns, findings = before
@@ -270,6 +278,7 @@ class Store:
             row.verdict = clean(verdict.line) if verdict else None
             row.findings = row_conversion.finding_rows(run_id, verdict) if verdict else []
 
+    @outlasting
     def extend(self, run_id: str, planned: int) -> None:
         with self.writing("extend a run") as session:
             self._owned_run(session, run_id, renew=True).planned = planned
@@ -296,6 +305,7 @@ class Store:
             counts = dict(session.execute(of_run.group_by(TrialRow.run_id)).all())
             return row_conversion.readable(found, lambda row: self._run(row, saved=counts.get(row.id, 0)))
 
+    @outlasting
     def run(self, reference: str = "latest") -> SweepRun:
         """One run, by its id, the start of its id, or `latest` (which belongs to nothing larger); else `UsageError`."""
         with self.reading("read a run") as session:

@@ -21,8 +21,14 @@ from prefect import task_engine
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import FlowRunFilter
 from prefect.client.schemas.objects import FlowRun, TaskRun
+from prefect.context import SyncClientContext
 from prefect.flow_engine import run_flow
-from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+from prefect.settings import (
+    PREFECT_API_URL,
+    PREFECT_CLIENT_MAX_RETRIES,
+    PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED,
+    temporary_settings,
+)
 from prefect.states import Pending, State
 from prefect.task_engine import SyncTaskRunEngine
 from pydantic import BaseModel, model_serializer
@@ -32,7 +38,7 @@ from support.requests import asked
 from typer.testing import CliRunner
 
 from scalescope.cli.main import app
-from scalescope.errors import ClusterError, InvalidField
+from scalescope.errors import ClusterError, InfrastructureError, InvalidField
 from scalescope.run import orchestrator_load, progress
 from scalescope.run.drivers import Drivers
 from scalescope.run.progress import Progress
@@ -40,7 +46,7 @@ from scalescope.run.trials import MEASURE
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store
 from scalescope_flows import scale_sweep
-from scalescope_flows.runner import listening
+from scalescope_flows.runner import _impatient, is_away, listening
 
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4]}, "params": {"items": 4}}
 
@@ -482,6 +488,30 @@ def test_a_server_that_fails_in_the_middle_costs_its_pages_and_not_the_run(
 ) -> None:
     fake.script = {0: lambda driver: door.shut() or "measure"}
     goes_on_without_a_server(door, address, caplog, items=5)
+
+
+@pytest.mark.parametrize(("status", "away"), [(500, True), (503, True), (404, False), (422, False)])
+def test_an_error_of_its_database_is_one_without_an_answer(status: int, away: bool) -> None:
+    request = httpx.Request("POST", "http://127.0.0.1:9/api")
+    assert is_away(httpx.HTTPStatusError("", request=request, response=httpx.Response(status))) is away
+    assert is_away(httpx.ReadTimeout(""))
+
+
+def test_without_a_server_nothing_begins(fake: Any, address: str) -> None:
+    nobody = {PREFECT_API_URL: "http://127.0.0.1:9/api", PREFECT_CLIENT_MAX_RETRIES: 0}
+    with temporary_settings(nobody), pytest.raises(InfrastructureError, match="Prefect server does not answer"):
+        scale_sweep(**{**SWEEP, "params": {"items": 7}}, store=address)
+    assert fake.started == []
+
+
+@pytest.mark.timeout(30)  # less than a client of Prefect waits by default
+def test_one_that_stands_still_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("scalescope_flows.runner.ANSWER_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/api"
+        own = {PREFECT_API_URL: address, PREFECT_CLIENT_SERVER_VERSION_CHECK_ENABLED: False}
+        with temporary_settings(own), SyncClientContext(), _impatient() as client:  # a flow run has such a context
+            assert isinstance(client.api_healthcheck(), httpx.ReadTimeout)
 
 
 @pytest.mark.thorough

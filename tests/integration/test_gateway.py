@@ -90,12 +90,17 @@ def test_sizes_are_exact_and_nothing_is_left(
         cluster.scale(MOST + 1, 2)
     assert refused.value.category == "refused"
     assert f"limit of {MOST} workers" in refused.value.cause
+    cluster.scale(1, 2)  # the server has begun to start as many as it allows
 
     monkeypatch.setattr(cluster_watch, "INTERVAL_S", 0.2)
     address = cluster._report.scheduler_address
     with dask.config.set(configured(server)):
         assert cli.run(["watch", address, "--for", "1s", "--json", "--record"]) == ExitStatus.OK
     assert json.loads(capsys.readouterr().out)["workers"] == 1
+    server.stop("me", cluster._name)
+    with pytest.raises(ClusterError) as ended:
+        cluster.scale(1, 2)
+    assert ended.value.category == "ended"
     cluster.close()
     cluster.close()
     assert server.clusters() == []

@@ -22,14 +22,10 @@ SECRET = "ann:open-sesame"
 
 @pytest.fixture
 def site(postgresql: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    import psycopg
-
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))  # that of the site: a database does not say where records are
-    with psycopg.connect(postgresql.url("postgres"), autocommit=True) as connection:
-        connection.execute("CREATE DATABASE prefect")
     made = Site(
         tmp_path,
-        PREFECT_API_DATABASE_CONNECTION_URL=postgresql.url("prefect").replace("postgresql:", "postgresql+asyncpg:"),
+        PREFECT_API_DATABASE_CONNECTION_URL=postgresql.new_database().replace("postgresql:", "postgresql+asyncpg:"),
         PREFECT_SERVER_API_AUTH_STRING=SECRET,
         PREFECT_API_AUTH_STRING=SECRET,
         SCALESCOPE_STORE=postgresql.create(),

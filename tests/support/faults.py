@@ -33,7 +33,7 @@ GONE_WITHIN_S = 15.0
 STOPPED_S = 5.0  # for which a process is stopped
 
 COMMAND = "from scalescope.cli.main import main; main()"
-SWEEP = ("sweep", "--verbose", "-w", "futures-map", "-a", "workers=2", "-p", "items=2", "-p", "seconds=1")
+SWEEP = ("sweep", "--verbose", "-w", "futures-map", "-a", "workers=2", "-p", "items=2")
 TRIALS = ("--warmups", "1", "--repeats", "2")
 
 FILLER = "filler"
@@ -73,6 +73,8 @@ class Commands:
     def __init__(self, folder: Path, environ: Mapping[str, str] | None = None) -> None:
         self.log = folder / "log"
         self.mark = {MARK: uuid.uuid4().hex}
+        self.program = COMMAND
+        self.database = ""  # address of the store, if it is no file
         self._before: Sequence[str] = ()
         self.environ = {}
         self.see(folder)
@@ -113,7 +115,7 @@ class Commands:
     def start(self, *arguments: str) -> psutil.Popen:
         with self.log.open("ab") as log:
             return psutil.Popen(
-                [*self._before, sys.executable, "-c", COMMAND, *arguments],
+                [*self._before, sys.executable, "-c", self.program, *arguments],
                 stdout=log, stderr=log, env=self.environ, cwd=self.here, start_new_session=True,
             )  # fmt: skip
 
@@ -131,6 +133,9 @@ class Commands:
         return sorted(found, key=lambda process: (process.create_time(), process.pid))
 
     def runs(self) -> list[SweepRun]:
+        if self.database:
+            with Store.open(self.database) as store:
+                return store.runs()[::-1]
         if not self.store.exists():
             return []
         with tempfile.TemporaryDirectory() as copy:  # SQLite would not follow a path into another mount name space
@@ -255,6 +260,14 @@ def signalled(number: signal.Signals, process: str) -> Callable[[Commands, psuti
     return hit
 
 
+def freeze(pid: int, frozen: bool = True) -> None:
+    """Have a process and those below it stand still, or go on."""
+    parent = psutil.Process(pid)
+    for each in (parent, *parent.children(recursive=True)):
+        with suppress(psutil.NoSuchProcess):
+            each.send_signal(signal.SIGSTOP if frozen else signal.SIGCONT)
+
+
 def fill(folder: Path) -> None:
     with open(folder / FILLER, "wb", buffering=0) as file, suppress(OSError):
         while True:
@@ -266,15 +279,18 @@ def see(
     stage: str,
     hit: Callable[[Commands, psutil.Process], None],
     *arguments: str,
+    seconds: float = 1,  # of a trial
     mend: Callable[[Commands], None] = lambda commands: None,
 ) -> Seen:
     """Start a sweep, hit it at a stage, look, `mend` what was hit, reap, and give the same command again if needed."""
-    given = (*SWEEP, *TRIALS, *arguments)
+    given = (*SWEEP, "-p", f"seconds={seconds}", *TRIALS, *arguments)
     flow = commands.start(*given)
     _reach(commands, flow, stage)
-    driver = _driver(commands, flow) if stage in HELD else None
-    if driver:
-        driver.suspend()
+    driver = None
+    if stage in HELD:
+        with suppress(StopIteration, psutil.NoSuchProcess):  # at the teardown, it may have ended
+            driver = _driver(commands, flow)
+            driver.suspend()
     if stage == "storing":
         with sqlite3.connect(commands.store, isolation_level=None) as other:
             other.execute("BEGIN IMMEDIATE")
@@ -284,7 +300,7 @@ def see(
             other.execute("ROLLBACK")
         other.close()
     else:
-        if not driver:
+        if stage not in HELD:
             time.sleep(0.4)  # tasks run by now
         hit(commands, flow)
     if driver:
@@ -360,5 +376,5 @@ def said(text: str) -> str:
     errors = re.findall(r"^(?:error: |Stopped\. ).*", text, re.M)
     line = errors[-1] if errors else "" if "\n0/3 " in text else text.partition("\n")[0]
     line = re.sub(r"\b(stood still for) [\d.]+ s", rf"\1 {STOPPED_S:g} s", line)
-    line = re.sub(r"\b(scalescope|sleep)-[0-9a-f-]{12,}", r"\1-…", line)
+    line = re.sub(r"\b(scalescope-|sleep-|cluster )[0-9a-f-]{12,}", r"\1…", line)
     return re.sub(r"/\S*/", "…/", re.sub(r"\bprocess \d+|\bpid \d+", "process N", line))

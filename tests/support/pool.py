@@ -47,20 +47,16 @@ def pool(
     request: pytest.FixtureRequest, kubernetes: Kubernetes, postgresql: Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pool]:
     """All commands of the header, but for those that tests of others give or mini.py has done."""
-    import psycopg
-
     if kubernetes.mini is None:
         pytest.skip("pods of another Kubernetes may not reach this machine")
     folder = tmp_path_factory.mktemp("pool")
-    with psycopg.connect(postgresql.url("postgres"), autocommit=True) as connection:
-        connection.execute("CREATE DATABASE prefect_of_pool")
     results, host = postgresql.create(), kubernetes.mini.host
     made = site.Site(
         folder,
         PATH=os.pathsep.join(map(str, (Path(sys.executable).parent, kubernetes.mini.programs, os.environ["PATH"]))),
         HOME=str(folder),
         KUBECONFIG=str(kubernetes.kubeconfig),
-        PREFECT_API_DATABASE_CONNECTION_URL=postgresql.url("prefect_of_pool").replace(":", "+asyncpg:", 1),
+        PREFECT_API_DATABASE_CONNECTION_URL=postgresql.new_database().replace(":", "+asyncpg:", 1),
         PREFECT_SERVER_API_AUTH_STRING=SECRET,
         PREFECT_API_AUTH_STRING=SECRET,
     )

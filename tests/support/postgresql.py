@@ -25,9 +25,18 @@ QUOTED = "s3cret-pass%2Fword"
 @dataclass(frozen=True)
 class Server:
     port: int
+    pid: int
 
     def url(self, database: str, *, password: str = QUOTED, port: int = 0) -> str:
         return f"postgresql://tester:{password}@127.0.0.1:{port or self.port}/{database}"
+
+    def new_database(self) -> str:
+        import psycopg
+
+        name = f"database_{uuid.uuid4().hex[:10]}"
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}".encode())
+        return self.url(name)
 
     def create(self) -> str:
         """A schema of its own, which is made much faster than a database."""
@@ -86,7 +95,7 @@ def _start(initdb: Path, stack: contextlib.ExitStack) -> Server:
     )  # fmt: skip
     stack.callback(process.wait, 30)
     stack.callback(process.send_signal, signal.SIGQUIT)  # at once: nothing is to be kept
-    server = Server(port)
+    server = Server(port, process.pid)
     _await(server, process, folder / "log")
     return server
 

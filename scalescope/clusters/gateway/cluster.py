@@ -13,10 +13,11 @@ from dask_gateway.client import ClusterStatus
 
 from scalescope import leases
 from scalescope.clusters.gateway import left_alone
-from scalescope.clusters.gateway.spec import GatewaySpec
+from scalescope.clusters.gateway.spec import SUBMIT_S, GatewaySpec
 from scalescope.clusters.gateway_server import LOOK_S, NOT_ALLOWED, REFUSED, GatewayServer
 from scalescope.clusters.observed_cluster import ObservedCluster, root_cause
 from scalescope.errors import ClusterError
+from scalescope.slurm.commands import saying
 
 if TYPE_CHECKING:
     from dask_gateway.client import ClusterReport
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 CLOSE_TIMEOUT_S = 8.0
 PATIENCE_S = 60.0  # for a server that is away while a cluster of it is in use
 CHECK_S = 2.0  # between two looks at the server, while workers are awaited
+AWAY = "the server of Dask Gateway does not answer: waiting for it"
 
 _logger = logging.getLogger(__name__)
 
@@ -74,7 +76,12 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
     def scale(self, workers: int, threads_per_worker: int) -> None:
         self._open()
         began = time.monotonic()
-        self._gateway().scale(self._name, workers, min(PATIENCE_S, self.spec.start_timeout_s))
+        try:
+            self._gateway().scale(self._name, workers, min(PATIENCE_S, self.spec.start_timeout_s))
+        except ClusterError as error:
+            if error.category != REFUSED or self._gateway().running(self._name, PATIENCE_S):
+                raise
+            raise self._ended() from error
         while not self._wait(workers, threads_per_worker, CHECK_S):
             self.report(f"{len(self._present)} of {workers} workers of cluster {self._name} are there")
             others = set(self._present.values()) - {threads_per_worker}
@@ -130,7 +137,10 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
     def _submitted(self, lease: Lease) -> str:
         """The server's name of a new cluster."""
         try:
-            return str(self._gateway().ask(lambda gateway: gateway.submit(**self.spec.options)))
+            with saying(AWAY, self.report):
+                return str(
+                    self._gateway().ask(lambda gateway: gateway.submit(**self.spec.options), SUBMIT_S, PATIENCE_S)
+                )
         except ClusterError as error:
             if error.category in (REFUSED, NOT_ALLOWED):  # else there may be a cluster
                 leases.release(lease)
@@ -178,7 +188,8 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
         return ClusterError(
             f"cluster {self._name} has ended or failed",
             where=self._gateway().address,
-            cause="its scheduler or several workers could not start, it was idle for too long, or somebody stopped it",
+            cause="its scheduler or several workers could not start, it was idle for too long, somebody stopped it, or "
+            "the server was away and took it for dead",
             next_step="ask who runs the server what its log says of this cluster",
             category="ended",
         )

@@ -12,6 +12,9 @@ from scalescope.model import secret_variables
 from scalescope.model.cluster import START_TIMEOUT, WORD, ClusterSpec
 from scalescope.model.parameters import Parameter
 
+# Seconds for the name of a new cluster, which nobody could stop without it. It is the limit of dask-gateway's client.
+SUBMIT_S = 300.0
+
 _SECRETS = {"basic": "password", "jupyterhub": "api_token"}  # by the login that takes it
 
 
@@ -52,6 +55,10 @@ class GatewaySpec(ClusterSpec):
         float, Parameter("Seconds without a client after which the cluster ends by itself.", minimum=1)
     ] = 900.0
     start_timeout_s: Annotated[float, START_TIMEOUT] = 600.0
+
+    @property
+    def open_limit_s(self) -> float:
+        return super().open_limit_s + SUBMIT_S
 
     def __post_init__(self) -> None:
         for name in ("options", "secrets"):

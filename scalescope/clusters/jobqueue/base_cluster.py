@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import dask
 import distributed
 from distributed.core import Status
 from distributed.deploy.spec import SpecCluster
@@ -24,6 +25,7 @@ from scalescope.clusters.jobqueue import job_script
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
 from scalescope.clusters.jobqueue.shared_folder import ClusterFolder
 from scalescope.clusters.trial_watch import WorkerWatch, cancel_everything
+from scalescope.driver_folders import FOLDER
 from scalescope.errors import ClusterError, JobsEnded, WorkersMissing
 
 if TYPE_CHECKING:
@@ -106,13 +108,15 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             "dashboard": False,
             "dashboard_address": "127.0.0.1:0",  # of the metrics; without it they would want one fixed port
         }
+        scratch = dask.config.get("temporary-directory", None) or os.environ.get(FOLDER)
         try:
-            self._dask = SpecCluster(
-                scheduler={"cls": distributed.Scheduler, "options": options},
-                security=self._security,
-                silence_logs=logging.WARNING,
-                name=self.label,
-            )
+            with dask.config.set({"temporary-directory": scratch}):  # else the scheduler leaves files in TMPDIR
+                self._dask = SpecCluster(
+                    scheduler={"cls": distributed.Scheduler, "options": options},
+                    security=self._security,
+                    silence_logs=logging.WARNING,
+                    name=self.label,
+                )
         except (OSError, RuntimeError, ValueError) as error:
             self.close()
             raise ClusterError(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
+from scalescope.clusters.jobqueue.job_status import StatusCommand
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import ClusterSpec, Text
 from scalescope.model.parameters import Parameter
@@ -58,6 +59,7 @@ class JobQueueSpec(ClusterSpec):
     job_class: ClassVar[str] = ""  # of dask-jobqueue, as `module:Class`; it writes the job scripts
     clocks: ClassVar[tuple[re.Pattern[str], ...]] = (CLOCK,)  # forms of a time limit that the system reads
     clock_words: ClassVar[str] = "HOURS:MINUTES:SECONDS"  # the same for people
+    status: ClassVar[StatusCommand | None] = None  # how to ask for the state of jobs, where that is all there is
     memory_required: ClassVar[bool] = True  # whether a job must say how much memory it needs
 
     account: Annotated[str, NAME("Who pays for the jobs.")] = ""

@@ -7,16 +7,21 @@ import logging
 import shlex
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from scalescope.clusters.jobqueue import job_script
 from scalescope.clusters.jobqueue.base_cluster import JobQueueCluster, PendingWorkers
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
+from scalescope.clusters.jobqueue.slurm_watch import LONGEST_S, SHARE, SHORTEST_S
 from scalescope.errors import ClusterError, JobsEnded
+from scalescope.model.words import plural
 
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job
+
+SHOWN = 4  # reasons: Grid Engine has one for each queue on each host
 
 _logger = logging.getLogger(__name__)
 
@@ -28,6 +33,14 @@ class BatchCluster(JobQueueCluster):
         super().__init__(spec, seed=seed)
         self._submitted: list[str] = []
         self._cancel_command = ""
+        self._told: PendingWorkers | None = None
+        self._waiting_since: float | None = None
+        self._next_look = self._changed_at = 0.0
+
+    def scale(self, workers: int, threads_per_worker: int) -> None:
+        self._waiting_since, self._next_look = None, 0.0
+        super().scale(workers, threads_per_worker)
+        self._waiting_since, self._next_look = None, 0.0  # if workers are lost, the system is asked without delay
 
     def _check(self) -> dict[str, str]:
         with tempfile.TemporaryDirectory() as folder:  # dask-jobqueue makes the folder of the logs
@@ -78,8 +91,50 @@ class BatchCluster(JobQueueCluster):
         return ""
 
     def _explain(self, arrived: int) -> PendingWorkers | None:
-        missing = self._workers - arrived
-        if not missing:
+        if arrived >= self._workers:
             return None
-        jobs = ", ".join(self._submitted[-8:])
-        return PendingWorkers(f"{missing} workers missing; jobs {jobs} of {self.label} wait or start", in_queue=True)
+        now = time.monotonic()
+        if now >= self._next_look:
+            told = self._look(self._workers - arrived)
+            if told != self._told:
+                self._told, self._changed_at = told, now
+            self._next_look = now + min(max(SHARE * (now - self._changed_at), SHORTEST_S), LONGEST_S)
+        return self._told
+
+    def _look(self, missing: int) -> PendingWorkers:
+        """Ask the system why workers are missing; raises `ClusterError` if they will not come."""
+        ids, status = [job.id for job in self._jobs], self.spec.status
+        known = status.ask(ids) if status else None
+        if status is None or known is None:
+            why = f"`{status.name}` gives no answer" if status else f"{self.kind} is not asked how its jobs stand"
+            return self._in_queue(ids, f"{plural(missing, 'worker')} missing; jobs {_listed(ids)}: {why}")
+        pending = [job for job in known if job.state in status.waiting]
+        if not pending:
+            self._waiting_since = None
+            gone = sorted(set(ids) - {job.id for job in known})
+            words = f"{plural(missing, 'worker')} missing; {plural(len(known), 'job')} of them started"
+            return PendingWorkers(words + (f"; {self.kind} no longer knows jobs {_listed(gone)}" if gone else ""))
+        reasons = dict.fromkeys(job.reason or f"state {job.state}, no reason given" for job in pending)
+        words = f"{plural(len(pending), 'job')} waiting: {'; '.join([*reasons][:SHOWN])}"
+        return self._in_queue([job.id for job in pending], words, len(known) - len(pending))
+
+    def _in_queue(self, job_ids: Sequence[str], words: str, running: int = 0) -> PendingWorkers:
+        """Jobs wait in the queue; raises `ClusterError` if they have for too long."""
+        now = time.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        if running:
+            words += f"; {plural(running, 'job')} of this cluster run already"
+        if now - self._waiting_since > self.spec.queue_timeout_s:
+            raise ClusterError(
+                f"{plural(len(job_ids), 'job')} of {self.label} did not start within {self.spec.queue_timeout_s:g} s",
+                where=f"jobs {_listed(job_ids)}",
+                cause=words,
+                next_step="try again when the queue is shorter, ask for less, or raise `cluster.queue_timeout_s`",
+                category="queue-timeout",
+            )
+        return PendingWorkers(words, in_queue=True)
+
+
+def _listed(job_ids: Sequence[str]) -> str:
+    return ", ".join(job_ids[:8])

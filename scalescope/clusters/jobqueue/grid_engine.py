@@ -57,7 +57,8 @@ class GridEngineJob:
 class GridEngine:
     """The Grid Engine that these variables name; by default that of this process."""
 
-    def __init__(self, variables: Mapping[str, str] | None = None) -> None:
+    def __init__(self, variables: Mapping[str, str] | None = None, *, timeout_s: float = COMMAND_TIMEOUT_S) -> None:
+        self._timeout_s = timeout_s
         self.variables = {name: os.environ[name] for name in VARIABLES if name in os.environ}
         if variables is not None:
             self.variables = dict(variables)
@@ -74,10 +75,10 @@ class GridEngine:
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
-                timeout=COMMAND_TIMEOUT_S,
+                timeout=self._timeout_s,
             )
         except subprocess.TimeoutExpired as error:
-            raise _silent(command, f"no answer within {COMMAND_TIMEOUT_S:g} s") from error
+            raise _silent(command, f"no answer within {self._timeout_s:g} s") from error
         except OSError as error:
             raise _silent(command, str(error)) from error
         if done.returncode and _SILENT.search(done.stdout):

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from scalescope.clusters.jobqueue.base_cluster import PendingWorkers
-from scalescope.clusters.jobqueue.batch_cluster import BatchCluster
+from scalescope.clusters.jobqueue.batch_cluster import SHOWN, BatchCluster
 from scalescope.clusters.jobqueue.grid_engine import GridEngine, GridEngineJob, GridEngineSilent
-from scalescope.clusters.jobqueue.slurm_watch import LONGEST_S, SHARE, SHORTEST_S, excerpt
+from scalescope.clusters.jobqueue.slurm_watch import excerpt
 from scalescope.clusters.jobqueue.systems import SgeSpec
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.model.words import plural
-from scalescope.slurm import PATIENCE_S
+from scalescope.slurm import CLOSING_S, PATIENCE_S
 from scalescope.slurm.commands import AGAIN_S
 
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job
 
 _ONE_HOST = "$pe_slots"  # the allocation rule that gives a job all its slots on one host
-_SHOWN = 4  # reasons: Grid Engine has one for each queue on each host
 
-_logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class SgeCluster(BatchCluster):
@@ -35,20 +33,17 @@ class SgeCluster(BatchCluster):
         super().__init__(spec, seed=seed)
         self._engine = GridEngine()
         self._hosts: dict[str, str] = {}
-        self._told: PendingWorkers | None = None
-        self._waiting_since: float | None = None
-        self._next_look = self._changed_at = self._answered_at = 0.0
+        self._answered_at = 0.0
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
-        self._waiting_since, self._next_look = None, 0.0
         self._answered_at = time.monotonic()
         super().scale(workers, threads_per_worker)
-        self._next_look = 0.0  # if workers are lost, Grid Engine is asked without delay
 
     def _check(self) -> dict[str, str]:
         known = super()._check()
         name = self.spec.parallel_environment
-        if name and (rule := self._engine.allocation_rule(name)) != _ONE_HOST:
+        rule = self._patiently(lambda: self._engine.allocation_rule(name)) if name else _ONE_HOST
+        if rule != _ONE_HOST:
             scattered = f"its allocation rule is {rule}: slots of a job may be on several hosts, its workers are on one"
             raise ClusterError(
                 f"jobs of workers cannot use the parallel environment {name}",
@@ -60,47 +55,32 @@ class SgeCluster(BatchCluster):
         return {**known, **self._engine.variables}
 
     def _send(self, sizes: Sequence[int], jobs: Sequence[Job]) -> Iterator[tuple[int, Job, str]]:
-        self._await_master()
+        self._patiently(lambda: self._engine.jobs(self.label))
         yield from super()._send(sizes, jobs)
 
-    def _await_master(self) -> None:
+    def _patiently(self, ask: Callable[[], T]) -> T:
         deadline = time.monotonic() + PATIENCE_S
         while True:
             try:
-                self._engine.jobs(self.label)
+                return ask()
             except GridEngineSilent:
                 self.report(f"Grid Engine does not answer: waiting for it, at most {PATIENCE_S / 60:g} min")
                 if time.monotonic() > deadline or self._closing.wait(AGAIN_S):
                     raise
-            else:
-                return
 
     def _cancel(self, job_ids: Sequence[str]) -> None:
-        try:
-            self._engine.delete(job_ids)
-        except GridEngineSilent as error:
-            _logger.warning("jobs %s were not deleted: %s", ", ".join(job_ids), error.line)
+        self._patiently(lambda: self._engine.delete(job_ids))
 
     def _remove_jobs(self, timeout_s: float) -> str:
+        engine = GridEngine(self._engine.variables, timeout_s=CLOSING_S)
         try:
-            _, left, _ = self._engine.remove(self.label, self._submitted, str(self._folder.path), timeout_s=timeout_s)
+            _, left, _ = engine.remove(self.label, self._submitted, str(self._folder.path), timeout_s=timeout_s)
         except GridEngineSilent as error:
             return error.line
         return ", ".join(left)
 
     def _nodes(self) -> dict[str, str]:
         return self._hosts
-
-    def _explain(self, arrived: int) -> PendingWorkers | None:
-        if arrived >= self._workers:
-            return None
-        now = time.monotonic()
-        if now >= self._next_look:
-            told = self._look(self._workers - arrived)
-            if told != self._told:
-                self._told, self._changed_at = told, now
-            self._next_look = now + min(max(SHARE * (now - self._changed_at), SHORTEST_S), LONGEST_S)
-        return self._told
 
     def _look(self, missing: int) -> PendingWorkers:
         now = time.monotonic()
@@ -122,32 +102,19 @@ class SgeCluster(BatchCluster):
 
     def _waiting(self, pending: Sequence[GridEngineJob], running: int) -> PendingWorkers:
         first = pending[0].id
-        now = time.monotonic()
-        if self._waiting_since is None:
-            self._waiting_since = now
-            if never := self._engine.verify(first, "v"):
-                raise JobsEnded(
-                    f"Grid Engine can never start job {first} of {self.label}",
-                    where=f"qalter -w v {first}",
-                    cause=_list(never),
-                    next_step="look at the script that `scalescope job-script` shows, and ask for less per job",
-                    category="never-starts",
-                    job_ids=tuple(job.id for job in pending),
-                    ends_run=True,
-                )
-        reasons = self._engine.reasons(first)
-        words = f"{plural(len(pending), 'job')} waiting: {_list(reasons) or 'Grid Engine is about to start them'}"
-        if running:
-            words += f"; {plural(running, 'job')} of this cluster run already"
-        if now - self._waiting_since > self.spec.queue_timeout_s:
-            raise ClusterError(
-                f"{plural(len(pending), 'job')} of {self.label} did not start within {self.spec.queue_timeout_s:g} s",
-                where=_ids([job.id for job in pending]),
-                cause=words,
-                next_step="try again when the queue is shorter, ask for less, or raise `cluster.queue_timeout_s`",
-                category="queue-timeout",
+        if self._waiting_since is None and (never := self._engine.verify(first, "v")):
+            raise JobsEnded(
+                f"Grid Engine can never start job {first} of {self.label}",
+                where=f"qalter -w v {first}",
+                cause=_list(never),
+                next_step="look at the script that `scalescope job-script` shows, and ask for less per job",
+                category="never-starts",
+                job_ids=tuple(job.id for job in pending),
+                ends_run=True,
             )
-        return PendingWorkers(words, in_queue=True)
+        reasons = _list(self._engine.reasons(first)) or "Grid Engine is about to start them"
+        words = f"{plural(len(pending), 'job')} waiting: {reasons}"
+        return self._in_queue([job.id for job in pending], words, running)
 
     def _raise_for_ended(self, seen: Mapping[str, GridEngineJob]) -> None:
         """Raise for jobs that are gone, could not be started, or are on a host that does not answer."""
@@ -189,8 +156,8 @@ class SgeCluster(BatchCluster):
 
 
 def _list(reasons: Sequence[str]) -> str:
-    more = f"; {len(reasons) - _SHOWN} more reasons" if len(reasons) > _SHOWN else ""
-    return "; ".join(reasons[:_SHOWN]) + more
+    more = f"; {len(reasons) - SHOWN} more reasons" if len(reasons) > SHOWN else ""
+    return "; ".join(reasons[:SHOWN]) + more
 
 
 def _ids(jobs: Sequence[str]) -> str:

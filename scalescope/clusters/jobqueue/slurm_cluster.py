@@ -15,7 +15,7 @@ from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
 from scalescope.clusters.jobqueue.slurm_watch import JobWatch
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.model.words import plural
-from scalescope.slurm import commands, failures, submission
+from scalescope.slurm import CLOSING_S, commands, failures, submission
 from scalescope.slurm import jobs as slurm_jobs
 from scalescope.slurm.jobs import ClusterJobs
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from scalescope.slurm.capacity import SlurmCapacity
 
 SUBMISSIONS = 8  # submissions at the same time
-CLOSING_S = 2.5  # seconds for an answer of Slurm when the cluster closes: its driver is killed after 9
 NODES_S = 10.0  # seconds between two looks whether nodes have come back
 ASKED = "Scalescope asked for this start (--begin), at which Slurm expects room for all of them at once"
 

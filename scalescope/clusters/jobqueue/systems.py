@@ -7,10 +7,13 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
+from scalescope.clusters.jobqueue import job_status
 from scalescope.clusters.jobqueue.base_spec import CLOCK, NAME, JobQueueSpec, JobRequest
+from scalescope.clusters.jobqueue.job_status import StatusCommand
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import Text
 from scalescope.model.parameters import Parameter
+from scalescope.slurm import PATIENCE_S
 
 _QUEUE = NAME("Name of the queue; empty is the default queue.")
 _RESOURCES = Text(
@@ -46,6 +49,7 @@ class PbsSpec(BatchSpec):
     kind: ClassVar[str] = "pbs"
     title: ClassVar[str] = "PBS Cluster"
     job_class: ClassVar[str] = "dask_jobqueue.pbs:PBSJob"
+    status: ClassVar[StatusCommand | None] = job_status.PBS
 
 
 @dataclass(frozen=True)
@@ -77,6 +81,10 @@ class SgeSpec(BatchSpec):
         NAME("Parallel environment in which a job has a slot for each core, all on one host; empty: one slot in all."),
     ] = ""
 
+    @property
+    def open_limit_s(self) -> float:
+        return super().open_limit_s + PATIENCE_S
+
     def job_options(self, request: JobRequest) -> dict[str, Any]:
         # Without -S, the shell of the queue reads the script: csh where the site has left it. A job that is started
         # again would bring back workers whose loss is known.
@@ -107,6 +115,7 @@ class LsfSpec(JobQueueSpec):
     title: ClassVar[str] = "LSF Cluster"
     proven: ClassVar[bool] = False
     job_class: ClassVar[str] = "dask_jobqueue.lsf:LSFJob"
+    status: ClassVar[StatusCommand | None] = job_status.LSF
     clocks: ClassVar[tuple[re.Pattern[str], ...]] = (CLOCK, re.compile(r"(?P<hours>\d+):(?P<minutes>[0-5]\d)"))
     clock_words: ClassVar[str] = "HOURS:MINUTES or HOURS:MINUTES:SECONDS"
 
@@ -127,6 +136,7 @@ class HtcondorSpec(JobQueueSpec):
     title: ClassVar[str] = "HTCondor Cluster"
     proven: ClassVar[bool] = False
     job_class: ClassVar[str] = "dask_jobqueue.htcondor:HTCondorJob"
+    status: ClassVar[StatusCommand | None] = job_status.HTCONDOR
 
     disk_mb: Annotated[int, Parameter("Disk per job in MiB.", title="Disk per job, MiB", minimum=1)] = 1024
 

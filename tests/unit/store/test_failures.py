@@ -9,17 +9,20 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.faults import freeze
 
 from scalescope.errors import StoreError
 from scalescope.model.sweep import Sweep
-from scalescope.store import Store
+from scalescope.store import Store, patience
 from scalescope.store import store as store_module
+from scalescope.store.failures import AWAY, explain
 
 Make = Callable[..., Any]
 
@@ -207,6 +210,49 @@ class TestServer:
                 admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
             store.beat(run_id)
 
+    def test_one_that_stands_still_is_waited_for(
+        self, postgresql: Any, sweep: Sweep, make_trial: Make, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(patience, "SAY_S", 0.2)
+        said: list[str] = []
+        with Store.open(postgresql.create()) as store:
+            run_id = store.begin(sweep, [], workload_version=1).id
+            store.says = said.append
+            saved = [store.save(run_id, make_trial(0))]
+            assert not said
+            goes_on = self._stands_still(postgresql)
+            saved.append(store.save(run_id, make_trial(1)))
+            assert said
+            goes_on.join()
+            goes_on = self._stands_still(postgresql)
+            store.patience_s = 0.1
+            assert failure(lambda: store.save(run_id, make_trial(2))).category == AWAY
+            goes_on.join()
+            assert store.run().trials[:2] == tuple(saved)
+
+    @staticmethod
+    def _stands_still(server: Any) -> threading.Timer:
+        freeze(server.pid)
+        goes_on = threading.Timer(1.0, freeze, (server.pid, False))
+        goes_on.start()
+        return goes_on
+
+    def test_one_that_is_away_is_asked_again(
+        self, postgresql: Any, sweep: Sweep, make_trial: Make, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(patience, "AGAIN_S", 0.0)
+        with Store.open(postgresql.create()) as store:
+            run_id = store.begin(sweep, [], workload_version=1).id
+            save, refusals = store._save_row, [StoreError("Could not save a trial", category=AWAY)] * 2
+
+            def refuse_twice(*arguments: Any) -> Any:
+                if refusals:
+                    raise refusals.pop()
+                return save(*arguments)
+
+            monkeypatch.setattr(store, "_save_row", refuse_twice)
+            assert store.save(run_id, make_trial(0)) == store.run().trials[0]
+
     def test_no_password_in_anything_shown(
         self, postgresql: Any, sweep: Sweep, make_trial: Make, caplog: pytest.LogCaptureFixture
     ) -> None:
@@ -235,6 +281,15 @@ class TestServer:
             # the source lines of this test are in the tracebacks
             text = re.sub(r"^ .*", "", text, flags=re.MULTILINE)
             assert not any(secret in text for secret in secrets), text
+
+
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [("EndpointConnectionError", AWAY), ("ReadTimeoutError", AWAY), ("NoCredentialsError", "")],
+)
+def test_what_object_storage_raises(name: str, category: str) -> None:
+    error = type(name, (Exception,), {})("Could not reach it")  # botocore's share no class with those of others
+    assert explain(error, "write the records", "s3://bucket").category == category
 
 
 def test_without_the_driver_for_postgresql(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,80 @@
+"""How jobs stand on batch systems that are only known by the text of their commands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+COMMAND_TIMEOUT_S = 20.0  # seconds; a busy PBS answers `qstat` within a few
+
+
+@dataclass(frozen=True)
+class JobStatus:
+    """A job that the system knows."""
+
+    id: str
+    state: str  # as the system writes it
+    reason: str = ""  # why it waits, in the system's words
+
+
+@dataclass(frozen=True)
+class StatusCommand:
+    """A command that tells how jobs stand, and how its output is read."""
+
+    command: str  # `{}` stands for the numbers of jobs
+    job: re.Pattern[str]  # one job of the output, with the groups `id`, `state` and `reason`
+    waiting: frozenset[str]  # states of jobs in the queue
+    gone: re.Pattern[str]  # what is written of jobs that are no longer known
+
+    @property
+    def name(self) -> str:
+        return self.command.partition(" ")[0]
+
+    def ask(self, job_ids: Sequence[str]) -> list[JobStatus] | None:
+        """Those of these jobs that the system knows; None if it gives no answer."""
+        try:
+            done = subprocess.run(
+                shlex.split(self.command.format(" ".join(job_ids))),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=COMMAND_TIMEOUT_S,
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        known = self.read(done.stdout)
+        return known if known or not done.returncode or self.gone.search(done.stdout + done.stderr) else None
+
+    def read(self, text: str) -> list[JobStatus]:
+        unfolded = text.replace("\n\t", "")
+        return [
+            JobStatus(found["id"], found["state"], (found["reason"] or "").strip(" ;"))
+            for found in self.job.finditer(unfolded)
+        ]
+
+
+PBS = StatusCommand(
+    "qstat -f {}",
+    re.compile(
+        r"^Job Id: (?P<id>\d+).*?^ +job_state = (?P<state>\w)(?:(?:(?!^Job Id: ).)*?^ +comment = (?P<reason>[^\n]*))?",
+        re.MULTILINE | re.DOTALL,
+    ),
+    frozenset("QHWT"),
+    re.compile("Unknown Job Id|Job has finished"),
+)
+LSF = StatusCommand(
+    """bjobs -noheader -o "jobid stat pend_reason delimiter='|'" {}""",
+    re.compile(r"^(?P<id>\d+)\|(?P<state>\w+)\|(?P<reason>.*)$", re.MULTILINE),
+    frozenset(("PEND", "PSUSP", "WAIT")),
+    re.compile("is not found"),
+)
+HTCONDOR = StatusCommand(
+    "condor_q {} -af:j JobStatus HoldReason",
+    re.compile(r"^(?P<id>\d+\.\d+) (?P<state>\d) (?:undefined|(?P<reason>.*))$", re.MULTILINE),
+    frozenset("15"),  # idle, held
+    re.compile(r"(?!)"),  # it writes nothing, and ends well
+)

@@ -1,0 +1,136 @@
+"""What the commands of batch systems write that cannot be started here, and how long their jobs are waited for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from scalescope.clusters.jobqueue import batch_cluster, job_status
+from scalescope.clusters.jobqueue.base_cluster import SubmittedJob
+from scalescope.clusters.jobqueue.batch_cluster import BatchCluster
+from scalescope.clusters.jobqueue.job_status import JobStatus, StatusCommand
+from scalescope.clusters.jobqueue.systems import HtcondorSpec, LsfSpec, OarSpec, PbsSpec
+from scalescope.errors import ClusterError
+
+# OpenPBS folds long lines
+PBS = """\
+Job Id: 7013474.pbs
+    Job_Name = scalescope-0123456789ab
+    Job_Owner = me@login2.example.org
+    job_state = Q
+    queue = v1_gpu72
+    Error_Path = login2.example.org:/rds/general/user/me/home/project-
+\tdirectory/scripts/job-01.pbs.e7013474
+    Hold_Types = n
+    Resource_List.select = 1:ncpus=4:mem=8gb:ngpus=1:gpu_type=RTX6000:mpiprocs=
+\t4:ompthreads=1
+    comment = Not Running: Insufficient amount of resource: ncpus (R: 4 A: 2 T:
+\t 8)
+    etime = Mon Feb 13 19:00:07 2023
+
+Job Id: 7013475.pbs
+    Job_Name = scalescope-0123456789ab
+    job_state = R
+    queue = v1_gpu72
+    comment = Job run at Mon Feb 13 at 19:00 on (cx3-10-8:ncpus=4:mem=8388608kb)
+
+Job Id: 7013476.pbs
+    Job_Name = scalescope-0123456789ab
+    job_state = H
+    queue = v1_gpu72
+"""
+LSF = """\
+7013474|PEND|Job requirements for reserving resource (mem) not satisfied: 12 hosts;
+7013475|RUN|-
+7013476|PSUSP|The job was suspended by the user while pending;
+"""
+HTCONDOR = """\
+7013474.0 1 undefined
+7013475.0 2 undefined
+7013476.0 5 Error from slot1@node7: Failed to execute '/usr/bin/python': No such file or directory
+"""
+TOLD = {
+    "pbs": (PbsSpec(memory_mb=1), job_status.PBS, PBS, "Insufficient amount of resource: ncpus (R: 4 A: 2 T: 8)"),
+    "lsf": (LsfSpec(memory_mb=1), job_status.LSF, LSF, "resource (mem) not satisfied: 12 hosts"),
+    "htcondor": (HtcondorSpec(memory_mb=1), job_status.HTCONDOR, HTCONDOR, "Failed to execute '/usr/bin/python'"),
+}
+# As they end: with a status of its own if a job is no longer known
+GONE = {
+    "pbs": ("qstat: 7013474.pbs Job has finished, use -x or -H to obtain historical job information", 35),
+    "lsf": ("Job <7013474> is not found", 255),
+    "htcondor": ("", 0),
+}
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(batch_cluster, "SHORTEST_S", 0.0)
+
+
+def cluster(spec: PbsSpec | LsfSpec | HtcondorSpec | OarSpec) -> BatchCluster:
+    """Three jobs of a worker each, none of which has arrived."""
+    made = BatchCluster(spec)
+    made._workers = 3
+    suffix = ".0" if spec.kind == "htcondor" else ""
+    made._jobs = [SubmittedJob(f"{7013474 + number}{suffix}", str(number), 1, 1) for number in range(3)]
+    return made
+
+
+def has_wait_ended(made: BatchCluster, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the queue has been waited for in vain once its time is over."""
+    since = made._waiting_since
+    assert since is not None
+    made._waiting_since = since - made.spec.queue_timeout_s
+    with pytest.raises(ClusterError) as caught:
+        made._explain(0)
+    return caught.value.category == "queue-timeout"
+
+
+@pytest.mark.parametrize("kind", TOLD)
+def test_the_state_of_jobs_and_why_they_wait(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    spec, command, text, reason = TOLD[kind]
+    first, second, third = command.read(text)
+    assert (first.state in command.waiting, second.state in command.waiting) == (True, False)
+    assert third.state in command.waiting  # held
+    made = cluster(spec)
+    assert {first.id, second.id, third.id} == {job.id for job in made._jobs}
+    monkeypatch.setattr(StatusCommand, "ask", lambda command, ids: command.read(text))
+    waiting = made._explain(0)
+    assert waiting is not None
+    assert waiting.in_queue
+    assert reason in waiting.words
+    assert has_wait_ended(made, monkeypatch)
+    monkeypatch.setattr(StatusCommand, "ask", lambda command, ids: [JobStatus(ids[0], second.state)])
+    waiting = made._explain(0)
+    assert waiting is not None
+    assert not waiting.in_queue  # from here on, the time of a start counts
+    assert all(job.id in waiting.words for job in made._jobs[1:])
+
+
+@pytest.mark.parametrize("kind", TOLD)
+def test_a_job_that_is_gone_is_no_command_without_an_answer(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = TOLD[kind][1]
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert command.ask(["7013474"]) is None  # there is no such command
+    program = tmp_path / command.name
+    said, status = GONE[kind]
+    for text, ends, known in ((said, status, []), ("cannot connect to server pbs (errno=111)", 1, None)):
+        program.write_text(f"#!/bin/sh\necho '{text}' >&2\nexit {ends}\n")
+        program.chmod(0o755)
+        assert command.ask(["7013474"]) == known
+
+
+@pytest.mark.parametrize("spec", [OarSpec(memory_mb=1), PbsSpec(memory_mb=1)], ids=lambda spec: spec.kind)
+def test_what_cannot_be_asked_is_not_waited_for_for_ever(
+    spec: OarSpec | PbsSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    made = cluster(spec)
+    waiting = made._explain(0)
+    assert waiting is not None
+    assert waiting.in_queue
+    assert has_wait_ended(made, monkeypatch)
