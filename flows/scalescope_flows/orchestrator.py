@@ -26,8 +26,8 @@ if find_spec("prefect") is None:
 # Where flows are, by name
 FLOWS = {
     "scale-sweep": "scalescope_flows.sweep:scale_sweep",
-    **{study.command: study.flow for study in STUDIES.values()},
-    "isolate": "scalescope_flows.isolation:isolate",
+    **{study.command: f"scalescope_flows.studies:{study.function}" for study in STUDIES.values()},
+    "isolate": "scalescope_flows.studies:isolate",
     "reap": "scalescope_flows.reaping:reap",
 }
 

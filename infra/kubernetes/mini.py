@@ -31,11 +31,13 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 
 import mini_image  # noqa: E402
 from mini_config import GPU, PRODUCT, USERS, Configuration  # noqa: E402
-from mini_keeper import ADDRESSES, HOST, MiniKubernetesError, enter  # noqa: E402
+from mini_keeper import ADDRESSES, HOST, enter  # noqa: E402
+
+from infra.mini_cluster import Keeper, MiniCluster, MiniClusterError  # noqa: E402
 
 CONTROL = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "coredns")
 PARTS = (*CONTROL, "kubelet", "kube-proxy", "kubectl", "helm")
@@ -53,7 +55,7 @@ def programs() -> Path:
     if packed := os.environ.get("SCALESCOPE_KUBERNETES"):
         source = Path(packed)
         if not source.is_file():
-            raise MiniKubernetesError(f"SCALESCOPE_KUBERNETES: no file {source} ({HOW})")
+            raise MiniClusterError(f"SCALESCOPE_KUBERNETES: no file {source} ({HOW})")
         folder = CACHE / source.name.removesuffix(".xz")
         with mini_image.locked(folder):
             if not (folder / PARTS[-1]).exists():
@@ -65,12 +67,12 @@ def programs() -> Path:
                     (folder / name).symlink_to("kubernetes")
         return folder
     if not (assets := os.environ.get("KUBEBUILDER_ASSETS")):
-        raise MiniKubernetesError(
+        raise MiniClusterError(
             "no programs of Kubernetes: set SCALESCOPE_KUBERNETES to the packed file, or KUBEBUILDER_ASSETS to their "
             f"folder ({HOW})"
         )
     if missing := [name for name in PARTS if not (Path(assets) / name).exists()]:
-        raise MiniKubernetesError(f"KUBEBUILDER_ASSETS={assets} lacks {', '.join(missing)}")
+        raise MiniClusterError(f"KUBEBUILDER_ASSETS={assets} lacks {', '.join(missing)}")
     return Path(assets)
 
 
@@ -84,13 +86,13 @@ def unmet() -> str:
         return "the kernel's module br_netfilter is not loaded: modprobe br_netfilter"
     try:
         programs()
-    except MiniKubernetesError as error:
+    except MiniClusterError as error:
         return str(error)
     return ""
 
 
-class MiniKubernetes:
-    """A Kubernetes that ends with `close`, or when this process dies."""
+class MiniKubernetes(MiniCluster):
+    """A Kubernetes of this process."""
 
     image = mini_image.NAME  # of Scalescope; both nodes have it
     host: str  # address of this machine for pods
@@ -107,27 +109,20 @@ class MiniKubernetes:
         self.gpus, self.network, self.operator = gpus, network, operator
         self.kubeconfig = self.folder / "kubeconfig"
         self.environment = {"KUBECONFIG": str(self.kubeconfig)}
-        self._keeper: subprocess.Popen[str] | None = None
         self._asking = threading.Lock()
         self._pids: dict[str, int] = {}
 
     def start(self) -> MiniKubernetes:
         """Start all parts, and wait until both nodes are ready and the operator runs."""
         if reason := unmet():
-            raise MiniKubernetesError(reason)
+            raise MiniClusterError(reason)
         self.programs = programs()
         (self.folder / "log").mkdir(parents=True, exist_ok=True)
         self._store, self._image = mini_image.prepare(CACHE)
-        keeper = [sys.executable, str(HERE / "mini_keeper.py"), str(self.folder)]
-        self._keeper = subprocess.Popen(
-            [*keeper, *([str(self.network)] if self.network else [])],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # so that Ctrl-C reaches only the owner
-        )
+        options = (self.folder, *([self.network] if self.network else []))
+        self.keeper = Keeper(str(HERE / "mini_keeper.py"), *options)
         try:
-            answer = self._ask(node="control")
+            answer = self._order(node="control")
             self._pids["control"], self.network = answer["pid"], answer["network"]
             tokens = {user: secrets.token_hex(16) for user in USERS}
             self._config = Configuration(self.folder, answer["network"], tokens, mini_image.BASE)
@@ -144,30 +139,16 @@ class MiniKubernetes:
                 self._await_node(name)
             if self.operator and not _poll(self._operator_answers):
                 log = self.kubectl("logs", "-n", "dask-operator", "deployment/dask-kubernetes-operator", "--tail=20")
-                raise MiniKubernetesError(f"the operator of dask-kubernetes does not answer:\n{log}")
+                raise MiniClusterError(f"the operator of dask-kubernetes does not answer:\n{log}")
         except BaseException:
             self.close()
             raise
         return self
 
-    def close(self) -> None:
-        """End all nodes and pods; kubeconfig and logs stay."""
-        keeper, self._keeper = self._keeper, None
-        if keeper is not None and keeper.stdin is not None and keeper.stdout is not None:
-            keeper.stdin.close()
-            keeper.stdout.close()
-            keeper.wait()
-
     def wait(self) -> None:
-        """Wait until `down` ends the cluster; `MiniKubernetesError` if it ended by itself."""
-        if self._keeper is not None and self._keeper.wait():
-            raise MiniKubernetesError(f"the keeper of the nodes was killed, so they ended; logs: {self.folder / 'log'}")
-
-    def __enter__(self) -> MiniKubernetes:
-        return self.start()
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
+        """Wait until `down` ends the cluster; `MiniClusterError` if it ended by itself."""
+        if self.keeper is not None and self.keeper.process.wait():
+            raise MiniClusterError(f"the keeper of the nodes was killed, so they ended; logs: {self.folder / 'log'}")
 
     # ------------------------------------------------------------------ use
 
@@ -204,7 +185,7 @@ class MiniKubernetes:
         config, is_new = self._config, not (self.folder / name).exists()
         if is_new:
             mini_image.copy_store(self._store, self.folder / name / "lib/containerd")
-        self._pids[name] = self._ask(node=name)["pid"]
+        self._pids[name] = self._order(node=name)["pid"]
         config.write(f"{name}/lib/cni/net.d/mini.conflist", config.pods_network(name))
         self._part(name, "containerd", "--config", str(config.write(f"{name}/containerd.toml", config.containerd())))
         socket = Path(f"/proc/{self._pids[name]}/root/run/containerd/containerd.sock")
@@ -231,23 +212,17 @@ class MiniKubernetes:
 
     def _part(self, node: str, name: str, *options: str) -> None:
         program = str(self.programs / name) if name in PARTS else name
-        self._pids[f"{node}-{name}"] = self._ask(node=node, name=name, command=[program, *options])["pid"]
+        self._pids[f"{node}-{name}"] = self._order(node=node, name=name, command=[program, *options])["pid"]
 
-    def _ask(self, **order: Any) -> dict[str, Any]:
-        keeper = self._keeper
-        if keeper is None or keeper.stdin is None or keeper.stdout is None:
-            raise MiniKubernetesError("the cluster is not running")
+    def _order(self, **order: Any) -> dict[str, Any]:
         with self._asking:
-            with contextlib.suppress(BrokenPipeError):  # the keeper ended, after its reason
-                keeper.stdin.write(json.dumps(order) + "\n")
-                keeper.stdin.flush()
-            answer = json.loads(keeper.stdout.readline() or '{"error": "the keeper of the nodes died"}')
+            answer = json.loads(self.ask(json.dumps(order)))
         if "error" in answer:
-            raise MiniKubernetesError(answer["error"])
+            raise MiniClusterError(answer["error"])
         return dict(answer)
 
     def _api_ready(self) -> bool:
-        with contextlib.suppress(MiniKubernetesError):
+        with contextlib.suppress(MiniClusterError):
             return self.kubectl("get", "--raw", "/readyz") == "ok"
         return False
 
@@ -266,7 +241,7 @@ class MiniKubernetes:
     def _install_operator(self) -> None:
         spec = importlib.util.find_spec("dask_kubernetes")
         if spec is None or spec.origin is None:
-            raise MiniKubernetesError('dask-kubernetes is not installed: pip install "scalescope[kubernetes]"')
+            raise MiniClusterError('dask-kubernetes is not installed: pip install "scalescope[kubernetes]"')
         chart = Path(spec.origin).parent / "operator/deployment/helm/dask-kubernetes-operator"
         home = str(self.folder / "control/helm")
         self._run(
@@ -279,7 +254,7 @@ class MiniKubernetes:
 
     def _operator_answers(self) -> bool:
         where = "/api/v1/namespaces/dask-operator/pods"
-        with contextlib.suppress(MiniKubernetesError):
+        with contextlib.suppress(MiniClusterError):
             pods = json.loads(self.kubectl("get", "--raw", where))["items"]
             names = [each["metadata"]["name"] for each in pods]
             return any(self.kubectl("get", "--raw", f"{where}/{name}:8080/proxy/healthz") for name in names)
@@ -289,7 +264,7 @@ class MiniKubernetes:
         environment = {**os.environ, "PATH": _SEARCH_PATH, **self.environment, **variables}
         done = subprocess.run(command, env=environment, input=stdin, capture_output=True, text=True, timeout=600)
         if done.returncode:
-            raise MiniKubernetesError(f"{' '.join(command)} exited with {done.returncode}: {done.stderr.strip()}")
+            raise MiniClusterError(f"{' '.join(command)} exited with {done.returncode}: {done.stderr.strip()}")
         return done.stdout
 
     def _until(self, done: Callable[[], bool], node: str, part: str) -> None:
@@ -297,7 +272,7 @@ class MiniKubernetes:
         if not (_poll(lambda: done() or not _alive(pid)) and _alive(pid)):
             log = self.folder / "log" / f"{node}-{part}.log"
             what = f"is not ready after {START_S:.0f} s" if _alive(pid) else "ended"
-            raise MiniKubernetesError(f"{part} on the node {node} {what}; the end of {log}:\n{log.read_text()[-2000:]}")
+            raise MiniClusterError(f"{part} on the node {node} {what}; the end of {log}:\n{log.read_text()[-2000:]}")
 
 
 def _poll(done: Callable[[], bool]) -> bool:
@@ -374,7 +349,7 @@ def main() -> None:
             up(folder, gpus=given.gpus, network=given.network, operator=not given.bare)
         else:
             {"down": down, "status": status}[given.command](folder)
-    except MiniKubernetesError as error:
+    except MiniClusterError as error:
         sys.exit(str(error))
 
 

@@ -27,9 +27,10 @@ from importlib.util import cache_from_source
 from pathlib import Path
 from typing import Any
 
-from mini_keeper import MiniKubernetesError
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+from infra.mini_cluster import MiniClusterError
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "localhost/scalescope:dev"
@@ -188,7 +189,7 @@ def _distributions(project: dict[str, Any]) -> list[importlib.metadata.Distribut
                     found[name] = importlib.metadata.distribution(name)
                 except importlib.metadata.PackageNotFoundError as error:
                     wanted_by = f"scalescope[{','.join(EXTRAS)}]"
-                    raise MiniKubernetesError(f'{name} is not installed: pip install "{wanted_by}"') from error
+                    raise MiniClusterError(f'{name} is not installed: pip install "{wanted_by}"') from error
                 more = map(Requirement, found[name].requires or ())
                 wanted += [each for each in more if each.marker is None or each.marker.evaluate({"extra": extra})]
     return [found[name] for name in sorted(found)]
@@ -322,6 +323,6 @@ def _manifest(layout: Path) -> Path:
 def _run(*command: str, cwd: Path | None = None) -> None:
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
     if done.returncode:
-        raise MiniKubernetesError(
+        raise MiniClusterError(
             f"{' '.join(command)} exited with {done.returncode}: {(done.stdout + done.stderr).strip()[-2000:]}"
         )

@@ -10,7 +10,6 @@ It obeys lines of JSON on standard input until its owner closes the pipe or dies
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import fcntl
 import json
 import os
@@ -24,12 +23,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from infra.mini_cluster import MiniClusterError, come_first, end_with_parent, sh
+
 ADDRESSES = {"control": 1, "cpu": 2, "gpu": 3}  # last number of a node's address, third one of its pods' addresses
 HOST, SERVICES = 254, 10
 NETWORKS = range(89, 100)  # 10.89.0.0/16, ...
 CGROUPS = Path("/sys/fs/cgroup")
-# For versions 1 and 2 of control groups; without it, all pods of a busy host together get the share of one process.
-SHARES = {"cpu.shares": "16384", "cpu.weight": "1600"}
 # Values that a kubelet requires of the kernel: it sees these, and does not change those of the machine.
 SYSCTLS = {
     "vm/overcommit_memory": 1,
@@ -39,18 +39,6 @@ SYSCTLS = {
     "kernel/keys/root_maxkeys": 1_000_000,
     "kernel/keys/root_maxbytes": 25_000_000,
 }
-_LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-class MiniKubernetesError(RuntimeError):
-    """Kubernetes or its image cannot be made, or does not answer."""
-
-
-def _sh(*command: str | int | Path) -> str:
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
-    if done.returncode:
-        raise MiniKubernetesError(f"{' '.join(map(str, command))}: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout
 
 
 def enter(pid: int, *command: str) -> list[str]:
@@ -58,18 +46,11 @@ def enter(pid: int, *command: str) -> list[str]:
     return ["nsenter", f"--target={pid}", "--mount", "--net", "--pid", "--ipc", "--uts", "--", *command]
 
 
-def _end_with_parent() -> None:
-    PR_SET_PDEATHSIG = 1
-    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, signal.SIG_DFL)
-
-
 def _spawn(command: list[str], **output: Any) -> subprocess.Popen[str]:
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True, preexec_fn=_end_with_parent, **output)
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True, preexec_fn=end_with_parent, **output)
 
 
-class Keeper:
+class Nodes:
     """Nodes and programs of one cluster, below the existing `folder`."""
 
     def __init__(self, folder: Path, network: int | None) -> None:
@@ -98,7 +79,7 @@ class Keeper:
             process = _spawn(node, stdout=subprocess.PIPE, stderr=log)
         self.started.append(process)
         if process.stdout is None or process.stdout.readline() != "ready\n":
-            raise MiniKubernetesError(f"the node {name} could not be made: {log.name}")
+            raise MiniClusterError(f"the node {name} could not be made: {log.name}")
         pid = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
         self.nodes[name] = pid
         if name == "control":
@@ -109,36 +90,36 @@ class Keeper:
 
     def connect_host(self, pid: int) -> None:
         """Connect the machine with a bridge in the node of the API server, in the first free network."""
-        used = _sh("ip", "-4", "route")
+        used = sh("ip", "-4", "route")
         for network in self.candidates:
             link = f"kube{network}"
             if f"10.{network}." in used:
                 continue
-            with contextlib.suppress(MiniKubernetesError):  # another cluster was faster
-                _sh("ip", "link", "add", link, "type", "veth", "peer", "name", "host", "netns", pid)
+            with contextlib.suppress(MiniClusterError):  # another cluster was faster
+                sh("ip", "link", "add", link, "type", "veth", "peer", "name", "host", "netns", pid)
                 break
         else:
             taken = ", ".join(f"10.{each}.0.0/16" for each in self.candidates)
-            raise MiniKubernetesError(f"all in use: {taken} (ip route); name another with --network")
+            raise MiniClusterError(f"all in use: {taken} (ip route); name another with --network")
         self.network, base = network, f"10.{network}"
         ip = _ip(pid)
-        _sh(*ip, "link", "add", "nodes", "type", "bridge")
-        _sh(*ip, "link", "set", "host", "master", "nodes", "up")
-        _sh(*ip, "address", "add", f"{base}.0.{ADDRESSES['control']}/24", "dev", "nodes")
-        _sh(*ip, "link", "set", "nodes", "up")
-        _sh("ip", "address", "add", f"{base}.0.{HOST}/24", "dev", link)
-        _sh("ip", "link", "set", link, "up")
+        sh(*ip, "link", "add", "nodes", "type", "bridge")
+        sh(*ip, "link", "set", "host", "master", "nodes", "up")
+        sh(*ip, "address", "add", f"{base}.0.{ADDRESSES['control']}/24", "dev", "nodes")
+        sh(*ip, "link", "set", "nodes", "up")
+        sh("ip", "address", "add", f"{base}.0.{HOST}/24", "dev", link)
+        sh("ip", "link", "set", link, "up")
         self.routes(["ip"])
         self.routes(ip)
 
     def connect_node(self, name: str, pid: int) -> None:
         ip, control = _ip(pid), _ip(self.nodes["control"])
-        with contextlib.suppress(MiniKubernetesError):  # of a stopped node of this name
-            _sh(*control, "link", "delete", name)
-        _sh(*control, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", pid)
-        _sh(*control, "link", "set", name, "master", "nodes", "up")
-        _sh(*ip, "address", "add", f"10.{self.network}.0.{ADDRESSES[name]}/24", "dev", "eth0")
-        _sh(*ip, "link", "set", "eth0", "up")
+        with contextlib.suppress(MiniClusterError):  # of a stopped node of this name
+            sh(*control, "link", "delete", name)
+        sh(*control, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", pid)
+        sh(*control, "link", "set", name, "master", "nodes", "up")
+        sh(*ip, "address", "add", f"10.{self.network}.0.{ADDRESSES[name]}/24", "dev", "eth0")
+        sh(*ip, "link", "set", "eth0", "up")
         self.routes(ip, name)
         self.make_cgroup(name)
 
@@ -147,9 +128,9 @@ class Keeper:
         base = f"10.{self.network}"
         for name in ("cpu", "gpu"):
             if name != at:
-                _sh(*ip, "route", "add", f"{base}.{ADDRESSES[name]}.0/24", "via", f"{base}.0.{ADDRESSES[name]}")
+                sh(*ip, "route", "add", f"{base}.{ADDRESSES[name]}.0/24", "via", f"{base}.0.{ADDRESSES[name]}")
         if not at:
-            _sh(*ip, "route", "add", f"{base}.{SERVICES}.0/24", "via", f"{base}.0.{ADDRESSES['cpu']}")
+            sh(*ip, "route", "add", f"{base}.{SERVICES}.0/24", "via", f"{base}.0.{ADDRESSES['cpu']}")
 
     def make_cgroup(self, node: str) -> None:
         """Make a folder for the pods of a node: two kubelets in one would remove each other's pods."""
@@ -160,9 +141,7 @@ class Keeper:
                 for name in ("cpuset.cpus", "cpuset.mems"):  # of version 1, where they are empty at first
                     if (each / name).exists() and top.name == "cpuset":
                         (each / name).write_text((top / name).read_text())
-            for name, most in SHARES.items():
-                if (folder.parent / name).exists():
-                    (folder.parent / name).write_text(most)
+            come_first(folder.parent)
 
     def remove_cgroups(self) -> None:
         deadline = time.monotonic() + 10
@@ -172,7 +151,7 @@ class Keeper:
                     with contextlib.suppress(OSError):  # still busy: its processes are ending
                         os.rmdir(folder)
                 if time.monotonic() > deadline:
-                    raise MiniKubernetesError(f"cannot remove {ours}: see its cgroup.procs")
+                    raise MiniClusterError(f"cannot remove {ours}: see its cgroup.procs")
                 time.sleep(0.02)
 
     def end(self) -> None:
@@ -183,8 +162,8 @@ class Keeper:
         for process in self.started:
             process.wait()
         self.remove_cgroups()
-        with contextlib.suppress(MiniKubernetesError):  # by itself it waits for the last packets
-            _sh("ip", "link", "delete", f"kube{self.network}")
+        with contextlib.suppress(MiniClusterError):  # by itself it waits for the last packets
+            sh("ip", "link", "delete", f"kube{self.network}")
         self.remove_data()
 
     def remove_data(self) -> None:
@@ -214,34 +193,34 @@ def keep(folder: Path, network: int | None) -> None:
         mine.flush()
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-        keeper = Keeper(folder, network)
-        keeper.remove_data()  # of a keeper that was killed
+        nodes = Nodes(folder, network)
+        nodes.remove_data()  # of a keeper that was killed
         try:
             for line in sys.stdin:
                 try:
-                    answer = keeper.obey(json.loads(line))
-                except (MiniKubernetesError, OSError) as error:
+                    answer = nodes.obey(json.loads(line))
+                except (MiniClusterError, OSError) as error:
                     answer = {"error": str(error)}
                 print(json.dumps(answer), flush=True)
         except (KeyboardInterrupt, BrokenPipeError):
             pass
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        keeper.end()
+        nodes.end()
 
 
 def be_node(name: str, data: Path) -> None:
     """Be the first process of a node: prepare its namespaces, then collect its dead."""
-    _sh("mount", "--make-rshared", "/")
-    _sh("mount", "--bind", data / "lib", "/var/lib")
-    _sh("mount", "--bind", data / "log", "/var/log")
-    _sh("mount", "-t", "tmpfs", "node", "/run")
-    _sh("hostname", name)
+    sh("mount", "--make-rshared", "/")
+    sh("mount", "--bind", data / "lib", "/var/lib")
+    sh("mount", "--bind", data / "log", "/var/log")
+    sh("mount", "-t", "tmpfs", "node", "/run")
+    sh("hostname", name)
     for key, value in SYSCTLS.items():
         file = Path("/run/sysctl") / key.replace("/", ".")
         file.parent.mkdir(exist_ok=True)
         file.write_text(f"{value}\n")
-        _sh("mount", "--bind", file, f"/proc/sys/{key}")
-    _sh("ip", "link", "set", "lo", "up")
+        sh("mount", "--bind", file, f"/proc/sys/{key}")
+    sh("ip", "link", "set", "lo", "up")
     for key in ("ip_forward", "tcp_orphan_retries", "tcp_fin_timeout"):  # the last two end a dead network at once
         Path("/proc/sys/net/ipv4", key).write_text("1")
     Path("/proc/sys/net/bridge/bridge-nf-call-iptables").write_text("1")

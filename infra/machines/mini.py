@@ -21,13 +21,15 @@ import logging
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from infra.mini_cluster import LIBC, Keeper, MiniClusterError, come_first, end_with_parent, sh
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -38,19 +40,12 @@ HEADROOM = 0.4  # cores that all machines together leave to scheduler, client an
 PERIOD_US, QUOTA_US = 10_000, 1_000  # of a control group: the usual period, and the smallest quota of the kernel
 QUEUE_MS, BURST_MS, LEAST_BURST = 50, 5, 131_072  # of a link: it must hold a packet of 64 KiB
 END_S = 5.0  # what a worker gets to leave its scheduler
-# For versions 1 and 2 of control groups; without it, all machines of a busy host together get the share of one process.
-SHARES = {"cpu.shares": "16384", "cpu.weight": "1600"}
 # Ten times what distributed takes: a worker that looks at itself as often takes a third of a tenth of a core.
 INTERVALS = {"worker": {"profile": {"interval": "100ms"}}, "admin": {"tick": {"interval": "200ms"}}}
-CLONE_NEWNET, PR_SET_PDEATHSIG = 0x40000000, 1
+CLONE_NEWNET = 0x40000000
 # Imported once, at full speed, before workers are forked.
 IMPORTS = ("numpy", "pandas", "pyarrow", "dask.array", "dask.bag", "dask.dataframe", "xarray", "flox")
 _CGROUPS, _NAMESPACES = Path("/sys/fs/cgroup"), Path("/run/netns")
-_LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-class MachinesError(RuntimeError):
-    """Machines cannot be made, or a cluster cannot run on them."""
 
 
 # ------------------------------------------------------------------ machines
@@ -66,24 +61,22 @@ def unmet() -> str:
 
 
 def up(count: int, *, cpu: float = 0.1, mbit: float = 200, network: int = NETWORK) -> None:
-    """Make machines of `cpu` cores and a link of `mbit` megabits a second each way; `MachinesError` if they exist."""
+    """Make machines of `cpu` cores and a link of `mbit` megabits a second each way."""
     if reason := unmet():
-        raise MachinesError(reason)
+        raise MiniClusterError(reason)
     if not 1 <= count <= MOST:
-        raise MachinesError(f"expected 1 to {MOST} machines, got {count}")
+        raise MiniClusterError(f"expected 1 to {MOST} machines, got {count}")
     if (wanted := count * cpu) > (room := (os.cpu_count() or 1) - HEADROOM):
-        raise MachinesError(f"{count} machines of {cpu:g} cores need {wanted:g} cores; this host has {room:g} to spare")
+        raise MiniClusterError(f"{count} machines of {cpu:g} cores need {wanted:g}; this host has {room:g} to spare")
     if (_NAMESPACES / _hub(network)).exists():
-        raise MachinesError(f"network {network} has machines already: `mini.py down --network {network}` removes them")
-    _sh("ip", "netns", "add", _hub(network))
+        raise MiniClusterError(f"network {network} has machines already: `down --network {network}` removes them")
+    sh("ip", "netns", "add", _hub(network))
     try:
         _connect_host(network)
         _group(network).mkdir(exist_ok=True)
         for machine in range(1, count + 1):
             _make(machine, cpu, mbit, network)
-        for name, most in SHARES.items():
-            if (file := _group(network) / name).exists():
-                file.write_text(most)
+        come_first(_group(network))
     except BaseException:
         down(network)
         raise
@@ -100,11 +93,11 @@ def down(network: int = NETWORK) -> None:
     for folder in (*group.glob("*/"), group):
         with contextlib.suppress(FileNotFoundError):
             folder.rmdir()
-    with contextlib.suppress(MachinesError):  # there is none, or it goes with the namespace of the bridge
-        _sh("ip", "link", "delete", _label(network))
+    with contextlib.suppress(MiniClusterError):  # there is none, or it goes with the namespace of the bridge
+        sh("ip", "link", "delete", _label(network))
     for name in (_hub(network), *(_namespace(machine, network) for machine in machines(network))):
         if (_NAMESPACES / name).exists():
-            _sh("ip", "netns", "delete", name)
+            sh("ip", "netns", "delete", name)
     shutil.rmtree(_scratch(network), ignore_errors=True)
 
 
@@ -117,26 +110,26 @@ def machines(network: int = NETWORK) -> list[int]:
 def _connect_host(network: int) -> None:
     """Connect this host to a bridge in a namespace of its own, which firewall rules of this host do not reach."""
     label, hub = _label(network), _hub(network)
-    _sh("ip", "link", "add", label, "type", "veth", "peer", "name", "host", "netns", hub)
-    _sh("ip", "-n", hub, "link", "add", "bridge", "type", "bridge")
-    _sh("ip", "-n", hub, "link", "set", "bridge", "up")
-    _sh("ip", "-n", hub, "link", "set", "host", "master", "bridge", "up")
-    _sh("ip", "address", "add", f"{_address(0, network)}/24", "dev", label)
-    _sh("ip", "link", "set", label, "up")
+    sh("ip", "link", "add", label, "type", "veth", "peer", "name", "host", "netns", hub)
+    sh("ip", "-n", hub, "link", "add", "bridge", "type", "bridge")
+    sh("ip", "-n", hub, "link", "set", "bridge", "up")
+    sh("ip", "-n", hub, "link", "set", "host", "master", "bridge", "up")
+    sh("ip", "address", "add", f"{_address(0, network)}/24", "dev", label)
+    sh("ip", "link", "set", label, "up")
 
 
 def _make(machine: int, cpu: float, mbit: float, network: int) -> None:
     hub, name, port = _hub(network), _namespace(machine, network), f"port{machine}"
-    _sh("ip", "netns", "add", name)
-    _sh("ip", "-n", hub, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
-    _sh("ip", "-n", hub, "link", "set", port, "master", "bridge", "up")
-    _sh("ip", "-n", name, "address", "add", f"{_address(machine, network)}/24", "dev", "eth0")
+    sh("ip", "netns", "add", name)
+    sh("ip", "-n", hub, "link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", name)
+    sh("ip", "-n", hub, "link", "set", port, "master", "bridge", "up")
+    sh("ip", "-n", name, "address", "add", f"{_address(machine, network)}/24", "dev", "eth0")
     for device in ("eth0", "lo"):
-        _sh("ip", "-n", name, "link", "set", device, "up")
+        sh("ip", "-n", name, "link", "set", device, "up")
     burst = max(LEAST_BURST, round(mbit * 125 * BURST_MS))
     for place, device in ((name, "eth0"), (hub, port)):  # what it sends, what it receives
         bucket = ("tbf", "rate", f"{mbit}mbit", "burst", str(burst), "latency", f"{QUEUE_MS}ms")
-        _sh("tc", "-n", place, "qdisc", "add", "dev", device, "root", *bucket)
+        sh("tc", "-n", place, "qdisc", "add", "dev", device, "root", *bucket)
     group = _group(network) / str(machine)
     group.mkdir()
     limit(group, cpu)
@@ -158,7 +151,7 @@ def limit(group: Path, cpu: float) -> None:
 def _enter(machine: int, network: int) -> None:
     """Move this process, which has one thread, to a machine."""
     with open(_NAMESPACES / _namespace(machine, network)) as namespace:
-        if _LIBC.setns(namespace.fileno(), CLONE_NEWNET):
+        if LIBC.setns(namespace.fileno(), CLONE_NEWNET):
             raise OSError(ctypes.get_errno(), f"setns: {namespace.name}")
     (_group(network) / str(machine) / "cgroup.procs").write_text(str(os.getpid()))
 
@@ -198,12 +191,6 @@ def _scratch(network: int) -> Path:
     return Path(tempfile.gettempdir()) / _label(network)
 
 
-def _sh(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise MachinesError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
-
-
 # ------------------------------------------------------------------ a Dask cluster on them
 
 
@@ -218,21 +205,14 @@ class Machines:
 
         self._count = len(machines(network))
         if not self._count:
-            raise MachinesError("no machines are up: `python infra/machines/mini.py up 16` makes some")
+            raise MiniClusterError("no machines are up: `python infra/machines/mini.py up 16` makes some")
         environment = {
             name: str(value) for name, value in dask.config.get("distributed.nanny.pre-spawn-environ").items()
         }
         environment["DASK_INTERNAL_INHERIT_CONFIG"] = dask.config.serialize(dask.config.global_config)
-        given = [str(value) for value in (_scratch(network), network, threads, memory_mb, *imports)]
-        self._keeper = subprocess.Popen(
-            [sys.executable, os.path.abspath(__file__), "serve", *given],
-            env={**os.environ, **environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # Ctrl-C is for the owner alone
-        )
-        self.address = self._answer()
+        given = (_scratch(network), network, threads, memory_mb, *imports)
+        self.keeper = Keeper(__file__, "serve", *given, **environment)
+        self.address = self._told(self.keeper.answer())
 
     def get_client(self, set_as_default: bool = True) -> Client:
         from distributed import Client
@@ -241,23 +221,18 @@ class Machines:
 
     def scale(self, workers: int) -> None:
         if workers > self._count:
-            raise MachinesError(f"asked for {workers} workers, but {self._count} machines are up")
-        assert self._keeper.stdin is not None
-        self._keeper.stdin.write(f"{workers}\n")
-        self._keeper.stdin.flush()
-        self._answer()
+            raise MiniClusterError(f"asked for {workers} workers, but {self._count} machines are up")
+        self._told(self.keeper.ask(str(workers)))
 
     def close(self) -> None:
         """End all processes; the machines stay."""
-        if self._keeper.stdin is not None:
-            self._keeper.stdin.close()
-        self._keeper.wait()
+        self.keeper.close()
 
-    def _answer(self) -> str:
-        assert self._keeper.stdout is not None
-        if answer := self._keeper.stdout.readline().strip():
+    def _told(self, answer: str) -> str:
+        if answer:
             return answer
-        raise MachinesError(f"the keeper of the workers ended with status {self._keeper.wait()}; its output says why")
+        status = self.keeper.process.wait()
+        raise MiniClusterError(f"the keeper of the workers ended with status {status}; its output says why")
 
 
 def serve(folder: str, network: int, threads: int, memory_mb: int, imports: Sequence[str]) -> None:
@@ -266,7 +241,7 @@ def serve(folder: str, network: int, threads: int, memory_mb: int, imports: Sequ
     They are forked from this process, which has imported everything: their start takes no time of a small machine.
     """
     if any(_processes(_group(network) / str(machine)) for machine in machines(network)):
-        raise MachinesError(f"the machines of network {network} run another cluster")
+        raise MiniClusterError(f"the machines of network {network} run another cluster")
     import dask
     import distributed  # noqa: F401
 
@@ -326,7 +301,7 @@ def _fork(run: Callable[[], Coroutine[Any, Any, None]], before: Callable[[], Non
         return pid
     status = 1
     try:
-        _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        end_with_parent()
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(2, 1)  # standard output belongs to the answers
         before()
@@ -376,7 +351,7 @@ def main() -> None:
     given = vars(parser.parse_args())
     try:
         {"up": up, "down": down, "serve": serve}[given.pop("command")](**given)
-    except MachinesError as error:
+    except MiniClusterError as error:
         sys.exit(str(error))
 
 

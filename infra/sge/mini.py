@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
@@ -19,10 +18,10 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from infra.machines import mini as machines
+from infra.mini_cluster import Keeper, MiniCluster, MiniClusterError, end_with_parent, serve
 
 PROGRAMS = ("sge_qmaster", "sge_execd", "qsub", "qstat", "qdel", "qconf", "qmod", "qalter", "unshare", "nsenter")
 VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")  # where commands find it
@@ -62,63 +61,16 @@ SCHEDULER = {
     "flush_finish_sec": "1",
     "job_load_adjustments": "NONE",
 }
-# With the shell of Grid Engine's own template: sites that left it start scripts with csh.
-_QUEUE = """\
-qname              all.q
-hostlist           {hosts}
-seq_no             0
-load_thresholds    NONE
-suspend_thresholds NONE
-nsuspend           1
-suspend_interval   00:05:00
-priority           0
-min_cpu_interval   00:05:00
-processors         UNDEFINED
-qtype              BATCH
-ckpt_list          NONE
-pe_list            smp mpi
-rerun              TRUE
-slots              {slots}
-tmpdir             /tmp
-shell              /bin/csh
-prolog             NONE
-epilog             NONE
-shell_start_mode   posix_compliant
-starter_method     NONE
-suspend_method     NONE
-resume_method      NONE
-terminate_method   NONE
-notify             00:00:60
-owner_list         NONE
-user_lists         NONE
-xuser_lists        NONE
-subordinate_list   NONE
-complex_values     NONE
-projects           NONE
-xprojects          NONE
-calendar           NONE
-initial_state      default
-s_rt               INFINITY
-h_rt               04:00:00
-s_cpu              INFINITY
-h_cpu              INFINITY
-s_fsize            INFINITY
-h_fsize            INFINITY
-s_data             INFINITY
-h_data             INFINITY
-s_stack            INFINITY
-h_stack            INFINITY
-s_core             INFINITY
-h_core             INFINITY
-s_rss              INFINITY
-h_rss              INFINITY
-s_vmem             INFINITY
-h_vmem             INFINITY
-"""
-
-
-class MiniGridEngineError(RuntimeError):
-    """Grid Engine could not be started, or did not answer."""
+# What differs from the template. The shell is that of other builds: sites that left it start scripts with csh.
+QUEUE = {
+    "qname": "all.q",
+    "qtype": "BATCH",
+    "pe_list": "smp mpi",
+    "rerun": "TRUE",
+    "h_rt": "04:00:00",
+    "load_thresholds": "NONE",
+    "shell": "/bin/csh",
+}
 
 
 def unmet() -> str:
@@ -129,7 +81,7 @@ def unmet() -> str:
     return machines.unmet()
 
 
-class MiniGridEngine:
+class MiniGridEngine(MiniCluster):
     """A Grid Engine of this process."""
 
     def __init__(
@@ -141,48 +93,27 @@ class MiniGridEngine:
         first, second = _free_ports(2)
         values = (str(self.folder), "default", str(first), str(second))
         self.environment = dict(zip(VARIABLES, values, strict=True))
-        self._keeper: subprocess.Popen[str] | None = None
         self._stopped: set[str] = set()
 
     def start(self) -> MiniGridEngine:
         """Start all daemons and wait until every host takes jobs."""
         if reason := unmet():
-            raise MiniGridEngineError(reason)
+            raise MiniClusterError(reason)
         self._write_cell()
         machines.up(len(self.hosts), mbit=10_000, network=self.network)
-        self._keeper = subprocess.Popen(
-            [sys.executable, os.path.abspath(__file__), "--keeper", str(self.folder), str(self.network)],
-            env={**os.environ, **self.environment, "SGE_ND": "1", "PATH": _SEARCH_PATH},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            start_new_session=True,  # Ctrl-C is for the owner alone
-        )
+        variables = {**self.environment, "SGE_ND": "1", "PATH": _SEARCH_PATH}
+        self.keeper = Keeper(__file__, "--keeper", self.folder, self.network, **variables)
         try:
-            self._ask("start", MASTER)
+            self.ask(f"start {MASTER}")
             self._until(lambda: self._answers("qconf", "-sh"), "the qmaster does not answer")
             self._define_queue()
             for name in self.hosts:
-                self._ask("start", name)
+                self.ask(f"start {name}")
             self._await_hosts()
         except BaseException:
             self.close()
             raise
         return self
-
-    def close(self) -> None:
-        """End all daemons and all processes of all jobs; returns when none is left."""
-        keeper, self._keeper = self._keeper, None
-        if keeper is not None and keeper.stdin is not None and keeper.stdout is not None:
-            keeper.stdin.close()
-            keeper.stdout.close()
-            keeper.wait()
-
-    def __enter__(self) -> MiniGridEngine:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     # ------------------------------------------------------------------ use
 
@@ -193,7 +124,7 @@ class MiniGridEngine:
         done = subprocess.run(prepared, env=environment, cwd="/", capture_output=True, text=True, timeout=60)
         if check and done.returncode:
             told = done.stderr.strip() or done.stdout.strip()
-            raise MiniGridEngineError(f"{' '.join(command)} exited with {done.returncode}: {told}")
+            raise MiniClusterError(f"{' '.join(command)} exited with {done.returncode}: {told}")
         return done.stdout.strip()
 
     def submit(self, *options: str, command: str = "sleep 600", user: str = "") -> str:
@@ -223,11 +154,11 @@ class MiniGridEngine:
 
     def stop_host(self, name: str) -> None:
         """End a host as a power failure does, with the processes of its jobs; or end the master."""
-        self._ask("stop", name)
+        self.ask(f"stop {name}")
         self._stopped.add(name)
 
     def start_host(self, name: str) -> None:
-        self._ask("start", name)
+        self.ask(f"start {name}")
         self._stopped.discard(name)
 
     def freeze(self, name: str, frozen: bool = True) -> None:
@@ -261,7 +192,8 @@ class MiniGridEngine:
         self.run("qconf", "-as", _host())
         for name in self.hosts:
             self.run("qconf", "-ah", name)
-        self._add("-Aq", _QUEUE.format(hosts=" ".join(self.hosts), slots=self._slots))
+        queue = {**QUEUE, "hostlist": " ".join(self.hosts), "slots": self._slots}
+        self._add("-Aq", _changed(self.run("qconf", "-sq"), queue))
         self._add("-Msconf", _changed(self.run("qconf", "-ssconf"), SCHEDULER))
 
     def _add(self, option: str, text: str) -> None:
@@ -269,18 +201,10 @@ class MiniGridEngine:
         file.write_text(text)
         self.run("qconf", option, str(file))
 
-    def _ask(self, verb: str, name: str) -> None:
-        if self._keeper is None or self._keeper.stdin is None or self._keeper.stdout is None:
-            raise MiniGridEngineError("the cluster is not running")
-        self._keeper.stdin.write(f"{verb} {name}\n")
-        self._keeper.stdin.flush()
-        if not self._keeper.stdout.readline():
-            raise MiniGridEngineError(f"the keeper of the daemons died; see {self.folder}/log")
-
     def _answers(self, *command: str) -> bool:
         try:
             self.run(*command)
-        except MiniGridEngineError:
+        except MiniClusterError:
             return False
         return True
 
@@ -300,7 +224,7 @@ class MiniGridEngine:
             if time.monotonic() > deadline:
                 logs = sorted((self.folder / "log").iterdir()) + sorted(self.folder.glob("spool/*/messages"))
                 told = "\n".join(f"{log}:\n{log.read_text(errors='replace')[-1500:]}" for log in logs)
-                raise MiniGridEngineError(f"{complaint}\n{told}")
+                raise MiniClusterError(f"{complaint}\n{told}")
             time.sleep(0.1)
 
 
@@ -342,11 +266,9 @@ def _spawn(folder: Path, network: int, name: str) -> subprocess.Popen[bytes]:
             f"{prepare} && hostname {name} && {route} && exec sge_execd",
         ]
 
-    def as_child() -> None:
-        ctypes.CDLL(None).prctl(machines.PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
     with open(folder / "log" / name, "ab") as log:
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", preexec_fn=as_child)
+        output = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
+        return subprocess.Popen(command, cwd="/", preexec_fn=end_with_parent, **output)
 
 
 def _knows_hosts(folder: Path) -> str:
@@ -409,20 +331,10 @@ def main() -> None:
     if given.keeper:
         keep(Path(given.keeper[0]), int(given.keeper[1]))
         return
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="sge-") as folder:
         os.chmod(folder, 0o755)  # noqa: S103 - for commands of other users
-        try:
-            with MiniGridEngine(folder, hosts=given.hosts, slots=given.slots, network=given.network) as cluster:
-                for name, value in cluster.environment.items():
-                    print(f"export {name}={value}", flush=True)
-                print("Enter these in another terminal, and use qstat, qsub, ... there. Ctrl-C ends all.", flush=True)
-                while True:
-                    signal.pause()
-        except KeyboardInterrupt:
-            return
-        except (MiniGridEngineError, machines.MachinesError) as error:
-            sys.exit(str(error))
+        cluster = MiniGridEngine(folder, hosts=given.hosts, slots=given.slots, network=given.network)
+        serve(cluster, cluster.environment, "qstat, qsub, ...")
 
 
 if __name__ == "__main__":

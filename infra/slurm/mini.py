@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import os
 import pwd
 import random
@@ -19,7 +18,9 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from infra.mini_cluster import LIBC, Keeper, MiniCluster, MiniClusterError, end_with_parent, serve
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "scancel", "sinfo", "scontrol")
 FAKE_GPUS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
@@ -55,6 +56,7 @@ STRICT = {
 }
 START_S = 60.0
 TERM_S = 1.0  # what jobs get between SIGTERM and SIGKILL when the whole cluster ends
+PR_SET_CHILD_SUBREAPER = 36
 SOCKET_PATH = 107  # bytes of a Unix socket's path
 _SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
 
@@ -107,15 +109,11 @@ NodeName=DEFAULT CPUs={cpus} RealMemory={memory_mb} {gres}
 """
 
 
-class MiniSlurmError(RuntimeError):
-    """Slurm could not be started, or did not answer."""
-
-
 def missing_programs() -> list[str]:
     return [name for name in PROGRAMS if shutil.which(name, path=_SEARCH_PATH) is None]
 
 
-class MiniSlurm:
+class MiniSlurm(MiniCluster):
     """A Slurm cluster of this process. The path `folder` must be short: it holds sockets."""
 
     def __init__(
@@ -139,31 +137,24 @@ class MiniSlurm:
         self.sizes, self.rules, self.kill_wait_s = sizes, rules, kill_wait_s
         self.conf = self.folder / "slurm.conf"
         self.environment = {"SLURM_CONF": str(self.conf)}
-        self._keeper: subprocess.Popen[str] | None = None
         self._pids: dict[str, int] = {}
         self._healthy = ""
         if not 1 <= nodes <= 1000:
-            raise MiniSlurmError(f"nodes: expected 1 to 1000, got {nodes}")
+            raise MiniClusterError(f"nodes: expected 1 to 1000, got {nodes}")
         if not 0 <= gpus <= len(FAKE_GPUS):
-            raise MiniSlurmError(f"gpus: expected 0 to {len(FAKE_GPUS)}, got {gpus}")
+            raise MiniClusterError(f"gpus: expected 0 to {len(FAKE_GPUS)}, got {gpus}")
         if len(os.fsencode(self.folder / "spool/n1000/n1000_1000000.4294967294")) > SOCKET_PATH:
-            raise MiniSlurmError(f"the path of the folder is too long for sockets: {self.folder}")
+            raise MiniClusterError(f"the path of the folder is too long for sockets: {self.folder}")
 
     def start(self) -> MiniSlurm:
         """Start all daemons and wait until every node is idle."""
         if missing := missing_programs():
-            raise MiniSlurmError(f"not installed: {', '.join(missing)} (Debian: apt-get install slurm-wlm)")
+            raise MiniClusterError(f"not installed: {', '.join(missing)} (Debian: apt-get install slurm-wlm)")
         for attempt in (3, 2, 1):
             self._configure()
-            self._keeper = subprocess.Popen(
-                [sys.executable, os.path.abspath(__file__), "--keeper", str(self.folder)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                start_new_session=True,  # Ctrl-C is for the owner alone
-            )
+            self.keeper = Keeper(__file__, "--keeper", self.folder)
             try:
-                self._pids = {name: self._ask("start", name) for name in ("slurmctld", *self.nodes)}
+                self._pids = {name: self._order("start", name) for name in ("slurmctld", *self.nodes)}
                 self._await_nodes()
                 self._healthy = self._partitions()
             except BaseException as error:
@@ -176,19 +167,9 @@ class MiniSlurm:
 
     def close(self) -> None:
         """End all daemons and all processes of all jobs; returns when none is left."""
-        keeper, self._keeper = self._keeper, None
-        if keeper is not None and keeper.stdin is not None and keeper.stdout is not None:
-            keeper.stdin.close()
-            keeper.stdout.close()
-            keeper.wait()
+        super().close()
         for pid in self.strays():  # none, unless the keeper itself was killed
             _kill(pid, signal.SIGKILL)
-
-    def __enter__(self) -> MiniSlurm:
-        return self.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     # ------------------------------------------------------------------ use
 
@@ -197,7 +178,7 @@ class MiniSlurm:
         environment = {**os.environ, "PATH": _SEARCH_PATH, **self.environment, **variables}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
         if check and done.returncode:
-            raise MiniSlurmError(f"{' '.join(command)} exited with {done.returncode}: {done.stderr.strip()}")
+            raise MiniClusterError(f"{' '.join(command)} exited with {done.returncode}: {done.stderr.strip()}")
         return done.stdout.strip()
 
     def submit(self, *options: str, command: str = "sleep 600") -> str:
@@ -232,15 +213,15 @@ class MiniSlurm:
 
     def stop_node(self, name: str, *, jobs: bool = True) -> None:
         """Kill the daemon of a node and, as a power failure does, the processes of its jobs."""
-        self._ask("stop", name)
+        self._order("stop", name)
         for pid in self.strays(name) if jobs else ():
             _kill(pid, signal.SIGKILL)
 
     def start_node(self, name: str) -> None:
-        self._pids[name] = self._ask("start", name)
+        self._pids[name] = self._order("start", name)
 
     def resume_controller(self) -> None:
-        self._pids["slurmctld"] = self._ask("resume", "slurmctld")
+        self._pids["slurmctld"] = self._order("resume", "slurmctld")
 
     def freeze(self, frozen: bool = True) -> None:
         """Stop the controller, or let it go on: meanwhile commands time out, and jobs run."""
@@ -298,22 +279,15 @@ class MiniSlurm:
         size = self.sizes[index % len(self.sizes)] if self.sizes else ""
         return f"NodeName={self.nodes[index]} NodeHostname={_host()} NodeAddr=127.0.0.1 Port={port} {size}"
 
-    def _ask(self, verb: str, name: str) -> int:
-        if self._keeper is None or self._keeper.stdin is None or self._keeper.stdout is None:
-            raise MiniSlurmError("the cluster is not running")
-        self._keeper.stdin.write(f"{verb} {name}\n")
-        self._keeper.stdin.flush()
-        answer = self._keeper.stdout.readline()
-        if not answer:
-            raise MiniSlurmError(f"the keeper of the daemons died; see {self.folder}/log")
-        return int(answer)
+    def _order(self, verb: str, name: str) -> int:
+        return int(self.ask(f"{verb} {name}"))
 
     def _await_nodes(self, *, resume: bool = False) -> None:
         def idle() -> bool:
             for name, pid in self._pids.items():
                 if not _alive(pid):
                     log = self.folder / "log" / f"{name}.out"
-                    raise MiniSlurmError(f"{name} ended:\n{log.read_text(errors='replace')[-2000:]}")
+                    raise MiniClusterError(f"{name} ended:\n{log.read_text(errors='replace')[-2000:]}")
             states = dict(line.split() for line in self.run("sinfo", "-hN", "-o%N %T", check=False).splitlines())
             lazy = [name for name in self.nodes if states.get(name) not in {"idle", "idle*"}]
             if lazy and resume and states:
@@ -330,7 +304,7 @@ class MiniSlurm:
         deadline = time.monotonic() + seconds
         while not done():
             if time.monotonic() > deadline:
-                raise MiniSlurmError(complaint())
+                raise MiniClusterError(complaint())
             time.sleep(0.05)
 
 
@@ -339,19 +313,11 @@ class MiniSlurm:
 
 def keep(folder: Path) -> None:
     """Obey `start NAME`, `resume NAME` (with its saved state) and `stop NAME`; at the end of input, end all."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
-    if libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "prctl")
+    LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # the pipe alone says when to end
     environment = {**os.environ, "PATH": _SEARCH_PATH, "SLURM_CONF": str(folder / "slurm.conf")}
     pids: dict[str, int] = {}
-
-    def as_child() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_DFL)
 
     def start(name: str, *clean: str) -> int:
         command = ["slurmctld", "-D", *clean] if name == "slurmctld" else ["slurmd", "-D", "-N", name]
@@ -363,7 +329,7 @@ def keep(folder: Path) -> None:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=as_child,
+                preexec_fn=end_with_parent,
             ).pid
 
     waiting = b""
@@ -456,7 +422,7 @@ def _free_ports(count: int) -> int:
             for each in taken:
                 each.close()
         return first
-    raise MiniSlurmError(f"no {count} consecutive free ports")
+    raise MiniClusterError(f"no {count} consecutive free ports")
 
 
 def _host() -> str:
@@ -479,20 +445,10 @@ def main() -> None:
     if given.keeper:
         keep(given.keeper)
         return
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="slurm-") as temporary:
         counts = {"nodes": given.nodes, "cpus": given.cpus, "memory_mb": given.memory_mb, "gpus": given.gpus}
         slurm = MiniSlurm(given.folder or temporary, **counts, **(STRICT if given.strict else {}))
-        try:
-            with slurm:
-                print(f"export SLURM_CONF={slurm.conf}", flush=True)
-                print("Enter it in another terminal, and use sinfo, sbatch, ... there. Ctrl-C ends all.", flush=True)
-                while True:
-                    signal.pause()
-        except KeyboardInterrupt:
-            return
-        except MiniSlurmError as error:
-            sys.exit(str(error))
+        serve(slurm, slurm.environment, "sinfo, sbatch, ...")
 
 
 if __name__ == "__main__":

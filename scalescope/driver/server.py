@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class _Stop:
+class _DriverEnd:
     reason: str
     status: int
     seen: str = ""  # where the main thread was
@@ -74,11 +74,11 @@ class DriverServer:
 
     def __init__(self, requests: int, channel: Channel) -> None:
         self._channel = channel
-        self._requests: queue.Queue[Open | RunTrial | _Stop] = queue.Queue()
+        self._requests: queue.Queue[Open | RunTrial | _DriverEnd] = queue.Queue()
         self._watch = DriverWatch(
             requests,
             on_line=self._received,
-            on_gone=lambda reason: self._end(_Stop(reason, EXIT_PARENT_GONE, parent_gone=True)),
+            on_gone=lambda reason: self._end(_DriverEnd(reason, EXIT_PARENT_GONE, parent_gone=True)),
             on_signal=self._signalled,
             on_expiry=self._expired,
         )
@@ -96,7 +96,7 @@ class DriverServer:
         self._channel.send(ready(self._packages))
         while True:
             request = self._next()
-            if isinstance(request, _Stop):
+            if isinstance(request, _DriverEnd):
                 self._end_in_order(request)
             elif isinstance(request, Open):
                 self._open(request)
@@ -106,11 +106,11 @@ class DriverServer:
 
     # ---------------------------------------------------------------- requests, on the main thread
 
-    def _next(self) -> Open | RunTrial | _Stop:
+    def _next(self) -> Open | RunTrial | _DriverEnd:
         with self._cluster.idle():
             while True:
                 request = self._requests.get()
-                if isinstance(request, _Stop):
+                if isinstance(request, _DriverEnd):
                     self._taken.set()
                     return request
                 if not self._ending:
@@ -146,7 +146,7 @@ class DriverServer:
             self._cluster.clear()
         except Exception:
             logger.exception("the cluster could not be cleared after trial %s", request.key)
-            self._end_in_order(_Stop("the cluster could not be cleared after a trial", EXIT_STUCK))
+            self._end_in_order(_DriverEnd("the cluster could not be cleared after a trial", EXIT_STUCK))
 
     def _settle(self, running: _Running, attempt: Attempt, state: TrialState, reason: str) -> None:
         with self._lock:
@@ -186,27 +186,27 @@ class DriverServer:
         except DriverError as error:
             logger.error("%s", error)
             self._channel.send(Failed.of(error))
-            self._end(_Stop("a request could not be understood", EXIT_PROTOCOL))
+            self._end(_DriverEnd("a request could not be understood", EXIT_PROTOCOL))
             return
         if isinstance(request, Close):
-            self._end(_Stop("the parent asked the driver to close", EXIT_CLOSED))
+            self._end(_DriverEnd("the parent asked the driver to close", EXIT_CLOSED))
         else:
             self._requests.put(request)
 
     def _signalled(self, number: int) -> None:
-        self._end(_Stop(f"the driver received {signal.Signals(number).name}", 128 + number))
+        self._end(_DriverEnd(f"the driver received {signal.Signals(number).name}", 128 + number))
 
     def _expired(self, phase: str, limit_s: float) -> None:
         if phase == "closing":
             logger.error("the cluster was not closed within %g s", limit_s)
-            _exit(_Stop("closing took too long", EXIT_STUCK), clean=False)
+            _exit(_DriverEnd("closing took too long", EXIT_STUCK), clean=False)
         seen = where(self._main, self._trials.function)
         logger.error("timed out after %g s of real time in phase %r; the threads are:", limit_s, phase)
         faulthandler.dump_traceback(all_threads=True)
-        stop = _Stop(f"timed out after {limit_s:g} s of real time while {phase}", EXIT_STUCK, seen)
+        stop = _DriverEnd(f"timed out after {limit_s:g} s of real time while {phase}", EXIT_STUCK, seen)
         self._end(stop, over_s=limit_s if phase == RUNNING else None)
 
-    def _end(self, stop: _Stop, *, over_s: float | None = None) -> None:
+    def _end(self, stop: _DriverEnd, *, over_s: float | None = None) -> None:
         """End the process: through the main thread if that is free soon, else without it.
 
         `over_s`: the time limit of the trial, if the trial exceeded it; then the report says where its tasks stand.
@@ -231,7 +231,7 @@ class DriverServer:
         self._channel.send(Closed(stop.says(), self._cluster.left))
         _exit(stop, clean=not closer.is_alive())
 
-    def _end_in_order(self, stop: _Stop) -> NoReturn:
+    def _end_in_order(self, stop: _DriverEnd) -> NoReturn:
         self._watch.enter("closing", CLOSE_LIMIT_S)
         clean = True
         try:
@@ -269,7 +269,7 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _exit(stop: _Stop, *, clean: bool) -> NoReturn:
+def _exit(stop: _DriverEnd, *, clean: bool) -> NoReturn:
     """End at once, with the rest of the process group if the parent cannot end that."""
     logger.info("the driver ends: %s", stop.says())
     for stream in (sys.stdout, sys.stderr):

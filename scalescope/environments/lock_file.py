@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from packaging.markers import InvalidMarker, Marker
+
 from scalescope.environments.git import COMMIT
 from scalescope.environments.uv import redact
 from scalescope.errors import UsageError
@@ -82,10 +84,6 @@ def _cause(requirement: str) -> str:
 
 
 def _holds(marker: str, where: str) -> bool:
-    try:
-        from packaging.markers import InvalidMarker, Marker
-    except ModuleNotFoundError as error:
-        raise UsageError("the line has a marker", where=where, next_step="pip install packaging") from error
     try:
         return Marker(marker).evaluate()
     except InvalidMarker as error:

@@ -64,7 +64,7 @@ class Reduction(Generic[T]):
         return tuple(step for step in self.steps if step.kept)
 
 
-class _Spent(Exception):
+class _BudgetUsedUp(Exception):
     """The budget is used up."""
 
 
@@ -97,7 +97,7 @@ def reduce(
                 search.take(move)
             for number in numbers:
                 search.shrink(number)
-    except _Spent as reason:
+    except _BudgetUsedUp as reason:
         stopped = str(reason)
     return Reduction(search.state, tuple(search.steps), stopped)
 
@@ -139,7 +139,7 @@ class _Reducer(Generic[T]):
         if state in self._known:  # one that shows it was there before the present one, and is no smaller
             return False
         if reason := self.spent(len(self.steps)):
-            raise _Spent(reason)
+            raise _BudgetUsedUp(reason)
         reading = self.measure(words, state)
         self._known.add(state)
         step = ReductionStep(words, state, reading, reading.shows)

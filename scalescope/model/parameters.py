@@ -2,7 +2,7 @@
 
 ```python
 @dataclass(frozen=True, kw_only=True)
-class Budget:
+class Limits:
     repeats: Annotated[int, Parameter("Trials per point.", minimum=1, maximum=1000)] = 1
 ```
 

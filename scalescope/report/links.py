@@ -14,7 +14,7 @@ MOST_LINKS = 12  # shown to people; JSON has all
 
 
 @dataclass(frozen=True)
-class Link:
+class RelatedLink:
     """Another run or study."""
 
     what: str  # its relation to this one: `Run`, `Follows run`, `Part of study`, `Led to`
@@ -29,25 +29,25 @@ class Link:
         return f"scalescope report {self.id} --output {self.id}.html"
 
 
-def of_study(study: Study) -> tuple[Link, ...]:
+def of_study(study: Study) -> tuple[RelatedLink, ...]:
     """A study's runs, what it follows, and what it led to."""
-    found = [Link("Run", run) for run in study.runs]
+    found = [RelatedLink("Run", run) for run in study.runs]
     if study.follows:
-        found.append(Link("Follows study" if is_study(study.follows) else "Follows run", study.follows))
-    return tuple(found + [Link("Led to", other) for other in study.followed_by])
+        found.append(RelatedLink("Follows study" if is_study(study.follows) else "Follows run", study.follows))
+    return tuple(found + [RelatedLink("Led to", other) for other in study.followed_by])
 
 
-def of_run(run: SweepRun, followed_by: Sequence[str] = ()) -> tuple[Link, ...]:
+def of_run(run: SweepRun, followed_by: Sequence[str] = ()) -> tuple[RelatedLink, ...]:
     """The study that a run belongs to, and the studies that it led to (`Studies.following`)."""
-    part = [Link("Part of study", run.study)] if run.study else []
-    return tuple(part + [Link("Led to", other) for other in followed_by])
+    part = [RelatedLink("Part of study", run.study)] if run.study else []
+    return tuple(part + [RelatedLink("Led to", other) for other in followed_by])
 
 
-def markdown(links: Sequence[Link]) -> str:
+def markdown(links: Sequence[RelatedLink]) -> str:
     return "\n".join(f"- {link.what} {markdown_text(link.id)}: `{link.command}`" for link in links[:MOST_LINKS])
 
 
-def lines(links: Sequence[Link]) -> list[str]:
+def lines(links: Sequence[RelatedLink]) -> list[str]:
     shown = [f"{link.what} {link.id} ({link.command})" for link in links[:MOST_LINKS]]
     left_out = len(links) - len(shown)
     return [*shown, f"and {left_out} more (--json has all)"] if left_out else shown

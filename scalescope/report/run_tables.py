@@ -32,7 +32,7 @@ MOST_SIZES = 8  # columns of the table of factors
 ACCEPTABLE = 0.8  # a factor below is marked, as the POP project does
 
 
-class Run(Protocol):
+class ShownRun(Protocol):
     """A run of a sweep, such as the store's `SweepRun`."""
 
     @property
@@ -45,7 +45,7 @@ class Run(Protocol):
     def verdict(self) -> Verdict | None: ...
 
 
-def verdict_of(run: Run) -> Verdict:
+def verdict_of(run: ShownRun) -> Verdict:
     """The verdict of a run; if it has not finished, what can be said so far."""
     return run.verdict or diagnose(run.sweep, run.trials)
 
@@ -189,7 +189,7 @@ class Pair:
         return self.left.metrics.makespan_s / self.right.metrics.makespan_s
 
 
-def compare(left: Run, right: Run) -> tuple[tuple[str, ...], list[Pair]]:
+def compare(left: ShownRun, right: ShownRun) -> tuple[tuple[str, ...], list[Pair]]:
     """All points of two runs, matched by workers, threads, items, and the settings that differ within one of them.
 
     Returns the names of these settings, then the pairs.

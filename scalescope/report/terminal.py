@@ -69,14 +69,14 @@ def render(
     return Group(*[line for block in blocks if block for line in [*block, Text()]][:-1])
 
 
-def print_run(console: Console, run: run_tables.Run) -> None:
+def print_run(console: Console, run: run_tables.ShownRun) -> None:
     if run.verdict is None:
         console.print(Text("This run has not finished: what follows is what is known so far.\n", style="yellow"))
     console.print(render(run.sweep, run.trials, run_tables.verdict_of(run), width=console.width))
 
 
 def render_comparison(
-    left: run_tables.Run, right: run_tables.Run, labels: tuple[str, str], *, width: int | None = None
+    left: run_tables.ShownRun, right: run_tables.ShownRun, labels: tuple[str, str], *, width: int | None = None
 ) -> Group:
     """Two runs side by side, the baseline A on the left; a speed-up above 1 means that B is faster."""
     names, pairs = run_tables.compare(left, right)

@@ -59,7 +59,7 @@ def events(tables: Tables) -> Iterator[Event]:
     Raises:
         CaptureError: There is nothing to show.
     """
-    trial = _Trial.read(tables)
+    trial = _TraceTrial.read(tables)
     yield _meta(CLUSTER, "process_name", name="cluster")
     yield _meta(CLUSTER, "process_sort_index", sort_index=-1)
     yield from _counters(trial.attempts)
@@ -103,7 +103,7 @@ def choose(trials: Sequence[Trial], verdict: Verdict | None, *, point: str = "",
 
 
 @dataclass(frozen=True)
-class _Trial:
+class _TraceTrial:
     """Attempts, with what only a trace needs of them; arrays have one element per attempt."""
 
     attempts: Attempts
@@ -114,7 +114,7 @@ class _Trial:
     workers: Mapping[str, Any]
 
     @classmethod
-    def read(cls, tables: Tables) -> _Trial:
+    def read(cls, tables: Tables) -> _TraceTrial:
         attempts = Attempts.read(tables)
         tasks, workers = tables["tasks"], tables["workers"]
         rows = np.flatnonzero(np.asarray(tasks["start"], dtype=np.float64) > 0)
@@ -153,7 +153,7 @@ class _Track:
 COMPUTE = "compute"
 
 
-def _worker(trial: _Trial, pid: int, members: Ints) -> Iterator[Event]:
+def _worker(trial: _TraceTrial, pid: int, members: Ints) -> Iterator[Event]:
     attempts = trial.attempts
     threads = trial.thread[members]
     order = np.lexsort((attempts.start[members], threads))
@@ -186,7 +186,7 @@ def _lanes(attempts: Attempts, own: Ints) -> list[Ints]:
     return [own[lane] for lane in lanes]
 
 
-def _track(trial: _Trial, track: _Track, group: Ints) -> Iterator[Event]:
+def _track(trial: _TraceTrial, track: _Track, group: Ints) -> Iterator[Event]:
     attempts, tasks = trial.attempts, trial.tasks
     begin, end = _ns(attempts.start[group]).tolist(), _ns(attempts.stop[group]).tolist()
     earliest = _ns(attempts.prepared_from[group]).tolist()
@@ -240,7 +240,7 @@ def _counters(attempts: Attempts) -> Iterator[Event]:
             yield {"ph": "C", "name": name, "pid": CLUSTER, "tid": 0, "ts": at / 1000, "args": {"tasks": value}}
 
 
-def _arrivals(trial: _Trial) -> Iterator[Event]:
+def _arrivals(trial: _TraceTrial) -> Iterator[Event]:
     attempts, workers = trial.attempts, trial.workers
     index = {address: i for i, address in enumerate(attempts.addresses)}
     reasons = workers.get("reason", [""] * len(workers.get("worker", ())))

@@ -16,7 +16,7 @@ WORTH_SPLITTING = 0.01  # smallest share of the worker time passed on that is to
 
 
 @dataclass(frozen=True)
-class WorkerTimePart:
+class WorkerTimeShare:
     """One part of the worker time of a point."""
 
     name: str  # a key of `WORKER_TIME`
@@ -25,11 +25,11 @@ class WorkerTimePart:
     percent: int  # all parts add up to 100
 
 
-def worker_time_parts(metrics: Metrics) -> tuple[WorkerTimePart, ...]:
+def worker_time_parts(metrics: Metrics) -> tuple[WorkerTimeShare, ...]:
     seconds = {part: metrics.worker_time_s.get(part, 0.0) for part in WORKER_TIME}
     percents = apportion(list(seconds.values()), 100)
     return tuple(
-        WorkerTimePart(name, PARTS[name].title, value, percent)
+        WorkerTimeShare(name, PARTS[name].title, value, percent)
         for (name, value), percent in zip(seconds.items(), percents, strict=True)
         if value > 0
     )

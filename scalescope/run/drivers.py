@@ -32,7 +32,7 @@ CLOSE_TIMEOUT_S = 4.0
 
 
 @dataclass(frozen=True)
-class _Opened:
+class _OpenDriver:
     driver: Driver
     folder: tempfile.TemporaryDirectory[str]
 
@@ -58,7 +58,7 @@ class Drivers:
         self.request, self.run_id, self.store = request, run_id, store
         self.spending = Spending()  # what trials of the run have cost, as far as a budget has asked
         self._says, self._cores = says, list(cores)
-        self._opened: dict[tuple[str, str], _Opened] = {}  # the last used last
+        self._opened: dict[tuple[str, str], _OpenDriver] = {}  # the last used last
 
     @property
     def stopped(self) -> bool:
@@ -98,7 +98,7 @@ class Drivers:
         except BaseException:
             folder.cleanup()
             raise
-        opened = _Opened(driver, folder)
+        opened = _OpenDriver(driver, folder)
         with _changes:
             if not self.stopped:
                 self._opened[place] = opened

@@ -26,7 +26,6 @@ class StudyType:
     """A row of `STUDIES`."""
 
     command: str  # also the name of the Prefect flow
-    flow: str  # where `from scalescope_flows import` finds it
     parameters_class: str  # the first paragraph of its docstring says what the study is for
     plan: str = ""  # module with `ask` and `check`; empty: the study has a command and a flow of its own
     report: str  # module with `sheet` and `picture`
@@ -36,6 +35,11 @@ class StudyType:
     alarm: tuple[str, str]
     exit_ok: str = "answered"  # what the exit statuses 0 and 1 mean
     exit_finding: str = "no answer"
+
+    @property
+    def function(self) -> str:
+        """Name of the flow in `scalescope_flows.studies`."""
+        return self.command.replace("-", "_")
 
     @property
     def parameters(self) -> type[Any]:
@@ -66,7 +70,6 @@ class StudyType:
 STUDIES: Mapping[str, StudyType] = {
     "threshold": StudyType(
         command="find-threshold",
-        flow="scalescope_flows.studies:find_threshold",
         parameters_class="scalescope.studies.threshold.parameters:ThresholdParameters",
         plan="scalescope.studies.threshold.plan",
         report="scalescope.studies.threshold.report",
@@ -77,7 +80,6 @@ STUDIES: Mapping[str, StudyType] = {
     ),
     "release": StudyType(
         command="find-release",
-        flow="scalescope_flows.studies:find_release",
         parameters_class="scalescope.studies.release.parameters:ReleaseParameters",
         plan="scalescope.studies.release.plan",
         report="scalescope.studies.release.report",
@@ -88,7 +90,6 @@ STUDIES: Mapping[str, StudyType] = {
     ),
     "comparison": StudyType(
         command="compare",
-        flow="scalescope_flows.studies:compare",
         parameters_class="scalescope.studies.comparison.parameters:ComparisonParameters",
         plan="scalescope.studies.comparison.plan",
         report="scalescope.studies.comparison.report",
@@ -101,7 +102,6 @@ STUDIES: Mapping[str, StudyType] = {
     ),
     "prediction": StudyType(
         command="predict",
-        flow="scalescope_flows.studies:predict",
         parameters_class="scalescope.studies.prediction.parameters:PredictionParameters",
         plan="scalescope.studies.prediction.plan",
         report="scalescope.studies.prediction.report",
@@ -112,7 +112,6 @@ STUDIES: Mapping[str, StudyType] = {
     ),
     "nightly": StudyType(
         command="nightly",
-        flow="scalescope_flows.night:nightly",
         parameters_class="scalescope.nightly.parameters:NightlyParameters",
         report="scalescope.nightly.report",
         title="What the night showed",

@@ -78,7 +78,7 @@ def run(
     return {"tasks": len(recorded.tasks), "submissions": len(recorded.submissions)}
 
 
-class Result(int):
+class SizedResult(int):
     """The number of a task, which says that it is as large as the recorded result."""
 
     nbytes = 0
@@ -87,13 +87,13 @@ class Result(int):
         return self.nbytes
 
 
-def nap(number: int, seconds: float, nbytes: int, cpu_share: float, needs: Sequence[int]) -> Result:
+def nap(number: int, seconds: float, nbytes: int, cpu_share: float, needs: Sequence[int]) -> SizedResult:
     """Sleep; `cpu_share` is the part of these seconds for which a simulated cluster takes the task to be on a core."""
     from distributed.worker import thread_state
 
     thread_state.cpu_share = cpu_share
     time.sleep(seconds)
-    result = Result(number)
+    result = SizedResult(number)
     result.nbytes = nbytes
     return result
 

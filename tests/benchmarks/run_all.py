@@ -11,7 +11,6 @@ COMMANDS = (
     ("bench_clusters.py",),
     ("bench_simulated.py", "--local"),
     ("bench_recorder.py",),
-    ("bench_probes.py",),
     ("bench_analysis.py",),
     ("bench_report.py",),
     ("bench_scale.py", "--tasks", "100000"),  # a million take most of an hour
@@ -20,11 +19,8 @@ COMMANDS = (
     ("bench_suite.py",),
     ("bench_changes.py",),
     ("bench_year.py", "--times", "5"),
-    ("bench_history.py",),
-    ("bench_compare.py", "--times", "20"),
     ("bench_release.py", "300"),
     ("outside.py", "--prove"),
-    ("bench_kubernetes.py",),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 8]},
 @pytest.mark.usefixtures("prefect_server")
 def test_the_flow(fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep, the isolation of what its drivers pretend, progress, and what Prefect shows."""
-    monkeypatch.setattr(running.reproducer, "confirm", lambda text: Confirmation(True, "The symptom shows.", 0.1))
-    monkeypatch.setattr(running.search.html, "write", lambda place, run, tables: Path(place).write_text(run.id))
+    believed = Confirmation(True, "The symptom shows.", 0.1)
+    monkeypatch.setattr(running, "CONFIRM", replace(running.CONFIRM, call=lambda text: believed))
+    monkeypatch.setattr(running.html, "write", lambda place, run, tables: Path(place).write_text(run.id))
     heard: list[Progress] = []
     with listening(heard.append):
         result = isolate(

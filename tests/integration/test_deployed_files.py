@@ -57,7 +57,7 @@ def pulled(site: Site) -> None:
         "pull": [clone],
         "deployments": [
             {"name": "pulled", "entrypoint": "scalescope_flows.sweep.scale_sweep", "work_pool": pool},
-            {"name": "pulled", "entrypoint": "scalescope_flows.isolation.isolate", "work_pool": pool},
+            {"name": "pulled", "entrypoint": "scalescope_flows.studies.isolate", "work_pool": pool},
         ],
     }
     (site.folder / "jobs.yaml").write_text(yaml.safe_dump(declared))

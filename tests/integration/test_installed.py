@@ -20,6 +20,7 @@ from typing import Any
 
 import psutil
 import pytest
+from support.processes import kill_tree
 
 from scalescope.environments import uv
 from scalescope.errors import EnvironmentUnavailable
@@ -253,8 +254,7 @@ def worker(project: Project, api: str) -> Iterator[subprocess.Popen[str]]:
         env={**project.environ, "PREFECT_API_URL": api, "PREFECT_WORKER_QUERY_SECONDS": "1"},
     )
     yield process
-    for each in (*psutil.Process(process.pid).children(recursive=True), process):  # it runs nothing any more
-        each.kill()
+    kill_tree(psutil.Process(process.pid))  # it runs nothing any more
     process.wait(30)
 
 

@@ -16,6 +16,7 @@ import yaml
 from prefect.blocks.notifications import CustomWebhookNotificationBlock
 from prefect.events import Event
 from prefect.events.schemas.automations import AutomationCore
+from support.processes import kill_tree
 from support.site import POOL, ROOT, WORKER, Site
 from support.waiting import wait_for
 
@@ -98,7 +99,7 @@ def own(tmp_path: Path) -> Iterator[Site]:
     parameters = {"history": "mine", "workloads": [f"{tmp_path}/own.py:run"], "axes": {"workers": [2]}}
     deployment = {
         "name": "mine",
-        "entrypoint": "scalescope_flows.night.nightly",
+        "entrypoint": "scalescope_flows.studies.nightly",
         "work_pool": {"name": "scalescope-local"},
         "parameters": parameters,
     }
@@ -110,8 +111,7 @@ def own(tmp_path: Path) -> Iterator[Site]:
 
 
 def end(process: psutil.Popen) -> None:
-    for each in [*process.children(recursive=True), process]:
-        each.kill()
+    kill_tree(process)
     process.wait()
 
 

@@ -209,8 +209,8 @@ def test_programs_that_are_not_there_are_named(
     for variable, says in (("SCALESCOPE_KUBERNETES", "no file"), ("KUBEBUILDER_ASSETS", "kubelet")):
         monkeypatch.delenv("SCALESCOPE_KUBERNETES", raising=False)
         monkeypatch.setenv(variable, str(tmp_path / "nothing"))
-        with pytest.raises(mini_kubernetes.MiniKubernetesError, match=says):
+        with pytest.raises(mini_kubernetes.MiniClusterError, match=says):
             mini_kubernetes.programs()
     monkeypatch.delenv("KUBEBUILDER_ASSETS")
-    with pytest.raises(mini_kubernetes.MiniKubernetesError, match="SCALESCOPE_KUBERNETES"):
+    with pytest.raises(mini_kubernetes.MiniClusterError, match="SCALESCOPE_KUBERNETES"):
         mini_kubernetes.programs()

@@ -90,11 +90,11 @@ def test_workers_end_with_their_keeper(mini: ModuleType, network: int) -> None:
     cluster = mini.Machines(network, imports=())
     cluster.scale(2)
     until(lambda: len(processes(mini, network)) == 2)
-    with pytest.raises(mini.MachinesError, match="ended with status 1"):
+    with pytest.raises(mini.MiniClusterError, match="ended with status 1"):
         mini.Machines(network, imports=())
     cluster.scale(1)
     assert len(processes(mini, network)) == 1
-    cluster._keeper.kill()
+    cluster.keeper.process.kill()
     until(lambda: not processes(mini, network))
     cluster.close()
 
@@ -109,11 +109,11 @@ def test_down_ends_what_still_runs(mini: ModuleType, network: int) -> None:
 
 
 def test_what_cannot_be_made_is_said(mini: ModuleType, network: int) -> None:
-    with pytest.raises(mini.MachinesError, match="has machines already"):
+    with pytest.raises(mini.MiniClusterError, match="has machines already"):
         mini.up(1, network=network)
-    with pytest.raises(mini.MachinesError, match="cores"):
+    with pytest.raises(mini.MiniClusterError, match="cores"):
         mini.up(250, cpu=1, network=network + 1)
-    with pytest.raises(mini.MachinesError, match="no machines are up"):
+    with pytest.raises(mini.MiniClusterError, match="no machines are up"):
         mini.Machines(network + 1)
     assert left(mini, network + 1) == []
 

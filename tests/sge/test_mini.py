@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support import infra
+from support.processes import command_lines
 from support.waiting import wait_for as until
 
 NETWORK = "61"  # not that of the other tests
@@ -30,24 +31,10 @@ def test_nothing_is_left(mini: ModuleType, missing: Any, how: signal.Signals) ->
     job = ["qsub", "-b", "y", "-S", "/bin/sh", "-o", "/dev/null", "-j", "y", "sleep", "601"]
     subprocess.run(job, env=environment, check=True, capture_output=True)
 
-    def processes() -> list[str]:
-        """Command lines of processes that have its folder in their arguments or environment."""
-        found = []
-        for entry in Path("/proc").glob("[0-9]*"):
-            try:
-                if (
-                    variables["SGE_ROOT"].encode()
-                    in (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-                ):
-                    found.append((entry / "cmdline").read_text().replace("\0", " "))
-            except OSError:
-                continue
-        return found
-
-    until(lambda: any("sleep 601" in line for line in processes()))
+    until(lambda: any("sleep 601" in line for line in command_lines(variables["SGE_ROOT"])))
     served.send_signal(how)
     served.wait(30)
     served.stdout.close()
-    until(lambda: not processes())
+    until(lambda: not command_lines(variables["SGE_ROOT"]))
     assert not list(Path("/run/netns").glob(f"machines{NETWORK}-*"))
     assert served.returncode == (-how if how is signal.SIGKILL else 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -11,25 +10,12 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from support.processes import command_lines
 from support.waiting import wait_for as until
 
 pytest_plugins = "pytester"
 
 SCRIPT = Path(__file__).parents[2] / "infra/slurm/mini.py"
-
-
-def processes_of(folder: Path) -> list[str]:
-    """Command lines of processes that have the folder in their arguments or environment."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            arguments = (entry / "cmdline").read_bytes()
-            known = arguments + (entry / "environ").read_bytes()
-        except OSError:
-            continue
-        if os.fsencode(folder) in known and int(entry.name) != os.getpid():
-            found.append(arguments.replace(b"\0", b" ").decode())
-    return found
 
 
 class TestRuns:
@@ -39,7 +25,7 @@ class TestRuns:
         assert output.read_text().split() == ["0,1", job]
 
     def test_a_command_that_fails_says_why(self, slurm: Any, mini: ModuleType) -> None:
-        with pytest.raises(mini.MiniSlurmError, match="invalid partition"):
+        with pytest.raises(mini.MiniClusterError, match="invalid partition"):
             slurm.submit("-p", "nowhere")
 
 
@@ -80,7 +66,7 @@ class TestEnds:
             check=True, capture_output=True,
         )  # fmt: skip
         until((folder / "up").exists)
-        assert len(processes_of(folder)) > 5
+        assert len(command_lines(str(folder))) > 5
         return served, folder
 
     @pytest.mark.parametrize(
@@ -91,16 +77,16 @@ class TestEnds:
         process, folder = served
         process.send_signal(how)
         process.wait(30)
-        until(lambda: not processes_of(folder))
+        until(lambda: not command_lines(str(folder)))
         assert process.returncode == (-how if how is signal.SIGKILL else 0)
 
     def test_a_daemon_that_cannot_start_says_why(
         self, mini: ModuleType, slurm: Any, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
         folder = tmp_path_factory.mktemp("s")
-        with pytest.raises(mini.MiniSlurmError, match="Nonsense"):
+        with pytest.raises(mini.MiniClusterError, match="Nonsense"):
             mini.MiniSlurm(folder, nodes=1, extra="Nonsense=1").start()
-        until(lambda: not processes_of(folder))
+        until(lambda: not command_lines(str(folder)))
 
 
 WITHOUT = """

@@ -22,6 +22,7 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary
 from scalescope.driver_folders import LOCK
 from scalescope.store.store import Store
 from support import prefect_home
+from support.processes import kill_tree
 from support.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -121,10 +122,7 @@ class Site:
 
     def close(self) -> None:
         for started in reversed(self._staying):
-            with suppress(psutil.NoSuchProcess):
-                for process in [*started.children(recursive=True), started]:
-                    with suppress(psutil.NoSuchProcess):
-                        process.kill()
+            kill_tree(started)
             started.wait(30)
 
     def _log(self, command: str) -> Path:

@@ -17,7 +17,7 @@ from scalescope.run import syntax
 from scalescope.run.parameters import Storage
 
 if TYPE_CHECKING:
-    from scalescope.isolation.search import Isolated
+    from scalescope.isolation.running import Isolated
 
 OF_SWEEP = ("workload", "axes", "params", "cluster")
 

@@ -21,7 +21,7 @@ from scalescope.model.trial import Trial, TrialState
 from scalescope.run.parameters import Storage
 
 if TYPE_CHECKING:
-    from scalescope.report.links import Link
+    from scalescope.report.links import RelatedLink
     from scalescope.store.store import Store, SweepRun
     from scalescope.studies.requirement import Requirement
 
@@ -127,7 +127,7 @@ def show_study(study: Study, runs: Sequence[SweepRun], *, as_json: bool) -> None
     raise typer.Exit(ExitStatus.FINDING if study.alarm else ExitStatus.OK)
 
 
-def _print_links(found: tuple[Link, ...]) -> None:
+def _print_links(found: tuple[RelatedLink, ...]) -> None:
     from scalescope.report.links import lines
 
     if found:

@@ -64,7 +64,10 @@ class Canvas:
             self.paints.append((model.id, name, colour))
             model.update(**{name: LIGHT[colour] if isinstance(colour, str) else [LIGHT[each] for each in colour]})
 
-    def figure(self, name: str, *, height: int, x_label: str, y_label: str, **options: Any) -> Any:
+    def figure(
+        self, name: str, *, height: int, x_label: str, y_label: str, numbers: tuple[str, str], **options: Any
+    ) -> Any:
+        """A figure with its axes; `numbers` are the forms of what they show (`NumeralTickFormatter`)."""
         made = figure(
             height=height,
             sizing_mode="stretch_width",
@@ -78,8 +81,9 @@ class Canvas:
             min_border_right=12,
             **{"tools": "", **options},
         )
-        for axis in made.axis:
+        for axis, form in zip((*made.xaxis, *made.yaxis), numbers, strict=True):
             axis.update(
+                formatter=models.NumeralTickFormatter(format=form),
                 axis_label_text_font=FONT,
                 axis_label_text_font_style="normal",
                 axis_label_text_font_size="12px",
@@ -115,9 +119,8 @@ def scaling(canvas: Canvas, name: str, knee: Knee) -> None:
     """Speed-up against threads: measurements, the fitted model with its knee, and the ideal."""
     threads, speedup = list(knee.series.threads), list(knee.series.speedup)
     scale = "log" if max(threads) > LOG_FROM * min(threads) and min(speedup) > 0 else "linear"
-    made = canvas.figure(name, height=320, x_label="threads", y_label="speed-up", x_axis_type=scale, y_axis_type=scale)
-    for axis in made.axis:
-        axis.formatter = models.NumeralTickFormatter(format="0,0.[00]")
+    axes: dict[str, Any] = {"numbers": ("0,0.[00]", "0,0.[00]"), "x_axis_type": scale, "y_axis_type": scale}
+    made = canvas.figure(name, height=320, x_label="threads", y_label="speed-up", **axes)
     if knee.k is not None:
         ends = {"left": knee.low or knee.k, "right": knee.high or knee.k}
         band = models.BoxAnnotation(**ends, fill_alpha=0.13, line_color=None)
@@ -139,9 +142,8 @@ def nights(
     canvas: Canvas, name: str, values: Sequence[float], changes: Sequence[tuple[int, float, float]], unit: str
 ) -> None:
     """A series night by night. `changes`: first night (from 0), level before and level after."""
-    made = canvas.figure(name, height=320, x_label="night with a result", y_label=_plain(unit, "value"))
-    made.xaxis.formatter = models.NumeralTickFormatter(format="0,0")
-    made.yaxis.formatter = models.NumeralTickFormatter(format="0,0.[0000]")
+    labels = {"x_label": "night with a result", "y_label": _plain(unit, "value")}
+    made = canvas.figure(name, height=320, numbers=("0,0", "0,0.[0000]"), **labels)
     for at, before, after in changes:
         place = models.Span(location=at + 0.5, dimension="height", line_width=1.5, line_dash="dashed")
         canvas.paint(place, line_color="fit")
@@ -167,9 +169,7 @@ def threshold(
 ) -> None:
     """A metric against an axis: measured `spots`, `jumps` between two axis values, unresolved `doubts`."""
     axis, metric = _plain(labels[0], "value"), _plain(labels[1], "metric")
-    made = canvas.figure(name, height=340, x_label=axis, y_label=metric)
-    for each in made.axis:
-        each.formatter = models.NumeralTickFormatter(format="0,0.[000]")
+    made = canvas.figure(name, height=340, x_label=axis, y_label=metric, numbers=("0,0.[000]", "0,0.[000]"))
     for parts, colour, strength in ((doubts, "not_assigned", 0.16), (jumps, "fit", 0.2)):
         for left, right in parts:
             box = models.BoxAnnotation(left=left, right=right, fill_alpha=strength, line_width=0)
@@ -197,10 +197,8 @@ def prediction(
 ) -> None:
     """Seconds against workers: a line within a band (`predicted`: workers, low, middle, high), and measured dots."""
     workers, low, middle, high = (list(column) for column in zip(*predicted, strict=True))
-    scales = {"x_axis_type": "log", "y_axis_type": "log"}
-    made = canvas.figure(name, height=340, x_label="workers", y_label="seconds", **scales)
-    for axis in made.axis:
-        axis.formatter = models.NumeralTickFormatter(format="0,0.[000]")
+    axes: dict[str, Any] = {"numbers": ("0,0.[000]", "0,0.[000]"), "x_axis_type": "log", "y_axis_type": "log"}
+    made = canvas.figure(name, height=340, x_label="workers", y_label="seconds", **axes)
     canvas.paint(made.varea(x=workers, y1=low, y2=high, fill_alpha=0.2).glyph, fill_color="fit")
     canvas.paint(made.line(workers, middle, line_width=2).glyph, line_color="fit")
     tips = {"workers": "@x{0,0}", "seconds": "@y{0,0.[000]}"}
@@ -210,9 +208,8 @@ def prediction(
 
 def pairs(canvas: Canvas, name: str, measured: Sequence[tuple[float | None, float | None]], metric: str) -> None:
     """The pairs of a comparison in the order they ran, A and B of each, without trials that are not valid."""
-    made = canvas.figure(name, height=260, x_label="pair", y_label=_plain(metric, "metric"))
-    made.xaxis.formatter = models.NumeralTickFormatter(format="0,0")
-    made.yaxis.formatter = models.NumeralTickFormatter(format="0,0.[0000]")
+    labels = {"x_label": "pair", "y_label": _plain(metric, "metric")}
+    made = canvas.figure(name, height=260, numbers=("0,0", "0,0.[0000]"), **labels)
     made.xaxis.ticker.min_interval = 1
     both = [(i, a, b) for i, (a, b) in enumerate(measured, 1) if a is not None and b is not None]
     source = {"x": [i for i, _, _ in both], "a": [a for _, a, _ in both], "b": [b for _, _, b in both]}
@@ -350,11 +347,14 @@ class TrialCharts:
 
     def _figure(self, name: str, *, height: int, y_label: str, rows: int = 0) -> Any:
         zoom = models.BoxZoomTool(dimensions="width")
-        given = {"x_range": self._range, "tools": [zoom], "active_drag": zoom}
+        given: dict[str, Any] = {
+            "numbers": ("0,0.[000]", "0,0.[00]"),
+            "x_range": self._range,
+            "tools": [zoom],
+            "active_drag": zoom,
+        }
         given |= {"y_range": models.Range1d(rows - 0.5, -0.5)} if rows else {}
         made = self._canvas.figure(name, height=height, x_label="time, s", y_label=y_label, **given)
-        made.xaxis.formatter = models.NumeralTickFormatter(format="0,0.[000]")
-        made.yaxis.formatter = models.NumeralTickFormatter(format="0,0.[00]")
         if rows:
             made.ygrid.visible = False
             made.yaxis.ticker.min_interval = 1

@@ -57,7 +57,7 @@ class WorkerTimeBar:
 
     label: str  # the point in words
     total: str  # thread-seconds
-    parts: tuple[worker_time.WorkerTimePart, ...]
+    parts: tuple[worker_time.WorkerTimeShare, ...]
 
 
 @dataclass(frozen=True)

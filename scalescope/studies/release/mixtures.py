@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+
+from scalescope.model.environment import normalise
 
 # Packages of a family with another name: `distributed` pins one release of `dask`.
 _FAMILY = {"distributed": "dask"}
@@ -40,7 +41,7 @@ def _words(name: str, old: str | None, new: str | None) -> str:
 
 
 def _normalised(packages: Mapping[str, str]) -> dict[str, str]:
-    return dict(sorted((re.sub(r"[-_.]+", "-", name).lower(), version) for name, version in packages.items()))
+    return dict(sorted((normalise(name), version) for name, version in packages.items()))
 
 
 def _family(name: str) -> tuple[str, str]:

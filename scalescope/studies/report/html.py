@@ -59,10 +59,10 @@ def _level(study: Study, shown: Sheet) -> tuple[str, str]:
     return ("medium", "Undecided") if shown.undecided else kind.fine
 
 
-def _run(run: SweepRun) -> tuple[links.Link, str]:
+def _run(run: SweepRun) -> tuple[links.RelatedLink, str]:
     counted = sum(trial.counts for trial in run.trials)
     text = f"{run.sweep.workload}, {counted:,} of {run.planned:,} trials count, {run.state.value}"
-    return links.Link("Run", run.id), text
+    return links.RelatedLink("Run", run.id), text
 
 
 def _when(study: Study) -> str:

@@ -6,7 +6,7 @@ from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scalescope.analysis.attempts import Attempts
@@ -188,14 +188,12 @@ def test_stages_are_task_groups_in_the_order_in_which_they_begin(records):
 INTERVALS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)).map(sorted), min_size=1)
 
 
-@settings(deadline=None)
 @given(INTERVALS)
 def test_peak_counts_half_open_intervals(intervals):
     start, stop = (np.array(column, dtype=float) for column in zip(*intervals, strict=True))
     assert peak(start, stop) == max(sum(a <= t < b for a, b in intervals) for t in range(10))
 
 
-@settings(deadline=None)
 @given(INTERVALS)
 def test_the_order_of_the_rows_does_not_matter(records, intervals):
     rows = [{"worker": "a", "start": a + 1, "stop": b + 1} for a, b in intervals]

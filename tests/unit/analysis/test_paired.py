@@ -7,7 +7,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -34,7 +34,6 @@ def normal(pairs: int, mean: float = 0.0, spread: float = 0.03, seed: int = 0) -
 
 
 @given(PAIRS)
-@settings(deadline=None)
 def test_the_t_test_is_that_of_scipy_on_log_ratios(pairs: list[tuple[float, float]]) -> None:
     found = effects(pairs)
     if float(np.ptp(found.values)) < 1e-6:
@@ -46,7 +45,6 @@ def test_the_t_test_is_that_of_scipy_on_log_ratios(pairs: list[tuple[float, floa
 
 
 @given(PAIRS)
-@settings(deadline=None)
 def test_swapping_a_and_b_turns_the_ratio_over_and_changes_no_p(pairs: list[tuple[float, float]]) -> None:
     there, back = effects(pairs), effects([(b, a) for a, b in pairs])
     assert there.ratio(there.mean) == pytest.approx(1 / back.ratio(back.mean), rel=1e-9)
@@ -55,7 +53,6 @@ def test_swapping_a_and_b_turns_the_ratio_over_and_changes_no_p(pairs: list[tupl
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=8))
-@settings(deadline=None)
 def test_sign_flips_are_counted_exactly(values: list[float]) -> None:
     observed = abs(sum(values))
     every = [abs(sum(sign * value for sign, value in zip(signs, values, strict=True)))

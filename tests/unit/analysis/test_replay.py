@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scalescope.analysis import replay as module
@@ -97,14 +97,12 @@ def bounds(tasks: Replay, threads: int) -> tuple[float, float]:
     return max(work / threads, span), work / threads + span
 
 
-@settings(deadline=None)
 @given(problems(), st.integers(1, 30))
 def test_grahams_bounds(tasks, threads):
     low, high = bounds(tasks, threads)
     assert low - 1e-9 <= tasks.makespan(threads) <= high + 1e-9
 
 
-@settings(deadline=None)
 @given(problems())
 def test_one_thread_needs_the_work_and_unlimited_threads_the_span(tasks):
     assert tasks.makespan(1) == pytest.approx(tasks.seconds.sum())
@@ -113,7 +111,6 @@ def test_one_thread_needs_the_work_and_unlimited_threads_the_span(tasks):
     )
 
 
-@settings(deadline=None)
 @given(DURATIONS, st.integers(1, 10))
 def test_without_dependencies_more_threads_never_take_longer(seconds, threads):
     # True of independent tasks in a fixed order only: see the anomaly above.
@@ -121,7 +118,6 @@ def test_without_dependencies_more_threads_never_take_longer(seconds, threads):
     assert tasks.makespan(threads + 1) <= tasks.makespan(threads)
 
 
-@settings(deadline=None)
 @given(DURATIONS, st.data(), st.integers(1, 6))
 def test_the_fast_path_agrees_with_the_events(seconds, data, threads):
     count = len(seconds)

@@ -40,7 +40,7 @@ def test_the_model_that_made_a_curve_is_found_exactly(name: str, grid: np.ndarra
 
 
 @given(k=st.integers(30, 190), rate=st.floats(0.1, 10), start=st.integers(1, 10), step=st.integers(2, 6))
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_a_hard_cap_is_found_to_the_last_digit(k: int, rate: float, start: int, step: int) -> None:
     grid = np.arange(start, 2 * k, step, dtype=float)
     throughput = rate * np.minimum(grid, k)

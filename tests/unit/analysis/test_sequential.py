@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -26,7 +26,6 @@ def test_looks_grow_and_end_with_the_most() -> None:
 
 
 @given(st.floats(1e-9, 0.9))
-@settings(deadline=None)
 def test_several_looks_lie_between_one_and_their_sum(chosen: float) -> None:
     at = (7, 10, 14, 20)
     assert chosen <= overall(chosen, at) <= min(1.0, len(at) * chosen) + 1e-12

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scalescope.analysis.attempts import Attempts
@@ -96,7 +96,6 @@ def test_a_profile_is_exact_while_it_is_short(records):
 LEVELS = st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=200)
 
 
-@settings(deadline=None)
 @given(LEVELS, st.integers(8, 60))
 def test_thinning_keeps_the_peak_and_the_ends_and_invents_nothing(records, intervals, points):
     rows = [{"start": a, "stop": a + s} for a, s in intervals] + [{"start": 0, "stop": 1}]
@@ -112,7 +111,6 @@ def test_thinning_keeps_the_peak_and_the_ends_and_invents_nothing(records, inter
 NEEDS = st.lists(st.integers(0, 19), max_size=3, unique=True)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), NEEDS), min_size=1, max_size=20))
 def test_the_critical_path_is_a_path_and_as_long_as_the_longest_chain(records, tasks):
     needs = [(i, j) for i, (_, before) in enumerate(tasks) for j in before if j < i]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scalescope.analysis import ledger
@@ -298,7 +298,6 @@ def read(records: Any, rows: Any, present: Any, events: Any, window: tuple[float
     return Attempts.read(called(tables, -before, Attempts.read(tables).makespan + after))
 
 
-@settings(deadline=None)
 @given(trials(st.floats(0, 1e4, allow_subnormal=False)))
 def test_the_parts_are_never_negative_and_add_up_to_what_was_paid(records, trial):
     rows, present, events, threads, window = trial
@@ -310,7 +309,6 @@ def test_the_parts_are_never_negative_and_add_up_to_what_was_paid(records, trial
     assert sum(result.total().values()) == pytest.approx(threads * attempts.elapsed, rel=1e-9)
 
 
-@settings(deadline=None)
 @given(trials(SMALL))
 def test_a_worker_never_adds_up_to_more_than_its_threads(records, trial):
     rows, present, events, _, window = trial
@@ -327,7 +325,6 @@ def test_a_worker_never_adds_up_to_more_than_its_threads(records, trial):
     assert busy_by_worker(attempts, edges).sum(axis=1) == pytest.approx(result.parts["busy"][:-1], abs=1e-9)
 
 
-@settings(deadline=None)
 @given(trials(SMALL))
 def test_every_part_agrees_with_the_definition_second_by_second(records, trial):
     rows, present, events, threads, window = trial

@@ -119,7 +119,7 @@ def test_an_error_of_ours_keeps_its_parts() -> None:
     assert message == "1 of 2\n  cause: it died\n  next: look"
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)

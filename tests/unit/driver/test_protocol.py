@@ -5,7 +5,7 @@ from dataclasses import MISSING, fields
 from typing import Any, get_args, get_type_hints
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scalescope.driver.protocol import (
@@ -48,7 +48,6 @@ def messages(kinds: tuple[type[Message], ...]) -> st.SearchStrategy[Message]:
     )
 
 
-@settings(deadline=None)
 @given(messages(get_args(Request)), messages(get_args(Reply)))
 def test_every_message_survives_the_wire(request_: Message, reply: Message) -> None:
     for message, decode in ((request_, decode_request), (reply, decode_reply)):
@@ -116,7 +115,6 @@ def test_what_json_cannot_carry_is_refused_before_it_is_sent(value: object) -> N
         encode(Opened({"value": value}))
 
 
-@settings(deadline=None)
 @given(messages((Open, RunTrial)), st.data())
 def test_a_request_that_lost_a_field_is_refused(message: Message, data: st.DataObject) -> None:
     sent = json.loads(encode(message))

@@ -45,7 +45,7 @@ def write(path: Path, *written: tuple[str, Columns]) -> list[int]:
         return [spool.write_chunk(stream, table, columns) for table, columns in written]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(chunks(), max_size=3))
 def test_what_is_written_is_read_with_the_chunks_of_a_table_joined(
     tmp_path_factory: pytest.TempPathFactory, written: list[tuple[str, Columns]]
@@ -102,7 +102,7 @@ def test_a_file_that_ends_within_a_chunk_is_refused_but_its_whole_chunks_can_be_
     assert spool.read(path, partial=True) == {"events": events()}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 300))
 def test_no_truncation_is_taken_for_the_end(tmp_path_factory: pytest.TempPathFactory, length: int) -> None:
     stream = io.BytesIO()

@@ -149,7 +149,7 @@ def places(found: list[Change]) -> list[int]:
     return [change.index for change in found]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(SERIES, st.floats(1e-6, 1e9))
 def test_the_unit_does_not_matter(values: Floats, factor: float) -> None:
     one, other = find_changes(values), find_changes(values * factor)
@@ -158,7 +158,7 @@ def test_the_unit_does_not_matter(values: Floats, factor: float) -> None:
     assert smallest_change(values) == pytest.approx(smallest_change(values * factor))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(SERIES)
 def test_backwards_the_same_changes_are_found_the_other_way_round(values: Floats) -> None:
     """But for the first nights, which only a beginning has, and choices that rounding decides."""
@@ -169,7 +169,7 @@ def test_backwards_the_same_changes_are_found_the_other_way_round(values: Floats
         assert [each.before for each in forwards] == pytest.approx([each.after for each in backwards])
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.floats(0, 1e12), st.integers(0, 100))
 def test_a_constant_series_has_none(value: float, nights: int) -> None:
     values = [value] * nights
@@ -178,7 +178,7 @@ def test_a_constant_series_has_none(value: float, nights: int) -> None:
     assert smallest_change(values) == (EFFECT if nights >= BASELINE else math.inf)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.floats(0, 1e6), max_size=80))
 def test_whatever_the_numbers_changes_are_in_order_and_far_enough_apart(values: list[float]) -> None:
     found = find_changes(values)

@@ -75,7 +75,7 @@ def test_few_tasks_have_a_bar_each() -> None:
     assert bars.merged_below_s == bars.left_out == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(st.integers(0, 2), st.integers(1, 2), st.floats(0, 50), st.floats(0.001, 20)), min_size=1, max_size=60
@@ -92,7 +92,7 @@ def test_bars_never_exceed_the_limit_and_count_every_task_once(tasks: list[Task]
     assert float(bars.right.max()) <= found.makespan * (1 + 1e-6)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.floats(0.001, 2), min_size=1, max_size=200))
 def test_merging_moves_no_edge_by_more_than_its_step(durations: list[float]) -> None:
     begins = np.cumsum(durations) - durations

@@ -185,9 +185,7 @@ trials = st.builds(
 )
 
 
-@settings(
-    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(trial=trials)
 def test_any_trial_comes_back_as_it_was(store: Store, sweep: Sweep, trial: Trial) -> None:
     run_id = begin(store, sweep, fresh=True)

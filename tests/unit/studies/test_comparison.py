@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scalescope.errors import InvalidField
@@ -197,7 +197,6 @@ def test_an_outlier_does_not_hide_a_difference() -> None:
     assert answer.decision is ComparisonDecision.UNDECIDED
 
 
-@settings(deadline=None)  # the level of a design is computed once, which takes long on a busy machine
 @given(st.integers(0, 60), st.integers(7, 60), st.integers(0, 3))
 def test_asking_goes_from_look_to_look_and_ends(valid: int, most: int, seed: int) -> None:
     question = ComparisonQuestion(max_pairs=most)

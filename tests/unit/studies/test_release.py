@@ -132,7 +132,7 @@ def histories(draw: st.DrawFn) -> tuple[int, int, set[int]]:
 
 @pytest.mark.parametrize("mode", list(Mode))
 @given(histories())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_the_boundary_is_right_whatever_cannot_be_had(mode: Mode, history: tuple[int, int, set[int]]) -> None:
     count, culprit, gone = history
     question = ReleaseQuestion(names(count), mode=mode, max_candidates=count + 1)
@@ -151,7 +151,6 @@ def test_the_boundary_is_right_whatever_cannot_be_had(mode: Mode, history: tuple
 
 
 @given(st.lists(st.booleans(), min_size=0, max_size=30), st.sets(st.integers(1, 30)))
-@settings(deadline=None)
 def test_a_history_that_comes_and_goes_gives_a_boundary_that_was_seen(inner: list[bool], gone: set[int]) -> None:
     shows = [False, *inner, True]
     gone = {index for index in gone if index < len(shows) - 1}
@@ -268,7 +267,6 @@ def test_trials_that_lie_hardly_ever_make_a_good_candidate_bad(lies: float, most
 
 
 @given(st.integers(2, 20), st.data())
-@settings(deadline=None)
 def test_one_lie_never_decides(count: int, data: st.DataObject) -> None:
     culprit = data.draw(st.integers(1, count - 1))
     liar, turn = data.draw(st.integers(0, count - 1)), data.draw(st.integers(0, 8))

@@ -182,7 +182,7 @@ def test_no_regime_wider_than_a_seventh_of_the_range_is_missed(at: int) -> None:
     level=st.floats(1e-3, 1e6),
     slope=st.floats(0, 0.05),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_step_on_a_line_is_found_exactly_with_few_points(at: int, size: float, level: float, slope: float) -> None:
     threshold = found(lambda x: level * (1 + slope * x) * (size if x > at else 1), 1, 500)
     if not threshold.jumps and min(at - 1, 500 - at) < threshold.widest:
@@ -209,7 +209,7 @@ def test_a_time_of_the_universal_scalability_law_has_no_jump() -> None:
     st.booleans(),
     st.integers(2, 25),
 )
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_any_curve_ends_within_its_budget_and_gives_json(metrics: list[float | None], noisy: bool, points: int) -> None:
     question = ThresholdQuestion(0, len(metrics) - 1, noisy=noisy, max_points=points, max_repeats=3)
     threshold, readings = search(question, lambda x: metrics[round(x)])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from scalescope.errors import InvalidField, UsageError, WrongAnswer
@@ -27,7 +27,6 @@ def test_beam_right_in_any_order() -> None:
     beam_pardo.check([], items=0, stages=3)
 
 
-@settings(deadline=None)
 @given(st.integers(1, 12), st.integers(0, 5))
 def test_matmul_right(size: int, seed: int) -> None:
     left, right = np.random.default_rng(seed).random((2, size, size))
@@ -40,13 +39,11 @@ def _shuffled(items: int, rows: int, groups: int) -> pd.DataFrame:
     return pd.concat([dataframes.summarise(part) for _, part in whole.groupby(whole["key"] % items)])
 
 
-@settings(deadline=None)
 @given(st.integers(1, 5), st.integers(1, 20), st.integers(1, 30))
 def test_shuffle_right(items: int, rows: int, groups: int) -> None:
     dataframes.check_shuffle(_shuffled(items, rows, groups), items=items, rows=rows, groups=groups)
 
 
-@settings(deadline=None)
 @given(st.binary(min_size=1, max_size=50), st.integers(1, 12))
 def test_sum_of_a_square_by_its_margins(content: bytes, size: int) -> None:
     factor = _file_work.matrix(content, size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,9 @@ import pytest
 from support.requests import finished_run
 
 from scalescope.errors import InvalidField, StoreError, UsageError
-from scalescope.isolation import search as isolation
+from scalescope.isolation import running as isolation
 from scalescope.isolation.reproducer import Confirmation
-from scalescope.isolation.search import Isolated, check, isolate
+from scalescope.isolation.running import CONFIRM, Isolated, check, isolate
 from scalescope.store.row_conversion import STEP_OF
 from scalescope.store.store import Store
 
@@ -34,13 +35,10 @@ def isolated(run_id: str, address: str, tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(isolation.html, "write", lambda place, run, read: Path(place).write_text("a report"))
 
     def run(believed: bool = True, run: str = run_id, **given: Any) -> Isolated:
-        fresh = given.pop("fresh", False)
-        asked = check({"metric": METRIC, "folder": str(tmp_path / "out"), **given})
         confirmation = Confirmation(believed, "", 0.1, "" if believed else "it ran, but no")
-        with Store.open(address) as store:
-            return isolate(
-                store, store.run(run), asked, address=(address, ""), fresh=fresh, confirm=lambda text: confirmation
-            )
+        monkeypatch.setattr(isolation, "CONFIRM", replace(CONFIRM, call=lambda text: confirmation))
+        asked = {"metric": METRIC, "folder": str(tmp_path / "out"), "run": run, "store": address, **given}
+        return isolate(asked)
 
     return run
 
