@@ -17,6 +17,7 @@ HIT = (
     *("flow", "driver", "scheduler", "host of workers", "worker", "nanny", "worker of a Prefect pool"),
     *("Prefect server", "TMPDIR", "records", "store", "database", "network to scheduler and workers"),
     *(f"{each} (Slurm)" for each in ("flow", "driver", "node", "job", "slurmctld")),
+    "API server (Kubernetes)",
 )
 FAULTS = ("SIGKILL", "SIGTERM", "SIGSTOP")
 STAGES = ("provisioning", "waiting", "scaling", "warm-up", "measuring", "flushing", "storing", "teardown")
