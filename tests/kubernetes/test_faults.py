@@ -335,9 +335,9 @@ def test_an_api_server_that_stands_still(seconds: int, shared: str, kubernetes: 
         assert site.process.poll() is None, site.log.read_text()
 
     try:
-        start("measuring", lambda site: site.log.read_text().count("running hold") == 1, 8.0, 0.2, gated=0)
-        start("scaling", lambda site: site.log.read_text().count("running hold") == 1, 0.1, 0.2, gated=0)
-        start("teardown", lambda site: site.log.read_text().count("running hold") == 2, 0.1, 0.2, gated=1)
+        start("measuring", lambda site: site.log.read_text().count(":hold with") == 1, 8.0, 0.2, gated=0)
+        start("scaling", lambda site: site.log.read_text().count(":hold with") == 1, 0.1, 0.2, gated=0)
+        start("teardown", lambda site: site.log.read_text().count(":hold with") == 2, 0.1, 0.2, gated=1)
         start("provisioning", Site.label, 0.1, 0.2)
         for site in sites.values():
             site.gate.touch()

@@ -263,6 +263,7 @@ WORKERS = (  # the cluster is open, and its workers do not come
         restore=_restore_secret,
         workers=1,
     ),
+    _seldom("claim of a volume does not exist", "no-claim", {"volumes": ("nothing:/data",)}, workers=1),
     FailureRow("scheduler's process ends in a trial", "crashed", act=_end_scheduler),
 )
 
