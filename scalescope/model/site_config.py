@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from scalescope.errors import InvalidField
 from scalescope.model.parameters import declared
 from scalescope.redaction import masked
-
-if TYPE_CHECKING:
-    from scalescope.model.cluster import ClusterSpec
 
 
 @dataclass(frozen=True)
@@ -41,7 +38,7 @@ def settings(*section: str) -> dict[str, tuple[Any, str]]:
 
 
 def read(
-    spec: type[ClusterSpec],
+    spec: type[Any],  # a specification of clusters
     found: Mapping[str, tuple[Any, str]],  # values and origins, by key
     names: Mapping[str, tuple[str, ...]],  # fields by key: the first that the kind has; the first key of a field counts
     reasons: Mapping[str, str],  # why other keys are left out; {} becomes the value
@@ -69,7 +66,7 @@ def read(
     return SiteConfig(values, origins, left_out)
 
 
-def _accepted(spec: type[ClusterSpec], name: str, value: Any) -> tuple[Any, dict[str, str]]:
+def _accepted(spec: type[Any], name: str, value: Any) -> tuple[Any, dict[str, str]]:
     """What a field holds of a value (None: nothing), and by its text why it does not hold the rest."""
     several = isinstance(value, tuple)
     kept: list[Any] = []
