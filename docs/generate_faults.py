@@ -18,7 +18,7 @@ HIT = (
     *("Prefect server", "PostgreSQL of Prefect", "TMPDIR", "records", "store", "database"),
     *("PostgreSQL of the store", "object storage", "network to scheduler and workers"),
     *(f"{each} (Slurm)" for each in ("flow", "driver", "node", "job", "slurmctld")),
-    *("qmaster (Grid Engine)", "server of Dask Gateway"),
+    *("qmaster (Grid Engine)", "server of Dask Gateway", "API server (Kubernetes)"),
 )
 FAULTS = ("SIGKILL", "SIGTERM", "SIGSTOP")
 STAGES = ("provisioning", "waiting", "scaling", "warm-up", "measuring", "flushing", "storing", "teardown")

@@ -101,6 +101,13 @@ class Cluster(ABC, Generic[S]):
         """Why workers were lost during the last trial, if the cluster knows; empty if none was."""
         return ""
 
+    def outage(self) -> str:
+        """Which outage explains that the cluster could not be reached for this trial, if it knows one.
+
+        Raises `ClusterError` if the outage lasts.
+        """
+        return ""
+
     def records(self) -> Mapping[str, Columns]:
         """Rows that the cluster itself recorded of the last trial, by table of `model.records`, or `ClusterError`."""
         return {}

@@ -59,7 +59,8 @@ class TrialRunner:
             if error.ends_run:
                 raise
             lost = opened.cluster.losses() if opened.cluster is not None and attempt.elapsed_s is not None else ""
-            attempt.problem = lost or str(error)  # if the workload had run, the loss is why nothing answers now
+            # if the workload had run, the loss is why nothing answers now
+            attempt.problem = lost or self._outage(attempt) or str(error)
             attempt.error = describe(error)
             self._keep_records_of_cluster(request, attempt)
             if opened.cluster is not None:
@@ -67,13 +68,20 @@ class TrialRunner:
         except Exception as error:  # noqa: BLE001 - reported with the trial
             opened.spoiled = True
             attempt.error = describe(error)
-            attempt.problem = f"the driver could not run the trial: {attempt.error['message']}"
+            attempt.problem = self._outage(attempt) or f"the driver could not run the trial: {attempt.error['message']}"
             if opened.cluster is not None and not opened.cluster.is_whole():
                 attempt.problem = (
                     f"a process of the {opened.cluster.kind} cluster ended during the trial, such as its scheduler"
                 )
         self.function = None
         return attempt
+
+    def _outage(self, attempt: Attempt) -> str:
+        cluster = self._opened.cluster
+        found = cluster.outage() if cluster is not None else ""
+        if cluster is not None and found:
+            attempt.facts["cluster"] = cluster.facts()
+        return found
 
     def _attempt(self, request: RunTrial, attempt: Attempt) -> None:
         opened, point = self._opened, Point.from_mapping(request.point)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from scalescope.errors import InvalidField
+from scalescope.model.parameters import declared
+from scalescope.redaction import masked
 
 
 @dataclass(frozen=True)
@@ -31,3 +35,45 @@ def settings(*section: str) -> dict[str, tuple[Any, str]]:
         for key, value in found.items() if isinstance(found, Mapping) else ():
             told[str(key).replace("_", "-")] = (value, origin)
     return {key: (value, origin) for key, (value, origin) in told.items() if value not in (None, "", [], {})}
+
+
+def read(
+    spec: type[Any],  # a specification of clusters
+    found: Mapping[str, tuple[Any, str]],  # values and origins, by key
+    names: Mapping[str, tuple[str, ...]],  # fields by key: the first that the kind has; the first key of a field counts
+    reasons: Mapping[str, str],  # why other keys are left out; {} becomes the value
+    *,
+    unknown: str,  # why all others are
+    convert: Callable[[str, Any], Any],  # the value of a key as its field has it
+) -> SiteConfig:
+    """Which fields a section of the configuration sets; a value that its field does not allow is left out."""
+    known = {each.name for each in declared(spec)}
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    for key in sorted(found, key=[*names, *found].index):
+        value, origin = found[key]
+        name = next((each for each in names.get(key, ()) if each in known), "")
+        if not name:
+            left_out[key] = reasons.get(key, unknown).format(value)
+        elif name in values:
+            left_out[key] = "another key says the same"
+        else:
+            accepted, refused = _accepted(spec, name, convert(key, value))
+            left_out |= {f"{key} ({masked(text)})" if text else key: why for text, why in refused.items()}
+            if accepted:
+                values[name], origins[name] = accepted, origin
+    return SiteConfig(values, origins, left_out)
+
+
+def _accepted(spec: type[Any], name: str, value: Any) -> tuple[Any, dict[str, str]]:
+    """What a field holds of a value (None: nothing), and by its text why it does not hold the rest."""
+    several = isinstance(value, tuple)
+    kept: list[Any] = []
+    refused: dict[str, str] = {}
+    for part in value if several else (value,):
+        try:  # jobs of some systems must say how much memory they need
+            kept.append(getattr(spec(**{"memory_mb": 1, name: (part,) if several else part}), name))
+        except InvalidField as error:
+            refused[str(part) if several else ""] = f"{name}: expected {error.allowed}"
+    return (tuple(each for part in kept for each in part) if several else next(iter(kept), None)), refused

@@ -13,10 +13,10 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -26,7 +26,7 @@ from typing import Any
 
 import psutil
 import pytest
-from support.faults import LINES
+from support import faults
 from support.kubernetes import SMALL, Kubernetes, until
 
 from scalescope import leases
@@ -53,9 +53,11 @@ run_sweep(json.loads(sys.argv[1]), Runner(lambda news: print(news.text, flush=Tr
 OURS = "app.kubernetes.io/managed-by=scalescope"
 PARTS = "daskclusters,daskworkergroups,deployments,services,pods,secrets"
 WORKLOAD = """
-import time
+import os, time
 
-def hold(client, *, items: int = 2, seconds: float = 1.0):
+def hold(client, *, items: int = 2, seconds: float = 1.0, gate: str = ""):
+    while gate and not os.path.exists(gate):
+        time.sleep(0.05)
     client.gather(client.map(time.sleep, [seconds] * items, pure=False))
 """
 
@@ -70,13 +72,17 @@ class Site:
         name: str,
         namespace: str,
         seconds: Sequence[float] = (0.8, 1.0, 1.2),  # of the trials, one for each
+        gpus: int = 1,
+        gated: int = -1,  # the trial that waits for the file `gate`
     ) -> None:
         self.kubernetes, self.name, self.namespace = kubernetes, name, namespace
-        self.store, self.log, workload = (folder / f"{name}{suffix}" for suffix in (".db", ".log", ".py"))
+        suffixes = (".db", ".log", ".gate", ".py")
+        self.store, self.log, self.gate, workload = (folder / f"{name}{suffix}" for suffix in suffixes)
         workload.write_text(WORKLOAD)
-        small = {**SMALL, "start_timeout_s": 90, "queue_timeout_s": 60, "gpus": 1}
+        small = {**SMALL, "start_timeout_s": 90, "queue_timeout_s": 60, "gpus": gpus}
         cluster = {"kind": "kubernetes", "image": kubernetes.image, "namespace": namespace, **small}
-        points = [{"workers": 2, "seconds": each} for each in seconds]
+        gates = [str(self.gate) if number == gated else "" for number in range(len(seconds))]
+        points = [{"workers": 2, "seconds": each, "gate": gate} for each, gate in zip(seconds, gates, strict=True)]
         self.sweep = {"workload": f"{workload}:hold", "points": points, "cluster": cluster, "store": str(self.store)}
         self.process = self.start()
 
@@ -309,46 +315,68 @@ def test_a_sweep_that_is_stopped_while_its_cluster_opens_leaves_nothing(
     assert strangers(kubernetes, shared) == before
 
 
-# Seconds for which the API server is away, and the stage at which it goes; all of them for `make faults`
-AWAY = [(seconds, stage) for seconds in (5, 60, 300) for stage in ("opening", "trial", "closing")]
+AWAY_S = (5, 60, 300)  # for which the API server stands still
+SILENT = "Kubernetes did not answer for"
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize(("seconds", "stage"), AWAY if LINES else AWAY[1:2])
-def test_an_api_server_that_is_away(
-    seconds: int, stage: str, shared: str, kubernetes: Kubernetes, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("seconds", AWAY_S if faults.LINES else AWAY_S[1:2])
+def test_an_api_server_that_stands_still(seconds: int, shared: str, kubernetes: Kubernetes, tmp_path: Path) -> None:
+    """Four sweeps, each at another stage: its cluster opens, it is in a trial, between two, and about to end."""
     if kubernetes.mini is None:
         pytest.skip("only the API server of infra/kubernetes/mini.py can be stopped")
-    site = Site(kubernetes, tmp_path, "away", shared, (8.0, 8.5))
-    moments = {"opening": lambda: site.label(), "trial": lambda: "running hold" in site.log.read_text()}
-    moments["closing"] = lambda: len(site.trials()) == 2
     nsenter = psutil.Process(kubernetes.mini._pids["control-kube-apiserver"])  # it stops with its child
     [server] = nsenter.children()
-    back = threading.Timer(seconds, lambda: [each.resume() for each in (server, nsenter)])
+    sites: dict[str, Site] = {}
+
+    def start(stage: str, reached: Callable[[Site], object], *seconds: float, gated: int = -1) -> None:
+        sites[stage] = site = Site(kubernetes, tmp_path, stage, shared, seconds, gpus=0, gated=gated)
+        until(lambda: reached(site) or site.process.poll() is not None, PATIENCE_S)
+        assert site.process.poll() is None, site.log.read_text()
+
     try:
-        until(lambda: moments[stage]() or site.process.poll() is not None, PATIENCE_S)
-        kept = [(each.key, each.started_at) for each in site.trials() if each.state is TrialState.VALID]
+        start("measuring", lambda site: site.log.read_text().count(":hold with") == 1, 8.0, 0.2, gated=0)
+        start("scaling", lambda site: site.log.read_text().count(":hold with") == 1, 0.1, 0.2, gated=0)
+        start("teardown", lambda site: site.log.read_text().count(":hold with") == 2, 0.1, 0.2, gated=1)
+        start("provisioning", Site.label, 0.1, 0.2)
+        for site in sites.values():
+            site.gate.touch()
+        until(lambda: sites["scaling"].trials() and len(sites["teardown"].trials()) == 2)
         server.suspend()
-        back.start()
-        site.process.wait(PATIENCE_S + seconds)
+        time.sleep(seconds)
+        for process in (server, nsenter):
+            process.resume()
+        ended = {stage: (site.process.wait(PATIENCE_S), site.trials()) for stage, site in sites.items()}
     finally:
-        if back.is_alive():
-            back.join()
-        site.process.kill()
-        site.process.wait()
-    log = site.log.read_text()
+        for process in (server, nsenter):
+            process.resume()
+        for site in sites.values():
+            site.process.kill()
+            site.process.wait()
     fates = [each.fate.value for each in reaping.reap()]
-    assert "failed" not in fates, log
-    assert ours(kubernetes, shared) == []
-    if site.run().state is not RunState.COMPLETE:
-        assert "Kubernetes did not answer for" in log
-        assert site.again() == 0, site.log.read_text()
-    trials = {(each.key, each.started_at): each for each in site.run().trials}
-    assert len(trials) == 2
-    assert all(trials[each].state is TrialState.VALID for each in kept), log
-    reasons = [each.reason for each in trials.values() if each.state is not TrialState.VALID]
-    assert all(each.startswith("Kubernetes did not answer for") for each in reasons), log
+    left = tuple(ours(kubernetes, shared))
+    for stage, (status, before) in ended.items():
+        site = sites[stage]
+        log = site.log.read_text()
+        said = re.findall(r"^scalescope\.errors\.\w+: (.*)", log, re.M)
+        print(f"\n{seconds} s, {stage}: status {status}, {said[-1:]}, {fates}, {[*map(faults.became, before)]}")
+        if again := site.run().state is not RunState.COMPLETE:
+            assert site.again() == 0, site.log.read_text()
+        kept = {each.key: each.started_at for each in site.run().trials}
+        seen = faults.Seen(
+            ended="status 3" if status else "status 0",  # as of the command
+            error=re.sub(r"\d+ s", "N s", said[-1]) if status else "",
+            trials=tuple(map(faults.became, before)),
+            left=0,
+            leaks=left,
+            lost=sum(kept.get(each.key) != each.started_at for each in before),
+            finished=site.run().state is RunState.COMPLETE and len(kept) == 2,
+            again=again,
+        )
+        faults.note(f"stands still for {seconds} s", "API server (Kubernetes)", stage, seen)
+        assert SILENT in seen.error or not status, log
+        assert all(each.state is TrialState.VALID or each.reason.startswith(SILENT) for each in before), log
+    assert "failed" not in fates
 
 
 @pytest.mark.thorough  # test_cluster.py and test_reaping.py kill drivers, workers and nodes, too

@@ -15,6 +15,7 @@ from scalescope.clusters.kubernetes.cluster import KubernetesCluster
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from support.kubernetes import SMALL, Kubernetes, until
 
+WORKERS_ONLY = "dask.org/component=worker"
 GPU = {"gpus": 1, "gpu_product": "NVIDIA-H200"}
 
 
@@ -187,6 +188,8 @@ def _one_runs_then_its_node_dies(site: FailureSite) -> None:
 
     def stop(words: str) -> None:
         if words.startswith("1 of 2") and not stopped:
+            ready = "{.items[*].status.conditions[?(@.type=='Ready')].status}"  # a busy node tells it late
+            until(lambda: "True" in site.kubectl("get", "pods", "-l", WORKERS_ONLY, f"--output=jsonpath={ready}"))
             stopped.append(_stop_node(site))
 
     cluster.scale(0, 1)  # so that none of before is counted
@@ -263,6 +266,7 @@ WORKERS = (  # the cluster is open, and its workers do not come
         restore=_restore_secret,
         workers=1,
     ),
+    _seldom("claim of a volume does not exist", "no-claim", {"volumes": ("nothing:/data",)}, workers=1),
     FailureRow("scheduler's process ends in a trial", "crashed", act=_end_scheduler),
 )
 

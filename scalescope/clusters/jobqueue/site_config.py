@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from scalescope.errors import InvalidField
+from scalescope.model import site_config
 from scalescope.model.cluster import ClusterSpec
-from scalescope.model.parameters import declared
-from scalescope.model.site_config import SiteConfig, settings
+from scalescope.model.site_config import SiteConfig
 
 # Keys of dask-jobqueue, and the fields that they are: the first that a kind has. A new name of a key precedes the old.
 FIELDS: Mapping[str, tuple[str, ...]] = {
@@ -51,27 +51,14 @@ PASSED_ON = ("shebang", "lsf-units", "memory-per-core-property-name", "submit-co
 
 
 def read(spec: type[ClusterSpec]) -> SiteConfig:
-    """What the configuration says of jobs of a kind; a value that its field does not allow is left out."""
-    found, known = settings("jobqueue", spec.kind), {each.name for each in declared(spec)}
-    values: dict[str, Any] = {}
-    origins: dict[str, str] = {}
-    left_out: dict[str, str] = {}
-    for key in sorted(found, key=[*FIELDS, *found].index):
-        value, origin = found[key]
-        name = next((each for each in FIELDS.get(key, ()) if each in known), "")
-        if not name:
-            if key not in PASSED_ON:
-                left_out[key] = LEFT_OUT.get(key, "dask-jobqueue has no such key").format(value)
-        elif name in values:
-            left_out[key] = "a newer key says the same"
-        else:
-            accepted, refused = _accepted(spec, name, _read(key, value))
-            if isinstance(value, Mapping) and key == "scheduler-options" and value.keys() - {"interface"}:
-                left_out[key] = "the scheduler runs in the driver; only its interface counts"
-            left_out |= {f"{key} ({text})" if text else key: why for text, why in refused.items()}
-            if accepted:
-                values[name], origins[name] = accepted, origin
-    return SiteConfig(values, origins, left_out)
+    found = site_config.settings("jobqueue", spec.kind)
+    told = {key: each for key, each in found.items() if key not in PASSED_ON}
+    site = site_config.read(spec, told, FIELDS, LEFT_OUT, unknown="dask-jobqueue has no such key", convert=_read)
+    options, _ = told.get("scheduler-options", ({}, ""))
+    if not isinstance(options, Mapping) or not options.keys() - {"interface"}:
+        return site
+    why = {"scheduler-options": "the scheduler runs in the driver; only its interface counts"}
+    return replace(site, left_out={**site.left_out, **why})
 
 
 def _read(key: str, value: Any) -> Any:
@@ -88,16 +75,3 @@ def _read(key: str, value: Any) -> Any:
     if isinstance(value, Mapping):  # attributes of HTCondor, or a YAML set
         return tuple(str(name) if each is None else f"{name} = {each}" for name, each in value.items())
     return tuple(map(str, value)) if isinstance(value, list | set) else value
-
-
-def _accepted(spec: type[ClusterSpec], name: str, value: Any) -> tuple[Any, dict[str, str]]:
-    """What a field holds of a value (None: nothing), and by its text why it does not hold the rest."""
-    several = isinstance(value, tuple)
-    kept: list[Any] = []
-    refused: dict[str, str] = {}
-    for part in value if several else (value,):
-        try:
-            kept.append(getattr(spec(**{"memory_mb": 1, name: (part,) if several else part}), name))
-        except InvalidField as error:
-            refused[str(part) if several else ""] = f"{name}: expected {error.allowed}"
-    return (tuple(each for part in kept for each in part) if several else next(iter(kept), None)), refused

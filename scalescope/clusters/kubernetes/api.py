@@ -273,10 +273,16 @@ class Api:
         """Call again while the server is silent, or too busy, if it has answered this process before."""
         began = time.monotonic()
         while True:
+            asked = time.monotonic()
             try:
-                return self._call(function, what)
+                answer = self._call(function, what)
+                self._heard(asked)
+                return answer
             except RequestRefused as error:
-                if 0 < error.status < SERVER_ERRORS or self._known not in _answered:
+                if 0 < error.status < SERVER_ERRORS:
+                    self._heard(asked)
+                    raise
+                if self._known not in _answered:
                     raise
                 self._silent_since = self._silent_since or began
                 if time.monotonic() - began > self.patience_s:
@@ -288,15 +294,10 @@ class Api:
 
     def _call(self, function: Callable[[], Awaitable[T]], what: str) -> T:
         where = f"{what} at {self.server}" + (f", namespace {self.namespace}" if self.namespace else "")
-        asked = time.monotonic()
         try:
-            answer = self._portal.call(function)
-            self._heard(asked)
-            return answer
+            return self._portal.call(function)
         except kr8s.ServerError as error:
             status = error.response.status_code if error.response is not None else 0
-            if 0 < status < SERVER_ERRORS:
-                self._heard(asked)
             said = " ".join(str(error).split())
             title = f"Kubernetes refused a request: {said or f'status {status}'}"
             raise refusal(title, where, f"HTTP {status}", said, status=status) from error

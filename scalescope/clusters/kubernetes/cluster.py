@@ -26,7 +26,7 @@ from scalescope.clusters.kubernetes.cluster_lease import LEDGER_S, Renewer, begu
 from scalescope.clusters.kubernetes.failures import refusal
 from scalescope.clusters.kubernetes.pod_problems import restarts
 from scalescope.clusters.kubernetes.pod_record import PodRecord
-from scalescope.clusters.kubernetes.pod_watch import PodWatch
+from scalescope.clusters.kubernetes.pod_watch import SETTLE_S, PodWatch
 from scalescope.clusters.kubernetes.removal import ENDING, remove
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.clusters.observed_cluster import ObservedCluster, root_cause
@@ -171,8 +171,10 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         """Have exactly these workers; a group is replaced if its threads change or some of its workers were lost."""
         self._open()
         began, self._facts = time.monotonic(), {}
+        api = self._kube()
+        api.silent_s = 0.0
         try:
-            self._ask_for(self._kube(), self._asked(workers), threads_per_worker)
+            self._ask_for(api, self._asked(workers), threads_per_worker)
             self._pods = self._await("worker", workers, self._has_arrived)
             if len(self._images()) > 1:
                 self._check_versions(self._open())
@@ -230,8 +232,9 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
 
     def _has_arrived(self, pods: list[Raw]) -> bool:
         """Whether exactly these pods are the requested workers."""
-        try:
-            self._present = {str(address): int(number) for address, number in self._open().nthreads().items()}
+        try:  # without a limit it would wait for as long as the API server stands still
+            present = self._open().nthreads(callback_timeout=CONNECT_TIMEOUT_S)
+            self._present = {str(address): int(number) for address, number in present.items()}
         except (OSError, TimeoutError) as error:
             raise self._silent(error) from error
         known = {urlsplit(address).hostname for address in self._present}
@@ -275,7 +278,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             except RequestRefused as error:
                 _logger.warning("the pods of %s cannot be watched now: %s", self.label, error)
                 return len(names)
-            gone.update(problem.pod for problem in watch.ended(names))
+            gone.update(problem.pod for problem in watch.ended(names, SETTLE_S))
             return len(names) - len(gone)
 
         def explain(arrived: int) -> None:
@@ -307,13 +310,23 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             self._lost = watching.lost
             broken = {_group_of(pod) for pod in self._pods if pod["metadata"]["name"] in gone}
             self._whole = {group for group in self._whole if self._made.get(group) not in broken}
-        elif not api.is_inside and api.silent_s > max(LEAST_SILENT_S, trial_watch.PART * (time.monotonic() - began)):
-            self._facts[SILENT] = f"Kubernetes did not answer for {api.silent_s:.0f} s during the trial"
-            detail = "from outside of Kubernetes, results come through it, so the time measured is not the workload's"
-            self._lost = str(refusal(self._facts[SILENT], api.server, "Silent", detail=detail))
+        if not api.is_inside and api.silent_s > max(LEAST_SILENT_S, trial_watch.PART * (time.monotonic() - began)):
+            self._lost = self._was_away(api)  # nodes that seem lost then are its fault, too
 
     def losses(self) -> str:
         return self._lost
+
+    def outage(self) -> str:
+        api = self._api
+        if api is None or api.is_inside:
+            return ""
+        try:
+            api.cluster(self.label)  # a server that is still away is waited for
+        except RequestRefused as error:
+            if error.ends_run:
+                raise
+            return ""
+        return self._was_away(api) if api.silent_s > LEAST_SILENT_S else ""
 
     def records(self) -> dict[str, Columns]:
         """Logs of all pods, and Kubernetes's events; adds the growth of counters to the facts."""
@@ -325,6 +338,11 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         return {"logs": self._recorded().of_trial()}
 
     # ---------------------------------------------------------------- parts
+
+    def _was_away(self, api: Api) -> str:
+        self._facts[SILENT] = f"Kubernetes did not answer for {api.silent_s:.0f} s"
+        detail = "from outside of Kubernetes the scheduler is reached through it, so what was measured does not count"
+        return str(refusal(self._facts[SILENT], api.server, "Silent", detail=detail))
 
     def _create(self, api: Api, manifest: Raw) -> Raw:
         if run := os.environ.get(leases.RUN):

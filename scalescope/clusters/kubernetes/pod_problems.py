@@ -12,8 +12,9 @@ from scalescope.clusters.kubernetes.failures import Outlook, matching
 Raw = Mapping[str, Any]  # an object of Kubernetes, as its API writes it
 R = TypeVar("R", bound=Raw)
 
-# Reasons of our own: a pod is gone or being deleted without a reason; its container does not answer its probe.
-DELETED, UNREADY = "Deleted", "Unready"
+# Reasons of our own: a pod is gone or being deleted without a reason; its container does not answer its probe; its node
+# does not answer.
+DELETED, UNREADY, NODE_LOST = "Deleted", "Unready", "NodeLost"
 CORDONED = "node(s) were unschedulable"  # in a scheduler's message
 
 _STARTING = {"ContainerCreating", "PodInitializing", "Pending", ""}
@@ -107,7 +108,7 @@ def problem_of_pod(pod: Raw) -> PodProblem | None:
     if ready.get("status") == "True":
         return None
     if containers and all(each.get("ready") for each in containers):
-        return _problem(pod, "NodeLost", ready.get("message", ""))
+        return _problem(pod, NODE_LOST, ready.get("message", ""))
     if containers and all("running" in each.get("state", {}) for each in containers):
         return _problem(pod, UNREADY, "its container runs, but does not answer its probe")
     return _problem(pod, status.get("phase", ""), "its container starts")
@@ -154,7 +155,7 @@ def with_node(problem: PodProblem, node: Raw) -> PodProblem:
     ready = _conditions(node).get("Ready", {"status": "True"})
     if ready["status"] == "True":
         return problem
-    return replace(problem, reason="NodeLost", message=_one_line(ready.get("message", "")), restarts=0)
+    return replace(problem, reason=NODE_LOST, message=_one_line(ready.get("message", "")), restarts=0)
 
 
 def without_replaced(pods: Sequence[R]) -> list[R]:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from scalescope.clusters.kubernetes.api import Api, Raw, event_time
 from scalescope.clusters.kubernetes.manifests import COMPONENT
 from scalescope.clusters.kubernetes.pod_problems import problem_of_ended, problem_of_pod, restarts
+from scalescope.clusters.kubernetes.quantity import amount
 from scalescope.model.node_labels import INSTANCE_TYPE, is_spot
 from scalescope.model.records import KUBERNETES, Columns, from_rows
 
@@ -28,9 +29,6 @@ _RECORD = re.compile(r"\S+ \S+ - (?P<name>\S+) - (?P<level>DEBUG|INFO|WARNING|ER
 _TIMED = re.compile(r"\d{4}-\d\d-\d\dT\S+ ")
 
 _GPU = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name")
-
-_POWERS = {"m": 1e-3, "": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_POWERS |= {f"{unit}i": 1024.0**power for power, unit in enumerate("KMGT", 1)}
 
 _Row = tuple[float, str, str, str]  # time, worker, level, text
 
@@ -175,12 +173,6 @@ def node_share(pod: Raw, allocatable: Mapping[str, str]) -> float:
         number / amount(allocatable[name]) for name, number in asked.items() if amount(allocatable.get(name, "0"))
     )
     return round(min(max(shares, default=0.0), 1.0), 4)
-
-
-def amount(quantity: str) -> float:
-    """A quantity such as `500m`, `4Gi` or `2` as a number; 0 for any other text."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([a-zA-Z]*)", quantity)
-    return float(found[1]) * _POWERS.get(found[2], 0.0) if found else 0.0
 
 
 def _row(who: str, line: str) -> _Row:

@@ -15,6 +15,7 @@ from scalescope.clusters.kubernetes.manifests import COMPONENT, WORKER_GROUP
 from scalescope.clusters.kubernetes.pod_problems import (
     CORDONED,
     DELETED,
+    NODE_LOST,
     PodProblem,
     explain,
     is_scheduler,
@@ -134,11 +135,15 @@ class PodWatch:
         """Whether pods are ending: Kubernetes restarts the container of a retired worker, which may still arrive."""
         return any(self._clock() - since < ENDING_S for since in self._ending.values())
 
-    def ended(self, restarts: Mapping[str, int]) -> list[PodProblem]:
-        """Why some of these pods, given with their earlier restarts, no longer run; as of the last look."""
+    def ended(self, restarts: Mapping[str, int], node_s: float = 0.0) -> list[PodProblem]:
+        """Why some of these pods, given with their earlier restarts, no longer run; as of the last look.
+
+        A node counts as lost after `node_s`: all of them seem lost when the API server has been away.
+        """
         found = {pod["metadata"]["name"]: pod for pod in self.seen}
         problems = (problem_of_ended(found.get(name), name, count) for name, count in restarts.items())
-        return [each for each in problems if each]
+        lost_s = self._clock() - self._since.get(Outlook.UNLIKELY, self._clock())
+        return [each for each in problems if each and (each.reason != NODE_LOST or lost_s >= node_s)]
 
     def error(
         self, problem: PodProblem, what: str = "", limit: str = "", kind: type[ClusterError] = ClusterError

@@ -8,8 +8,8 @@ from scalescope.clusters.kubernetes import manifests
 from scalescope.clusters.kubernetes.api import Api
 from scalescope.clusters.kubernetes.failures import refusal
 from scalescope.clusters.kubernetes.pod_problems import PodProblem, explain
-from scalescope.clusters.kubernetes.pod_record import amount
 from scalescope.clusters.kubernetes.pod_watch import described, is_switched_off
+from scalescope.clusters.kubernetes.quantity import amount
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.errors import ClusterError
 

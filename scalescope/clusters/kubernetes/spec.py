@@ -13,6 +13,7 @@ from scalescope.errors import InvalidField
 from scalescope.model import fields
 from scalescope.model.cluster import CUDA_OPTIONS, WORD, ClusterSpec, Text, json_mapping
 from scalescope.model.parameters import Parameter
+from scalescope.model.site_config import SiteConfig
 from scalescope.redaction import NAMES
 
 _SUBDOMAIN = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
@@ -230,6 +231,12 @@ class KubernetesSpec(ClusterSpec):
             except InvalidField as error:
                 allowed = error.allowed.replace("cluster.", f"{where}.")
                 raise InvalidField(error.field.replace("cluster", where, 1), error.value, allowed) from error
+
+    @classmethod
+    def site_config(cls) -> SiteConfig:
+        from scalescope.clusters.kubernetes import site_config
+
+        return site_config.read(cls)
 
     @property
     def group_names(self) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,7 +20,10 @@ from scalescope.driver.attempt import (
     kept_result,
     plain,
 )
-from scalescope.errors import WorkersMissing
+from scalescope.driver.protocol import RunTrial
+from scalescope.driver.trial_run import TrialRunner
+from scalescope.errors import ClusterError, WorkersMissing
+from scalescope.model.sweep import Point
 from scalescope.model.trial import TrialState
 
 CANCELLED = {"type": "FutureCancelledError"}  # what a workload sees of the loss of its worker
@@ -41,6 +45,22 @@ BEFORE = {"tcp://a": ("0", 1, "running"), "tcp://b": ("1", 1, "running")}
 )
 def test_the_machine_is_blamed_before_the_workload(attempt: Attempt, state: TrialState, reason: str) -> None:
     assert judge(attempt) == (state, reason)
+
+
+@pytest.mark.parametrize("error", [OSError("timed out"), ClusterError("the scheduler does not answer")])
+@pytest.mark.parametrize("outage", ["", "it did not answer for 60 s"])
+def test_an_outage_that_the_cluster_knows_is_the_reason(error: Exception, outage: str) -> None:
+    def enter(phase: str, limit_s: float, text: str) -> None:
+        if phase == "loading":
+            raise error
+
+    known = {"outage": outage, "is_whole": True, "facts": {"kind": "light"}, "records": {}}
+    cluster = SimpleNamespace(**{name: lambda value=value: value for name, value in known.items()})
+    runner = TrialRunner(SimpleNamespace(cluster=cluster, enter=enter, spoiled=False), "")  # type: ignore[arg-type]
+    point = Point(workers=1, threads_per_worker=1, params={}, dask_config={}).to_mapping()
+    attempt = runner.run(RunTrial("k", point, 0, False, "futures-map", 1.0, "/nowhere"))
+    assert (attempt.problem == outage) == bool(outage)
+    assert str(error) in (attempt.error or {})["message"]
 
 
 def test_workers_that_were_lost_or_joined_are_named() -> None:

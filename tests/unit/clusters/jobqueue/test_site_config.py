@@ -157,17 +157,6 @@ SITES: dict[str, tuple[str, str, dict[str, Any], set[str], list[str]]] = {
 }
 
 
-@pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
-    def write(text: str) -> Path:
-        path = tmp_path / "site.yaml"
-        path.write_text(text)
-        monkeypatch.setattr(dask.config, "paths", [str(path)])
-        return path
-
-    return write
-
-
 @pytest.mark.parametrize("name", SITES)
 def test_what_a_site_says_is_the_default(site: Write, name: str) -> None:
     kind, text, expected, left_out, notes = SITES[name]

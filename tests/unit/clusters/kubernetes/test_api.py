@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
+from scalescope.clusters.kubernetes import cluster
 from scalescope.clusters.kubernetes.api import Api
 from scalescope.clusters.kubernetes.preflight import check, may_pass
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.errors import ClusterError, RequestRefused
+from scalescope.model.trial import SILENT
 
 QUOTA = 'pods "p" is forbidden: exceeded quota: few, requested: {}, used: {}, limited: {}'
 
@@ -89,6 +91,23 @@ def test_a_server_that_is_away_is_waited_for_and_then_named(api: Api, server: Se
     with pytest.raises(RequestRefused, match="Kubernetes did not answer for") as caught:
         api.pods("p")
     assert (caught.value.category, caught.value.ends_run) == ("no-answer", True)
+
+
+def test_an_outage_is_the_reason_and_one_that_lasts_ends_the_run(
+    api: Api, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "LEAST_SILENT_S", 0.3)
+    opened = cluster.KubernetesCluster(KubernetesSpec())
+    opened._api = api
+    assert opened.outage() == ""
+    assert SILENT not in opened._facts
+    server.until = time.monotonic() + 0.5
+    assert opened.outage().startswith("Kubernetes did not answer for")
+    assert SILENT in opened._facts  # so the trial is repeated
+    server.until, api.patience_s = time.monotonic() + 30, 0.5
+    with pytest.raises(RequestRefused) as caught:
+        opened.outage()
+    assert caught.value.ends_run
 
 
 def test_what_an_earlier_try_has_made_is_taken(api: Api) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from scalescope.clusters.kubernetes import pod_record
 from scalescope.clusters.kubernetes.manifests import COMPONENT
-from scalescope.clusters.kubernetes.pod_record import PodRecord, amount, facts_of_pod
+from scalescope.clusters.kubernetes.pod_record import PodRecord, facts_of_pod
+from scalescope.clusters.kubernetes.quantity import amount
 
 WORKER = "tls://10.0.0.1:4000"
 

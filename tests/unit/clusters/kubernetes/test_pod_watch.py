@@ -297,6 +297,17 @@ def test_which_pod_of_a_trial_was_lost_and_a_busy_scheduler_is_not(kube: Kube) -
     assert [each.pod for each in watching.ended({"a": 0, "b": 0})] == ["b"]
 
 
+def test_a_node_that_does_not_answer_for_a_moment_has_lost_no_pod(kube: Kube) -> None:
+    watching, runs = watch(kube), {"containerStatuses": [{"ready": True, "state": {"running": {}}}]}
+    kube.found = [pod("a", "Unknown", **runs)]
+    for kube.now, lost in ((0, []), (SETTLE_S - 1, []), (SETTLE_S, ["a"])):
+        watching.look()
+        assert [each.pod for each in watching.ended({"a": 0}, SETTLE_S)] == lost
+    kube.found = [pod("a", **runs)]
+    watching.look()
+    assert watching.ended({"a": 0}) == []
+
+
 CORDONED = (
     "0/2 nodes are available: 1 node(s) had untolerated taint {nvidia.com/gpu: present}, 1 node(s) were "
     "unschedulable. preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."

@@ -1,0 +1,22 @@
+"""A site's file of Dask's configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import dask
+import pytest
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Writes the file, and has it be the only one."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / "site.yaml"
+        path.write_text(text)
+        monkeypatch.setattr(dask.config, "paths", [str(path)])
+        return path
+
+    return write
