@@ -266,7 +266,7 @@ class MiniKubernetes:
     def _install_operator(self) -> None:
         spec = importlib.util.find_spec("dask_kubernetes")
         if spec is None or spec.origin is None:
-            raise MiniKubernetesError('dask-kubernetes is not installed: pip install "scalescope[kubernetes]"')
+            raise MiniKubernetesError('dask-kubernetes is not installed: pip install ".[kubernetes]"')
         chart = Path(spec.origin).parent / "operator/deployment/helm/dask-kubernetes-operator"
         home = str(self.folder / "control/helm")
         self._run(

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from scalescope.errors import StoreError
+from scalescope.model.extras import install_command
 from scalescope.model.sweep import Sweep
 from scalescope.store import Store
 from scalescope.store import store as store_module
@@ -240,5 +241,5 @@ class TestServer:
 def test_without_the_driver_for_postgresql(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     error = failure(lambda: Store.open("postgresql://u:s3cret@h/d"))
-    assert 'pip install "scalescope[postgresql]"' in error.next_step
+    assert error.next_step == install_command("postgresql")
     assert "s3cret" not in str(error)
