@@ -1,15 +1,34 @@
 """Code that has a cause, and the same code without it, for the page of causes.
 
-tests/causes/test_examples.py runs both on 16 workers: the first has the cause named after it, the second has not.
+tests/causes/test_examples.py runs both: the first has the cause named after it, the second has not. They run on 16
+simulated workers, or where `on` says.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
 import time
+from threading import Timer
 
 import dask
 import dask.bag as db
-from distributed import Lock, as_completed, get_client, wait
+from distributed import Lock, as_completed, get_client, get_worker, wait
+
+
+def on(kind, *workers, threads=1, memory_limit_mb=0):
+    """Where an example runs: a kind of cluster, and its sizes."""
+
+    def marked(function):
+        limit = {"memory_limit_mb": memory_limit_mb} if memory_limit_mb else {}
+        function.on = {"workers": workers, "threads": threads, "cluster": {"kind": kind, **limit}}
+        return function
+
+    return marked
 
 
 def work(*inputs, seconds=1.0):
@@ -21,16 +40,41 @@ def fit(data, seconds):
     time.sleep(seconds)
 
 
-def large(*inputs):
+def large(*inputs, mb=400):
     time.sleep(1)
-    return Table()
+    return Table(mb)
 
 
 class Table:
-    """Says that it has 400 MB."""
+    """Says that it has so many MB."""
+
+    def __init__(self, mb):
+        self.mb = mb
 
     def __sizeof__(self):
-        return 400_000_000
+        return self.mb * 1_000_000
+
+
+class Rows:
+    """Many small objects, which take long to pickle."""
+
+    def __init__(self, count):
+        self.by_name = {f"name-{i}": (i, str(i), [i, i + 1]) for i in range(count)}
+
+
+def count(rows, item):
+    return len(rows.by_name) + item
+
+
+def saved_model():
+    with tempfile.NamedTemporaryFile(suffix=".pickle", delete=False) as file:
+        pickle.dump([(i, float(i), str(i)) for i in range(150_000)], file)
+    return file.name
+
+
+def model(path):
+    with open(path, "rb") as file:
+        return pickle.load(file)
 
 
 # ------------------------------------------------------------------ how much is sent, and when
@@ -226,3 +270,265 @@ def retried_tasks(client):
 
 def retried_tasks_mended(client):
     client.gather(client.map(work, range(64)))
+
+
+def data_locality(client):
+    table = client.submit(large, mb=4_000)  # on one worker
+    wait(table)
+    client.gather(client.map(work, range(30), [table] * 30))
+
+
+def data_locality_mended(client):
+    parts = client.map(large, range(30), mb=130)
+    client.gather(client.map(work, range(30), parts))
+
+
+def client_waits(client):
+    tables = client.map(large, range(64))
+    client.gather(tables)
+
+
+def client_waits_mended(client):
+    tables = client.map(large, range(64))
+    client.gather(client.map(work, tables, seconds=0.1))  # summaries, made where the tables are
+
+
+def slow_worker(client):
+    bad = next(iter(client.nthreads()))  # a worker whose disk fails
+
+    def read(item):
+        time.sleep(5 if get_worker().address == bad else 1)
+
+    for _ in range(4):
+        client.gather(client.map(read, range(16), pure=False))
+
+
+def slow_worker_mended(client):
+    for _ in range(4):
+        client.gather(client.map(work, range(16), pure=False))  # its host is replaced
+
+
+# ------------------------------------------------------------------ how many items there are, and how long each takes
+
+
+def fewer_items_than_workers(client, items=6):
+    client.gather(client.map(work, range(items)))
+
+
+def fewer_items_than_workers_mended(client, items=6):
+    parts = [(item, part) for item in range(items) for part in range(8)]
+    client.gather(client.map(work, parts, seconds=1 / 8))
+
+
+def uneven_waves(client):
+    client.gather(client.map(work, range(18)))
+
+
+def uneven_waves_mended(client):
+    parts = [(item, part) for item in range(18) for part in range(8)]
+    client.gather(client.map(work, parts, seconds=1 / 8))
+
+
+def skewed_tasks(client):
+    sizes = range(1, 17)  # files of 1 to 16 MB
+    client.gather([client.submit(work, size, seconds=size / 4) for size in sizes])
+
+
+def skewed_tasks_mended(client):
+    parts = [(size, part) for size in range(1, 17) for part in range(size)]
+    client.gather(client.map(work, parts, seconds=1 / 4))
+
+
+@on("simulated", 4, 16, 64)
+def work_inflation(client):
+    threads = sum(client.nthreads().values())
+
+    def query(item):
+        time.sleep(0.5 * max(1, threads / 8))  # the database serves 8 at once
+
+    client.gather(client.map(query, range(256)))
+
+
+@on("simulated", 4, 16, 64)
+def work_inflation_mended(client):
+    def query(item):
+        time.sleep(0.5)  # it has as many connections as there are threads
+
+    client.gather(client.map(query, range(256)))
+
+
+# ------------------------------------------------------------------ inside tasks, and inside worker processes
+
+
+@on("local", 1, threads=4)
+def gil_bound(client):
+    def add(item):
+        return sum(i * i for i in range(3_000_000))
+
+    client.gather(client.map(add, range(12)))
+
+
+@on("local", 2)
+def gil_bound_mended(client):
+    def add(item):
+        return sum(i * i for i in range(3_000_000))
+
+    client.gather(client.map(add, range(12)))
+
+
+@on("local", 2)
+def undersubscribed_threads(client):
+    def convert(item):
+        subprocess.run(["sleep", "0.3"], check=True)  # a program that waits for a server
+
+    client.gather(client.map(convert, range(24)))
+
+
+@on("local", 2, threads=6)
+def undersubscribed_threads_mended(client):
+    def convert(item):
+        subprocess.run(["sleep", "0.3"], check=True)
+
+    client.gather(client.map(convert, range(24)))
+
+
+@on("local", 4)
+def lock_bound(client):
+    def append(item):
+        with open("results.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            time.sleep(0.1)  # writes into one file for all
+
+    client.gather(client.map(append, range(32)))
+
+
+@on("local", 4)
+def lock_bound_mended(client):
+    def write(item):
+        with open(f"results-{item}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            time.sleep(0.1)
+
+    client.gather(client.map(write, range(32)))
+
+
+@on("local", 2)
+def task_overhead(client):
+    path = saved_model()
+
+    def predict(item):
+        return model(path)[item]
+
+    client.gather(client.map(predict, range(40)))
+
+
+@on("local", 2)
+def task_overhead_mended(client):
+    loaded = client.scatter(model(saved_model()), broadcast=True)
+
+    def predict(item, model):
+        time.sleep(0.05)
+        return model[item]
+
+    client.gather(client.map(predict, range(40), model=loaded))
+
+
+@on("local", 2)
+def event_loop_blocked(client):
+    async def fetch(item):  # runs on the event loop of its worker
+        time.sleep(0.5)
+
+    client.gather(client.map(fetch, range(16)))
+
+
+@on("local", 2)
+def event_loop_blocked_mended(client):
+    def fetch(item):  # runs in a thread
+        time.sleep(0.5)
+
+    client.gather(client.map(fetch, range(16)))
+
+
+@on("local", 2)
+def large_graph(client):
+    tables = [os.urandom(60_000_000) for _ in range(8)]
+    client.gather([client.submit(work, table, seconds=0.02) for table in tables])
+
+
+@on("local", 2)
+def large_graph_mended(client):
+    def read_and_work(item):
+        return work(os.urandom(60_000_000), seconds=0.02)
+
+    client.gather(client.map(read_and_work, range(8)))
+
+
+@on("local", 2)
+def serialisation_bound(client):
+    rows = Rows(25_000)
+    dask.compute([dask.delayed(count, pure=False)(rows, item) for item in range(10)])
+
+
+@on("local", 2)
+def serialisation_bound_mended(client):
+    rows = dask.delayed(Rows)(25_000)  # made on a worker, and sent to no other
+    dask.compute([dask.delayed(count, pure=False)(rows, item) for item in range(10)])
+
+
+@on("local", 2, memory_limit_mb=400)
+def memory_spill(client):
+    tables = client.map(os.urandom, [30_000_000] * 36, pure=False)
+    for _ in range(2):
+        client.gather(client.map(len, tables, pure=False))
+
+
+@on("local", 2, memory_limit_mb=400)
+def memory_spill_mended(client):
+    def read_and_measure(item):
+        table = os.urandom(30_000_000)
+        return len(table), len(table)
+
+    client.gather(client.map(read_and_measure, range(36)))
+
+
+@on("local", 1, memory_limit_mb=400)
+def memory_paused(client):
+    kept = []
+
+    def read(item):
+        if not kept:
+            kept.append(b"1" * 260_000_000)  # a cache of which Dask knows nothing
+            Timer(4, kept.clear).start()  # until its library lets it go
+        time.sleep(0.1)
+
+    client.gather(client.map(read, range(20)))
+
+
+@on("local", 1, memory_limit_mb=400)
+def memory_paused_mended(client):
+    def read(item):
+        table = b"1" * 10_000_000
+        time.sleep(0.1)
+        return len(table)
+
+    client.gather(client.map(read, range(20)))
+
+
+@on("local", 2)
+def worker_killing_task(client):
+    def parse(item):
+        if item == 5:
+            os._exit(3)  # a library in C crashes
+        return item
+
+    client.gather(client.map(parse, range(20)))
+
+
+@on("local", 2)
+def worker_killing_task_mended(client):
+    def parse(item):
+        if item == 5:  # the library runs in a process of its own
+            return subprocess.run([sys.executable, "-c", "import os; os._exit(3)"], check=False).returncode
+        return item
+
+    client.gather(client.map(parse, range(20)))

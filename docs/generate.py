@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -19,7 +20,7 @@ from scalescope import workloads
 from scalescope.analysis.factors import FACTORS, TITLES, WORK
 from scalescope.cli.main import app
 from scalescope.diagnosis.cause import NOTEWORTHY, SEVERE, Cause
-from scalescope.diagnosis.causes import of_sweeps, of_trials
+from scalescope.diagnosis.causes import by_code, of_sweeps, of_trials
 from scalescope.errors import ExitStatus
 from scalescope.model.cluster import ClusterSpec, kinds
 from scalescope.model.finding import Finding, Severity
@@ -42,6 +43,14 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 # ------------------------------------------------------------------ causes
 
 
+# Causes whose example stands on another page, by the beginning of their code
+ELSEWHERE = {
+    "gpu-": "[GPUs](../../gpu.md)",
+    "prefect-": "[a Prefect flow on Dask](../../prefect-on-dask.md)",
+    "unfinished-tasks": "[a Prefect flow on Dask](../../prefect-on-dask.md)",
+}
+
+
 def causes() -> str:
     severities = ", ".join(severity.word for severity in Severity)
     return (
@@ -50,31 +59,55 @@ def causes() -> str:
         f"({severities}), then by the worker time lost. A cause that loses less than {NOTEWORTHY:.0%} of the worker "
         f"time is not reported. From {SEVERE:.0%} on, a cause with a remedy is critical and `scalescope sweep` exits "
         "with 1.\n\n## Causes seen in one trial\n\nA point has such a finding when at least half of its trials have "
-        f"it.\n{''.join(map(_cause, of_trials()))}\n## Causes seen only in a sweep\n{''.join(map(_cause, of_sweeps()))}"
+        f"it.\n\n{_listed(of_trials())}## Causes seen only in a sweep\n\n{_listed(of_sweeps())}"
     )
 
 
-def _cause(cause: Cause[Any]) -> str:
+def _listed(causes: Iterable[Cause[Any]]) -> str:
+    return table(("Code", "Cause"), ((f"[`{each.code}`](causes/{each.code}.md)", each.title) for each in causes))
+
+
+def cause_page(cause: Cause[Any]) -> str:
     facts = {
         "What you see": cause.needs,
         "What to do": cause.remedy,
         "What it brought others": _brought(cause.code),
         "What rules it out": cause.ruled_out_by,
         "Where the time is lost": ", ".join(PARTS[part].title for part in cause.parts),
-        "Not named with it": ", ".join(f"[`{code}`](#{code})" for code in cause.rules_out),
+        "Not named with it": ", ".join(f"[`{code}`]({code}.md)" for code in cause.rules_out),
         "What the fix changes": ", ".join(cause.changes) if cause.predicts else "nothing that can be predicted",
+        "Example": next((page for code, page in ELSEWHERE.items() if cause.code.startswith(code)), ""),
         "More": f"<{cause.link}>" if cause.link else "",
     }
     lines = "".join(f"- **{name}**: {text.rstrip('.')}.\n" for name, text in facts.items() if text)
     name = cause.code.replace("-", "_")
-    examples = {"Code that has it": _body(name), "Without it": _body(f"{name}_mended")}
-    code = "".join(f"\n{what}:\n\n```python\n{text}```\n" for what, text in examples.items() if text)
-    return f"\n### `{cause.code}`: {cause.title} {{#{cause.code}}}\n\n{lines}{code}"
+    codes = "".join(map(_code, ("Code that has it", "Code without it"), (name, f"{name}_mended")))
+    return (
+        f"# {cause.title}: `{cause.code}`\n\nFor those whose verdict names it: `scalescope show` has the evidence; "
+        f"[all causes](../causes.md).\n\n{lines}{codes}"
+    )
+
+
+def _code(heading: str, name: str) -> str:
+    """A section with an example of cause_examples.py; empty where there is none."""
+    if not (body := _body(name)):
+        return ""
+    on = getattr(_examples()[name], "on", {"workers": (16,), "threads": 1, "cluster": {"kind": "simulated"}})
+    workers = ", ".join(map(str, on["workers"]))
+    place = f"{workers} {on['cluster']['kind']} worker{'' if workers == '1' else 's'}"
+    place += f" of {on['threads']} threads" * (on["threads"] > 1)
+    place += "".join(f" of {each} MiB" for name, each in on["cluster"].items() if name == "memory_limit_mb")
+    return f"\n## {heading}\n\nTried on {place}.\n\n```python\n{body}```\n"
+
+
+@cache
+def _examples() -> dict[str, Any]:
+    return runpy.run_path(str(EXAMPLES))
 
 
 def _body(name: str) -> str:
     """The lines of a function of cause_examples.py; empty where there is none."""
-    found = re.search(rf"^def {name}\(client\):\n((?:\n|    .*\n)+)", EXAMPLES.read_text(encoding="utf-8"), re.M)
+    found = re.search(rf"^def {name}\(client.*\):\n((?:\n|    .*\n)+)", EXAMPLES.read_text(encoding="utf-8"), re.M)
     return textwrap.dedent(found[1]).strip("\n") + "\n" if found else ""
 
 
@@ -93,9 +126,8 @@ def _brought(code: str) -> str:
     if not cases:
         return ""
     times, case, remedy = cases[len(cases) // 2]
-    return (
-        f"{times:g} times as fast in {case} ({remedy}), of {len(cases)} [workloads](../outside-set.md) with this cause"
-    )
+    set_of = f"of {len(cases)} [workloads](../../outside-set.md) with this cause"
+    return f"{times:g} times as fast in {case} ({remedy}), {set_of}"
 
 
 # ------------------------------------------------------------------ metrics
@@ -212,6 +244,8 @@ def _type(parameter: WorkloadParameter) -> str:
 
 def commands() -> str:
     group = typer.main.get_command(app)
+    for command in group.commands.values():  # type: ignore[attr-defined]
+        command.short_help = (command.help or "").partition("\n\n")[0]  # else it is cut after 45 letters
     text = get_docs_for_click(obj=group, ctx=click.Context(group, info_name="scalescope"), name="scalescope")
     statuses = table(("Status", "Means"), ((status.value, status.help) for status in ExitStatus))
     text = text.replace("# `scalescope`\n", "# Commands\n\nFor those who look up an option of `scalescope`.\n", 1)
@@ -258,4 +292,7 @@ def write() -> None:
     FOLDER.mkdir(exist_ok=True)
     for name, page in PAGES.items():
         (FOLDER / f"{name}.md").write_text(page().rstrip() + "\n", encoding="utf-8")
+    (FOLDER / "causes").mkdir(exist_ok=True)
+    for each in by_code().values():
+        (FOLDER / "causes" / f"{each.code}.md").write_text(cause_page(each).rstrip() + "\n", encoding="utf-8")
     (FOLDER / "run.schema.json").write_text(json.dumps(Run.model_json_schema(), indent=1), encoding="utf-8")

@@ -21,14 +21,17 @@ ROOT = DOCS.parent
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
 # In the order of what the search finds: pages to begin with come first, tables of cases and reasons last
 BOOST = {
-    "index.md": 10,
+    "index.md": 30,
     "prefect-on-dask.md": 3,
     "studies.md": 2,
     "outside-set.md": 0.2,
     "prediction.md": 0.2,
+    "accuracy.md": 0.2,
     "decisions": 0.2,
+    "reference": 0.7,
+    "repository": 0.2,
 }
-SAMPLE = {"workload": "bag-map", "params": {"items": 400}, "axes": {"workers": [25, 50, 100, 200]}}
+SAMPLE = {"workload": "bag-map", "params": {"items": 250}, "axes": {"workers": [50, 100, 150, 200, 250]}}
 COPIES = "repository/"  # folder of the site for files outside docs/
 
 
@@ -70,7 +73,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 def on_post_build(config: MkDocsConfig) -> None:
     """Write llms.txt: each page and its first sentences."""
     lines = [f"# {config.site_name}", "", f"> {config.site_description}", ""]
-    for path in sorted(DOCS.glob("*.md")) + sorted((DOCS / "reference").glob("*.md")):
+    for path in sorted(DOCS.glob("*.md")) + sorted((DOCS / "reference").rglob("*.md")):
         title, _, text = path.read_text(encoding="utf-8").partition("\n")
         first = " ".join(text.strip().split("\n\n")[0].split())
         lines.append(f"- [{title.lstrip('# ')}]({path.relative_to(DOCS).with_suffix('.html').as_posix()}): {first}")

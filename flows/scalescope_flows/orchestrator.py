@@ -11,6 +11,7 @@ from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from scalescope.errors import UsageError
+from scalescope.model.extras import install_command
 from scalescope.studies import STUDIES
 
 if TYPE_CHECKING:
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
     from scalescope.run.progress import Listener
 
 if find_spec("prefect") is None:
-    raise UsageError(
-        "Flows, saved clusters and saved stores need Prefect", next_step='pip install "scalescope[prefect]"'
-    )
+    raise UsageError("Flows, saved clusters and saved stores need Prefect", next_step=install_command("prefect"))
 
 # Where flows are, by name
 FLOWS = {

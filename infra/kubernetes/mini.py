@@ -241,7 +241,7 @@ class MiniKubernetes(MiniCluster):
     def _install_operator(self) -> None:
         spec = importlib.util.find_spec("dask_kubernetes")
         if spec is None or spec.origin is None:
-            raise MiniClusterError('dask-kubernetes is not installed: pip install "scalescope[kubernetes]"')
+            raise MiniClusterError('dask-kubernetes is not installed: pip install ".[kubernetes]"')
         chart = Path(spec.origin).parent / "operator/deployment/helm/dask-kubernetes-operator"
         home = str(self.folder / "control/helm")
         self._run(

@@ -188,7 +188,7 @@ def _distributions(project: dict[str, Any]) -> list[importlib.metadata.Distribut
                 try:
                     found[name] = importlib.metadata.distribution(name)
                 except importlib.metadata.PackageNotFoundError as error:
-                    wanted_by = f"scalescope[{','.join(EXTRAS)}]"
+                    wanted_by = f".[{','.join(EXTRAS)}]"
                     raise MiniClusterError(f'{name} is not installed: pip install "{wanted_by}"') from error
                 more = map(Requirement, found[name].requires or ())
                 wanted += [each for each in more if each.marker is None or each.marker.evaluate({"extra": extra})]

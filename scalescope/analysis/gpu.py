@@ -17,7 +17,7 @@ import numpy as np
 from scalescope.analysis.attempts import Attempts, Floats, Ints, Tables, codes
 from scalescope.model.metrics import GPU_TIME, PrefixGpu
 
-# NVML told of an H100 every 0.2 s, of the 0.14 s before: 0.17 s late on average (docs/gpu.md)
+# NVML told of an H100 every 0.2 s, of the 0.14 s before: 0.17 s late on average (docs/accuracy.md)
 LAG_S = 0.17
 
 

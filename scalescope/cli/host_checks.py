@@ -20,6 +20,7 @@ from scalescope.environments.extra_requirements import package_name
 from scalescope.errors import ClusterError, ScalescopeError
 from scalescope.model.cluster import cluster_spec, kinds
 from scalescope.model.emulation_limit import EmulationLimit
+from scalescope.model.extras import install_command
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.model.trial import TrialState
 from scalescope.model.workload import module_of
@@ -130,7 +131,7 @@ def _installed(package: Package) -> Check:
     if find_spec(package.module) is not None:
         builds = metadata.packages_distributions().get(package.module, [package.name])  # of XGBoost there are two
         return Check(package.name, package.purpose, True, metadata.version(builds[0]))
-    return Check(package.name, package.purpose, False, f'not installed: pip install "scalescope[{package.extra}]"')
+    return Check(package.name, package.purpose, False, f"not installed: {install_command(package.extra)}")
 
 
 def _attempt(name: str, purpose: str, look: Callable[[], str], *, essential: bool) -> Check:

@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Sequence
 
 from scalescope.errors import EnvironmentFailed, EnvironmentUnavailable
+from scalescope.model.extras import install_command
 from scalescope.redaction import passed_on
 
 TIMEOUT_S = 1800.0  # seconds; a source distribution may compile for minutes
@@ -78,7 +79,7 @@ def executable() -> str:
             found = shutil.which("uv")
     if not found:
         raise EnvironmentUnavailable(
-            "there is no uv to build environments with", next_step='pip install "scalescope[environments]"'
+            "there is no uv to build environments with", next_step=install_command("environments")
         )
     return found
 

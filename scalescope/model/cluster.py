@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from scalescope.errors import InvalidField, UsageError
 from scalescope.model import fields
+from scalescope.model.extras import install_command
 from scalescope.model.parameters import Declared, Parameter, check_fields, declared
 from scalescope.model.site_config import SiteConfig
 
@@ -152,7 +153,7 @@ class ClusterSpec:
                 f"a {self.kind} cluster needs {' and '.join(missing).replace('_', '-')}",
                 where=sys.executable,
                 cause="not installed in this environment",
-                next_step=f'pip install "scalescope[{self.extra}]"',
+                next_step=install_command(self.extra),
             )
 
     @property

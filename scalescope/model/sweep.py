@@ -192,7 +192,7 @@ class Sweep:
         Parameter(
             "What to run: the name of a built-in workload (`scalescope workloads` lists them), "
             "package.module:function, or path.py:function.",
-            examples=("futures-map", "my_job.py:run"),
+            examples=("futures-map", "/shared/my_job.py:run"),
             names="workload",
             option=("--workload", "-w"),
             metavar="NAME",

@@ -27,7 +27,7 @@ class NightlyParameters:
             help="Workloads, by name or as for a sweep. Empty: the whole suite.",
             names="",
             syntax="names",
-            examples=(["bag-map", "my_job.py:run"],),
+            examples=(["bag-map", "/shared/my_job.py:run"],),
         ),
     ] = field(default_factory=list)
     small: Annotated[bool, Parameter("Run the suite at sizes for two cores: seconds for each workload.")] = False

@@ -12,6 +12,7 @@ from pathlib import Path
 import fsspec
 
 from scalescope.errors import StoreError, UsageError
+from scalescope.model.extras import install_command
 from scalescope.store.location import redact, refuse_password
 
 
@@ -102,7 +103,7 @@ def _explained(what: str, place: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise _failure(what, place, str(error), 'Install it: pip install "scalescope[s3]" for s3://.') from error
+        raise _failure(what, place, str(error), f"For s3://: {install_command('s3')}") from error
     except Exception as error:  # every kind of file system has errors of its own
         raise _failure(what, place, getattr(error, "strerror", None) or f"{type(error).__name__}: {error}") from error
 

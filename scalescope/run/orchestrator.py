@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
 from scalescope.errors import UsageError
+from scalescope.model.extras import install_command
 from scalescope.run.syntax import names_block
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def needed() -> Orchestrator:
     raise UsageError(
         "saved clusters and stores, and runs in Prefect, need Scalescope's Prefect flows",
         cause=f"nothing is registered in the entry point group {GROUP}",
-        next_step="install Scalescope again: pip install --force-reinstall scalescope",
+        next_step=f"install Scalescope again: {install_command('prefect')} --force-reinstall",
     )
 
 

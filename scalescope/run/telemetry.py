@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import scalescope
 from scalescope.analysis.summary import label
+from scalescope.model.extras import install_command
 from scalescope.model.trial import Trial, TrialState
 from scalescope.redaction import hide
 from scalescope.run import run_names
@@ -105,7 +106,7 @@ def send(span: Span) -> None:
             if _meters().force_flush():
                 return
     except ImportError as error:
-        why = f'{error}; pip install "scalescope[otel]"'
+        why = f"{error}; {install_command('otel')}"
     except Exception as error:  # noqa: BLE001 - of the collector or of its client: it costs the telemetry, not the run
         why = error
     _paused["until"] = time.monotonic() + PAUSE_S

@@ -21,6 +21,7 @@ from sqlalchemy.orm import Session, object_session, selectinload
 
 from scalescope.errors import StoreError, UsageError
 from scalescope.model import fields
+from scalescope.model.extras import install_command
 from scalescope.model.finding import Verdict
 from scalescope.model.sweep import PlannedTrial, Sweep
 from scalescope.model.trial import Trial
@@ -500,7 +501,7 @@ def _engine(location: Location) -> Engine:
             f"Could not open the store: {error}",
             where=location.shown,
             cause="PostgreSQL needs the package psycopg.",
-            next_step='pip install "scalescope[postgresql]"',
+            next_step=install_command("postgresql"),
         ) from error
 
 

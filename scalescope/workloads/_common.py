@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from scalescope.errors import InvalidField, UsageError, WrongAnswer
+from scalescope.model.extras import install_command
 from scalescope.model.parameters import Parameter
 from scalescope.model.words import shortened
 from scalescope.model.workload import WorkloadParameter
@@ -32,12 +33,12 @@ def require(module: str, *, workload: str, extra: str) -> Any:
 
 
 def not_installed(workload: str, package: str, extra: str, cause: str) -> UsageError:
-    install = f'pip install "scalescope[{extra}]"' if extra else f"pip install {package}"
+    install = install_command(extra) if extra else f"pip install {package}"
     return UsageError(
         f"workload {workload!r} needs {package}, which is not installed in this environment, or not completely",
         where=sys.executable,
         cause=cause,
-        next_step=f"{install} in the environment that Scalescope runs in; add {package} to any other",
+        next_step=f"where Scalescope itself runs: {install}; in any other environment add {package}",
     )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from distributed import Client, LocalCluster
 from prefect import flow, task
+from prefect.cache_policies import NO_CACHE
 from prefect.client.orchestration import get_client
 from prefect.concurrency.sync import concurrency
 from prefect.futures import wait
@@ -53,6 +56,11 @@ def ask(tried: list[int], words: list[int]) -> None:
 def query(name: str) -> None:
     with concurrency(name, occupy=1):
         time.sleep(0.1)
+
+
+@task
+def crunch(x: Any) -> Any:
+    return x
 
 
 def run(client: Client, body: Any) -> Any:
@@ -116,3 +124,21 @@ def test_a_block_within_a_flow_finds_its_client(client: Client) -> None:
 
     (found,) = with_a_block()
     assert found.metrics.tasks == 6
+
+
+def test_the_code_of_the_page_runs(client: Client) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "prefect-on-dask.md").read_text(encoding="utf-8")
+    in_a_flow, from_outside, *tasks = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
+    assert len(tasks) == 3
+
+    def runner(**options: Any) -> Any:  # its own cluster would take seconds
+        return prefect_dask.DaskTaskRunner(address=client.scheduler.address)
+
+    names = {"flow": flow, "task": task, "wait": wait, "NO_CACHE": NO_CACHE, "Path": Path, "scalescope": scalescope}
+    names |= {"DaskTaskRunner": runner, "client": client, "load": load, "crunch": crunch, "say_hello": crunch}
+    names |= {"paths": [1, 2], "names": ["ann"]}
+    exec(in_a_flow, names)
+    names["my_flow"]()
+    names["my_flow"] = flow(lambda: wait(crunch.map([1])), name="my-flow")
+    exec(from_outside, names)
+    flow(lambda: [exec(text, names) for text in tasks], name="page", task_runner=runner())()

@@ -78,7 +78,7 @@ class Server:
 @contextmanager
 def serving(folder: Path, missing: Any) -> Iterator[Server]:
     if importlib.util.find_spec("dask_gateway_server") is None:
-        missing("gateway", 'no server: pip install "scalescope[dev]"')
+        missing("gateway", 'no server: pip install ".[dev]"')
     ports = []
     with socket.socket() as one, socket.socket() as other:
         for each in (one, other):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import numpy as np
 
 from scalescope.model.decision import Decision
@@ -20,6 +22,7 @@ from scalescope.nightly.night_record import (
     SoftwareLock,
 )
 
+FIRST = datetime(2026, 1, 1, 2, tzinfo=UTC)
 TRIALS = {"planned": 90, "valid": 88, "failed": 1, "invalid": 1}
 
 
@@ -32,11 +35,13 @@ def made_up(nights: int = 30, workloads: int = 2, *, text: str = "") -> History:
         numbers = np.exp(rng.normal(0, 0.01, nights))
         numbers[nights - 10 :] *= 1.0 if number else 1.2
         numbers *= np.linspace(1, 1.08, nights) if number == 2 else 1.0
-        series = NightlySeries(f"{text}workload-{number}", 1, point, {"kind": f"{text}local"}, text, "makespan_s")
+        series = NightlySeries(
+            f"{text}workload-{number}", 1, point, {"kind": f"{text}local"}, f"{text}2 cores", "makespan_s"
+        )
         for found, value in zip(measured, numbers.tolist(), strict=True):
             found.append(Measured(series, value, 3, runs=(f"{text}run",)))
     slower = Judged(measured[0][0].series, "night-0", 1.0, 1.2, ChangeOutcome.CONFIRMED, text, 1.2)
-    culprit = Culprit(f"{text}dask 2")
+    culprit = Culprit(f"{text}dask 2026.3.0")
     alerts = tuple(
         Alert(f"{text}{state}", f"night-{nights - 1}", culprit, (slower,), text, state, script="# slower")
         for state in (AlertState.OPEN, AlertState.FALSE)
@@ -50,11 +55,11 @@ def made_up(nights: int = 30, workloads: int = 2, *, text: str = "") -> History:
                     "nightly",
                     {},
                     line=text,
-                    created_at=f"2026-01-{1 + i % 28:02d}T02:00:00+00:00",
-                    finished_at=f"2026-01-{1 + i % 28:02d}T02:50:00+00:00",
+                    created_at=(FIRST + timedelta(days=i)).isoformat(),
+                    finished_at=(FIRST + timedelta(days=i, minutes=50)).isoformat(),
                 ),
                 NightRecord(
-                    SoftwareLock(pins={f"{text}dask": "2"}),
+                    SoftwareLock(pins={f"{text}dask": "2026.3.0"}),
                     tuple(found),
                     alerts=alerts if i == nights - 1 else (),
                     trials=TRIALS,
@@ -63,5 +68,5 @@ def made_up(nights: int = 30, workloads: int = 2, *, text: str = "") -> History:
             )
             for i, found in enumerate(measured)
         ],
-        [Decision(f"{text}workload-1", f"{text}noisy", until="2027-01-31", who=f"{text}ann")],
+        [Decision(f"{text}workload-1", f"{text}noisy", "2027-01-31", who=f"{text}ann", created_at=FIRST.isoformat())],
     )

@@ -54,7 +54,7 @@ def postgresql(missing: Any) -> Iterator[Server]:
     try:
         import psycopg  # noqa: F401
     except ModuleNotFoundError:
-        missing("postgresql", 'no PostgreSQL driver: pip install "scalescope[postgresql]"')
+        missing("postgresql", 'no PostgreSQL driver: pip install ".[postgresql]"')
     programs = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
     found = shutil.which("initdb") or (str(programs[-1]) if programs else None)
     if found is None:

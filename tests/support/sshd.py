@@ -38,7 +38,7 @@ def serving(folder: Path, missing: Any, **environ: str) -> Iterator[Server]:
     if SSHD is None:
         missing("ssh", "no sshd on this machine (apt-get install openssh-server)")
     if importlib.util.find_spec("asyncssh") is None:
-        missing("ssh", 'no SSH client: pip install "scalescope[ssh]"')
+        missing("ssh", 'no SSH client: pip install ".[ssh]"')
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
     with socket.socket() as free:

@@ -17,7 +17,7 @@ from scalescope.model.metrics import METRICS
 
 PAGES: dict[str, Callable[[], str]] = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "generate.py"))["PAGES"]
 DECLARED = {
-    "causes": [f"### `{code}`: " for code in by_code()],
+    "causes": [f"| [`{code}`](causes/{code}.md) |" for code in by_code()],
     "metrics": [f"| `{name}`" for name in METRICS],
     "clusters": [f"## `{kind}`\n" for kind in kinds()],
     "workloads": [f"## {each.name}\n" for each in workloads.builtin()],

@@ -12,6 +12,7 @@ from scalescope.cli.options import GivenOptions, Json, options
 from scalescope.cli.output import print_json
 from scalescope.errors import UsageError
 from scalescope.model.cluster import ClusterSpec, cluster_spec
+from scalescope.model.extras import install_command
 from scalescope.model.parameters import declared
 from scalescope.model.sweep import Sweep
 from scalescope.run import orchestrator, syntax
@@ -67,7 +68,7 @@ def _text(spec: ClusterSpec, workers: int, threads: int) -> str:
     try:
         text = clusters.build(spec).submission(workers, threads)
     except ImportError as error:
-        next_step = f"install `scalescope[{spec.extra}]`"
+        next_step = install_command(spec.extra)
         raise UsageError("job scripts cannot be written here", cause=str(error), next_step=next_step) from error
     if not text:
         next_step = "give a batch system or Kubernetes, such as `--cluster slurm`"

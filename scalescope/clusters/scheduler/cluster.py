@@ -14,6 +14,7 @@ from distributed.security import Security
 from scalescope.clusters.observed_cluster import CHECK_SCHEDULER, ObservedCluster, root_cause
 from scalescope.clusters.scheduler.spec import SchedulerSpec
 from scalescope.errors import ClusterError, UsageError
+from scalescope.model.extras import install_command
 
 ANSWER_S = 10.0  # within which a live scheduler answers
 
@@ -90,7 +91,7 @@ class SchedulerCluster(ObservedCluster[SchedulerSpec]):
                     "an address with gateway:// needs dask-gateway",
                     where=sys.executable,
                     cause=str(error),
-                    next_step='pip install "scalescope[gateway]"',
+                    next_step=install_command("gateway"),
                 ) from error
             return security_of(spec.address)
         if not spec.tls_ca_file:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 # Measured against real-time clusters by `tests/benchmarks/bench_simulated.py`.
 VALIDATED = (
     "0.05 to 0.5 s (1 to 10 %) below real time on 20 to 300 emulated workers where little data travels; see "
-    "docs/clusters.md"
+    "docs/accuracy.md"
 )
 
 SHORTEST_TASK_S = 1e-6  # distributed's work stealing asserts that every task takes some time

@@ -17,6 +17,7 @@ from scalescope.cli import main as cli
 from scalescope.cli.carrying import without_password
 from scalescope.cli.host_checks import Check
 from scalescope.errors import ExitStatus, InfrastructureError, StoreError
+from scalescope.model.extras import install_command
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.store.store import Store
 
@@ -75,7 +76,7 @@ def test_the_core_sweeps_without_what_belongs_to_extras(address: str) -> None:
     environ = {**os.environ, "SCALESCOPE_STORE": address, "PREFECT_API_URL": "http://127.0.0.1:1/api"}
     done = subprocess.run([sys.executable, "-c", LIGHT], env=environ, capture_output=True, text=True)
     assert done.returncode == 10 + ExitStatus.USAGE, done.stderr
-    assert 'pip install "scalescope[prefect]"' in done.stderr
+    assert install_command("prefect") in done.stderr
 
 
 @pytest.mark.parametrize(("severity", "status"), [(Severity.HIGH, 1), (Severity.MEDIUM, 0), (Severity.INFO, 0)])

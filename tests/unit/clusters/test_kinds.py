@@ -16,6 +16,7 @@ from scalescope.clusters.jobqueue.worker_process import EXIT_NO_GPU
 from scalescope.clusters.ssh.spec import SshSpec
 from scalescope.errors import UsageError
 from scalescope.model.cluster import ClusterSpec, kinds
+from scalescope.model.extras import install_command
 from scalescope.model.parameters import declared
 from scalescope.slurm import failures
 from scalescope.slurm.jobs import SlurmJob
@@ -61,21 +62,21 @@ print(sorted({name.partition(".")[0] for name in sys.modules} - sys.stdlib_modul
 
 
 @pytest.mark.parametrize(
-    ("spec", "missing", "says"),
+    ("spec", "missing", "extra"),
     [
-        (SshSpec(hosts=("a",)), "asyncssh", 'pip install "scalescope[ssh]"'),
-        (SlurmSpec(), "dask_jobqueue", 'pip install "scalescope[slurm]"'),
-        (SlurmSpec(), "cryptography", 'pip install "scalescope[slurm]"'),
+        (SshSpec(hosts=("a",)), "asyncssh", "ssh"),
+        (SlurmSpec(), "dask_jobqueue", "slurm"),
+        (SlurmSpec(), "cryptography", "slurm"),
     ],
 )
 def test_a_missing_package_is_named_before_anything_is_started(
-    monkeypatch: pytest.MonkeyPatch, spec: ClusterSpec, missing: str, says: str
+    monkeypatch: pytest.MonkeyPatch, spec: ClusterSpec, missing: str, extra: str
 ) -> None:
     spec.require()
     monkeypatch.setitem(sys.modules, missing, None)
     with pytest.raises(UsageError, match=missing.replace("_", "-")) as caught:
         spec.require()
-    assert caught.value.next_step == says
+    assert caught.value.next_step == install_command(extra)
     with pytest.raises(UsageError):
         clusters.build(spec)
     if missing == "cryptography":  # it makes the certificates

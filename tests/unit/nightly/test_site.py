@@ -40,8 +40,10 @@ def test_the_overview_says_what_changed_and_how_the_nights_went(tmp_path: Path) 
     assert "open, night-29" in seen
     assert "Settled before: 1" in seen
     assert "workload-1 muted until 2027-01-31 ann" in seen
-    assert re.search(r"workload-0, version 1, 20 workers, local, , makespan_s night-20 \+(19|20|21)\S* % worse", seen)
-    assert "night-29 2026-01-02 02:00:00 UTC 50 88 of 90 1 1" in seen
+    assert re.search(
+        r"workload-0, version 1, 20 workers, local, 2 cores, makespan_s night-20 \+(19|20|21)\S* % worse", seen
+    )
+    assert "night-29 2026-01-30 02:00:00 UTC 50 88 of 90 1 1" in seen
 
 
 def test_a_quiet_history_says_so(tmp_path: Path) -> None:
@@ -77,7 +79,8 @@ def test_a_slow_drift_is_on_the_overview_and_on_its_page(tmp_path: Path) -> None
     history = made_up(workloads=3)
     write_site(tmp_path, history)
     assert re.search(
-        r"workload-2, version 1, 20 workers, local, , makespan_s \+[6-9]\S* % worse", text_of(tmp_path / "index.html")
+        r"workload-2, version 1, 20 workers, local, 2 cores, makespan_s \+[6-9]\S* % worse",
+        text_of(tmp_path / "index.html"),
     )
     pages = [text_of(tmp_path / page_name(series)) for series in history.series]
     assert ["slow drift" in page for page in pages] == [False, False, True]

@@ -16,6 +16,7 @@ from support.requests import asked
 
 from scalescope.errors import BudgetSpent, CaptureError, ClusterError, DriverError, InvalidField, StoreError, UsageError
 from scalescope.model.emulation_limit import EmulationLimit
+from scalescope.model.extras import install_command
 from scalescope.model.finding import Severity
 from scalescope.model.trial import Trial, TrialState
 from scalescope.run import orchestrator_load, price_table
@@ -344,10 +345,10 @@ def test_what_is_not_installed_is_refused_before_anything_starts(fake: Any, monk
     monkeypatch.setattr("scalescope.workloads.find_spec", find)
     with pytest.raises(UsageError) as refused:
         asked({**SWEEP, "cluster": {"kind": "ssh", "hosts": ["node1"]}})
-    assert refused.value.next_step == 'pip install "scalescope[ssh]"'
+    assert refused.value.next_step == install_command("ssh")
     with pytest.raises(UsageError) as refused:
         asked({**SWEEP, "workload": "beam-pardo"})
-    assert "scalescope[beam]" in refused.value.next_step
+    assert install_command("beam") in refused.value.next_step
     asked({**SWEEP, "workload": "beam-pardo", "environment": "apache-beam==2.50.0"})  # there the driver finds out
     assert fake.started == []
 

@@ -19,6 +19,7 @@ import pytest
 from support.faults import freeze
 
 from scalescope.errors import StoreError
+from scalescope.model.extras import install_command
 from scalescope.model.sweep import Sweep
 from scalescope.store import Store, patience
 from scalescope.store import store as store_module
@@ -295,5 +296,5 @@ def test_what_object_storage_raises(name: str, category: str) -> None:
 def test_without_the_driver_for_postgresql(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     error = failure(lambda: Store.open("postgresql://u:s3cret@h/d"))
-    assert 'pip install "scalescope[postgresql]"' in error.next_step
+    assert error.next_step == install_command("postgresql")
     assert "s3cret" not in str(error)

@@ -159,6 +159,6 @@ def test_bad_partitions(given_: tuple[Any, Any], field: str) -> None:
 
 
 def test_missing_package_names_the_extra() -> None:
-    with pytest.raises(UsageError, match=r'no-such-thing.*(?s:.)*pip install "scalescope\[beam\]"') as caught:
+    with pytest.raises(UsageError, match=r"no-such-thing.*(?s:.)*pip install .*\[beam\]") as caught:
         require("no_such_thing", workload="beam-pardo", extra="beam")
     assert isinstance(caught.value.__cause__, ModuleNotFoundError)

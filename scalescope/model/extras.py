@@ -1,0 +1,25 @@
+"""How to install an extra of Scalescope, from where the installed package came (it may be on no index)."""
+
+from __future__ import annotations
+
+import json
+from importlib import metadata
+from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+
+def install_command(extra: str) -> str:
+    """The command that adds an extra to the installed package: `pip install -e "/src/scalescope[beam]"`."""
+    try:
+        origin = json.loads(metadata.distribution("scalescope").read_text("direct_url.json") or "{}")
+    except metadata.PackageNotFoundError:  # in an environment that only a driver uses
+        return f'pip install ".[{extra}]" in a copy of Scalescope\'s repository'
+    if "url" not in origin:  # an index had it
+        return f'pip install "scalescope[{extra}]"'
+    if "dir_info" in origin:
+        folder = Path(url2pathname(urlsplit(origin["url"]).path))
+        return f'pip install {"-e " * bool(origin["dir_info"].get("editable"))}"{folder}[{extra}]"'
+    vcs = origin.get("vcs_info")
+    address = f"{vcs['vcs']}+{origin['url']}@{vcs['commit_id']}" if vcs else origin["url"]
+    return f'pip install "scalescope[{extra}] @ {address}"'
