@@ -203,10 +203,14 @@ class Links:
             flow.rate, flow.since = flow.share, now
             flow.end = now + flow.left / flow.rate
             heapq.heappush(self._ends, (flow.end, next(self._serial), flow))
-        if self._ends and (self._timer is None or not now < self._timer.when() <= self._ends[0][0]):
+        if self._ends and (self._timer is None or self._timer.when() > self._ends[0][0]):
             if self._timer is not None:
                 self._timer.cancel()
-            self._timer = loop.call_at(self._ends[0][0], self._settle, loop)
+            self._timer = loop.call_at(self._ends[0][0], self._due, loop)
+
+    def _due(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._timer = None  # a loop may call it a nanosecond early
+        self._settle(loop)
 
 
 def _arrive(arrived: asyncio.Future[None]) -> None:

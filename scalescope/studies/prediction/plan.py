@@ -167,8 +167,8 @@ class _Prediction:
             sweep["workload"] = REPLAY
             files.make_folder(folder, "recorded graph")
             graph, points = prepared(recorded_graph(tables), tables, attempts[-1]), []
-            sizes = [trial.point.workers for trial in measured.typical]
-            waited = dict(zip(sizes, map(waited_first, every, attempts), strict=True))
+            trials = zip(measured.typical, every, attempts, strict=True)
+            waited = {trial.point.workers: waited_first(records, seen) for trial, records, seen in trials}
             for each in sorted(workers):
                 data = measured.resized(waiting_longer(graph, waited, each), each).to_mapping()
                 place = f"{folder}/graph-{digest(data)}.json"
