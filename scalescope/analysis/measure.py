@@ -72,7 +72,7 @@ def _memory(tables: Tables) -> dict[str, Any]:
     names, place = codes(list(table.get("worker", ())))
     of_scheduler = place == names.index("scheduler") if "scheduler" in names else np.zeros(len(place), bool)
     rss, spilled, cpu = (np.asarray(table.get(name, ()), float) for name in ("rss", "spilled", "cpu"))
-    found = {}
+    found: dict[str, float] = {}
     if of_scheduler.any():
         found |= {"scheduler_cpu": float(cpu[of_scheduler].mean())}
         found |= {"scheduler_memory_bytes": float(rss[of_scheduler].max())}
