@@ -124,7 +124,7 @@ class Store:
 
 def run_store(locked):
     with local(4, processes=False) as made, Client(made):
-        values = da.ones(2400, chunks=100).map_blocks(lambda part: work(part, 0.05))
+        values = da.ones(2400, chunks=100).map_blocks(lambda part: work(part, 0.05), meta=np.ones(0))
         da.store(values, Store(), lock=Lock("store") if locked else False)
 
 
@@ -291,8 +291,8 @@ def functions_for_many_cells():
 
 def run_temporal(side):
     with dask.config.set({"array.rechunk.method": "tasks"}), local(2) as made, Client(made):
-        snapshots = da.random.random((60, 120, 120), chunks=(1, 120, 120))
-        snapshots.rechunk((60, side, side)).sum().compute()
+        snapshots = da.random.random((120, 240, 240), chunks=(1, 240, 240))
+        snapshots.rechunk((120, side, side)).sum().compute()
 
 
 @script(("tiny-tasks", "large-graph"), near="transfer-bound data-locality memory-spill narrow-stage")
@@ -304,12 +304,12 @@ def rechunked_to_many_columns():
 
 @mends_script(rechunked_to_many_columns, "fewer and larger chunks", factor=1.5)
 def rechunked_to_few_columns():
-    run_temporal(60)
+    run_temporal(120)
 
 
 def run_accesses(kept):
     with local(4, processes=False) as made, Client(made):
-        data = da.ones(1600, chunks=100).map_blocks(lambda part: work(part, 0.3))
+        data = da.ones(1600, chunks=100).map_blocks(lambda part: work(part, 0.3), meta=np.ones(0))
         if kept:
             data = data.persist()
         for access in ("min", "max", "mean"):
