@@ -114,8 +114,9 @@ class LocalFlow(Flow[P, R]):
         try:
             with temporary_settings(updates):
                 return super().__call__(*args, **kwargs)
-        except httpx.HTTPError as error:
-            if not is_away(error):
+        except (httpx.HTTPError, RuntimeError) as error:
+            # A client that cannot ask for the server's version hides why.
+            if not is_away(error) and not is_away(error.__cause__):
                 raise
             if not returned.get():
                 raise InfrastructureError(

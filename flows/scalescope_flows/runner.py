@@ -52,7 +52,7 @@ NO_ANSWER = (httpx.TransportError, ConcurrencySlotAcquisitionError)
 UNREACHABLE = (httpx.HTTPError, PrefectException)  # errors of a server that may answer the next time
 
 
-def is_away(error: Exception) -> bool:
+def is_away(error: BaseException | None) -> bool:
     """Whether an error of a client says that the server does not answer, or its database does not."""
     return isinstance(error, httpx.TransportError) or (
         isinstance(error, httpx.HTTPStatusError) and error.response.is_server_error
