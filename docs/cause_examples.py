@@ -6,26 +6,18 @@ simulated workers, or where `on` says.
 
 from __future__ import annotations
 
-import fcntl
-import os
-import pickle
-import subprocess
-import sys
-import tempfile
 import time
-from threading import Timer
 
 import dask
 import dask.bag as db
 from distributed import Lock, as_completed, get_client, get_worker, wait
 
 
-def on(kind, *workers, threads=1, memory_limit_mb=0):
+def on(kind, *workers):
     """Where an example runs: a kind of cluster, and its sizes."""
 
     def marked(function):
-        limit = {"memory_limit_mb": memory_limit_mb} if memory_limit_mb else {}
-        function.on = {"workers": workers, "threads": threads, "cluster": {"kind": kind, **limit}}
+        function.on = {"workers": workers, "cluster": {"kind": kind}}
         return function
 
     return marked
@@ -53,28 +45,6 @@ class Table:
 
     def __sizeof__(self):
         return self.mb * 1_000_000
-
-
-class Rows:
-    """Many small objects, which take long to pickle."""
-
-    def __init__(self, count):
-        self.by_name = {f"name-{i}": (i, str(i), [i, i + 1]) for i in range(count)}
-
-
-def count(rows, item):
-    return len(rows.by_name) + item
-
-
-def saved_model():
-    with tempfile.NamedTemporaryFile(suffix=".pickle", delete=False) as file:
-        pickle.dump([(i, float(i), str(i)) for i in range(150_000)], file)
-    return file.name
-
-
-def model(path):
-    with open(path, "rb") as file:
-        return pickle.load(file)
 
 
 # ------------------------------------------------------------------ how much is sent, and when
@@ -355,180 +325,3 @@ def work_inflation_mended(client):
         time.sleep(0.5)  # it has as many connections as there are threads
 
     client.gather(client.map(query, range(256)))
-
-
-# ------------------------------------------------------------------ inside tasks, and inside worker processes
-
-
-@on("local", 1, threads=4)
-def gil_bound(client):
-    def add(item):
-        return sum(i * i for i in range(3_000_000))
-
-    client.gather(client.map(add, range(12)))
-
-
-@on("local", 2)
-def gil_bound_mended(client):
-    def add(item):
-        return sum(i * i for i in range(3_000_000))
-
-    client.gather(client.map(add, range(12)))
-
-
-@on("local", 2)
-def undersubscribed_threads(client):
-    def convert(item):
-        subprocess.run(["sleep", "0.3"], check=True)  # a program that waits for a server
-
-    client.gather(client.map(convert, range(24)))
-
-
-@on("local", 2, threads=6)
-def undersubscribed_threads_mended(client):
-    def convert(item):
-        subprocess.run(["sleep", "0.3"], check=True)
-
-    client.gather(client.map(convert, range(24)))
-
-
-@on("local", 4)
-def lock_bound(client):
-    def append(item):
-        with open("results.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            time.sleep(0.1)  # writes into one file for all
-
-    client.gather(client.map(append, range(32)))
-
-
-@on("local", 4)
-def lock_bound_mended(client):
-    def write(item):
-        with open(f"results-{item}.lock", "w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            time.sleep(0.1)
-
-    client.gather(client.map(write, range(32)))
-
-
-@on("local", 2)
-def task_overhead(client):
-    path = saved_model()
-
-    def predict(item):
-        return model(path)[item]
-
-    client.gather(client.map(predict, range(40)))
-
-
-@on("local", 2)
-def task_overhead_mended(client):
-    loaded = client.scatter(model(saved_model()), broadcast=True)
-
-    def predict(item, model):
-        time.sleep(0.05)
-        return model[item]
-
-    client.gather(client.map(predict, range(40), model=loaded))
-
-
-@on("local", 2)
-def event_loop_blocked(client):
-    async def fetch(item):  # runs on the event loop of its worker
-        time.sleep(0.5)
-
-    client.gather(client.map(fetch, range(16)))
-
-
-@on("local", 2)
-def event_loop_blocked_mended(client):
-    def fetch(item):  # runs in a thread
-        time.sleep(0.5)
-
-    client.gather(client.map(fetch, range(16)))
-
-
-@on("local", 2)
-def large_graph(client):
-    tables = [os.urandom(60_000_000) for _ in range(8)]
-    client.gather([client.submit(work, table, seconds=0.02) for table in tables])
-
-
-@on("local", 2)
-def large_graph_mended(client):
-    def read_and_work(item):
-        return work(os.urandom(60_000_000), seconds=0.02)
-
-    client.gather(client.map(read_and_work, range(8)))
-
-
-@on("local", 2)
-def serialisation_bound(client):
-    rows = Rows(25_000)
-    dask.compute([dask.delayed(count, pure=False)(rows, item) for item in range(10)])
-
-
-@on("local", 2)
-def serialisation_bound_mended(client):
-    rows = dask.delayed(Rows)(25_000)  # made on a worker, and sent to no other
-    dask.compute([dask.delayed(count, pure=False)(rows, item) for item in range(10)])
-
-
-@on("local", 2, memory_limit_mb=400)
-def memory_spill(client):
-    tables = client.map(os.urandom, [30_000_000] * 36, pure=False)
-    for _ in range(2):
-        client.gather(client.map(len, tables, pure=False))
-
-
-@on("local", 2, memory_limit_mb=400)
-def memory_spill_mended(client):
-    def read_and_measure(item):
-        table = os.urandom(30_000_000)
-        return len(table), len(table)
-
-    client.gather(client.map(read_and_measure, range(36)))
-
-
-@on("local", 1, memory_limit_mb=400)
-def memory_paused(client):
-    kept = []
-
-    def read(item):
-        if not kept:
-            kept.append(b"1" * 260_000_000)  # a cache of which Dask knows nothing
-            Timer(4, kept.clear).start()  # until its library lets it go
-        time.sleep(0.1)
-
-    client.gather(client.map(read, range(20)))
-
-
-@on("local", 1, memory_limit_mb=400)
-def memory_paused_mended(client):
-    def read(item):
-        table = b"1" * 10_000_000
-        time.sleep(0.1)
-        return len(table)
-
-    client.gather(client.map(read, range(20)))
-
-
-@on("local", 2)
-def worker_killing_task(client):
-    def parse(item):
-        if item == 5:
-            os._exit(3)  # a library in C crashes
-        return item
-
-    client.gather(client.map(parse, range(20)))
-
-
-@on("local", 2)
-def worker_killing_task_mended(client):
-    def parse(item):
-        if item == 5:  # the library runs in a process of its own
-            return subprocess.run([sys.executable, "-c", "import os; os._exit(3)"], check=False).returncode
-        return item
-
-    client.gather(client.map(parse, range(20)))

@@ -92,11 +92,8 @@ def _code(heading: str, name: str) -> str:
     """A section with an example of cause_examples.py; empty where there is none."""
     if not (body := _body(name)):
         return ""
-    on = getattr(_examples()[name], "on", {"workers": (16,), "threads": 1, "cluster": {"kind": "simulated"}})
-    workers = ", ".join(map(str, on["workers"]))
-    place = f"{workers} {on['cluster']['kind']} worker{'' if workers == '1' else 's'}"
-    place += f" of {on['threads']} threads" * (on["threads"] > 1)
-    place += "".join(f" of {each} MiB" for name, each in on["cluster"].items() if name == "memory_limit_mb")
+    on = getattr(_examples()[name], "on", {"workers": (16,), "cluster": {"kind": "simulated"}})
+    place = f"{', '.join(map(str, on['workers']))} {on['cluster']['kind']} workers"
     return f"\n## {heading}\n\nTried on {place}.\n\n```python\n{body}```\n"
 
 
