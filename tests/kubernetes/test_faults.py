@@ -316,7 +316,7 @@ def test_a_sweep_that_is_stopped_while_its_cluster_opens_leaves_nothing(
 
 
 AWAY_S = (5, 60, 300)  # for which the API server stands still
-SILENT = "Kubernetes did not answer for"
+SILENT = "Kubernetes did not answer for"  # after it, nodes seem lost for a while: here they lose their pods after 10 s
 
 
 @pytest.mark.thorough
@@ -375,7 +375,8 @@ def test_an_api_server_that_stands_still(seconds: int, shared: str, kubernetes: 
         )
         faults.note(f"stands still for {seconds} s", "API server (Kubernetes)", stage, seen)
         assert SILENT in seen.error or not status, log
-        assert all(each.state is TrialState.VALID or each.reason.startswith(SILENT) for each in before), log
+        reasons = [each.reason for each in before if each.state is not TrialState.VALID]
+        assert all(re.search(f"^{SILENT}|NodeLost|TaintManager", each) for each in reasons), reasons
     assert "failed" not in fates
 
 

@@ -357,7 +357,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
         try:
             self._observer = self._client()
         except (OSError, ValueError, RuntimeError) as error:
-            raise ClusterError(
+            raise self._end_of_scheduler() or ClusterError(
                 "the scheduler runs, but cannot be reached",
                 where=f"{self._address}, pod {scheduler['metadata']['name']}",
                 cause=root_cause(error),
@@ -397,12 +397,14 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             category="deleted",
         )
 
-    def _silent(self, error: Exception) -> ClusterError:
+    def _end_of_scheduler(self) -> ClusterError | None:
         watch = PodWatch(self._kube(), self.label, "scheduler", self.spec)
         watch.look()
-        if ended := watch.ended({pod["metadata"]["name"]: restarts(pod) for pod in self._scheduler}):
-            return watch.error(ended[0])
-        return ClusterError(
+        ended = watch.ended({pod["metadata"]["name"]: restarts(pod) for pod in self._scheduler})
+        return watch.error(ended[0]) if ended else None
+
+    def _silent(self, error: Exception) -> ClusterError:
+        return self._end_of_scheduler() or ClusterError(
             "the scheduler does not answer",
             where=f"{self._address}, cluster {self.label}",
             cause=root_cause(error),
