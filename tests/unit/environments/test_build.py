@@ -182,7 +182,7 @@ def test_no_folder_to_keep_it_in(cache: Path) -> None:
 def test_no_uv(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uv", None)
     monkeypatch.setenv("PATH", "")
-    with pytest.raises(EnvironmentUnavailable, match=r"scalescope\[environments\]"):
+    with pytest.raises(EnvironmentUnavailable, match=r"\[environments\]"):
         have("tiny-thing==1.0")
 
 

@@ -110,7 +110,7 @@ def test_an_address_whose_package_is_missing(store: Store, monkeypatch: pytest.M
     monkeypatch.delitem(_registry, "s3", raising=False)  # the class, once it was imported
     with pytest.raises(StoreError, match="report could not be written: Install s3fs") as caught:
         OutputPath.of_report("s3://bucket/report.html", store, Runner())
-    assert "scalescope[s3]" in caught.value.next_step
+    assert "[s3]" in caught.value.next_step
 
 
 def test_a_study_has_a_folder_of_its_own(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,5 +158,5 @@ def test_error_in_a_task_reaches_the_caller(inproc: Place, monkeypatch: pytest.M
 )
 def test_missing_package(inproc: Place, monkeypatch: pytest.MonkeyPatch, name: str, module: str, extra: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(UsageError, match=f"{name}.*(?s:.)*scalescope.{extra}."):
+    with pytest.raises(UsageError, match=rf"{name}.*(?s:.)*\[{extra}\]"):
         workloads.load(name).run(inproc.client)
