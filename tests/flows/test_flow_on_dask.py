@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -128,17 +129,21 @@ def test_a_block_within_a_flow_finds_its_client(client: Client) -> None:
 
 def test_the_code_of_the_page_runs(client: Client) -> None:
     page = (Path(__file__).parents[2] / "docs" / "prefect-on-dask.md").read_text(encoding="utf-8")
-    in_a_flow, from_outside, *tasks = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
-    assert len(tasks) == 3
-
-    def runner(**options: Any) -> Any:  # its own cluster would take seconds
-        return prefect_dask.DaskTaskRunner(address=client.scheduler.address)
-
-    names = {"flow": flow, "task": task, "wait": wait, "NO_CACHE": NO_CACHE, "Path": Path, "scalescope": scalescope}
-    names |= {"DaskTaskRunner": runner, "client": client, "load": load, "crunch": crunch, "say_hello": crunch}
-    names |= {"paths": [1, 2], "names": ["ann"]}
+    in_a_flow, from_outside, *parts = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
+    assert len(parts) == 3
+    # what a flow knows is sent to the workers with it: no client
+    own = {"task": task, "wait": wait, "NO_CACHE": NO_CACHE, "Path": Path, "load": crunch, "crunch": crunch}
+    own |= {"say_hello": crunch, "paths": [Path("a"), Path("b")], "names": ["ann"]}
+    runner = partial(prefect_dask.DaskTaskRunner, address=client.scheduler.address)  # one of its own takes seconds
+    names = {**own, "flow": flow, "scalescope": scalescope, "client": client, "DaskTaskRunner": runner}
     exec(in_a_flow, names)
     names["my_flow"]()
     names["my_flow"] = flow(lambda: wait(crunch.map([1])), name="my-flow")
     exec(from_outside, names)
-    flow(lambda: [exec(text, names) for text in tasks], name="page", task_runner=runner())()
+
+    @flow(task_runner=runner())
+    def of_a_part(text: str) -> None:
+        exec(text, dict(own))
+
+    for part in parts:
+        of_a_part(part)

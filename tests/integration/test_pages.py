@@ -44,7 +44,17 @@ ELSEWHERE = {
     "pip install": "tests/integration/test_installed.py",
     "$ scalescope serve": "tests/unit/cli/test_file_server.py",
     # Prefect
-    "$ scalescope run my_flow.py": "tests/flows/test_flow_on_dask.py",
+    **dict.fromkeys(
+        (
+            *("$ scalescope run my_flow.py", "@flow(task_runner=DaskTaskRunner())", "loaded = load.map("),
+            *(
+                "with scalescope.diagnose(client):\n    runner",
+                "@task(persist_result=False",
+                "futures = say_hello.map(",
+            ),
+        ),
+        "tests/flows/test_flow_on_dask.py",
+    ),
     "$ prefect server start": "tests/support/site.py",
     "PREFECT_API_DATABASE_CONNECTION_URL=": "tests/integration/test_team.py",
     "PREFECT_API_URL=": "tests/integration/test_team.py",
@@ -59,9 +69,6 @@ ELSEWHERE = {
 }
 """How blocks begin whose commands need more than a page has, and the tests that run them."""
 NOT_RUN = {
-    # parts of a reader's flow; tests/flows/test_flow_on_dask.py has whole ones
-    **dict.fromkeys(("@flow(task_runner=DaskTaskRunner())", "with scalescope.diagnose(client):\n    runner"), "a part"),
-    **dict.fromkeys(("loaded = load.map(", "@task(persist_result=False", "futures = say_hello.map("), "a part"),
     "createuser --pwprompt": "it asks for a password",
     "git clone REPOSITORY": "the repository is the reader's",
     "mkdir -p ~/.config/systemd": "systemd runs nowhere in CI",
