@@ -15,7 +15,7 @@ SLOWEST := --durations=40 --durations-min=0.5
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-all check lint collected docs bench faults constraints clean
+.PHONY: help install demo test test-all check docs bench faults constraints clean
 
 help: ## Say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 20
@@ -39,18 +39,11 @@ test-all: $(INSTALLED) ## Run the tests and all their variants (an hour on 2 cor
 	$(PYTEST) $(SHARED) $(SLOWEST)
 
 check: $(INSTALLED) ## Formatting, lint, types and import contracts, then the tests
-	$(MAKE) --jobs=2 lint collected
-	$(MAKE) test
-
-lint: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-
-# All tests can be found: a name that is gone is told within a minute. What this compiles serves the tests.
-collected: $(INSTALLED)
-	$(PYTEST) --collect-only -qqq
+	$(MAKE) test
 
 docs: $(INSTALLED) ## Write the documentation as a site with search to site/; reference/ comes from declarations
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import json
 import os
 import signal
@@ -40,6 +41,16 @@ settings.load_profile("unhurried")
 
 # Folders of tests that mostly wait for daemons
 WAITING = ("tests/kubernetes/", "tests/sge/", "tests/slurm/")
+
+
+def pytest_collection() -> None:
+    """Thousands of tests and all modules stay until the end: looking for garbage among them takes half of the time."""
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_configure() -> None:
