@@ -281,8 +281,9 @@ def test_the_readme_is_short_and_knows_how_often_the_diagnosis_errs() -> None:
     outside = (ROOT / "docs" / "outside-set.md").read_text(encoding="utf-8")
     [(named, right)] = re.findall(r"^\| cause named first \| (\d+) \| (\d+) \|", outside, re.M)
     [(healthy, alone)] = re.findall(r"^\| healthy, and left alone \| (\d+) \| (\d+) \|", outside, re.M)
-    learnt = rf"of {int(named) + int(healthy)} that its rules have learnt from, in {right} of {named} and {alone} of {healthy}"
-    assert learnt in " ".join(text.split())
+    cases = int(named) + int(healthy)
+    told = f"of {cases} that its rules have learnt from, in {right} of {named} and {alone} of {healthy}"
+    assert told in " ".join(text.split())
 
 
 def test_files_are_sweeps(folder: Path) -> None:
