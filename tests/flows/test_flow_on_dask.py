@@ -86,7 +86,7 @@ def test_tasks_have_the_names_of_the_flow_and_their_functions_are_noted(client: 
     found = run(client, lambda: wait(load.map(range(4))))
     assert set(found._tables["tasks"]["prefix"]) == {"load"}
     assert any(name.startswith("PrefectDaskClient") for name in found._tables["graphs"]["client"])
-    assert noted(found)["load Prefect.function"] == pytest.approx(0.8, abs=0.3)
+    assert 0.79 <= noted(found)["load Prefect.function"] <= found.metrics.work_s
 
 
 def test_what_a_task_waits_for_is_told_apart(client: Client) -> None:

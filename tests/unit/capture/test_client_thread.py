@@ -187,8 +187,8 @@ def test_the_line_is_right_on_a_cluster(spec: Any, tmp_path: Path) -> None:
     assert attempts.elapsed == pytest.approx(outcome.elapsed_s)
     free = attempts.elapsed - float((attempts.pending[:, 1] - attempts.pending[:, 0]).sum())
     found = spent(table)
-    assert found["prepare", "time.sleep", 0] == pytest.approx(0.5, abs=0.15)
-    assert found["run", "time.sleep", 0] == pytest.approx(1.1, abs=0.2)
+    assert 0.35 <= found["prepare", "time.sleep", 0] < found["run", "time.sleep", 0]  # 0.5 and 1.1 s, and more if late
+    assert 0.9 <= found["run", "time.sleep", 0] <= outcome.elapsed_s
     assert found["crunch", "", 0] > 0.1  # CPU seconds, in virtual time, too
     assert found["run", "dask.compute", 1] + found["run", "client.submit().result", 1] > 0.5
     own = sum(seconds for (_, _, waits), seconds in found.items() if not waits)
