@@ -61,8 +61,8 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """Two processes more than there are cores, since the tests with daemons mostly wait."""
-    return (os.cpu_count() or 1) + 2
+    """One process more than there are cores, since the tests with daemons mostly wait."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(optionalhook=True)
