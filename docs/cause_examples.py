@@ -1,7 +1,7 @@
 """Code that has a cause, and the same code without it, for the page of causes.
 
 tests/causes/test_examples.py runs both: the first has the cause named after it, the second has not. They run on 16
-simulated workers, or where `on` says.
+simulated workers, or on as many as `on` says.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import dask.bag as db
 from distributed import Lock, as_completed, get_client, get_worker, wait
 
 
-def on(kind, *workers):
-    """Where an example runs: a kind of cluster, and its sizes."""
+def on(*workers):
+    """How many workers an example runs on, where one size does not show its cause."""
 
     def marked(function):
-        function.on = {"workers": workers, "cluster": {"kind": kind}}
+        function.workers = workers
         return function
 
     return marked
@@ -309,7 +309,7 @@ def skewed_tasks_mended(client):
     client.gather(client.map(work, parts, seconds=1 / 4))
 
 
-@on("simulated", 4, 16, 64)
+@on(4, 16, 64)
 def work_inflation(client):
     threads = sum(client.nthreads().values())
 
@@ -319,7 +319,7 @@ def work_inflation(client):
     client.gather(client.map(query, range(256)))
 
 
-@on("simulated", 4, 16, 64)
+@on(4, 16, 64)
 def work_inflation_mended(client):
     def query(item):
         time.sleep(0.5)  # it has as many connections as there are threads

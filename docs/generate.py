@@ -92,9 +92,8 @@ def _code(heading: str, name: str) -> str:
     """A section with an example of cause_examples.py; empty where there is none."""
     if not (body := _body(name)):
         return ""
-    on = getattr(_examples()[name], "on", {"workers": (16,), "cluster": {"kind": "simulated"}})
-    place = f"{', '.join(map(str, on['workers']))} {on['cluster']['kind']} workers"
-    return f"\n## {heading}\n\nTried on {place}.\n\n```python\n{body}```\n"
+    workers = ", ".join(map(str, getattr(_examples()[name], "workers", (16,))))
+    return f"\n## {heading}\n\nTried on {workers} simulated workers.\n\n```python\n{body}```\n"
 
 
 @cache

@@ -37,7 +37,7 @@ class Gathered:
     gpu_samples: Columns = field(default_factory=lambda: empty("gpu"))
     inside: Columns = field(default_factory=lambda: empty("inside"))
     unprofiled: str = ""  # why there are no stacks of tasks; empty where there are
-    # Of each worker's process: cores, threads, and threads of a library's pool
+    # Cores, threads, and threads of a library's pool, by worker
     processes: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     monitored: bool = False  # whether a worker samples itself, and so sends heartbeats at their usual interval
 

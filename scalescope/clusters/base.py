@@ -102,7 +102,7 @@ class Cluster(ABC, Generic[S]):
         return ""
 
     def outage(self) -> str:
-        """Which outage explains that the cluster could not be reached for this trial, if it knows one.
+        """The outage that kept this trial from reaching the cluster; empty if the cluster knows none.
 
         Raises `ClusterError` if the outage lasts.
         """

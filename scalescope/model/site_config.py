@@ -46,7 +46,7 @@ def read(
     unknown: str,  # why all others are
     convert: Callable[[str, Any], Any],  # the value of a key as its field has it
 ) -> SiteConfig:
-    """Which fields a section of the configuration sets; a value that its field does not allow is left out."""
+    """The fields that a section of the configuration sets; a value that its field does not allow is left out."""
     known = {each.name for each in declared(spec)}
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}

@@ -87,7 +87,7 @@ SYSTEM = {
     **dict.fromkeys((EEXIST, ENOTDIR, EISDIR), OBSTRUCTED),
 }
 
-# Of object storage: what s3fs makes of the statuses 500 and 503
+# s3fs raises these for the statuses 500 and 503 of object storage
 BROKEN = (errno.EBUSY, getattr(errno, "EREMOTEIO", errno.EIO))
 # Names of errors of the libraries that reach it, which share no class
 CONNECTION = re.compile("Connect|Timeout|HTTPClient|Streaming|ServiceRequest")

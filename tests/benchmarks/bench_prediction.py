@@ -209,7 +209,7 @@ def leading(run: SweepRun, trials: Sequence[Trial]) -> set[str]:
 
 
 def share(finding: Finding, trial: Trial) -> float:
-    """Of the worker time, lost to it."""
+    """The share of the worker time that the finding cost."""
     assert trial.metrics is not None
     return finding.lost_s / sum(trial.metrics.worker_time_s.values())
 

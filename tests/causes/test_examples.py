@@ -23,7 +23,7 @@ def code_of(name: str) -> str:
 
 
 def case_of(name: str, function: object) -> Case:
-    return Case(name, code_of(name), f"{FILE}:{name}", **{"workers": (16,), **getattr(function, "on", {})})
+    return Case(name, code_of(name), f"{FILE}:{name}", workers=getattr(function, "workers", (16,)))
 
 
 CASES = [case_of(name, function) for name, function in runpy.run_path(str(FILE)).items() if name in NAMES]

@@ -107,13 +107,13 @@ class BatchCluster(JobQueueCluster):
         known = status.ask(ids) if status else None
         if status is None or known is None:
             why = f"`{status.name}` gives no answer" if status else f"{self.kind} is not asked how its jobs stand"
-            return self._in_queue(ids, f"{plural(missing, 'worker')} missing; jobs {_listed(ids)}: {why}")
+            return self._in_queue(ids, f"{plural(missing, 'worker')} missing; jobs {listed(ids)}: {why}")
         pending = [job for job in known if job.state in status.waiting]
         if not pending:
             self._waiting_since = None
             gone = sorted(set(ids) - {job.id for job in known})
             words = f"{plural(missing, 'worker')} missing; {plural(len(known), 'job')} of them started"
-            return PendingWorkers(words + (f"; {self.kind} no longer knows jobs {_listed(gone)}" if gone else ""))
+            return PendingWorkers(words + (f"; {self.kind} no longer knows jobs {listed(gone)}" if gone else ""))
         reasons = dict.fromkeys(job.reason or f"state {job.state}, no reason given" for job in pending)
         words = f"{plural(len(pending), 'job')} waiting: {'; '.join([*reasons][:SHOWN])}"
         return self._in_queue([job.id for job in pending], words, len(known) - len(pending))
@@ -128,7 +128,7 @@ class BatchCluster(JobQueueCluster):
         if now - self._waiting_since > self.spec.queue_timeout_s:
             raise ClusterError(
                 f"{plural(len(job_ids), 'job')} of {self.label} did not start within {self.spec.queue_timeout_s:g} s",
-                where=f"jobs {_listed(job_ids)}",
+                where=f"jobs {listed(job_ids)}",
                 cause=words,
                 next_step="try again when the queue is shorter, ask for less, or raise `cluster.queue_timeout_s`",
                 category="queue-timeout",
@@ -136,5 +136,5 @@ class BatchCluster(JobQueueCluster):
         return PendingWorkers(words, in_queue=True)
 
 
-def _listed(job_ids: Sequence[str]) -> str:
+def listed(job_ids: Sequence[str]) -> str:
     return ", ".join(job_ids[:8])

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from scalescope.clusters.jobqueue.base_cluster import PendingWorkers
-from scalescope.clusters.jobqueue.batch_cluster import SHOWN, BatchCluster
+from scalescope.clusters.jobqueue.batch_cluster import SHOWN, BatchCluster, listed
 from scalescope.clusters.jobqueue.grid_engine import GridEngine, GridEngineJob, GridEngineSilent
 from scalescope.clusters.jobqueue.slurm_watch import excerpt
 from scalescope.clusters.jobqueue.systems import SgeSpec
@@ -139,7 +139,7 @@ class SgeCluster(BatchCluster):
     ) -> JobsEnded:
         return JobsEnded(
             f"{plural(len(jobs), 'job')} of {self.label} {what}",
-            where=_ids(jobs) + (f" on {self._hosts[jobs[0]]}" if jobs[0] in self._hosts else ""),
+            where=f"jobs {listed(jobs)}" + (f" on {self._hosts[jobs[0]]}" if jobs[0] in self._hosts else ""),
             cause=cause,
             next_step=f"`qstat -j {jobs[0]}`, or `qacct -j {jobs[0]}` once it has ended, shows more",
             category=category,
@@ -158,7 +158,3 @@ class SgeCluster(BatchCluster):
 def _list(reasons: Sequence[str]) -> str:
     more = f"; {len(reasons) - SHOWN} more reasons" if len(reasons) > SHOWN else ""
     return "; ".join(reasons[:SHOWN]) + more
-
-
-def _ids(jobs: Sequence[str]) -> str:
-    return f"jobs {', '.join(jobs[:8])}"

@@ -112,7 +112,7 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
 
 
 def _outside_of_tasks_s(observation: Observation, cores_s: float) -> float:
-    """Of these CPU seconds, those that the threads of tasks did not use; 0 where workers did not tell, or few."""
+    """The part of these CPU seconds that threads of tasks did not use; 0 if it is small, or workers did not tell."""
     seconds = [each.seconds for each in inside(observation).values()]
     computing_s, waiting_s = (sum(each[part] for each in seconds) for part in ("computing", "waiting"))
     told = computing_s + waiting_s >= SLACK * observation.seconds("busy") > 0
