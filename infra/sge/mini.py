@@ -163,7 +163,7 @@ class MiniGridEngine(MiniCluster):
 
     def freeze(self, name: str, frozen: bool = True) -> None:
         """Have a daemon stand still, or let it go on: meanwhile commands get no answer, and jobs run."""
-        self._ask("freeze" if frozen else "thaw", name)
+        self.ask(f"{'freeze' if frozen else 'thaw'} {name}")
 
     def _is_empty(self) -> bool:
         jobs = self.jobs()
