@@ -42,6 +42,7 @@ check: $(INSTALLED) ## Formatting, lint, types and import contracts, then the te
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --explicit-package-bases infra
 	$(BIN)/lint-imports
 	$(MAKE) test
 

@@ -84,9 +84,9 @@ def prepare(cache: Path) -> tuple[Path, Path]:
             made.finish(BASE, Env=ENVIRONMENT, Cmd=["sleep", "infinity"])
             made.folder.rename(base)
         with ThreadPoolExecutor() as pool:
-            makers = [(make, made) for make, made in ((_unpack, store), (_build, image)) if not made.exists()]
-            for made in [pool.submit(make, folder, base, where) for make, where in makers]:
-                made.result()
+            makers = [(make, where) for make, where in ((_unpack, store), (_build, image)) if not where.exists()]
+            for making in [pool.submit(make, folder, base, where) for make, where in makers]:
+                making.result()
     return store, image
 
 
@@ -317,7 +317,7 @@ def _build(folder: Path, base: Path, image: Path) -> None:
 
 def _manifest(layout: Path) -> Path:
     [entry] = json.loads((layout / "index.json").read_text())["manifests"]
-    return layout / "blobs" / entry["digest"].replace(":", "/")
+    return layout / "blobs" / str(entry["digest"]).replace(":", "/")
 
 
 def _run(*command: str, cwd: Path | None = None) -> None:

@@ -254,8 +254,8 @@ def serve(folder: str, network: int, threads: int, memory_mb: int, imports: Sequ
     answer, told = os.pipe()
     scheduler = _fork(lambda: _scheduler(_address(0, network), told))
     os.close(told)
-    with open(answer) as line:
-        address = line.read()
+    with open(answer) as scheduler_says:
+        address = scheduler_says.read()
     print(address, flush=True)
     running: dict[int, int] = {}  # machine -> process
 
@@ -349,8 +349,9 @@ def main() -> None:
         serving.add_argument(name, type=int)
     serving.add_argument("imports", nargs="*")
     given = vars(parser.parse_args())
+    run: dict[str, Callable[..., None]] = {"up": up, "down": down, "serve": serve}
     try:
-        {"up": up, "down": down, "serve": serve}[given.pop("command")](**given)
+        run[given.pop("command")](**given)
     except MiniClusterError as error:
         sys.exit(str(error))
 

@@ -267,8 +267,9 @@ def _spawn(folder: Path, network: int, name: str) -> subprocess.Popen[bytes]:
         ]
 
     with open(folder / "log" / name, "ab") as log:
-        output = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": log}
-        return subprocess.Popen(command, cwd="/", preexec_fn=end_with_parent, **output)
+        return subprocess.Popen(
+            command, cwd="/", preexec_fn=end_with_parent, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+        )
 
 
 def _knows_hosts(folder: Path) -> str:

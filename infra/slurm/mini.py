@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from infra.mini_cluster import LIBC, Keeper, MiniCluster, MiniClusterError, end_with_parent, serve
@@ -43,7 +44,7 @@ STRICT_RULES = RULES.replace('job.partition == "paid" and ', "").replace(
     "return slurm.SUCCESS", 'job.comment = "checked by the site"\n  return slurm.SUCCESS', 1
 )
 # Arguments of `MiniSlurm` for such a site, which also refuses what its partitions do not allow.
-STRICT = {
+STRICT: dict[str, Any] = {
     "sizes": (
         "CPUs=7 RealMemory=3333",
         "CPUs=4 CoresPerSocket=2 ThreadsPerCore=2 RealMemory=2101",
@@ -446,8 +447,8 @@ def main() -> None:
         keep(given.keeper)
         return
     with tempfile.TemporaryDirectory(prefix="slurm-") as temporary:
-        counts = {"nodes": given.nodes, "cpus": given.cpus, "memory_mb": given.memory_mb, "gpus": given.gpus}
-        slurm = MiniSlurm(given.folder or temporary, **counts, **(STRICT if given.strict else {}))
+        options: dict[str, Any] = {name: getattr(given, name) for name in ("nodes", "cpus", "memory_mb", "gpus")}
+        slurm = MiniSlurm(given.folder or temporary, **options, **(STRICT if given.strict else {}))
         serve(slurm, slurm.environment, "sinfo, sbatch, ...")
 
 

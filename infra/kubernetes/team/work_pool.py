@@ -31,7 +31,7 @@ TOLERATIONS = "Taints that the flow's own pod tolerates, as Kubernetes writes th
 
 
 def template() -> dict[str, Any]:
-    made = KubernetesWorker.get_default_base_job_template()
+    made: dict[str, Any] = KubernetesWorker.get_default_base_job_template()
     known = made["variables"]["properties"]
     namespace = yaml.safe_load(KUSTOMIZATION.read_text())["namespace"]
     for name, default in {**DEFAULTS, "namespace": namespace}.items():
