@@ -26,6 +26,7 @@ statuses (`ExitStatus`).
 
 from __future__ import annotations
 
+import re
 from enum import IntEnum
 from typing import ClassVar
 
@@ -95,6 +96,11 @@ class ScalescopeError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         return (type(self), (self.what,), self.__dict__)
+
+
+def told(text: str) -> dict[str, str]:
+    """The parts `where`, `cause` and `next` of an error that was printed or stored as text, as far as it has them."""
+    return dict(reversed(re.findall(r"^ *(where|cause|next): (.+)", text, re.MULTILINE)))  # the first of each
 
 
 class UsageError(ScalescopeError):

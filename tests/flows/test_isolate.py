@@ -51,6 +51,7 @@ def test_the_flow(fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.M
     assert "Put back" in states
 
 
+@pytest.mark.thorough  # docs/tutorial.md has the same command, and tests/integration/test_pages.py runs it
 @pytest.mark.timeout(200)
 @pytest.mark.usefixtures("prefect_server")
 def test_the_story(

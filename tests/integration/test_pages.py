@@ -56,8 +56,13 @@ ELSEWHERE = {
         "tests/flows/test_flow_on_dask.py",
     ),
     "$ prefect server start": "tests/support/site.py",
-    "PREFECT_API_DATABASE_CONNECTION_URL=": "tests/integration/test_team.py",
-    "PREFECT_API_URL=": "tests/integration/test_team.py",
+    **dict.fromkeys(
+        (
+            *("createuser --pwprompt", "git clone REPOSITORY", "PREFECT_API_DATABASE_CONNECTION_URL="),
+            *("mkdir -p ~/.config/systemd", "systemctl --user enable", "PREFECT_API_URL="),
+        ),
+        "tests/integration/test_team.py",
+    ),
     "prefect block register": "tests/support/site.py",
     "prefect deployment schedule ls": "tests/integration/test_schedules.py",
     "python -c 'from getpass": "tests/blocks/test_blocks.py",
@@ -68,13 +73,7 @@ ELSEWHERE = {
     "currency: USD": "tests/unit/analysis/test_cost.py",
 }
 """How blocks begin whose commands need more than a page has, and the tests that run them."""
-NOT_RUN = {
-    "createuser --pwprompt": "it asks for a password",
-    "git clone REPOSITORY": "the repository is the reader's",
-    "mkdir -p ~/.config/systemd": "systemd runs nowhere in CI",
-    "systemctl --user enable": "systemd runs nowhere in CI",
-}
-TUTORIAL = (pytest.mark.thorough, pytest.mark.timeout(1200))
+TUTORIAL = pytest.mark.timeout(1200)
 """Its environments are built first, and `find-release` builds six."""
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 CLOSE = 0.1
@@ -93,7 +92,7 @@ class Block:
 
     @property
     def is_elsewhere(self) -> bool:
-        return self.text.startswith((*ELSEWHERE, *NOT_RUN))
+        return self.text.startswith(tuple(ELSEWHERE))
 
     @property
     def command(self) -> str:
@@ -231,7 +230,6 @@ def test_the_kind_of_cluster_that_is_added_runs(folder: Path, monkeypatch: pytes
             del sys.modules[name]
 
 
-@pytest.mark.thorough
 def test_the_metric_that_is_added_is_shown(folder: Path) -> None:
     declared, computed, shown = blocks(METRIC)
     shutil.copytree(ROOT / "scalescope", folder / "copy" / "scalescope", ignore=shutil.ignore_patterns("__pycache__"))
@@ -239,7 +237,7 @@ def test_the_metric_that_is_added_is_shown(folder: Path) -> None:
     text = metrics.read_text()
     [last] = (node.body[-1].end_lineno for node in ast.parse(text).body if getattr(node, "name", "") == "Metrics")
     lines = text.splitlines(keepends=True)
-    metrics.write_text("".join([*lines[:last], declared.text, *lines[last:]]))
+    metrics.write_text("".join([*lines[:last], textwrap.indent(declared.text, "    "), *lines[last:]]))
     [argument] = re.findall(r"    (task_p95_s=.*),", computed.text)
     measure.write_text(measure.read_text().replace("return Metrics(\n", f"return Metrics(\n        {argument},\n", 1))
     for command, output in re.findall(r"^\$ (.*)\n((?:[^$].*\n)*)", shown.text, re.M):
@@ -307,7 +305,7 @@ def test_nothing_on_the_pages_is_left_out() -> None:
         commands = block.text.startswith("scalescope ")
         assert block.language or block.command or block.is_elsewhere or made or commands, f"{block} is run by no test"
         assert set(made) <= targets
-    for beginning in (*ELSEWHERE, *NOT_RUN):
+    for beginning in ELSEWHERE:
         assert any(block.text.startswith(beginning) for block in BLOCKS), beginning
     assert [test for test in ELSEWHERE.values() if not (ROOT / test).is_file()] == []
 

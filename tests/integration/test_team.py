@@ -1,21 +1,31 @@
-"""A team's set-up, as in docs/prefect.md: Prefect's server and the results in PostgreSQL, and several runs at once."""
+"""A team's set-up, as in docs/prefect.md: services of systemd, PostgreSQL, and several runs at once."""
 
 from __future__ import annotations
 
+import os
+import re
+import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
-from prefect.client.orchestration import SyncPrefectClient
-from support.postgresql import Server
+from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
+from support.postgresql import PASSWORD, Server
 from support.site import POOL, ROOT, Site
+from support.systemd import Missing, Systemd
 from support.waiting import wait_for
 
+from scalescope.environments import uv
 from scalescope.model.trial import TrialState
 
 # One run at a time on PostgreSQL is tested by tests/kubernetes/test_work_pool.py
-pytestmark = [pytest.mark.thorough, pytest.mark.timeout(200)]
+pytestmark = pytest.mark.timeout(300)
 DEPLOYMENTS = ("scale-sweep", "beam-partitions")
 SECRET = "ann:open-sesame"
 
@@ -51,6 +61,67 @@ def client(site: Site) -> Iterator[SyncPrefectClient]:
         yield made
 
 
+def test_the_blocks_of_the_page_start_services(postgresql: Server, missing: Missing, tmp_path: Path) -> None:
+    """All but `prefect block register` and what follows it: the comments of deployments/ have the same commands."""
+    page = (ROOT / "docs/prefect.md").read_text(encoding="utf-8")
+    databases, clone, server, first, worker, once, more, *_ = re.findall(r"^```\n(.*?)^```$", page, re.M | re.S)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    address = f"http://127.0.0.1:{port}/api"
+    given = {
+        "REPOSITORY": str(ROOT),
+        "PASSWORD": "a-password",
+        "DBHOST": f"127.0.0.1:{postgresql.port}",
+        "http://SERVER:4200/api": address,
+        "SCALESCOPE_FILES_URL=...": "PREFECT_LOGGING_LEVEL=INFO",
+        " -f ": " -n 20 ",
+    }
+
+    def as_given(block: str) -> str:
+        return re.sub("|".join(map(re.escape, given)), lambda name: given[name[0]], block)
+
+    def shell(script: str, answer: str = "", **environ: str) -> None:
+        path = f"{Path(sys.executable).parent}:{Path(uv.executable()).parent}:{os.environ['PATH']}"
+        subprocess.run(
+            ["bash", "-ec", as_given(script)],
+            input=answer,
+            env={**os.environ, "PATH": path, "HOME": str(tmp_path), **environ},
+            text=True,
+            check=True,
+            start_new_session=True,  # without a terminal, passwords are read from the input
+        )
+
+    with closing(Systemd(tmp_path, missing)) as machine:
+        names = {"PGHOST": "127.0.0.1", "PGPORT": str(postgresql.port), "PGUSER": "tester", "PGPASSWORD": PASSWORD}
+        shell(databases, "a-password\na-password\n", **names)
+        shell('pip() { uv pip "$@"; }\n' + clone)
+        settings = tmp_path / ".config/scalescope"
+        settings.mkdir(parents=True)
+        (settings / "server.env").write_text(as_given(server) + f"PREFECT_SERVER_API_PORT={port}\n")
+        (settings / "worker.env").write_text(as_given(worker))
+        machine.run("cd ~/scalescope\n" + as_given(first), USER="root")
+
+        def answers() -> bool:
+            with suppress(httpx.HTTPError):
+                return httpx.get(f"{address}/health").is_success
+            return False
+
+        wait_for(answers, lambda: machine.run("journalctl --user -u prefect-server"))
+        [create] = [line for line in once.splitlines() if "work-pool create" in line]
+        shell("set -a; . ~/.config/scalescope/worker.env; set +a; . ~/scalescope/.venv/bin/activate\n" + create)
+        machine.run(as_given(more))
+        with (
+            temporary_settings({PREFECT_API_URL: address, PREFECT_API_AUTH_STRING: "team:SECRET"}),
+            get_client(sync_client=True) as client,
+        ):
+            [started] = wait_for(
+                lambda: client.read_workers_for_work_pool("scalescope-local"),
+                lambda: machine.run("journalctl --user -u scalescope-worker"),
+            )
+        assert started.status == "ONLINE"
+
+
+@pytest.mark.thorough
 def test_five_runs_at_once_on_postgresql_are_all_kept(site: Site, client: SyncPrefectClient) -> None:
     ids = [client.read_deployment_by_name(f"scale-sweep/{name}").id for name in DEPLOYMENTS]
     asked = [40, 41, 42, 43, 44]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from scalescope.analysis.attempts import NO_TASK
 from scalescope.diagnosis.sweep_case import SweepCase, SweepCause
+from scalescope.errors import told
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.trial import TrialState
@@ -104,16 +103,11 @@ def _spoilt(case: SweepCase, cause: SweepCause, state: TrialState, how: str, rem
     return cause.finding(
         Severity.HIGH if failed else Severity.MEDIUM,
         summary,
-        _next_step(first) or remedy,
+        told(first).get("next", remedy),
         *[Evidence(f"{state} trials", n, case.label(point)) for point, n in zip(points, counts, strict=True)][:SHOWN],
         confidence=1.0 if state is TrialState.FAILED else ACCOMPANIES,
         points=points,
     )
-
-
-def _next_step(text: str) -> str:
-    found = re.search(r"^  next: (.+)", text, re.MULTILINE)
-    return found[1] if found else ""
 
 
 def _reason(text: str) -> str:

@@ -120,7 +120,7 @@ def worker_killing_task(observation: Observation) -> Finding | None:
     sure = all(len(group) == 1 for group in blame.groups)
     refused = any(given_up(observation).intersection(group) for group in blame.groups)
     dead, total = blame.deaths, len(deaths(observation))
-    how = how_ended(dead)
+    how = how_ended(dead, observation.trial.reason)
     names = [task_name(observation, key) for key in keys]
     which = ", ".join(f"`{name}`" for name in names)
     whole = f"Task {which}" if len(keys) == 1 else f"Tasks {which}"

@@ -17,6 +17,7 @@ from scalescope.diagnosis.evidence.process_end import (
 )
 from scalescope.diagnosis.evidence.timeline import timeline
 from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.errors import told
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.records import KUBERNETES
@@ -46,7 +47,7 @@ def worker_died(observation: Observation) -> Finding | None:
     if not dead:
         return None
     on_purpose = {death.worker for death in dead} == {observation.trial.facts.get("fault", {}).get("worker")}
-    how, last = ON_PURPOSE if on_purpose else how_ended(dead), dead[-1]
+    how, last = ON_PURPOSE if on_purpose else how_ended(dead, observation.trial.reason), dead[-1]
     share = observation.share("lost")
     cut = len(frozenset().union(*(death.held for death in dead)))
     place = observation.place(last.worker) or f" on {last.host}"
@@ -133,8 +134,7 @@ def _away(observation: Observation) -> Floats:
 
 
 def _never_complete(observation: Observation, message: str) -> Finding:
-    what, *details = message.strip().splitlines() or ["the workers did not arrive"]
-    said = {label: text for line in details for label, _, text in [line.strip().partition(": ")] if text}
+    what, said = message.strip() or "the workers did not arrive", told(message)
     cause = f": {said['cause']}" if said.get("cause") else ""
     return WORKERS_MISSING.finding(
         observation,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from scalescope.diagnosis.cause import NOTEWORTHY, severity_of
 from scalescope.diagnosis.evidence.departures import Departure
 from scalescope.diagnosis.observation import Observation
+from scalescope.errors import told
 from scalescope.model.finding import Evidence, Severity
 from scalescope.model.records import KUBERNETES
 from scalescope.model.trial import TrialState
@@ -47,8 +48,8 @@ class ProcessEnd:
 ON_PURPOSE = ProcessEnd(" (killed on purpose, by the axis `fault`)", "leave the axis out; recovery_s says what it cost")
 
 
-def how_ended(dead: Sequence[Departure]) -> ProcessEnd:
-    """What the last one shows, if most of them show the same."""
+def how_ended(dead: Sequence[Departure], reason: str) -> ProcessEnd:
+    """What the last one shows, if most of them show the same, or else the reason that the trial does not count."""
     crash = next((death.words for death in dead if death.words.startswith("Fatal Python error")), "")
     if crash:
         where = "there" if ", File " in crash else "in which it crashed (table logs has the stacks of its threads)"
@@ -60,19 +61,19 @@ def how_ended(dead: Sequence[Departure]) -> ProcessEnd:
         return ProcessEnd(
             " (MemoryError in its log)", "give it more memory, or make its partition smaller", MEMORY_LINK
         )
-    if told := next((death.words for death in dead if death.words.startswith(KUBERNETES)), ""):
-        if "OOMKilled" in told:
-            return ProcessEnd(f" ({told})", MORE_MEMORY, MEMORY_LINK)
-        return ProcessEnd(f" ({told})", "see table logs for its last words and the events of its pod")
+    if seen := next((death.words for death in dead if death.words.startswith(KUBERNETES)), ""):
+        if "OOMKilled" in seen:
+            return ProcessEnd(f" ({seen})", MORE_MEMORY, MEMORY_LINK)
+        return ProcessEnd(f" ({seen})", "see table logs for its last words and the events of its pod")
     if code is None:
         if any(death.reason.startswith("check-worker-ttl") for death in dead):
             return ProcessEnd(
                 " after sending no heartbeat for `distributed.scheduler.worker-ttl`",
                 "look for code that holds the interpreter lock for minutes, or raise that option",
             )
-        return ProcessEnd(
-            "", "look into the logs of the platform (pod, job, kernel): no nanny saw how its process ended"
-        )
+        said, logs = told(reason), "look into the logs of the platform (pod, job, kernel): no nanny saw how it ended"
+        cause = said.get("cause", "").partition("; the end of ")[0]
+        return ProcessEnd(f" ({cause})" if cause else "", said.get("next", logs))
     if code >= 0:
         return ProcessEnd(
             f" (exit code {code})", "look for code that ends the process itself: `os._exit`, `sys.exit`, an abort"

@@ -340,7 +340,7 @@ def test_long_tasks_on_a_cluster_that_is_preempted_again_and_again():
 
 @pytest.mark.parametrize(
     ("reason", "word"),
-    [("check-worker-ttl", "worker-ttl"), ("handle-worker-cleanup", "no nanny saw how its process ended")],
+    [("check-worker-ttl", "worker-ttl"), ("handle-worker-cleanup", "no nanny saw how it ended")],
 )
 def test_no_exit_code(reason, word):
     story = Story(2)
@@ -349,6 +349,20 @@ def test_no_exit_code(reason, word):
     finding = find(story.observation())["worker-died"]
     assert word in finding.summary + finding.remedy
     assert finding.confidence < 0.9
+
+
+def test_the_cluster_knows_why_a_worker_left():
+    story = Story(2)
+    story.evenly(10, 1, 1)
+    story.leaves(0, 3.0, reason="handle-worker-cleanup")
+    said = """lost 1 of 2 workers during the trial (0); 1 Slurm job of x ended too early: PREEMPTED, ExitCode=0:15
+  where: job 18 on n3
+  cause: a job with a higher priority took its place; the end of /logs/2-18.err:
+    | next: never
+  next: use a QOS without preemption"""
+    finding = find(story.observation(reason=said))["worker-died"]
+    assert "(a job with a higher priority took its place)" in finding.summary
+    assert finding.remedy == "use a QOS without preemption"
 
 
 def test_the_log_is_quoted():
