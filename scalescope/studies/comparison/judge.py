@@ -187,11 +187,14 @@ def judge(question: ComparisonQuestion, pairs: Pairs) -> PairedComparison:
     )
 
 
+_HALF, _TWICE = 0.505, 1.995  # beyond, a factor is written as such: rounded, 2 is "2 times" from either side
+
+
 def change(ratio: float) -> str:
     """A factor in words: `5.1 % higher`, `0.4 % lower`, `12 times as high`, `equal`."""
     if math.isinf(ratio):
         return "above 0, not 0"
-    if ratio >= 2 or ratio <= 0.5:
+    if not _HALF < ratio < _TWICE:
         return f"{number(ratio)} times as high"
     share = 100 * (ratio - 1)
     if abs(share) < 1e-9:
@@ -314,7 +317,7 @@ def _too_few(question: ComparisonQuestion, found: Effects) -> str:
 
 
 def _end(ratio: float) -> str:
-    return f"{_digits(100 * (ratio - 1), '+')} %" if 0.5 < ratio < 2 else f"{number(ratio)} times"
+    return f"{_digits(100 * (ratio - 1), '+')} %" if _HALF < ratio < _TWICE else f"{number(ratio)} times"
 
 
 def _set_aside(question: ComparisonQuestion, found: Effects) -> str:
