@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -39,20 +40,46 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_search_finds_symptoms(site: Path, tmp_path: Path, missing: Any) -> None:
+@pytest.fixture(scope="module")
+def opened(site: Path, tmp_path_factory: pytest.TempPathFactory, missing: Any) -> Iterator[tuple[Any, str]]:
+    """A browser, and the address of the site."""
     handler = partial(SimpleHTTPRequestHandler, directory=str(site))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, chromium(missing, tmp_path) as driver:
+    folder = tmp_path_factory.mktemp("browser")
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, chromium(missing, folder) as driver:
         Thread(target=server.serve_forever, daemon=True).start()
-        for words, page in FOUND.items():
-            driver.get(f"http://127.0.0.1:{server.server_port}/index.html")
-            driver.find_element("css selector", "input.md-search__input").send_keys(words)
-            hits = wait_for(
-                lambda: driver.find_elements("css selector", ".md-search-result__item > a"),
-                f"nothing is found for {words}",
-            )
-            found = [hit.get_attribute("href") for hit in hits[:4]]
-            assert any(page in each for each in found), (words, found)
+        yield driver, f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
+
+
+def test_search_finds_symptoms(opened: tuple[Any, str]) -> None:
+    driver, address = opened
+    for words, page in FOUND.items():
+        driver.get(f"{address}/index.html")
+        driver.find_element("css selector", "input.md-search__input").send_keys(words)
+        hits = wait_for(
+            lambda: driver.find_elements("css selector", ".md-search-result__item > a"),
+            f"nothing is found for {words}",
+        )
+        found = [hit.get_attribute("href") for hit in hits[:4]]
+        assert any(page in each for each in found), (words, found)
+
+
+def test_from_each_symptom_one_click_leads_to_where_it_is_explained(opened: tuple[Any, str]) -> None:
+    driver, address = opened
+    driver.get(f"{address}/index.html")
+    common = "//tr[td/strong]"
+    rows = len(driver.find_elements("xpath", common))
+    assert rows >= 10
+    for row in range(1, rows + 1):
+        driver.get(f"{address}/index.html")
+        assert driver.find_element("xpath", f"({common})[{row}]/td[2]").text.startswith("scalescope ")
+        link = driver.find_element("xpath", f"({common})[{row}]/td[3]//a")
+        target = link.get_attribute("href")
+        driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", link)
+        link.click()
+        wait_for(lambda target=target: driver.current_url == target, f"{target} does not open")
+        anchor = target.partition("#")[2]
+        assert driver.find_elements("css selector", f"[id='{anchor}']" if anchor else "article h1"), target
 
 
 def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
