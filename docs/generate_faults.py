@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -25,25 +26,32 @@ STAGES = ("provisioning", "waiting", "scaling", "warm-up", "measuring", "flushin
 
 
 def page(text: str, cells: list[dict[str, Any]]) -> str:
-    rows: dict[tuple[str, ...], list[str]] = {}
-    for cell in sorted(cells, key=_place):
-        key = (cell["process"], cell["fault"], _trial(cell), _seen(cell), _left(cell), str(cell["lost"]), _by(cell))
-        rows.setdefault(key, []).append(cell["stage"])
-    lines = [
-        f"| {' | '.join([*key[:2], ', '.join(dict.fromkeys(stages)), *key[2:]])} |" for key, stages in rows.items()
-    ]
+    """The page with these cells; rows of what was not hit this time stay."""
     before, _, rest = text.partition(BEGIN)
-    return (
-        f"{before}{BEGIN}\n{len(cells)} cells.\n\n{HEAD}\n{RULE}\n"
-        + "\n".join(lines)
-        + f"\n{END}{rest.partition(END)[2]}"
-    )
+    old, _, after = rest.partition(END)
+    hit = {(cell["process"], cell["fault"]) for cell in cells}
+    kept = [line.strip("| ").split(" | ") for line in old.splitlines() if line.startswith("| ")][2:]
+    rows = {(*row[:2], *row[3:]): row[2].split(", ") for row in kept if tuple(row[:2]) not in hit}
+    for cell in cells:
+        key = (cell["process"], cell["fault"], _trial(cell), _seen(cell), _left(cell), str(cell["lost"]), _by(cell))
+        stages = rows.setdefault(key, [])
+        if cell["stage"] not in stages:
+            stages.append(cell["stage"])
+    for stages in rows.values():
+        stages.sort(key=STAGES.index)
+    lines = [
+        f"| {' | '.join([*key[:2], ', '.join(stages), *key[2:]])} |"
+        for key, stages in sorted(rows.items(), key=lambda row: _place(*row[0][:2], row[1][0]))
+    ]
+    count = sum(map(len, rows.values()))
+    return f"{before}{BEGIN}\n{count} cells.\n\n{HEAD}\n{RULE}\n" + "\n".join(lines) + f"\n{END}{after}"
 
 
-def _place(cell: dict[str, Any]) -> tuple[int, int, int]:
-    """Where it stands among others, whose order is that in which they were seen."""
-    fault = FAULTS.index(cell["fault"]) if cell["fault"] in FAULTS else len(FAULTS)
-    return HIT.index(cell["process"]), fault, STAGES.index(cell["stage"])
+def _place(process: str, fault: str, stage: str) -> tuple[int, int, float, int]:
+    """Where a row stands among others: shorter standstills come first."""
+    seconds = re.search(r"(\d+) s$", fault)
+    kind = FAULTS.index(fault) if fault in FAULTS else len(FAULTS)
+    return HIT.index(process), kind, int(seconds[1]) if seconds else 0, STAGES.index(stage)
 
 
 def _trial(cell: dict[str, Any]) -> str:

@@ -31,10 +31,11 @@ from scalescope.run.progress_bar import shown
 from scalescope.run.request import RunRequest, resolve
 from scalescope.run.runner import Publication, Runner, RunStep
 from scalescope.run.trials import run_trials
-from scalescope.store.patience import ENDING_S, PATIENCE_S
+from scalescope.store.patience import ENDING_S
 from scalescope.store.row_conversion import CODE, INSTEAD_OF
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
+from scalescope.waiting import PATIENCE_S
 
 EARLIER_RUNS = 10  # most runs of the same sweep whose durations an estimate uses
 # Time limits in seconds: to build all environments of a sweep; to judge a run, or to write its report

@@ -30,8 +30,8 @@ from scalescope.run.drivers import Drivers, registered
 from scalescope.run.progress import current_meter
 from scalescope.run.runner import Publication, Runner, RunStep
 from scalescope.run.signals import shielded
-from scalescope.store.patience import PATIENCE_S
 from scalescope.store.store import HEARTBEAT_LIMIT_S, Store
+from scalescope.waiting import PATIENCE_S
 
 MAX_LOSSES = 3  # drivers that may die in a row, without a trial that ended well in between, before the run gives up
 TEARDOWN_S = 15.0  # for a polite end when nothing presses: longer than a driver takes that still clears up

@@ -7,21 +7,17 @@ import re
 import shutil
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
+from scalescope import waiting
 from scalescope.driver_folders import FOLDER
-from scalescope.errors import ClusterError
-from scalescope.slurm import PATIENCE_S
+from scalescope.errors import ClusterError, ScalescopeError
 
 # Runs a command with a text on its standard input; the caller judges the exit status.
 Run = Callable[[Sequence[str], str], "subprocess.CompletedProcess[str]"]
 
 COMMAND_TIMEOUT_S = 20.0  # seconds; Slurm's own tools give up on their controller after 10
-AGAIN_S = 5.0  # seconds between a command that got no answer and the next try
-SAY_S = 4.0  # seconds between two messages that there is no answer yet
 
 # The user's own variables with these beginnings change what the commands show.
 _FILTERS = ("SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
@@ -106,31 +102,10 @@ def plain(text: str) -> str:
 
 
 def patiently(ask: Callable[[], T], *, says: Callable[[str], object], stopped: threading.Event) -> T:
-    """Call `ask` until Slurm answers, for `PATIENCE_S` at most; `says` is told every few seconds why it waits."""
-    deadline = time.monotonic() + PATIENCE_S
-    with saying(f"Slurm's controller does not answer: waiting for it, at most {PATIENCE_S / 60:g} min", says):
-        while True:
-            try:
-                return ask()
-            except CommandSilent as error:
-                away = is_silent(error.cause)  # else it has said what is wrong, such as a line of slurm.conf
-                if not away or time.monotonic() > deadline or stopped.wait(AGAIN_S):
-                    raise
+    """Call `ask` until Slurm answers (`scalescope.waiting.patiently`)."""
 
+    def away(error: ScalescopeError) -> bool:
+        """Else it has said what is wrong, such as a line of slurm.conf."""
+        return isinstance(error, CommandSilent) and is_silent(error.cause)
 
-@contextmanager
-def saying(words: str, says: Callable[[str], object]) -> Iterator[None]:
-    """Say meanwhile, every few seconds, what is waited for."""
-    over = threading.Event()
-
-    def say() -> None:
-        while not over.wait(SAY_S):
-            says(words)
-
-    thread = threading.Thread(target=say, name="scalescope-patience", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return waiting.patiently(ask, who="Slurm's controller", is_silent=away, says=says, stopped=stopped)

@@ -11,10 +11,9 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from scalescope.errors import StoreError
 from scalescope.store.failures import AWAY
+from scalescope.waiting import AGAIN_S
 
-PATIENCE_S = 600.0  # seconds for which it may be away, as during an update, before that ends the run
 ENDING_S = 4.0  # the same for the last word of a run that is stopped or has failed
-AGAIN_S = 5.0  # seconds between a call that failed and the next
 SAY_S = 10.0  # seconds without an answer after which that is said, again and again
 AT_LEAST_S = 0.5  # seconds that a live server may take
 

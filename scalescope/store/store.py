@@ -33,9 +33,10 @@ from scalescope.store.failures import explained
 from scalescope.store.json_text import clean, dumps, loads
 from scalescope.store.location import Location, locate, refuse_password
 from scalescope.store.migrate import upgrade
-from scalescope.store.patience import PATIENCE_S, outlasting
+from scalescope.store.patience import outlasting
 from scalescope.store.schema import EnvironmentRow, FindingRow, PointRow, RunRow, RunState, TrialRow
 from scalescope.store.studies import Studies, now_of
+from scalescope.waiting import PATIENCE_S
 
 HEARTBEAT_LIMIT_S = 120.0  # seconds without a heartbeat after which a run on another host counts as dead
 WATCH_INTERVAL_S = 5.0  # seconds between two looks for a heartbeat

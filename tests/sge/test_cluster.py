@@ -16,9 +16,8 @@ import yaml
 from support.requests import asked
 from support.waiting import wait_for as until
 
-from scalescope import leases
+from scalescope import leases, waiting
 from scalescope.clusters import reaping
-from scalescope.clusters.jobqueue import sge_cluster
 from scalescope.clusters.jobqueue.sge_cluster import SgeCluster
 from scalescope.clusters.reaping import Fate
 from scalescope.errors import ClusterError, ExitStatus, JobsEnded
@@ -213,7 +212,7 @@ def test_a_host_that_dies_is_named_and_its_job_replaced(opened: Opened, in_sge: 
 
 @pytest.mark.thorough
 def test_a_master_that_is_away_is_waited_for(opened: Opened, in_sge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sge_cluster, "AGAIN_S", 0.5)
+    monkeypatch.setattr(waiting, "AGAIN_S", 0.5)
     cluster = opened()
     cluster.scale(1, 1)
     said: list[str] = []

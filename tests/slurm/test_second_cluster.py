@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from support.waiting import wait_for as until
 
-from scalescope import leases
+from scalescope import leases, waiting
 from scalescope.analysis.cost import Prices
 from scalescope.cli import main as cli
 from scalescope.cli.host_checks import _slurm
@@ -162,7 +162,7 @@ def test_a_trial_is_valid_and_a_controller_that_is_away_is_waited_for(in_strict:
 def test_a_job_whose_number_never_came_is_not_submitted_again(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slurm_commands, "AGAIN_S", 1.0)
+    monkeypatch.setattr(waiting, "AGAIN_S", 1.0)
     cluster = opened()
     monkeypatch.setattr(cluster, "_check_room", in_strict.freeze)
 
@@ -177,7 +177,7 @@ def test_what_an_outage_left_in_the_middle_is_reaped(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch, given_up: str
 ) -> None:
     """No number ever came, the site has rewritten the comment, and the controller obeys when it wakes up."""
-    monkeypatch.setattr(slurm_commands, "PATIENCE_S", 2.0)
+    monkeypatch.setattr(waiting, "PATIENCE_S", 2.0)
     cluster = opened(directives_add=("--hold",) if given_up == "submission" else ())
     if given_up == "cancellation":
         cluster.scale(1, 1)
@@ -253,8 +253,8 @@ def test_what_is_refused_for_good_ends_the_run_at_once(
 ) -> None:
     """Once there is a controller that refuses it."""
     store = str(state / "results.db")
-    monkeypatch.setattr(slurm_commands, "AGAIN_S", 1.0)
-    monkeypatch.setattr(slurm_commands, "SAY_S", 0.5)
+    monkeypatch.setattr(waiting, "AGAIN_S", 1.0)
+    monkeypatch.setattr(waiting, "SAY_S", 0.5)
     check_room = SlurmSpec.check_room
 
     def check_while_it_is_away(spec: SlurmSpec, sizes: Any, says: Any) -> None:

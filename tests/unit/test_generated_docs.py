@@ -15,7 +15,8 @@ from scalescope.diagnosis.causes import by_code
 from scalescope.model.cluster import kinds
 from scalescope.model.metrics import METRICS
 
-PAGES: dict[str, Callable[[], str]] = runpy.run_path(str(Path(__file__).parents[2] / "docs" / "generate.py"))["PAGES"]
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES: dict[str, Callable[[], str]] = runpy.run_path(str(DOCS / "generate.py"))["PAGES"]
 DECLARED = {
     "causes": [f"| [`{code}`](causes/{code}.md) |" for code in by_code()],
     "metrics": [f"| `{name}`" for name in METRICS],
@@ -29,3 +30,21 @@ DECLARED = {
 def test_a_page_names_all_that_is_declared(page: str) -> None:
     text = PAGES[page]()
     assert [each for each in DECLARED[page] if each not in text] == []
+
+
+def test_cells_of_faults_replace_those_seen_earlier_and_no_others() -> None:
+    module = runpy.run_path(str(DOCS / "generate_faults.py"))
+    good = {"trials": ["valid"] * 3, "ended": "status 0", "error": "", "leaks": [], "lost": 0, "finished": True}
+    cells = [
+        {**good, "process": process, "fault": "SIGKILL", "stage": stage, "again": False}
+        for process in ("flow", "store")
+        for stage in ("teardown", "measuring")
+    ]
+    first = module["page"](f"before\n{module['BEGIN']}\n{module['END']}\nafter\n", cells)
+    assert "4 cells." in first
+    assert first.index("| flow | SIGKILL | measuring, teardown | valid |") < first.index("| store | SIGKILL |")
+    again = module["page"](first, [{**cells[0], "trials": ["invalid: lost"]}])
+    assert "| flow | SIGKILL | teardown | invalid: lost |" in again
+    assert "3 cells." in again
+    assert again.startswith("before\n")
+    assert again.endswith("\nafter\n")

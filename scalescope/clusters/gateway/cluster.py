@@ -17,7 +17,7 @@ from scalescope.clusters.gateway.spec import SUBMIT_S, GatewaySpec
 from scalescope.clusters.gateway_server import LOOK_S, NOT_ALLOWED, REFUSED, GatewayServer
 from scalescope.clusters.observed_cluster import ObservedCluster, root_cause
 from scalescope.errors import ClusterError
-from scalescope.slurm.commands import saying
+from scalescope.waiting import saying
 
 if TYPE_CHECKING:
     from dask_gateway.client import ClusterReport

@@ -13,8 +13,7 @@ from scalescope.clusters.jobqueue.slurm_watch import excerpt
 from scalescope.clusters.jobqueue.systems import SgeSpec
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.model.words import plural
-from scalescope.slurm import CLOSING_S, PATIENCE_S
-from scalescope.slurm.commands import AGAIN_S
+from scalescope.waiting import CLOSING_S, PATIENCE_S, patiently
 
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job
@@ -59,14 +58,13 @@ class SgeCluster(BatchCluster):
         yield from super()._send(sizes, jobs)
 
     def _patiently(self, ask: Callable[[], T]) -> T:
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                return ask()
-            except GridEngineSilent:
-                self.report(f"Grid Engine does not answer: waiting for it, at most {PATIENCE_S / 60:g} min")
-                if time.monotonic() > deadline or self._closing.wait(AGAIN_S):
-                    raise
+        return patiently(
+            ask,
+            who="Grid Engine",
+            is_silent=lambda error: isinstance(error, GridEngineSilent),
+            says=self.report,
+            stopped=self._closing,
+        )
 
     def _cancel(self, job_ids: Sequence[str]) -> None:
         self._patiently(lambda: self._engine.delete(job_ids))

@@ -10,14 +10,16 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from scalescope import waiting
 from scalescope.clusters.jobqueue.base_cluster import JobQueueCluster, PendingWorkers
 from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec
 from scalescope.clusters.jobqueue.slurm_watch import JobWatch
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.model.words import plural
-from scalescope.slurm import CLOSING_S, commands, failures, submission
+from scalescope.slurm import commands, failures, submission
 from scalescope.slurm import jobs as slurm_jobs
 from scalescope.slurm.jobs import ClusterJobs
+from scalescope.waiting import CLOSING_S
 
 if TYPE_CHECKING:
     from dask_jobqueue.core import Job
@@ -119,7 +121,7 @@ class SlurmCluster(JobQueueCluster):
             for _ in range(looks):
                 if number := self._arrived(job.name):
                     return number
-                self._closing.wait(commands.AGAIN_S)
+                self._closing.wait(waiting.AGAIN_S)
             looks = 2  # a controller that wakes up obeys in any order what it was told meanwhile
             return submission.submit(job.job_script(), run=self._run)
 

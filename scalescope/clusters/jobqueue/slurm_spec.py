@@ -14,8 +14,8 @@ from scalescope.clusters.jobqueue.base_spec import NAME, JobQueueSpec, JobReques
 from scalescope.errors import ClusterError, InvalidField, JobsEnded
 from scalescope.model.cluster import CUDA_OPTIONS, Text
 from scalescope.model.parameters import Parameter
-from scalescope.slurm import PATIENCE_S
 from scalescope.slurm.sbatch_options import objection
+from scalescope.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from scalescope.slurm.capacity import SlurmCapacity, SlurmRoom

@@ -15,12 +15,13 @@ from typing import Any
 from scalescope.clusters.jobqueue.base_cluster import PendingWorkers
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.model.words import plural
-from scalescope.slurm import PATIENCE_S, failures
+from scalescope.slurm import failures
 from scalescope.slurm import jobs as slurm_jobs
 from scalescope.slurm.commands import CommandSilent, Run, commands
 from scalescope.slurm.failures import CLUSTER_FIELDS
 from scalescope.slurm.job_facts import job_facts
 from scalescope.slurm.jobs import FORGOTTEN, SlurmJob
+from scalescope.waiting import PATIENCE_S
 
 SHORTEST_S, LONGEST_S, SHARE = 1.0, 30.0, 0.2  # seconds between two looks: a share of the time since a change
 JITTER = 0.2  # the largest part by which an interval is made longer or shorter at random

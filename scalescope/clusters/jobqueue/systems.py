@@ -13,7 +13,7 @@ from scalescope.clusters.jobqueue.job_status import StatusCommand
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import Text
 from scalescope.model.parameters import Parameter
-from scalescope.slurm import PATIENCE_S
+from scalescope.waiting import PATIENCE_S
 
 _QUEUE = NAME("Name of the queue; empty is the default queue.")
 _RESOURCES = Text(

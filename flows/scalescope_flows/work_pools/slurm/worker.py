@@ -28,11 +28,12 @@ from prefect.exceptions import InfrastructureNotFound, ObjectNotFound
 from prefect.workers.base import BaseWorker, BaseWorkerResult
 
 from scalescope.errors import ClusterError
-from scalescope.slurm import PATIENCE_S, job_queue
+from scalescope.slurm import job_queue
 from scalescope.slurm.commands import CommandSilent
 from scalescope.slurm.job_output import JobOutput
 from scalescope.slurm.job_queue import JobEnd, JobQueue
 from scalescope.slurm.jobs import SlurmJob
+from scalescope.waiting import PATIENCE_S
 from scalescope_flows.work_pools.slurm.configuration import SlurmJobConfiguration, job_name
 
 LONGEST_S, SHARE, JITTER = 15.0, 0.1, 0.2  # seconds between two looks: a share of the time since a change

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from scalescope import owner
+from scalescope import owner, waiting
 from scalescope.clusters.jobqueue.slurm_watch import LONGEST_S, JobWatch, excerpt
 from scalescope.errors import ClusterError, JobsEnded
-from scalescope.slurm import PATIENCE_S, job_facts
 from scalescope.slurm import commands as slurm_commands
+from scalescope.slurm import job_facts
 from scalescope.slurm import jobs as slurm_jobs
+from scalescope.waiting import PATIENCE_S
 
 LABEL = "scalescope-0123456789ab"
 ME = owner.user()
@@ -370,7 +371,7 @@ def test_a_controller_that_restarts_is_waited_for(watch: JobWatch, slurm: Slurm,
 
 def test_a_command_is_given_until_slurm_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("AGAIN_S", 0.02), ("SAY_S", 0.01), ("PATIENCE_S", 60.0)):
-        monkeypatch.setattr(slurm_commands, name, seconds)
+        monkeypatch.setattr(waiting, name, seconds)
     away = [slurm_commands.silent(["scancel"], "Unable to contact slurm controller")] * 3
     said: list[str] = []
 
@@ -384,13 +385,13 @@ def test_a_command_is_given_until_slurm_answers(monkeypatch: pytest.MonkeyPatch)
 
     assert patiently() == "7"
     assert set(said) == {"Slurm's controller does not answer: waiting for it, at most 1 min"}
-    monkeypatch.setattr(slurm_commands, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(waiting, "PATIENCE_S", 0.0)
     away += [slurm_commands.silent(["scancel"], "Socket timed out")] * 2
     with pytest.raises(slurm_commands.CommandSilent, match="Slurm does not answer") as found:
         patiently()
     assert found.value.ends_run  # so that no trial is spoilt by it
     away += [slurm_commands.silent(["scontrol"], "Unable to process configuration file")]
-    monkeypatch.setattr(slurm_commands, "PATIENCE_S", 60.0)
+    monkeypatch.setattr(waiting, "PATIENCE_S", 60.0)
     with pytest.raises(slurm_commands.CommandSilent):  # what Slurm says of its configuration is not waited for
         patiently()
 
