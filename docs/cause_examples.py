@@ -1,11 +1,14 @@
 """Code that has a cause, and the same code without it, for the page of causes.
 
 tests/causes/test_examples.py runs both: the first has the cause named after it, the second has not. They run on 16
-simulated workers, or on as many as `on` says.
+simulated workers, or on as many as `on` says. Those marked by `real` run in processes of this machine.
 """
 
 from __future__ import annotations
 
+import fcntl
+import gc
+import os
 import time
 
 import dask
@@ -23,6 +26,16 @@ def on(*workers):
     return marked
 
 
+def real(workers, threads=1, **cluster):
+    """Processes in which an example runs; `cluster` has fields of a local cluster."""
+
+    def marked(function):
+        function.workers, function.threads, function.cluster = (workers,), threads, {"kind": "local", **cluster}
+        return function
+
+    return marked
+
+
 def work(*inputs, seconds=1.0):
     time.sleep(seconds)
     return seconds
@@ -35,6 +48,18 @@ def fit(data, seconds):
 def large(*inputs, mb=400):
     time.sleep(1)
     return Table(mb)
+
+
+def sum_of(table, item):
+    time.sleep(0.05)
+    return len(table) + item
+
+
+def parse(text):
+    time.sleep(0.2)
+    if text == "bad":
+        os._exit(1)  # as a crash in native code
+    return text
 
 
 class Table:
@@ -325,3 +350,158 @@ def work_inflation_mended(client):
         time.sleep(0.5)  # it has as many connections as there are threads
 
     client.gather(client.map(query, range(256)))
+
+
+# ------------------------------------------------------------------ in processes of this machine
+
+
+def count(upto):
+    """Python code, which holds the interpreter lock."""
+    return sum(number % 7 for number in range(upto))
+
+
+@real(1, threads=2)
+def gil_bound(client):
+    client.gather(client.map(count, range(10_000_000, 10_000_008)))
+
+
+@real(1, threads=2)
+def gil_bound_mended(client):
+    import numpy as np
+
+    def count_in_numpy(upto):  # other threads run meanwhile
+        return int((np.arange(upto) % 7).sum())
+
+    client.gather(client.map(count_in_numpy, range(50_000_000, 50_000_008)))
+
+
+@real(1, threads=4)
+def lock_bound(client):
+    lock = "/tmp/table.lock"
+
+    def save(item):
+        with open(lock, "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            return work(item, seconds=0.3)  # computes and writes
+
+    client.gather(client.map(save, range(24)))
+
+
+@real(1, threads=4)
+def lock_bound_mended(client):
+    lock = "/tmp/table.lock"
+
+    def save(item):
+        row = work(item, seconds=0.3)
+        with open(lock, "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            return row  # only writes
+
+    client.gather(client.map(save, range(24)))
+
+
+@real(2)
+def garbage_collection(client):
+    def clean(item):
+        rows = [[item] for _ in range(200_000)]
+        for _ in range(10):
+            gc.collect()
+        return len(rows)
+
+    client.gather(client.map(clean, range(8)))
+
+
+@real(2)
+def garbage_collection_mended(client):
+    import numpy as np
+
+    def clean(item):
+        rows = np.full((200_000, 1), item)
+        return work(seconds=0.5) + len(rows)
+
+    client.gather(client.map(clean, range(8)))
+
+
+@real(2)
+def task_overhead(client):
+    import pickle
+
+    model = pickle.dumps({number: str(number) for number in range(400_000)})
+    [sent] = client.scatter([model], broadcast=True)
+
+    def predict(model, item):
+        return work(seconds=0.02) + len(pickle.loads(model)) + item  # loads the model for each item
+
+    client.gather([client.submit(predict, sent, item) for item in range(40)])
+
+
+@real(2)
+def task_overhead_mended(client):
+    import pickle
+
+    model = pickle.dumps({number: str(number) for number in range(400_000)})
+    [sent] = client.scatter([model], broadcast=True)
+
+    def predict(model, items):
+        table = pickle.loads(model)  # once for twenty items
+        return [work(seconds=0.1) + len(table) + item for item in items]
+
+    client.gather([client.submit(predict, sent, range(first, first + 20)) for first in (0, 20)])
+
+
+@real(2)
+def large_graph(client):
+    table = os.urandom(10_000_000)
+    client.gather([client.submit(sum_of, table, item) for item in range(40)])
+
+
+@real(2)
+def large_graph_mended(client):
+    table = client.scatter(os.urandom(10_000_000), broadcast=True)
+    client.gather([client.submit(sum_of, table, item) for item in range(40)])
+
+
+@real(2)
+def worker_killing_task(client):
+    client.gather(client.map(parse, ["good"] * 3 + ["bad"] + ["good"] * 4, pure=False))
+
+
+@real(2)
+def worker_killing_task_mended(client):
+    def careful(text):
+        return "" if text == "bad" else parse(text)
+
+    client.gather(client.map(careful, ["good"] * 3 + ["bad"] + ["good"] * 4, pure=False))
+
+
+@real(2)
+def failed_trials(client):
+    client.gather(client.map(int, ["1", "2", "three", "4"]))
+
+
+@real(2)
+def failed_trials_mended(client):
+    def number(text):
+        work(seconds=0.5)
+        return int(text) if text.isdigit() else None
+
+    client.gather(client.map(number, ["1", "2", "three", "4"]))
+
+
+def load(item):
+    return os.urandom(30_000_000)
+
+
+@real(2, memory_limit_mb=400)
+def memory_spill(client):
+    tables = client.map(load, range(24))
+    wait(tables)
+    client.gather(client.map(len, tables))  # all tables are kept until here
+
+
+@real(2, memory_limit_mb=400)
+def memory_spill_mended(client):
+    def length(item):
+        return len(load(item))
+
+    client.gather(client.map(length, range(24)))  # a table is gone with its task

@@ -92,8 +92,12 @@ def _code(heading: str, name: str) -> str:
     """A section with an example of cause_examples.py; empty where there is none."""
     if not (body := _body(name)):
         return ""
-    workers = ", ".join(map(str, getattr(_examples()[name], "workers", (16,))))
-    return f"\n## {heading}\n\nTried on {workers} simulated workers.\n\n```python\n{body}```\n"
+    function = _examples()[name]
+    workers = ", ".join(map(str, getattr(function, "workers", (16,))))
+    kind = "local" if hasattr(function, "cluster") else "simulated"
+    threads = f" with {function.threads} threads each" if getattr(function, "threads", 1) > 1 else ""
+    tried = f"{workers} {kind} worker{'' if workers == '1' else 's'}{threads}"
+    return f"\n## {heading}\n\nTried on {tried}.\n\n```python\n{body}```\n"
 
 
 @cache

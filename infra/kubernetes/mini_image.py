@@ -242,6 +242,10 @@ def _pack_package(layer: tarfile.TarFile, package: importlib.metadata.Distributi
             if content.startswith(b"#!"):
                 content = f"#!/{PREFIX}/bin/python\n".encode() + content.partition(b"\n")[2]
             _add_text(layer, f"usr/local/bin/{path.name}", content, 0o755)
+        elif path.name == "entry_points.txt":
+            # Images of workers lack dask-kubernetes, as whose command `dask` would load a Kubernetes client each time.
+            text = path.read_text().replace("[dask_cli]\nkubernetes = dask_kubernetes.cli:main\n", "")
+            _add_text(layer, f"{PACKAGES}/{file}", text)
         elif ".." not in file.parts and path.exists() and path.suffix != ".pyc":
             layer.add(path, f"{PACKAGES}/{file}")
             compiled = Path(cache_from_source(str(path)))

@@ -11,6 +11,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 
 import matrix
+import pytest
 from cases import Case
 
 FILE = Path(__file__).parents[2] / "docs" / "cause_examples.py"
@@ -23,7 +24,9 @@ def code_of(name: str) -> str:
 
 
 def case_of(name: str, function: object) -> Case:
-    return Case(name, code_of(name), f"{FILE}:{name}", workers=getattr(function, "workers", (16,)))
+    cluster = getattr(function, "cluster", {"kind": "simulated"})
+    workers, threads = getattr(function, "workers", (16,)), getattr(function, "threads", 1)
+    return Case(name, code_of(name), f"{FILE}:{name}", workers, threads, cluster=cluster)
 
 
 CASES = [case_of(name, function) for name, function in runpy.run_path(str(FILE)).items() if name in NAMES]
@@ -41,6 +44,13 @@ def wrong(cases: list[Case]) -> Mapping[str, tuple[str, ...]]:
 
 
 def test_each_has_its_cause_until_it_is_mended() -> None:
-    assert len(CASES) >= 44
+    simulated = [case for case in CASES if not case.real]
+    assert len(simulated) >= 44
     assert {name + MENDED for name in NAMES if MENDED not in name} == {name for name in NAMES if MENDED in name}
-    assert wrong(CASES) == {}
+    assert wrong(simulated) == {}
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(900)
+def test_each_in_real_processes_has_its_cause_until_it_is_mended() -> None:
+    assert wrong([case for case in CASES if case.real]) == {}
