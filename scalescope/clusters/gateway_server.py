@@ -46,6 +46,8 @@ class GatewayServer:
         login: Mapping[str, str] | None = None,  # arguments of the class in `LOGINS`
     ) -> None:
         try:
+            self.silent_s = 0.0  # longest time in which a request had no answer; may be set to 0
+            self._silent_since = 0.0  # by the monotonic clock; 0 if the last request was answered
             self._auth = resolve_name(LOGINS[auth])(**(login or {})) if auth else None
             self.address, self.proxy_address = asyncio.run(_addresses(address, proxy_address, self._auth))
         except (ValueError, TypeError, ImportError) as error:
@@ -60,13 +62,22 @@ class GatewayServer:
         """The answer to a question that takes a `Gateway`; an absent server is asked again for `patience_s`."""
         deadline = time.monotonic() + patience_s
         while True:
+            asked = time.monotonic()
             try:
-                return asyncio.run(asyncio.wait_for(self._asked(question), limit_s))
+                answer = asyncio.run(asyncio.wait_for(self._asked(question), limit_s))
+                self._heard(asked, answered=True)
+                return answer
             except (OSError, ValueError, aiohttp.ClientError, GatewayClusterError, GatewayServerError) as error:
                 told = self._told(error, limit_s)
+                self._heard(asked, answered=told.category != AWAY)
                 if told.category != AWAY or time.monotonic() > deadline:
                     raise told from error
             time.sleep(RETRY_S)
+
+    def _heard(self, asked: float, *, answered: bool) -> None:
+        since = self._silent_since or asked
+        self.silent_s = max(self.silent_s, time.monotonic() - since)
+        self._silent_since = 0.0 if answered else since
 
     def report(self, name: str, patience_s: float = 0.0) -> ClusterReport:
         return self.ask(lambda gateway: gateway.get_cluster(name), patience_s=patience_s)

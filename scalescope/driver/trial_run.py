@@ -68,11 +68,10 @@ class TrialRunner:
         except Exception as error:  # noqa: BLE001 - reported with the trial
             opened.spoiled = True
             attempt.error = describe(error)
-            attempt.problem = self._outage(attempt) or f"the driver could not run the trial: {attempt.error['message']}"
+            why = f"the driver could not run the trial: {attempt.error['message']}"
             if opened.cluster is not None and not opened.cluster.is_whole():
-                attempt.problem = (
-                    f"a process of the {opened.cluster.kind} cluster ended during the trial, such as its scheduler"
-                )
+                why = f"a process of the {opened.cluster.kind} cluster ended during the trial, such as its scheduler"
+            attempt.problem = self._outage(attempt) or why
         self.function = None
         return attempt
 

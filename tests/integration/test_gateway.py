@@ -236,12 +236,13 @@ def test_a_killed_sweep_is_continued(stage: str, server: Server, commands: Comma
 def test_a_server_that_is_away_during_a_trial(server: Server, commands: Commands) -> None:
     def away(commands: Commands, flow: Any) -> None:
         server.signal(signal.SIGSTOP)
-        time.sleep(10)
+        time.sleep(20)
         server.signal(signal.SIGCONT)
 
     seen = see(commands, "measuring", away, *options(server))
     assert (seen.leaks, seen.lost, seen.finished, seen.again) == ((), 0, True, False), commands.text()
-    assert seen.trials == ("valid",) * 3
+    [repeated] = [trial for trial in seen.trials if trial != "valid"]
+    assert "second attempt; in the first, the server of Dask Gateway did not answer for" in repeated
     assert server.clusters() == []
 
 

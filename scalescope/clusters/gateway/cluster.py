@@ -5,31 +5,52 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import cloudpickle
 import distributed
 from dask_gateway.client import ClusterStatus
 
-from scalescope import leases
+from scalescope import leases, waiting
+from scalescope.clusters import trial_watch
 from scalescope.clusters.gateway import left_alone
 from scalescope.clusters.gateway.spec import SUBMIT_S, GatewaySpec
-from scalescope.clusters.gateway_server import LOOK_S, NOT_ALLOWED, REFUSED, GatewayServer
+from scalescope.clusters.gateway_server import AWAY, LOOK_S, NOT_ALLOWED, REFUSED, GatewayServer
 from scalescope.clusters.observed_cluster import ObservedCluster, root_cause
 from scalescope.errors import ClusterError
+from scalescope.model.trial import SILENT
 from scalescope.waiting import saying
 
 if TYPE_CHECKING:
     from dask_gateway.client import ClusterReport
 
     from scalescope.leases import Lease
+    from scalescope.model.sweep import Point
+    from scalescope.model.workload import Workload
 
 CLOSE_TIMEOUT_S = 8.0
 PATIENCE_S = 60.0  # for a server that is away while a cluster of it is in use
 CHECK_S = 2.0  # between two looks at the server, while workers are awaited
-AWAY = "the server of Dask Gateway does not answer: waiting for it"
+WATCH_S = 5.0  # the same during a trial
+LEAST_SILENT_S = 5.0  # silence of the server that can spoil a trial
+NO_ANSWER = "the server of Dask Gateway does not answer: waiting for it"
 
 _logger = logging.getLogger(__name__)
+
+
+class ServerWatch(trial_watch.BackgroundThread):
+    """Looks whether the server answers, which keeps the seconds in which it did not."""
+
+    def __init__(self, server: GatewayServer, cluster: str) -> None:
+        super().__init__("scalescope-gateway")
+        self._server, self._cluster = server, cluster
+
+    def _run(self) -> None:
+        while not self._over.wait(WATCH_S):
+            with suppress(ClusterError):
+                self._server.ask(lambda gateway: gateway.get_cluster(self._cluster), LEAST_SILENT_S)
 
 
 class GatewayCluster(ObservedCluster[GatewaySpec]):
@@ -50,9 +71,14 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
         self._asking = threading.Lock()
         self._name = ""  # of the cluster, by the server
         self._report: ClusterReport | None = None
+        self._silent = ""  # how long the server did not answer in the last trial, if that spoils it
+
+    def is_whole(self) -> bool:
+        """A server that was away may take the cluster for dead."""
+        return not self._silent
 
     def open(self) -> None:
-        spec = self.spec
+        spec, self._silent = self.spec, ""
         self._server = server = GatewayServer(spec.address, spec.proxy_address, spec.auth, spec.login())
         known: dict[str, Any] = {"address": server.address, "proxy_address": server.proxy_address}
         known |= {"auth": spec.auth, "username": spec.username, "secrets": dict(spec.secrets)}
@@ -107,6 +133,28 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
         self._open()
         return self._client()
 
+    @contextmanager
+    def running(self, workload: Workload, point: Point) -> Iterator[None]:
+        server, began = self._gateway(), time.monotonic()
+        server.silent_s = 0.0
+        with ServerWatch(server, self._name):
+            yield
+        self._note_silence(server, trial_watch.PART * (time.monotonic() - began))
+
+    def losses(self) -> str:
+        return self._was_away()
+
+    def outage(self) -> str:
+        if self._server is not None:
+            try:
+                with saying(NO_ANSWER, self.report):
+                    self._server.report(self._name, waiting.PATIENCE_S)
+            except ClusterError as error:
+                if error.category == AWAY:
+                    raise
+            self._note_silence(self._server, 0.0)
+        return self._was_away()
+
     def close(self) -> None:
         """Have the cluster stopped; what the server has begun to stop, it ends by itself."""
         self._disconnect()
@@ -127,6 +175,7 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
     def facts(self) -> dict[str, Any]:
         return {
             **super().facts(),
+            **({SILENT: self._silent} if self._silent else {}),
             "layout": f"cluster {self._name} of Dask Gateway: {self._described()}; TLS",
             "server": self._server.address if self._server else self.spec.address,
             "options": dict(self.spec.options),
@@ -137,7 +186,7 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
     def _submitted(self, lease: Lease) -> str:
         """The server's name of a new cluster."""
         try:
-            with saying(AWAY, self.report):
+            with saying(NO_ANSWER, self.report):
                 return str(
                     self._gateway().ask(lambda gateway: gateway.submit(**self.spec.options), SUBMIT_S, PATIENCE_S)
                 )
@@ -178,6 +227,19 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
                 next_step="set cluster.proxy_address to where the proxy takes connections to schedulers",
                 category="no-connection",
             ) from error
+
+    def _note_silence(self, server: GatewayServer, least_s: float) -> None:
+        if server.silent_s > max(LEAST_SILENT_S, least_s):
+            self._silent = f"the server of Dask Gateway did not answer for {server.silent_s:.0f} s"
+
+    def _was_away(self) -> str:
+        if not self._silent:
+            return ""
+        cause = (
+            "results come through its proxy, and it may end a cluster that it cannot see, so the trial does not count"
+        )
+        where, next_step = self._gateway().address, "ask who runs the server what its log says"
+        return str(ClusterError(self._silent, where=where, cause=cause, next_step=next_step))
 
     def _gateway(self) -> GatewayServer:
         if self._server is None:
