@@ -315,7 +315,7 @@ GPU_NODE = (  # one after the other, for they are about the same node
         workers=2,
         own_s=20,
     ),
-    FailureRow("worker's node dies", "node-lost", GPU, act=_stop_node, restore=_start_node, own_s=10),
+    _seldom("worker's node dies", "node-lost", GPU, act=_stop_node, restore=_start_node, own_s=10),
 )
 
 # Last and alone: where the operator is refused something, it breaks off what it asks for others (kr8s 0.20).

@@ -41,7 +41,7 @@ _logger = logging.getLogger(__name__)
 
 
 class ServerWatch(trial_watch.BackgroundThread):
-    """Looks whether the server answers, which keeps the seconds in which it did not."""
+    """Asks the server now and then, so that it is known how long it did not answer."""
 
     def __init__(self, server: GatewayServer, cluster: str) -> None:
         super().__init__("scalescope-gateway")
@@ -74,7 +74,7 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
         self._silent = ""  # how long the server did not answer in the last trial, if that spoils it
 
     def is_whole(self) -> bool:
-        """A server that was away may take the cluster for dead."""
+        """False after a silence of the server, which may have taken the cluster for dead."""
         return not self._silent
 
     def open(self) -> None:

@@ -60,11 +60,7 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
     if cores <= 0 or tasks <= 0:
         return None
     at_once = tasks / observation.measured.makespan
-    own, pool = (
-        int(observation.numbers("workers", name).max(initial=0)) for name in ("process_threads", "pool_threads")
-    )
-    most = int(observation.measured.members.nthreads.max())
-    pool = max(pool, own - most - OF_DASK)
+    own, pool = _threads_of_pools(observation)
     outside_s = _outside_of_tasks_s(observation, cores) if pool > 1 and at_once * pool >= CROWD * here.cpus else 0.0
     pools = cores >= 1.5 * tasks or outside_s >= SLACK * cores  # then tasks must have threads of their own
     # running tasks per core, from which they wait for each other
@@ -83,22 +79,19 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
         *((Evidence("most threads of a worker's process", own, "table workers"),) if own else ()),
         *((Evidence("threads of a library's pool", pool, "table workers"),) if pool > 1 else ()),
     )
+    ran, idle = f"{at_once:.1f} tasks ran at once on {plural(here.cpus, 'core')}", f"({percent(here.idle)} idle)"
     if pools:
         threads = f"{pool:,} threads of their own each" if pool > 1 else "threads of their own"
-        summary = (
-            f"{at_once:.1f} tasks ran at once on {plural(here.cpus, 'core')}, and libraries inside them start "
-            f"{threads}: all cores are busy ({percent(here.idle)} idle), and these threads compete."
-        )
+        summary = f"{ran}, and libraries inside them start {threads}: all cores are busy {idle}, and these compete."
         remedy = ONE_EACH
     else:
         summary = (
-            f"{at_once:.1f} tasks ran at once on {plural(here.cpus, 'core')}, all busy ({percent(here.idle)} idle): "
-            f"each got {percent(cores / tasks)} of one, so more workers or threads on this host only slow each other "
-            "down."
+            f"{ran}, all busy {idle}: each got {percent(cores / tasks)} of one, so more workers or threads on this "
+            "host only slow each other down."
         )
         remedy = (
             f"ask for at most {here.cpus} threads on this host (workers × threads_per_worker), or use a cluster with "
-            "more cores" + (f"; {ONE_EACH}" if pool > most else "")
+            "more cores" + (f"; {ONE_EACH}" if pool > _most_threads(observation) else "")
         )
     return OVERSUBSCRIBED_THREADS.finding(
         observation,
@@ -109,6 +102,17 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
         confidence=0.7 if pools else 0.9,
         link="" if pools else SIZES_LINK,
     )
+
+
+def _most_threads(observation: Observation) -> int:
+    return int(observation.measured.members.nthreads.max())
+
+
+def _threads_of_pools(observation: Observation) -> tuple[int, int]:
+    """The most threads of a worker's process, and of a pool of a library in one; 0 where they are not known."""
+    names = ("process_threads", "pool_threads")
+    own, pool = (int(observation.numbers("workers", name).max(initial=0)) for name in names)
+    return own, max(pool, own - _most_threads(observation) - OF_DASK)
 
 
 def _outside_of_tasks_s(observation: Observation, cores_s: float) -> float:
