@@ -307,7 +307,7 @@ def see(
         time.sleep(0.3)
         with suppress(psutil.NoSuchProcess):
             driver.resume()
-    status = flow.wait(2 * PATIENCE_S)  # it takes minutes to give up a dead Prefect server or a network
+    status = flow.wait(3 * PATIENCE_S)  # it takes minutes to give up a dead Prefect server or a network
     ended = "killed" if status == -signal.SIGKILL else f"status {status}"
     error = said(commands.text())
 
