@@ -50,18 +50,6 @@ def large(*inputs, mb=400):
     return Table(mb)
 
 
-def sum_of(table, item):
-    time.sleep(0.05)
-    return len(table) + item
-
-
-def parse(text):
-    time.sleep(0.2)
-    if text == "bad":
-        os._exit(1)  # as a crash in native code
-    return text
-
-
 class Table:
     """Says that it has so many MB."""
 
@@ -355,13 +343,11 @@ def work_inflation_mended(client):
 # ------------------------------------------------------------------ in processes of this machine
 
 
-def count(upto):
-    """Python code, which holds the interpreter lock."""
-    return sum(number % 7 for number in range(upto))
-
-
 @real(1, threads=2)
 def gil_bound(client):
+    def count(upto):  # Python code holds the interpreter lock
+        return sum(number % 7 for number in range(upto))
+
     client.gather(client.map(count, range(10_000_000, 10_000_008)))
 
 
@@ -451,27 +437,40 @@ def task_overhead_mended(client):
 
 @real(2)
 def large_graph(client):
+    def look_up(item, table):
+        return work(seconds=0.05) + table[item]
+
     table = os.urandom(10_000_000)
-    client.gather([client.submit(sum_of, table, item) for item in range(40)])
+    client.gather([client.submit(look_up, item, table) for item in range(40)])  # sent forty times
 
 
 @real(2)
 def large_graph_mended(client):
-    table = client.scatter(os.urandom(10_000_000), broadcast=True)
-    client.gather([client.submit(sum_of, table, item) for item in range(40)])
+    def look_up(item, table):
+        return work(seconds=0.05) + table[item]
+
+    table = client.scatter(os.urandom(10_000_000), broadcast=True)  # sent once
+    client.gather([client.submit(look_up, item, table) for item in range(40)])
 
 
 @real(2)
 def worker_killing_task(client):
+    def parse(text):
+        work(seconds=0.2)
+        if text == "bad":
+            os._exit(1)  # as a crash in native code
+        return text
+
     client.gather(client.map(parse, ["good"] * 3 + ["bad"] + ["good"] * 4, pure=False))
 
 
 @real(2)
 def worker_killing_task_mended(client):
-    def careful(text):
-        return "" if text == "bad" else parse(text)
+    def parse(text):
+        work(seconds=0.2)
+        return "" if text == "bad" else text  # checked before native code gets it
 
-    client.gather(client.map(careful, ["good"] * 3 + ["bad"] + ["good"] * 4, pure=False))
+    client.gather(client.map(parse, ["good"] * 3 + ["bad"] + ["good"] * 4, pure=False))
 
 
 @real(2)
@@ -488,12 +487,11 @@ def failed_trials_mended(client):
     client.gather(client.map(number, ["1", "2", "three", "4"]))
 
 
-def load(item):
-    return os.urandom(30_000_000)
-
-
 @real(2, memory_limit_mb=400)
 def memory_spill(client):
+    def load(item):
+        return os.urandom(30_000_000)
+
     tables = client.map(load, range(24))
     wait(tables)
     client.gather(client.map(len, tables))  # all tables are kept until here
@@ -502,6 +500,6 @@ def memory_spill(client):
 @real(2, memory_limit_mb=400)
 def memory_spill_mended(client):
     def length(item):
-        return len(load(item))
+        return len(os.urandom(30_000_000))
 
     client.gather(client.map(length, range(24)))  # a table is gone with its task
