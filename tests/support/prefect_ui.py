@@ -90,8 +90,9 @@ class Ui:
         self.press(words, on="menuitem")
 
     def field(self, label: str) -> Any:
-        """The control below a label."""
-        path = f"{self._label(label)}/following::*[{CONTROL}][1]"
+        """The control below a label, and below no other: while a form is drawn, the next label's may be there first."""
+        own = self._label(label).removeprefix("//label")
+        path = f"//label{own}/following::*[{CONTROL}][1][preceding::label[1]{own}]"
         return self.wait(lambda: self.find(path), f"the field {label}")[-1]
 
     def fill(self, label: str, value: str, *, tab: str = "") -> None:
