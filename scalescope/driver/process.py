@@ -80,7 +80,12 @@ class Driver:
     """
 
     def __init__(
-        self, process: subprocess.Popen[bytes], *, folder: Path, on_progress: Callable[[str], None] | None = None
+        self,
+        process: subprocess.Popen[bytes],
+        *,
+        folder: Path,
+        log_start: int,  # bytes that earlier drivers have written to the log
+        on_progress: Callable[[str], None] | None = None,
     ) -> None:
         self.pid = process.pid  # of the process, and of its process group
         self.log = folder / LOG  # takes the standard error of the driver and its workers
@@ -91,7 +96,7 @@ class Driver:
         self._process = process
         self._folder = folder
         self._on_progress = on_progress
-        self._log_start = self.log.stat().st_size
+        self._log_start = log_start
         driver_folders.claim(folder, self)
         self._replies: queue.Queue[Reply | DriverError] = queue.Queue()
         self._turn = threading.Lock()
@@ -119,8 +124,10 @@ class Driver:
         folder = folder.resolve()
         folder.mkdir(parents=True, exist_ok=True)
         driver_folders.sweep()
+        log = folder / LOG
+        log_start = log.stat().st_size if log.exists() else 0  # before the driver says anything
         process = _spawn(spec, folder, python, run)
-        driver = cls(process, folder=folder, on_progress=on_progress)
+        driver = cls(process, folder=folder, log_start=log_start, on_progress=on_progress)
         try:
             driver._greet(python, start_timeout_s)
             driver._open(spec, seed)

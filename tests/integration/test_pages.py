@@ -169,6 +169,8 @@ def plain(line: str) -> str:
 def test_commands_print_what_the_page_says(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
     if "beam" in block.command:
         pytest.importorskip("apache_beam")
+    if "==2023" in block.command and sys.version_info >= (3, 12):
+        pytest.skip("Beam and Dask of 2023 have no wheels for this Python")
     command = shlex.split(block.command)
     assert command[0] == "scalescope"
     wrong = block.output.startswith("error: ")
