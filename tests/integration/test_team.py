@@ -8,17 +8,17 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
-import httpx
 import pytest
 import yaml
 from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL, temporary_settings
 from support.postgresql import PASSWORD, Server
-from support.site import POOL, ROOT, Site
-from support.systemd import Missing, Systemd
+from support.site import POOL, ROOT, Site, answers
+from support.systemd import Systemd
 from support.waiting import wait_for
 
 from scalescope.environments import uv
@@ -61,7 +61,7 @@ def client(site: Site) -> Iterator[SyncPrefectClient]:
         yield made
 
 
-def test_the_blocks_of_the_page_start_services(postgresql: Server, missing: Missing, tmp_path: Path) -> None:
+def test_the_blocks_of_the_page_start_services(postgresql: Server, missing: Any, tmp_path: Path) -> None:
     """All but `prefect block register` and what follows it: the comments of deployments/ have the same commands."""
     page = (ROOT / "docs/prefect.md").read_text(encoding="utf-8")
     databases, clone, server, first, worker, once, more, *_ = re.findall(r"^```\n(.*?)^```$", page, re.M | re.S)
@@ -101,12 +101,7 @@ def test_the_blocks_of_the_page_start_services(postgresql: Server, missing: Miss
         (settings / "worker.env").write_text(as_given(worker))
         machine.run("cd ~/scalescope\n" + as_given(first), USER="root")
 
-        def answers() -> bool:
-            with suppress(httpx.HTTPError):
-                return httpx.get(f"{address}/health").is_success
-            return False
-
-        wait_for(answers, lambda: machine.run("journalctl --user -u prefect-server"))
+        wait_for(lambda: answers(port), lambda: machine.run("journalctl --user -u prefect-server"))
         [create] = [line for line in once.splitlines() if "work-pool create" in line]
         shell("set -a; . ~/.config/scalescope/worker.env; set +a; . ~/scalescope/.venv/bin/activate\n" + create)
         machine.run(as_given(more))

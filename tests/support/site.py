@@ -68,16 +68,11 @@ class Site:
     def start_server(self, command: str = "prefect server start") -> psutil.Popen:
         server = self.stay(command)
 
-        def answers() -> bool:
+        def started() -> bool:
             assert server.poll() is None, self._log(command).read_text()
-            with (
-                suppress(OSError),
-                urllib.request.urlopen(f"http://127.0.0.1:{self.port}/api/health", timeout=5) as reply,
-            ):
-                return bool(reply.status == 200)
-            return False
+            return answers(self.port)
 
-        wait_for(answers, "the server does not start")
+        wait_for(started, "the server does not start")
         return server
 
     @contextmanager
@@ -127,6 +122,13 @@ class Site:
 
     def _log(self, command: str) -> Path:
         return self.folder / f"{re.sub('[^a-z]+', '-', command)[:40]}.log"
+
+
+def answers(port: int) -> bool:
+    """Whether a Prefect server does, on this port of this machine."""
+    with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}/api/health", timeout=5) as reply:
+        return bool(reply.status == 200)
+    return False
 
 
 def header(file: str) -> list[str]:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Any
 
 import psutil
 
@@ -35,14 +35,10 @@ exec env -i PATH=/usr/sbin:/usr/bin container=tests %s --system --unit=few.targe
 """
 
 
-class Missing(Protocol):
-    def __call__(self, part: str, why: str) -> NoReturn: ...
-
-
 class Systemd:
     """Services of root, whose home is a folder of the test; `close` ends all of them."""
 
-    def __init__(self, home: Path, missing: Missing) -> None:
+    def __init__(self, home: Path, missing: Any) -> None:
         if os.getuid() or not PROGRAM.exists() or not all(map(shutil.which, ("unshare", "dbus-daemon", "loginctl"))):
             missing("systemd", "services need root, systemd, dbus and util-linux")
         self.home = home
