@@ -10,7 +10,7 @@ from distributed import Client, LocalCluster
 from support.waiting import wait_for
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     with LocalCluster(
         n_workers=2, threads_per_worker=1, processes=False, silence_logs=False, dashboard_address="127.0.0.1:0"
@@ -23,8 +23,16 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
     """Its tasks are gone before the next test begins: a client that has left holds none, whoever holds its futures."""
     with Client(cluster) as connected:
         yield connected
-    held = cluster.scheduler.tasks
+    scheduler = cluster.scheduler
+    held = scheduler.tasks
     wait_for(lambda: not held, lambda: f"tasks are still held: {list(held.items())[:5]}", 60, 0.02)
+    # A cluster of threads does not replace a worker that left: this test is the one that lost it, and not the next one
+    wait_for(
+        lambda: {worker.address for worker in cluster.workers.values()} == set(scheduler.workers),
+        lambda: f"workers left: {[event for event in scheduler.get_events('all') if 'remove' in str(event)]}",
+        10,
+        0.02,
+    )
 
 
 def rows(columns: dict[str, Any]) -> list[dict[str, Any]]:
