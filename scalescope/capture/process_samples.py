@@ -28,8 +28,8 @@ def memory_samples(since: float, take: bool = True, dask_worker: Any = None) -> 
     delay = getattr(dask_worker, "scheduler_delay", 0.0)
     callback = dask_worker.periodic_callbacks.get("monitor")
     quantities = monitor.quantities
-    if callback and callback.callback_time < OFF_MS and hasattr(dask_worker, "heartbeat"):
-        dask_worker.loop.add_callback(dask_worker.heartbeat)
+    if take:
+        beat(dask_worker)
     names = ("gpu", "inside", "garbage")
     sampler, inside, garbage = (dask_worker.plugins.get(f"scalescope-{name}") if take else None for name in names)
     rows = zip(quantities["time"], quantities["memory"], quantities["cpu"])  # noqa: B905  # Python 3.9
@@ -45,6 +45,27 @@ def memory_samples(since: float, take: bool = True, dask_worker: Any = None) -> 
         "gpu": sampler.taken(since - delay, delay) if sampler else {"absent": "NOT_SAMPLED"},
         "inside": inside.taken(since) if inside else None,
     }
+
+
+def beat(dask_worker: Any = None) -> None:
+    """Have a worker that is monitored send a heartbeat now, also while another is on its way.
+
+    A heartbeat awaits the metrics of a GPU; distributed asserts that none begins meanwhile, and ends the worker.
+    """
+    callback = dask_worker.periodic_callbacks.get("monitor")
+    if not callback or callback.callback_time >= OFF_MS or not hasattr(dask_worker, "heartbeat"):
+        return
+    spans = dask_worker.extensions.get("spans")
+    if spans is not None:
+
+        def collect(digests: Any) -> None:
+            waiting, spans.digests_total_since_heartbeat = spans.digests_total_since_heartbeat, {}
+            type(spans).collect_digests(spans, digests)
+            held = spans.digests_total_since_heartbeat
+            held.update({key: value + held.get(key, 0) for key, value in waiting.items()})
+
+        spans.collect_digests = collect
+    dask_worker.loop.add_callback(dask_worker.heartbeat)
 
 
 def pool_threads() -> int:

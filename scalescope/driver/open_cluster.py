@@ -15,7 +15,7 @@ import dask
 import distributed
 
 from scalescope import clusters
-from scalescope.capture import gpu, memory
+from scalescope.capture import gpu, memory, process_samples
 from scalescope.capture.live import standing_tasks
 from scalescope.capture.live.remote_calls import ClientCalls
 from scalescope.capture.recording import Capture
@@ -215,6 +215,8 @@ class OpenCluster:
         asked = {"modules": modules, "callback_timeout": IMPORT_TIMEOUT_S}
         try:
             self._observer.run(function, workers=wanting, on_error="ignore", **asked)
+            beat = Shipment(process_samples, "beat")
+            self._observer.run(beat, workers=wanting, on_error="ignore", callback_timeout=IMPORT_TIMEOUT_S)
             self._observer.run_on_scheduler(function, **asked)
         except (OSError, ValueError, TimeoutError) as error:
             why = f"{type(error).__name__}: {error}".rstrip(": ")

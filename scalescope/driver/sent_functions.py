@@ -30,7 +30,6 @@ async def import_modules(modules: Sequence[str], dask_worker: Any = None) -> Non
         dask_worker._cycle_ticks()
         await asyncio.sleep(TICKS_S)
         dask_worker._cycle_ticks()
-        await dask_worker.heartbeat()
 
 
 def _import(modules: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import distributed.worker
 import pytest
 from distributed.diagnostics import nvml
 from support.waiting import wait_for
@@ -31,6 +32,7 @@ def card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setenv("NVML_CARD", str(tmp_path))
     monkeypatch.setattr(nvml, "pynvml", module)
     monkeypatch.setattr(nvml, "NVML_STATE", nvml.NVMLState.UNINITIALIZED)
+    monkeypatch.setattr(distributed.worker, "DEFAULT_METRICS", {})  # later workers of this process have no card
     return module
 
 

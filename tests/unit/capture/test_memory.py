@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import threadpoolctl
-from distributed import Client
+from distributed import Client, LocalCluster
+from support.waiting import wait_for
 
 from scalescope.capture import memory, process_samples
+from scalescope.capture.shipping import Shipment
 from scalescope.model.records import Columns, empty
 
 Rows = Callable[[Columns], list[dict[str, Any]]]
@@ -43,6 +45,30 @@ def test_samples_take_what_was_last_known_of_managed_memory(rows: Rows) -> None:
         ("w", 2.0, 30, 7, 0, 0.5, 0.5),
         ("w", 3.0, 40, 8, 9, 0.5, 0.25),
     ]
+
+
+async def slow_metric(worker: Any) -> int:
+    await asyncio.sleep(0.3)  # as the metrics of a GPU, in a thread
+    return 1
+
+
+def test_heartbeats_that_overlap_lose_no_worker_and_no_metrics() -> None:
+    def executed(dask_scheduler: Any) -> float:
+        spans = dask_scheduler.extensions["spans"].spans.values()
+        metrics = [items for span in spans for items in span._cumulative_worker_metrics.items()]
+        return sum(value for (*_, activity, unit), value in metrics if (activity, unit) == ("thread-noncpu", "seconds"))
+
+    with (
+        LocalCluster(
+            n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0", metrics={"gpu": slow_metric}
+        ) as cluster,
+        Client(cluster) as client,
+    ):
+        for _ in range(8):
+            client.submit(time.sleep, 0.05, pure=False).result(timeout=60)
+            client.run(Shipment(process_samples, "beat"))
+        wait_for(lambda: client.run_on_scheduler(executed) > 0.3, "the metrics are lost", 10)
+        assert len(client.run(process_samples.pool_threads)) == 1
 
 
 def test_a_process_that_workers_share_is_counted_once(rows: Rows) -> None:
