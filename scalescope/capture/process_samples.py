@@ -15,7 +15,7 @@ from dask.system import CPU_COUNT
 OFF_MS = 60_000.0  # a monitor that samples less often is off
 
 
-def memory_samples(since: float, take: bool = True, dask_worker: Any = None) -> dict[str, Any]:
+async def memory_samples(since: float, take: bool = True, dask_worker: Any = None) -> dict[str, Any]:
     """The samples of this process since a time on the scheduler's clock; `distributed` fills in `dask_worker`.
 
     Returns `process` (its identity), `cores` that it may use, `threads` that it has now, `pool` (`pool_threads`),
@@ -29,7 +29,7 @@ def memory_samples(since: float, take: bool = True, dask_worker: Any = None) -> 
     callback = dask_worker.periodic_callbacks.get("monitor")
     quantities = monitor.quantities
     if take:
-        beat(dask_worker)
+        await beat(dask_worker)
     names = ("gpu", "inside", "garbage")
     sampler, inside, garbage = (dask_worker.plugins.get(f"scalescope-{name}") if take else None for name in names)
     rows = zip(quantities["time"], quantities["memory"], quantities["cpu"])  # noqa: B905  # Python 3.9
@@ -47,8 +47,8 @@ def memory_samples(since: float, take: bool = True, dask_worker: Any = None) -> 
     }
 
 
-def beat(dask_worker: Any = None) -> None:
-    """Have a worker that is monitored send a heartbeat now, also while another is on its way.
+async def beat(dask_worker: Any = None) -> None:
+    """Send a heartbeat of a worker that is monitored, also while another is on its way.
 
     A heartbeat awaits the metrics of a GPU; distributed asserts that none begins meanwhile, and ends the worker.
     """
@@ -65,7 +65,7 @@ def beat(dask_worker: Any = None) -> None:
             held.update({key: value + held.get(key, 0) for key, value in waiting.items()})
 
         spans.collect_digests = collect
-    dask_worker.loop.add_callback(dask_worker.heartbeat)
+    await dask_worker.heartbeat()
 
 
 def pool_threads() -> int:

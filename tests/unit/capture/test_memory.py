@@ -66,7 +66,7 @@ def test_heartbeats_that_overlap_lose_no_worker_and_no_metrics() -> None:
     ):
         for _ in range(8):
             client.submit(time.sleep, 0.05, pure=False).result(timeout=60)
-            client.run(Shipment(process_samples, "beat"))
+            client.run(Shipment(process_samples, "beat"), wait=False)
         wait_for(lambda: client.run_on_scheduler(executed) > 0.3, "the metrics are lost", 10)
         assert len(client.run(process_samples.pool_threads)) == 1
 

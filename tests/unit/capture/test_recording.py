@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -154,10 +155,20 @@ def test_workers_events_and_lag_are_in_the_file(
     assert set(tables["lag"]["process"]) == {"scheduler"}
 
 
-@pytest.mark.parametrize("trials", [1, 2])
-def test_metrics_of_the_last_tasks_are_in_the_file(tmp_path: Path, rows: Rows, trials: int) -> None:
+async def read_gpu(worker: Any) -> int:
+    await asyncio.sleep(1)
+    return 1
+
+
+@pytest.mark.parametrize(("trials", "metrics"), [(1, {}), (2, {}), (2, {"gpu": read_gpu})])
+def test_metrics_of_the_last_tasks_are_in_the_file(
+    tmp_path: Path, rows: Rows, trials: int, metrics: dict[str, Any]
+) -> None:
     """The workers' next heartbeat would come too late, and the trial before must not count."""
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster, Client(cluster) as client:
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0", metrics=metrics) as cluster,
+        Client(cluster) as client,
+    ):
         capture = Capture(client)
         for number in range(trials):
             with capture.trial(tmp_path / f"{number}.spool"):
