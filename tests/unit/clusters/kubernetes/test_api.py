@@ -82,8 +82,9 @@ def api(server: Server) -> Iterator[Api]:
 
 
 def test_a_server_that_is_away_is_waited_for_and_then_named(api: Api, server: Server) -> None:
+    api.silent_s, began = 0.0, time.monotonic()
     assert api.pods("p") == []
-    assert api.silent_s < 1
+    assert api.silent_s <= time.monotonic() - began
     server.until = time.monotonic() + 0.5
     assert api.pods("p") == []
     assert api.silent_s >= 0.5
@@ -96,11 +97,12 @@ def test_a_server_that_is_away_is_waited_for_and_then_named(api: Api, server: Se
 def test_an_outage_is_the_reason_and_one_that_lasts_ends_the_run(
     api: Api, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "LEAST_SILENT_S", 0.3)
     opened = cluster.KubernetesCluster(KubernetesSpec())
     opened._api = api
+    monkeypatch.setattr(cluster, "LEAST_SILENT_S", 60)  # a busy host stands still for a second, too
     assert opened.outage() == ""
     assert SILENT not in opened._facts
+    monkeypatch.setattr(cluster, "LEAST_SILENT_S", 0.3)
     server.until = time.monotonic() + 0.5
     assert opened.outage().startswith("Kubernetes did not answer for")
     assert SILENT in opened._facts  # so the trial is repeated
