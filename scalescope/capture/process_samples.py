@@ -5,6 +5,7 @@ The source text is sent to schedulers and workers: the standard library and `dis
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import os
 import platform
@@ -13,6 +14,7 @@ from typing import Any
 from dask.system import CPU_COUNT
 
 OFF_MS = 60_000.0  # a monitor that samples less often is off
+BEAT_S = 5.0  # a GPU whose driver hangs does not keep the samples of the others
 
 
 async def memory_samples(since: float, take: bool = True, dask_worker: Any = None) -> dict[str, Any]:
@@ -65,7 +67,7 @@ async def beat(dask_worker: Any = None) -> None:
             held.update({key: value + held.get(key, 0) for key, value in waiting.items()})
 
         spans.collect_digests = collect
-    await dask_worker.heartbeat()
+    await asyncio.wait({asyncio.ensure_future(dask_worker.heartbeat())}, timeout=BEAT_S)
 
 
 def pool_threads() -> int:
