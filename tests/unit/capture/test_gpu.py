@@ -32,7 +32,8 @@ def card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setenv("NVML_CARD", str(tmp_path))
     monkeypatch.setattr(nvml, "pynvml", module)
     monkeypatch.setattr(nvml, "NVML_STATE", nvml.NVMLState.UNINITIALIZED)
-    monkeypatch.setattr(distributed.worker, "DEFAULT_METRICS", {})  # later workers of this process have no card
+    for told in ("DEFAULT_METRICS", "DEFAULT_STARTUP_INFORMATION"):
+        monkeypatch.setattr(distributed.worker, told, {})  # later workers of this process have no card
     return module
 
 
