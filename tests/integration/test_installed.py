@@ -77,7 +77,8 @@ def test_mine():
 """,
     "prefect.yaml": f"""
 name: mine
-pull: []
+pull:
+  - prefect.deployments.steps.set_working_directory: {{directory: "."}}
 deployments:
   - name: greet
     entrypoint: flows.mine.greet

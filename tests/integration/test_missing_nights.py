@@ -103,7 +103,9 @@ def own(tmp_path: Path) -> Iterator[Site]:
         "work_pool": {"name": "scalescope-local"},
         "parameters": parameters,
     }
-    (tmp_path / "night.yaml").write_text(yaml.safe_dump({"name": "own", "pull": [], "deployments": [deployment]}))
+    stay = {"prefect.deployments.steps.set_working_directory": {"directory": "."}}
+    deployments = {"name": "own", "pull": [stay], "deployments": [deployment]}
+    (tmp_path / "night.yaml").write_text(yaml.safe_dump(deployments))
     try:
         yield made
     finally:

@@ -170,6 +170,7 @@ def test_a_form_filled_with_choices_runs_and_the_page_says_how_it_ended(place: P
     assert given["axes"] == {"workers": [1, 2, 4, 6, 8], "items_per_worker": [1]}
     assert {"workload:beam-pardo", "cluster:simulated", "scalescope"} <= set(run["tags"])
     assert CAUSE in run["state"]["message"]
+    assert not any("Downloading flow code" in line for line in place.logged(sweep))  # a copy of the worker's folder
 
 
 def test_the_verdict_is_the_end_of_the_log(place: Place, sweep: str) -> None:
