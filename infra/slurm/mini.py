@@ -275,6 +275,8 @@ class MiniSlurm(MiniCluster):
         devices = ",".join(FAKE_GPUS[: self.gpus])
         gres = f"NodeName=n[1-{len(self.nodes)}] Name=gpu File={devices}\n" if self.gpus else ""
         (self.folder / "gres.conf").write_text(gres)
+        # Control groups are not used, but the plugin for their version 2 does not start without systemd.
+        (self.folder / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
 
     def _node(self, index: int, port: int) -> str:
         size = self.sizes[index % len(self.sizes)] if self.sizes else ""

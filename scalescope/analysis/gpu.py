@@ -14,11 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Floats, Ints, Tables, codes
+from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints, Tables, codes
 from scalescope.model.metrics import GPU_TIME, PrefixGpu
 
 # NVML told of an H100 every 0.2 s, of the 0.14 s before: 0.17 s late on average (docs/accuracy.md)
 LAG_S = 0.17
+USES = 0.05  # mean utilisation, or share of samples that copy, from which tasks count as using the GPU
+APART = 5  # samples of a prefix without others near them, from which these alone say whether it uses the GPU
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class GpuTime:
     cards: Mapping[str, Card]  # by identity; each once, however many workers share it
     seconds: Mapping[str, Floats]  # busy thread-seconds by part of `GPU_TIME` and worker (`Attempts.addresses`)
     prefixes: Mapping[str, PrefixGpu]  # of tasks that were seen
+    using: frozenset[str]  # of these, the ones that use the GPU
 
     @property
     def busy(self) -> float:
@@ -90,7 +93,14 @@ def gpu_time(tables: Tables, attempts: Attempts, busy: Floats) -> GpuTime | None
         for i, name in enumerate(prefixes)
         if (mine := runs & (place == i)).any()
     }
-    return GpuTime(_cards(names, when[kept], used, memory), {part: parts[part] for part in GPU_TIME}, by_prefix)
+    apart, using = _apart(codes(names["gpu"])[1], place, when[kept], runs), set()
+    for i, name in enumerate(prefixes):
+        mine = runs & (place == i)
+        mine = mine & apart if (mine & apart).sum() >= APART else mine
+        if mine.any() and max(at[mine].mean(), (doing[mine] == "copying").mean()) >= USES:
+            using.add(name)
+    cards = _cards(names, when[kept], used, memory)
+    return GpuTime(cards, {part: parts[part] for part in GPU_TIME}, by_prefix, frozenset(using))
 
 
 def _told_later(worker: Ints, when: Floats, used: Floats) -> Floats:
@@ -100,6 +110,21 @@ def _told_later(worker: Ints, when: Floats, used: Floats) -> Floats:
         times, first = np.unique(when[own], return_index=True)
         told[own] = used[own][first][np.searchsorted((times[1:] + times[:-1]) / 2, when[own] + LAG_S)]  # the nearest
     return told
+
+
+def _apart(card: Ints, prefix: Ints, when: Floats, runs: Bools) -> Bools:
+    """Samples of tasks near which no task of another prefix ran on their card: NVML's delay mixes neighbours."""
+    apart = np.zeros(len(when), bool)
+    for i in np.unique(card):
+        own = np.flatnonzero(runs & (card == i))
+        own = own[np.argsort(when[own])]
+        begin = np.searchsorted(when[own], when[own] - 2 * LAG_S)
+        end = np.searchsorted(when[own], when[own] + 2 * LAG_S, side="right")
+        for each in np.unique(prefix[own]):
+            mine = prefix[own] == each
+            count = np.concatenate([[0], np.cumsum(mine)])
+            apart[own[mine & (count[end] - count[begin] == end - begin)]] = True
+    return apart
 
 
 def _cards(names: Mapping[str, list[str]], when: Floats, used: Floats, memory: Floats) -> dict[str, Card]:

@@ -22,6 +22,7 @@ from typing import Any
 from dask.utils import key_split
 from distributed.diagnostics import nvml
 from distributed.diagnostics.plugin import WorkerPlugin
+from distributed.sizeof import safe_sizeof
 
 NAME = "scalescope-gpu"
 INTERVAL_S = 0.1
@@ -29,7 +30,7 @@ MOST = 3000  # samples that a worker holds; beyond, every second one is dropped 
 COLUMNS = ("time", "utilisation", "memory", "prefix", "doing", "cpu")
 PROCESSES_EVERY = 10  # samples between two looks at the processes on the card
 THROTTLED = 0x08 | 0x20 | 0x40 | 0x80  # hardware slowdown, heat, power brake; not the usual limit of power
-TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+THREAD_CLOCK = 4 | 2  # with the number of a thread, Linux's clock of its time on cores: CPUCLOCK_PERTHREAD, _SCHED
 DEPTH = 60  # frames of a thread that are looked at, from the innermost
 
 COPYING, LOADING = "copying", "loading"
@@ -61,6 +62,7 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
         self.samples: list[tuple[Any, ...]] = []
         self.absent, self.facts, self.processes = why_absent(), {}, 0
         self.cpu: dict[int, tuple[float, float]] = {}
+        self.moved = 0
         self.over = threading.Event()
         if self.absent:
             return
@@ -75,10 +77,18 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
         except self.nvml.NVMLError as error:  # a part of a card (MIG) has no utilisation
             self.absent = f"NVML does not tell its utilisation: {error}"
             return
+        for callbacks in _of_moves(worker):
+            callbacks.append(self.move)
         threading.Thread(target=self.run, name=NAME, daemon=True).start()
 
     def teardown(self, worker: Any) -> None:
         self.over.set()
+        for callbacks in _of_moves(worker):
+            if self.move in callbacks:
+                callbacks.remove(self.move)
+
+    def move(self, key: Any, value: Any) -> None:
+        self.moved += safe_sizeof(value)
 
     def run(self) -> None:
         begun = 0
@@ -108,9 +118,8 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
     def cores(self, thread: int | None) -> float:
         # the part of the time since the last sample in which a thread was on a core; 1 where it is not known
         try:
-            with open(f"/proc/self/task/{thread}/stat") as file:
-                spent = sum(map(int, file.read().rpartition(")")[2].split()[11:13])) / TICKS
-        except (OSError, ValueError):
+            spent = time.clock_gettime((~(thread or 0) << 3) | THREAD_CLOCK)
+        except (AttributeError, OSError):  # Windows; a thread that has ended
             return 1.0
         now = time.monotonic()
         before, since = self.cpu.get(thread or 0, (spent, 0.0))
@@ -120,6 +129,7 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
     def taken(self, since: float, delay: float) -> dict[str, Any]:
         """Facts and samples since a time of this host's clock; `absent` says why there is none. Begins anew."""
         samples, self.samples, self.interval = self.samples, [], INTERVAL_S
+        moved, self.moved = self.moved, 0
         if self.absent:
             return {"absent": self.absent}
         samples = [sample for sample in samples if sample[0] >= since]
@@ -129,7 +139,8 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
         for when, busy, used, _, threads in samples:
             rows += [(when + delay, busy, used, *thread) for thread in threads or [("", "", 0.0)]]
         throttled = sum(sample[3] for sample in samples) / len(samples)
-        facts = {**self.facts, "processes": self.processes, "throttled": throttled}
+        # bytes of results that dask-cuda moved between GPU and host, both ways
+        facts = {**self.facts, "processes": self.processes, "throttled": throttled, "moved": moved}
         columns = dict(zip(COLUMNS, zip(*rows)))  # noqa: B905  # Python 3.9
         return {"facts": facts, "columns": columns}
 
@@ -141,6 +152,13 @@ def why_absent(dask_worker: Any = None) -> str:
     if nvml.device_get_count() == 0:
         return str(getattr(getattr(nvml, "NVML_STATE", None), "name", "UNINITIALIZED"))
     return ""
+
+
+def _of_moves(worker: Any) -> list[Any]:
+    # dask-cuda holds results in a buffer of zict, which has lists of functions that it calls for each that it moves
+    buffer = getattr(getattr(worker, "data", None), "device_buffer", None)
+    names = ("fast_to_slow_callbacks", "slow_to_fast_callbacks")
+    return [getattr(buffer, name) for name in names if hasattr(buffer, name)]
 
 
 def _doing(running: Any) -> dict[int, str]:

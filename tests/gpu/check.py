@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import importlib.util
 import itertools
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -17,9 +19,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-LIMIT_S = 235.0  # for all parts; a part that would have less than 15 s is left out
+LIMIT_S = 400.0  # for all parts; a part that would have less than 15 s is left out
 FOLDER = Path(__file__).resolve().parent
 STAND_IN = "--stand-in" in sys.argv
+ONLY = [each for each in sys.argv[2:] if not each.startswith("--")]  # names of parts; all of them unless given
 OUT = Path(sys.argv[1])
 CODE = "from scalescope.cli.main import main; main()"
 BEGAN = time.monotonic()
@@ -45,15 +48,31 @@ SWEEPS: dict[str, tuple[str, list[str], dict[str, Any], str, float]] = {
     "beam-files": ("beam-files", ["workers=2,4,8"], FILES | {"kib": 1024, "npartitions": "items"}, "gpu-starved", 80),
     "CuPy array": ("gpu-array", ["workers=2"], {"items": 6, "chunk": 128 if STAND_IN else 2048}, "", 60),
     "no GPU used": ("futures-map", ["workers=2"], {"items": 100, "seconds": 0.05}, "healthy", 40),
+    "prepares on GPU workers": (
+        *(f"{FOLDER / 'mixed.py'}:run", ["workers=2"], {"items": 8, "others": 40}),
+        *("gpu-unused", 40),
+    ),
 }
+DASK = (sys.executable, "-m", "dask")
+WORKER = ("--nthreads", "1", "--memory-limit", "0", "--no-dashboard")
+CUDA = ("cuda", "worker", *WORKER)
 
 
 def main() -> None:
     parts = [("card", card), ("nvml", nvml), ("known duty", duty)]
     parts += [(name, lambda name=name: sweep(name, *SWEEPS[name])) for name in SWEEPS]
     parts.insert(6, ("cost of sampling", overhead))
-    parts.append(("dask-cuda", dask_cuda))
+    if not STAND_IN:
+        parts += [
+            ("dask-cuda", dask_cuda),
+            ("dask-cuda, results moved to the host", moved),
+            ("a worker without a GPU", missing),
+            ("dask-cuda and RMM on Slurm", slurm),
+            ("dask-cuda by UCX", ucx),
+        ]
     for name, part in parts:
+        if ONLY and name not in ONLY:
+            continue
         began = time.monotonic()
         try:
             if began - BEGAN > LIMIT_S - 15:
@@ -235,12 +254,15 @@ def sweep(
         ran = subprocess.run(command, capture_output=True, text=True, timeout=limit_s, check=False)
     with (OUT / "sweeps.log").open("a") as file:
         file.write(f"== {name}: {' '.join(arguments)}\n{ran.stderr[-6000:]}\n")
+    if not ran.stdout:
+        raise RuntimeError(ran.stderr[-2000:])
     told = json.loads(ran.stdout)
     with Store.open() as store:
         trials = store.run(told["run"]).trials
         with (OUT / "samples.jsonl").open("a") as file:  # so that rules can be tried on them later
             for trial in trials:
                 tables = store.tables(trial) if trial.records else {}
+                rows = {table: len(next(iter(columns.values()), ())) for table, columns in tables.items()}
                 chosen = {"tasks": ("prefix", "worker", "start", "stop")}
                 for table in ("gpu", "tasks", "workers"):
                     columns = tables.get(table, {})
@@ -250,7 +272,8 @@ def sweep(
                     for table, columns in tables.items()
                     if table in ("gpu", "tasks", "workers")
                 }
-                file.write(json.dumps({"name": name, "point": dict(trial.point.values), "tables": plain}) + "\n")
+                file.write(json.dumps({"name": name, "point": dict(trial.point.values), "tables": plain, "rows": rows}))
+                file.write("\n")
     with (OUT / "sweeps.jsonl").open("a") as file:
         file.write(json.dumps({"name": name, "answer": told}) + "\n")
     findings = [
@@ -307,29 +330,80 @@ def duty() -> dict[str, Any]:
 
 
 def dask_cuda() -> dict[str, Any]:
-    """A scheduler and a worker of dask-cuda with a limit of the GPU's memory, and a sweep on that scheduler."""
-    if STAND_IN:
-        return {}
-    address, dask = "tcp://127.0.0.1:8799", [sys.executable, "-m", "dask"]
-    worker = ["cuda", "worker", address, "--nthreads", "1", "--memory-limit", "0", "--device-memory-limit", "0.5"]
-    commands = (["scheduler", "--host", "127.0.0.1", "--port", "8799", "--no-dashboard"], [*worker, "--no-dashboard"])
-    with (OUT / "dask-cuda.log").open("w") as log:
-        started = [subprocess.Popen([*dask, *each], stdout=log, stderr=log, cwd="/tmp") for each in commands]
-        try:
-            asked = TRAIN | {"items": 6, "steps": 250}
-            return sweep(
-                "dask-cuda", "gpu-train", ["workers=1"], asked, "healthy", 70, ("scheduler", f"address={address}")
-            )
-        finally:
-            for process in reversed(started):
-                process.terminate()
-                process.wait(10)
+    workers = [((*CUDA, "--device-memory-limit", "0.5"), {})]
+    return on_scheduler("dask-cuda", workers, "gpu-train", TRAIN | {"items": 6, "steps": 250}, "")
+
+
+def moved() -> dict[str, Any]:
+    """Results of 2 GiB on a worker that may hold 0.8 GB of them on the card."""
+    workers = [((*CUDA, "--device-memory-limit", "0.8GB"), {})]
+    asked = {"items": 8, "chunk": 2048}
+    return on_scheduler("dask-cuda, results moved to the host", workers, "gpu-array", asked, "gpu-memory-full")
+
+
+def missing() -> dict[str, Any]:
+    """Two workers, one from which the card is hidden."""
+    workers = [(("worker", *WORKER), {}), (("worker", *WORKER), {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "4"})]
+    asked = {"rows": 1024, "width": 1024, "items": 40, "steps": 40}
+    return on_scheduler("a worker without a GPU", workers, "gpu-train", asked, "gpu-missing")
+
+
+def ucx() -> dict[str, Any]:
+    if importlib.util.find_spec("distributed_ucxx") is None:
+        return {"left out": "there is no distributed-ucxx"}
+    workers = [((*CUDA, "--rmm-pool-size", "0.1"), {})] * 2
+    asked = {"items": 6, "chunk": 1024}
+    return on_scheduler("dask-cuda by UCX", workers, "gpu-array", asked, "", "ucx", 8801)
+
+
+def on_scheduler(
+    name: str,
+    workers: Sequence[tuple[Sequence[str], dict[str, str]]],
+    workload: str,
+    params: dict[str, Any],
+    wanted: str,
+    protocol: str = "tcp",
+    port: int = 8799,
+) -> dict[str, Any]:
+    """A sweep on a scheduler and workers that are started here, each by the arguments of `dask` and environment."""
+    address = f"{protocol}://127.0.0.1:{port}"
+    with (OUT / "dask.log").open("a") as log, contextlib.ExitStack() as stack:
+
+        def start(arguments: Sequence[str], environ: dict[str, str]) -> None:
+            command, environ = [*DASK, *arguments], {**os.environ, **environ}
+            process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/tmp", env=environ)
+            stack.callback(process.wait, 10)
+            stack.callback(process.terminate)
+
+        start(["scheduler", "--protocol", protocol, "--host", address, "--port", str(port), "--no-dashboard"], {})
+        for arguments, environ in workers:
+            start([*arguments, address], environ)
+        axes = [f"workers={len(workers)}"]
+        return sweep(name, workload, axes, params, wanted, 70, ("scheduler", f"address={address}"))
+
+
+def slurm() -> dict[str, Any]:
+    """A sweep whose jobs of a real Slurm start `dask cuda worker` with a pool of RMM."""
+    from infra.slurm.mini import MiniSlurm, missing_programs
+
+    absent = [*missing_programs(), *(name for name in ("dask_jobqueue", "rmm") if not importlib.util.find_spec(name))]
+    if absent:
+        return {"left out": f"there is no {absent[0]}"}
+    cluster = MiniSlurm("/tmp/mini-slurm", nodes=1, cpus=16, memory_mb=100_000, gpus=1).start()
+    os.environ.update(cluster.environment)
+    options = ["gpus=1", "memory_mb=30000", "cuda_options=--rmm-pool-size=0.3"]
+    try:
+        asked = TRAIN | {"items": 6, "steps": 150}
+        return sweep("dask-cuda and RMM on Slurm", "gpu-train", ["workers=1"], asked, "", 90, ("slurm", *options))
+    finally:
+        cluster.close()
 
 
 def overhead() -> dict[str, Any]:
-    """Steps per second of a training loop with the sampler beside it and without, in turn."""
+    """What a sample costs a loop of small training steps: steps in windows around it, and in windows without one."""
     if STAND_IN:
         return {}
+    import numpy as np
     import torch
 
     from scalescope.capture.gpu import GpuSampler
@@ -338,49 +412,64 @@ def overhead() -> dict[str, Any]:
     worker = SimpleNamespace(active_threads={here: "train-1"}, active_threads_lock=threading.Lock())
     small = torch.zeros(256, 256, device="cuda", requires_grad=True)
     data = torch.randn(64, 256, device="cuda")
+    ends: list[float] = []
 
-    def rate(seconds: float) -> float:
-        until, count = time.monotonic() + seconds, 0
-        while time.monotonic() < until:
+    def steps(seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while (now := time.monotonic()) < until:
+            ends.append(now)
             loss = ((data @ small) ** 2).mean()
             loss.backward()
             loss.item()
-            count += 1
-        return count / seconds
 
-    rate(3.0)  # until the clocks of the card have risen
-    both, same, taken = [], [], 0  # ratios of neighbours: with to without, and without to without
-    for _ in range(14):
-        rates = []
-        for sampled in (True, False, False, True):
-            sampler = GpuSampler()
-            if sampled:
-                sampler.setup(worker)
-            rates.append(rate(0.25))
-            if sampled:
-                sampler.teardown(worker)
-                taken += len(sampler.samples)
-        both += [rates[0] / rates[1], rates[3] / rates[2]]
-        same.append(rates[1] / rates[2])
-    own = GpuSampler()
-    own.setup(worker)
-    own.over.set()
-    begin = time.perf_counter()
-    for _ in range(200):
-        own.sample()
+    steps(3.0)  # until the clocks of the card have risen
+    ends.clear()
+    begins: list[float] = []
+
+    class Timed(GpuSampler):  # type: ignore[misc]
+        def sample(self) -> Any:
+            begins.append(time.monotonic())
+            return super().sample()
+
+    sampler = Timed()
+    sampler.setup(worker)
+    steps(40.0)
+    sampler.teardown(worker)
+    told, before, after = np.array(ends), 0.006, 0.019
+
+    def counted(at: Any) -> Any:
+        return np.searchsorted(told, at + after) - np.searchsorted(told, at - before)
+
+    def lost(less: Any, more: Any) -> tuple[float, float]:
+        # the part of all steps that is missing in windows, ten of them a second, and its standard error
+        scale = 10 * (before + after) / more.mean()
+        return round((more - less).mean() * scale, 5), round((more - less).std() / len(more) ** 0.5 * scale, 5)
+
+    at = np.array(begins)[5:-5]
+    around, between, other = counted(at), counted(at + 0.035), counted(at + 0.065)
+    busy = SimpleNamespace(active_threads=dict.fromkeys(range(16), "x-1"), active_threads_lock=threading.Lock())
+    costs = {}
+    for name, seen in (("one thread", worker), ("16 threads", busy)):
+        threads = [threading.Thread(target=time.sleep, args=(2,)) for _ in range(16)] if seen is busy else []
+        for thread in threads:
+            thread.start()
+        if threads:
+            seen.active_threads = {thread.ident: "x-1" for thread in threads}
+        own = GpuSampler()
+        own.setup(seen)
+        own.over.set()
+        begin = time.perf_counter()
+        for _ in range(200):
+            own.sample()
+        costs[name] = round((time.perf_counter() - begin) / 200 * 1e6, 1)
     return {
-        "cost": _quartiles(both),
-        "of nothing": _quartiles(same),
-        "samples": taken,
-        "sample_us": round((time.perf_counter() - begin) / 200 * 1e6, 1),
-        "absent": own.absent,
+        "samples": len(at),
+        "window_s": before + after,
+        "steps in a window": float(between.mean()),
+        "cost": lost(around, (between + other) / 2),
+        "of nothing": lost(other, between),
+        "sample_us": costs,
     }
-
-
-def _quartiles(ratios: list[float]) -> dict[str, float]:
-    ratios = sorted(ratios)
-    low, middle, high = (round(1 - ratios[len(ratios) * i // 4], 4) for i in (3, 2, 1))
-    return {"median": middle, "from": low, "to": high}
 
 
 def page() -> str:

@@ -1,7 +1,8 @@
 #!/bin/bash
-# Sees the GPU part of Scalescope on a real card, in at most four minutes, on a machine without a network that has
-# Python 3.12 with torch and the packages around it: bash tests/gpu/check.sh [OUTPUT FOLDER [--stand-in]]. Results go there, or to
-# $OUT, part by part: check.json, check.md and logs. A part that fails does not end the others.
+# Sees the GPU part of Scalescope on a real card, in at most seven minutes, on a machine without a network that has
+# Python 3.12 with torch and the packages around it: bash tests/gpu/check.sh [OUTPUT FOLDER [--stand-in] [PART...]].
+# Results go there, or to $OUT, part by part: check.json, check.md and logs. A part that fails does not end the others.
+# With Slurm's programs, and with distributed-ucxx and rmm, parts with these run too.
 #
 # The wheels that such a machine lacks lie in .whl beside the code; tests/gpu/wheels.sh fetches them (about 50 MiB).
 cd "$(dirname "$0")/../.." || exit 2

@@ -6,6 +6,7 @@ import numpy as np
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.causes.gil_bound import locked_workers
+from scalescope.diagnosis.evidence.gpu import on_gpu
 from scalescope.diagnosis.evidence.host_cpu import (
     FULL,
     MIN_SAMPLES,
@@ -135,7 +136,7 @@ UNDERSUBSCRIBED_THREADS = TrialCause(
     needs="At least 80 % of the worker time was busy and tasks waited, while half of the host's cores were idle, or "
     "while the threads of tasks waited for the outside half of the time (table inside).",
     ruled_out_by="Threads that were idle, or took turns at a lock (gil-bound, lock-bound). Programs that tasks start "
-    "on hosts whose load is not known.",
+    "on hosts whose load is not known. Tasks that use a GPU: it says whether more of them fit (gpu-starved).",
     remedy="More threads per worker if tasks wait for something other than a core; otherwise more workers",
     link=SIZES_LINK,
     changes=(Term.THREADS,),
@@ -146,7 +147,7 @@ UNDERSUBSCRIBED_THREADS = TrialCause(
 def undersubscribed_threads(observation: Observation) -> Finding | None:
     """Advice and no fault: `lost_s` is 0, and the severity `low` only where more threads would clearly pay."""
     here, each, metrics = host(observation), _cores_of_a_task(observation), observation.metrics
-    if each is None or metrics is None or observation.share("busy") < BUSY:
+    if each is None or metrics is None or observation.share("busy") < BUSY or on_gpu(observation):
         return None
     line = timeline(observation)
     waiting = line.integral((line.waiting >= 1).astype(np.float64)) / observation.measured.makespan

@@ -8,7 +8,8 @@ import numpy as np
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.causes.slow_worker import SLOW_WORKER
-from scalescope.diagnosis.evidence.gpu import facts_of_gpus, gpus, names_of_cards, on_gpu
+from scalescope.diagnosis.evidence.gpu import facts_of_gpus, gpus, moved_bytes, names_of_cards, on_gpu
+from scalescope.diagnosis.evidence.spilling import WORTH_TELLING, spilling
 from scalescope.diagnosis.evidence.task_batches import slow_workers
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
@@ -93,13 +94,14 @@ def gpu_missing(observation: Observation) -> Finding | None:
 GPU_MEMORY_FULL = TrialCause(
     code="gpu-memory-full",
     title="The memory of a GPU is full",
-    needs="Tasks raised CUDA's error that its memory is full (events task-erred).",
-    ruled_out_by="High use alone: torch, RMM and JAX keep memory that they do not need at the time. What dask-cuda "
-    "moves to the host is in the part `spill` (memory-spill).",
+    needs="Tasks raised CUDA's error that its memory is full (events task-erred); or dask-cuda moved results between "
+    "GPU and host, at a cost of 10 % of the worker time (part `spill`).",
+    ruled_out_by="High use alone: torch, RMM and JAX keep memory that they do not need at the time. Moves that cost "
+    "less are told as information, with their bytes. Moves by cuDF or RMM within tasks are not seen.",
     remedy="Smaller batches, fewer tasks at a time on a GPU, or moving results to the host",
     link="https://docs.rapids.ai/api/dask-cuda/stable/spilling/",
-    parts=("lost",),
-    rules_out=("retried-tasks",),
+    parts=("lost", "spill", "not_assigned", "transfer"),
+    rules_out=("retried-tasks", "event-loop-blocked"),
     without_attempts=True,
     precedence=10,
 )
@@ -107,10 +109,10 @@ GPU_MEMORY_FULL = TrialCause(
 
 @GPU_MEMORY_FULL.finds
 def gpu_memory_full(observation: Observation) -> Finding | None:
-    """`lost_s`: the part `lost`, in which attempts that raised lie."""
+    """`lost_s`: the part `lost`, in which attempts that raised lie; or what `memory-spill` loses."""
     raised = _raised(observation, FULL)
     if not raised:
-        return None
+        return _moved_to_host(observation)
     most = float(observation.numbers("gpu", "memory").max(initial=0.0))
     totals = [each["memory_total"] for each in facts_of_gpus(observation).values() if "memory_total" in each]
     seen = f" At most {words.size(most)} of {words.size(min(totals))} were seen in use." if totals and most else ""
@@ -128,6 +130,26 @@ def gpu_memory_full(observation: Observation) -> Finding | None:
         Evidence("said", raised[0], "events task-erred"),
         confidence=0.95,
         severity=None if observation.trial.state is TrialState.VALID else Severity.HIGH,
+    )
+
+
+def _moved_to_host(observation: Observation) -> Finding | None:
+    moved = moved_bytes(observation)
+    if observation.attempts is None or moved < WORTH_TELLING:
+        return None
+    lost_s = spilling(observation).lost_s
+    share = observation.share_of(lost_s)
+    return GPU_MEMORY_FULL.finding(
+        observation,
+        lost_s,
+        f"The memory of the GPUs{names_of_cards(observation)} was full, and dask-cuda moved {words.size(moved)} of "
+        f"results to the host and back: {percent(share)} of the worker time.",
+        "raise `--device-memory-limit` of `dask cuda worker` if it is below the GPU's memory, use more GPUs or smaller "
+        "partitions, and let go of results that no task needs any more",
+        Evidence("bytes moved, both ways", moved, "dask-cuda"),
+        Evidence("thread-seconds of moving", round(lost_s, 3), "worker time, part spill"),
+        confidence=0.85,
+        severity=None if share >= NOTEWORTHY else Severity.INFO,
     )
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.evidence.gpu import moved_bytes
 from scalescope.diagnosis.evidence.held_results import HeldResults, held_results, limit_of_workers
 from scalescope.diagnosis.evidence.process_end import MORE_MEMORY
-from scalescope.diagnosis.evidence.spilling import Spilling, spilling
+from scalescope.diagnosis.evidence.spilling import WORTH_TELLING, Spilling, spilling
 from scalescope.diagnosis.evidence.task_table import largest_prefix, worker_of_rows
 from scalescope.diagnosis.evidence.timeline import free_threads, timeline
 from scalescope.diagnosis.observation import Observation, TrialCause, once
@@ -17,7 +18,6 @@ from scalescope.model.standstill import PAUSED
 from scalescope.model.words import percent, plural
 
 MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html"
-WORTH_TELLING = 100e6  # bytes written to disk from which it is told although it cost nothing
 MOSTLY = 0.5  # share of something that counts as most of it
 UNUSED = 1 / 3  # share of the results held that no task needs any more, from which letting go of them is the remedy
 MANY_TIMES = 10  # times the workers there are, up to which it is advised to use so many
@@ -28,7 +28,8 @@ MEMORY_SPILL = TrialCause(
     title="Results do not fit into memory",
     needs="At least 10 % of the worker time went to writing results to disk or reading them back, in tasks or in the "
     "event loops of workers while tasks waited (part `spill`, table fine_metrics), with pauses for lack of memory.",
-    ruled_out_by="Spilling while the threads compute: it costs nothing, and is told as information, with its bytes.",
+    ruled_out_by="Spilling while the threads compute: it costs nothing, and is told as information, with its bytes. "
+    "dask-cuda moved results from GPUs to the host (gpu-memory-full).",
     remedy="Give each worker more memory or fewer threads, use smaller partitions, or release results earlier",
     link=f"{MEMORY_LINK}#spilling-based-on-managed-memory",
     parts=("spill", "not_assigned", "transfer"),
@@ -38,6 +39,8 @@ MEMORY_SPILL = TrialCause(
 @MEMORY_SPILL.finds
 def memory_spill(observation: Observation) -> Finding | None:
     """`lost_s`: the part `spill`, and at most the waiting that the event loops of workers could cause meanwhile."""
+    if moved_bytes(observation) >= WORTH_TELLING:  # to the host: gpu-memory-full
+        return None
     disk, held, paused_s = spilling(observation), held_results(observation), _paused(observation)
     lost_s = disk.lost_s + (paused_s if disk.lost_s >= paused_s else 0.0)
     share = observation.share_of(lost_s)

@@ -8,8 +8,6 @@ from typing import Any
 from scalescope.analysis.gpu import GpuTime, gpu_time
 from scalescope.diagnosis.observation import Observation, once
 
-USES = 0.05  # mean utilisation, or share of copying, from which tasks count as using the GPU
-
 
 @once
 def gpus(observation: Observation) -> GpuTime | None:
@@ -18,15 +16,15 @@ def gpus(observation: Observation) -> GpuTime | None:
     return None if time is None else gpu_time(observation.tables, observation.measured, time.parts["busy"][:-1])
 
 
-@once
 def on_gpu(observation: Observation) -> frozenset[str]:
-    """Task prefixes during which the GPU computed, or data was copied to or from it."""
+    """Task prefixes that use the GPU."""
     found = gpus(observation)
-    return frozenset(
-        prefix
-        for prefix, use in (found.prefixes.items() if found else ())
-        if use.utilisation >= USES or use.seconds["copying"] >= USES * sum(use.seconds.values()) > 0
-    )
+    return found.using if found else frozenset()
+
+
+def moved_bytes(observation: Observation) -> int:
+    """Bytes of results that dask-cuda moved between GPUs and hosts, both ways."""
+    return sum(each["moved"] for each in facts_of_gpus(observation).values())
 
 
 def facts_of_gpus(observation: Observation) -> Mapping[str, Mapping[str, Any]]:

@@ -11,6 +11,7 @@ from scalescope.diagnosis.observation import Observation, once
 
 WRITE, READ = "disk-write", "disk-read"
 PACKING = ("serialize", "compress")  # what a worker does to a result before it writes it
+WORTH_TELLING = 100e6  # bytes moved from which it is told although it cost nothing
 UNPACKING = ("deserialize", "decompress")
 
 

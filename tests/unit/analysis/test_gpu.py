@@ -72,6 +72,21 @@ def test_what_nvml_told_a_little_later_is_about_a_sample(records):
     assert metrics.gpu_busy == pytest.approx(0.5)
 
 
+@pytest.mark.parametrize(
+    ("prefixes", "used", "using"),
+    [
+        (["prepare"] * 20 + ["train"] * 20, [0.0] * 21 + [1.0] * 19, {"train"}),
+        (["train"] * 20 + ["store"] * 20, [1.0] * 22 + [0.0] * 18, {"train"}),  # NVML tells the end late
+        (["prepare", "train"] * 20, [0.5] * 40, {"prepare", "train"}),  # shorter than NVML's period
+    ],
+)
+def test_tasks_before_or_after_those_that_use_a_gpu_do_not_use_it(records, prefixes, used, using):
+    told = zip(prefixes, used, strict=True)
+    rows = samples(records, *(row(0.1 * i, busy, prefix) for i, (prefix, busy) in enumerate(told)))
+    tables = records(TASKS, WORKERS) | {"gpu": from_rows("gpu", rows)}
+    assert gpu_time(tables, Attempts.read(tables), np.array([4.0, 0.0])).using == using
+
+
 def test_tasks_between_two_samples_are_not_guessed_at(records):
     metrics, _ = divided(records, samples(records, row(0.5, 1.0, prefix="")))
     assert metrics.gpu_time_s["unseen"] == pytest.approx(4)

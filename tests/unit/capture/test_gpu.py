@@ -13,6 +13,7 @@ from typing import Any
 
 import distributed.worker
 import pytest
+import zict
 from distributed.diagnostics import nvml
 from support.waiting import wait_for
 
@@ -65,7 +66,8 @@ def test_samples_come_on_the_schedulers_clock_and_once(sampler: gpu.GpuSampler) 
     sampler.samples = [(before - 5, 1.0, 1, False, []), sampler.sample(), (before + 1, 0.5, 7, True, [])]
     told = sampler.taken(before, 100.0)
     assert told["facts"] == {
-        "name": "stand-in", "uuid": told["facts"]["uuid"], "memory_total": 80 * 10**9, "processes": 0, "throttled": 0.5
+        "name": "stand-in", "uuid": told["facts"]["uuid"], "memory_total": 80 * 10**9, "processes": 0, "throttled": 0.5,
+        "moved": 0,
     }  # fmt: skip
     columns = {name: list(values) for name, values in told["columns"].items()}
     assert columns["time"][0] >= before + 100
@@ -119,6 +121,22 @@ def test_decoding_shows_in_the_frames_of_the_library(sampler: gpu.GpuSampler) ->
     finally:
         over.set()
         thread.join()
+
+
+def test_results_that_dask_cuda_moves_are_counted(card: ModuleType) -> None:
+    buffer = zict.Buffer({}, {}, 10_000, weight=lambda _, value: len(value))
+    worker = SimpleNamespace(
+        active_threads={}, active_threads_lock=threading.Lock(), data=SimpleNamespace(device_buffer=buffer)
+    )
+    sampler = gpu.GpuSampler()
+    sampler.setup(worker)
+    sampler.over.set()
+    buffer["a"], buffer["b"] = bytes(8_000), bytes(8_000)  # a leaves
+    assert len(buffer["a"]) == 8_000  # and comes back, b leaves
+    sampler.samples = [sampler.sample()]
+    assert sampler.taken(0.0, 0.0)["facts"]["moved"] == pytest.approx(24_000, rel=0.05)
+    sampler.teardown(worker)
+    assert buffer.fast_to_slow_callbacks == buffer.slow_to_fast_callbacks == []
 
 
 def test_its_source_runs_where_there_is_no_scalescope() -> None:

@@ -44,7 +44,8 @@ def seen(found: Observation, uses: dict[str, Use], *, without: tuple[int, ...] =
             if not used:
                 rows.append(sample)
     told = {
-        address: {"name": "H100", "memory_total": 80 * 10**9, "processes": 1, "throttled": 0.0} for address in addresses
+        address: {"name": "H100", "memory_total": 80 * 10**9, "processes": 1, "throttled": 0.0, "moved": 0}
+        for address in addresses
     }
     for address, more in facts.items():
         told[attempts.addresses[int(address[1:])]] |= more
@@ -148,3 +149,16 @@ def test_errors_of_cuda(cluster, task, find, text, code):
 def test_a_gpu_that_is_slower_than_the_others(cluster, task, find, facts, code):
     trial = cluster(8, slower={2: 3.0}).run([task(2.0)] * 80)
     assert next(iter(find(seen(trial, {"work": Use(0.95)}, _2=facts)))) == code
+
+
+@pytest.mark.parametrize(("read_s", "severity"), [(1.0, Severity.HIGH), (0.01, Severity.INFO)])
+def test_results_that_dask_cuda_moves_to_the_host(cluster, task, find, read_s, severity):
+    """distributed counts the time as reading from disk and writing to it."""
+    trial = cluster(1, gap_s=1.0).run([task(2.0)] * 20)
+    trial.tables["tasks"]["disk_read"] = [read_s] * 20
+    found = find(seen(trial, {"work": Use(0.95)}, _0={"moved": 5 * 10**9}))
+    assert found["gpu-memory-full"].severity is severity
+    assert found["gpu-memory-full"].lost_s == pytest.approx(20 * read_s)
+    assert "4.66 GiB" in found["gpu-memory-full"].summary
+    assert "memory-spill" not in found
+    assert "gpu-memory-full" not in find(seen(trial, {"work": Use(0.95)}, _0={"moved": 10**6}))

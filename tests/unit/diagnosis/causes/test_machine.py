@@ -391,6 +391,16 @@ def test_room_for_more_threads_is_advice(cluster, task, cpu, word):
     assert word in finding.remedy
 
 
+def test_idle_cores_are_no_room_for_tasks_that_use_a_gpu(cluster, task):
+    run = on(full(cluster, task, 2, 1), load(8, ours=0.15), cpu=0.98)
+    rows = [
+        {"worker": address, "gpu": "GPU-1", "time": EPOCH + at, "utilisation": 0.95, "prefix": "parse"}
+        for address in run.measured.addresses
+        for at in range(1, 10)
+    ]
+    assert not found(Observation.of(run.trial, run.tables | {"gpu": from_rows("gpu", rows)}))
+
+
 def test_room_for_several_times_as_many_threads_is_a_fault(cluster, task):
     def findings(cpu, **facts):
         run = on(full(cluster, task, 2, 1, each=20), load(8, ours=0.15), cpu=cpu)
