@@ -34,7 +34,7 @@ NOT_PROVOKED = {
     "garbage-collection",  # only real workers tell it: `unit/diagnosis/causes/test_memory.py`
     # a sweep has neither flows nor adaptive clusters: `tests/benchmarks/scripts.py` runs scripts that do
     *("adaptive-scaling", "scaled-down", "prefect-overhead", "prefect-server-in-workers", "unfinished-tasks"),
-    # `test_gpu.py` has a stand-in for a card; a slow one takes several
+    # `test_gpu.py` has a stand-in for cards
     *("gpu-starved", "gpu-contended", "gpu-unused", "gpu-missing", "gpu-memory-full", "gpu-slow"),
 }
 

@@ -3,7 +3,8 @@
 `NVML_CARD` names a folder. `kernel(seconds)` is what a task does on the card: it takes the card alone, as one kernel
 that fills it does, and writes down when it held it. Utilisation is told as an H100 tells it: every 200 ms, the share of
 the 140 ms before in which the card was held.
-`card.json` in the folder sets what cannot be computed: `memory_used`, `memory_total`, `throttle` (bits), `processes`.
+`card.json` in the folder sets what cannot be computed: `memory_used`, `memory_total`, `throttle` (bits), `processes`,
+and `slower`: how many times as long kernels take.
 
 What it does not show: kernels that share a card, or fill a part of it; the periods of other cards; MIG; a driver that
 fails. Several cards are several folders: `NVML_CARD` of a worker is its card.
@@ -65,7 +66,7 @@ def kernel(seconds: float) -> None:
         begin = time.time()
         file.write(f"{begin} ")
         file.flush()
-        _stream.synchronize(seconds)
+        _stream.synchronize(seconds * _set("slower", 1))
         file.write(f"{time.time()}\n")
 
 
