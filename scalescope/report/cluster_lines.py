@@ -23,10 +23,17 @@ def cluster_lines(sweep: Sweep, trials: Sequence[Trial]) -> tuple[str, ...]:
 
 
 def _gpus(trials: Iterable[Trial]) -> tuple[str, ...]:
-    measured = [trial.metrics for trial in trials if trial.metrics and trial.metrics.gpus]
-    hours = sum((each.gpus or 0.0) * each.elapsed_s for each in measured) / 3600
-    idle = sum((each.gpus or 0.0) * each.elapsed_s * (1 - (each.gpu_busy or 0.0)) for each in measured) / 3600
-    return (f"GPUs: {number(hours)} GPU-hours in trials, of which they were idle {number(idle)}.",) if measured else ()
+    hours, idle, money, currency = 0.0, 0.0, 0.0, ""
+    for trial in trials:
+        if trial.metrics and trial.metrics.gpus:
+            hours += trial.metrics.gpus * trial.metrics.elapsed_s / 3600
+            unused = (1 - (trial.metrics.gpu_busy or 0.0)) * trial.metrics.elapsed_s / 3600
+            idle += trial.metrics.gpus * unused
+            price = trial.facts.get("price") or {"worker_hour": 0.0, "currency": ""}
+            money += trial.point.workers * unused * price["worker_hour"]
+            currency = currency or price["currency"]
+    cost = f", for {money:,.2f} {currency}" if money else ""
+    return (f"GPUs: {number(hours)} GPU-hours in trials, {number(idle)} of them idle{cost}.",) if hours else ()
 
 
 def _jobs(clusters: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

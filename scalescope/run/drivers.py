@@ -18,7 +18,7 @@ from scalescope.errors import DriverError
 from scalescope.leases import PREFIX
 from scalescope.model.environment import Environment
 from scalescope.model.sweep import Point, digest
-from scalescope.run import orchestrator_load
+from scalescope.run import orchestrator_load, price_table
 from scalescope.run.request import RunRequest
 from scalescope.run.signals import shielded
 from scalescope.store.failures import explained
@@ -56,6 +56,7 @@ class Drivers:
         cores: Sequence[int] = (),  # to which drivers are pinned; none: they are not
     ) -> None:
         self.request, self.run_id, self.store = request, run_id, store
+        self.prices = price_table.load()
         self.spending = Spending()  # what trials of the run have cost, as far as a budget has asked
         self._says, self._cores = says, list(cores)
         self._opened: dict[tuple[str, str], _OpenDriver] = {}  # the last used last

@@ -97,6 +97,8 @@ def _attempt(drivers: Drivers, driver: Driver, planned: PlannedTrial) -> tuple[T
         "packages": driver.packages,
         "host": {**driver.host, **outcome.facts.get("host", {})},
     }
+    if price := drivers.prices.of(sweep.cluster_of(planned.point), facts["cluster"].get("pods", ())):
+        facts["price"] = {"worker_hour": price, "currency": drivers.prices.currency}
     if real_time:
         facts["orchestrator"] = {"waited_s": load.waited_s, "cpu_s": load.cpu_s}
     if outcome.error is not None:

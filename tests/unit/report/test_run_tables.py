@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -131,6 +133,18 @@ def test_nodes_are_counted_over_all_trials(trial, finished):
     )
     run = finished(trial(1, 1, 1, facts=facts(0.0, {"node": "n2"})))
     assert cluster_lines(run.sweep, run.trials)[-1] == "Pods: on 1 node."
+
+
+def test_what_idle_gpus_cost(trial, finished):
+    def on_gpus(workers, gpus, busy, **facts):
+        made = trial(workers, 1, 1, facts=facts)
+        return replace(made, metrics=replace(made.metrics, gpus=gpus, gpu_busy=busy, elapsed_s=3600.0))
+
+    price = {"worker_hour": 2.0, "currency": "USD"}
+    run = finished(on_gpus(2, 2.0, 0.75, price=price), on_gpus(4, 4.0, 0.5, price=price))
+    assert cluster_lines(run.sweep, run.trials)[-1] == "GPUs: 6 GPU-hours in trials, 2.5 of them idle, for 5.00 USD."
+    run = finished(on_gpus(2, 2.0, 0.75))
+    assert cluster_lines(run.sweep, run.trials)[-1] == "GPUs: 2 GPU-hours in trials, 0.5 of them idle."
 
 
 def test_long_reasons_are_cut(trial):

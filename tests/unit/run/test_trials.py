@@ -389,6 +389,18 @@ def test_the_price_table_comes_from_a_file(tmp_path: Path, monkeypatch: pytest.M
     assert price_table.load().of(request.sweep.cluster) is None
 
 
+def test_a_trial_keeps_the_price_of_its_workers(
+    fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
+) -> None:
+    table = tmp_path / "prices.yaml"
+    table.write_text("currency: USD\nworker_hour: {gpu: 2.5}\n")
+    monkeypatch.setenv(price_table.VARIABLE, str(table))
+    for partition, price in (("gpu", {"worker_hour": 2.5, "currency": "USD"}), ("cpu", None)):
+        sweep = {**SWEEP, "cluster": {"kind": "slurm", "partition": partition}}
+        finished, _ = carry_out(asked(sweep, store=address))
+        assert [trial.facts.get("price") for trial in finished] == [price] * 3
+
+
 def test_a_request_can_be_sent_to_another_process(tmp_path: Path, address: str) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def run(client, *, items: int = 3):\n    client.gather(client.map(abs, range(items)))\n")
