@@ -101,7 +101,7 @@ GPU_MEMORY_FULL = TrialCause(
     remedy="Smaller batches, fewer tasks at a time on a GPU, or moving results to the host",
     link="https://docs.rapids.ai/api/dask-cuda/stable/spilling/",
     parts=("lost", "spill", "not_assigned", "transfer"),
-    rules_out=("retried-tasks", "event-loop-blocked"),
+    rules_out=("retried-tasks",),
     without_attempts=True,
     precedence=10,
 )
