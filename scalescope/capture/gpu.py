@@ -117,13 +117,15 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
 
     def cores(self, thread: int | None) -> float:
         # the part of the time since the last sample in which a thread was on a core; 1 where it is not known
+        if thread is None:
+            return 1.0
         try:
-            spent = time.clock_gettime((~(thread or 0) << 3) | THREAD_CLOCK)
+            spent = time.clock_gettime((~thread << 3) | THREAD_CLOCK)
         except (AttributeError, OSError):  # Windows; a thread that has ended
             return 1.0
         now = time.monotonic()
-        before, since = self.cpu.get(thread or 0, (spent, 0.0))
-        self.cpu[thread or 0] = spent, now
+        before, since = self.cpu.get(thread, (spent, 0.0))
+        self.cpu[thread] = spent, now
         return min((spent - before) / (now - since), 1.0) if since and now - since < 3 * self.interval else 1.0
 
     def taken(self, since: float, delay: float) -> dict[str, Any]:

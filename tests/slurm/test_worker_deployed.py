@@ -157,6 +157,7 @@ def test_the_deployments_of_the_repository(site: Site, deployed: str) -> None:
     found = {name: site.client.read_deployment_by_name(name) for name in DEPLOYMENTS}
     for deployment in found.values():
         assert deployment.work_pool_name == POOL
+        assert deployment.pull_steps == [{"prefect.deployments.steps.set_working_directory": {"directory": "."}}]
         job = SlurmJobConfiguration(**(deployment.job_variables or {}))
         assert (job.partition, job.account, job.qos) == ("paid", "research", None)
     night = found["nightly/nightly-slurm"]

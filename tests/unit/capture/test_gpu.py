@@ -123,6 +123,13 @@ def test_decoding_shows_in_the_frames_of_the_library(sampler: gpu.GpuSampler) ->
         thread.join()
 
 
+def test_a_thread_that_is_gone_counts_as_on_a_core(sampler: gpu.GpuSampler) -> None:
+    for thread in (None, 2**22 + 1):  # Linux has no thread of such a number
+        assert sampler.cores(thread) == 1.0
+        time.sleep(0.05)  # while this thread, whose clock has the number 0, is on no core
+        assert sampler.cores(thread) == 1.0
+
+
 def test_results_that_dask_cuda_moves_are_counted(card: ModuleType) -> None:
     buffer = zict.Buffer({}, {}, 10_000, weight=lambda _, value: len(value))
     worker = SimpleNamespace(
