@@ -50,6 +50,11 @@ class InsidePrefix:
         """The part of all samples that these are, from 0 to 1."""
         return sum(stack.samples for stack in stacks) / self.samples if self.samples else 0.0
 
+    def alike(self, other: InsidePrefix) -> float:
+        """The part of its samples whose like the other has as many of, from 0 to 1."""
+        theirs = {stack.frames: other.share([stack]) for stack in other.stacks}
+        return sum(min(self.share([stack]), theirs.get(stack.frames, 0.0)) for stack in self.stacks)
+
     @property
     def busy_s(self) -> float:
         return sum(self.seconds.values())

@@ -23,7 +23,7 @@ import distributed
 
 import scalescope
 from scalescope.capture.shipping import PREFIX
-from scalescope.model.records import FLOW, IMPORT, Columns, from_rows
+from scalescope.model.records import FLOW, IMPORT, META, Columns, from_rows
 
 # Real seconds between two samples: the first come sooner, for short calls; later ones are this part of the call apart,
 # up to the longest.
@@ -37,18 +37,20 @@ _LIBRARIES = tuple(
     }
 )
 _FLOW_ENGINE = "/prefect/flow_engine.py"
+_META = ("compute_meta", "apply_infer_dtype", "emulate", "_emulate")  # functions of Dask that call the user's
 _VIRTUAL = "scalescope.clusters.simulated."
 
 
 class CodePlace(NamedTuple):
-    """The innermost frame of the user's code, and whether it waited, imported modules, or began or ended a flow."""
+    """The innermost frame of the user's code, and what it was there for but its own work."""
 
     code: CodeType | None = None
     instruction: int = 0
     line: int = 0
-    waits: bool = False
+    waits: bool = False  # for the cluster
     imports: bool = False
     flow: bool = False  # Prefect did something around the function of a flow
+    meta: bool = False  # Dask called it, to learn what it returns
 
 
 class ClientWatch:
@@ -131,7 +133,7 @@ class ClientWatch:
         while frame is not None:
             file = frame.f_code.co_filename
             if file == self._own_file or not is_library(file):
-                return CodePlace(frame.f_code, frame.f_lasti, frame.f_lineno or 0, waits, imports, flow)
+                return CodePlace(frame.f_code, frame.f_lasti, frame.f_lineno or 0, waits, imports, flow, _meta(frame))
             imports = imports or file.startswith("<frozen importlib")
             flow = flow or file.endswith(_FLOW_ENGINE)
             frame = frame.f_back
@@ -174,14 +176,20 @@ def _waits(frame: FrameType | None) -> bool:
     return depth > 0 and name.partition(".")[0] == "distributed"
 
 
+def _meta(frame: FrameType | None) -> bool:
+    while frame is not None and frame.f_code.co_name not in _META:
+        frame = frame.f_back
+    return frame is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "dask"
+
+
 def _described(place: CodePlace) -> tuple[str, str]:
     code = place.code
     if code is None:
         return "", ""
     names = [name for name in code.co_qualname.split(".") if not name.startswith("<")] or [code.co_name]
     where = f"{Path(code.co_filename).name}:{place.line} {names[-1]}"
-    if place.imports or place.flow:
-        return where, IMPORT if place.imports else FLOW
+    if place.imports or place.flow or place.meta:
+        return where, IMPORT if place.imports else FLOW if place.flow else META
     line, end_line, column, end_column = (each or 0 for each in list(code.co_positions())[place.instruction // 2])
     lines = linecache.getlines(code.co_filename)
     if not 0 < line <= end_line <= len(lines):

@@ -34,6 +34,7 @@ async def memory_samples(since: float, take: bool = True, dask_worker: Any = Non
         await beat(dask_worker)
     names = ("gpu", "inside", "garbage")
     sampler, inside, garbage = (dask_worker.plugins.get(f"scalescope-{name}") if take else None for name in names)
+    garbage = garbage or dask_worker.plugins.get("scalescope-recorder")  # on the scheduler
     rows = zip(quantities["time"], quantities["memory"], quantities["cpu"])  # noqa: B905  # Python 3.9
     return {
         "process": f"{platform.node()} {os.getpid()}",

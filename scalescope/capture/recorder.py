@@ -27,6 +27,7 @@ The entries of `held`, one after another (dictionaries or a tuple for each task 
 from __future__ import annotations
 
 import asyncio
+import gc
 import inspect
 import json
 import reprlib
@@ -69,6 +70,7 @@ EVENT_CHARACTERS = 4_000
 EXCEPTION_CHARACTERS = 2_000
 HELD_CALLS, CALL_CHARACTERS = 20, 200  # tasks that raised whose function and arguments are kept; characters of each
 LONG_S, HELD_LONGEST = 0.05, 200  # tasks from which the longest of each prefix is told; most prefixes
+HELD_STEPS = 20_000  # steps of fused tasks that are known again, of tasks of `LONG_S`
 
 _UNFINISHED = ("waiting", "no-worker", "queued", "processing")  # states of tasks that have not ended
 OURS = "scalescope-"  # begins the names of all plugins of this package
@@ -142,6 +144,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self.lag: list[tuple[float, str, float]] = []
         self.graphs: list[tuple[float, float, str, int, int]] = []
         self.memory: list[tuple[float, str, int, int]] = []
+        self.collections: deque[tuple[float, float]] = deque(maxlen=HELD_WAITS)  # full ones of the scheduler's garbage
         self.full: dict[str, int] = {}
         self.metrics_before: dict[Any, float] = {}
         self.ended = 0.0  # when the last task had
@@ -154,6 +157,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._undrained: asyncio.TimerHandle | None = None
         self._worst = 0.0
         self._since = 0.0
+        self._collecting = 0.0
         self._handlers: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
         self._graph_tasks = 0
         self._called = float("-inf")  # time of the event loop at which the last event of actors' calls had come
@@ -226,6 +230,8 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self.events, self.lag, self.memory, self.graphs = [], [], [], []
         self.full, self._managed, self._called = {}, {}, float("-inf")
         self.metrics_before = self._metrics()
+        self.collections.clear()
+        gc.callbacks.append(self._note_collection)
         self.members = [self._arrival(address) for address in self.scheduler.workers]
         self.attempts = _Attempts(self.scheduler, self.held_rows, self._event)
         self.transition = self.attempts.hook()  # of the instance: no method to bind at each call
@@ -279,6 +285,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
                 self.full["waits"] = attempts.waits_dropped
             attempts.tell_waits()
             attempts.tell_longest()
+            attempts.tell_again()
             attempts.tell_unfinished()
             self.summary = {"time": ended, "full": self.full, "assigned": assigned, **attempts.totals()}
         return self.summary
@@ -313,7 +320,18 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         if scheduler.plugins.get(self.name) is self:
             scheduler.remove_plugin(name=self.name)
 
+    def taken(self, since: float) -> list[tuple[float, float]]:
+        """Begin and end of the scheduler's full garbage collections since a time."""
+        return [(begin, end) for begin, end in self.collections if end >= since]
+
     # ---------------------------------------------------------------- inside
+
+    def _note_collection(self, phase: str, info: dict[str, int]) -> None:
+        if info["generation"] == 2:  # all objects; younger generations take no time worth telling
+            if phase == "start":
+                self._collecting = time.time()
+            else:
+                self.collections.append((self._collecting, time.time()))
 
     def _expect_drain(self, limit_s: float | None) -> None:
         if self._undrained is not None:
@@ -349,6 +367,8 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
 
     def _stop(self) -> None:
         self.active = False
+        if self._note_collection in gc.callbacks:
+            gc.callbacks.remove(self._note_collection)
         self.__dict__.pop("transition", None)
         if self._timer is not None:
             self._timer.cancel()
@@ -487,6 +507,8 @@ class _Attempts:
         self.confined: set[str] = set()  # prefixes whose restrictions are in an event
         self.waits: dict[tuple[str, str], tuple[int, float]] = {}  # by prefix and action: tasks, seconds
         self.longest: dict[str, tuple[float, Any, str]] = {}  # by prefix: seconds, key, function and arguments
+        self.steps: dict[Any, tuple[Any, str]] = {}  # steps of fused tasks: key and prefix of the first task with them
+        self.again: dict[tuple[str, str, str], tuple[int, float]] = {}  # by prefix, step, first prefix: tasks, seconds
         self.released: set[Any] = set()  # tasks that were released before they had ended, and were not begun again
         self.cancelled: Counter[str] = Counter()  # those of them that were forgotten, by prefix
         self.restarted = False
@@ -550,11 +572,11 @@ class _Attempts:
                 if len(begin) == 1 and (step := begin[0])["action"] == "compute":
                     begin, end = step["start"], step["stop"]
                     if end - begin > LONG_S:
-                        self.note_longest(task, end - begin)
+                        self.note_long(task, end - begin)
                 elif begin:
                     computed = [each["stop"] - each["start"] for each in begin if each["action"] == "compute"]
                     if (seconds := sum(computed)) > LONG_S:
-                        self.note_longest(task, seconds)
+                        self.note_long(task, seconds)
                 self.held.extend((task.key, now(), what, task.group, needs, worker, thread, nbytes, begin, end))
                 if len(self.held) > BATCH:
                     self.close_batch()
@@ -740,18 +762,33 @@ class _Attempts:
         tasks, sum_s = self.waits.get((prefix, action), (0, 0.0))
         self.waits[prefix, action] = (tasks + 1, sum_s + seconds)
 
-    def note_longest(self, task: Any, seconds: float) -> None:
-        """Keep function and arguments of the longest task of each prefix, while the scheduler has them."""
-        prefix = task.group.prefix.name
+    def note_long(self, task: Any, seconds: float) -> None:
+        """Keep what the scheduler will have forgotten: the call of the longest task of each prefix, and fused steps."""
+        prefix, spec = task.group.prefix.name, task.run_spec
         before = self.longest.get(prefix)
         if len(self.longest) < HELD_LONGEST if before is None else seconds > 1.1 * before[0]:
-            self.longest[prefix] = (seconds, task.key, call_of(task.run_spec))
+            self.longest[prefix] = (seconds, task.key, call_of(spec))
+        for step in fused_steps(task.key, spec):
+            if step not in self.steps:
+                if len(self.steps) < HELD_STEPS:
+                    self.steps[step] = task.key, prefix
+            elif (first := self.steps[step])[0] != task.key:
+                what = prefix, key_split(step), first[1]
+                tasks, sum_s = self.again.get(what, (0, 0.0))
+                self.again[what] = tasks + 1, sum_s + seconds
+                break
 
     def tell_longest(self) -> None:
         for _, key, call in self.longest.values():
             if call:
                 self.event("longest", {"key": str(key), "call": call})
         self.longest.clear()
+
+    def tell_again(self) -> None:
+        """Log an event per prefix whose tasks did again, within them, what tasks of other keys had done."""
+        for (prefix, step, first), (tasks, seconds) in self.again.items():
+            self.event("again", {"prefix": prefix, "step": step, "first": first, "tasks": tasks, "seconds": seconds})
+        self.again.clear()
 
     def tell_waits(self) -> None:
         """Log an event per prefix, line, and what was waited for."""
@@ -922,6 +959,15 @@ def call_of(spec: Any) -> str:
     except Exception:  # noqa: BLE001 - the user's own `__repr__`
         each = ["..."]
     return f"{getattr(function, '__name__', 'a task')}({', '.join(each)})"[:CALL_CHARACTERS]
+
+
+def fused_steps(key: Any, spec: Any) -> list[Any]:
+    """What tells apart the steps that Dask fused into a task, the last of them first; empty for any other task."""
+    if getattr(getattr(spec, "func", None), "__name__", "") != "_execute_subgraph":
+        return []
+    part = key[1:] if isinstance(key, tuple) else ()  # steps of arrays have no part of their own in their key
+    steps = (step if isinstance(step, tuple) else (str(step).partition("_.")[0], *part) for step in spec.args[0])
+    return [step for step in steps if step != key]
 
 
 def _refusal(packed: Any) -> str:

@@ -107,6 +107,8 @@ LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}
 #   A `what` of Prefect's own is no wait: see `scalescope.capture.waits`
 # - `unfinished`: `{"left", "cancelled"}`, at the end: tasks by prefix that had not ended, and that were released before
 #   they had, such as when their futures were dropped
+# - `again`: `{"prefix", "step", "first", "tasks", "seconds"}`: tasks of `prefix`, of 50 ms and more, into which
+#   Dask fused a `step` that tasks of the prefix `first` had done before under other keys
 # - `scalescope-actor-calls`: `{"worker", "end", "seconds", "methods"}`: methods of actors that a worker ran one after
 #   another, with calls and seconds of each: `{"Counter.add": [12, 0.4]}`
 # - `stealing`, and whatever the workload logs
@@ -127,9 +129,11 @@ CLIENT: dict[str, str] = {
 }
 
 LONGEST = "longest"  # topic of events: the function and arguments of the longest task of a prefix
+AGAIN = "again"  # topic of events: what tasks did that others, of other keys, had done
 SENDING = ("compute", "map", "persist", "submit")  # in the column `what`: calls that pack a graph and send it
 IMPORT = "import"  # in the column `what`: modules were imported
 FLOW = "prefect.flow"  # in the column `what`: Prefect began or ended a flow, around the user's function
+META = "dask.meta"  # in the column `what`: Dask called a function of tasks in the client, to learn what it returns
 ONCE = (IMPORT, FLOW)  # what costs the same however much work there is
 # What was broken on purpose: a kind of `scalescope.model.fault`, and the address of the worker, if any.
 FAULTS: dict[str, str] = {"kind": "str", "worker": "str", "begin": "d", "end": "d"}

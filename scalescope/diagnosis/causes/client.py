@@ -15,7 +15,7 @@ from scalescope.diagnosis.evidence.submissions import heavy, large, submissions
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
-from scalescope.model.records import FLOW, ONCE
+from scalescope.model.records import FLOW, META, ONCE
 from scalescope.model.words import percent, plural
 
 PHASES = {BEFORE: "before the first graph", BETWEEN: "between graphs", AFTER: "after the last task"}
@@ -27,6 +27,7 @@ DO_INSTEAD = {
 SEND_LESS = "load within tasks what the client sends"
 GATHER_LESS = "gather less: reduce, count or write on the workers (`client.map(reduce, futures)`)"
 CALL_MORE = "an actor runs one method at a time: spread what it does over more actors, or do it in tasks"
+NAME_META = "say what it returns: `meta=` in the call that takes the function (for arrays, `dtype=` may do)"
 MOSTLY = 0.9  # share of the client's time on one line, from which only that line is named
 
 
@@ -117,6 +118,8 @@ def client_busy(observation: Observation) -> Finding | None:
     if spent := ClientSpending.of(observation, own & ~once, without):
         did = f"ran `{words.cut(spent.what)}`" if spent.what else "computed"
         remedy = DO_INSTEAD[int(np.argmax(spent.phases))]
+        if spent.what == META:
+            did, remedy = "called a function of the tasks, for Dask to learn what it returns,", NAME_META
         return spent.finding(CLIENT_BUSY, observation, did, "", remedy)
     if spent := ClientSpending.of(observation, own, without):
         did, remedy = "imported modules", "import before the function is called, or measure with `warmups: 1`"

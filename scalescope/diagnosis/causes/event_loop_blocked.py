@@ -22,11 +22,15 @@ from scalescope.model.words import percent
 
 STALL_S = 0.1  # seconds; shorter stalls of an event loop are normal under load
 STALL_ON_FULL_HOST_S = 0.5  # seconds; where others fill the host, every process waits for its turn
+GARBAGE = "table memory, column collecting"
 LAG_INTERVAL_S = 1.0  # seconds before a row of table `lag` in which its stall was (`capture.recorder`)
 
 ON_SCHEDULER = (
     "find what runs on the scheduler's loop (plugins, `client.run_on_scheduler`, dashboard, messages of megabytes) "
     "with `client.profile(server=True, scheduler=True)`, and move it off the loop"
+)
+FEWER_OBJECTS = (
+    "let the scheduler keep fewer objects: fewer and larger tasks, and futures that are let go of once they were used"
 )
 ON_WORKER = (
     "find what runs on the worker's loop or holds the interpreter lock (`client.run`, worker plugins, "
@@ -85,25 +89,37 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
     others, scheduler = len(by_process) - 1, worst < 0
     called = _called(observation) if scheduler else ""
     remedy = f"do what {called} does in a task, or off the event loop" if called else ON_WORKER
+    collecting_s = _collecting_s(observation, costly) if scheduler and not called else 0.0
     if scheduler and not called:
-        remedy = ON_SCHEDULER
+        remedy = FEWER_OBJECTS if collecting_s else ON_SCHEDULER
     name = "scheduler" if scheduler else attempts.addresses[worst]
     if not called and _computed_meanwhile(observation, costly):
         return _one_lock(observation, lost_s, longest, count)
     who = "The scheduler's event loop" if scheduler else f"The event loop of worker {name}"
     who += f" (and {others:,} more)" if others else ""
+    why = f" Garbage collections took {words.duration(collecting_s)} of that." if collecting_s else ""
     return EVENT_LOOP_BLOCKED.finding(
         observation,
         lost_s,
         f"{who} was stalled {count:,} times, up to {words.duration(longest)}, while tasks waited and threads were "
-        f"idle: {percent(share)} of the worker time.",
+        f"idle: {percent(share)} of the worker time.{why}",
         remedy,
         Evidence("stalls while threads were idle", count, "table lag, gaps in table memory"),
+        *([Evidence("seconds of full collections in them", round(collecting_s, 3), GARBAGE)] if collecting_s else []),
         Evidence(f"longest stall of {name}, s", round(longest, 3), "table lag, gaps in table memory"),
         Evidence("processes that stalled", len(by_process), "table lag, gaps in table memory"),
         Evidence("thread-seconds idle meanwhile", round(lost_s, 3), "worker time `not_assigned`"),
         confidence=0.8,
     )
+
+
+def _collecting_s(observation: Observation, costly: Sequence[_LoopStalls]) -> float:
+    """Seconds of the scheduler's garbage collections, where they are most of its stalls; 0 where they are not."""
+    of_scheduler = worker_of_rows(observation, "memory") == -1
+    collecting = observation.numbers("memory", "collecting")
+    spent = float(collecting[of_scheduler].sum()) if len(collecting) else 0.0
+    stalled = max(float(each.seconds[each.process == -1].sum()) for each in costly)
+    return min(spent, stalled) if spent >= stalled / 2 else 0.0
 
 
 def _computed_meanwhile(observation: Observation, costly: Sequence[_LoopStalls]) -> bool:

@@ -10,16 +10,18 @@ import numpy as np
 from scalescope.analysis.attempts import Bools
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.departures import deaths
+from scalescope.diagnosis.evidence.inside_tasks import inside
 from scalescope.diagnosis.evidence.task_table import TOKEN, largest_prefix, task_column
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding
-from scalescope.model.records import STATUS_FINISHED
+from scalescope.model.records import AGAIN, STATUS_FINISHED
 from scalescope.model.words import percent, plural
 
 RECOMPUTATION = TrialCause(
     code="recomputation",
     title="Results computed again",
-    needs="The same key finished more than once, and all but the last time cost at least 10 % of the worker time.",
+    needs="The same key finished more than once, and all but the last time cost at least 10 % of the worker time. Or "
+    "tasks of different keys have a step in common that Dask fused into each, and their profiles are alike.",
     ruled_out_by="An attempt that failed or was lost before the first success is a retry. Results lost with a dead "
     "worker belong to worker-died or worker-killing-task. A key that the user chose may stand for different work "
     "each time.",
@@ -37,7 +39,7 @@ def recomputation(observation: Observation) -> Finding | None:
     """`lost_s`: all computations of a task but the last, unless its result died with its worker."""
     attempts, again = observation.measured, _computed_again(observation)
     if again is None:
-        return None
+        return _fused(observation)
     durations = attempts.stop - attempts.start
     lost_s = float(durations[again].sum())
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
@@ -60,6 +62,34 @@ def recomputation(observation: Observation) -> Finding | None:
         Evidence("repeated computations", int(again.sum()), "table tasks, by key"),
         Evidence("thread-seconds in them", round(lost_s, 3), "table tasks"),
         Evidence("such as key", next(iter(keys)), "table tasks"),
+        Evidence("graphs sent", len(observation.column("graphs", "time")), "table graphs"),
+        confidence=0.8,
+    )
+
+
+def _fused(observation: Observation) -> Finding | None:
+    # what both prefixes did costs what their samples have in common
+    rows, profiles = [], inside(observation)
+    for _, told in observation.events(AGAIN):
+        later, before = (profiles.get(str(told[name])) for name in ("prefix", "first"))
+        if later and before:
+            rows.append((min(float(told["seconds"]), later.busy_s) * later.alike(before), told))
+    lost_s = sum(seconds for seconds, _ in rows)
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    most = max(rows, key=lambda row: row[0])[1]
+    tasks = sum(int(each["tasks"]) for _, each in rows)
+    step, prefix, first = (str(most[name]) for name in ("step", "prefix", "first"))
+    return RECOMPUTATION.finding(
+        observation,
+        lost_s,
+        f"{percent(share)} of the worker time went to computing `{step}` again, within {plural(tasks, 'task')} such as "
+        f"`{prefix}`: `{first}` had computed it before, and nothing kept it between one computation and the next.",
+        f"keep what `{step}` gives after it was computed once (`x = x.persist()`), or ask for all results together "
+        "(`dask.compute(a, b)`)",
+        Evidence("tasks that repeat a step of others", tasks, "table events, topic again"),
+        Evidence("thread-seconds in them", round(sum(float(each["seconds"]) for _, each in rows), 3), "table events"),
+        Evidence("thread-seconds alike", round(lost_s, 3), "tables events and inside"),
         Evidence("graphs sent", len(observation.column("graphs", "time")), "table graphs"),
         confidence=0.8,
     )

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import dask.array as da
 import pytest
 
 from scalescope.analysis.attempts import Attempts
@@ -23,6 +24,7 @@ from scalescope.clusters.local.spec import LocalSpec
 from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.driver.process import Driver
 from scalescope.model import spool
+from scalescope.model.records import META
 from scalescope.model.sweep import PlannedTrial, Point
 from scalescope.run.trials import read_records
 
@@ -80,6 +82,17 @@ def test_each_call_has_its_time_by_line() -> None:
     assert found["parse", "time.sleep", 0] == pytest.approx(0.3, rel=0.4)
     name = Path(__file__).name
     assert f"{name}:{line_of('time.sleep(0.3)')} workload" in table["where"]
+
+
+def test_a_function_that_dask_calls_to_learn_what_it_returns() -> None:
+    def chunk(part: Any) -> Any:
+        time.sleep(0.3)
+        return part
+
+    found = spent(watched(lambda: da.ones(4, chunks=2).map_blocks(chunk)).columns(0.0))
+    assert found["chunk", META, 0] == pytest.approx(0.6, rel=0.5)  # Dask calls it once or twice
+    found = spent(watched(lambda: chunk(da.ones(4, chunks=2))).columns(0.0))
+    assert found["chunk", "time.sleep", 0] == pytest.approx(0.3, rel=0.4)
 
 
 def test_the_rows_cover_the_call_without_a_gap() -> None:

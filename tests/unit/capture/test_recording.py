@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import threading
 import time
@@ -12,6 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import dask.array
+import numpy as np
 import pytest
 from distributed import Client, LocalCluster, fire_and_forget, wait
 from support.waiting import wait_for
@@ -20,7 +23,7 @@ from scalescope.capture import recorder, recording
 from scalescope.capture.recording import Capture
 from scalescope.errors import CaptureError
 from scalescope.model import spool
-from scalescope.model.records import LONGEST, STATUS_ERRED, STATUS_FINISHED, Columns
+from scalescope.model.records import AGAIN, LONGEST, STATUS_ERRED, STATUS_FINISHED, Columns
 
 FULL_DISK = Path("/dev/full")
 
@@ -213,6 +216,37 @@ def test_the_longest_task_of_each_prefix_is_named_by_its_call(
         client.gather(client.submit(time.sleep, 0.01))
     events = [event for event in rows(spool.read(path)["events"]) if event["topic"] == LONGEST]
     assert [json.loads(event["message"]) for event in events] == [{"key": key, "call": "load(7, unit='s')"}]
+
+
+def test_what_dask_fused_into_tasks_of_other_names_is_known_again(
+    client: Client, capture: Capture, path: Path, rows: Rows
+) -> None:
+    def load(part: Any) -> Any:
+        time.sleep(0.06)
+        return part
+
+    with capture.trial(path):
+        data = dask.array.ones(400, chunks=100).map_blocks(load, meta=np.ones(0))
+        data.min().compute(scheduler=client)
+        data[:100].min().compute(scheduler=client)
+        dask.array.ones(400, chunks=200).map_blocks(load, meta=np.ones(0)).min().compute(scheduler=client)
+    told = [json.loads(each["message"]) for each in rows(spool.read(path)["events"]) if each["topic"] == AGAIN]
+    ((step, tasks),) = [(each["step"], each["tasks"]) for each in told]
+    assert (step, tasks) == ("load", 1)
+    assert 0.05 < told[0]["seconds"] < 10
+
+
+def test_full_garbage_collections_of_the_scheduler_are_known(
+    client: Client, capture: Capture, path: Path, rows: Rows
+) -> None:
+    callbacks = list(gc.callbacks)
+    with capture.trial(path):
+        began = time.monotonic()
+        while time.monotonic() < began + 1.2:  # its monitor takes a sample each half second
+            client.run_on_scheduler(gc.collect)
+    memory = rows(spool.read(path)["memory"])
+    assert sum(each["collecting"] for each in memory if each["worker"] == "scheduler") > 0
+    assert gc.callbacks == callbacks
 
 
 def test_what_a_failed_workload_did_is_kept(client: Client, capture: Capture, path: Path) -> None:

@@ -7,14 +7,16 @@ from functools import partial
 
 import pytest
 from support.findings import findings_of, only
+from support.inside import inside
 
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
-from scalescope.model.records import from_rows
+from scalescope.model.records import AGAIN, from_rows
 
 SIZES = [(1, 1), (2, 1), (4, 2), (20, 1), (100, 1)]
 EPOCH = 1_000.0
 CODES = {"transfer-bound", "serialisation-bound", "memory-spill", "memory-paused", "recomputation"}
+WORK, MIN, MAX = "job.py:9 load;time.sleep()", "numpy.min", "numpy.max"
 found = partial(findings_of, codes=CODES, bounded=CODES)
 
 
@@ -237,6 +239,32 @@ def test_recomputation(cluster, task, graph, workers, threads, times):
     assert finding.lost_s == pytest.approx((times - 1) * each)
     assert f"up to {times} times each" in finding.summary
     assert "persist" in finding.remedy
+
+
+@pytest.mark.parametrize(
+    ("stacks", "share"),
+    [
+        ({"chunk_min": {WORK: 95, MIN: 5}, "chunk_max": {WORK: 95, MAX: 5}}, 0.95),
+        ({"chunk_min": {WORK: 95, MIN: 5}, "chunk_max": {WORK: 40, MAX: 60}}, 0.4),
+        ({"chunk_min": {WORK: 1, MIN: 99}, "chunk_max": {WORK: 1, MAX: 99}}, 0.0),  # what they share costs nothing
+        ({}, 0.0),  # what the tasks did is not known
+    ],
+)
+def test_a_step_that_dask_fused_into_tasks_of_other_names(cluster, task, graph, stacks, share):
+    tasks = [task(1.0, prefix, graph=i) for i, prefix in enumerate(("chunk_min", "chunk_max")) for _ in range(16)]
+    told = {"prefix": "chunk_max", "step": "load", "first": "chunk_min", "tasks": 16, "seconds": 16.0}
+    run = cluster(4, events=[(9.0, AGAIN, told)]).run(tasks, [graph(), graph(after=0)])
+    rows = [
+        {"prefix": prefix, "stack": stack, "samples": samples}
+        for prefix, counted in stacks.items()
+        for stack, samples in counted.items()
+    ]
+    spent = inside({"chunk_min": (15.0, 1.0), "chunk_max": (15.0, 1.0)})
+    findings = found(Observation.of(run.trial, {**run.tables, **spent, "inside": from_rows("inside", rows)}))
+    assert list(findings) == (["recomputation"] if share else [])
+    if share:
+        assert findings["recomputation"].lost_s == pytest.approx(share * 16, rel=0.05)
+        assert "computing `load` again, within 16 tasks such as `chunk_max`" in findings["recomputation"].summary
 
 
 @pytest.mark.parametrize("seed", range(3))

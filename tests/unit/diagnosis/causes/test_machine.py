@@ -230,6 +230,17 @@ def test_scheduler_blocked(cluster, task, workers, stall):
     assert "scheduler=True" in finding.remedy
 
 
+@pytest.mark.parametrize(("collecting", "named"), [(0.0, False), (0.1, False), (0.28, True)])
+def test_a_scheduler_that_collects_garbage(cluster, task, collecting, named):
+    lag = [("scheduler", 2.0 * turn + 2.0, 0.3) for turn in range(4)]
+    seen = on(starved(cluster, task, 4, stall=0.3), load(), lag=lag)
+    rows = [{"worker": "scheduler", "time": EPOCH + 2.0 * i + 2.0, "collecting": collecting} for i in range(4)]
+    seen = Observation.of(seen.trial, {**seen.tables, "memory": from_rows("memory", rows)})
+    finding = found(seen)["event-loop-blocked"]
+    assert ("Garbage collections took 1.1" in finding.summary) is named
+    assert ("fewer and larger tasks" in finding.remedy) is named
+
+
 @pytest.mark.parametrize("workers", [1, 4, 40])
 def test_workers_blocked(cluster, task, workers):
     lag = [(f"tcp://10.0.0.{worker}:4000", 2.0 * turn + 2.0, 0.9) for turn in range(4) for worker in range(workers)]
