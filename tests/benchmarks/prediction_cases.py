@@ -1,13 +1,16 @@
 """Workloads whose sizes that were not run are predicted: they compute, serialise and send, and none sleeps.
 
 Each takes 5 to 40 seconds on one machine of a tenth of a core. Half are looked at only at the end (`UNSEEN`): of the
-first four none, then three of each five, in the order of this file.
+first four none, then three of each five, in the order of this file. `LATER` came after all
+these, before anybody predicted them.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import time
+import zlib
 from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -19,6 +22,7 @@ import dask.bag as db
 import dask.dataframe
 import flox  # noqa: F401
 import numpy as np
+import pandas as pd
 import xarray  # noqa: F401
 from distributed import as_completed, wait
 
@@ -384,6 +388,327 @@ def gradient(total: Any, seed: int) -> Any:
 
 def sum_of(parts: list[Any]) -> Any:
     return np.sum(parts, axis=0)
+
+
+# ------------------------------------------------------------------ chosen later, before anybody predicted them
+
+
+LATER: list[str] = []
+
+
+def later(function: Callable[[Client], Any]) -> Callable[[Client], Any]:
+    LATER.append(function.__name__)
+    return function
+
+
+@later
+def spectral_filter(client: Client) -> None:
+    """A field is filtered by Fourier transforms of both axes, there and back: two transpositions."""
+    side, width = 1280, 80
+    rows = da.random.default_rng(0).random((side, side), chunks=(width, -1))
+    columns = da.fft.fft(da.fft.fft(rows, axis=1).rechunk((-1, width)), axis=0)
+    low = da.exp(-((da.fft.fftfreq(side, chunks=-1)[:, None] * 8) ** 2))
+    filtered = da.fft.ifft(da.fft.ifft(columns * low, axis=0).rechunk((width, -1)), axis=1).real
+    assert abs(filtered.mean().compute() - 0.5) < 0.01
+
+
+@later
+def alignment(client: Client) -> None:
+    """Two sequences are aligned block by block: a wavefront, as a block needs those above and to the left of it."""
+    count = 10
+    matches = {(i, j): client.submit(match, i, j, pure=False) for i in range(count) for j in range(count)}
+    blocks: dict[tuple[int, int], Any] = {}  # all are kept, as for tracing the way back
+    for i in range(count):
+        for j in range(count):
+            above, left = blocks.get((i - 1, j)), blocks.get((i, j - 1))
+            blocks[i, j] = client.submit(aligned, matches[i, j], above, left, pure=False)
+    best = max(client.gather([client.submit(np.max, blocks[count - 1, j], pure=False) for j in range(count)]))
+    assert best > 0
+
+
+def match(i: int, j: int) -> Any:
+    first, second = (np.random.default_rng(seed).integers(4, size=512) for seed in ([0, i], [1, j]))
+    return np.where(first[:, None] == second, 3, -1).astype(np.int8)
+
+
+def aligned(matches: Any, above: Any, left: Any) -> Any:
+    side, gap = len(matches), 2
+    scores = np.zeros((side + 1, side + 1), np.int16)
+    if above is not None:
+        scores[0] = above[-1]
+    if left is not None:
+        scores[:, 0] = left[:, -1]
+    gaps = gap * np.arange(side + 1, dtype=np.int16)
+    for row in range(side):
+        here = scores[row + 1]
+        np.maximum(scores[row, :-1] + matches[row], scores[row, 1:] - gap, out=here[1:])
+        here[:] = np.maximum.accumulate(here + gaps) - gaps
+    return scores
+
+
+@later
+def quadtree(client: Client) -> None:
+    """A field is refined where it is steep: what a tile shows decides whether four are made of it."""
+    coarse = [(x / 2, y / 2, 0.5) for x in range(-2, 2) for y in range(-2, 2)]
+    tiles, leaves, running = {}, [], as_completed(with_results=True)
+    new = [(client.submit(front, None, 0, *corner, pure=False), corner) for corner in coarse]
+    while new or tiles:
+        for tile, corner in new:
+            steep = client.submit(np.ptp, tile, pure=False)
+            tiles[steep] = tile, corner
+            running.add(steep)
+        steep, change = next(running)
+        tile, (x, y, width) = tiles.pop(steep)
+        new = []
+        if change > 0.5 and width > 0.2:
+            half = width / 2
+            corners = [(x + half * (quarter % 2), y + half * (quarter // 2), half) for quarter in range(4)]
+            new = [(client.submit(front, tile, i, *corner, pure=False), corner) for i, corner in enumerate(corners)]
+        else:
+            leaves.append(client.submit(np.float32, tile, pure=False))
+    assert 60 < len(client.gather(leaves)) < 100
+
+
+def front(parent: Any, quarter: int, x: float, y: float, width: float) -> Any:
+    """Steps across a circle, which begin from a quarter of the coarser tile."""
+    side = 256
+    at = (np.arange(side) + 0.5) / side * width
+    target = np.tanh(40 * (np.hypot(x + at - 0.1, (y + at - 0.2)[:, None]) - 0.5))
+    if parent is None:
+        return target
+    rows, columns = (slice(side // 2 * part, side // 2 * (part + 1)) for part in divmod(quarter, 2))
+    field = parent[rows, columns].repeat(2, axis=0).repeat(2, axis=1)
+    for _ in range(12):
+        field += 0.5 * (target - field)
+    return field
+
+
+@later
+def halving(client: Client) -> None:
+    """A search over parameters, on scattered data: each rung trains the better half of the models twice as long."""
+    folds = client.scatter([training_data(seed) for seed in range(4)], hash=False)
+    models = [(rate, np.zeros((4, 64))) for rate in np.geomspace(0.001, 4, 16)]
+    for steps in (40, 80, 160):
+        futures = [
+            client.submit(trained, weights[i], folds[i], folds[i - 1], rate, steps, pure=False)
+            for rate, weights in models
+            for i in range(4)
+        ]
+        results = client.gather(futures)
+        losses = np.reshape([loss for _, loss in results], (-1, 4)).mean(axis=1)
+        weights = np.reshape([each for each, _ in results], (-1, 4, 64))
+        models = [(models[i][0], weights[i]) for i in np.argsort(losses)[: len(models) // 2]]
+
+
+def training_data(seed: int) -> tuple[Any, Any]:
+    features = numbers(seed, 256_000).reshape(4000, 64)
+    return features, features @ numbers(99, 64) + numbers(seed + 100, 4000) > 0
+
+
+def trained(weights: Any, data: Any, held_out: Any, rate: float, steps: int) -> tuple[Any, float]:
+    """Logistic regression by gradient descent, and its loss on other data."""
+    features, labels = (each.copy() for each in data)  # what arrives may lie unaligned, which is slow to multiply
+    for _ in range(steps):
+        errors = 1 / (1 + np.exp(-(features @ weights))) - labels
+        weights = weights - rate / len(labels) * (errors @ features)
+    signs = np.where(held_out[1], 1, -1)
+    return weights, float(np.logaddexp(0, -signs * (held_out[0] @ weights)).mean())
+
+
+@later
+def event_logs(client: Client) -> None:
+    """Logs of very different length: their lines are parsed, filtered and folded by user."""
+    lengths = [int(350 * 1.18**i) for i in range(20)]
+    random.Random(0).shuffle(lengths)
+    events = db.from_sequence(lengths, npartitions=20).map(log_lines).flatten().map(json.loads)
+    sums = events.filter(is_sale).foldby("user", add_sale, (0, 0.0), add_sales, (0, 0.0), split_every=4)
+    assert len(sums.compute()) > 1000
+
+
+def log_lines(count: int) -> list[str]:
+    rng = random.Random(count)
+    return [
+        json.dumps({"user": f"user-{rng.randrange(20_000):08}", "kind": rng.choice(KINDS), "sum": rng.random()})
+        for _ in range(count)
+    ]
+
+
+KINDS = ("sale", "sale", "sale", "view")
+
+
+def is_sale(event: dict[str, Any]) -> bool:
+    return bool(event["kind"] == "sale")
+
+
+def add_sale(total: tuple[int, float], event: dict[str, Any]) -> tuple[int, float]:
+    return total[0] + 1, total[1] + event["sum"]
+
+
+def add_sales(left: tuple[int, float], right: tuple[int, float]) -> tuple[int, float]:
+    return left[0] + right[0], left[1] + right[1]
+
+
+@later
+def rolling(client: Client) -> None:
+    """A time series by weeks: windows of two days reach into the week before, and hours of the day are averaged."""
+    weeks = list(pd.date_range("2026-01-05", periods=13, freq="7D"))
+    readings = dask.dataframe.from_map(week_of_readings, weeks[:-1], divisions=weeks)
+    smooth = readings.map_overlap(windowed, pd.Timedelta("2D"), 0)
+    assert len(smooth.groupby("hour").mean().compute()) == 24
+
+
+def week_of_readings(start: Any) -> Any:
+    index = pd.date_range(start, periods=60_480, freq="10s")
+    values = numbers(start.dayofyear, 4 * len(index)).reshape(-1, 4)
+    return pd.DataFrame(values, index=index, columns=list("abcd"))
+
+
+def windowed(readings: Any) -> Any:
+    window = readings.rolling("2D")
+    spread = (window.max() - window.min()) / window.std()
+    return (readings - window.mean()).join(spread, rsuffix="_spread").assign(hour=readings.index.hour)
+
+
+@later
+def pagerank(client: Client) -> None:
+    """Rounds over blocks of links: each group of pages gives to every other, and the client looks at the change."""
+    count, pages = 5, 60_000
+    links = {(i, j): client.submit(links_between, i, j, pages, pure=False) for i in range(count) for j in range(count)}
+    ranks = [client.submit(np.full, pages, 1 / (count * pages), pure=False) for _ in range(count)]
+    changes = []
+    for _ in range(4):
+        given = [
+            [client.submit(give, ranks[i], links[i, j], count, pure=False) for i in range(count)] for j in range(count)
+        ]
+        before, ranks = ranks, [client.submit(take, each, pure=False) for each in given]
+        changes.append(sum(client.gather(client.map(moved, before, ranks, pure=False))))
+    assert changes == sorted(changes, reverse=True)
+
+
+def links_between(i: int, j: int, pages: int) -> Any:
+    """Four links of each page, most to few pages."""
+    return (np.random.default_rng([i, j]).random((pages, 4)) ** 3 * pages).astype(np.int32)
+
+
+def give(ranks: Any, links: Any, count: int) -> Any:
+    share = ranks / (count * links.shape[1])
+    return np.bincount(links.ravel(), np.repeat(share, links.shape[1]), len(ranks))
+
+
+def take(given: list[Any]) -> Any:
+    return 0.15 / (len(given) * len(given[0])) + 0.85 * np.sum(given, axis=0)
+
+
+def moved(before: Any, after: Any) -> float:
+    return float(np.abs(after - before).sum())
+
+
+@later
+def mosaic(client: Client) -> None:
+    """Scenes that overlap are unpacked and cut, and what covers a tile of the picture is blended, two by two."""
+    scenes = {(i, j): dask.delayed(scene)(4 * i + j) for i in range(4) for j in range(4)}
+    tiles = []
+    for i in range(4):
+        for j in range(4):
+            layers = [
+                dask.delayed(quarter_of)(scenes[(i - down) % 4, (j - right) % 4], down, right)
+                for down in range(2)
+                for right in range(2)
+            ]
+            while len(layers) > 1:
+                layers = [dask.delayed(blend)(*layers[k : k + 2]) for k in range(0, len(layers), 2)]
+            tiles.append(dask.delayed(stretched)(*layers))
+    assert {tile.shape for tile in client.gather(client.compute(tiles))} == {(256, 256, 3)}
+
+
+def scene(seed: int) -> Any:
+    rng = np.random.default_rng(seed)
+    packed = zlib.compress(rng.integers(0, 64, (512, 512, 3), dtype=np.uint8).tobytes(), 1)
+    picture = np.frombuffer(zlib.decompress(packed), np.uint8).reshape(512, 512, 3).astype(np.float32)
+    return np.sqrt(picture) + np.linspace(0, rng.random(), 512, dtype=np.float32)[:, None, None]
+
+
+def quarter_of(picture: Any, down: int, right: int) -> Any:
+    return picture[256 * down : 256 * (down + 1), 256 * right : 256 * (right + 1)].copy()
+
+
+def blend(left: Any, right: Any) -> Any:
+    """By contrast, each picture in units of its own spread."""
+    left, right = ((each - each.mean(axis=(0, 1))) / each.std(axis=(0, 1)) for each in (left, right))
+    weight = 1 / (1 + np.exp(np.abs(right) - np.abs(left)))
+    return weight * left + (1 - weight) * right
+
+
+def stretched(picture: Any) -> Any:
+    low, high = np.percentile(picture, [2, 98], axis=(0, 1))
+    return (np.clip((picture - low) / (high - low), 0, 1) * 255).astype(np.uint8)
+
+
+@later
+def shortest_paths(client: Client) -> None:
+    """Blocked Floyd-Warshall: in each round one block is closed, then its row and column, then all the others."""
+    count, side = 5, 192
+    blocks = {(i, j): client.submit(roads, i, j, side, pure=False) for i in range(count) for j in range(count)}
+    for k in range(count):
+        others = [i for i in range(count) if i != k]
+        pivot = blocks[k, k] = client.submit(closed, blocks[k, k], pure=False)
+        for i in others:
+            blocks[k, i] = client.submit(shorter, blocks[k, i], pivot, blocks[k, i], pure=False)
+            blocks[i, k] = client.submit(shorter, blocks[i, k], blocks[i, k], pivot, pure=False)
+        for i in others:
+            for j in others:
+                blocks[i, j] = client.submit(shorter, blocks[i, j], blocks[i, k], blocks[k, j], pure=False)
+    longest = client.gather(client.map(np.max, list(blocks.values()), pure=False))
+    assert 0 < max(longest) < 1
+
+
+def roads(i: int, j: int, side: int) -> Any:
+    lengths = np.random.default_rng([i, j]).random((side, side))
+    return np.where(np.eye(side), 0, lengths) if i == j else lengths
+
+
+def closed(block: Any) -> Any:
+    block = block.copy()
+    return shorten(block, block, block)
+
+
+def shorter(block: Any, left: Any, right: Any) -> Any:
+    return shorten(block.copy(), left, right)
+
+
+def shorten(block: Any, left: Any, right: Any) -> Any:
+    by_way = np.empty_like(block)
+    for k in range(len(block)):
+        np.add(left[:, k, None], right[k], out=by_way)
+        np.minimum(block, by_way, out=block)
+    return block
+
+
+@later
+def growing_joins(client: Client) -> None:
+    """A tree of joins whose tables grow: each has the columns of both, and the last one those of all."""
+    tables = [dask.delayed(measured_by)(seed) for seed in range(16)]
+    while len(tables) > 1:
+        tables = [dask.delayed(joined)(*tables[i : i + 2]) for i in range(0, len(tables), 2)]
+    counts = dask.delayed(len)(tables[0]), dask.delayed(correlations)(tables[0])
+    rows, found = client.gather(client.compute(list(counts)))
+    assert rows == 60_000
+    assert found.shape == (32, 32)
+
+
+def measured_by(seed: int) -> Any:
+    """Two means for most of the keys."""
+    keys = np.random.default_rng(seed).integers(60_000, size=150_000)
+    raw = pd.DataFrame({"key": keys, f"a{seed}": numbers(seed, len(keys)), f"b{seed}": numbers(seed + 1, len(keys))})
+    return raw.groupby("key").mean().reset_index().sample(frac=1, random_state=seed)
+
+
+def joined(left: Any, right: Any) -> Any:
+    return left.merge(right, on="key", how="outer")
+
+
+def correlations(table: Any) -> Any:
+    return np.corrcoef(table.drop(columns="key").fillna(0), rowvar=False)
 
 
 SEEN = tuple(name for place, name in enumerate(CASES) if place < 4 or place % 5 in (0, 2))
