@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import prediction_cases
 from clusters import table
-from prediction_cases import CASES, SEEN
+from prediction_cases import CASES, LATER, SEEN, UNSEEN
 from scipy.optimize import nnls
 
 from scalescope.analysis.scaling import USL, _search
@@ -47,6 +47,7 @@ NEAR = 0.25  # relative error that is near enough to plan by
 IDLE = 0.03  # share of the host idle, from which its other work did not slow the machines down by much
 CLUSTER = {"kind": "custom", "cluster_class": "infra.machines.mini:Machines"}
 NAMED = (Severity.HIGH, Severity.MEDIUM)  # of findings that hold a trial back
+EVERY = [*CASES, *LATER]
 Times = Mapping[int, Sequence[float]]  # workers -> seconds of each valid trial
 
 
@@ -188,7 +189,7 @@ def compare(folder: Path, names: Sequence[str]) -> list[Compared]:
             predicted = {"Scalescope": {size: answers[size].predicted_s for size in sizes}}
             predicted |= {formula: fit(seen, sizes) for formula, fit in FORMULAS.items()}
             found.append(Compared(name, measured, causes(run, sizes), predicted, answers, answer.doubts))
-    return sorted(found, key=lambda each: CASES.index(each.name))
+    return sorted(found, key=lambda each: EVERY.index(each.name))
 
 
 def causes(run: SweepRun, sizes: Sequence[int]) -> dict[int, set[str]]:
@@ -220,7 +221,7 @@ def page(found: Sequence[Compared]) -> str:
     header = ["workload", *(f"{size}, s" for size in sizes), *(f"error at {size}" for size in large)]
     header += [f"cause measured at {large[-1]}", "predicted", "not to be relied on"]
     spreads = [spread(seconds) for each in found for seconds in each.measured.values() if len(seconds) > 1]
-    groups = {name: [each for each in found if (each.name in SEEN) is seen] for name, seen in GROUPS.items()}
+    groups = {name: [each for each in found if each.name in names] for name, names in GROUPS.items()}
     blocks = [HEAD, table(["workloads", "method", "workers", "number", *SUMMARY], summaries(groups, large))]
     blocks.append(
         f"The same trial twice differs by {percent(statistics.median(spreads))} in the median, and by "
@@ -253,7 +254,7 @@ A cause is right if a repeat named it first, or if it cost as much there as the 
 
 `tests/benchmarks/bench_prediction.py --compare FOLDER --all` writes this page from its measurements, whatever comes
 out."""
-GROUPS = {"seen before": True, "not seen before": False}
+GROUPS = {"seen before": SEEN, "not seen before": UNSEEN, "chosen later": LATER}
 SUMMARY = ("median error", "90 % are within", "within 25 %", "in the interval of 80 %", "cause right")
 
 
@@ -301,7 +302,7 @@ def main() -> None:
     doing.add_argument("--compare", type=Path, metavar="FOLDER")
     parser.add_argument("--workers", default="1,2,4,8,16")
     parser.add_argument("--repeats", type=int, default=2)
-    parser.add_argument("--only", nargs="+", choices=CASES, default=CASES, metavar="NAME")
+    parser.add_argument("--only", nargs="+", choices=EVERY, default=EVERY, metavar="NAME")
     parser.add_argument("--fresh", action="store_true", help="measure again what is there")
     parser.add_argument("--all", action="store_true", help="compare also the workloads that are looked at once")
     given = parser.parse_args()
@@ -316,7 +317,7 @@ def main() -> None:
     elif found := compare(given.compare, [name for name in given.only if given.all or name in SEEN]):
         text = page(found)
         print(text)
-        if given.all and given.only == CASES:
+        if given.all and given.only == EVERY:
             PAGE.write_text(text)
     else:
         sys.exit(f"{given.compare} has no workload that was measured at sizes of both kinds")
