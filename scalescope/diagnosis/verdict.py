@@ -88,6 +88,8 @@ def _with_measured(points: Sequence[PointSummary], finding: Finding) -> Finding:
         return finding
     worst = next(each.point for each in points if each.point.id == finding.points[0])
     values = {**worst.values, **finding.gain.change}
+    if values == worst.values:
+        return finding
     found = [each.metrics.elapsed_s for each in points if each.metrics is not None and each.point.values == values]
     return replace(finding, gain=replace(finding.gain, measured_s=found[0])) if found else finding
 

@@ -27,7 +27,7 @@ DO_INSTEAD = {
 SEND_LESS = "load within tasks what the client sends"
 GATHER_LESS = "gather less: reduce, count or write on the workers (`client.map(reduce, futures)`)"
 CALL_MORE = "an actor runs one method at a time: spread what it does over more actors, or do it in tasks"
-NAME_META = "say what it returns: `meta=` in the call that takes the function (for arrays, `dtype=` may do)"
+NAME_META = "say what it returns by `meta=` where the function is passed on (Dask calls it even if `dtype=` is given)"
 MOSTLY = 0.9  # share of the client's time on one line, from which only that line is named
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from scalescope.analysis.attempts import Floats, Ints
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.host_cpu import FULL, MIN_SAMPLES, host, in_one_process, samples
+from scalescope.diagnosis.evidence.prefect_tasks import prefect_seconds
 from scalescope.diagnosis.evidence.timeline import handed_over
 from scalescope.diagnosis.observation import Observation, TrialCause, once
 from scalescope.model.finding import Evidence, Finding
@@ -100,7 +101,8 @@ GIL_BOUND = TrialCause(
     "is how long Python lets another thread keep the lock.",
     ruled_out_by="Tasks that release the lock use a core each. Tasks that sleep use none, and those that partly wait "
     "get their next task within a millisecond. On a host without an idle core, no task could have had more. Workers "
-    "that share a process are told apart only if scheduler and client are in it, too.",
+    "that share a process are told apart only if scheduler and client are in it, too. Prefect, if more than half of "
+    "the busy time is its own (prefect-overhead).",
     remedy="Use processes instead of threads (threads_per_worker=1), or code that releases the lock",
     link="https://distributed.dask.org/en/stable/efficiency.html#adjust-between-threads-and-processes",
     parts=("busy",),
@@ -119,6 +121,11 @@ def gil_bound(observation: Observation) -> Finding | None:
         return None  # there was no second core to be had, lock or no lock
     if observation.share_of(locked.lost_s) < NOTEWORTHY:
         return None
+    if (
+        sum(each.around + each.first for each in prefect_seconds(observation).values())
+        > observation.seconds("busy") / 2
+    ):
+        return None  # it is Prefect that runs there
     threads = int(attempts.members.nthreads.max())
     # Without the lock, as many tasks compute at once as the host has cores for.
     cores = observation.threads if here is None else max((here.idle + here.ours) * here.cpus, 1.0)

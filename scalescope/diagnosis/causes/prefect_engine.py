@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.causes.client import client_busy
 from scalescope.diagnosis.causes.large_graph import large_graph
@@ -65,8 +68,9 @@ PREFECT_OVERHEAD = TrialCause(
     needs="Within tasks of a Prefect flow, at least 10 % of the worker time passed while Prefect hashed inputs or "
     "wrote results, or in its engine, where all three together took twice as long as the functions.",
     ruled_out_by="Functions that take longer than Prefect's engine around them. Servers that workers start "
-    "(prefect-server-in-workers). Retries (retried-tasks) and limits (waiting-tasks), which are counted apart. Calls "
-    "that carry data, where they cost more than that (large-graph, serialisation-bound, slow-submission, client-busy).",
+    "(prefect-server-in-workers). What only the first tasks of a worker need, whose process imports Prefect. Retries "
+    "(retried-tasks) and limits (waiting-tasks), which are counted apart. Calls that carry data, where they cost more "
+    "than that (large-graph, serialisation-bound, slow-submission, client-busy).",
     remedy="Give each task more to do, and let Prefect neither write results nor hash inputs that nobody looks up "
     "(`persist_result=False`, `cache_policy=NO_CACHE`)",
     link="https://docs.prefect.io/v3/concepts/tasks",
@@ -86,7 +90,7 @@ def prefect_overhead(observation: Observation) -> Finding | None:
         return None
     lost_s = sum(map(_avoidable_s, found))
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
-        return None
+        return _once(observation, found)
     worst = max(found, key=_avoidable_s)
     around, within = _avoidable_s(worst) / worst.tasks, worst.function / worst.tasks
     did, remedy = (
@@ -122,6 +126,23 @@ def prefect_overhead(observation: Observation) -> Finding | None:
         saved_s=max(lost_s / observation.threads - around, 0.0),
         shorter_s=max(lost_s - observation.threads * around, 0.0),
     )
+
+
+def _once(observation: Observation, found: Sequence[PrefectSeconds]) -> Finding | None:
+    lost_s = sum(each.first for each in found)
+    if (share := observation.share_of(lost_s)) < NOTEWORTHY:
+        return None
+    workers = max(each.firsts for each in found)
+    finding = PREFECT_OVERHEAD.finding(
+        observation,
+        lost_s,
+        f"The first tasks on {plural(workers, 'worker')} took {words.duration(lost_s / workers)} longer than others on "
+        f"each, since its process imports Prefect then: {percent(share)} of the worker time.",
+        "none is needed: it takes as long for a longer flow",
+        Evidence("thread-seconds that first tasks took longer", round(lost_s, 3), "table tasks"),
+        confidence=0.8,
+    )
+    return replace(finding, severity=Severity.INFO, gain=None)
 
 
 def _avoidable_s(each: PrefectSeconds) -> float:

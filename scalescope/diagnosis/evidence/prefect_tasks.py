@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from scalescope.analysis.attempts import Bools
 from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.observation import Observation, once
 
@@ -31,7 +32,9 @@ class PrefectSeconds:
     hash: float = 0.0  # hashing inputs, for the key of the cache
     release: float = 0.0  # giving back slots of concurrency limits
     releases: int = 0  # tasks that gave back a slot
-    engine: float = 0.0  # the rest: Prefect's own time
+    engine: float = 0.0  # the rest: Prefect's own time, without `first`
+    first: float = 0.0  # what the first tasks of each worker took longer than others: its process imports Prefect then
+    firsts: int = 0  # workers whose first tasks these are
     errors: set[str] = field(default_factory=set)  # names of the exceptions that were tried again
 
     @property
@@ -59,13 +62,30 @@ def prefect_seconds(observation: Observation) -> Mapping[str, PrefectSeconds]:
         each.errors |= {error} if error else set()
     if observation.attempts is None:
         return found
+    attempts, lasted = observation.attempts, observation.attempts.stop - observation.attempts.start
     names, place = task_prefixes(observation)
-    ran = np.bincount(place, observation.attempts.stop - observation.attempts.start, minlength=len(names))
-    attempts = np.bincount(place, minlength=len(names))
-    for name, seconds, count in zip(names, ran.tolist(), attempts.tolist(), strict=True):
-        if name in found and found[name].tasks >= KNOWN * count:
-            found[name].engine = max(seconds - noted[name] + found[name].release, 0.0)
+    began = _first_on_worker(observation)
+    for number, name in enumerate(names):
+        own = place == number
+        if name not in found or found[name].tasks < KNOWN * own.sum():
+            continue
+        each = found[name]
+        engine = max(float(lasted[own].sum()) - noted[name] + each.release, 0.0)
+        later, first = lasted[own & ~began], lasted[own & began]
+        usual = float(np.median(later)) if len(later) else each.function / max(each.tasks, 1)
+        each.first = min(max(float((first - usual).sum()) - each.server, 0.0), engine)
+        each.firsts = len(np.unique(attempts.worker[own & began]))
+        each.engine = engine - each.first
     return found
+
+
+def _first_on_worker(observation: Observation) -> Bools:
+    """Attempts that began before any other had ended on their worker."""
+    attempts = observation.measured
+    ended = np.full(len(attempts.addresses), np.inf)
+    np.minimum.at(ended, attempts.worker, attempts.stop)
+    first: Bools = attempts.start < ended[attempts.worker]
+    return first
 
 
 def waits(observation: Observation) -> list[Mapping[str, Any]]:

@@ -120,7 +120,7 @@ class _Prediction:
         measured = self._measured(runs)
         if measured.smaller is None:
             return None
-        return self._simulated(measured.smaller, measured.by_workers, store, folder)
+        return self._simulated(measured.smaller, {measured.smaller.largest, measured.largest}, store, folder)
 
     def answer(self, runs: Sequence[SweepRun]) -> StudyAnswer:
         measured, (again, *rest) = self._measured(runs), runs if self.origin is not None else runs[1:]

@@ -12,7 +12,7 @@ from support.small_records import EPOCH
 from scalescope.diagnosis.observation import Observation
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.finding import Severity
-from scalescope.model.records import ACTOR_CALLS, IMPORT
+from scalescope.model.records import ACTOR_CALLS, IMPORT, META
 from scalescope.model.sweep import Sweep
 
 GATHER = ("my_job.py:70 main", "client.gather", 1)
@@ -47,6 +47,13 @@ def test_a_client_that_works_before_the_first_graph(cluster, task, graph, find, 
         "my_job.py:61 (`prepare`), before the first graph, with no task to run."
     )
     assert finding.remedy == "move it into tasks, or submit first what does not need it"
+
+
+def test_a_function_that_dask_calls_to_learn_what_it_returns(cluster, task, graph, find):
+    asked = ("my_job.py:7 chunk", META, 0)
+    finding = find(watched(rounds(cluster, task, graph, 1), (2.0, asked), (2.0, GATHER), begin=-2.0))["client-busy"]
+    assert "for Dask to learn what it returns, at my_job.py:7 (`chunk`), before the first graph" in finding.summary
+    assert "`meta=`" in finding.remedy
 
 
 @pytest.mark.parametrize("seconds", [0.5, 4.0])

@@ -60,6 +60,18 @@ def test_prefect_that_takes_longer_than_the_functions(flow, find, function):
     assert "`load.map(batches)`" in finding.remedy
 
 
+@pytest.mark.parametrize("rounds", [1, 2, 4])
+def test_first_tasks_of_a_worker_in_which_it_imports_prefect(cluster, task, graph, find, rounds):
+    """Of 8 workers, each first task takes 4 s, all others 1 s; the function takes 0.9 s."""
+    tasks = [task(4.0, "load")] * 8 + [task(1.0, "load")] * 8 * (rounds - 1)
+    events = noted("load", len(tasks), function=0.9 * len(tasks))
+    observed = cluster(8, events=events).run(tasks, [graph(client=FLOW)])
+    assert prefect_seconds(observed)["load"].first == pytest.approx(8 * 3.0, rel=0.05)
+    finding = only(find(observed), "prefect-overhead")
+    assert finding.severity is Severity.INFO
+    assert "The first tasks on 8 workers took 3" in finding.summary
+
+
 @pytest.mark.parametrize(("what", "remedy"), [("persist", "persist_result=False"), ("hash", "cache_policy=NO_CACHE")])
 def test_prefect_that_writes_large_results_or_hashes_large_inputs(flow, find, what, remedy):
     finding = only(find(flow(function=20.0, **{what: 50.0})), "prefect-overhead")
