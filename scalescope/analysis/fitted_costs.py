@@ -13,6 +13,7 @@ from statistics import median_low
 import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Floats, Tables
+from scalescope.analysis.given import given_data
 from scalescope.analysis.replay import overhead
 from scalescope.model.records import STATUS_FINISHED
 
@@ -89,6 +90,9 @@ def _moved(tables: Tables) -> tuple[Floats, Floats, Floats]:
     moved = np.bincount(node[far], nbytes[need[far]], minlength=len(seconds))
     pairs = np.unique(np.column_stack([node[far], workers[need[far]]]), axis=0)
     sources = np.bincount(pairs[:, 0], minlength=len(seconds)).astype(np.float64)
+    fetched, sizes = given_data(tables).moved(tables)
+    moved = moved + np.bincount(fetched, sizes, minlength=len(seconds))
+    sources = sources + np.bincount(fetched, minlength=len(seconds))
     told = (moved > 0) & (seconds > 0) & (np.asarray(tasks["status"]) == STATUS_FINISHED)
     return moved[told], seconds[told], sources[told]
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Floats, Tables, codes
+from scalescope.analysis.given import given_data
 from scalescope.analysis.gpu import gpu_time
 from scalescope.analysis.inside_tasks import inside_tasks
 from scalescope.analysis.worker_time import divide
@@ -115,7 +116,8 @@ def _transferred(tables: Tables) -> float:
     task, needed = (np.asarray(needs.get(name, ()), np.int64) for name in ("task", "needs"))
     moved = worker[task] != worker[needed]
     once = np.unique(np.column_stack([needed[moved], worker[task[moved]]]), axis=0)
-    return float(np.asarray(tables["tasks"]["nbytes"], float)[once[:, 0]].sum()) if len(once) else 0.0
+    results = float(np.asarray(tables["tasks"]["nbytes"], float)[once[:, 0]].sum()) if len(once) else 0.0
+    return results + float(given_data(tables).moved(tables)[1].sum())
 
 
 def _recovery(tables: Tables, attempts: Attempts) -> float | None:

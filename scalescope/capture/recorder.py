@@ -27,6 +27,7 @@ The entries of `held`, one after another (dictionaries or a tuple for each task 
 from __future__ import annotations
 
 import asyncio
+import functools
 import gc
 import inspect
 import json
@@ -70,6 +71,7 @@ EVENT_CHARACTERS = 4_000
 EXCEPTION_CHARACTERS = 2_000
 HELD_CALLS, CALL_CHARACTERS = 20, 200  # tasks that raised whose function and arguments are kept; characters of each
 LONG_S, HELD_LONGEST = 0.05, 200  # tasks from which the longest of each prefix is told; most prefixes
+HELD_GIVEN, HELD_USES, GIVEN_ROWS = 10_000, 1_000_000, 400  # scattered data; its uses; rows that one event tells
 HELD_STEPS = 20_000  # steps of fused tasks that are known again, of tasks of `LONG_S`
 
 _UNFINISHED = ("waiting", "no-worker", "queued", "processing")  # states of tasks that have not ended
@@ -159,6 +161,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._since = 0.0
         self._collecting = 0.0
         self._handlers: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
+        self._givers: dict[str, Callable[..., Any]] = {}
         self._graph_tasks = 0
         self._called = float("-inf")  # time of the event loop at which the last event of actors' calls had come
         self._tick_s = parse_timedelta(dask.config.get("distributed.admin.tick.interval"))
@@ -178,6 +181,10 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             before = scheduler.stream_handlers[message]
             scheduler.stream_handlers[message] = handler = around(before)
             self._handlers[message] = (before, handler)
+        for message in ("scatter", "update_data"):  # data that is no task's result
+            if (handler := scheduler.handlers.get(message)) is not None:
+                self._givers[message] = handler
+                scheduler.handlers[message] = self._around_given(handler)
 
     async def close(self) -> None:
         self._stop()
@@ -286,6 +293,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             attempts.tell_waits()
             attempts.tell_longest()
             attempts.tell_again()
+            attempts.tell_given()
             attempts.tell_unfinished()
             self.summary = {"time": ended, "full": self.full, "assigned": assigned, **attempts.totals()}
         return self.summary
@@ -317,6 +325,9 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         for message, (before, handler) in self._handlers.items():
             if scheduler.stream_handlers.get(message) is handler:
                 scheduler.stream_handlers[message] = before
+        for message, handler in self._givers.items():
+            if getattr(scheduler.handlers.get(message), "__wrapped__", None) == handler:
+                scheduler.handlers[message] = handler
         if scheduler.plugins.get(self.name) is self:
             scheduler.remove_plugin(name=self.name)
 
@@ -396,6 +407,19 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
                     attempts.erring = None
 
         return task_erred
+
+    def _around_given(self, handler: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(handler)
+        async def given(*args: Any, **message: Any) -> Any:
+            result = handler(*args, **message)
+            if inspect.isawaitable(result):
+                result = await result
+            if self.attempts is not None and self.active:
+                for key in message.get("who_has") or message.get("data") or ():
+                    self.attempts.give(key, new=True)
+            return result
+
+        return given
 
     def _around_update_graph(self, handler: Callable[..., Any]) -> Callable[..., Any]:
         if not inspect.iscoroutinefunction(handler):  # before 2023.7
@@ -487,6 +511,14 @@ class _Stolen(NamedTuple):
     thief: str
 
 
+class _Given:
+    """Data that a client scattered, or that was there before."""
+
+    def __init__(self, state: Any, new: bool) -> None:
+        self.nbytes, self.rows = int(getattr(state, "nbytes", 0)), array("i")
+        self.workers = sorted(each.address for each in state.who_has or ()) if new else []  # else some fetched it since
+
+
 class _Attempts:
     """Task attempts of one recording."""
 
@@ -509,6 +541,8 @@ class _Attempts:
         self.longest: dict[str, tuple[float, Any, str]] = {}  # by prefix: seconds, key, function and arguments
         self.steps: dict[Any, tuple[Any, str]] = {}  # steps of fused tasks: key and prefix of the first task with them
         self.again: dict[tuple[str, str, str], tuple[int, float]] = {}  # by prefix, step, first prefix: tasks, seconds
+        self.given: dict[Any, _Given] = {}  # data that is no task's result, by key
+        self.uses = 0  # of it, by tasks
         self.released: set[Any] = set()  # tasks that were released before they had ended, and were not begun again
         self.cancelled: Counter[str] = Counter()  # those of them that were forgotten, by prefix
         self.restarted = False
@@ -790,6 +824,20 @@ class _Attempts:
             self.event("again", {"prefix": prefix, "step": step, "first": first, "tasks": tasks, "seconds": seconds})
         self.again.clear()
 
+    def give(self, key: Any, *, new: bool = False) -> _Given | None:
+        state = self.scheduler.tasks.get(key)
+        if key not in self.given and state is not None and len(self.given) < HELD_GIVEN:
+            self.given[key] = _Given(state, new)
+        return self.given.get(key)
+
+    def tell_given(self) -> None:
+        """Log events of scattered data: bytes, workers that had it at first, and rows of the tasks that needed it."""
+        for number, each in enumerate(self.given.values()):
+            told = {"number": number, "nbytes": each.nbytes, "workers": len(each.workers), "first": each.workers[:1]}
+            for place in range(0, len(each.rows), GIVEN_ROWS):
+                self.event("given", {**told, "rows": each.rows[place : place + GIVEN_ROWS].tolist()})
+        self.given.clear()
+
     def tell_waits(self) -> None:
         """Log an event per prefix, line, and what was waited for."""
         for (prefix, action), (tasks, seconds) in self.waits.items():
@@ -810,6 +858,11 @@ class _Attempts:
 
     def _add_needs(self, row: int, needs: list[Any]) -> float:
         needed = [self.row_of[key] for key in needs if key in self.row_of]
+        if len(needed) < len(needs) and self.uses < HELD_USES:
+            for key in needs:
+                if key not in self.row_of and (given := self.give(key)) is not None:
+                    given.rows.append(row)
+                    self.uses += 1
         if not needed:
             return 0.0
         if len(self.needs) + len(needed) > HELD_EDGES:

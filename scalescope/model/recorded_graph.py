@@ -23,6 +23,15 @@ class RecordedTask:
     allowed: int = 0  # workers to which a restriction confined it; 0 when any may run it
     submission: int = 0  # number of the submission that it came with
     nbytes: int = 0  # size of its result
+    given: tuple[int, ...] = ()  # numbers of the scattered data that it needs
+
+
+@dataclass(frozen=True)
+class ScatteredData:
+    """A piece of data that no task made."""
+
+    nbytes: int
+    everywhere: bool = False  # whether all workers had it from the beginning
 
 
 @dataclass(frozen=True)
@@ -46,6 +55,7 @@ class RecordedGraph:
     # share of each stage's seconds that its threads were on a core, 1 where that is unknown; empty: unknown for all
     cpu: tuple[float, ...] = ()
     gathered: bool = True  # whether the client fetched results
+    scattered: tuple[ScatteredData, ...] = ()
 
     def first(self, tasks: int) -> RecordedGraph:
         """The graph of the first `tasks` tasks, which need no others."""

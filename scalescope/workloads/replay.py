@@ -53,18 +53,36 @@ def run(
             check(dict(zip(found, client.gather([futures[i] for i in found]), strict=True)))
         return time.monotonic() - began
 
+    pieces: dict[int, Any] = {}
+
+    def scatter(number: int) -> float:
+        """Scatter what the tasks of a submission need and no task before them needed."""
+        needed = {piece for task in recorded.tasks if task.submission == number for piece in task.given}
+        began = time.monotonic()
+        for everywhere in (False, True):
+            new = {
+                f"given-{token}-{piece}": SizedResult.of(-1 - piece, recorded.scattered[piece].nbytes)
+                for piece in sorted(needed - set(pieces))
+                if recorded.scattered[piece].everywhere is everywhere
+            }
+            if new:
+                found = client.scatter(new, broadcast=everywhere, hash=False)
+                pieces.update({int(name.rpartition("-")[2]): future for name, future in found.items()})
+        return time.monotonic() - began
+
     waiting = iter(enumerate(recorded.submissions))
     for number, part in parts(recorded):
         while number not in sent:
             index, submission = next(waiting)
             missing_s = submission.waited_s * scale - fetch(sent.get(submission.after, []))
+            missing_s -= scatter(index)
             if missing_s > 0:
                 client.sync(asyncio.sleep, missing_s)  # a client that waits, as a record shows it
             time.sleep(submission.pause_s * scale)
             sent[index] = []
         allowed = recorded.tasks[part.start].allowed
         confined = workers[:allowed] if 0 < allowed < len(workers) else None
-        tasks_sent = {names[i]: _arguments(recorded, i, part, scale, names, futures) for i in part}
+        tasks_sent = {names[i]: _arguments(recorded, i, part, scale, names, futures, pieces) for i in part}
         if any(need in part for i in part for need in recorded.tasks[i].needs):
             wanted = [i for i in part if last_use[i] < 0 or last_use[i] >= part.stop]
             piece = {name: (nap, *arguments) for name, arguments in tasks_sent.items()}
@@ -83,6 +101,12 @@ class SizedResult(int):
 
     nbytes = 0
 
+    @classmethod
+    def of(cls, number: int, nbytes: int) -> SizedResult:
+        result = cls(number)
+        result.nbytes = nbytes
+        return result
+
     def __sizeof__(self) -> int:
         return self.nbytes
 
@@ -93,9 +117,7 @@ def nap(number: int, seconds: float, nbytes: int, cpu_share: float, needs: Seque
 
     thread_state.cpu_share = cpu_share
     time.sleep(seconds)
-    result = SizedResult(number)
-    result.nbytes = nbytes
-    return result
+    return SizedResult.of(number, nbytes)
 
 
 def parts(recorded: RecordedGraph) -> list[tuple[int, range]]:
@@ -127,13 +149,20 @@ def check(results: Mapping[int, int]) -> None:
 
 
 def _arguments(
-    recorded: RecordedGraph, number: int, part: range, scale: float, names: Sequence[str], futures: Mapping[int, Any]
+    recorded: RecordedGraph,
+    number: int,
+    part: range,
+    scale: float,
+    names: Sequence[str],
+    futures: Mapping[int, Any],
+    pieces: Mapping[int, Any],
 ) -> tuple[Any, ...]:
     task = recorded.tasks[number]
     needs = [names[need] if need in part else futures[need] for need in task.needs]
+    needs += [pieces[piece] for piece in task.given]
     return number, task.seconds * scale, task.nbytes, recorded.cpu[task.stage] if recorded.cpu else 1.0, needs
 
 
-WORKLOAD = workload(NAME, version=2, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(
+WORKLOAD = workload(NAME, version=3, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(
     run
 )

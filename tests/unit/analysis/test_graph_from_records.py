@@ -126,9 +126,9 @@ def test_the_share_on_a_core_is_that_of_dasks_own_metrics() -> None:
 def test_whether_the_client_fetched_results() -> None:
     records = tables({})
     assert recorded_graph(records).gathered
-    records["events"] = {"message": ['{"action": "other"}']}
+    records["events"] = {"topic": ["all"] * 2, "time": [0.0] * 2, "message": ['{"action": "other"}', "{}"]}
     assert not recorded_graph(records).gathered
-    records["events"]["message"].append('{"action": "gather", "count": 3}')
+    records["events"]["message"][1] = '{"action": "gather", "count": 3}'
     assert recorded_graph(records).gathered
 
 

@@ -23,7 +23,7 @@ from scalescope.capture import recorder, recording
 from scalescope.capture.recording import Capture
 from scalescope.errors import CaptureError
 from scalescope.model import spool
-from scalescope.model.records import AGAIN, LONGEST, STATUS_ERRED, STATUS_FINISHED, Columns
+from scalescope.model.records import AGAIN, GIVEN, LONGEST, STATUS_ERRED, STATUS_FINISHED, Columns
 
 FULL_DISK = Path("/dev/full")
 
@@ -234,6 +234,30 @@ def test_what_dask_fused_into_tasks_of_other_names_is_known_again(
     ((step, tasks),) = [(each["step"], each["tasks"]) for each in told]
     assert (step, tasks) == ("load", 1)
     assert 0.05 < told[0]["seconds"] < 10
+
+
+@pytest.mark.parametrize("direct", [False, True])
+def test_scattered_data_and_the_tasks_that_needed_it(
+    client: Client, capture: Capture, path: Path, rows: Rows, direct: bool
+) -> None:
+    before = client.scatter(b"1" * 3_000, hash=False)
+    with capture.trial(path):
+        piece = client.scatter(b"2" * 100_000, hash=False, direct=direct)
+        spread = client.scatter(b"3" * 5_000, hash=False, broadcast=True)
+        futures = [client.submit(lambda *parts: len(parts), piece, i, pure=False) for i in range(500)]
+        futures.append(client.submit(lambda *parts: len(parts), before, spread, pure=False))
+        client.gather(futures)
+    assert {"scatter", "update_data"} <= set(client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.handlers))
+    tables = spool.read(path)
+    told = [json.loads(each["message"]) for each in rows(tables["events"]) if each["topic"] == GIVEN]
+    needed: dict[int, int] = Counter()
+    for each in told:
+        needed[each["nbytes"] // 1000] += len(each["rows"])
+    assert needed == {100: 500, 5: 1, 3: 1}
+    workers = {each["nbytes"] // 1000: each["workers"] for each in told}
+    assert workers == {100: 1, 5: len(client.nthreads()), 3: 0}
+    last = [row for each in told if each["nbytes"] < 90_000 for row in each["rows"]]
+    assert {tables["tasks"]["key"][row] for row in last} == {futures[-1].key}
 
 
 def test_full_garbage_collections_of_the_scheduler_are_known(

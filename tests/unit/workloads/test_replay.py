@@ -13,7 +13,7 @@ from distributed.worker import thread_state
 
 from scalescope import workloads
 from scalescope.errors import InvalidField, WrongAnswer
-from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
+from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, ScatteredData, Submission
 from scalescope.workloads import replay
 
 if TYPE_CHECKING:
@@ -24,6 +24,12 @@ TWO_MAPS = RecordedGraph(
     ("inc", "dec"),
     (*[RecordedTask(0, 0.001)] * 3, *(RecordedTask(1, 0.001, (i,), 0, 1) for i in range(3))),
     (Submission(), Submission(0, 0.01, 0.01)),
+)
+SCATTERED = RecordedGraph(
+    ("load", "use"),
+    (*[RecordedTask(0, 0.001, given=(0,))] * 3, RecordedTask(1, 0.001, (0,), 0, 1, given=(0, 1))),
+    (Submission(), Submission(0, 0.01, 0.01)),
+    scattered=(ScatteredData(5_000), ScatteredData(7_000, everywhere=True)),
 )
 CONFINED = RecordedGraph(("a", "b"), (*[RecordedTask(0, 0.001, (), 1)] * 8, RecordedTask(1, 0.0, (0, 7))))
 
@@ -36,8 +42,13 @@ def written(folder: Path, graph: RecordedGraph) -> str:
 
 @pytest.mark.parametrize(
     ("graph", "ran"),
-    [(TREE, {"leaf": 2, "add": 1}), (TWO_MAPS, {"inc": 3, "dec": 3}), (CONFINED, {"a": 8, "b": 1})],
-    ids=["one graph", "two submissions", "a restriction"],
+    [
+        (TREE, {"leaf": 2, "add": 1}),
+        (TWO_MAPS, {"inc": 3, "dec": 3}),
+        (CONFINED, {"a": 8, "b": 1}),
+        (SCATTERED, {"load": 3, "use": 1}),
+    ],
+    ids=["one graph", "two submissions", "a restriction", "scattered data"],
 )
 def test_in_process(inproc: Place, tmp_path: Path, graph: RecordedGraph, ran: dict[str, int]) -> None:
     workload = workloads.load("replay")

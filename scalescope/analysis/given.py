@@ -1,0 +1,51 @@
+"""Data that tasks needed and that no task made: scattered by a client, or there before the trial."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from scalescope.analysis.attempts import Floats, Ints, Tables, told
+from scalescope.model.records import GIVEN
+
+
+@dataclass(frozen=True)
+class GivenData:
+    """Pieces of data, and the tasks that needed them."""
+
+    nbytes: tuple[int, ...]  # of each piece
+    workers: tuple[int, ...]  # that had it at first
+    first: tuple[str, ...]  # one of these workers; empty where none is known
+    row: Ints  # of the table `tasks`: an element for each use
+    piece: Ints  # which piece that was
+
+    def moved(self, tables: Tables) -> tuple[Ints, Floats]:
+        """Rows of tasks whose worker had to fetch a piece first, and its bytes; an element for each copy."""
+        if not len(self.row):
+            return self.row, np.zeros(0)
+        tasks, order = tables["tasks"], np.argsort(np.asarray(tables["tasks"]["start"])[self.row], kind="stable")
+        row, piece = self.row[order], self.piece[order]
+        worker = np.asarray(tasks["worker"], dtype=object)[row].astype(str)
+        # where several workers had it at first, all have: nothing is fetched
+        fetched = (worker != np.asarray(self.first, str)[piece]) & (np.asarray(self.workers)[piece] <= 1)
+        row, piece, worker = row[fetched], piece[fetched], np.unique(worker[fetched], return_inverse=True)[1]
+        _, first = np.unique(np.column_stack([piece, worker.ravel()]), axis=0, return_index=True)
+        return row[first], np.asarray(self.nbytes, np.float64)[piece[first]]
+
+
+def given_data(tables: Tables) -> GivenData:
+    nbytes: dict[int, int] = {}
+    workers, first = [], []
+    row, piece = [], []
+    for _, each in told(tables.get("events", {}), GIVEN):
+        number = int(each["number"])
+        if number not in nbytes:
+            nbytes[number] = int(each["nbytes"])
+            workers.append(int(each["workers"]))
+            first.append(str(next(iter(each["first"]), "")))
+        row += each["rows"]
+        piece += [len(nbytes) - 1] * len(each["rows"])
+    return GivenData(
+        tuple(nbytes.values()), tuple(workers), tuple(first), np.array(row, np.int64), np.array(piece, np.int64)
+    )

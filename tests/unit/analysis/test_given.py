@@ -1,0 +1,62 @@
+"""Data that no task made: who fetched it, and the graph with it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from scalescope.analysis.attempts import Attempts
+from scalescope.analysis.fitted_costs import fitted_costs
+from scalescope.analysis.given import given_data
+from scalescope.analysis.graph_from_records import recorded_graph
+from scalescope.analysis.measure import measure
+from scalescope.model.recorded_graph import ScatteredData
+from scalescope.model.records import GIVEN
+
+MB = 1_000_000
+
+
+@pytest.fixture
+def trial(records: Any) -> Any:
+    """Eight tasks on two workers, in turn; each needs a piece that lay on `a`, the last two also one that all had."""
+
+    def made(transfer: float = 0.0) -> Any:
+        rows = [
+            {"worker": "ab"[i % 2], "start": float(i), "stop": i + 1.0, "transfer": transfer * (i == 1)}
+            for i in range(8)
+        ]
+        tables = records(rows, {"a": {}, "b": {}})
+        told = [
+            {"number": 0, "nbytes": 10 * MB, "workers": 1, "first": ["a"], "rows": [5, 4, 3, 2, 1, 0]},
+            {"number": 0, "nbytes": 10 * MB, "workers": 1, "first": ["a"], "rows": [6, 7]},
+            {"number": 3, "nbytes": 5, "workers": 2, "first": ["a"], "rows": [6, 7]},
+        ]
+        events = {"time": [9.0] * 3, "topic": [GIVEN] * 3, "message": [json.dumps(each) for each in told]}
+        return {**tables, "events": events}
+
+    return made
+
+
+def test_each_worker_fetches_it_once(trial: Any) -> None:
+    row, nbytes = given_data(trial()).moved(trial())
+    assert (row.tolist(), nbytes.tolist()) == ([1], [10 * MB])
+    assert measure(trial(), threads=2, elapsed_s=8.0).transferred_bytes == 10 * MB
+
+
+def test_it_tells_the_bandwidth(trial: Any) -> None:
+    tables = trial(0.5)
+    assert fitted_costs(tables, Attempts.read(tables)).bandwidth == pytest.approx(20 * MB)
+
+
+def test_the_graph_has_it(trial: Any) -> None:
+    graph = recorded_graph(trial())
+    assert graph.scattered == (ScatteredData(10 * MB), ScatteredData(5, everywhere=True))
+    assert [task.given for task in graph.tasks] == [(0,)] * 6 + [(0, 1)] * 2
+
+
+def test_where_nothing_was_scattered(records: Any) -> None:
+    tables = records([{"worker": "a", "start": 0.0, "stop": 1.0}], {"a": {}})
+    assert len(given_data(tables).moved(tables)[0]) == 0
+    assert recorded_graph(tables).scattered == ()
