@@ -88,6 +88,8 @@ def prefect_overhead(observation: Observation) -> Finding | None:
     carries_data = bool(heavy(sent).sum() > MOSTLY * len(sent.time))
     if not found or (carries_data and _other_cause(observation)):
         return None
+    if carries_data:  # the first tasks also unpack what they carry, which is not imported once
+        found = [replace(each, engine=each.engine + each.first, first=0.0) for each in found]
     lost_s = sum(map(_avoidable_s, found))
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return _once(observation, found)
