@@ -54,15 +54,18 @@ def run(
         return time.monotonic() - began
 
     pieces: dict[int, Any] = {}
+    needed: dict[int, set[int]] = {}
+    for task in recorded.tasks:
+        if task.given:
+            needed.setdefault(task.submission, set()).update(task.given)
 
     def scatter(number: int) -> float:
         """Scatter what the tasks of a submission need and no task before them needed."""
-        needed = {piece for task in recorded.tasks if task.submission == number for piece in task.given}
         began = time.monotonic()
         for everywhere in (False, True):
             new = {
                 f"given-{token}-{piece}": SizedResult.of(-1 - piece, recorded.scattered[piece].nbytes)
-                for piece in sorted(needed - set(pieces))
+                for piece in sorted(needed.get(number, set()) - set(pieces))
                 if recorded.scattered[piece].everywhere is everywhere
             }
             if new:

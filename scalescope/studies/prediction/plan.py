@@ -36,6 +36,7 @@ from scalescope.studies.prediction.parameters import ASKED, PredictionParameters
 from scalescope.workloads.replay import NAME as REPLAY
 
 MANY_TASKS = 5_000  # in all simulated trials, from which they are divided among the cores of this host
+TOO_MANY_TASKS = 20_000  # at all measured sizes, from which only the largest of these is compared with
 AHEAD = (2, 4, 8, 16)  # times the most workers measured, where no sizes are asked for
 MEASURED = ("workload", "cluster", "environment", "seed", "trial_timeout_s", "params", "axes", "repeats")
 
@@ -93,10 +94,15 @@ class _Prediction:
         return bool(self.asked.bandwidth or self.asked.threads or self.settings)
 
     def again(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest:
-        """The measured sizes, to compare with, and those asked for where nothing else changes."""
+        """The measured sizes, to compare with, and those asked for where nothing else changes.
+
+        Of large graphs only the largest measured size, so that an answer takes half a minute.
+        """
         measured = self._measured(runs)
         wanted = () if self.changes else self._wanted(measured)
-        return self._simulated(measured, {*measured.by_workers, *wanted}, store, folder)
+        tasks = measured.base.metrics.tasks if measured.base.metrics else 0
+        compared = measured.by_workers if tasks * len(measured.by_workers) < TOO_MANY_TASKS else ()
+        return self._simulated(measured, {*compared, measured.largest, *wanted}, store, folder)
 
     def counted(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest | None:
         """The largest measured size with other parameters: how many tasks share the work of a prefix then."""
