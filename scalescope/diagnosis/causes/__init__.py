@@ -9,7 +9,7 @@ from typing import Any
 
 from scalescope.diagnosis.cause import Cause
 from scalescope.diagnosis.observation import Observation, TrialCause
-from scalescope.model.finding import Finding
+from scalescope.model.finding import Finding, Severity
 
 SEEN_IN_A_TRIAL = {
     "results-awaited-in-loop": "scalescope.diagnosis.causes.submission_pace:RESULTS_AWAITED_IN_LOOP",
@@ -92,5 +92,6 @@ def by_code() -> Mapping[str, Cause[Any]]:
 def find(observation: Observation) -> tuple[Finding, ...]:
     """All findings of one trial, the worst first: by severity, then by worker time lost, then by confidence."""
     found = {cause: finding for cause in of_trials() if (finding := cause.look(observation)) is not None}
-    ruled_out = {code for cause in found for code in cause.rules_out}
+    faults = [cause for cause, finding in found.items() if finding.severity is not Severity.INFO]
+    ruled_out = {code for cause in faults for code in cause.rules_out}
     return tuple(sorted((each for each in found.values() if each.code not in ruled_out), key=Finding.rank))
