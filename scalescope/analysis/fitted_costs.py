@@ -14,11 +14,13 @@ import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Floats, Tables
 from scalescope.analysis.given import given_data
+from scalescope.analysis.graph_from_records import waiting
 from scalescope.analysis.replay import overhead
 from scalescope.model.records import STATUS_FINISHED
 
 LARGE_BYTES = 500_000  # of transfers that tell the bandwidth
 LEAST_BYTES, LEAST_MOVED_S = 4_000_000, 0.05  # transfers in all: fewer bytes or seconds tell nothing
+MUCH_FASTER = 10.0  # times all workers together, at most
 LEAST_TRANSFERS = 4  # below which they tell no latency
 # Shares of the bytes and of the transfers that were slower, or faster, than one that nothing else held back.
 UNSHARED, UNDISTURBED = 0.8, 0.25
@@ -35,6 +37,7 @@ class FittedCosts:
     latency_s: float | None = None  # of a transfer, besides what its bytes take
     cpu_s_per_byte: float | None = None  # packing on one side, or unpacking on the other
     worker_s: float | None = None  # a task costs its thread so much besides its duration
+    client_bandwidth: float | None = None  # bytes a second of the links of scheduler and client, each way
 
     @property
     def message_s(self) -> float | None:
@@ -54,6 +57,7 @@ class FittedCosts:
             min((each.latency_s for each in costs if each.latency_s is not None), default=None),
             min((each.cpu_s_per_byte for each in costs if each.cpu_s_per_byte is not None), default=None),
             median_low(known) if (known := [each.worker_s for each in costs if each.worker_s is not None]) else None,
+            max((each.client_bandwidth for each in costs if each.client_bandwidth is not None), default=None),
         )
 
 
@@ -74,10 +78,41 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
     besides_s = (np.maximum(seconds - by_size, 0.0) / sources)[told]
     return FittedCosts(
         bandwidth=bandwidth,
+        client_bandwidth=_client_bandwidth(tables, attempts, bandwidth or math.inf),
         latency_s=float(np.quantile(besides_s, UNDISTURBED)) if len(besides_s) >= LEAST_TRANSFERS else None,
         cpu_s_per_byte=cpu_s_per_byte if moved.sum() >= LEAST_BYTES and cpu_s > 0 else None,
         worker_s=overhead(attempts, alone if (alone & attempts.useful).any() else slice(None)),
     )
+
+
+def _client_bandwidth(tables: Tables, attempts: Attempts, bandwidth: float) -> float | None:
+    """By what the client scattered, or by the results that it waited for when all tasks of the only graph had ended.
+
+    Both pass the links of scheduler and client one after the other, and those of all workers at once.
+    """
+    tasks, client, data = tables["tasks"], tables.get("client", {}), given_data(tables)
+    scattering = [str(what).endswith(".scatter") for what in client.get("what", ())]
+    sent = [(float(sum(data.nbytes)), float(np.asarray(client.get("seconds", ()), np.float64)[scattering].sum()))]
+    if max(data.workers, default=0) > 1 or not all(data.first):  # also from worker to worker, or before the trial
+        sent = []
+    waited = waiting(tables)
+    if waited is not None and len(tables.get("graphs", {}).get("time", ())) == 1:
+        last = np.ones(len(tasks["key"]), bool)
+        last[np.asarray(tables.get("dependencies", {}).get("needs", ()), np.int64)] = False
+        after_s = waited(attempts.epoch + attempts.end) - waited(float(np.max(np.asarray(tasks["done"], np.float64))))
+        sent.append((float(np.asarray(tasks["nbytes"], np.float64)[last].sum()), after_s))
+    workers = bandwidth * len(attempts.addresses)
+    told = [(nbytes, s) for nbytes, s in sent if nbytes >= LEAST_BYTES and s >= LEAST_MOVED_S]
+    return max((_of_both(nbytes, s, workers) for nbytes, s in told), default=None)
+
+
+def _of_both(nbytes: float, seconds: float, workers: float) -> float:
+    # seconds = nbytes / min(rate, workers) + nbytes / rate
+    slower = 2 * nbytes / seconds
+    if slower <= workers:
+        return slower
+    left_s = seconds - nbytes / workers
+    return min(nbytes / left_s, MUCH_FASTER * workers) if left_s > 0 else MUCH_FASTER * workers
 
 
 def _moved(tables: Tables) -> tuple[Floats, Floats, Floats]:

@@ -1,9 +1,9 @@
 """Links between the hosts of a simulated cluster: what is sent over them takes virtual time.
 
-Each host has a link each way, all of the same bandwidth. A transfer takes, one after the other: packing by its sender,
-the latency, its bytes over the sender's link out and the receiver's link in, and unpacking by its receiver. Transfers
-at the same time share links in max-min fairness. A host packs and unpacks one transfer at a time, and a worker's event
-loop spends some time on each as well.
+Each host has a link each way, those of workers of the same bandwidth. A transfer takes, one after the other: packing by
+its sender, the latency, its bytes over the sender's link out and the receiver's link in, and unpacking by its receiver.
+Transfers at the same time share links in max-min fairness. A host packs and unpacks one transfer at a time, and a
+worker's event loop spends some time on each as well.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ SMALL = 0.1  # a transfer whose bytes take less than this share of the latency d
 class Link:
     """One direction of a host's connection."""
 
-    __slots__ = ("changed", "flows", "level")
+    __slots__ = ("capacity", "changed", "flows", "level")
 
-    def __init__(self) -> None:
+    def __init__(self, capacity: float | None = None) -> None:
+        self.capacity = capacity  # bytes a second, if it is not as that of others
         self.flows: dict[Flow, Link] = {}  # what passes, and the other link of each; in order of arrival
         self.level = math.inf  # rate that this link allows each of its flows
         self.changed = False  # whether its level has to be found anew
@@ -45,7 +46,7 @@ class Flow:
 
 
 class FairShares:
-    """Max-min fair shares of flows over links of one capacity.
+    """Max-min fair shares of flows over links.
 
     A flow gets the lower of its two links' levels; the flows of a link that others do not limit share what those leave.
     From a link where a flow came or went, new levels spread to the links of flows whose share changed, and no further.
@@ -87,7 +88,7 @@ class FairShares:
             self._changed.append(link)
 
     def _level(self, link: Link) -> float:
-        left, count = self._capacity, len(link.flows)
+        left, count = self._capacity if link.capacity is None else link.capacity, len(link.flows)
         for level in sorted([other.level for other in link.flows.values()]):
             if level * count >= left:
                 return left / count
@@ -101,8 +102,8 @@ class Host:
 
     __slots__ = ("busy_until", "cpu_s", "into", "out")
 
-    def __init__(self) -> None:
-        self.out, self.into = Link(), Link()
+    def __init__(self, capacity: float | None = None) -> None:
+        self.out, self.into = Link(capacity), Link(capacity)
         self.cpu_s = 0.0  # CPU seconds used until `busy_until`
         self.busy_until = 0.0
 
@@ -116,8 +117,16 @@ class Host:
 class Links:
     """The hosts of a cluster, and what is on its way between them; for the event loop of the virtual clock."""
 
-    def __init__(self, bytes_per_s: float, latency_s: float, cpu_s_per_byte: float, message_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        bytes_per_s: float,
+        latency_s: float,
+        cpu_s_per_byte: float,
+        message_s: float = 0.0,
+        others_bytes_per_s: float | None = None,
+    ) -> None:
         self._bytes_per_s, self._latency_s, self._cpu_s_per_byte = bytes_per_s, latency_s, cpu_s_per_byte
+        self._others_bytes_per_s = others_bytes_per_s  # of hosts that are no workers; None: as of workers
         self._message_s = message_s  # of a worker's event loop, for each transfer
         self.others: tuple[str, ...] = ()  # addresses of hosts that are no workers
         self.restart()
@@ -146,7 +155,8 @@ class Links:
             return
         sender, receiver = self._host(source), self._host(target)
         loop = asyncio.get_running_loop()
-        now, cpu_s, alone_s = loop.time(), nbytes * self._cpu_s_per_byte, nbytes / self._bytes_per_s
+        now, cpu_s = loop.time(), nbytes * self._cpu_s_per_byte
+        alone_s = nbytes / min(link.capacity or self._bytes_per_s for link in (sender.out, receiver.into))
         packing_s, unpacking_s = (
             cpu_s + (0.0 if host in self.others else self._message_s) for host in (source, target)
         )
@@ -173,7 +183,7 @@ class Links:
     def _host(self, address: str) -> Host:
         host = self._hosts.get(address)
         if host is None:
-            host = self._hosts[address] = Host()
+            host = self._hosts[address] = Host(self._others_bytes_per_s if address in self.others else None)
         return host
 
     def _begin(self, flow: Flow, loop: asyncio.AbstractEventLoop) -> None:

@@ -82,6 +82,13 @@ class SimulatedSpec(ClusterSpec):
         ),
     ] = None
     bandwidth: Annotated[str, _BANDWIDTH] = "10Gbit"
+    client_bandwidth: Annotated[
+        str,
+        Parameter(
+            "Bandwidth of the links of scheduler and clients, each way. If empty, as of workers.",
+            title="Bandwidth of scheduler and clients",
+        ),
+    ] = ""
     latency_ms: Annotated[float, _LATENCY] = 0.5
     cpu_ms_per_mb: Annotated[float, _PACKING] = 1.0
     message_ms: Annotated[float, _MESSAGE] = 0.0
@@ -89,6 +96,8 @@ class SimulatedSpec(ClusterSpec):
     def __post_init__(self) -> None:
         super().__post_init__()
         bytes_per_second("cluster.bandwidth", self.bandwidth)
+        if self.client_bandwidth:
+            bytes_per_second("cluster.client_bandwidth", self.client_bandwidth)
         if self.task_cost == "recorded":
             for prefix, seconds in fields.mapping("cluster.durations", self.durations).items():
                 fields.number(f"cluster.durations.{prefix}", seconds, minimum=0)

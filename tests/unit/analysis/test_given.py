@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from scalescope.analysis.attempts import Attempts
-from scalescope.analysis.fitted_costs import fitted_costs
+from scalescope.analysis.fitted_costs import _of_both, fitted_costs
 from scalescope.analysis.given import given_data
 from scalescope.analysis.graph_from_records import recorded_graph
 from scalescope.analysis.measure import measure
 from scalescope.model.recorded_graph import ScatteredData
-from scalescope.model.records import GIVEN
+from scalescope.model.records import GIVEN, from_rows
 
 MB = 1_000_000
 
@@ -60,3 +60,27 @@ def test_where_nothing_was_scattered(records: Any) -> None:
     tables = records([{"worker": "a", "start": 0.0, "stop": 1.0}], {"a": {}})
     assert len(given_data(tables).moved(tables)[0]) == 0
     assert recorded_graph(tables).scattered == ()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "workers", "rate"),
+    [
+        (1.0, 1e9, 20e6),  # over two links of the client's kind, one after the other
+        (0.3, 20e6, 1e7 / 0.05),  # the workers' links take a quarter of a second of it
+        (0.2, 20e6, 400e6),  # faster than they are: no client held it back
+    ],
+)
+def test_what_the_client_sent_passed_its_link_and_those_of_all_workers(
+    seconds: float, workers: float, rate: float
+) -> None:
+    assert _of_both(1e7, seconds, 2 * workers) == pytest.approx(rate)
+
+
+def test_the_clients_link_is_told_by_what_it_scattered(trial: Any) -> None:
+    tables = trial()
+    message = json.loads(tables["events"]["message"][0])
+    tables["events"]["message"] = [json.dumps({**message, "rows": list(range(8))})]
+    tables["events"] |= {"time": [9.0], "topic": [GIVEN]}
+    rows = [{"time": 0.0, "seconds": 1.0, "where": "job.py:3 run", "what": "client.scatter", "waits": 1}]
+    tables["client"] = from_rows("client", rows)
+    assert fitted_costs(tables, Attempts.read(tables)).client_bandwidth == pytest.approx(20 * MB)
