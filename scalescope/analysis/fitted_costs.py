@@ -20,6 +20,7 @@ from scalescope.model.records import STATUS_FINISHED
 
 LARGE_BYTES = 500_000  # of transfers that tell the bandwidth
 LEAST_BYTES, LEAST_MOVED_S = 4_000_000, 0.05  # transfers in all: fewer bytes or seconds tell nothing
+SHARE_OF_LINKS = 0.2  # least share of a wait for results that is not the packing by workers
 MUCH_FASTER = 10.0  # times all workers together, at most
 LEAST_TRANSFERS = 4  # below which they tell no latency
 # Shares of the bytes and of the transfers that were slower, or faster, than one that nothing else held back.
@@ -78,14 +79,14 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
     besides_s = (np.maximum(seconds - by_size, 0.0) / sources)[told]
     return FittedCosts(
         bandwidth=bandwidth,
-        client_bandwidth=_client_bandwidth(tables, attempts, bandwidth or math.inf),
+        client_bandwidth=_client_bandwidth(tables, attempts, bandwidth or math.inf, cpu_s_per_byte),
         latency_s=float(np.quantile(besides_s, UNDISTURBED)) if len(besides_s) >= LEAST_TRANSFERS else None,
         cpu_s_per_byte=cpu_s_per_byte if moved.sum() >= LEAST_BYTES and cpu_s > 0 else None,
         worker_s=overhead(attempts, alone if (alone & attempts.useful).any() else slice(None)),
     )
 
 
-def _client_bandwidth(tables: Tables, attempts: Attempts, bandwidth: float) -> float | None:
+def _client_bandwidth(tables: Tables, attempts: Attempts, bandwidth: float, cpu_s_per_byte: float) -> float | None:
     """By what the client scattered, or by the results that it waited for when all tasks of the only graph had ended.
 
     Both pass the links of scheduler and client one after the other, and those of all workers at once.
@@ -100,7 +101,9 @@ def _client_bandwidth(tables: Tables, attempts: Attempts, bandwidth: float) -> f
         last = np.ones(len(tasks["key"]), bool)
         last[np.asarray(tables.get("dependencies", {}).get("needs", ()), np.int64)] = False
         after_s = waited(attempts.epoch + attempts.end) - waited(float(np.max(np.asarray(tasks["done"], np.float64))))
-        sent.append((float(np.asarray(tasks["nbytes"], np.float64)[last].sum()), after_s))
+        nbytes = float(np.asarray(tasks["nbytes"], np.float64)[last].sum())
+        packed_s = nbytes * cpu_s_per_byte / min(len(attempts.addresses), int(last.sum()))  # by the workers
+        sent.append((nbytes, max(after_s - packed_s, SHARE_OF_LINKS * after_s)))
     workers = bandwidth * len(attempts.addresses)
     told = [(nbytes, s) for nbytes, s in sent if nbytes >= LEAST_BYTES and s >= LEAST_MOVED_S]
     return max((_of_both(nbytes, s, workers) for nbytes, s in told), default=None)

@@ -63,7 +63,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         super().__init__(spec, seed=seed)
         self._calibration = Calibration.choose(spec)
         rate = bytes_per_second("cluster.bandwidth", spec.bandwidth)
-        others = bytes_per_second("cluster.client_bandwidth", spec.client_bandwidth or spec.bandwidth)
+        others = bytes_per_second("cluster.client_bandwidth", spec.client_bandwidth) if spec.client_bandwidth else None
         links = Links(rate, spec.latency_ms / 1e3, spec.cpu_ms_per_mb / 1e9, spec.message_ms / 1e3, others)
         self._links = links if math.isfinite(rate) else None
         self._charging = False

@@ -126,7 +126,8 @@ class Links:
         others_bytes_per_s: float | None = None,
     ) -> None:
         self._bytes_per_s, self._latency_s, self._cpu_s_per_byte = bytes_per_s, latency_s, cpu_s_per_byte
-        self._others_bytes_per_s = others_bytes_per_s  # of hosts that are no workers; None: as of workers
+        # of hosts that are no workers, with what packing costs there; None: both as of workers
+        self._others_bytes_per_s = others_bytes_per_s
         self._message_s = message_s  # of a worker's event loop, for each transfer
         self.others: tuple[str, ...] = ()  # addresses of hosts that are no workers
         self.restart()
@@ -158,7 +159,8 @@ class Links:
         now, cpu_s = loop.time(), nbytes * self._cpu_s_per_byte
         alone_s = nbytes / min(link.capacity or self._bytes_per_s for link in (sender.out, receiver.into))
         packing_s, unpacking_s = (
-            cpu_s + (0.0 if host in self.others else self._message_s) for host in (source, target)
+            (0.0 if self._others_bytes_per_s else cpu_s) if host in self.others else cpu_s + self._message_s
+            for host in (source, target)
         )
         sent = sender.compute(now, packing_s) + (0.0 if follows else self._latency_s)
         if alone_s < SMALL * self._latency_s:

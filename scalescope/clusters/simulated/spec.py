@@ -85,7 +85,8 @@ class SimulatedSpec(ClusterSpec):
     client_bandwidth: Annotated[
         str,
         Parameter(
-            "Bandwidth of the links of scheduler and clients, each way. If empty, as of workers.",
+            "Bandwidth of scheduler and clients, each way, with the time that packing takes there. If empty, as of "
+            "workers.",
             title="Bandwidth of scheduler and clients",
         ),
     ] = ""

@@ -109,6 +109,20 @@ def test_a_transfer_that_is_cancelled_leaves_the_links() -> None:
     assert asyncio.run(main()) == [1, 0, 0]
 
 
+@pytest.mark.parametrize(("others", "seconds"), [(None, 0.1), (4e6, 0.05), (1e6, 0.2), (math.inf, 0.05)])
+def test_clients_have_a_link_of_their_own(others: float | None, seconds: float) -> None:
+    """Two workers of 2 MB/s send 100 kB each to a client at once."""
+
+    async def main() -> float:
+        links = Links(2e6, 0.0, 0.0, others_bytes_per_s=others)
+        links.others = ("client",)
+        began = asyncio.get_running_loop().time()
+        await asyncio.gather(*[links.transfer(worker, "client", 100_000) for worker in "ab"])
+        return asyncio.get_running_loop().time() - began
+
+    assert seconds - 0.002 <= asyncio.run(main()) < seconds + 1  # as long as the loop of a busy host may take
+
+
 def test_a_workers_event_loop_takes_one_transfer_after_another() -> None:
     async def main() -> tuple[list[float], float]:
         links = Links(1e12, 0.001, 0.0, 0.002)
