@@ -13,7 +13,7 @@ from statistics import median_low
 import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Floats, Tables
-from scalescope.analysis.given import given_data
+from scalescope.analysis.given import GivenData, given_data
 from scalescope.analysis.graph_from_records import waiting
 from scalescope.analysis.replay import overhead
 from scalescope.model.records import STATUS_FINISHED
@@ -63,7 +63,8 @@ class FittedCosts:
 
 
 def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
-    moved, seconds, sources = _moved(tables)
+    data = given_data(tables)
+    moved, seconds, sources = _moved(tables, data)
     large = moved >= LARGE_BYTES
     cpu_s = sum(
         value
@@ -79,19 +80,21 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
     besides_s = (np.maximum(seconds - by_size, 0.0) / sources)[told]
     return FittedCosts(
         bandwidth=bandwidth,
-        client_bandwidth=_client_bandwidth(tables, attempts, bandwidth or math.inf, cpu_s_per_byte),
+        client_bandwidth=_client_bandwidth(tables, attempts, data, bandwidth or math.inf, cpu_s_per_byte),
         latency_s=float(np.quantile(besides_s, UNDISTURBED)) if len(besides_s) >= LEAST_TRANSFERS else None,
         cpu_s_per_byte=cpu_s_per_byte if moved.sum() >= LEAST_BYTES and cpu_s > 0 else None,
         worker_s=overhead(attempts, alone if (alone & attempts.useful).any() else slice(None)),
     )
 
 
-def _client_bandwidth(tables: Tables, attempts: Attempts, bandwidth: float, cpu_s_per_byte: float) -> float | None:
+def _client_bandwidth(
+    tables: Tables, attempts: Attempts, data: GivenData, bandwidth: float, cpu_s_per_byte: float
+) -> float | None:
     """By what the client scattered, or by the results that it waited for when all tasks of the only graph had ended.
 
     Both pass the links of scheduler and client one after the other, and those of all workers at once.
     """
-    tasks, client, data = tables["tasks"], tables.get("client", {}), given_data(tables)
+    tasks, client = tables["tasks"], tables.get("client", {})
     scattering = [str(what).endswith(".scatter") for what in client.get("what", ())]
     sent = [(float(sum(data.nbytes)), float(np.asarray(client.get("seconds", ()), np.float64)[scattering].sum()))]
     if max(data.workers, default=0) > 1 or not all(data.first):  # also from worker to worker, or before the trial
@@ -118,7 +121,7 @@ def _of_both(nbytes: float, seconds: float, workers: float) -> float:
     return min(nbytes / left_s, MUCH_FASTER * workers) if left_s > 0 else MUCH_FASTER * workers
 
 
-def _moved(tables: Tables) -> tuple[Floats, Floats, Floats]:
+def _moved(tables: Tables, data: GivenData) -> tuple[Floats, Floats, Floats]:
     """Bytes that a task needed from other workers, seconds in which they came, and from how many; one per task."""
     tasks, dependencies = tables["tasks"], tables.get("dependencies", {})
     node, need = (np.asarray(dependencies.get(name, ()), np.int64) for name in ("task", "needs"))
@@ -128,7 +131,7 @@ def _moved(tables: Tables) -> tuple[Floats, Floats, Floats]:
     moved = np.bincount(node[far], nbytes[need[far]], minlength=len(seconds))
     pairs = np.unique(np.column_stack([node[far], workers[need[far]]]), axis=0)
     sources = np.bincount(pairs[:, 0], minlength=len(seconds)).astype(np.float64)
-    fetched, sizes = given_data(tables).moved(tables)
+    fetched, sizes = data.moved(tables)
     moved = moved + np.bincount(fetched, sizes, minlength=len(seconds))
     sources = sources + np.bincount(fetched, minlength=len(seconds))
     told = (moved > 0) & (seconds > 0) & (np.asarray(tasks["status"]) == STATUS_FINISHED)

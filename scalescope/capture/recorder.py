@@ -160,8 +160,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._worst = 0.0
         self._since = 0.0
         self._collecting = 0.0
-        self._handlers: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {}
-        self._givers: dict[str, Callable[..., Any]] = {}
+        self._replaced: list[tuple[dict[str, Any], str, Any, Any]] = []  # handlers: where, message, before, ours
         self._graph_tasks = 0
         self._called = float("-inf")  # time of the event loop at which the last event of actors' calls had come
         self._tick_s = parse_timedelta(dask.config.get("distributed.admin.tick.interval"))
@@ -178,13 +177,9 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             scheduler.handlers[f"scalescope_{command.__name__}"] = command
         # Only these two handlers see the error of a task that will be retried, and the size of a graph.
         for message, around in (("task-erred", self._around_task_erred), ("update-graph", self._around_update_graph)):
-            before = scheduler.stream_handlers[message]
-            scheduler.stream_handlers[message] = handler = around(before)
-            self._handlers[message] = (before, handler)
-        for message in ("scatter", "update_data"):  # data that is no task's result
-            if (handler := scheduler.handlers.get(message)) is not None:
-                self._givers[message] = handler
-                scheduler.handlers[message] = self._around_given(handler)
+            self._replace(scheduler.stream_handlers, message, around)
+        for message in {"scatter", "update_data"} & set(scheduler.handlers):  # data that is no task's result
+            self._replace(scheduler.handlers, message, self._around_given)
 
     async def close(self) -> None:
         self._stop()
@@ -322,12 +317,9 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         scheduler = self.scheduler
         for command in ("begin", "drain", "finish", "fine_metrics", "uninstall"):
             scheduler.handlers.pop(f"scalescope_{command}", None)
-        for message, (before, handler) in self._handlers.items():
-            if scheduler.stream_handlers.get(message) is handler:
-                scheduler.stream_handlers[message] = before
-        for message, handler in self._givers.items():
-            if getattr(scheduler.handlers.get(message), "__wrapped__", None) == handler:
-                scheduler.handlers[message] = handler
+        for handlers, message, before, ours in self._replaced:
+            if handlers.get(message) is ours:
+                handlers[message] = before
         if scheduler.plugins.get(self.name) is self:
             scheduler.remove_plugin(name=self.name)
 
@@ -336,6 +328,11 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         return [(begin, end) for begin, end in self.collections if end >= since]
 
     # ---------------------------------------------------------------- inside
+
+    def _replace(self, handlers: dict[str, Any], message: str, around: Callable[..., Any]) -> None:
+        before = handlers[message]
+        handlers[message] = ours = around(before)
+        self._replaced.append((handlers, message, before, ours))
 
     def _note_collection(self, phase: str, info: dict[str, int]) -> None:
         if info["generation"] == 2:  # all objects; younger generations take no time worth telling

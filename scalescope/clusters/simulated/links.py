@@ -24,8 +24,8 @@ class Link:
 
     __slots__ = ("capacity", "changed", "flows", "level")
 
-    def __init__(self, capacity: float | None = None) -> None:
-        self.capacity = capacity  # bytes a second, if it is not as that of others
+    def __init__(self, capacity: float) -> None:
+        self.capacity = capacity  # bytes a second
         self.flows: dict[Flow, Link] = {}  # what passes, and the other link of each; in order of arrival
         self.level = math.inf  # rate that this link allows each of its flows
         self.changed = False  # whether its level has to be found anew
@@ -52,8 +52,7 @@ class FairShares:
     From a link where a flow came or went, new levels spread to the links of flows whose share changed, and no further.
     """
 
-    def __init__(self, capacity: float) -> None:
-        self._capacity = capacity
+    def __init__(self) -> None:
         self._changed: deque[Link] = deque()
 
     def add(self, flow: Flow) -> None:
@@ -88,7 +87,7 @@ class FairShares:
             self._changed.append(link)
 
     def _level(self, link: Link) -> float:
-        left, count = self._capacity if link.capacity is None else link.capacity, len(link.flows)
+        left, count = link.capacity, len(link.flows)
         for level in sorted([other.level for other in link.flows.values()]):
             if level * count >= left:
                 return left / count
@@ -102,7 +101,7 @@ class Host:
 
     __slots__ = ("busy_until", "cpu_s", "into", "out")
 
-    def __init__(self, capacity: float | None = None) -> None:
+    def __init__(self, capacity: float) -> None:
         self.out, self.into = Link(capacity), Link(capacity)
         self.cpu_s = 0.0  # CPU seconds used until `busy_until`
         self.busy_until = 0.0
@@ -126,8 +125,9 @@ class Links:
         others_bytes_per_s: float | None = None,
     ) -> None:
         self._bytes_per_s, self._latency_s, self._cpu_s_per_byte = bytes_per_s, latency_s, cpu_s_per_byte
-        # of hosts that are no workers, with what packing costs there; None: both as of workers
-        self._others_bytes_per_s = others_bytes_per_s
+        # of hosts that are no workers; what is given for them has the time of packing in it
+        self._others_bytes_per_s = bytes_per_s if others_bytes_per_s is None else others_bytes_per_s
+        self._others_cpu_s_per_byte = cpu_s_per_byte if others_bytes_per_s is None else 0.0
         self._message_s = message_s  # of a worker's event loop, for each transfer
         self.others: tuple[str, ...] = ()  # addresses of hosts that are no workers
         self.restart()
@@ -135,7 +135,7 @@ class Links:
     def restart(self) -> None:
         """Forget all hosts, as the time begins anew."""
         self._hosts: dict[str, Host] = {}
-        self._shares = FairShares(self._bytes_per_s)
+        self._shares = FairShares()
         self._ends: list[tuple[float, int, Flow]] = []  # also those that were put off since
         self._serial = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
@@ -156,10 +156,11 @@ class Links:
             return
         sender, receiver = self._host(source), self._host(target)
         loop = asyncio.get_running_loop()
-        now, cpu_s = loop.time(), nbytes * self._cpu_s_per_byte
-        alone_s = nbytes / min(link.capacity or self._bytes_per_s for link in (sender.out, receiver.into))
+        now, alone_s = loop.time(), nbytes / min(sender.out.capacity, receiver.into.capacity)
         packing_s, unpacking_s = (
-            (0.0 if self._others_bytes_per_s else cpu_s) if host in self.others else cpu_s + self._message_s
+            nbytes * self._others_cpu_s_per_byte
+            if host in self.others
+            else nbytes * self._cpu_s_per_byte + self._message_s
             for host in (source, target)
         )
         sent = sender.compute(now, packing_s) + (0.0 if follows else self._latency_s)
@@ -185,7 +186,9 @@ class Links:
     def _host(self, address: str) -> Host:
         host = self._hosts.get(address)
         if host is None:
-            host = self._hosts[address] = Host(self._others_bytes_per_s if address in self.others else None)
+            host = self._hosts[address] = Host(
+                self._others_bytes_per_s if address in self.others else self._bytes_per_s
+            )
         return host
 
     def _begin(self, flow: Flow, loop: asyncio.AbstractEventLoop) -> None:

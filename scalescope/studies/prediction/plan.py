@@ -96,7 +96,7 @@ class _Prediction:
     def again(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest:
         """The measured sizes, to compare with, and those asked for where nothing else changes.
 
-        Of large graphs only the largest measured size, so that an answer takes half a minute.
+        Large graphs are compared at the largest measured size alone, so that an answer takes half a minute.
         """
         measured = self._measured(runs)
         wanted = () if self.changes else self._wanted(measured)

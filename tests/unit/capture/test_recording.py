@@ -260,6 +260,19 @@ def test_scattered_data_and_the_tasks_that_needed_it(
     assert {tables["tasks"]["key"][row] for row in last} == {futures[-1].key}
 
 
+def test_the_handlers_of_the_scheduler_are_its_own_again(client: Client) -> None:
+    def handlers(dask_scheduler: Any) -> dict[str, str]:
+        every = {**dask_scheduler.handlers, **dask_scheduler.stream_handlers}
+        return {name: repr(handler) for name, handler in every.items()}
+
+    before = client.run_on_scheduler(handlers)
+    installed = Capture(client)
+    changed = client.run_on_scheduler(handlers)
+    installed.close()
+    assert {"scatter", "update_data", "task-erred", "update-graph"} <= {n for n in before if before[n] != changed[n]}
+    assert client.run_on_scheduler(handlers) == before
+
+
 def test_full_garbage_collections_of_the_scheduler_are_known(
     client: Client, capture: Capture, path: Path, rows: Rows
 ) -> None:

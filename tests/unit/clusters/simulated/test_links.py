@@ -24,8 +24,8 @@ class Network:
     """Flows between seven hosts."""
 
     def __init__(self) -> None:
-        self.out, self.into = [Link() for _ in range(7)], [Link() for _ in range(7)]
-        self.shares, self.flows = FairShares(CAPACITY), list[Flow]()
+        self.out, self.into = [Link(CAPACITY) for _ in range(7)], [Link(CAPACITY) for _ in range(7)]
+        self.shares, self.flows = FairShares(), list[Flow]()
 
     def add(self, *pairs: tuple[int, int]) -> None:
         for source, target in pairs:

@@ -62,7 +62,7 @@ def test_prefect_that_takes_longer_than_the_functions(flow, find, function):
 
 @pytest.mark.parametrize("rounds", [1, 2, 4])
 def test_first_tasks_of_a_worker_in_which_it_imports_prefect(cluster, task, graph, find, rounds):
-    """Of 8 workers, each first task takes 4 s, all others 1 s; the function takes 0.9 s."""
+    """The first task on each of 8 workers takes 4 s, all others 1 s; the function takes 0.9 s."""
     tasks = [task(4.0, "load")] * 8 + [task(1.0, "load")] * 8 * (rounds - 1)
     events = noted("load", len(tasks), function=0.9 * len(tasks))
     observed = cluster(8, events=events).run(tasks, [graph(client=FLOW)])
