@@ -236,6 +236,13 @@ def codes(names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
     return different, _codes(names, {name: i for i, name in enumerate(different)})
 
 
+def ordered(code: Ints, values: Floats) -> Ints:
+    """Indices by code, none negative, then by value, then as they are: faster than `numpy.lexsort((values, code))`."""
+    order = np.argsort(values, kind="stable")
+    small = code.astype(np.min_scalar_type(int(code.max(initial=0))))  # numpy sorts small integers by radix
+    return order[np.argsort(small[order], kind="stable")]
+
+
 def _codes(names: Sequence[str], index: Mapping[str, int]) -> Ints:
     return np.fromiter(map(index.__getitem__, names), np.int64, len(names))
 

@@ -138,9 +138,9 @@ def kept(observation: Observation) -> dict[str, dict[str, float]]:
 
 
 def _parts(observation: Observation, edges: Floats) -> dict[str, Floats]:
-    if len(edges) > 2 or observation.worker_time is None:
+    if len(edges) > 2:
         return over_time(observation.measured, edges, threads=observation.threads)
-    return {part: np.array([seconds]) for part, seconds in observation.worker_time.total().items()}
+    return {part: np.array([seconds]) for part, seconds in observation.worker_time_s.items()}
 
 
 def _shared(whole: Floats, weights: Floats) -> Floats:

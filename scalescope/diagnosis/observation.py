@@ -13,7 +13,7 @@ import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Floats, Tables, told
 from scalescope.analysis.measure import Stage, stages_of
-from scalescope.analysis.worker_time import WorkerTime, divide
+from scalescope.analysis.worker_time import divide
 from scalescope.diagnosis.cause import NOTEWORTHY, Cause, Term, severity_of
 from scalescope.errors import CaptureError
 from scalescope.model.emulation_limit import EmulationLimit
@@ -72,16 +72,20 @@ class Observation:
         return found if found and found.lasts else None
 
     @cached_property
-    def worker_time(self) -> WorkerTime | None:
-        return None if self.attempts is None else divide(self.attempts, threads=self.threads)
+    def worker_time_s(self) -> Mapping[str, float]:
+        """Thread-seconds in each part of the worker time; empty where nothing can be measured."""
+        if self.attempts is None:
+            return {}
+        if self.metrics is not None:
+            return self.metrics.worker_time_s
+        return divide(self.attempts, threads=self.threads).total()
 
     @cached_property
     def stages(self) -> tuple[Stage, ...]:
         return () if self.attempts is None else stages_of(self.attempts)
 
     def seconds(self, *parts: str) -> float:
-        total = {} if self.worker_time is None else self.worker_time.total()
-        return sum(total.get(part, 0.0) for part in parts)
+        return sum(self.worker_time_s.get(part, 0.0) for part in parts)
 
     def share(self, *parts: str) -> float:
         """The share of worker time in these parts, from 0 to 1."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from dataclasses import replace
 
+from scalescope.analysis.attempts import Tables
+from scalescope.analysis.worker_time import divide
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Finding, Severity
 from scalescope.model.records import from_rows
+from scalescope.model.trial import Trial
 from support.small_records import EPOCH
 
 Doing = tuple[str, str, int]  # where a client is, what it calls there, and whether it only waits
@@ -49,4 +53,13 @@ def watched(observation: Observation, *rows: tuple[float, Doing], begin: float =
     for seconds, (where, what, waits) in rows:
         client.append({"time": time, "seconds": seconds, "where": where, "what": what, "waits": waits})
         time += seconds
-    return Observation.of(observation.trial, {**observation.tables, "client": from_rows("client", client)})
+    return observed(observation.trial, {**observation.tables, "client": from_rows("client", client)})
+
+
+def observed(trial: Trial, tables: Tables) -> Observation:
+    """The trial as if it had left these tables: their worker time is that of its metrics, if it has some."""
+    seen = Observation.of(trial, tables)
+    if trial.metrics is None or seen.attempts is None:
+        return seen
+    spent = divide(seen.attempts, threads=seen.threads).total()
+    return replace(seen, trial=replace(trial, metrics=replace(trial.metrics, worker_time_s=spent)))

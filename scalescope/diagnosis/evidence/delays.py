@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.analysis.attempts import Bools, Floats, Ints
+from scalescope.analysis.attempts import Bools, Floats, Ints, ordered
 from scalescope.diagnosis.evidence.task_batches import MIN_TASKS, task_batches
 from scalescope.diagnosis.evidence.task_table import task_needs
 from scalescope.diagnosis.evidence.timeline import occupied_from
@@ -87,9 +87,9 @@ def _before_on_worker(observation: Observation) -> Ints:
     attempts = observation.measured
     threads = np.zeros(len(attempts.addresses), np.int64)
     np.maximum.at(threads, attempts.members.worker, attempts.members.nthreads)
-    by_start = by_stop = np.lexsort((attempts.start, attempts.worker))
+    by_start = by_stop = ordered(attempts.worker, attempts.start)
     if threads.max() > 1:  # on a single thread tasks end in the order in which they start
-        by_stop = np.lexsort((attempts.stop, attempts.worker))
+        by_stop = ordered(attempts.worker, attempts.stop)
     worker = attempts.worker[by_start]
     ended = np.arange(len(worker)) - threads[worker]
     found = np.full(len(worker), -1)
@@ -102,7 +102,7 @@ def _own(observation: Observation, begin: Floats) -> Floats:
     task, own = found.task, np.zeros(len(begin))
     held, median = (attempts.stop - begin)[task], found.median
     if np.any(begin < attempts.start):
-        median = held[np.lexsort((held, found.batch))][found.first[:-1] + (found.size - 1) // 2]
+        median = held[ordered(found.batch, held)][found.first[:-1] + (found.size - 1) // 2]
     typical = median[found.batch]
     delayed = (held > LONG * typical) & (found.size[found.batch] >= MIN_TASKS)
     own[task[delayed]] = (held - typical)[delayed]

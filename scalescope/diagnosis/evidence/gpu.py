@@ -6,14 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from scalescope.analysis.gpu import GpuTime, gpu_time
+from scalescope.analysis.worker_time import divide
 from scalescope.diagnosis.observation import Observation, once
 
 
 @once
 def gpus(observation: Observation) -> GpuTime | None:
     """None where no worker has a GPU whose samples were recorded."""
-    time = observation.worker_time
-    return None if time is None else gpu_time(observation.tables, observation.measured, time.parts["busy"][:-1])
+    attempts = observation.attempts
+    if attempts is None or not len(observation.column("gpu", "time")):
+        return None
+    busy = divide(attempts, threads=observation.threads).parts["busy"][:-1]
+    return gpu_time(observation.tables, attempts, busy)
 
 
 def on_gpu(observation: Observation) -> frozenset[str]:

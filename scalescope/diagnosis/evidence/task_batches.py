@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.analysis.attempts import Floats, Ints, codes
+from scalescope.analysis.attempts import Floats, Ints, codes, ordered
 from scalescope.diagnosis.observation import Observation, once
 
 
@@ -34,8 +34,7 @@ def task_batches(observation: Observation) -> TaskBatches:
     attempts = observation.measured
     task = np.flatnonzero(attempts.useful)
     group = codes(attempts.group)[1][task]
-    order = np.argsort(attempts.runnable[task], kind="stable")
-    order = order[np.argsort(_small(group[order]), kind="stable")]
+    order = ordered(group, attempts.runnable[task])
     task, group = task[order], group[order]
     offset = group * (attempts.makespan + 1.0)  # so that one running maximum serves all groups
     ended = np.maximum.accumulate(attempts.stop[task] + offset)
@@ -44,18 +43,11 @@ def task_batches(observation: Observation) -> TaskBatches:
     batch = np.cumsum(fresh) - 1
 
     durations = (attempts.stop - attempts.start)[task]
-    order = np.argsort(durations)
-    order = order[np.argsort(_small(batch[order]), kind="stable")]
+    order = ordered(batch, durations)
     task, batch = task[order], batch[order]
     first = np.concatenate([np.flatnonzero(np.diff(batch, prepend=-1)), [len(batch)]])
     middle = first[:-1] + (np.diff(first) - 1) // 2
     return TaskBatches(task, batch, first, durations[order][middle])
-
-
-def _small(numbers: Ints) -> Ints:
-    """In the smallest type, which numpy sorts stably by radix."""
-    small: Ints = numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
-    return small
 
 
 MIN_TASKS = 3  # tasks of a batch; in a smaller one none can be called long
@@ -82,7 +74,7 @@ def slow_workers(observation: Observation) -> tuple[tuple[int, float], ...]:
     present = np.unique(worker)
     if len(present) < 2:
         return ()
-    order = np.lexsort((score, worker))
+    order = ordered(worker, score)
     score, worker = score[order], worker[order]
     first = np.concatenate([np.searchsorted(worker, present), [len(worker)]])
     count = np.diff(first)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.findings import watched
+from support.findings import observed, watched
 from support.small_records import EPOCH
 
 from scalescope.diagnosis.blame import BETWEEN, INTAKE, OTHER, blame, kept
@@ -78,7 +78,7 @@ def test_the_client_is_blamed_by_its_line_and_the_scheduler_for_its_intake(clust
     }
     tables = dict(observation.tables)
     tables["graphs"] = {**tables["graphs"], "time": array("d", [EPOCH, EPOCH + 2]), "seconds": array("d", [0, 3])}
-    found = charged(Observation.of(observation.trial, tables), 90)
+    found = charged(observed(observation.trial, tables), 90)
     assert found["no_runnable_task", INTAKE] == 6
     assert found["client", "the client"] == 2
 
@@ -205,6 +205,6 @@ def test_at_every_instant_all_threads_are_charged_and_by_part_it_is_the_worker_t
     parts = dict.fromkeys(WORKER_TIME, 0.0)
     for charge in found.charges:
         parts[charge.part] += charge.total_s
-    expected = observation.worker_time.total()
+    expected = observation.worker_time_s
     expected["no_runnable_task"] += expected.pop("tail")
     assert {part: parts[part] for part in expected} == pytest.approx(expected, abs=1e-6)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.findings import Doing, only, watched
+from support.findings import Doing, observed, only, watched
 from support.small_records import EPOCH
 
 from scalescope.diagnosis.observation import Observation
@@ -121,14 +121,14 @@ def test_the_gaps_of_a_loop_belong_to_its_own_finding(cluster, task, graph, find
 
 
 def test_a_graph_that_is_taken_in_is_not_what_the_client_does(cluster, task, graph, find):
-    observed = cluster(8).run([task(2.0)] * 8, [graph(at=-4.0, seconds=4.0, nbytes=10**9)])
+    run = cluster(8).run([task(2.0)] * 8, [graph(at=-4.0, seconds=4.0, nbytes=10**9)])
     begin, end = array("d", [EPOCH] * 8), array("d", [EPOCH + 2.0] * 8)
     moments = {"runnable": begin, "assigned": begin, "start": begin, "stop": end, "done": end}
-    tasks = {**observed.tables["tasks"], **moments}
-    observed = Observation.of(observed.trial, {**observed.tables, "tasks": tasks})
-    observed = watched(observed, (6.0, GATHER), begin=-4.0)
-    assert (observed.seconds("client"), observed.seconds("no_runnable_task")) == (0.0, pytest.approx(32))
-    assert list(find(observed)) == ["large-graph"]
+    tasks = {**run.tables["tasks"], **moments}
+    run = observed(run.trial, {**run.tables, "tasks": tasks})
+    run = watched(run, (6.0, GATHER), begin=-4.0)
+    assert (run.seconds("client"), run.seconds("no_runnable_task")) == (0.0, pytest.approx(32))
+    assert list(find(run)) == ["large-graph"]
 
 
 def test_a_large_graph_that_is_under_way_is_that_graph_s_fault(cluster, task, graph, find):

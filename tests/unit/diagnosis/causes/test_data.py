@@ -6,10 +6,9 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from support.findings import findings_of, only
+from support.findings import findings_of, observed, only
 from support.inside import inside
 
-from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
 from scalescope.model.records import AGAIN, from_rows
 
@@ -27,7 +26,7 @@ def changed(observation, **columns):
         count = len(tasks["key"])
         values = [value(row) if callable(value) else value for row in range(count)]
         tasks[name] = values if isinstance(tasks[name], list) else array(tasks[name].typecode, values)
-    return Observation.of(observation.trial, {**observation.tables, "tasks": tasks})
+    return observed(observation.trial, {**observation.tables, "tasks": tasks})
 
 
 # ------------------------------------------------------------------ transfer
@@ -144,7 +143,7 @@ def test_first_tasks_that_a_stalled_scheduler_held_up(cluster, task):
     run = cluster(4).run([task(4.0 if i < 4 else 1.0) for i in range(40)])
     run = changed(run, start=lambda row: run.tables["tasks"]["start"][row] + (3.0 if row < 4 else 0.0))
     lag = {"process": ["scheduler"], "time": array("d", [EPOCH + 3.0]), "seconds": array("d", [2.9])}
-    assert "serialisation-bound" not in found(Observation.of(run.trial, {**run.tables, "lag": lag}))
+    assert "serialisation-bound" not in found(observed(run.trial, {**run.tables, "lag": lag}))
 
 
 def test_waiting_for_a_free_thread_is_not_handing_over(cluster, task, graph):
@@ -169,7 +168,7 @@ def test_memory_spill(cluster, task, workers, threads):
         ],
     )
     trial = replace(run.trial, facts={"cluster": {"memory_limit_mb": 400}})
-    finding = only(found(Observation.of(trial, {**run.tables, "memory": memory})), "memory-spill")
+    finding = only(found(observed(trial, {**run.tables, "memory": memory})), "memory-spill")
     assert "2.79 GiB in all" in finding.summary
     assert "limit 400 MiB each" in finding.summary
 
@@ -214,7 +213,7 @@ def test_whether_dask_knows_of_the_memory(cluster, task, managed, word):
         start=lambda row: EPOCH + times[row] - 1 + 1e-9,
         **dict.fromkeys(("stop", "done"), lambda row: EPOCH + times[row]),
     )
-    finding = found(Observation.of(run.trial, {**run.tables, "memory": memory}))["memory-paused"]
+    finding = found(observed(run.trial, {**run.tables, "memory": memory}))["memory-paused"]
     assert word in finding.remedy
 
 
@@ -260,7 +259,7 @@ def test_a_step_that_dask_fused_into_tasks_of_other_names(cluster, task, graph, 
         for stack, samples in counted.items()
     ]
     spent = inside({"chunk_min": (15.0, 1.0), "chunk_max": (15.0, 1.0)})
-    findings = found(Observation.of(run.trial, {**run.tables, **spent, "inside": from_rows("inside", rows)}))
+    findings = found(observed(run.trial, {**run.tables, **spent, "inside": from_rows("inside", rows)}))
     assert list(findings) == (["recomputation"] if share else [])
     if share:
         assert findings["recomputation"].lost_s == pytest.approx(share * 16, rel=0.05)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from support.findings import observed
 
 from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
@@ -52,7 +53,7 @@ def seen(found: Observation, uses: dict[str, Use], *, without: tuple[int, ...] =
     metrics = replace(found.trial.metrics, elapsed_s=found.trial.metrics.makespan_s)
     capture = {"gpus": {"workers": told, "absent": []}}
     trial = replace(found.trial, metrics=metrics, facts={**found.trial.facts, "capture": capture})
-    return Observation.of(trial, found.tables | {"gpu": from_rows("gpu", rows)})
+    return observed(trial, found.tables | {"gpu": from_rows("gpu", rows)})
 
 
 def codes(found):
@@ -112,7 +113,7 @@ def test_tasks_without_a_gpu_on_workers_with_one(cluster, task, find):
     assert found["gpu-unused"].lost_s == pytest.approx(40)
     alone = seen(cluster(4).run([task(2.0)] * 40), {"work": Use(0.0)})
     asked = replace(alone.trial, facts={**alone.trial.facts, "cluster": {"gpus": 1}})
-    assert codes(find(Observation.of(asked, alone.tables))) == ["gpu-unused"]
+    assert codes(find(observed(asked, alone.tables))) == ["gpu-unused"]
 
 
 def test_tasks_that_need_a_gpu_on_workers_without_one(cluster, task, find):

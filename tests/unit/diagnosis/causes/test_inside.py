@@ -6,10 +6,9 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from support.findings import findings_of
+from support.findings import findings_of, observed
 from support.inside import inside
 
-from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
 from scalescope.model.records import from_rows
 
@@ -31,7 +30,7 @@ def ran(cluster, task, stacks, *, cpu=0.05, workers=2, each=20):
     told = inside({"load": (cpu * spent, (1 - cpu) * spent)}, {s: round(1000 * share) for s, share in stacks.items()})
     facts = {"host": {"hostname": "h"}, "cluster": {"clock": "real"}}
     metrics = replace(run.trial.metrics, elapsed_s=run.attempts.makespan)
-    return Observation.of(replace(run.trial, facts=facts, metrics=metrics), {**run.tables, **told})
+    return observed(replace(run.trial, facts=facts, metrics=metrics), {**run.tables, **told})
 
 
 @pytest.mark.parametrize(
@@ -96,7 +95,7 @@ def staggered(cluster, task, stack, apart):
         stop = 1000.0 + (i // 4 * 4 + 4 + i % 4 * apart) * 0.25
         rows.append({"key": f"k{i}", "prefix": "load", "group": "load", "worker": run.attempts.addresses[i % 4]})
         rows[-1] |= {"thread": 1, "assigned": 1000.0, "start": max(stop - 1, 1000.0), "stop": stop, "done": stop}
-    return Observation.of(run.trial, {**run.tables, "tasks": from_rows("tasks", rows)})
+    return observed(run.trial, {**run.tables, "tasks": from_rows("tasks", rows)})
 
 
 @pytest.mark.parametrize("stack", ["job.py:7 load;database.execute()", "job.py:7 load;queue.get;threading.wait"])

@@ -7,10 +7,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from support.findings import findings_of, only
+from support.findings import findings_of, observed, only
 
 from scalescope.diagnosis.evidence import host_cpu
-from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
 from scalescope.model.records import from_rows
 
@@ -49,7 +48,7 @@ def on(observation, host, *, cpu=None, lag=(), graphs=(), clock="real", late=lam
         sent = [{"time": EPOCH + time, "seconds": seconds, **known} for time, seconds in graphs]
         tables["graphs"] = from_rows("graphs", sent)
     facts = {"host": {"hostname": "h", "load": host}, "cluster": {"clock": clock}}
-    return Observation.of(replace(observation.trial, facts=facts), tables)
+    return observed(replace(observation.trial, facts=facts), tables)
 
 
 def within_one_process(observation):
@@ -58,7 +57,7 @@ def within_one_process(observation):
     for table in ("tasks", "workers"):
         renamed = [f"inproc://{each}" for each in tables[table]["worker"]]
         tables[table] = {**tables[table], "worker": renamed}
-    return Observation.of(observation.trial, tables)
+    return observed(observation.trial, tables)
 
 
 KEPT_S = 0.008  # what a worker needs to hand over a task while its threads keep the interpreter lock
@@ -217,7 +216,7 @@ def starved(cluster, task, workers, *, stall=1.0, every=2.0, rounds=5):
     tasks = dict(run.tables["tasks"])
     for name in ("assigned", "start", "stop", "done"):
         tasks[name] = array("d", [value + stall * turn[row] for row, value in enumerate(tasks[name])])
-    return Observation.of(run.trial, {**run.tables, "tasks": tasks})
+    return observed(run.trial, {**run.tables, "tasks": tasks})
 
 
 @pytest.mark.parametrize("workers", [1, 4, 40])
@@ -235,7 +234,7 @@ def test_a_scheduler_that_collects_garbage(cluster, task, collecting, named):
     lag = [("scheduler", 2.0 * turn + 2.0, 0.3) for turn in range(4)]
     seen = on(starved(cluster, task, 4, stall=0.3), load(), lag=lag)
     rows = [{"worker": "scheduler", "time": EPOCH + 2.0 * i + 2.0, "collecting": collecting} for i in range(4)]
-    seen = Observation.of(seen.trial, {**seen.tables, "memory": from_rows("memory", rows)})
+    seen = observed(seen.trial, {**seen.tables, "memory": from_rows("memory", rows)})
     finding = found(seen)["event-loop-blocked"]
     assert ("Garbage collections took 1.1" in finding.summary) is named
     assert ("fewer and larger tasks" in finding.remedy) is named
@@ -255,7 +254,7 @@ def test_workers_that_write_results_to_disk_are_another_cause(cluster, task, pro
     seen = on(starved(cluster, task, 1), load(), lag=[(process, 2.0 * turn + 2.0, 0.9) for turn in range(4)])
     row = {"context": "memory-monitor", "activity": "disk-write", "unit": "seconds", "value": 3.6}
     fine = {"fine_metrics": from_rows("fine_metrics", [row])}
-    assert ("event-loop-blocked" in found(Observation.of(seen.trial, {**seen.tables, **fine}))) is blocked
+    assert ("event-loop-blocked" in found(observed(seen.trial, {**seen.tables, **fine}))) is blocked
 
 
 def test_one_worker_blocked(cluster, task):
@@ -302,14 +301,14 @@ def test_one_process_for_scheduler_and_workers(cluster, task, computes, code):
             long[name] = array("d", [time + (row % 4 == 0) for row, time in enumerate(long[name])])
         tables["tasks"] = long
     lag = [("scheduler", 2.0 * turn + 2.0, 0.95) for turn in range(4)]
-    finding = only(found(on(Observation.of(run.trial, tables), load(), lag=lag)), code)
+    finding = only(found(on(observed(run.trial, tables), load(), lag=lag)), code)
     assert ("processes=True" in finding.remedy) is computes
 
 
 def test_what_ran_on_the_scheduler_is_named(cluster, task):
     run = starved(cluster, task, 4)
     call = {"time": EPOCH, "seconds": 9.0, "where": "job.py:7 main", "what": "client.run_on_scheduler", "waits": 1}
-    run = Observation.of(run.trial, {**run.tables, "client": from_rows("client", [call])})
+    run = observed(run.trial, {**run.tables, "client": from_rows("client", [call])})
     lag = [("scheduler", 2.0 * turn + 2.0, 1.0) for turn in range(4)]
     assert "job.py:7" in found(on(run, load(), lag=lag))["event-loop-blocked"].remedy
 
@@ -344,7 +343,7 @@ def elsewhere(run, cores, process_threads=20, hosts=1):
     count = len(workers["worker"])
     workers |= {"cores": [cores] * count, "process_threads": [process_threads] * count}
     workers |= {"host": [f"node{worker % hosts}" for worker in range(count)]}
-    return Observation.of(replace(run.trial, facts={"host": {"hostname": "h"}}), {**run.tables, "workers": workers})
+    return observed(replace(run.trial, facts={"host": {"hostname": "h"}}), {**run.tables, "workers": workers})
 
 
 @pytest.mark.parametrize("hosts", [1, 2, 8])
@@ -371,7 +370,7 @@ def test_pools_that_get_no_more_than_a_core_each(cluster, task, pool, computing,
         for activity, seconds in told.items()
     ]
     tables = {**run.tables, "workers": workers, "fine_metrics": from_rows("fine_metrics", metrics)}
-    findings = found(Observation.of(run.trial, tables))
+    findings = found(observed(run.trial, tables))
     assert ("oversubscribed-threads" in findings) is named
     if named:
         assert "8 threads of their own" in findings["oversubscribed-threads"].summary
@@ -409,7 +408,7 @@ def test_idle_cores_are_no_room_for_tasks_that_use_a_gpu(cluster, task):
         for address in run.measured.addresses
         for at in range(1, 10)
     ]
-    assert not found(Observation.of(run.trial, run.tables | {"gpu": from_rows("gpu", rows)}))
+    assert not found(observed(run.trial, run.tables | {"gpu": from_rows("gpu", rows)}))
 
 
 def test_room_for_several_times_as_many_threads_is_a_fault(cluster, task):

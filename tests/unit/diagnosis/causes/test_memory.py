@@ -8,11 +8,10 @@ from functools import partial
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.findings import findings_of, only
+from support.findings import findings_of, observed, only
 
 from scalescope.diagnosis.evidence.held_results import HeldResults, held_results, most_on_one_worker
 from scalescope.diagnosis.evidence.spilling import spilling
-from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
 from scalescope.model.records import from_rows
 from scalescope.model.standstill import PAUSED, StandingTasks, Standstill
@@ -36,7 +35,7 @@ def with_tables(run, *, memory=(), fine=(), limit=400 * MIB, **facts):
         "memory": from_rows("memory", rows),
         "fine_metrics": from_rows("fine_metrics", [dict(zip(names, row, strict=True)) for row in fine]),
     }
-    return Observation.of(replace(run.trial, facts=facts), tables)
+    return observed(replace(run.trial, facts=facts), tables)
 
 
 def watched(written, seconds, read=0):

@@ -4,8 +4,8 @@ from array import array
 from dataclasses import replace
 
 import pytest
+from support.findings import observed
 
-from scalescope.diagnosis.observation import Observation
 from scalescope.model.records import STATUS_ERRED
 from scalescope.model.trial import TrialState
 
@@ -21,7 +21,7 @@ def failing(observation, share, text="OSError: 503 Service Unavailable"):
         "topic": ["task-erred"] * count,
         "message": [f'{{"key": "{key}", "worker": "w", "exception": "{text}"}}' for key in keys],
     }
-    return Observation.of(replace(observation.trial), tables)
+    return observed(replace(observation.trial), tables)
 
 
 def test_a_few_attempts_that_fail_are_nothing(cluster, task, find):

@@ -3,9 +3,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from support.findings import only
+from support.findings import observed, only
 
-from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
 
 SIZES = [(8, 1), (4, 4), (40, 1), (100, 2)]
@@ -74,7 +73,7 @@ def test_a_straggler_is_named_by_its_call_or_without_a_long_token(cluster, task,
     ):
         keys = [key if each == "load-7" else each for each in run.tables["tasks"]["key"]]
         tables = {**run.tables, "tasks": {**run.tables["tasks"], "key": keys}}
-        found = find(Observation.of(run.trial, tables))["straggler"]
+        found = find(observed(run.trial, tables))["straggler"]
         assert f"{shown} took" in found.summary
 
 

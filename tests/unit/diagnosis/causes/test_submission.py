@@ -5,9 +5,8 @@ from dataclasses import replace
 from itertools import accumulate
 
 import pytest
-from support.findings import only
+from support.findings import observed, only
 
-from scalescope.diagnosis.observation import Observation
 from scalescope.model.finding import Severity
 from scalescope.model.records import from_rows
 from scalescope.model.standstill import NO_THREAD, StandingTasks, Standstill
@@ -71,7 +70,7 @@ def test_a_client_that_waits_and_needs_long_for_each_round(cluster, task, graph,
     tasks = [task(0.1, graph=i // 4) for i in range(32)]
     run = cluster(60).run(tasks, [graph(after=i - 1 if i else None, at=0.2 + i % 3 / 10) for i in range(8)])
     calls = [{"time": EPOCH, "seconds": 9.0, "where": "job.py:7 main", "what": "Future.result", "waits": 1}]
-    found = find(Observation.of(run.trial, {**run.tables, "client": from_rows("client", calls)}))
+    found = find(observed(run.trial, {**run.tables, "client": from_rows("client", calls)}))
     assert "results-awaited-in-loop" in found
     assert "few-tasks-in-flight" not in found
 
