@@ -13,9 +13,9 @@ from statistics import median_low
 import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Floats, Tables
-from scalescope.analysis.given import GivenData, given_data
 from scalescope.analysis.graph_from_records import waiting
 from scalescope.analysis.replay import overhead
+from scalescope.analysis.scattered import Scattered, scattered_data
 from scalescope.model.records import STATUS_FINISHED
 
 LARGE_BYTES = 500_000  # of transfers that tell the bandwidth
@@ -63,7 +63,7 @@ class FittedCosts:
 
 
 def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
-    data = given_data(tables)
+    data = scattered_data(tables)
     moved, seconds, sources = _moved(tables, data)
     large = moved >= LARGE_BYTES
     cpu_s = sum(
@@ -88,7 +88,7 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
 
 
 def _client_bandwidth(
-    tables: Tables, attempts: Attempts, data: GivenData, bandwidth: float, cpu_s_per_byte: float
+    tables: Tables, attempts: Attempts, data: Scattered, bandwidth: float, cpu_s_per_byte: float
 ) -> float | None:
     """By what the client scattered, or by the results that it waited for when all tasks of the only graph had ended.
 
@@ -121,7 +121,7 @@ def _of_both(nbytes: float, seconds: float, workers: float) -> float:
     return min(nbytes / left_s, MUCH_FASTER * workers) if left_s > 0 else MUCH_FASTER * workers
 
 
-def _moved(tables: Tables, data: GivenData) -> tuple[Floats, Floats, Floats]:
+def _moved(tables: Tables, data: Scattered) -> tuple[Floats, Floats, Floats]:
     """Bytes that a task needed from other workers, seconds in which they came, and from how many; one per task."""
     tasks, dependencies = tables["tasks"], tables.get("dependencies", {})
     node, need = (np.asarray(dependencies.get(name, ()), np.int64) for name in ("task", "needs"))

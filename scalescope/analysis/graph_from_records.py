@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from scalescope.analysis.attempts import Tables
-from scalescope.analysis.given import given_data
 from scalescope.analysis.inside_tasks import thread_seconds
+from scalescope.analysis.scattered import scattered_data
 from scalescope.errors import CaptureError
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, ScatteredData, Submission
 from scalescope.model.records import STATUS_FINISHED
@@ -40,7 +40,7 @@ def recorded_graph(tables: Tables) -> RecordedGraph:
     number = {row: i for i, row in enumerate(rows)}
     stages, stage = _stages([tasks["group"][row] for row in rows], [tasks["prefix"][row] for row in rows])
     sizes = tasks.get("nbytes", [0] * len(tasks["key"]))
-    given, pieces = _given(tables)
+    scattered, pieces = _scattered(tables)
     used = sorted(set(sent.values()))
     renumbered = {old: new for new, old in enumerate(used)}
     return RecordedGraph(
@@ -53,7 +53,7 @@ def recorded_graph(tables: Tables) -> RecordedGraph:
                 int(tasks["allowed"][row]),
                 renumbered[sent[row]],
                 max(int(sizes[row]), 0),
-                tuple(given.get(row, ())),
+                tuple(scattered.get(row, ())),
             )
             for i, row in enumerate(rows)
         ),
@@ -64,9 +64,9 @@ def recorded_graph(tables: Tables) -> RecordedGraph:
     )
 
 
-def _given(tables: Tables) -> tuple[dict[int, list[int]], tuple[ScatteredData, ...]]:
+def _scattered(tables: Tables) -> tuple[dict[int, list[int]], tuple[ScatteredData, ...]]:
     """Scattered data that tasks needed, by row; and its pieces."""
-    found, by_row = given_data(tables), dict[int, list[int]]()
+    found, by_row = scattered_data(tables), dict[int, list[int]]()
     for row, piece in zip(found.row.tolist(), found.piece.tolist(), strict=True):
         by_row.setdefault(row, []).append(piece)
     pairs = zip(found.nbytes, found.workers, strict=True)

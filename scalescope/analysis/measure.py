@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Floats, Tables, codes
-from scalescope.analysis.given import given_data
 from scalescope.analysis.gpu import gpu_time
 from scalescope.analysis.inside_tasks import inside_tasks
+from scalescope.analysis.scattered import scattered_data
 from scalescope.analysis.worker_time import divide
 from scalescope.model.metrics import BUSY_TIME, Metrics, PrefixBusy, PrefixWork
 from scalescope.model.records import STATUS_ERRED
@@ -117,7 +117,7 @@ def _transferred(tables: Tables) -> float:
     moved = worker[task] != worker[needed]
     once = np.unique(np.column_stack([needed[moved], worker[task[moved]]]), axis=0)
     results = float(np.asarray(tables["tasks"]["nbytes"], float)[once[:, 0]].sum()) if len(once) else 0.0
-    return results + float(given_data(tables).moved(tables)[1].sum())
+    return results + float(scattered_data(tables).moved(tables)[1].sum())
 
 
 def _recovery(tables: Tables, attempts: Attempts) -> float | None:

@@ -71,7 +71,11 @@ EVENT_CHARACTERS = 4_000
 EXCEPTION_CHARACTERS = 2_000
 HELD_CALLS, CALL_CHARACTERS = 20, 200  # tasks that raised whose function and arguments are kept; characters of each
 LONG_S, HELD_LONGEST = 0.05, 200  # tasks from which the longest of each prefix is told; most prefixes
-HELD_GIVEN, HELD_USES, GIVEN_ROWS = 10_000, 1_000_000, 400  # scattered data; its uses; rows that one event tells
+HELD_SCATTERED, HELD_USES, SCATTERED_ROWS = (
+    10_000,
+    1_000_000,
+    400,
+)  # scattered data; its uses; rows that one event tells
 HELD_STEPS = 20_000  # steps of fused tasks that are known again, of tasks of `LONG_S`
 
 _UNFINISHED = ("waiting", "no-worker", "queued", "processing")  # states of tasks that have not ended
@@ -179,7 +183,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         for message, around in (("task-erred", self._around_task_erred), ("update-graph", self._around_update_graph)):
             self._replace(scheduler.stream_handlers, message, around)
         for message in {"scatter", "update_data"} & set(scheduler.handlers):  # data that is no task's result
-            self._replace(scheduler.handlers, message, self._around_given)
+            self._replace(scheduler.handlers, message, self._around_scatter)
 
     async def close(self) -> None:
         self._stop()
@@ -288,7 +292,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             attempts.tell_waits()
             attempts.tell_longest()
             attempts.tell_again()
-            attempts.tell_given()
+            attempts.tell_scattered()
             attempts.tell_unfinished()
             self.summary = {"time": ended, "full": self.full, "assigned": assigned, **attempts.totals()}
         return self.summary
@@ -405,18 +409,18 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
 
         return task_erred
 
-    def _around_given(self, handler: Callable[..., Any]) -> Callable[..., Any]:
+    def _around_scatter(self, handler: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(handler)
-        async def given(*args: Any, **message: Any) -> Any:
+        async def scattered(*args: Any, **message: Any) -> Any:
             result = handler(*args, **message)
             if inspect.isawaitable(result):
                 result = await result
             if self.attempts is not None and self.active:
                 for key in message.get("who_has") or message.get("data") or ():
-                    self.attempts.give(key, new=True)
+                    self.attempts.piece(key, new=True)
             return result
 
-        return given
+        return scattered
 
     def _around_update_graph(self, handler: Callable[..., Any]) -> Callable[..., Any]:
         if not inspect.iscoroutinefunction(handler):  # before 2023.7
@@ -508,7 +512,7 @@ class _Stolen(NamedTuple):
     thief: str
 
 
-class _Given:
+class _Scattered:
     """Data that a client scattered, or that was there before."""
 
     def __init__(self, state: Any, new: bool) -> None:
@@ -538,7 +542,7 @@ class _Attempts:
         self.longest: dict[str, tuple[float, Any, str]] = {}  # by prefix: seconds, key, function and arguments
         self.steps: dict[Any, tuple[Any, str]] = {}  # steps of fused tasks: key and prefix of the first task with them
         self.again: dict[tuple[str, str, str], tuple[int, float]] = {}  # by prefix, step, first prefix: tasks, seconds
-        self.given: dict[Any, _Given] = {}  # data that is no task's result, by key
+        self.scattered: dict[Any, _Scattered] = {}  # data that is no task's result, by key
         self.uses = 0  # of it, by tasks
         self.released: set[Any] = set()  # tasks that were released before they had ended, and were not begun again
         self.cancelled: Counter[str] = Counter()  # those of them that were forgotten, by prefix
@@ -821,19 +825,19 @@ class _Attempts:
             self.event("again", {"prefix": prefix, "step": step, "first": first, "tasks": tasks, "seconds": seconds})
         self.again.clear()
 
-    def give(self, key: Any, *, new: bool = False) -> _Given | None:
+    def piece(self, key: Any, *, new: bool = False) -> _Scattered | None:
         state = self.scheduler.tasks.get(key)
-        if key not in self.given and state is not None and len(self.given) < HELD_GIVEN:
-            self.given[key] = _Given(state, new)
-        return self.given.get(key)
+        if key not in self.scattered and state is not None and len(self.scattered) < HELD_SCATTERED:
+            self.scattered[key] = _Scattered(state, new)
+        return self.scattered.get(key)
 
-    def tell_given(self) -> None:
+    def tell_scattered(self) -> None:
         """Log events of scattered data: bytes, workers that had it at first, and rows of the tasks that needed it."""
-        for number, each in enumerate(self.given.values()):
+        for number, each in enumerate(self.scattered.values()):
             told = {"number": number, "nbytes": each.nbytes, "workers": len(each.workers), "first": each.workers[:1]}
-            for place in range(0, len(each.rows), GIVEN_ROWS):
-                self.event("given", {**told, "rows": each.rows[place : place + GIVEN_ROWS].tolist()})
-        self.given.clear()
+            for place in range(0, len(each.rows), SCATTERED_ROWS):
+                self.event("scattered", {**told, "rows": each.rows[place : place + SCATTERED_ROWS].tolist()})
+        self.scattered.clear()
 
     def tell_waits(self) -> None:
         """Log an event per prefix, line, and what was waited for."""
@@ -857,8 +861,8 @@ class _Attempts:
         needed = [self.row_of[key] for key in needs if key in self.row_of]
         if len(needed) < len(needs) and self.uses < HELD_USES:
             for key in needs:
-                if key not in self.row_of and (given := self.give(key)) is not None:
-                    given.rows.append(row)
+                if key not in self.row_of and (piece := self.piece(key)) is not None:
+                    piece.rows.append(row)
                     self.uses += 1
         if not needed:
             return 0.0

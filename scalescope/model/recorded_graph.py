@@ -23,7 +23,7 @@ class RecordedTask:
     allowed: int = 0  # workers to which a restriction confined it; 0 when any may run it
     submission: int = 0  # number of the submission that it came with
     nbytes: int = 0  # size of its result
-    given: tuple[int, ...] = ()  # numbers of the scattered data that it needs
+    scattered: tuple[int, ...] = ()  # numbers of the scattered data that it needs
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}
 #   they had, such as when their futures were dropped
 # - `again`: `{"prefix", "step", "first", "tasks", "seconds"}`: tasks of `prefix`, of 50 ms and more, into which
 #   Dask fused a `step` that tasks of the prefix `first` had done before under other keys
-# - `given`: `{"number", "nbytes", "workers", "first", "rows"}`: scattered data, on how many workers it was at first
+# - `scattered`: `{"number", "nbytes", "workers", "first", "rows"}`: scattered data, on how many workers it was at first
 #   and one of these (none where it was there before the trial), and rows of the table `tasks` that needed it; several
 #   events for one number where these are many
 # - `scalescope-actor-calls`: `{"worker", "end", "seconds", "methods"}`: methods of actors that a worker ran one after
@@ -132,7 +132,7 @@ CLIENT: dict[str, str] = {
 }
 
 LONGEST = "longest"  # topic of events: the function and arguments of the longest task of a prefix
-GIVEN = "given"  # topic of events: data that is no task's result, and the tasks that needed it
+SCATTERED = "scattered"  # topic of events: data that is no task's result, and the tasks that needed it
 AGAIN = "again"  # topic of events: what tasks did that others, of other keys, had done
 SENDING = ("compute", "map", "persist", "submit")  # in the column `what`: calls that pack a graph and send it
 IMPORT = "import"  # in the column `what`: modules were imported

@@ -56,15 +56,15 @@ def run(
     pieces: dict[int, Any] = {}
     needed: dict[int, set[int]] = {}
     for task in recorded.tasks:
-        if task.given:
-            needed.setdefault(task.submission, set()).update(task.given)
+        if task.scattered:
+            needed.setdefault(task.submission, set()).update(task.scattered)
 
     def scatter(number: int) -> float:
         """Scatter what the tasks of a submission need and no task before them needed."""
         began = time.monotonic()
         for everywhere in (False, True):
             new = {
-                f"given-{token}-{piece}": SizedResult.of(-1 - piece, recorded.scattered[piece].nbytes)
+                f"scattered-{token}-{piece}": SizedResult.of(-1 - piece, recorded.scattered[piece].nbytes)
                 for piece in sorted(needed.get(number, set()) - set(pieces))
                 if recorded.scattered[piece].everywhere is everywhere
             }
@@ -162,7 +162,7 @@ def _arguments(
 ) -> tuple[Any, ...]:
     task = recorded.tasks[number]
     needs = [names[need] if need in part else futures[need] for need in task.needs]
-    needs += [pieces[piece] for piece in task.given]
+    needs += [pieces[piece] for piece in task.scattered]
     return number, task.seconds * scale, task.nbytes, recorded.cpu[task.stage] if recorded.cpu else 1.0, needs
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 from scalescope.analysis.attempts import Attempts, Tables
 from scalescope.analysis.fitted_costs import FittedCosts, GrowthOfDurations, fitted_costs
-from scalescope.analysis.given import given_data
 from scalescope.analysis.graph_from_records import recorded_graph, waiting
+from scalescope.analysis.scattered import scattered_data
 from scalescope.diagnosis.evidence.held_results import held_results, most_on_one_worker
 from scalescope.diagnosis.observation import Observation
 from scalescope.errors import InvalidField
@@ -200,7 +200,7 @@ class _Prediction:
 
 def scattering_share(tables: Tables) -> float:
     """The part of the call's time that the client spent in `client.scatter`, from 0 to 1; 0 where that is simulated."""
-    if given_data(tables).nbytes:
+    if scattered_data(tables).nbytes:
         return 0.0
     client = tables.get("client", {})
     took = dict.fromkeys((False, True), 0.0)

@@ -23,7 +23,7 @@ from scalescope.capture import recorder, recording
 from scalescope.capture.recording import Capture
 from scalescope.errors import CaptureError
 from scalescope.model import spool
-from scalescope.model.records import AGAIN, GIVEN, LONGEST, STATUS_ERRED, STATUS_FINISHED, Columns
+from scalescope.model.records import AGAIN, LONGEST, SCATTERED, STATUS_ERRED, STATUS_FINISHED, Columns
 
 FULL_DISK = Path("/dev/full")
 
@@ -249,7 +249,7 @@ def test_scattered_data_and_the_tasks_that_needed_it(
         client.gather(futures)
     assert {"scatter", "update_data"} <= set(client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.handlers))
     tables = spool.read(path)
-    told = [json.loads(each["message"]) for each in rows(tables["events"]) if each["topic"] == GIVEN]
+    told = [json.loads(each["message"]) for each in rows(tables["events"]) if each["topic"] == SCATTERED]
     needed: dict[int, int] = Counter()
     for each in told:
         needed[each["nbytes"] // 1000] += len(each["rows"])

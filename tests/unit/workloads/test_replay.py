@@ -27,7 +27,7 @@ TWO_MAPS = RecordedGraph(
 )
 SCATTERED = RecordedGraph(
     ("load", "use"),
-    (*[RecordedTask(0, 0.001, given=(0,))] * 3, RecordedTask(1, 0.001, (0,), 0, 1, given=(0, 1))),
+    (*[RecordedTask(0, 0.001, scattered=(0,))] * 3, RecordedTask(1, 0.001, (0,), 0, 1, scattered=(0, 1))),
     (Submission(), Submission(0, 0.01, 0.01)),
     scattered=(ScatteredData(5_000), ScatteredData(7_000, everywhere=True)),
 )

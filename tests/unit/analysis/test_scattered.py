@@ -9,11 +9,11 @@ import pytest
 
 from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.fitted_costs import _of_both, fitted_costs
-from scalescope.analysis.given import given_data
 from scalescope.analysis.graph_from_records import recorded_graph
 from scalescope.analysis.measure import measure
+from scalescope.analysis.scattered import scattered_data
 from scalescope.model.recorded_graph import ScatteredData
-from scalescope.model.records import GIVEN, from_rows
+from scalescope.model.records import SCATTERED, from_rows
 
 MB = 1_000_000
 
@@ -33,14 +33,14 @@ def trial(records: Any) -> Any:
             {"number": 0, "nbytes": 10 * MB, "workers": 1, "first": ["a"], "rows": [6, 7]},
             {"number": 3, "nbytes": 5, "workers": 2, "first": ["a"], "rows": [6, 7]},
         ]
-        events = {"time": [9.0] * 3, "topic": [GIVEN] * 3, "message": [json.dumps(each) for each in told]}
+        events = {"time": [9.0] * 3, "topic": [SCATTERED] * 3, "message": [json.dumps(each) for each in told]}
         return {**tables, "events": events}
 
     return made
 
 
 def test_each_worker_fetches_it_once(trial: Any) -> None:
-    row, nbytes = given_data(trial()).moved(trial())
+    row, nbytes = scattered_data(trial()).moved(trial())
     assert (row.tolist(), nbytes.tolist()) == ([1], [10 * MB])
     assert measure(trial(), threads=2, elapsed_s=8.0).transferred_bytes == 10 * MB
 
@@ -53,12 +53,12 @@ def test_it_tells_the_bandwidth(trial: Any) -> None:
 def test_the_graph_has_it(trial: Any) -> None:
     graph = recorded_graph(trial())
     assert graph.scattered == (ScatteredData(10 * MB), ScatteredData(5, everywhere=True))
-    assert [task.given for task in graph.tasks] == [(0,)] * 6 + [(0, 1)] * 2
+    assert [task.scattered for task in graph.tasks] == [(0,)] * 6 + [(0, 1)] * 2
 
 
 def test_where_nothing_was_scattered(records: Any) -> None:
     tables = records([{"worker": "a", "start": 0.0, "stop": 1.0}], {"a": {}})
-    assert len(given_data(tables).moved(tables)[0]) == 0
+    assert len(scattered_data(tables).moved(tables)[0]) == 0
     assert recorded_graph(tables).scattered == ()
 
 
@@ -80,7 +80,7 @@ def test_the_clients_link_is_told_by_what_it_scattered(trial: Any) -> None:
     tables = trial()
     message = json.loads(tables["events"]["message"][0])
     tables["events"]["message"] = [json.dumps({**message, "rows": list(range(8))})]
-    tables["events"] |= {"time": [9.0], "topic": [GIVEN]}
+    tables["events"] |= {"time": [9.0], "topic": [SCATTERED]}
     rows = [{"time": 0.0, "seconds": 1.0, "where": "job.py:3 run", "what": "client.scatter", "waits": 1}]
     tables["client"] = from_rows("client", rows)
     assert fitted_costs(tables, Attempts.read(tables)).client_bandwidth == pytest.approx(20 * MB)

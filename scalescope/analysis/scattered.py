@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Floats, Ints, Tables, told
-from scalescope.model.records import GIVEN
+from scalescope.model.records import SCATTERED
 
 
 @dataclass(frozen=True)
-class GivenData:
+class Scattered:
     """Pieces of data, and the tasks that needed them."""
 
     nbytes: tuple[int, ...]  # of each piece
@@ -34,11 +34,11 @@ class GivenData:
         return row[first], np.asarray(self.nbytes, np.float64)[piece[first]]
 
 
-def given_data(tables: Tables) -> GivenData:
+def scattered_data(tables: Tables) -> Scattered:
     nbytes: dict[int, int] = {}
     workers, first = [], []
     row, piece = [], []
-    for _, each in told(tables.get("events", {}), GIVEN):
+    for _, each in told(tables.get("events", {}), SCATTERED):
         number = int(each["number"])
         if number not in nbytes:
             nbytes[number] = int(each["nbytes"])
@@ -46,6 +46,6 @@ def given_data(tables: Tables) -> GivenData:
             first.append(str(next(iter(each["first"]), "")))
         row += each["rows"]
         piece += [len(nbytes) - 1] * len(each["rows"])
-    return GivenData(
+    return Scattered(
         tuple(nbytes.values()), tuple(workers), tuple(first), np.array(row, np.int64), np.array(piece, np.int64)
     )
