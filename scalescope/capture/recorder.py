@@ -71,11 +71,8 @@ EVENT_CHARACTERS = 4_000
 EXCEPTION_CHARACTERS = 2_000
 HELD_CALLS, CALL_CHARACTERS = 20, 200  # tasks that raised whose function and arguments are kept; characters of each
 LONG_S, HELD_LONGEST = 0.05, 200  # tasks from which the longest of each prefix is told; most prefixes
-HELD_SCATTERED, HELD_USES, SCATTERED_ROWS = (
-    10_000,
-    1_000_000,
-    400,
-)  # scattered data; its uses; rows that one event tells
+HELD_SCATTERED, HELD_USES = 10_000, 1_000_000  # pieces of scattered data; uses of all of them
+SCATTERED_ROWS = 400  # that one event tells
 HELD_STEPS = 20_000  # steps of fused tasks that are known again, of tasks of `LONG_S`
 
 _UNFINISHED = ("waiting", "no-worker", "queued", "processing")  # states of tasks that have not ended
