@@ -109,9 +109,13 @@ class RestingBalancer:
             self._callback.callback = self._balance_if_any
 
     def wake(self) -> None:
-        """Look again, a virtual second from now."""
-        if self._callback is not None and not self._callback.is_running():
-            self._callback.start()
+        """Look again after half an interval, which is how long it takes on average until the next look."""
+        callback = self._callback
+        if callback is not None and not callback.is_running():
+            interval = callback.callback_time
+            callback.callback_time = interval / 2
+            callback.start()
+            callback.callback_time = interval
 
     def _balance_if_any(self) -> None:
         assert self._callback is not None

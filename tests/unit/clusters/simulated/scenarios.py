@@ -271,8 +271,9 @@ def work_stealing() -> Any:
     def body(client: Any) -> Any:
         first = next(iter(client.scheduler_info(n_workers=-1)["workers"]))
         client.gather(client.map(nap, [1.0] * 4, pure=False))  # so that durations are known
-        futures = client.map(nap, [1.0] * 40, pure=False, workers=[first], allow_other_workers=True)
-        return len(client.gather(futures))
+        began = time.time()
+        client.gather(client.map(nap, [1.0] * 40, pure=False, workers=[first], allow_other_workers=True))
+        return client.get_events("stealing")[0][0] - began
 
     return run(body, 4)
 
