@@ -74,7 +74,7 @@ class Prediction(Mapped):
 
     sizes: tuple[PredictedSize, ...]
     asked: tuple[int, ...]
-    factor: float  # measured time over simulated time at the largest measured size
+    factor: float  # by which simulated times are multiplied
     trust: Trust | None = None  # None: one size was measured
     scattering: float = 0.0  # share of the measured time in `client.scatter`
     room_bytes: float = 0.0  # results that a worker holds before it writes some to disk; 0: unknown, or no limit
@@ -124,12 +124,11 @@ def judge(
         line = f"Not predictable: its graph could not be run again.{because(simulated.again.trials)}"
         return StudyAnswer(line, {}, alarm=True)
     trust = _trust(measured, simulated.known)
-    factor = measured.seconds[measured.largest] / elapsed_s(base)
-    spread = _spread(measured, again, factor, trust)
+    ratio = _ratio(measured, again, trust)
     run = simulated.changed or simulated.again
     ahead = _by_workers(run)
     sizes = [
-        replace(_size(measured, run, trial, factor, spread, prices), held_bytes=simulated.held_bytes.get(workers, 0.0))
+        replace(_size(measured, run, trial, ratio, prices), held_bytes=simulated.held_bytes.get(workers, 0.0))
         for workers, trial in ahead.items()
     ]
     if simulated.changed is not None:
@@ -137,7 +136,7 @@ def judge(
     moved = max((trial.metrics.transferred_bytes or 0.0 for trial in ahead.values() if trial.metrics), default=0.0)
     assumed = _assumed(run) if moved >= MUCH_DATA else ()
     costs = run.sweep.cluster.to_mapping()
-    found = Prediction(tuple(sizes), tuple(asked), factor, trust, scattering, room_bytes, assumed, costs)
+    found = Prediction(tuple(sizes), tuple(asked), ratio.factor, trust, scattering, room_bytes, assumed, costs)
     return StudyAnswer(_line(found), found.to_mapping(), bool(found.doubts))
 
 
@@ -159,36 +158,48 @@ def _trust(measured: MeasuredSizes, known: SweepRun | None) -> Trust | None:
 
 
 @dataclass(frozen=True)
-class _Spread:
-    """Relative standard deviations: of measuring, and of predicting twice the largest measured size."""
+class _Ratio:
+    """Measured over simulated time: its logarithm takes a random step with each doubling of the workers."""
 
-    noise: float
-    model: float
+    factor: float  # at the largest measured size
+    error: float  # standard deviation of its logarithm
+    noise: float  # that of the time of one trial
+    step: float  # of a step
 
-    def at(self, ratio: float) -> float:
-        """At so many times the largest measured size; errors grow with each doubling as steps of a random walk do."""
-        return math.hypot(self.noise, self.model * math.sqrt(abs(math.log2(ratio))))
+    def error_at(self, times: float) -> float:
+        """Relative standard deviation of what is measured at so many times the largest measured size."""
+        return math.hypot(self.error, self.noise, self.step * math.sqrt(abs(math.log2(times))))
 
 
-def _spread(measured: MeasuredSizes, simulated: Mapping[int, Trial], factor: float, trust: Trust | None) -> _Spread:
-    errors = [
-        math.log(seconds / (factor * elapsed_s(simulated[workers]))) / math.sqrt(math.log2(measured.largest / workers))
-        for workers, seconds in measured.seconds.items()
-        if workers in simulated and workers != measured.largest
+def _ratio(measured: MeasuredSizes, simulated: Mapping[int, Trial], trust: Trust | None) -> _Ratio:
+    """Filter the ratios of all measured sizes (Kalman, 1960): a size measured with much noise counts less."""
+    found = {
+        workers: math.log(seconds / elapsed_s(simulated[workers]))
+        for workers, seconds in sorted(measured.seconds.items())
+        if workers in simulated
+    }
+    steps = [
+        (each - found[measured.largest]) / math.sqrt(math.log2(measured.largest / workers))
+        for workers, each in found.items()
+        if workers != measured.largest
     ]
     if trust is not None:
-        errors.append(math.log1p(trust.error) / math.sqrt(math.log2(trust.workers / trust.largest_used)))
-    model = math.sqrt(fmean([*[MODEL**2] * STRENGTH, *(error**2 for error in errors)]))
-    return _Spread(measured.spread or NOISE, model)
+        steps.append(math.log1p(trust.error) / math.sqrt(math.log2(trust.workers / trust.largest_used)))
+    step = math.sqrt(fmean([*[MODEL**2] * STRENGTH, *(each**2 for each in steps)]))
+    noise, before, level, variance = measured.spread or NOISE, min(found), found[min(found)], math.inf
+    for workers, each in found.items():
+        variance += step**2 * math.log2(workers / before)
+        of_median = noise**2 / len(measured.by_workers[workers])
+        gain = 1.0 if math.isinf(variance) else variance / (variance + of_median)
+        level, variance, before = level + gain * (each - level), gain * of_median, workers
+    return _Ratio(math.exp(level), math.sqrt(variance), noise, step)
 
 
-def _size(
-    measured: MeasuredSizes, run: SweepRun, trial: Trial, factor: float, spread: _Spread, prices: Prices
-) -> PredictedSize:
+def _size(measured: MeasuredSizes, run: SweepRun, trial: Trial, ratio: _Ratio, prices: Prices) -> PredictedSize:
     assert trial.metrics is not None
     workers = trial.point.workers
-    predicted = max(factor * elapsed_s(trial), trial.metrics.ideal_s)
-    half = NORMAL.inv_cdf((1 + LEVEL) / 2) * spread.at(workers / measured.largest)
+    predicted = max(ratio.factor * elapsed_s(trial), trial.metrics.ideal_s)
+    half = NORMAL.inv_cdf((1 + LEVEL) / 2) * ratio.error_at(workers / measured.largest)
     low = max(predicted * math.exp(-half), min(trial.metrics.ideal_s, predicted))
     limit = limit_of(run, trial)
     cause = causes.by_code().get(limit.code) if limit else None
@@ -203,7 +214,7 @@ def _size(
         limit.code if limit else "",
         cause.title if cause else "",
         limit.remedy if limit else "",
-        min(predicted, factor * limit.gain.predicted_s) if limit and limit.gain else None,
+        min(predicted, ratio.factor * limit.gain.predicted_s) if limit and limit.gain else None,
         measured.all_seconds.get(workers),
         hours,
         None if price is None or spec.here else hours * price,

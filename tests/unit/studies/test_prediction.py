@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from scalescope.errors import InvalidField
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
+from scalescope.model.trial import Trial
 from scalescope.run.sweep import run_sweep
 from scalescope.studies import STUDIES
 from scalescope.studies.prediction import plan
-from scalescope.studies.prediction.judge import PredictedSize, Prediction
+from scalescope.studies.prediction.judge import PredictedSize, Prediction, _Ratio, _ratio
+from scalescope.studies.prediction.measured import MeasuredSizes
 from scalescope.studies.report import export
 from scalescope.studies.report.html import render_study
 from scalescope.studies.running import run_study
@@ -62,6 +67,36 @@ def test_a_graph_that_grows_with_the_workers_is_built_anew(store: str) -> None:
     assert seconds(found)[32] == pytest.approx(3.0, rel=0.1)
     assert found.trust is not None
     assert abs(found.trust.error) < 0.1
+
+
+@pytest.fixture(scope="module")
+def ratio(trial: Callable[..., Trial]) -> Callable[[dict[int, list[float]]], _Ratio]:
+    """Of trials that took these times as long as simulated, by workers."""
+
+    def found(longer: dict[int, list[float]]) -> _Ratio:
+        run: Any = None
+        sizes = {n: tuple(trial(n, 20, n, stretch=each) for each in times) for n, times in longer.items()}
+        return _ratio(MeasuredSizes(run, sizes), {n: trial(n, 20, n) for n in sizes}, None)
+
+    return found
+
+
+@hypothesis.given(st.floats(0.5, 2.0))
+def test_simulations_that_are_off_by_the_same_at_all_sizes(ratio: Callable[..., _Ratio], longer: float) -> None:
+    found = ratio({1: [longer], 2: [longer], 4: [longer]})
+    assert found.factor == pytest.approx(longer)
+    assert found.error_at(16) > found.error_at(4) > 0
+
+
+def test_one_size_is_taken_as_it_is(ratio: Callable[..., _Ratio]) -> None:
+    assert ratio({4: [1.2]}).factor == pytest.approx(1.2)
+
+
+@pytest.mark.parametrize(("repeats", "least", "most"), [((1.2, 1.2), 1.19, 1.21), ((0.9, 1.5), 1.05, 1.17)])
+def test_a_size_measured_with_noise_counts_less(
+    ratio: Callable[..., _Ratio], repeats: tuple[float, float], least: float, most: float
+) -> None:
+    assert least < ratio({1: [1.0, 1.0], 2: [1.0, 1.0], 4: list(repeats)}).factor < most
 
 
 def test_memory_that_would_not_do_is_named() -> None:
