@@ -145,7 +145,7 @@ def rows(seen: Times) -> tuple[np.ndarray, np.ndarray]:
 def predict(run: SweepRun, folder: Path, seen: Iterable[int], sizes: Sequence[int]) -> Prediction:
     """What `scalescope predict` says from the trials of at most `LARGEST_SHOWN` workers."""
     texts = {"using": ",".join(map(str, seen)), "workers": ",".join(map(str, sizes))}
-    given = {"run": run.id, "store": str(folder.resolve() / "store.db"), "others_code": True, **texts}
+    given = {"run": run.id, "store": str(folder.resolve() / "store.db"), "others_code": True, "fresh": True, **texts}
     return Prediction.from_mapping(run_study("prediction", given).result)
 
 
