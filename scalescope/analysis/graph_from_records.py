@@ -181,7 +181,7 @@ def _submissions(
         since, after = (before, -1) if last < 0 else (max(before, by_end[last][0]), by_end[last][1])
         pause_s = max(0.0, time - since)
         waited_s = min(client(time) - client(since), pause_s) if client and pause_s else 0.0
-        found.append(Submission(after, _rounded(pause_s - waited_s), _rounded(waited_s)))
+        found.append(Submission(after, _rounded(pause_s - waited_s), _rounded(waited_s), last + 1 == position))
     return tuple(found)
 
 

@@ -43,6 +43,7 @@ class Submission:
     # in which it waited for the cluster. What it did is the former where that is unknown.
     pause_s: float = 0.0
     waited_s: float = 0.0
+    after_all: bool = False  # whether all submissions before it had ended
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -73,28 +74,48 @@ def run(
                 pieces.update({int(name.rpartition("-")[2]): future for name, future in found.items()})
         return time.monotonic() - began
 
-    waiting = iter(enumerate(recorded.submissions))
-    for number, part in parts(recorded):
-        while number not in sent:
-            index, submission = next(waiting)
-            missing_s = submission.waited_s * scale - fetch(sent.get(submission.after, []))
-            missing_s -= scatter(index)
-            if missing_s > 0:
-                client.sync(asyncio.sleep, missing_s)  # a client that waits, as a record shows it
-            time.sleep(submission.pause_s * scale)
-            sent[index] = []
-        allowed = recorded.tasks[part.start].allowed
-        confined = workers[:allowed] if 0 < allowed < len(workers) else None
-        tasks_sent = {names[i]: _arguments(recorded, i, part, scale, names, futures, pieces) for i in part}
-        if any(need in part for i in part for need in recorded.tasks[i].needs):
-            wanted = [i for i in part if last_use[i] < 0 or last_use[i] >= part.stop]
-            piece = {name: (nap, *arguments) for name, arguments in tasks_sent.items()}
-            results = client.get(piece, [names[i] for i in wanted], workers=confined, sync=False)
-        else:  # as it keeps their order
-            wanted = list(part)
-            results = client.map(nap, *zip(*tasks_sent.values(), strict=True), key=list(tasks_sent), workers=confined)
-        futures.update(zip(wanted, results, strict=True))
-        sent[number] += wanted
+    def send(number: int, after: Sequence[int]) -> None:
+        """Send a submission, once these tasks have ended."""
+        submission, sent[number] = recorded.submissions[number], []
+        missing_s = submission.waited_s * scale - fetch(after) - scatter(number)
+        if missing_s > 0:
+            client.sync(asyncio.sleep, missing_s)  # a client that waits, as a record shows it
+        time.sleep(submission.pause_s * scale)
+        for part in by_submission.get(number, ()):
+            allowed = recorded.tasks[part.start].allowed
+            confined = workers[:allowed] if 0 < allowed < len(workers) else None
+            tasks_sent = {names[i]: _arguments(recorded, i, part, scale, names, futures, pieces) for i in part}
+            if any(need in part for i in part for need in recorded.tasks[i].needs):
+                wanted = [i for i in part if last_use[i] < 0 or last_use[i] >= part.stop]
+                piece = {name: (nap, *arguments) for name, arguments in tasks_sent.items()}
+                results = client.get(piece, [names[i] for i in wanted], workers=confined, sync=False)
+            else:  # as it keeps their order
+                wanted = list(part)
+                results = client.map(
+                    nap, *zip(*tasks_sent.values(), strict=True), key=list(tasks_sent), workers=confined
+                )
+            futures.update(zip(wanted, results, strict=True))
+            sent[number] += wanted
+
+    by_submission, recent = parts(recorded), list[int]()  # tasks of the phase before
+    for first, *others in phases(recorded):
+        ready, waiting = [(first, recent)], dict[int, list[Turn]]()
+        for turn in others:
+            waiting.setdefault(turn.after, []).append(turn)
+        ended, recent = _Ended(client, waiting.keys()), []
+        while ready or waiting:
+            possible = next((each for each in ready if each[0].needs <= sent.keys()), None)
+            if possible is None:
+                for number in ended.wait():  # a client takes results as they come
+                    ready += [(turn, sent[number]) for turn in waiting.pop(number)]
+                continue
+            ready.remove(possible)
+            turn, after = possible
+            for number in turn.numbers:
+                send(number, after)
+                ended.expect(number, [futures[i] for i in sent[number]])
+                recent += sent[number]
+                after = []
     fetch(list(futures))
     return {"tasks": len(recorded.tasks), "submissions": len(recorded.submissions)}
 
@@ -123,17 +144,80 @@ def nap(number: int, seconds: float, nbytes: int, cpu_share: float, needs: Seque
     return SizedResult.of(number, nbytes)
 
 
-def parts(recorded: RecordedGraph) -> list[tuple[int, range]]:
-    """Submissions and their tasks, cut where the restriction changes: each part is sent by itself."""
+def parts(recorded: RecordedGraph) -> dict[int, list[range]]:
+    """Tasks by submission, cut where the restriction changes: each part is sent by itself."""
 
     def sent_with(number: int) -> tuple[int, int]:
         return recorded.tasks[number].submission, recorded.tasks[number].allowed
 
-    found = []
+    found: dict[int, list[range]] = {}
     for (submission, _), group in groupby(range(len(recorded.tasks)), sent_with):
         members = list(group)
-        found.append((submission, range(members[0], members[-1] + 1)))
+        found.setdefault(submission, []).append(range(members[0], members[-1] + 1))
     return found
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Submissions that a client sent one after the other."""
+
+    numbers: tuple[int, ...]
+    after: int  # the submission for whose results it may have waited before
+    needs: frozenset[int]  # earlier submissions whose results they need
+
+
+def phases(recorded: RecordedGraph) -> list[list[Turn]]:
+    """Turns that a client takes in the order in which what they wait for ends; before each phase everything ended."""
+    needs: dict[int, set[int]] = {}
+    for task in recorded.tasks:
+        needs.setdefault(task.submission, set()).update(recorded.tasks[need].submission for need in task.needs)
+    found: list[list[list[int]]] = []  # numbers of submissions
+    begin = after = -1  # of the phase, and of the turn
+    for number, submission in enumerate(recorded.submissions):
+        if not number or submission.after_all:
+            begin, after = number, submission.after
+            found.append([[number]])
+        elif submission.after >= begin and submission.after != after:
+            after = submission.after
+            found[-1].append([number])
+        else:
+            found[-1][-1].append(number)
+
+    def turn(numbers: Sequence[int]) -> Turn:
+        needed = set[int]().union(*(needs.get(number, ()) for number in numbers))
+        return Turn(tuple(numbers), recorded.submissions[numbers[0]].after, frozenset(needed.difference(numbers)))
+
+    return [[turn(numbers) for numbers in phase] for phase in found]
+
+
+class _Ended:
+    """Tells which submissions have ended, of those that others wait for."""
+
+    def __init__(self, client: Client, awaited: Collection[int]) -> None:
+        from distributed import as_completed
+
+        self._awaited = awaited
+        self._futures = as_completed(loop=client.loop)
+        self._number: dict[Any, int] = {}  # by key
+        self._left: dict[int, int] = {}  # tasks of each that have not ended
+        self._ended: list[int] = []  # and nobody was told
+
+    def expect(self, number: int, futures: Sequence[Any]) -> None:
+        if number in self._awaited:
+            self._left[number] = len(futures)
+            self._ended += [number] if not futures else []
+            self._number.update((future.key, number) for future in futures)
+            self._futures.update(futures)
+
+    def wait(self) -> list[int]:
+        """The submissions that have ended since the last call; waits for some tasks where there is none."""
+        if not self._ended:
+            for future in self._futures.next_batch():
+                number = self._number[future.key]
+                self._left[number] -= 1
+                self._ended += [number] if not self._left[number] else []
+        told, self._ended = self._ended, []
+        return told
 
 
 def last_uses(recorded: RecordedGraph) -> list[int]:
@@ -166,6 +250,6 @@ def _arguments(
     return number, task.seconds * scale, task.nbytes, recorded.cpu[task.stage] if recorded.cpu else 1.0, needs
 
 
-WORKLOAD = workload(NAME, version=3, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(
+WORKLOAD = workload(NAME, version=4, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(
     run
 )

@@ -75,7 +75,13 @@ def test_a_loop_that_awaits_each_result_is_known_from_its_submissions() -> None:
     rows = [{"runnable": 10.0 + 2 * i, "start": 10.0 + 2 * i} for i in range(3)]
     graph = recorded_graph(tables(*rows, sent=[(9.9 + 2 * i, 1) for i in range(3)]))
     assert [task.submission for task in graph.tasks] == [0, 1, 2]
-    assert graph.submissions == (Submission(), Submission(0, 0.9), Submission(1, 0.9))
+    assert graph.submissions == (Submission(), Submission(0, 0.9, after_all=True), Submission(1, 0.9, after_all=True))
+
+
+def test_a_submission_after_some_results_and_not_all() -> None:
+    rows = [{"runnable": 9.85, "stop": 30.0}, {"runnable": 9.95}, {"runnable": 12.0, "start": 12.0}]
+    graph = recorded_graph(tables(*rows, sent=[(9.8, 1), (9.9, 1), (11.9, 1)]))
+    assert [(each.after, each.after_all) for each in graph.submissions] == [(-1, False), (-1, False), (1, False)]
 
 
 def test_a_loop_that_never_waits_sends_at_its_own_pace() -> None:

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import pickle
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import fsspec
 import pytest
@@ -69,8 +69,47 @@ def test_only_the_first_tasks(inproc: Place, tmp_path: Path) -> None:
 
 
 def test_a_part_ends_where_the_restriction_changes() -> None:
-    assert replay.parts(CONFINED) == [(0, range(8)), (0, range(8, 9))]
-    assert replay.parts(TWO_MAPS) == [(0, range(3)), (1, range(3, 6))]
+    assert replay.parts(CONFINED) == {0: [range(8), range(8, 9)]}
+    assert replay.parts(TWO_MAPS) == {0: [range(3)], 1: [range(3, 6)]}
+
+
+AS_COMPLETED = RecordedGraph(
+    ("slow", "quick", "of_slow", "of_quick", "rest"),
+    (RecordedTask(0, 0.3), *(RecordedTask(stage, 0.001, (), 0, stage) for stage in (1, 2, 3, 4))),
+    (Submission(), Submission(), Submission(0), Submission(1), Submission(3, after_all=True)),
+)
+
+
+def test_a_client_takes_results_as_they_come(inproc: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the recorded cluster the result of `slow` came first, and all results before `rest` was sent."""
+    order: list[str] = []
+    sending = inproc.client.map
+
+    def noted(*args: Any, key: list[str], **options: Any) -> Any:
+        order.append(key[0].partition("-")[0])
+        return sending(*args, key=key, **options)
+
+    monkeypatch.setattr(inproc.client, "map", noted)
+    replay.run(inproc.client, graph=written(tmp_path, AS_COMPLETED))
+    assert order == ["slow", "quick", "of_quick", "of_slow", "rest"]
+
+
+def test_tasks_wait_for_those_that_they_need_although_their_turn_has_come(inproc: Place, tmp_path: Path) -> None:
+    tasks = list(AS_COMPLETED.tasks)
+    tasks[3] = dataclasses.replace(tasks[3], needs=(2,))
+    graph = dataclasses.replace(AS_COMPLETED, tasks=tuple(tasks))
+    assert replay.run(inproc.client, graph=written(tmp_path, graph))["tasks"] == 5
+
+
+def test_phases_and_turns() -> None:
+    turns = [[(turn.numbers, turn.after) for turn in phase] for phase in replay.phases(AS_COMPLETED)]
+    assert turns == [[((0, 1), -1), ((2,), 0), ((3,), 1)], [((4,), 3)]]
+    assert [turn.needs for phase in replay.phases(TWO_MAPS) for turn in phase] == [frozenset(), {0}]
+
+
+def test_a_submission_without_tasks_has_ended(inproc: Place, tmp_path: Path) -> None:
+    graph = dataclasses.replace(TREE, submissions=(Submission(), Submission(), Submission(1)))
+    assert replay.run(inproc.client, graph=written(tmp_path, graph))["submissions"] == 3
 
 
 def test_last_uses() -> None:
