@@ -2,7 +2,7 @@
 
 Each takes 5 to 40 seconds on one machine of a tenth of a core. Half are looked at only at the end (`UNSEEN`): of the
 first four none, then three of each five, in the order of this file. `LATER` came after all
-these, before anybody predicted them.
+these, before anybody predicted them, and `NEWEST` later still, by somebody who knows no predictions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import flox  # noqa: F401
 import numpy as np
 import pandas as pd
 import xarray  # noqa: F401
-from distributed import as_completed, wait
+from distributed import as_completed, wait, worker_client
 
 from scalescope import workloads
 
@@ -709,6 +709,296 @@ def joined(left: Any, right: Any) -> Any:
 
 def correlations(table: Any) -> Any:
     return np.corrcoef(table.drop(columns="key").fillna(0), rowvar=False)
+
+
+# ------------------------------------------------------------------ written by somebody who knows no predictions
+
+
+NEWEST: list[str] = []
+
+
+def newest(function: Callable[[Client], Any]) -> Callable[[Client], Any]:
+    NEWEST.append(function.__name__)
+    return function
+
+
+@newest
+def option_prices(client: Client) -> None:
+    """Options are priced by simulation: each gets another batch of paths until its own error is small enough."""
+    options = [(strike, volatility / 10) for strike in (0.8, 0.9, 1.0, 1.1) for volatility in range(1, 7)]
+    payoffs: list[list[Any]] = [[] for _ in options]
+    batches = {client.submit(simulated, *each, [i, 0], pure=False): i for i, each in enumerate(options)}
+    running = as_completed(list(batches), with_results=True)
+    for batch, found in running:
+        i = batches.pop(batch)
+        payoffs[i].append(found)
+        if np.std(payoffs[i]) > 0.00085 * np.size(payoffs[i]) ** 0.5:
+            following = client.submit(simulated, *options[i], [i, len(payoffs[i])], pure=False)
+            batches[following] = i
+            running.add(following)
+    prices = np.reshape([np.mean(each) for each in payoffs], (4, 6))
+    assert np.all(np.diff(prices, axis=0) < 0)
+
+
+def simulated(strike: float, volatility: float, seed: list[int]) -> Any:
+    """What calls on the mean of a price pay."""
+    steps = np.random.default_rng(seed).standard_normal((8000, 32)) * volatility / 32**0.5 - volatility**2 / 64
+    return np.maximum(np.exp(np.cumsum(steps, axis=1)).mean(axis=1) - strike, 0)
+
+
+@newest
+def dead_reckoning(client: Client) -> None:
+    """A ship's moves are added up, soundings get the last place before them, and charts are drawn of longer parts."""
+    days, watches = (list(range(0, 1_600_001, width)) for width in (160_000, 100_000))
+    moves = dask.dataframe.from_map(moves_from, days[:-1], divisions=days)
+    soundings = dask.dataframe.from_map(soundings_from, watches[:-1], divisions=watches)
+    placed = dask.dataframe.merge_asof(soundings, moves.cumsum(), left_index=True, right_index=True)
+    charts = placed.repartition(npartitions=6).map_partitions(charted, clear_divisions=True).compute()
+    assert charts["count"].sum() == 16 * 40_000
+
+
+def moves_from(start: int) -> Any:
+    values = numbers(start, 80_000).reshape(-1, 2)
+    return pd.DataFrame(values, index=np.arange(start, start + 160_000, 4), columns=["east", "north"])
+
+
+def soundings_from(start: int) -> Any:
+    """Depths, and what a running median makes of them."""
+    seconds = np.sort(np.random.default_rng(start + 1).integers(start, start + 100_000, 40_000))
+    raw = 50 + numbers(start + 2, 40_000)
+    depth = pd.Series(raw).rolling(15, min_periods=1).median().to_numpy()
+    return pd.DataFrame({"raw": raw, "depth": depth}, index=seconds)
+
+
+def charted(placed: Any) -> Any:
+    cells = placed["east"] // 50 * 1000 + placed["north"] // 50
+    return placed.groupby(cells)["depth"].agg(["median", "max", "count"])
+
+
+@newest
+def online_learning(client: Client) -> None:
+    """Batches are prepared side by side, but a model learns from one after the other, and is tested now and then."""
+    test, *batches = client.map(prepared, range(74), pure=False)
+    model = client.submit(untrained, 256, pure=False)
+    errors = []
+    for number, batch in enumerate(batches):
+        model = client.submit(learned, model, batch, pure=False)
+        if number % 12 == 0:
+            errors.append(client.submit(error_of, model, test, pure=False))
+    first, *_, last = client.gather(errors)
+    assert last < first / 2
+
+
+def prepared(seed: int) -> tuple[Any, Any]:
+    """Spectra of noises, and how loud each of them is."""
+    loudness = numbers(seed + 1000, 96)
+    spectra = np.abs(np.fft.rfft(numbers(seed, 96 * 4096).reshape(96, 4096) * np.exp(loudness)[:, None]))
+    features = np.log(spectra[:, 1:].reshape(96, 256, 8).mean(axis=2))
+    features[:, 0] = 1
+    return features, loudness
+
+
+def untrained(size: int) -> tuple[Any, Any]:
+    return np.zeros(size), np.eye(size)
+
+
+def learned(model: tuple[Any, Any], batch: tuple[Any, Any]) -> tuple[Any, Any]:
+    """Recursive least squares."""
+    weights, spread, features, labels = (each.copy() for each in (*model, *batch))
+    crossed = spread @ features.T
+    gain = np.linalg.solve(np.eye(len(labels)) + features @ crossed, crossed.T).T
+    return weights + gain @ (labels - features @ weights), spread - gain @ crossed.T
+
+
+def error_of(model: tuple[Any, Any], test: tuple[Any, Any]) -> float:
+    weights, features, labels = model[0].copy(), test[0].copy(), test[1]
+    return float(np.abs(features @ weights - labels).mean())
+
+
+@newest
+def nested_search(client: Client) -> None:
+    """Cross validation on two levels: the task of each fold submits by itself a search within the other folds."""
+    folds = client.map(regression_data, range(5), pure=False)
+    tasks = [client.submit(chosen, folds[:i] + folds[i + 1 :], folds[i], pure=False) for i in range(5)]
+    assert max(client.gather(tasks)) < 0.3
+
+
+def regression_data(seed: int) -> tuple[Any, Any]:
+    features = numbers(seed, 25_600).reshape(800, 32)
+    return features, np.sin(features @ numbers(99, 32) / 6)
+
+
+def chosen(folds: list[Any], held_out: tuple[Any, Any]) -> float:
+    widths = np.geomspace(0.01, 0.4, 5)
+    with worker_client() as client:
+        parts = client.scatter(folds, hash=False)
+        found = client.gather(
+            [client.submit(validated, parts, i, each, pure=False) for each in widths for i in range(4)]
+        )
+    best = widths[np.reshape(found, (-1, 4)).mean(axis=1).argmin()]
+    return tested(fitted(folds, best), held_out, best)
+
+
+def validated(folds: list[Any], number: int, width: float) -> float:
+    return tested(fitted(folds[:number] + folds[number + 1 :], width), folds[number], width)
+
+
+def fitted(folds: list[Any], width: float) -> Any:
+    """Ridge regression on random waves."""
+    features, targets = (np.concatenate(each) for each in zip(*folds, strict=True))
+    waves = waves_of(features, width)
+    return np.linalg.solve(waves.T @ waves + 0.01 * np.eye(waves.shape[1]), waves.T @ targets)
+
+
+def waves_of(features: Any, width: float) -> Any:
+    return np.cos((width * features) @ numbers(7, 32 * 128).reshape(32, 128) + np.arange(128))
+
+
+def tested(weights: Any, fold: tuple[Any, Any], width: float) -> float:
+    return float(((waves_of(fold[0], width) @ weights - fold[1]) ** 2).mean())
+
+
+@newest
+def confidence_bands(client: Client) -> None:
+    """Forty curves from resamples of each of a few tables, and their percentiles where all of a table's have come."""
+    tables = client.map(incomes, range(8), pure=False)
+    curves = [[client.submit(resampled, table, seed, pure=False) for seed in range(40)] for table in tables]
+    bands = client.gather([client.submit(band, each, pure=False) for each in curves])
+    assert all((low <= high).all() for low, high in bands)
+
+
+def incomes(seed: int) -> Any:
+    return np.exp(numbers(seed, 80_000))
+
+
+def resampled(table: Any, seed: int) -> Any:
+    """A Lorenz curve: the share of all income that the poorer ones have."""
+    drawn = np.sort(table[np.random.default_rng(seed).integers(len(table), size=len(table))])
+    return np.cumsum(drawn)[::10] / drawn.sum()
+
+
+def band(curves: list[Any]) -> Any:
+    return np.percentile(curves, [5, 95], axis=0)
+
+
+@newest
+def fractal(client: Client) -> None:
+    """A picture whose tiles take a few steps or hundreds, shaded by the ranks of all its points."""
+    x, y = da.linspace(-2, 0.5, 1024, chunks=128), da.linspace(-1.25, 1.25, 1024, chunks=128)
+    counts = da.map_blocks(escape_times, x[None, :], y[:, None], dtype=np.int32).persist()
+    seen, _ = da.histogram(counts, bins=np.arange(602))
+    ranks = np.cumsum(seen.compute()) / counts.size
+    picture = counts.map_blocks(shaded, ranks=ranks, dtype=np.uint8).compute()
+    assert 0.2 < (picture == 255).mean() < 0.3
+
+
+def escape_times(x: Any, y: Any) -> Any:
+    grid = x + 1j * y
+    points, values, where = grid.ravel(), grid.ravel(), np.arange(grid.size)
+    counts = np.full(grid.size, 600, np.int32)
+    for step in range(600):
+        values = values * values + points
+        inside = values.real**2 + values.imag**2 < 4
+        if not inside.all():
+            counts[where[~inside]] = step
+            points, values, where = points[inside], values[inside], where[inside]
+    return counts.reshape(grid.shape)
+
+
+def shaded(counts: Any, ranks: Any) -> Any:
+    return (255 * ranks[counts]).astype(np.uint8)
+
+
+@newest
+def particle_filter(client: Client) -> None:
+    """Particles follow a pendulum: at each sight of it the client decides which blocks the new ones are drawn from."""
+    count, target = 16, np.array([[1.0], [0.0], [1.0]])
+    blocks = client.map(first_particles, range(count), pure=False)
+    for step in range(6):
+        target = swung(target, 0.0, [step, 99])
+        moved = [client.submit(swung, each, target[0, 0], [step, i], pure=False) for i, each in enumerate(blocks)]
+        edges = np.cumsum([0, *client.gather(client.map(total_weight, moved, pure=False))])
+        edges *= count / edges[-1]
+        blocks = []
+        for i in range(count):
+            shares = np.diff(np.clip(edges, i, i + 1))
+            sources = [moved[k] for k in np.flatnonzero(shares)]
+            blocks.append(client.submit(redrawn, sources, shares[shares > 0], [step, i, 1], pure=False))
+    means = client.gather(client.map(np.mean, blocks, axis=1, pure=False))
+    assert abs(np.mean(means, axis=0)[0] - target[0, 0]) < 0.3
+
+
+def first_particles(number: int) -> Any:
+    """Angles, speeds and weights."""
+    angles = number / 4 - 2 + 0.3 * numbers(number, 20_000)
+    return np.stack([angles, numbers(number + 50, 20_000), np.ones(20_000)])
+
+
+def swung(particles: Any, seen: float, seed: list[int]) -> Any:
+    rng = np.random.default_rng(seed)
+    angles, speeds, _ = particles
+    for _ in range(12):
+        speeds = speeds - 0.05 * np.sin(angles) + 0.02 * rng.standard_normal(len(speeds))
+        angles = angles + 0.05 * speeds
+    return np.stack([angles, speeds, 1 / (1 + ((angles - seen) / 0.1) ** 2)])
+
+
+def total_weight(particles: Any) -> float:
+    return float(particles[2].sum())
+
+
+def redrawn(blocks: list[Any], shares: Any, seed: list[int]) -> Any:
+    """As many as in one block, from each its share by weight."""
+    rng, count = np.random.default_rng(seed), blocks[0].shape[1]
+    sizes = np.diff(np.round(np.cumsum([0, *shares]) * count)).astype(int)
+    drawn = [
+        block[:, rng.choice(count, size, p=block[2] / block[2].sum())]
+        for block, size in zip(blocks, sizes, strict=True)
+    ]
+    return np.concatenate(drawn, axis=1)
+
+
+@newest
+def tomography(client: Client) -> None:
+    """Groups of projections are filtered, and every strip of the volume is built from all of them."""
+    groups = [dask.delayed(sharpened)(dask.delayed(shadows)(number)) for number in range(16)]
+    strips = [dask.delayed(back_projected)(groups, number) for number in range(24)]
+    volume = client.compute(dask.delayed(stacked)(strips)).result()
+    assert volume.shape == (8, 384, 384)
+
+
+def angles_of(group: int) -> Any:
+    return np.pi / 128 * (group + 16 * np.arange(8))
+
+
+def shadows(group: int) -> Any:
+    """Of forty balls, at eight angles, on eight rows of detectors."""
+    rng = np.random.default_rng(0)
+    (x, y, z), radius = rng.uniform(-0.6, 0.6, (3, 40)), rng.uniform(0.05, 0.3, 40)
+    angles, rows = angles_of(group)[:, None, None, None], np.linspace(-0.6, 0.6, 8)[:, None, None]
+    aside = np.linspace(-1, 1, 512)[:, None] - x * np.cos(angles) - y * np.sin(angles)
+    return np.sqrt(np.maximum(radius**2 - (rows - z) ** 2 - aside**2, 0)).sum(axis=-1)
+
+
+def sharpened(group: Any) -> Any:
+    return np.fft.irfft(np.fft.rfft(group) * np.arange(257), n=512)
+
+
+def back_projected(groups: list[Any], number: int) -> Any:
+    x = np.linspace(-0.65, 0.65, 384)
+    y = x[16 * number : 16 * (number + 1), None]
+    strip = np.zeros((8, 16 * 384))
+    for i, group in enumerate(groups):
+        for angle, rows in zip(angles_of(i), group, strict=True):
+            places = ((x * np.cos(angle) + y * np.sin(angle) + 1) * 255.5).ravel()
+            before = places.astype(int)
+            part = places - before
+            strip += (1 - part) * rows.take(before, axis=1) + part * rows.take(before + 1, axis=1)
+    return strip.reshape(8, 16, 384).astype(np.float32)
+
+
+def stacked(strips: list[Any]) -> Any:
+    return np.concatenate(strips, axis=1)
 
 
 SEEN = tuple(name for place, name in enumerate(CASES) if place < 4 or place % 5 in (0, 2))
