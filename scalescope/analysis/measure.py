@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Floats, Tables, codes
+from scalescope.analysis.attempts import Attempts, Floats, Tables, codes, ordered
 from scalescope.analysis.gpu import gpu_time
 from scalescope.analysis.inside_tasks import inside_tasks
 from scalescope.analysis.scattered import scattered_data
@@ -154,7 +154,7 @@ def _running(start: Floats, stop: Floats, edges: Floats) -> Floats:
 
 def _by_prefix(prefixes: Sequence[str], durations: Floats) -> dict[str, PrefixWork]:
     names, place = codes(prefixes)
-    order = np.lexsort((durations, place))
+    order = ordered(place, durations)
     by_prefix = zip(names, np.split(durations[order], np.cumsum(np.bincount(place))[:-1]), strict=True)
     work = {name: PrefixWork(len(own), float(own.sum()), float(np.median(own))) for name, own in by_prefix}
     return dict(sorted(work.items(), key=lambda item: -item[1].work_s)[:MOST_PREFIXES])

@@ -15,7 +15,7 @@ from heapq import heappop, heappush, heapreplace
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints
+from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints, ordered
 from scalescope.analysis.graph import Graph
 from scalescope.errors import InvalidField
 
@@ -87,8 +87,8 @@ def overhead(attempts: Attempts, chosen: Bools | slice = slice(None)) -> float:
     threads = np.zeros(len(attempts.addresses), np.int64)
     np.maximum.at(threads, members.worker, members.nthreads)
 
-    order = np.lexsort((attempts.start, worker))
-    worker, stops = worker[order], attempts.stop[np.lexsort((attempts.stop, worker))]
+    order = ordered(worker, attempts.start)
+    worker, stops = worker[order], attempts.stop[ordered(worker, attempts.stop)]
     first = np.searchsorted(worker, np.arange(len(threads)))
     # The n-th task of a worker found a free thread when all but so many of those before it had ended.
     ended = np.arange(len(worker)) - threads[worker]

@@ -44,6 +44,7 @@ def run(
     futures: dict[int, Any] = {}
     sent: dict[int, list[Any]] = {}
     unseen = {i for i, use in enumerate(last_use) if use < 0} if recorded.gathered else set()
+    by_submission = parts(recorded)
 
     def fetch(numbers: Sequence[int]) -> float:
         with client.as_current():
@@ -97,7 +98,7 @@ def run(
             futures.update(zip(wanted, results, strict=True))
             sent[number] += wanted
 
-    by_submission, recent = parts(recorded), list[int]()  # tasks of the phase before
+    recent: list[int] = []  # tasks of the phase before
     for first, *others in phases(recorded):
         ready, waiting = [(first, recent)], dict[int, list[Turn]]()
         for turn in others:

@@ -31,12 +31,23 @@ from scalescope import workloads
 if TYPE_CHECKING:
     from distributed import Client
 
+Case = Callable[["Client"], Any]
+
+
+def noted_in(names: list[str]) -> Callable[[Case], Case]:
+    """A decorator that adds the name of a workload."""
+
+    def noted(function: Case) -> Case:
+        names.append(function.__name__)
+        return function
+
+    return noted
+
+
 CASES: list[str] = []
-
-
-def case(function: Callable[[Client], Any]) -> Callable[[Client], Any]:
-    CASES.append(function.__name__)
-    return function
+LATER: list[str] = []
+NEWEST: list[str] = []
+case, later, newest = map(noted_in, (CASES, LATER, NEWEST))
 
 
 def numbers(seed: int, count: int) -> Any:
@@ -393,14 +404,6 @@ def sum_of(parts: list[Any]) -> Any:
 # ------------------------------------------------------------------ chosen later, before anybody predicted them
 
 
-LATER: list[str] = []
-
-
-def later(function: Callable[[Client], Any]) -> Callable[[Client], Any]:
-    LATER.append(function.__name__)
-    return function
-
-
 @later
 def spectral_filter(client: Client) -> None:
     """A field is filtered by Fourier transforms of both axes, there and back: two transpositions."""
@@ -714,14 +717,6 @@ def correlations(table: Any) -> Any:
 # ------------------------------------------------------------------ written by somebody who knows no predictions
 
 
-NEWEST: list[str] = []
-
-
-def newest(function: Callable[[Client], Any]) -> Callable[[Client], Any]:
-    NEWEST.append(function.__name__)
-    return function
-
-
 @newest
 def option_prices(client: Client) -> None:
     """Options are priced by simulation: each gets another batch of paths until its own error is small enough."""
@@ -972,7 +967,7 @@ def angles_of(group: int) -> Any:
 
 
 def shadows(group: int) -> Any:
-    """Of forty balls, at eight angles, on eight rows of detectors."""
+    """Projections of forty balls, at eight angles, on eight rows of detectors."""
     rng = np.random.default_rng(0)
     (x, y, z), radius = rng.uniform(-0.6, 0.6, (3, 40)), rng.uniform(0.05, 0.3, 40)
     angles, rows = angles_of(group)[:, None, None, None], np.linspace(-0.6, 0.6, 8)[:, None, None]

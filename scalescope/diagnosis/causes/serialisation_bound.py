@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from scalescope.analysis.attempts import Ints
+from scalescope.analysis.attempts import Ints, ordered
 from scalescope.diagnosis.cause import NOTEWORTHY, Term, severity_of
 from scalescope.diagnosis.causes.transfer_bound import FELT_S
 from scalescope.diagnosis.evidence.client_time import BEFORE, BETWEEN, client_time
@@ -88,7 +88,7 @@ def _unpacking(observation: Observation) -> Finding | None:
 
 def _first_on_worker(observation: Observation) -> Ints:
     attempts = observation.measured
-    order = np.lexsort((attempts.start, attempts.worker))
+    order = ordered(attempts.worker, attempts.start)
     first: Ints = order[np.flatnonzero(np.diff(attempts.worker[order], prepend=-1))]
     return first
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from scalescope.analysis.attempts import ordered
 from scalescope.analysis.graph import Graph
 from scalescope.analysis.replay import Replay
 from scalescope.diagnosis.evidence.client_time import BETWEEN, client_time
@@ -35,7 +36,7 @@ def placed_anywhere_saves_s(observation: Observation) -> float | None:
     if replay is None:
         return None
     worker, start = attempts.worker[attempts.useful], attempts.start[attempts.useful]
-    by_worker = np.lexsort((start, worker))
+    by_worker = ordered(worker, start)
     place = np.empty(len(start), np.int64)
     place[by_worker] = np.arange(len(start)) - np.searchsorted(worker[by_worker], worker[by_worker])
     rank = np.empty(len(start), np.int64)

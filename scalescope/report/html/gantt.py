@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from scalescope.analysis.attempts import Attempts, Floats, Ints
+from scalescope.analysis.attempts import Attempts, Floats, Ints, ordered
 from scalescope.report.html.stages import Groups
 
 MOST_BARS = 100_000  # a browser draws these without delay (1.3 MB)
@@ -121,7 +121,7 @@ def _pairs(attempts: Attempts, threads: Ints) -> tuple[Ints, Ints]:
 
 def _overlapping(attempts: Attempts, count: int) -> npt.NDArray[np.bool_]:
     """The workers that ran two tasks at once, by more than the clock error."""
-    order = np.lexsort((attempts.start, attempts.worker))
+    order = ordered(attempts.worker, attempts.start)
     worker = attempts.worker[order]
     both = (worker[1:] == worker[:-1]) & (attempts.start[order][1:] < attempts.stop[order][:-1] - CLOCK_ERROR_S)
     found = np.zeros(count, np.bool_)

@@ -205,6 +205,6 @@ def test_at_every_instant_all_threads_are_charged_and_by_part_it_is_the_worker_t
     parts = dict.fromkeys(WORKER_TIME, 0.0)
     for charge in found.charges:
         parts[charge.part] += charge.total_s
-    expected = observation.worker_time_s
+    expected = dict(observation.worker_time_s)
     expected["no_runnable_task"] += expected.pop("tail")
     assert {part: parts[part] for part in expected} == pytest.approx(expected, abs=1e-6)

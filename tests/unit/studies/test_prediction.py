@@ -71,7 +71,7 @@ def test_a_graph_that_grows_with_the_workers_is_built_anew(store: str) -> None:
 
 @pytest.fixture(scope="module")
 def ratio(trial: Callable[..., Trial]) -> Callable[[dict[int, list[float]]], _Ratio]:
-    """Of trials that took these times as long as simulated, by workers."""
+    """The ratio for trials that took these times as long as simulated, by workers."""
 
     def found(longer: dict[int, list[float]]) -> _Ratio:
         run: Any = None
