@@ -108,7 +108,7 @@ def _client_bandwidth(
         packed_s = nbytes * cpu_s_per_byte / min(len(attempts.addresses), int(last.sum()))  # by the workers
         sent.append((nbytes, max(after_s - packed_s, SHARE_OF_LINKS * after_s)))
     workers = bandwidth * len(attempts.addresses)
-    told = [(nbytes, s) for nbytes, s in sent if nbytes >= LEAST_BYTES and s >= LEAST_MOVED_S]
+    told = [(nbytes, s) for nbytes, s in sent if nbytes >= LARGE_BYTES and s >= LEAST_MOVED_S]
     return max((_of_both(nbytes, s, workers) for nbytes, s in told), default=None)
 
 

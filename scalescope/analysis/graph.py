@@ -10,6 +10,8 @@ import numpy as np
 from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints, Tables
 from scalescope.errors import CaptureError
 
+LEVELS = 32  # of a graph, from its roots, whose edges are followed all at once; the others one by one
+
 
 @dataclass(frozen=True)
 class Graph:
@@ -74,11 +76,23 @@ class Graph:
         return Graph.of(int(kept.sum()), number[self.node[inside]], number[self.needs[inside]], known=self.known)
 
     def earliest(self, seconds: Floats) -> Floats:
-        start = [0.0] * len(self)
-        if len(self.needs):
-            length = seconds.tolist()
-            for node, need in zip(self.node.tolist(), self.needs.tolist(), strict=True):
-                end = start[need] + length[need]
-                if end > start[node]:
-                    start[node] = end
-        return np.array(start)
+        return longest(np.zeros(len(self)), seconds, self.needs, self.node)
+
+
+def longest(value: Floats, step: Floats, begin: Ints, end: Ints) -> Floats:
+    """Raise the value of each edge's end to that of its begin plus the step there; edges are in topological order."""
+    found = value.copy()
+    for _ in range(LEVELS):
+        if not len(begin):
+            return found
+        waits = np.zeros(len(found), dtype=bool)
+        waits[end] = True
+        known = ~waits[begin]
+        np.maximum.at(found, end[known], (found + step)[begin[known]])
+        begin, end = begin[~known], end[~known]
+    values, steps = found.tolist(), step.tolist()
+    for here, there in zip(begin.tolist(), end.tolist(), strict=True):
+        reached = values[here] + steps[here]
+        if reached > values[there]:
+            values[there] = reached
+    return np.array(values)

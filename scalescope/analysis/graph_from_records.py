@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scalescope.analysis.attempts import Tables
+from scalescope.analysis.attempts import Bools, Floats, Tables, told
 from scalescope.analysis.inside_tasks import thread_seconds
 from scalescope.analysis.scattered import scattered_data
 from scalescope.errors import CaptureError
@@ -17,6 +17,7 @@ from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Scatter
 from scalescope.model.records import STATUS_FINISHED
 
 MOST_TASKS = 50_000  # largest graph that is replayed, in about two minutes
+SAMPLED_S = 0.1  # longest between two samples of the client's thread, except on a virtual clock
 NESTED = "Client-worker-"  # begins the id of a client inside a task; what it sends counts to its task's graph
 
 
@@ -183,6 +184,26 @@ def _submissions(
         waited_s = min(client(time) - client(since), pause_s) if client and pause_s else 0.0
         found.append(Submission(after, _rounded(pause_s - waited_s), _rounded(waited_s), last + 1 == position))
     return tuple(found)
+
+
+def sent_after_waiting(tables: Tables, times: Floats, *, virtual: bool) -> Bools:
+    """For each graph but the first, by when they arrived, whether the client may have waited for a result before it.
+
+    It may if a task ended since the graph before, and the client fetched results meanwhile, or was seen to wait: for
+    longer than its thread is sampled at, or with nothing left to do. Where the client was not recorded, it may always.
+    """
+    client, tasks = waiting(tables), tables["tasks"]
+    if client is None:
+        return np.ones(max(len(times) - 1, 0), bool)
+    done, known = (np.sort(np.asarray(tasks[name], np.float64)) for name in ("done", "runnable"))
+    ended = np.searchsorted(done, times, side="right")
+    nothing_left = np.searchsorted(known, times[1:], side="left") == ended[1:]
+    waited_s = np.diff([client(time) for time in times])
+    waited = (waited_s > (0.0 if virtual else SAMPLED_S)) | (nothing_left & (waited_s > 0))
+    fetched = np.sort([when for when, each in told(tables.get("events", {}), "all") if each.get("action") == "gather"])
+    waited |= np.diff(np.searchsorted(fetched, times)) > 0
+    found: Bools = waited & (np.diff(ended) > 0)
+    return found
 
 
 def waiting(tables: Tables) -> Callable[[float], float] | None:

@@ -12,7 +12,9 @@ import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Floats, Tables, codes, ordered
 from scalescope.analysis.gpu import gpu_time
+from scalescope.analysis.graph import Graph
 from scalescope.analysis.inside_tasks import inside_tasks
+from scalescope.analysis.replay import phases, thread_free
 from scalescope.analysis.scattered import scattered_data
 from scalescope.analysis.worker_time import divide
 from scalescope.model.metrics import BUSY_TIME, Metrics, PrefixBusy, PrefixWork
@@ -53,6 +55,7 @@ def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempt
         peak_runnable=peak(attempts.runnable[useful], attempts.stop[useful]),
         worker_time_s=worker_time,
         longest_task_s=float(durations.max()),
+        path_s=_path_s(tables, attempts),
         work_by_prefix=_by_prefix(_used(attempts.prefix, attempts), durations),
         **_lost(tables, attempts),
         **_memory(tables),
@@ -61,6 +64,20 @@ def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempt
         **_gpu(tables, attempts, divided.parts["busy"][:-1]),
         **_busy(tables, attempts, worker_time["busy"]),
     )
+
+
+def _path_s(tables: Tables, attempts: Attempts) -> float | None:
+    graph, useful = Graph.read(tables, attempts), attempts.useful
+    if not graph.known:
+        return None
+    began = np.minimum(np.maximum(thread_free(attempts), attempts.runnable), attempts.start)
+    took, graph = (attempts.stop - began)[useful], graph.restricted(useful)
+    phase, _, pauses = phases(attempts.runnable[useful], attempts.stop[useful], np.ones(len(took), bool))
+    inside = phase[graph.node] == phase[graph.needs]
+    graph = Graph.of(len(graph), graph.node[inside], graph.needs[inside])
+    longest = np.zeros(len(pauses))
+    np.maximum.at(longest, phase, graph.earliest(took) + took)
+    return float(longest.sum())
 
 
 def _lost(tables: Tables, attempts: Attempts) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class Replay:
         useful = np.flatnonzero(attempts.useful)
         graph = graph.restricted(attempts.useful)
         runnable, start, stop = attempts.runnable[useful], attempts.start[useful], attempts.stop[useful]
-        phase, begin, pauses = _phases(runnable, stop, np.diff(graph.first) == 0)
+        phase, begin, pauses = phases(runnable, stop, np.diff(graph.first) == 0)
         inside = phase[graph.needs] == phase[graph.node]
         needs_ended = np.zeros(len(useful))
         np.maximum.at(needs_ended, graph.node[inside], stop[graph.needs[inside]])
@@ -78,29 +78,50 @@ class Replay:
 def overhead(attempts: Attempts, chosen: Bools | slice = slice(None)) -> float:
     """Seconds that a task costs its thread besides its duration: the median over those chosen whose result was used.
 
-    They run from when the thread was free and the task runnable to the begin of its computation. The recorded thread is
-    not used: a simulated worker shows more threads than it has.
+    They run from when the thread was free and the task runnable to the begin of its computation.
     """
-    members, worker = attempts.members, attempts.worker
+    gaps = attempts.start - np.maximum(thread_free(attempts), attempts.runnable)
+    counts = np.zeros(len(gaps), bool)
+    counts[chosen] = attempts.useful[chosen]
+    return float(np.maximum(np.median(gaps[counts]), 0.0))
+
+
+def thread_free(attempts: Attempts, before: Ints | None = None) -> Floats:
+    """When the thread of each attempt was free for it; `before` as `before_on_thread` has it."""
+    before = before_on_thread(attempts) if before is None else before
     joined = np.full(len(attempts.addresses), attempts.makespan)
-    np.minimum.at(joined, members.worker, members.joined)
+    np.minimum.at(joined, attempts.members.worker, attempts.members.joined)
+    return np.where(before >= 0, attempts.stop[np.maximum(before, 0)], joined[attempts.worker])
+
+
+def before_on_thread(attempts: Attempts) -> Ints:
+    """The attempt whose end let each begin on its worker, if threads serve in order; else -1.
+
+    The recorded thread is not used: a simulated worker shows more threads than it has.
+    """
+    members, worker, start = attempts.members, attempts.worker, attempts.start
     threads = np.zeros(len(attempts.addresses), np.int64)
     np.maximum.at(threads, members.worker, members.nthreads)
-
-    order = ordered(worker, attempts.start)
-    worker, stops = worker[order], attempts.stop[ordered(worker, attempts.stop)]
-    first = np.searchsorted(worker, np.arange(len(threads)))
+    by_start = ordered(worker, start)
+    if np.any((np.diff(start[by_start]) == 0) & (np.diff(worker[by_start]) == 0)):
+        by_start = np.lexsort((attempts.stop, start, worker))
+    by_stop = by_start  # on a single thread tasks end in the order in which they start
+    if threads.max() > 1:
+        by_stop = ordered(worker, attempts.stop)
+    worker = worker[by_start]
     # The n-th task of a worker found a free thread when all but so many of those before it had ended.
     ended = np.arange(len(worker)) - threads[worker]
-    free = np.where(ended >= first[worker], stops[np.maximum(ended, 0)], joined[worker])
-    gaps = attempts.start[order] - np.maximum(free, attempts.runnable[order])
-    counts = np.zeros(len(worker), bool)
-    counts[chosen] = attempts.useful[chosen]
-    return float(np.maximum(np.median(gaps[counts[order]]), 0.0))
+    found = np.full(len(worker), -1)
+    first = np.searchsorted(worker, np.arange(len(threads)))
+    found[by_start] = np.where(ended >= first[worker], by_stop[np.maximum(ended, 0)], -1)
+    return found
 
 
-def _phases(runnable: Floats, stop: Floats, needless: Bools) -> tuple[Ints, Floats, Floats]:
-    # a phase begins with a task that needs nothing and was runnable only after all before it had ended
+def phases(runnable: Floats, stop: Floats, needless: Bools) -> tuple[Ints, Floats, Floats]:
+    """The phase of each task, from 0; when each begins; and seconds since all before it had ended.
+
+    A phase begins with a task that needs nothing and was runnable only after all before it had ended.
+    """
     order = np.lexsort((stop, runnable))
     ended = np.concatenate([[0.0], np.maximum.accumulate(stop[order])[:-1]])
     first = needless[order] & (runnable[order] > ended)

@@ -280,6 +280,15 @@ class Metrics(Mapped):
     # P × the time of the workload's call divided into `PARTS`, in thread-seconds
     worker_time_s: Mapping[str, float] = field(default_factory=dict)
     longest_task_s: Annotated[float | None, Metric("The longest task.", Unit.SECONDS, "longest task s")] = None
+    path_s: Annotated[
+        float | None,
+        Metric(
+            "The longest path of tasks that depend on each other, with fetching their inputs and handing them over.",
+            Unit.SECONDS,
+            "longest path s",
+            term="Longest path",
+        ),
+    ] = None
     # the prefixes with most work; over repeats, those of the trial of median work
     work_by_prefix: Mapping[str, PrefixWork] | None = None
     erred_tasks: Annotated[

@@ -53,6 +53,11 @@ class Trial:
     def counts(self) -> bool:
         return self.state is TrialState.VALID and not self.warmup
 
+    @property
+    def virtual(self) -> bool:
+        """Whether its clock was a simulated cluster's."""
+        return (self.facts.get("cluster") or {}).get("clock") == "virtual"
+
 
 def ran_what(trials: Iterable[Trial]) -> str:
     """The fact `RAN` of trials; empty for a sweep."""

@@ -17,6 +17,8 @@ from scalescope.diagnosis.sweep_case import SweepCase, SweepCause
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import number, plural
 
+MUCH_BETWEEN = 1.2  # times the longest path of durations, from which on what lies between its tasks is told
+
 FEWER_ITEMS_THAN_WORKERS = SweepCause(
     code="fewer-items-than-workers",
     title="Not enough to do",
@@ -54,8 +56,9 @@ SEQUENTIAL_GRAPH = SweepCause(
     code="sequential-graph",
     title="Tasks depend on each other",
     needs="There are at least as many tasks as threads, but the total task time divided by the longest chain of "
-    "dependent tasks (T1/T∞) is below half of the threads. No single task is most of that chain, and at least 10 % "
-    "of the worker time had no task to run.",
+    "dependent tasks (T1/T∞) is below half of the threads; or that chain, with fetching inputs and handing tasks over, "
+    "takes 60 % of the makespan and keeps less than 70 % of the threads busy. No single task is most of that chain, "
+    "and at least 10 % of the worker time had no task to run.",
     ruled_out_by="Independent tasks that were sent one by one (results-awaited-in-loop, slow-submission). A chain "
     "that is one long task (straggler, skewed-tasks, slow-worker).",
     remedy="Ask for about T1/T∞ threads, or shorten the longest chain of dependent tasks",
@@ -72,14 +75,25 @@ def sequential_graph(case: SweepCase) -> Finding | None:
     if not found:
         return None
     worst, metrics = found[0]
+    path_s, span_s = max(metrics.path_s or 0.0, metrics.span_s), metrics.span_s
+    busy, between = metrics.work_s / path_s, path_s > MUCH_BETWEEN * span_s
+    said = (
+        f"{number(busy)} threads can be busy on average: the longest path takes {number(path_s)} s, {number(span_s)} "
+        "of them in tasks, the rest to fetch their inputs and to hand them over."
+        if between
+        else f"{number(metrics.parallelism)} threads can be busy on average (T1/T∞)."
+    )
+    shorten = f"shorten the longest dependency path ({number(span_s)} s)"
+    if between:
+        shorten += ", and make fewer, longer tasks of it, so that less lies between them"
     return SEQUENTIAL_GRAPH.finding(
         Severity.MEDIUM,
         f"{asked_and_used(worst, metrics)}: its {plural(metrics.tasks, 'task')} depend on each other so that no more "
-        f"than {number(metrics.parallelism)} threads can be busy on average (T1/T∞).",
-        f"ask for about {max(1, math.ceil(metrics.parallelism)):,} threads, or shorten the longest dependency path "
-        f"({number(metrics.span_s)} s)",
+        f"than {said}",
+        f"ask for about {max(1, math.ceil(busy if between else metrics.parallelism)):,} threads, or {shorten}",
         *structure_evidence(worst, metrics),
-        Evidence("longest dependency path T∞, s", metrics.span_s, "column span of the tasks"),
+        Evidence("longest dependency path T∞, s", span_s, "column span of the tasks"),
+        Evidence("the same with fetching and handing over, s", path_s, "tables tasks and dependencies"),
         Evidence("work T1, s", metrics.work_s, "durations of the tasks"),
         confidence=0.9,
         points=points_of(found),

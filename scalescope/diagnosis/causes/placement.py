@@ -54,10 +54,10 @@ def late_workers(observation: Observation) -> Finding | None:
 DATA_LOCALITY = TrialCause(
     code="data-locality",
     title="Work stays where its data is",
-    needs="Tasks that may run anywhere waited on at most half of the workers, which made their inputs (a quarter, "
-    "where inputs were not recorded). All threads there were busy, while workers present from the start were idle.",
+    needs="Tasks that may run anywhere waited behind others on the workers that made their inputs (a quarter of the "
+    "workers at most, where inputs were not recorded), while threads of workers present from the start were idle.",
     ruled_out_by="Restricted tasks (worker-restriction). Idle workers that joined late (late-workers). Idle threads "
-    "on the same workers (tiny-tasks). Tasks that waited everywhere.",
+    "on the same workers (tiny-tasks).",
     remedy="Divide or replicate the input, or tell Dask how long the tasks take so that it moves them",
     link="https://github.com/dask/distributed/issues/6573",
     parts=("not_assigned",),

@@ -10,6 +10,7 @@ from scalescope.diagnosis.evidence.submission_loop import (
     loop_evidence,
     one_by_one,
     packing,
+    refilled,
     tasks_per_graph,
     unwanted_s,
     wide_rounds,
@@ -77,7 +78,7 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
     return RESULTS_AWAITED_IN_LOOP.finding(
         observation,
         lost_s,
-        f"The client sent {found.graphs:,} graphs of {each} (`{prefix}`), each only after the result of "
+        f"The client sent {found.graphs:,} {found.unit}s of {each} (`{prefix}`), each only after the result of "
         f"the one before had come back, so that {percent(share)} of the worker time was idle.",
         f"{remedy}; wait only where a round needs the result of the one before"
         + (f", and give such a round a multiple of {threads:,} tasks" if fills else ""),
@@ -95,8 +96,8 @@ def _mean_s(observation: Observation, prefix: str) -> float:
 FEW_TASKS_IN_FLIGHT = TrialCause(
     code="few-tasks-in-flight",
     title="The client keeps too few tasks in flight",
-    needs="The client sent at least 3 graphs one after another, and had fewer tasks in flight than there are "
-    "threads. It sent 90 % of them right after a task ended (within a fifth of the time between ends).",
+    needs="The client sent at least 3 graphs one after another, 90 % of them right after a task ended (within a fifth "
+    "of the time between ends) or after it was seen to wait for one. Threads were idle with no task waiting meanwhile.",
     ruled_out_by="The client waited until all tasks had ended (results-awaited-in-loop), or sent at its own pace "
     "(slow-submission). All threads were in use.",
     remedy="Submit at least twice as many tasks as there are threads before the loop that waits for one and sends one",
@@ -110,17 +111,18 @@ FEW_TASKS_IN_FLIGHT = TrialCause(
 @FEW_TASKS_IN_FLIGHT.finds
 def few_tasks_in_flight(observation: Observation) -> Finding | None:
     """`lost_s`: threads idle while no task waited, from the first graph's arrival to the last's."""
-    found = loop(observation)
-    if found is None or not 0 < found.window < observation.threads:
+    found = refilled(observation)
+    if found is None:
         return None
     lost_s = unwanted_s(observation, found.begin, found.end)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    prefix, enough = most_common_prefix(observation), 2 * observation.threads
+    prefix, enough, fewer = most_common_prefix(observation), 2 * observation.threads, found.window < observation.threads
+    times = "" if fewer else " (the median), at times fewer than threads,"
     return FEW_TASKS_IN_FLIGHT.finding(
         observation,
         lost_s,
-        f"The client keeps {plural(found.window, 'task')} (`{prefix}`) in flight for "
+        f"The client keeps {plural(found.window, 'task')} (`{prefix}`) in flight{times} for "
         f"{plural(observation.threads, 'thread')} and sends more when one has ended, so that {percent(share)} of the "
         "worker time was idle.",
         f"submit {enough:,} `{prefix}` before the loop over `as_completed` that adds one for each that ends, or all at "

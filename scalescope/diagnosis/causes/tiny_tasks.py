@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.placement import displaced_s
 from scalescope.diagnosis.evidence.task_table import most_common_prefix
+from scalescope.diagnosis.evidence.timeline import handed_over
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
 
 HANDLING_S = 0.001  # seconds that scheduler and worker each spend on a task besides computing it
+SLOW_S = 0.005  # seconds from a free thread to the next task in hand, from which the worker is slow at it
 TRANSITIONS = 6  # transitions that the scheduler makes for a task that finishes
 
 TINY_TASKS = TrialCause(
     code="tiny-tasks",
     title="Tasks too small",
     needs="The mean task is shorter than 1 ms times the number of threads (the scheduler cannot feed them), or than "
-    "2 ms (the worker spends more on it than in it), and threads are idle while tasks wait.",
+    "2 ms (the worker spends more on it than in it), and threads are idle while tasks wait. Or a worker takes 5 ms or "
+    "more (the median) to begin a task that it has on a thread that is free, which costs 10 % of the worker time.",
     ruled_out_by="Short tasks on so few threads that the scheduler keeps up (5 ms on 2 threads). Waiting due to "
     "restrictions, data locality or late workers. Idle threads with no task waiting.",
     remedy="Let each task do more: lists of items, larger partitions or chunks",
@@ -39,9 +44,12 @@ def tiny_tasks(observation: Observation) -> Finding | None:
     scheduler_s, worker_s = _handling(observation)
     mean_s, threads = float(durations.mean()), observation.threads
     by_scheduler = mean_s < threads * scheduler_s
-    if len(durations) < 50 or not (by_scheduler or mean_s < 2 * worker_s):  # tasks; handling fewer is never felt
-        return None
     lost_s = observation.seconds("not_assigned") - displaced_s(observation)
+    if len(durations) < 50 or observation.share_of(lost_s) < NOTEWORTHY:  # tasks; handling fewer is never felt
+        return None
+    if not (by_scheduler or mean_s < 2 * worker_s):
+        worker_s = float(np.median(handed_over(observation)[attempts.useful]))
+        lost_s = min(lost_s, worker_s * len(durations)) if worker_s >= SLOW_S else 0.0
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     rate = len(durations) / attempts.makespan
@@ -66,6 +74,7 @@ def tiny_tasks(observation: Observation) -> Finding | None:
         Evidence("tasks", len(durations), "table tasks"),
         Evidence("tasks per second", round(rate, 1), "tasks by makespan"),
         Evidence("assumed cost of a task to the scheduler, s", scheduler_s, "built in, or the cluster's facts"),
+        Evidence("cost of a task to its worker, s", round(worker_s, 6), "the same, or table tasks where it is slow"),
         Evidence("share runnable, not assigned", round(observation.share("not_assigned"), 4), "worker time"),
         confidence=0.8,
         saved_s=beyond_s * (1 - 1 / times),  # what a task costs besides its work is paid by fewer tasks

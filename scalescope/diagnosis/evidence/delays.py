@@ -14,9 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints, ordered
+from scalescope.analysis.graph import longest
 from scalescope.diagnosis.evidence.task_batches import MIN_TASKS, task_batches
 from scalescope.diagnosis.evidence.task_table import task_needs
-from scalescope.diagnosis.evidence.timeline import occupied_from
+from scalescope.diagnosis.evidence.timeline import before_on_worker, occupied_from
 from scalescope.diagnosis.observation import Observation, once
 
 LONG = 1.5  # ratio of a delayed task's time on its thread to what is typical; up to that a stage is healthy
@@ -51,14 +52,14 @@ def delays(observation: Observation) -> Delays:
     latest, results = np.full(len(begin), attempts.makespan), np.ones(len(begin), dtype=bool)
     results[needs] = False
     latest[results] = np.minimum(_next(releases, attempts.stop[results]), attempts.makespan)
-    latest = -_longest(-latest, attempts.stop - held, task[::-1], needs[::-1])
+    latest = -longest(-latest, attempts.stop - held, task[::-1], needs[::-1])
     awaited = latest - attempts.stop <= SLACK * (attempts.stop - begin)
 
     # forward: when that would have arrived without the delays of tasks before it
     own_s, of_client_s = _own(observation, begin), _sent_late(attempts.runnable, client)
     arrived = np.where(first, held - of_client_s, -np.inf)
     if own_s.any() or of_client_s.any():
-        arrived = _longest(arrived, attempts.stop - own_s - held, needs, task)
+        arrived = longest(arrived, attempts.stop - own_s - held, needs, task)
         late_s = np.maximum(held - arrived, 0.0)
     else:
         late_s = np.zeros(len(begin))
@@ -73,28 +74,13 @@ def _edges(observation: Observation, begin: Floats) -> tuple[Ints, Ints]:
     attempts = observation.measured
     task, needs = task_needs(observation)
     queued = np.flatnonzero(begin - attempts.prepared_from > SLACK * (attempts.stop - begin))
-    before = _before_on_worker(observation)[queued]
+    before = before_on_worker(observation)[queued]
     behind = (before >= 0) & (attempts.stop[before] > attempts.prepared_from[queued])
     task, needs = np.append(task, queued[behind]), np.append(needs, before[behind])
     possible = needs < task  # repeated attempts can need each other in no order
     task, needs = task[possible], needs[possible]
     order = np.argsort(task, kind="stable")
     return task[order], needs[order]
-
-
-def _before_on_worker(observation: Observation) -> Ints:
-    """The attempt whose end let each begin on its worker, if threads serve in order; else -1."""
-    attempts = observation.measured
-    threads = np.zeros(len(attempts.addresses), np.int64)
-    np.maximum.at(threads, attempts.members.worker, attempts.members.nthreads)
-    by_start = by_stop = ordered(attempts.worker, attempts.start)
-    if threads.max() > 1:  # on a single thread tasks end in the order in which they start
-        by_stop = ordered(attempts.worker, attempts.stop)
-    worker = attempts.worker[by_start]
-    ended = np.arange(len(worker)) - threads[worker]
-    found = np.full(len(worker), -1)
-    found[by_start] = np.where(ended >= np.searchsorted(worker, worker), by_stop[np.maximum(ended, 0)], -1)
-    return found
 
 
 def _own(observation: Observation, begin: Floats) -> Floats:
@@ -140,16 +126,6 @@ def _next(releases: Floats, stop: Floats) -> Floats:
     moments = np.append(np.unique(rising[ended[ended > 0] - 1]), np.inf)
     following: Floats = moments[np.searchsorted(moments, stop)]
     return following
-
-
-def _longest(value: Floats, step: Floats, begin: Ints, end: Ints) -> Floats:
-    """Raise the value of each edge's end to that of its begin plus the step there, edge by edge."""
-    found, steps = value.tolist(), step.tolist()
-    for here, there in zip(begin.tolist(), end.tolist(), strict=True):
-        reached = found[here] + steps[here]
-        if reached > found[there]:
-            found[there] = reached
-    return np.array(found)
 
 
 def _origins(last: Ints, own_s: Floats, of_client: Bools) -> Ints:

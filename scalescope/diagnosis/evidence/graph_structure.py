@@ -13,6 +13,8 @@ from scalescope.model.metrics import WORKING, Metrics
 from scalescope.model.words import plural
 
 CHAINED = 0.5  # most tasks ready at once per task of the widest stage, below which they wait for each other
+LONG_PATH = 0.6  # share of the makespan, from which on the longest path with what lies between its tasks decides
+FEW_BUSY = 0.7  # share of the threads that this path lets be busy, below which it is the reason why others are not
 ONE_LONG = 0.7  # share of the longest dependency path, from which one task is that path
 WAVE_TOLERANCE = 0.05  # share of worker time by which idle time may differ from what uneven waves predict
 
@@ -27,9 +29,7 @@ def structure_of(summary: PointSummary) -> str:
         possible = threads if items is None else min(threads, items)
         # Tasks of one stage that could not run at once wait for each other, however few they are; one chain is a chain.
         chained = metrics.widest_stage == 1 or metrics.peak_runnable < CHAINED * metrics.widest_stage
-        sequential = (
-            metrics.parallelism < threads / 2 and (metrics.tasks >= threads or chained) and not _one_long(metrics)
-        )
+        sequential = _dependent(metrics, threads) and (metrics.tasks >= threads or chained) and not _one_long(metrics)
         if sequential and chained and items is None and summary.origin is None:
             return "sequential-graph"
         if metrics.peak_runnable < possible and (metrics.widest_stage < possible or in_rounds(metrics, possible)):
@@ -63,6 +63,13 @@ def put_down_to(case: SweepCase, cause: SweepCause) -> list[Measured]:
 def in_rounds(metrics: Metrics, threads: int) -> bool:
     """Whether independent tasks, enough for the threads all in all, were sent in rounds: never as many at once."""
     return metrics.peak_runnable < threads <= min(metrics.widest_stage, metrics.parallelism)
+
+
+def _dependent(metrics: Metrics, threads: int) -> bool:
+    """Whether tasks depend on each other so that they cannot keep the threads busy, with what lies between them."""
+    path_s = metrics.path_s or 0.0
+    long = path_s >= LONG_PATH * metrics.makespan_s and metrics.work_s < FEW_BUSY * threads * path_s
+    return metrics.parallelism < threads / 2 or long
 
 
 def _one_long(metrics: Metrics) -> bool:

@@ -44,7 +44,7 @@ def host(observation: Observation) -> HostLoad | None:
     """The driver's host, if all workers are on it and its clock is real; None where that is not so or not known."""
     facts = observation.trial.facts
     load = (facts.get("host") or {}).get("load")
-    if not load or (facts.get("cluster") or {}).get("clock") == "virtual":
+    if not load or observation.trial.virtual:
         return None
     here = {"127.0.0.1", "localhost", "::1", (facts.get("host") or {}).get("hostname")}
     if any(name not in here for name in observation.column("workers", "host")):
@@ -121,8 +121,7 @@ def samples(observation: Observation) -> CpuSamples | None:
 
 def in_one_process(observation: Observation) -> bool:
     """Whether scheduler and all workers run in the client's process (`Client(processes=False)`)."""
-    simulated = (observation.trial.facts.get("cluster") or {}).get("clock") == "virtual"
-    return not simulated and all(each.startswith("inproc:") for each in observation.measured.addresses)
+    return not observation.trial.virtual and all(each.startswith("inproc:") for each in observation.measured.addresses)
 
 
 def _share_processes(observation: Observation, worker: Ints, time: Floats) -> bool:

@@ -9,13 +9,12 @@ import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.diagnosis.evidence.task_table import task_column, task_needs, task_prefixes
-from scalescope.diagnosis.evidence.timeline import free_threads, occupied_from, timeline
+from scalescope.diagnosis.evidence.timeline import free_from, free_threads, occupied_from, timeline
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
 
 LOOKED_AT = 10  # prefixes examined, those first whose tasks waited longest
-FEW_WORKERS = 0.5  # share of the workers on which tasks wait near their data, up to which these are few
-CERTAIN_FEW = 0.25  # same, where inputs were not recorded
+CERTAIN_FEW = 0.25  # share of the workers on which tasks wait, up to which it is for their inputs if none was recorded
 MOST = 0.9  # share of a group's waiting that counts as most of it
 
 
@@ -174,13 +173,15 @@ def tasks_near_data(observation: Observation) -> TasksNearData:
         return NOWHERE
     count = int(np.searchsorted(np.cumsum(waited[order]), MOST * waited.sum())) + 1
     workers = order[:count]
-    if count > max(1, (FEW_WORKERS if recorded else CERTAIN_FEW) * len(attempts.addresses)):
+    if not recorded and count > max(1, CERTAIN_FEW * len(attempts.addresses)):
         return NOWHERE
-    tasks = tasks[np.isin(attempts.worker[tasks], workers)]
-    line, own = timeline(observation), np.isin(attempts.members.worker, workers)
-    idle = free_threads(observation, (attempts.members.joined <= 0) & ~own)
-    waiting = np.maximum(line.level(attempts.prepared_from[tasks], begin[tasks]) - free_threads(observation, own), 0.0)
-    lost = np.minimum(np.minimum(idle, line.idle), waiting)
+    tasks, line = tasks[np.isin(attempts.worker[tasks], workers)], timeline(observation)
+    idle, there = line.idle, attempts.members.joined <= 0
+    free = idle if there.all() else np.minimum(idle, free_threads(observation, there))
+    since = np.clip(free_from(observation), attempts.prepared_from, begin)  # with a free thread, it is handed over
+    handed = since < begin
+    without_task = np.maximum(free - line.level(since[handed], begin[handed]), 0.0)
+    lost = np.minimum(without_task, line.level(attempts.prepared_from[tasks], since[tasks]))
     return TasksNearData(tasks, workers, recorded, _most_needed(source, tasks), line.integral(lost))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Floats, Ints
+from scalescope.analysis.graph_from_records import sent_after_waiting
 from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.evidence.client_time import ActorCalls, actor_calls
 from scalescope.diagnosis.evidence.submissions import HEAVY_GRAPH, Submissions, submissions
@@ -20,7 +21,7 @@ from scalescope.model.words import number
 MIN_GRAPHS = 3  # graphs, from which sending them is a loop
 PROMPT = 0.2  # share of the time between ends of tasks, within which a client that reacts to an end sends
 MOSTLY_AWAITS = 0.7  # share of a loop in which the client must wait for results, to be no slow client
-ALWAYS = 0.9  # share of a loop's graphs that must arrive with nothing left to do
+ALWAYS = 0.9  # share of a loop's time that must end with nothing left to do
 SLOPE_ERROR = 0.15  # standard error, up to which it is clear whether rounds follow the work in them
 # Share of a round without a task, for a client that waits: if the slope is unclear, and if clear.
 SHORT_GAP, LONG_GAP = 0.25, 0.5
@@ -33,9 +34,10 @@ class SubmissionLoop:
 
     begin: float  # when the first arrived, in seconds since the first task was known
     end: float  # when the last arrived
-    graphs: int  # how many
+    graphs: int  # how many; those that a client sent without waiting in between count as one
+    unit: str  # `graph`, or `round` where several were sent without waiting
     tasks: int  # tasks in all of them
-    awaited: float  # share of those after the first that arrived when all earlier tasks had ended
+    awaited: float  # share of the time between them that ended when all earlier tasks had ended
     gap_s: float  # seconds from the end of all earlier tasks to such an arrival, median
     round_s: float  # seconds from one arrival to the next, median
     waits: bool  # whether the client waits for results before it sends more, rather than being slow
@@ -55,6 +57,12 @@ def wide_rounds(observation: Observation) -> SubmissionLoop | None:
     return found if found and found.waits and found.width >= observation.threads else None
 
 
+def refilled(observation: Observation) -> SubmissionLoop | None:
+    """Graphs that the client sent one after another, more whenever a task had ended."""
+    found = _one_after_another(observation)
+    return found if found and found.window else None
+
+
 @once
 def _one_after_another(observation: Observation) -> SubmissionLoop | None:
     """Graphs that came one after another; None where the client mostly waited for calls of actors.
@@ -64,29 +72,42 @@ def _one_after_another(observation: Observation) -> SubmissionLoop | None:
     pace.
     """
     sent, called = submissions(observation), actor_calls(observation)
-    if (count := len(sent.time)) < MIN_GRAPHS:
+    if len(sent.time) < MIN_GRAPHS:
         return None
-    width = float(np.median(_in_flight(observation, sent.time)))
-    if called is not None and called.lost_s > unwanted_s(observation, sent.time[0], sent.time[-1]) / 2:
-        return None
-    left, last_end = _left(observation, sent.time[1:])
-    rounds = np.diff(sent.time)
-    empty = left == 0
-    gaps = (sent.time[1:] - last_end)[empty]
     awaits = _awaits(observation, sent)
-    waits = empty.mean() >= ALWAYS and (awaits or _follows(rounds[empty], gaps))
+    time, tasks = _sent_at_once(observation, sent) if awaits else (sent.time, sent.tasks)
+    if (count := len(time)) < MIN_GRAPHS:
+        return None
+    width = float(np.median(_in_flight(observation, time)))
+    if called is not None and called.lost_s > unwanted_s(observation, time[0], time[-1]) / 2:
+        return None
+    left, last_end = _left(observation, time[1:])
+    rounds = np.diff(time)
+    empty = left == 0
+    gaps = (time[1:] - last_end)[empty]
+    awaited = float(rounds[empty].sum() / max(rounds.sum(), 1e-9))
+    waits = awaited >= ALWAYS and (awaits or _follows(rounds[empty], gaps))
     return SubmissionLoop(
-        begin=float(sent.time[0]),
+        begin=float(time[0]),
         end=float(sent.time[-1]),
         graphs=count,
-        tasks=int(sent.tasks.sum()),
-        awaited=float(empty.mean()),
+        unit="graph" if count == len(sent.time) else "round",
+        tasks=int(tasks.sum()),
+        awaited=awaited,
         gap_s=float(np.median(gaps)) if len(gaps) else 0.0,
         round_s=float(np.median(rounds)),
         waits=bool(waits),
-        window=0 if waits else _window(observation, sent) or awaits * max(int(width), 1),
+        window=0 if waits else _window(observation, time, tasks) or awaits * max(int(width), 1),
         width=width,
     )
+
+
+def _sent_at_once(observation: Observation, sent: Submissions) -> tuple[Floats, Ints]:
+    """When a client that waits for results began to send more, and how many tasks it sent then."""
+    times = sent.time + observation.measured.epoch
+    waited = sent_after_waiting(observation.tables, times, virtual=observation.trial.virtual)
+    begins = np.flatnonzero(np.append(True, waited))
+    return sent.time[begins], np.add.reduceat(sent.tasks, begins)
 
 
 def _in_flight(observation: Observation, moments: Floats) -> Floats:
@@ -96,18 +117,18 @@ def _in_flight(observation: Observation, moments: Floats) -> Floats:
     return most
 
 
-def _window(observation: Observation, sent: Submissions) -> int:
+def _window(observation: Observation, time: Floats, tasks: Ints) -> int:
     """Tasks in flight after each graph, if nearly all are sent right after an end; else 0."""
     done = _ends(observation)
-    later = sent.time[sent.time > done[0]]
-    between = np.diff(done[done <= sent.time[-1]])
-    if len(later) < len(sent.time) / 2 or not len(between):
+    later = time[time > done[0]]
+    between = np.diff(done[done <= time[-1]])
+    if len(later) < len(time) / 2 or not len(between):
         return 0
     ended = done[np.searchsorted(done, later, side="right") - 1]
     if np.quantile(later - ended, ALWAYS) > PROMPT * float(between.mean()):
         return 0
     left, _ = _left(observation, later)
-    return int(np.median(left)) + int(np.median(sent.tasks))
+    return int(np.median(left)) + int(np.median(tasks))
 
 
 def _awaits(observation: Observation, sent: Submissions) -> bool:
@@ -182,10 +203,14 @@ def packing(observation: Observation) -> GraphPacking | None:
 
 def loop_evidence(found: SubmissionLoop, lost_s: float) -> tuple[Evidence, ...]:
     return (
-        Evidence("graphs sent one after another", found.graphs, "table graphs"),
+        Evidence(f"{found.unit}s sent one after another", found.graphs, "table graphs"),
         Evidence("tasks in them", found.tasks, "table graphs"),
-        Evidence("share sent when all earlier tasks had ended", round(found.awaited, 4), "tables graphs and tasks"),
-        Evidence("from one graph to the next, median, s", round(found.round_s, 4), "table graphs"),
+        Evidence(
+            "share of the time after which all earlier tasks had ended",
+            round(found.awaited, 4),
+            "tables graphs and tasks",
+        ),
+        Evidence(f"from one {found.unit} to the next, median, s", round(found.round_s, 4), "table graphs"),
         Evidence("of that with no task left, median, s", round(found.gap_s, 4), "tables graphs and tasks"),
         Evidence("thread-seconds idle meanwhile, no task waiting", round(lost_s, 3), "tasks and worker time"),
     )

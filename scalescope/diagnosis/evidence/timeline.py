@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
+from scalescope.analysis.replay import before_on_thread, thread_free
 from scalescope.diagnosis.evidence.task_table import task_column
 from scalescope.diagnosis.observation import Observation, once
 
@@ -123,16 +124,22 @@ def by_thread(observation: Observation) -> tuple[Ints, Bools]:
 
 
 @once
+def before_on_worker(observation: Observation) -> Ints:
+    """The attempt whose end let each begin on its worker, or -1."""
+    return before_on_thread(observation.measured)
+
+
+@once
+def free_from(observation: Observation) -> Floats:
+    """When the thread of each attempt was free for it."""
+    return thread_free(observation.measured, before_on_worker(observation))
+
+
+@once
 def handed_over(observation: Observation) -> Floats:
     """Seconds of each attempt for which its thread was free and its worker had it, and did nothing else for it."""
     attempts = observation.measured
     assigned = np.maximum(task_column(observation, "assigned") - attempts.epoch, 0.0)
-    # The thread was free once the attempt before it on that thread had ended.
-    order, again = by_thread(observation)
-    free = np.zeros(len(order))
-    free[order[1:]] = np.where(again[1:], attempts.stop[order[:-1]], 0.0)
-    joined = np.zeros(len(attempts.addresses))
-    joined[attempts.members.worker] = attempts.members.joined
-    since = np.maximum(np.maximum(assigned, free), joined[attempts.worker])
+    since = np.maximum(assigned, free_from(observation))
     done: Floats = np.maximum(occupied_from(observation) - since, 0.0)
     return done

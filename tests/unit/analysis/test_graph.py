@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from scalescope.analysis.attempts import Attempts
-from scalescope.analysis.graph import Graph
+from scalescope.analysis.graph import Graph, longest
 from scalescope.errors import CaptureError
 
 
@@ -61,3 +63,16 @@ def test_a_table_of_another_trial_is_refused(records):
         Graph.read(tables | edges((2, 0)), attempts)
     with pytest.raises(CaptureError, match="ended later"):
         Graph.read(tables | edges((0, 1)), attempts)
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=150), st.booleans())
+def test_the_longest_way_to_each_node(pairs, deep):
+    """Deeper graphs than are followed level by level, too."""
+    found = {(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]}
+    found |= {(i, i + 1) for i in range(60)} if deep else set()
+    begin, end = np.array(sorted(found, key=lambda pair: pair[1]), np.int64).reshape(-1, 2).T
+    step, expected = np.arange(61.0) % 7, np.arange(61.0) % 3
+    value = expected.copy()
+    for here, there in zip(begin, end, strict=True):
+        expected[there] = max(expected[there], expected[here] + step[here])
+    assert longest(value, step, begin, end).tolist() == expected.tolist()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scalescope.analysis import graph_from_records
-from scalescope.analysis.graph_from_records import recorded_graph
+from scalescope.analysis.graph_from_records import recorded_graph, sent_after_waiting
 from scalescope.errors import CaptureError
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
 
@@ -96,6 +96,33 @@ def test_a_loop_that_never_waits_sends_at_its_own_pace() -> None:
         (0, 0, 0.9),
         (1, 0, 0.9),
     ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "virtual", "waited"),
+    [
+        ({}, False, [False, True]),  # with nothing left to do
+        ({"waits": [0]}, False, [False, False]),
+        ({"left": True}, False, [False, True]),  # for longer than its thread is sampled at
+        ({"left": True, "sent": 11.04}, False, [False, False]),
+        ({"left": True, "sent": 11.04}, True, [False, True]),
+        ({"left": True, "sent": 11.04, "fetched": 11.02}, False, [False, True]),
+        ({"left": True, "sent": 11.04, "fetched": 11.06}, False, [False, False]),
+        ({"client": False}, False, [True, True]),  # nothing tells
+    ],
+)
+def test_whether_a_client_waited_before_it_sent_more(
+    changes: dict[str, Any], virtual: bool, waited: list[bool]
+) -> None:
+    """Two graphs at once; a third after the first task had ended."""
+    rows = [{}, {"stop": 30.0} if changes.get("left") else {}]
+    records = tables(*rows)
+    if changes.get("client", True):
+        records["client"] = {"time": [10.95], "seconds": [9.0], "waits": changes.get("waits", [1])}
+    if "fetched" in changes:
+        records["events"] = {"topic": ["all"], "time": [changes["fetched"]], "message": ['{"action": "gather"}']}
+    times = np.array([9.8, 9.9, changes.get("sent", 11.5)])
+    assert sent_after_waiting(records, times, virtual=virtual).tolist() == waited
 
 
 def test_submissions_over_futures_do_not_wait() -> None:

@@ -52,6 +52,24 @@ def test_ideal_is_bound_by_the_span_where_the_graph_is_a_chain(records):
     assert metrics.peak_runnable == 1
 
 
+def test_the_longest_path_has_what_lies_between_its_tasks(records):
+    """Two seconds of fetching; then the client sends what needs nothing, once all had ended."""
+    rows = [
+        {"worker": "a", "start": 0, "stop": 1},
+        {"worker": "b", "runnable": 1, "start": 3, "stop": 4, "transfer": 2, "span": 2},
+        {"worker": "a", "runnable": 9, "start": 9, "stop": 11},
+    ]
+    needs = {"dependencies": {"task": np.array([1]), "needs": np.array([0])}}
+    metrics = measure(records(rows, TWO) | needs, threads=2, elapsed_s=11)
+    assert (metrics.span_s, metrics.path_s) == (2, 1 + 3 + 2)
+    assert measure(records(rows, TWO), threads=2, elapsed_s=11).path_s is None  # what it needs was not recorded
+
+
+def test_a_task_that_waits_for_its_thread_is_on_no_longer_path(records):
+    tables = records([{"worker": "a", "start": i, "stop": i + 1} for i in range(3)], {"a": {}})
+    assert measure(tables, threads=1, elapsed_s=3).path_s == 1
+
+
 def test_waiting_tasks_count_as_runnable_but_not_as_running(records):
     tables = records([{"worker": "a", "start": i, "stop": i + 1} for i in range(3)], {"a": {}})
     metrics = measure(tables, threads=1, elapsed_s=3)

@@ -161,6 +161,14 @@ def test_inputs_on_a_few_workers(cluster, task, find):
     assert "`tcp://10.0.0.0:4000`, `tcp://10.0.0.1:4000`, `tcp://10.0.0.2:4000`" in finding.summary
 
 
+def test_inputs_everywhere_and_most_work_at_some_of_them(cluster, task, find):
+    tasks = [task(0.1, "load", on=(i,), pinned=False, nbytes=10**8) for i in range(10)]
+    tasks += [task(1.0, "use", (i,), on=(i,), pinned=False) for i in range(10) for _ in range(2 + 6 * (i % 3))]
+    finding = only(find(cluster(10).run(tasks)), "data-locality")
+    # four workers have 2 tasks, three have 8, and three 14: idle threads, as far as tasks wait elsewhere
+    assert finding.lost_s == pytest.approx(6 * 4 + 3 * 7 + 6 + 3)
+
+
 def test_scattered_inputs_are_not_recorded(cluster, task, find):
     finding = only(find(cluster(10).run([task(1.0, on=(2,), pinned=False)] * 40)), "data-locality")
     assert finding.confidence == 0.6

@@ -75,6 +75,17 @@ def test_a_client_that_waits_and_needs_long_for_each_round(cluster, task, graph,
     assert "few-tasks-in-flight" not in found
 
 
+def test_a_round_is_what_a_client_sends_before_it_waits(cluster, task, graph, find):
+    """Four calls of `submit`, then their results: 8 rounds of 4 tasks, not 4 tasks kept in flight."""
+    tasks = [task(0.4 + i % 4 / 5, graph=i) for i in range(32)]
+    graphs = [graph(after=i - 1 - i % 4 + 0 if i >= 4 else None, at=0.61 + i % 4 / 1000) for i in range(32)]
+    run = cluster(60).run(tasks, graphs)
+    calls = [{"time": EPOCH, "seconds": 99.0, "where": "job.py:7 main", "what": "Client.gather", "waits": 1}]
+    found = find(observed(run.trial, {**run.tables, "client": from_rows("client", calls)}))
+    assert "sent 8 rounds of 4 tasks" in found["results-awaited-in-loop"].summary
+    assert "few-tasks-in-flight" not in found
+
+
 def test_few_rounds_of_chains_that_fill_no_threads(cluster, task, graph, find):
     """Each graph has as many tasks as there are threads, and never more than two at once."""
     tasks = [task(1.0, "step", (16 * i + j - 2,) if j > 1 else (), graph=i) for i in range(4) for j in range(16)]
@@ -92,6 +103,19 @@ def test_a_client_that_keeps_too_few_tasks_in_flight(cluster, task, graph, find,
     finding = find(cluster(workers).run(tasks, graphs))["few-tasks-in-flight"]
     assert finding.summary.startswith(f"The client keeps {window} tasks (`score`) in flight for {workers} threads")
     assert f"submit {2 * workers} `score`" in finding.remedy
+
+
+def test_a_window_that_shrinks_below_the_threads(cluster, task, graph, find):
+    """Each of 12 items is worked on until it is good enough: after a while only some are left."""
+    tasks, graphs, last = [], [], {}
+    for step in range(40):
+        for item in range(12):
+            if step < 4 + 3 * item:
+                graphs.append(graph(after=last.get(item), at=0.001))
+                last[item] = len(tasks)
+                tasks.append(task(0.9 + item / 50, "price", graph=len(tasks)))
+    finding = find(cluster(8).run(tasks, graphs))["few-tasks-in-flight"]
+    assert "in flight (the median), at times fewer than threads, for 8 threads" in finding.summary
 
 
 def test_a_window_that_fills_the_threads(cluster, task, graph, find):

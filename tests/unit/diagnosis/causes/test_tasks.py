@@ -195,6 +195,15 @@ def test_tiny_tasks(cluster, task, find, workers, seconds, tasks):
     assert "times as much (a list of items per call" in finding.remedy
 
 
+def test_workers_that_begin_each_task_slowly(cluster, task, find):
+    """As in a container with a tenth of a core: each task waits 20 ms for the worker on a thread that is free."""
+    finding = only(find(cluster(8, gap_s=0.02).run([task(0.05)] * 400)), "tiny-tasks")
+    assert "a worker needs about 20 ms more for each" in finding.summary
+    assert finding.lost_s == pytest.approx(400 * 0.02, rel=0.1)
+    assert not find(cluster(8, gap_s=0.02).run([task(0.5)] * 400))
+    assert not find(cluster(8, gap_s=0.003).run([task(0.015)] * 400))
+
+
 @pytest.mark.parametrize(("workers", "seconds"), [(2, 0.005), (4, 0.05), (10, 0.1), (100, 1.0)])
 def test_tasks_that_the_scheduler_can_feed(cluster, task, find, workers, seconds):
     assert not find(cluster(workers, dispatch_s=0.001, gap_s=0.001).run([task(seconds)] * workers * 20))

@@ -81,6 +81,14 @@ def test_a_chain_is_sequential_and_nothing_else(cluster, task, verdict, workers)
     assert codes(found) == ["sequential-graph"]
 
 
+def test_chains_with_much_between_their_tasks_are_sequential(cluster, task, verdict):
+    """Six chains would keep six of ten threads busy, if their tasks did not fetch for half a second each."""
+    chains = [task(1.0, needs=(i - 6,) if i >= 6 else (), transfer=0.5 if i >= 6 else 0.0) for i in range(120)]
+    found = verdict(cluster(10).run(chains))
+    assert codes(found)[0] == "sequential-graph"
+    assert "the longest path takes 29.5 s, 20 of them in tasks" in found.findings[0].summary
+
+
 def test_few_partitions_and_nothing_else(cluster, task, verdict):
     found = verdict(cluster(100).run([task(128.0)] * 3), items=300)
     assert codes(found) == ["too-few-partitions"]
