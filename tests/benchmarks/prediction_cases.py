@@ -11,6 +11,7 @@ import json
 import random
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,7 @@ import dask.dataframe
 import flox  # noqa: F401
 import numpy as np
 import pandas as pd
-import xarray  # noqa: F401
+import xarray
 from distributed import as_completed, wait, worker_client
 
 from scalescope import workloads
@@ -994,6 +995,339 @@ def back_projected(groups: list[Any], number: int) -> Any:
 
 def stacked(strips: list[Any]) -> Any:
     return np.concatenate(strips, axis=1)
+
+
+@newest
+def kmer_counts(client: Client) -> None:
+    """A graph by hand: words of bases are counted in samples, and each range of words is added up from all of these."""
+    samples, ranges = 16, 16
+    graph: dict[Any, Any] = {("counts", i): (words_counted, i) for i in range(samples)}
+    for j in range(ranges):
+        for i in range(samples):
+            graph["range", i, j] = (words_between, ("counts", i), j / ranges, (j + 1) / ranges)
+        graph["trusted", j] = (trusted, [("range", i, j) for i in range(samples)])
+    graph["all"] = (sum, [("trusted", j) for j in range(ranges)])
+    assert 49_000 < client.get(graph, "all") < 51_000
+
+
+def words_counted(sample: int) -> tuple[Any, Any]:
+    """The words of fifteen bases in reads of one genome, of which every hundredth base is wrong."""
+    rng, genome = np.random.default_rng([sample, 1]), np.random.default_rng(0).integers(4, size=50_000, dtype=np.int32)
+    reads = genome[rng.integers(len(genome) - 99, size=4000)[:, None] + np.arange(100)]
+    reads = np.where(rng.random(reads.shape) < 0.01, rng.integers(4, size=reads.shape, dtype=np.int32), reads)
+    words = np.zeros((len(reads), 86), np.int32)
+    for start in range(15):
+        words = 4 * words + reads[:, start : start + 86]
+    return np.unique(words, return_counts=True)
+
+
+def words_between(counted: tuple[Any, Any], low: float, high: float) -> tuple[Any, Any]:
+    words, counts = counted
+    first, last = np.searchsorted(words, [low * 4**15, high * 4**15])
+    return words[first:last].copy(), counts[first:last].copy()
+
+
+def trusted(parts: list[tuple[Any, Any]]) -> int:
+    """How many words are too frequent for an error."""
+    words, counts = (np.concatenate(each) for each in zip(*parts, strict=True))
+    _, places = np.unique(words, return_inverse=True)
+    return int((np.bincount(places, counts) > 20).sum())
+
+
+@newest
+def text_search(client: Client) -> None:
+    """An index stays on the workers, and is asked again and again: each question has words that the last one found."""
+    articles = db.from_sequence(range(600), npartitions=12).map(article)
+    index = client.compute([dask.delayed(indexed)(part) for part in articles.to_delayed()])
+    question, seen = ["w40", "w50"], set()
+    for _ in range(40):
+        hits = [hit for part in client.gather(client.map(asked, index, words=question, pure=False)) for hit in part]
+        _, number, *question = max(hit for hit in hits if hit[1] not in seen)
+        seen.add(number)
+    assert len(seen) == 40
+
+
+def article(number: int) -> tuple[int, list[str]]:
+    rng = random.Random(number)
+    return number, [f"w{int(rng.paretovariate(0.5)) % 20_000}" for _ in range(800)]
+
+
+def indexed(articles: list[tuple[int, list[str]]]) -> Any:
+    """Where each word is, and how often; and the rarest words of each article."""
+    places: dict[str, Counter[int]] = {}
+    for number, words in articles:
+        for word in words:
+            places.setdefault(word, Counter())[number] += 1
+    rarest = {number: sorted(set(words), key=lambda word: (len(places[word]), word))[:60] for number, words in articles}
+    return places, rarest
+
+
+def asked(index: Any, words: list[str]) -> list[Any]:
+    places, rarest = index
+    scores = dict.fromkeys(rarest, 0.0)
+    for word in words:
+        for number, count in places.get(word, {}).items():
+            scores[number] += np.log1p(count) * np.log(1 + 50 / len(places[word]))
+    best = sorted(scores, key=lambda number: (scores[number], number))[-40:]
+    return [(scores[number], number, *rarest[number][::4]) for number in best]
+
+
+@newest
+def conjugate_gradients(client: Client) -> None:
+    """Linear equations in arrays of small blocks: the client builds each round from two sums that it awaits."""
+    side, width = 1500, 250
+    random_parts = da.random.default_rng(0).standard_normal((side, side), chunks=width)
+    matrix = ((random_parts + random_parts.T) / (8 * side) ** 0.5 + 2 * da.eye(side, chunks=width)).persist()
+    residual = direction = da.ones(side, chunks=width).persist()
+    solution, squared = da.zeros(side, chunks=width), float(side)
+    for _ in range(8):
+        product = (matrix @ direction).persist()
+        length = squared / (direction @ product).compute()
+        solution, residual = dask.persist(solution + length * direction, residual - length * product)
+        before, squared = squared, float((residual @ residual).compute())
+        direction = (residual + squared / before * direction).persist()
+    assert abs(matrix @ solution - 1).max().compute() < 1e-3
+
+
+@newest
+def web_sessions(client: Client) -> None:
+    """Requests are brought together by visitor and cut into sessions: of one visitor, a robot, are a quarter of all."""
+    requests = dask.dataframe.from_map(requests_of, range(20))
+    sessions = requests.shuffle("visitor", npartitions=20, shuffle_method="tasks").map_partitions(sessions_in)
+    entries = sessions.groupby("entry")[["pages", "seconds", "clicks"]].sum(split_out=1).compute()
+    assert entries["clicks"].sum() == 20 * 16_000
+
+
+def requests_of(hour: int) -> Any:
+    rng, count = np.random.default_rng(hour), 16_000
+    visitors = np.where(rng.random(count) < 0.25, 77, rng.integers(30_000, size=count))
+    pages = (rng.pareto(1, count) * 10).astype(int) % 500
+    at = np.sort(hour * 3600 + rng.integers(3600, size=count))
+    return pd.DataFrame({"visitor": visitors, "at": at, "page": pages, "taken": rng.random(count)})
+
+
+def sessions_in(requests: Any) -> Any:
+    """A session ends where its visitor asks for nothing in ten minutes, or after fifty pages."""
+    requests = requests.sort_values(["visitor", "at", "taken"])
+    visits = requests.groupby("visitor")
+    paused = visits["at"].diff().fillna(3600) > 600
+    number = (paused | (visits.cumcount() % 50 == 0)).cumsum()
+    grouped = requests.groupby(number)
+    found = grouped.agg(entry=("page", "first"), pages=("page", "nunique"), clicks=("page", "size"))
+    return found.assign(seconds=grouped["at"].max() - grouped["at"].min())
+
+
+@newest
+def backtests(client: Client) -> None:
+    """Trading rules are fitted to two years of a share and tried in the third, year after year, share by share."""
+    gains = []
+    for share in range(24):
+        prices = dask.delayed(prices_of)(share)
+        years = [dask.delayed(traded)(prices, year, dask.delayed(best_rule)(prices, year)) for year in range(3, 9)]
+        gains.append(dask.delayed(sum)(years))
+    gained = client.gather(client.compute(gains))
+    assert np.mean(gained) > 0
+
+
+def prices_of(share: int) -> Any:
+    """Nine years whose trends last for a while."""
+    noise = 0.01 * numbers(share, 9 * 252)
+    return np.cumsum(noise + pd.Series(noise).ewm(span=40).mean().to_numpy())
+
+
+def best_rule(prices: Any, year: int) -> tuple[int, int]:
+    rules = [(fast, slow) for fast in (2, 5, 10, 20) for slow in (30, 60, 90)]
+    return max(rules, key=lambda rule: sum(traded(prices, past, rule) for past in (year - 2, year - 1)))
+
+
+def traded(prices: Any, year: int, rule: tuple[int, int]) -> float:
+    """What is gained by holding while the faster mean is above the slower one."""
+    known = pd.Series(prices[252 * (year - 1) : 252 * (year + 1)])
+    fast, slow = (known.rolling(span).mean() for span in rule)
+    held = (fast > slow).shift(fill_value=False)
+    return float((known.diff() * held)[252:].sum())
+
+
+@newest
+def recommendations(client: Client) -> None:
+    """Users' and items' factors in turn: the client collects what all users say of every item, and sends items out."""
+    ratings = client.map(ratings_by, range(16), pure=False)
+    items, errors = numbers(3, 15_000).reshape(1500, 10), []
+    for _ in range(4):
+        sent = client.scatter(items, broadcast=True, hash=False)
+        parts = client.gather(client.map(equations, ratings, items=sent, pure=False))
+        left, right, error = (sum(each) for each in zip(*parts, strict=True))
+        items = np.linalg.solve(left, right[..., None])[..., 0]
+        errors.append(error)
+    assert errors[-1] < errors[0] / 10
+
+
+def ratings_by(group: int) -> tuple[Any, Any]:
+    """Of three hundred users for a fifth of the items, and which these are."""
+    likings = numbers(group, 3000).reshape(300, 10) @ numbers(99, 15_000).reshape(10, 1500)
+    known = np.random.default_rng(group).random(likings.shape) < 0.2
+    return (likings * known).astype(np.float32), known
+
+
+def equations(ratings: tuple[Any, Any], items: Any) -> tuple[Any, Any, float]:
+    """For the factors of the items, after those of the users have been fitted."""
+    likings, known = (each.astype(float) for each in ratings)
+    left, right = normal(likings, known, items.copy())
+    users = np.linalg.solve(left, right[..., None])[..., 0]
+    return *normal(likings.T, known.T, users), float(((likings - known * (users @ items.T)) ** 2).sum())
+
+
+def normal(likings: Any, known: Any, factors: Any) -> tuple[Any, Any]:
+    squares = (factors[:, :, None] * factors[:, None]).reshape(len(factors), -1)
+    size = factors.shape[1]
+    return (known @ squares).reshape(-1, size, size) + 0.01 * np.eye(size), likings @ factors
+
+
+@newest
+def pulse_search(client: Client) -> None:
+    """The client makes a recording of many channels, and sends each piece to be searched; ten are on their way."""
+    running, found = as_completed(with_results=True), []
+    for number in range(48):
+        piece = client.scatter(recording(number), hash=False)
+        running.add(client.submit(strongest_pulse, piece, number, pure=False))
+        if number >= 10:
+            found.append(next(running)[1])
+    found += [result for _, result in running]
+    assert sorted(number for strength, number in found if strength > 8) == list(range(5, 48, 9))
+
+
+def recording(number: int) -> Any:
+    channels = np.random.default_rng(number).standard_normal((64, 4096), dtype=np.float32)
+    if number % 9 == 5:  # a pulse, which is later in lower channels
+        channels[np.arange(64), 1000 + 11 * np.arange(64)] += 3
+    return channels
+
+
+def strongest_pulse(channels: Any, number: int) -> tuple[float, int]:
+    totals = [sum(np.roll(row, -delay * i) for i, row in enumerate(channels)) for delay in range(24)]
+    return max(float((total.max() - total.mean()) / total.std()) for total in totals), number
+
+
+@newest
+def tempering(client: Client) -> None:
+    """Six magnets are actors: after each round the client may swap the temperatures of two neighbours."""
+    colds = np.linspace(0.38, 0.5, 6)
+    magnets = [client.submit(Magnet, seed, actor=True, pure=False).result() for seed in range(6)]
+    rng, history = random.Random(0), []
+    for number in range(24):
+        running = [magnet.swept(cold, 8) for magnet, cold in zip(magnets, colds, strict=True)]
+        energies = [each.result() for each in running]
+        order = np.argsort(colds)
+        history.append([energies[i] for i in order])
+        for i, j in zip(order[number % 2 :: 2], order[number % 2 + 1 :: 2], strict=False):
+            if rng.random() < np.exp(min((colds[j] - colds[i]) * (energies[j] - energies[i]), 0.0)):
+                colds[[i, j]] = colds[[j, i]]
+    assert np.all(np.diff(np.mean(history[12:], axis=0)) < 0)
+
+
+class Magnet:
+    def __init__(self, seed: int) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.spins = np.ones((160, 160), np.int8)
+        self.colours = np.indices(self.spins.shape).sum(axis=0) % 2
+
+    def swept(self, cold: float, sweeps: int) -> float:
+        """The energy after so many sweeps over the two colours of a chessboard."""
+        for colour in (0, 1) * sweeps:
+            around = self.around()
+            flipped = self.rng.random(around.shape) < np.exp(-2 * cold * self.spins * around)
+            self.spins[flipped & (self.colours == colour)] *= -1
+        return -float((self.spins * self.around()).sum()) / 2
+
+    def around(self) -> Any:
+        return sum(np.roll(self.spins, step, axis) for step in (-1, 1) for axis in (0, 1))
+
+
+@newest
+def weather_ensemble(client: Client) -> None:
+    """Forecasts run side by side, until one task corrects all of them by what has been measured; at last, quantiles."""
+    members = [dask.delayed(disturbed)(number) for number in range(16)]
+    for day in range(5):
+        forecasts = [dask.delayed(forecast)(member) for member in members]
+        corrected = dask.delayed(assimilated)(forecasts, day)
+        members = [corrected[number] for number in range(16)]
+    arrays = [da.from_delayed(member, (120, 120), dtype=float) for member in members]
+    ensemble = xarray.DataArray(da.stack(arrays), dims=("member", "y", "x")).chunk(member=-1, y=30)
+    _, middle, _ = ensemble.quantile([0.1, 0.5, 0.9], "member").compute()
+    assert abs(middle - weather(5)).mean() < 0.15
+
+
+def weather(day: int) -> Any:
+    """Waves that move on by eight places each day."""
+    places = np.arange(120) / 120 * 2 * np.pi
+    return np.sin(3 * (places - 8 * day / 120 * 2 * np.pi)) * np.cos(2 * places)[:, None]
+
+
+def disturbed(number: int) -> Any:
+    return weather(0) + np.kron(numbers(number, 64).reshape(8, 8), np.ones((15, 15))) / 2
+
+
+def forecast(field: Any) -> Any:
+    for _ in range(64):  # an eighth of a place each
+        left, right = np.roll(field, 1, axis=1), np.roll(field, -1, axis=1)
+        field = field + (left - right) / 16 + (left + right - 2 * field) / 128
+        field = field + 0.001 * (np.roll(field, 1, axis=0) + np.roll(field, -1, axis=0) - 2 * field)
+    return field
+
+
+def assimilated(fields: list[Any], day: int) -> Any:
+    """An ensemble Kalman filter with a measurement at every hundredth place."""
+    states = np.stack(fields).reshape(len(fields), -1)
+    at = np.arange(50, states.shape[1], 100)
+    rng = np.random.default_rng(day)
+    measured = weather(day + 1).ravel()[at] + 0.1 * rng.standard_normal((len(fields), len(at)))
+    spread = (states - states.mean(axis=0)) / (len(fields) - 1) ** 0.5
+    seen = spread[:, at]
+    gain = np.linalg.solve(seen.T @ seen + 0.01 * np.eye(len(at)), (measured - states[:, at]).T).T @ seen.T
+    return (states + gain @ spread).reshape(-1, *fields[0].shape)
+
+
+@newest
+def ray_casting(client: Client) -> None:
+    """A picture of balls and their reflections: the client puts each tile in its place when it comes."""
+    picture = np.zeros((12, 40, 16, 40, 3), np.uint8)
+    tiles = client.map(cast, range(192), pure=False)
+    places = {tile.key: divmod(number, 16) for number, tile in enumerate(tiles)}
+    for batch in as_completed(tiles, with_results=True).batches():
+        for tile, colours in batch:
+            row, column = places[tile.key]
+            picture[row, :, column] = colours
+    assert 0.2 < (picture.sum(axis=-1) > 300).mean() < 0.8
+
+
+def cast(number: int) -> Any:
+    rng = np.random.default_rng(0)
+    centres, colours = rng.uniform((-4, -3, 4), (4, 3, 9), (20, 3)), rng.random((20, 3))
+    row, column = divmod(number, 16)
+    y, x = np.mgrid[40 * row : 40 * (row + 1), 40 * column : 40 * (column + 1)].reshape(2, -1)
+    rays = unit(np.stack([(x - 320) / 400, (y - 240) / 400, np.ones(len(x))], axis=1))
+    starts, light, left = np.zeros_like(rays), np.zeros_like(rays), np.ones(len(rays))
+    for _ in range(3):
+        between = starts[:, None] - centres
+        along = (rays[:, None] * between).sum(axis=2)
+        inside = along**2 - (between**2).sum(axis=2) + 0.5
+        ways = np.where(inside > 0, -along - np.sqrt(np.maximum(inside, 0)), np.inf)
+        ways[ways < 1e-6] = np.inf
+        nearest_ball, way = ways.argmin(axis=1), ways.min(axis=1)
+        hit = np.isfinite(way)
+        light[~hit] += (left * (0.5 - 0.5 * rays[:, 1]))[~hit, None]
+        left[~hit] = 0
+        starts = starts + np.where(hit, way, 0)[:, None] * rays
+        normals = unit(starts - centres[nearest_ball])
+        bright = left * np.maximum(normals @ unit(np.array([1.0, -1.0, -1.0])), 0.1)
+        light += bright[:, None] * colours[nearest_ball]
+        left *= 0.4
+        rays = rays - 2 * (rays * normals).sum(axis=1)[:, None] * normals
+    return (255 * np.clip(light, 0, 1)).astype(np.uint8).reshape(40, 40, 3)
+
+
+def unit(vectors: Any) -> Any:
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
 
 
 SEEN = tuple(name for place, name in enumerate(CASES) if place < 4 or place % 5 in (0, 2))
