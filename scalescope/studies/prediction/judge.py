@@ -29,7 +29,7 @@ MODEL, STRENGTH = 0.15, 2
 # From which error on, of the largest measured size predicted from the others or simulated from its own record, a
 # prediction is not to be relied on.
 WRONG = 0.5
-SCATTERED = 0.1  # share of the time in `client.scatter` from which on it matters that this is not predicted
+NOT_SIMULATED = 0.1  # share of the time in what is not simulated, from which on that matters
 MUCH_DATA = 1_000_000  # bytes that move between workers, from which on links matter
 NEAR = 1.1  # sizes within this factor of the fastest are as good
 
@@ -77,6 +77,7 @@ class Prediction(Mapped):
     factor: float  # by which simulated times are multiplied
     trust: Trust | None = None  # None: one size was measured
     scattering: float = 0.0  # share of the measured time in `client.scatter`
+    actors: float = 0.0  # share of the measured worker time in calls of actors
     room_bytes: float = 0.0  # results that a worker holds before it writes some to disk; 0: unknown, or no limit
     assumed: tuple[str, ...] = ()  # costs that the trial did not tell
     costs: Mapping[str, Any] = field(default_factory=dict)  # what the simulated cluster charged
@@ -89,8 +90,10 @@ class Prediction(Mapped):
             found.append(_error(self.trust))
         if abs(math.log(self.factor)) >= math.log1p(WRONG):
             found.append(f"the simulated cluster took {number(1 / self.factor, 2)} times as long as was measured")
-        if self.scattering >= SCATTERED:
+        if self.scattering >= NOT_SIMULATED:
             found.append(f"{percent(self.scattering)} of its time is `client.scatter`, which is not simulated")
+        if self.actors >= NOT_SIMULATED:
+            found.append(f"{percent(self.actors)} of its worker time is calls of actors, which are not simulated")
         for size in self.sizes:
             if size.workers in self.asked and 0 < self.room_bytes < size.held_bytes:
                 held, room = words.size(size.held_bytes), words.size(self.room_bytes)
@@ -136,8 +139,14 @@ def judge(
     moved = max((trial.metrics.transferred_bytes or 0.0 for trial in ahead.values() if trial.metrics), default=0.0)
     assumed = _assumed(run) if moved >= MUCH_DATA else ()
     costs = run.sweep.cluster.to_mapping()
-    found = Prediction(tuple(sizes), tuple(asked), ratio.factor, trust, scattering, room_bytes, assumed, costs)
+    actors = _share_of_actors(measured.base)
+    found = Prediction(tuple(sizes), tuple(asked), ratio.factor, trust, scattering, actors, room_bytes, assumed, costs)
     return StudyAnswer(_line(found), found.to_mapping(), bool(found.doubts))
+
+
+def _share_of_actors(trial: Trial) -> float:
+    took = trial.metrics.worker_time_s if trial.metrics else {}
+    return took.get("actors", 0.0) / max(sum(took.values()), 1e-9)
 
 
 def _by_workers(run: SweepRun) -> dict[int, Trial]:

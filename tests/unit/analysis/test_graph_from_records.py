@@ -84,6 +84,13 @@ def test_a_submission_after_some_results_and_not_all() -> None:
     assert [(each.after, each.after_all) for each in graph.submissions] == [(-1, False), (-1, False), (1, False)]
 
 
+def test_nothing_waits_for_what_is_sent_later() -> None:
+    """Nobody knows which graph a task came with: that of the third seems to have ended before the second was sent."""
+    rows = [{"runnable": 9.85}, {"runnable": 11.85, "start": 12.0}, {"runnable": 9.86, "start": 10.1, "group": "dec-1"}]
+    graph = recorded_graph(tables(*rows, edges=[(1, 0)], sent=[(9.8, 1), (11.8, 1), (11.9, 1)]))
+    assert all(each.after < number for number, each in enumerate(graph.submissions))
+
+
 def test_a_loop_that_never_waits_sends_at_its_own_pace() -> None:
     rows = [{"start": 10.0 + 2 * i, "runnable": 10.0 + 2 * i} for i in range(3)]
     records = tables(*rows, sent=[(9.9 + 2 * i, 1) for i in range(3)])
