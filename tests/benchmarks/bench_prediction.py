@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import prediction_cases
 from clusters import table
-from prediction_cases import CASES, LATER, NEWEST, SEEN, UNSEEN
+from prediction_cases import AFTER_THAT, CASES, LATER, NEWEST, SEEN, UNSEEN
 from scipy.optimize import nnls
 
 from scalescope.analysis.scaling import USL, _search
@@ -47,7 +47,7 @@ NEAR = 0.25  # relative error that is near enough to plan by
 IDLE = 0.03  # share of the host idle, from which its other work did not slow the machines down by much
 CLUSTER = {"kind": "custom", "cluster_class": "infra.machines.mini:Machines"}
 NAMED = (Severity.HIGH, Severity.MEDIUM)  # of findings that hold a trial back
-EVERY = [*CASES, *LATER, *NEWEST]
+EVERY = [*CASES, *LATER, *AFTER_THAT, *NEWEST]
 Times = Mapping[int, Sequence[float]]  # workers -> seconds of each valid trial
 
 
@@ -256,10 +256,20 @@ took results in the recorded order, and takes them as they come (`quadtree`: +37
 measured with much noise counts less. No longer blind, they are off by 11 % in the median then, and 90 % are within
 25 %.
 
-Eight more, written by somebody who knew nothing of all that, were compared once, and nothing has been mended since
-("chosen last"): at 16 machines their error was **3 % in the median, and 7 of 8 were within 25 %**; of the eighth, whose
-tasks send tasks, the prediction itself says that it is not to be relied on. 88 % were within the interval, and 62 % of
-the causes were right.
+Eight more, written by somebody who knew nothing of all that, were compared once ("chosen after that"): at 16 machines
+their error was 3 % in the median, 88 % were within 25 %, 88 % within the interval, and 62 % of the causes were right.
+Mended since, for measured and predicted trials alike: much that was "idle, and nothing shows why" is explained now; and
+several graphs that a client sends before it waits are one round.
+
+Ten more, by somebody else who knew nothing of it either, were compared once ("chosen last"): one of them could not be
+predicted, since the replayed client waited for what it was to send later (mended: -2 % at 16 machines). At 16 machines
+the error of the other nine was 9 % in the median, 78 % were within 25 %, all within the interval, and 78 % of the
+causes were right. `tempering` works in actors, which is not simulated; the prediction says so now.
+
+Of these eighteen, each looked at once, the median error at four times the largest measured size is **5 %**, and
+**14 are within 25 %**. The prediction itself said of three that it was not to be relied on, and gave none for one; of
+the other fourteen, **13 are within 25 %**. 82 % of what was measured at 8 and 16 machines lies in the interval of
+80 %, and 67 % of the causes at 16 machines were right.
 
 On a Slurm of eight nodes and a Kubernetes of two, 48 tasks that wait, with results of 2 MB, were measured with 1 and 2
 workers: 11.5 and 6.3 s were predicted for 4 and 8 on Slurm, and 11.8 and 6.4 s measured; 11.6 and 6.5 s on Kubernetes,
@@ -273,7 +283,13 @@ A cause is right if a repeat named it first, or if it cost as much there as the 
 
 `tests/benchmarks/bench_prediction.py --compare FOLDER --all` writes this page from its measurements, whatever comes
 out."""
-GROUPS = {"seen before": SEEN, "not seen before": UNSEEN, "chosen later": LATER, "chosen last": NEWEST}
+GROUPS = {
+    "seen before": SEEN,
+    "not seen before": UNSEEN,
+    "chosen later": LATER,
+    "chosen after that": AFTER_THAT,
+    "chosen last": NEWEST,
+}
 SUMMARY = ("median error", "90 % are within", "within 25 %", "in the interval of 80 %", "cause right")
 
 

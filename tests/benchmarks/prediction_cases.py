@@ -1,8 +1,8 @@
 """Workloads whose sizes that were not run are predicted: they compute, serialise and send, and none sleeps.
 
-Each takes 5 to 40 seconds on one machine of a tenth of a core. Half are looked at only at the end (`UNSEEN`): of the
-first four none, then three of each five, in the order of this file. `LATER` came after all
-these, before anybody predicted them, and `NEWEST` later still, by somebody who knows no predictions.
+Each takes 5 to 60 seconds on one machine of a tenth of a core. Half are looked at only at the end (`UNSEEN`): of the
+first four none, then three of each five, in the order of this file. `LATER` came after all these, before anybody
+predicted them, then `AFTER_THAT`, then `NEWEST`: each written by somebody who did not know how predictions are made.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ def noted_in(names: list[str]) -> Callable[[Case], Case]:
 
 CASES: list[str] = []
 LATER: list[str] = []
+AFTER_THAT: list[str] = []
 NEWEST: list[str] = []
-case, later, newest = map(noted_in, (CASES, LATER, NEWEST))
+case, later, after_that, newest = map(noted_in, (CASES, LATER, AFTER_THAT, NEWEST))
 
 
 def numbers(seed: int, count: int) -> Any:
@@ -718,7 +719,7 @@ def correlations(table: Any) -> Any:
 # ------------------------------------------------------------------ written by somebody who knows no predictions
 
 
-@later
+@after_that
 def option_prices(client: Client) -> None:
     """Options are priced by simulation: each gets another batch of paths until its own error is small enough."""
     options = [(strike, volatility / 10) for strike in (0.8, 0.9, 1.0, 1.1) for volatility in range(1, 7)]
@@ -742,7 +743,7 @@ def simulated(strike: float, volatility: float, seed: list[int]) -> Any:
     return np.maximum(np.exp(np.cumsum(steps, axis=1)).mean(axis=1) - strike, 0)
 
 
-@later
+@after_that
 def dead_reckoning(client: Client) -> None:
     """A ship's moves are added up, soundings get the last place before them, and charts are drawn of longer parts."""
     days, watches = (list(range(0, 1_600_001, width)) for width in (160_000, 100_000))
@@ -771,7 +772,7 @@ def charted(placed: Any) -> Any:
     return placed.groupby(cells)["depth"].agg(["median", "max", "count"])
 
 
-@later
+@after_that
 def online_learning(client: Client) -> None:
     """Batches are prepared side by side, but a model learns from one after the other, and is tested now and then."""
     test, *batches = client.map(prepared, range(74), pure=False)
@@ -811,7 +812,7 @@ def error_of(model: tuple[Any, Any], test: tuple[Any, Any]) -> float:
     return float(np.abs(features @ weights - labels).mean())
 
 
-@later
+@after_that
 def nested_search(client: Client) -> None:
     """Cross validation on two levels: the task of each fold submits by itself a search within the other folds."""
     folds = client.map(regression_data, range(5), pure=False)
@@ -854,7 +855,7 @@ def tested(weights: Any, fold: tuple[Any, Any], width: float) -> float:
     return float(((waves_of(fold[0], width) @ weights - fold[1]) ** 2).mean())
 
 
-@later
+@after_that
 def confidence_bands(client: Client) -> None:
     """Forty curves from resamples of each of a few tables, and their percentiles where all of a table's have come."""
     tables = client.map(incomes, range(8), pure=False)
@@ -877,7 +878,7 @@ def band(curves: list[Any]) -> Any:
     return np.percentile(curves, [5, 95], axis=0)
 
 
-@later
+@after_that
 def fractal(client: Client) -> None:
     """A picture whose tiles take a few steps or hundreds, shaded by the ranks of all its points."""
     x, y = da.linspace(-2, 0.5, 1024, chunks=128), da.linspace(-1.25, 1.25, 1024, chunks=128)
@@ -905,7 +906,7 @@ def shaded(counts: Any, ranks: Any) -> Any:
     return (255 * ranks[counts]).astype(np.uint8)
 
 
-@later
+@after_that
 def particle_filter(client: Client) -> None:
     """Particles follow a pendulum: at each sight of it the client decides which blocks the new ones are drawn from."""
     count, target = 16, np.array([[1.0], [0.0], [1.0]])
@@ -954,7 +955,7 @@ def redrawn(blocks: list[Any], shares: Any, seed: list[int]) -> Any:
     return np.concatenate(drawn, axis=1)
 
 
-@later
+@after_that
 def tomography(client: Client) -> None:
     """Groups of projections are filtered, and every strip of the volume is built from all of them."""
     groups = [dask.delayed(sharpened)(dask.delayed(shadows)(number)) for number in range(16)]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.causes.gil_bound import locked_workers
 from scalescope.diagnosis.evidence.gpu import on_gpu
+from scalescope.diagnosis.evidence.held_results import SPILL, limit_of_workers
 from scalescope.diagnosis.evidence.host_cpu import (
     FULL,
     MIN_SAMPLES,
@@ -16,6 +19,7 @@ from scalescope.diagnosis.evidence.host_cpu import (
     samples,
 )
 from scalescope.diagnosis.evidence.inside_tasks import OUTSIDE, PROGRAM, inside, waits
+from scalescope.diagnosis.evidence.task_table import worker_of_rows
 from scalescope.diagnosis.evidence.timeline import timeline
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding, Severity
@@ -136,7 +140,8 @@ UNDERSUBSCRIBED_THREADS = TrialCause(
     needs="At least 80 % of the worker time was busy and tasks waited, while half of the host's cores were idle, or "
     "while the threads of tasks waited for the outside half of the time (table inside).",
     ruled_out_by="Threads that were idle, or took turns at a lock (gil-bound, lock-bound). Programs that tasks start "
-    "on hosts whose load is not known. Tasks that use a GPU: it says whether more of them fit (gpu-starved).",
+    "on hosts whose load is not known. Tasks that use a GPU: it says whether more of them fit (gpu-starved). Memory "
+    "that tasks of one more thread would not fit into.",
     remedy="More threads per worker if tasks wait for something other than a core; otherwise more workers",
     link=SIZES_LINK,
     changes=(Term.THREADS,),
@@ -169,10 +174,14 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
     free = here.cpus * (1 - here.foreign) if here else np.inf  # cores that the trial may have
     times = min(1 / max(each, 1 / MOST_TIMES), free / max(each * observation.threads, 1e-9))
     times = max(min(times, metrics.widest_stage / observation.threads), 1.0)
+    now_each = observation.trial.point.threads_per_worker
+    threads = int(min(np.ceil(now_each * times), np.floor(now_each * _times_in_memory(observation))))
+    if rest and threads <= now_each:
+        return None
+    times = min(times, threads / now_each) if rest else times
     now, then = (
         np.ceil(metrics.widest_stage / threads) for threads in (observation.threads, observation.threads * times)
     )
-    threads = int(np.ceil(observation.trial.point.threads_per_worker * times))
     return UNDERSUBSCRIBED_THREADS.finding(
         observation,
         0.0,
@@ -191,6 +200,16 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
         saved_s=observation.measured.makespan * (1 - float(then / now)),
         change={THREADS: threads} if rest else {},
     )
+
+
+def _times_in_memory(observation: Observation) -> float:
+    """How many times the threads a worker has memory for, by what it took at most besides results."""
+    limit, named = limit_of_workers(observation), worker_of_rows(observation, "memory") >= 0
+    rss, managed = (observation.numbers("memory", name)[named] for name in ("rss", "managed"))
+    if not limit or not len(rss):
+        return math.inf
+    least, most = float(rss.min()), float((rss - managed).max())
+    return max(SPILL * limit - least, 0.0) / (most - least) if most > least else math.inf
 
 
 def _outside(observation: Observation) -> tuple[str, ...]:

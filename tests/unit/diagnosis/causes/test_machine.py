@@ -401,6 +401,17 @@ def test_room_for_more_threads_is_advice(cluster, task, cpu, word):
     assert word in finding.remedy
 
 
+@pytest.mark.parametrize(("limit_mb", "threads"), [(600, 0), (2000, 6), (0, 8)])
+def test_no_more_threads_than_memory_has_room_for(cluster, task, limit_mb, threads):
+    """A worker takes 150 MiB, and 200 MiB more while a task runs."""
+    run = on(full(cluster, task, 2, 1, each=20), load(8, ours=0.15), cpu=0.05)
+    run.trial.facts["cluster"]["memory_limit_mb"] = limit_mb
+    samples = run.tables["memory"]
+    samples["rss"] = [2**20 * (350 if i % 2 else 150) for i in range(len(samples["worker"]))]
+    finding = found(run).get("undersubscribed-threads")
+    assert (f"`--nthreads`) to {threads}," in finding.remedy) if threads else finding is None
+
+
 def test_idle_cores_are_no_room_for_tasks_that_use_a_gpu(cluster, task):
     run = on(full(cluster, task, 2, 1), load(8, ours=0.15), cpu=0.98)
     rows = [
