@@ -18,7 +18,7 @@ from scalescope.analysis.replay import overhead
 from scalescope.analysis.scattered import Scattered, scattered_data
 from scalescope.model.records import STATUS_FINISHED
 
-LARGE_BYTES = 500_000  # of transfers that tell the bandwidth
+LARGE_BYTES = 500_000  # of transfers that tell the bandwidth, and of all that the client sent or fetched
 LEAST_BYTES, LEAST_MOVED_S = 4_000_000, 0.05  # transfers in all: fewer bytes or seconds tell nothing
 SHARE_OF_LINKS = 0.2  # least share of a wait for results that is not the packing by workers
 MUCH_FASTER = 10.0  # times all workers together, at most

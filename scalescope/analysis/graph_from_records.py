@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -173,19 +173,17 @@ def _submissions(
     ended = dict.fromkeys(used, 0.0)
     for row in rows:
         ended[sent[row]] = max(ended[sent[row]], float(done[row]))
-    by_end = sorted((ended[number], position) for position, number in enumerate(used))
-    client, found, latest = waiting(tables), [Submission()], 0.0
+    by_end = list[tuple[float, int]]()  # of those sent before: a task can be taken for one of a later submission
+    client, found = waiting(tables), [Submission()]
     for position in range(1, len(used)):
         time, before = graphs[used[position]].time, graphs[used[position - 1]].time
+        insort(by_end, (ended[used[position - 1]], position - 1))
         waited = not client or client(time) > client(before)
         last = bisect_right(by_end, (time, position)) - 1 if waited else -1  # it ended last before this was sent
-        while last >= 0 and by_end[last][1] >= position:  # a task can be taken for one of a later submission
-            last -= 1
         since, after = (before, -1) if last < 0 else (max(before, by_end[last][0]), by_end[last][1])
         pause_s = max(0.0, time - since)
         waited_s = min(client(time) - client(since), pause_s) if client and pause_s else 0.0
-        latest = max(latest, ended[used[position - 1]])
-        found.append(Submission(after, _rounded(pause_s - waited_s), _rounded(waited_s), last >= 0 and latest <= time))
+        found.append(Submission(after, _rounded(pause_s - waited_s), _rounded(waited_s), last + 1 == position))
     return tuple(found)
 
 

@@ -283,7 +283,8 @@ class Metrics(Mapped):
     path_s: Annotated[
         float | None,
         Metric(
-            "The longest path of tasks that depend on each other, with fetching their inputs and handing them over.",
+            "The longest path of tasks that had to run one after another, with fetching their inputs and handing them "
+            "over.",
             Unit.SECONDS,
             "longest path s",
             term="Longest path",

@@ -266,7 +266,7 @@ predicted, since the replayed client waited for what it was to send later (mende
 the error of the other nine was 9 % in the median, 78 % were within 25 %, all within the interval, and 78 % of the
 causes were right. `tempering` works in actors, which is not simulated; the prediction says so now.
 
-Of these eighteen, each looked at once, the median error at four times the largest measured size is **5 %**, and
+The eighteen were looked at once each: at four times the largest measured size the median error is **5 %**, and
 **14 are within 25 %**. The prediction itself said of three that it was not to be relied on, and gave none for one; of
 the other fourteen, **13 are within 25 %**. 82 % of what was measured at 8 and 16 machines lies in the interval of
 80 %, and 67 % of the causes at 16 machines were right.

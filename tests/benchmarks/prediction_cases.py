@@ -1164,7 +1164,7 @@ def recommendations(client: Client) -> None:
 
 
 def ratings_by(group: int) -> tuple[Any, Any]:
-    """Of three hundred users for a fifth of the items, and which these are."""
+    """Ratings by three hundred users of a fifth of the items, and where they are."""
     likings = numbers(group, 3000).reshape(300, 10) @ numbers(99, 15_000).reshape(10, 1500)
     known = np.random.default_rng(group).random(likings.shape) < 0.2
     return (likings * known).astype(np.float32), known

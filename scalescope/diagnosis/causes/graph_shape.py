@@ -76,21 +76,19 @@ def sequential_graph(case: SweepCase) -> Finding | None:
         return None
     worst, metrics = found[0]
     path_s, span_s = max(metrics.path_s or 0.0, metrics.span_s), metrics.span_s
-    busy, between = metrics.work_s / path_s, path_s > MUCH_BETWEEN * span_s
-    said = (
-        f"{number(busy)} threads can be busy on average: the longest path takes {number(path_s)} s, {number(span_s)} "
-        "of them in tasks, the rest to fetch their inputs and to hand them over."
-        if between
-        else f"{number(metrics.parallelism)} threads can be busy on average (T1/T∞)."
-    )
-    shorten = f"shorten the longest dependency path ({number(span_s)} s)"
-    if between:
-        shorten += ", and make fewer, longer tasks of it, so that less lies between them"
+    busy, why, fewer = metrics.parallelism, " (T1/T∞).", ""
+    if path_s > MUCH_BETWEEN * span_s:
+        busy, fewer = metrics.work_s / path_s, ", and make fewer, longer tasks of it, so that less lies between them"
+        why = (
+            f": the longest path takes {number(path_s)} s, {number(span_s)} of them in tasks, the rest to fetch their "
+            "inputs and to hand them over."
+        )
     return SEQUENTIAL_GRAPH.finding(
         Severity.MEDIUM,
         f"{asked_and_used(worst, metrics)}: its {plural(metrics.tasks, 'task')} depend on each other so that no more "
-        f"than {said}",
-        f"ask for about {max(1, math.ceil(busy if between else metrics.parallelism)):,} threads, or {shorten}",
+        f"than {number(busy)} threads can be busy on average{why}",
+        f"ask for about {max(1, math.ceil(busy)):,} threads, or shorten the longest dependency path "
+        f"({number(span_s)} s){fewer}",
         *structure_evidence(worst, metrics),
         Evidence("longest dependency path T∞, s", span_s, "column span of the tasks"),
         Evidence("the same with fetching and handing over, s", path_s, "tables tasks and dependencies"),

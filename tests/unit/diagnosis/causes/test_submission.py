@@ -78,7 +78,7 @@ def test_a_client_that_waits_and_needs_long_for_each_round(cluster, task, graph,
 def test_a_round_is_what_a_client_sends_before_it_waits(cluster, task, graph, find):
     """Four calls of `submit`, then their results: 8 rounds of 4 tasks, not 4 tasks kept in flight."""
     tasks = [task(0.4 + i % 4 / 5, graph=i) for i in range(32)]
-    graphs = [graph(after=i - 1 - i % 4 + 0 if i >= 4 else None, at=0.61 + i % 4 / 1000) for i in range(32)]
+    graphs = [graph(after=i - 1 - i % 4 if i >= 4 else None, at=0.61 + i % 4 / 1000) for i in range(32)]
     run = cluster(60).run(tasks, graphs)
     calls = [{"time": EPOCH, "seconds": 99.0, "where": "job.py:7 main", "what": "Client.gather", "waits": 1}]
     found = find(observed(run.trial, {**run.tables, "client": from_rows("client", calls)}))
