@@ -129,12 +129,17 @@ def _graphs(tables: Tables) -> list[_Sent]:
 def _assign(tables: Tables, rows: Sequence[int], needs: dict[int, list[int]]) -> dict[int, int]:
     graphs, runnable = _graphs(tables), tables["tasks"]["runnable"]
     times, sent = [graph.time for graph in graphs], dict[int, int]()
+    later = list(range(1, len(graphs) + 1))  # for each graph that is complete, one that may not be
     depth = _depths(rows, needs)
     for row in sorted(rows, key=lambda row: (depth[row], runnable[row], row)):
         before = [sent[need] for need in needs[row] if need in sent]
         choice = max(before) if before else max(0, bisect_left(times, float(runnable[row])) - 1)
+        passed = []
         while choice + 1 < len(graphs) and graphs[choice].complete:
-            choice += 1
+            passed.append(choice)
+            choice = later[choice]
+        for number in passed:
+            later[number] = choice
         graphs[choice].found |= {row, *needs[row]}
         sent[row] = choice
     return sent

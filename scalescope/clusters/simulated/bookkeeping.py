@@ -2,18 +2,22 @@
 
 Heartbeats, searches for missing data, keep-alives and work stealing would dominate a long simulation. Here a coroutine
 delivers all heartbeats without messages, and the rest happens only when it can change something. The scheduler learns
-the same.
+the same. Batches of messages leave at the same times as ever, by timers in place of a coroutine for each connection.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import distributed
+import distributed.client
 import distributed.scheduler
+import distributed.worker
+from distributed.batched import BatchedSend
+from distributed.comm import CommClosedError
 from distributed.metrics import time
 from tornado.ioloop import PeriodicCallback
 
@@ -96,6 +100,65 @@ def calm_scheduler(scheduler: distributed.Scheduler) -> None:
         callback = scheduler.periodic_callbacks.get(name)
         if callback is not None:
             callback.callback_time = IDLE_CHECK_S * 1000
+
+
+class TimedBatches(BatchedSend):  # type: ignore[misc]
+    """Sends a first message at once, and those of each interval after a batch together at its end."""
+
+    buffer: list[Any]
+    waiting = True  # for the connection, or for the next batch
+
+    def start(self, comm: Any) -> None:
+        self.comm = comm
+        self._send_soon()
+
+    def send(self, *messages: Any) -> None:
+        if self.comm is not None and self.comm.closed():
+            raise CommClosedError(f"{self.comm!r} is closed")
+        self.buffer += messages
+        if not self.waiting:
+            self._send_soon()
+
+    async def close(self, timeout: Any = None) -> None:
+        if self.comm is not None and not self.comm.closed():
+            await self._write()
+            await self.comm.close()
+
+    def _send_soon(self, after_s: float = 0.0) -> None:
+        self.waiting = True
+        asyncio.get_running_loop().call_later(after_s, self._send_batch)
+
+    def _send_batch(self) -> None:
+        self.waiting = bool(self.buffer) and not self.comm.closed()
+        if self.waiting:
+            _at_once(self._write())
+            self._send_soon(self.interval)
+
+    async def _write(self) -> None:
+        batch, self.buffer = self.buffer, []
+        await self.comm.write(batch, serializers=self.serializers, on_error="raise")
+
+
+def _at_once(writing: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine that waits for nothing, as writing to a connection within the process."""
+    try:
+        writing.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("it waits")
+
+
+@contextmanager
+def timed_batches() -> Iterator[None]:
+    """Let new connections send their batches by timers."""
+    modules = (distributed.client, distributed.scheduler, distributed.worker)
+    for module in modules:
+        module.BatchedSend = TimedBatches
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.BatchedSend = BatchedSend
 
 
 class RestingBalancer:

@@ -194,6 +194,11 @@ class Clock:
         member = self.member()
         return member if isinstance(member, Actor) else None
 
+    def has_turn(self) -> bool:
+        """Whether the calling thread is the one that runs in the simulation."""
+        member = self.member()
+        return member is not None and not (isinstance(member, Actor) and member.detached_at is not None)
+
     @property
     def engaged(self) -> bool:
         """Whether a thread of the outside world has joined the simulation, so that time may pass."""
@@ -285,7 +290,7 @@ class Clock:
                 actor.ticket += 1
                 actor.catch_up(self.now if member is None else member.time())
                 self._runnable.append(actor)
-        if member is None or (isinstance(member, Actor) and member.detached_at is not None):
+        if not self.has_turn():
             self._wake()
 
     def charge(self, seconds: float) -> None:
@@ -332,14 +337,15 @@ class Clock:
         actor = Actor(name, start, charging=charging)
         with self._mutex:
             thread = self._idle_threads.pop() if self._idle_threads else None
+        if thread is None:
+            thread = _PoolThread(self)
+        thread.give(actor, run)
+        with self._mutex:
             if delay > 0:
                 actor.state = _WAITING
                 heapq.heappush(self._sleepers, (start, next(self._serial), actor, actor.ticket))
             else:
                 self._runnable.append(actor)
-        if thread is None:
-            thread = _PoolThread(self)
-        thread.give(actor, run)
         if member is None:
             self._wake()
 
@@ -501,29 +507,29 @@ class _PoolThread:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._job: tuple[Actor, Callable[[], object]] | None = None
-        self._ready = _thread.allocate_lock()
-        self._ready.acquire()
-        thread = threading.Thread(target=self._loop, name="scalescope-actor", daemon=True)
-        real_start(thread)
+        self._go = _thread.allocate_lock()
+        self._go.acquire()
+        self._thread = threading.Thread(target=self._loop, name="scalescope-actor", daemon=True)
+        real_start(self._thread)
 
     def give(self, actor: Actor, run: Callable[[], object]) -> None:
+        """Run it when the actor gets its first turn; the thread sleeps until then."""
         self._job = (actor, run)
-        self._ready.release()
+        actor.go, actor.native_id, actor.thread_id = self._go, self._thread.native_id or 0, self._thread.ident or 0
 
     def stop(self) -> None:
         self._job = None
-        self._ready.release()
+        self._go.release()
 
     def _loop(self) -> None:
         clock = self._clock
         while True:
-            self._ready.acquire()
+            self._go.acquire()
             job, self._job = self._job, None
             if job is None:
                 return
             actor, run = job
-            clock._attach(actor)
-            actor.go.acquire()
+            clock._here.member = actor
             actor.resume()
             try:
                 run()

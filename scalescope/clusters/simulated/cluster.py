@@ -26,6 +26,7 @@ from scalescope.clusters.simulated.bookkeeping import (
     calm_scheduler,
     patient_iteration,
     send_heartbeats,
+    timed_batches,
 )
 from scalescope.clusters.simulated.calibration import Calibration
 from scalescope.clusters.simulated.clock import CLOCK, EPOCH
@@ -90,6 +91,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         light_workers.apply()
         light_workers.slow_heartbeats()
         self._stack.enter_context(patient_iteration())
+        self._stack.enter_context(timed_batches())
         self._stack.enter_context(loop_locks())
         if self._links is not None:
             self._stack.enter_context(linked(self._links))

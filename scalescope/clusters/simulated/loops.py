@@ -25,15 +25,16 @@ class KernelSelector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return ready files; if there are none and a timer is due, virtual time has passed."""
         clock, loop = self.clock, self.loop
-        events = super().select(0)
+        events = self._others()
         if events or loop is None or (timeout is not None and timeout <= 0):
             return events
         waited = False
         while True:
-            if clock.run_actors():
-                events = super().select(0)
-                if events or loop.has_ready():
-                    return events
+            ran = clock.run_actors()
+            events = self._others()
+            if events or loop.has_ready():
+                return events
+            if ran:
                 continue
             timer, wake = loop.next_timer(), clock.next_wake()
             if not clock.engaged or (timer is None and wake is None):
@@ -52,6 +53,10 @@ class KernelSelector(selectors.DefaultSelector):
                 assert timer is not None
                 clock.jump(timer)
                 return []
+
+    def _others(self) -> list[tuple[selectors.SelectorKey, int]]:
+        """Ready files; what came through the loop's own pipe is among its ready callbacks."""
+        return super().select(0) if len(self.get_map()) > 1 else []
 
 
 class KernelLoop(asyncio.SelectorEventLoop):
@@ -99,6 +104,11 @@ class KernelLoop(asyncio.SelectorEventLoop):
         """Interrupt the selector, from any thread."""
         if not self.is_closed():
             super()._write_to_self()  # type: ignore[misc]
+
+    def _write_to_self(self) -> None:
+        """Interrupt the selector, unless it waits for the calling thread anyway."""
+        if not self.clock.has_turn():
+            self.wake()
 
 
 class ActorSelector(selectors.DefaultSelector):
