@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import prediction_cases
 from clusters import table
-from prediction_cases import AFTER_THAT, CASES, LATER, NEWEST, SEEN, UNSEEN
+from prediction_cases import FIFTH, FIRST, FOURTH, SECOND, SEEN, THIRD, UNSEEN
 from scipy.optimize import nnls
 
 from scalescope.analysis.scaling import USL, _search
@@ -47,7 +47,7 @@ NEAR = 0.25  # relative error that is near enough to plan by
 IDLE = 0.03  # share of the host idle, from which its other work did not slow the machines down by much
 CLUSTER = {"kind": "custom", "cluster_class": "infra.machines.mini:Machines"}
 NAMED = (Severity.HIGH, Severity.MEDIUM)  # of findings that hold a trial back
-EVERY = [*CASES, *LATER, *AFTER_THAT, *NEWEST]
+EVERY = [*FIRST, *SECOND, *THIRD, *FOURTH, *FIFTH]
 Times = Mapping[int, Sequence[float]]  # workers -> seconds of each valid trial
 
 
@@ -284,11 +284,12 @@ A cause is right if a repeat named it first, or if it cost as much there as the 
 `tests/benchmarks/bench_prediction.py --compare FOLDER --all` writes this page from its measurements, whatever comes
 out."""
 GROUPS = {
-    "seen before": SEEN,
-    "not seen before": UNSEEN,
-    "chosen later": LATER,
-    "chosen after that": AFTER_THAT,
-    "chosen last": NEWEST,
+    "first set, seen": SEEN,
+    "first set, not seen": UNSEEN,
+    "second set": SECOND,
+    "third set": THIRD,
+    "fourth set": FOURTH,
+    "fifth set": FIFTH,
 }
 SUMMARY = ("median error", "90 % are within", "within 25 %", "in the interval of 80 %", "cause right")
 
