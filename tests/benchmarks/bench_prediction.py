@@ -1,11 +1,11 @@
 """How far predictions of sizes that were not run are off, on small machines that are real (infra/machines).
 
     sudo python tests/benchmarks/bench_prediction.py --measure FOLDER [--workers 1,2,4,8,16] [--only NAME ...]
-    python tests/benchmarks/bench_prediction.py --compare FOLDER [--all]
+    python tests/benchmarks/bench_prediction.py --compare FOLDER ... [--only NAME ...]
 
 `--measure` keeps store and records of each workload of prediction_cases.py in the folder, and skips what is there.
 `--compare` predicts the sizes above `LARGEST_SHOWN` from the others, beside Ernest's formula (Venkataraman et al., NSDI
-2016) and the universal scalability law; without `--all` only for the workloads that may be looked at.
+2016) and the universal scalability law, and writes docs/prediction.md if the folders hold all workloads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import prediction_cases
 from clusters import table
-from prediction_cases import FIFTH, FIRST, FOURTH, SECOND, SEEN, THIRD, UNSEEN
+from prediction_cases import FIRST, FOURTH, SECOND, THIRD
 from scipy.optimize import nnls
 
 from scalescope.analysis.scaling import USL, _search
@@ -47,7 +47,7 @@ NEAR = 0.25  # relative error that is near enough to plan by
 IDLE = 0.03  # share of the host idle, from which its other work did not slow the machines down by much
 CLUSTER = {"kind": "custom", "cluster_class": "infra.machines.mini:Machines"}
 NAMED = (Severity.HIGH, Severity.MEDIUM)  # of findings that hold a trial back
-EVERY = [*FIRST, *SECOND, *THIRD, *FOURTH, *FIFTH]
+EVERY = [*FIRST, *SECOND, *THIRD, *FOURTH]
 Times = Mapping[int, Sequence[float]]  # workers -> seconds of each valid trial
 
 
@@ -161,7 +161,8 @@ class Compared:
 
     name: str
     measured: Times
-    causes: Mapping[int, set[str]]  # workers -> the causes that cost most in what was measured
+    firsts: Mapping[int, Sequence[str]]  # workers -> what each measured trial says first
+    causes: Mapping[int, set[str]]  # and with what cost as much as that in another one
     predicted: Mapping[str, Mapping[int, float]]  # method -> workers -> seconds
     answers: Mapping[int, PredictedSize]  # workers -> what Scalescope says
     doubts: Sequence[str]  # why it says that this is not to be relied on
@@ -188,20 +189,20 @@ def compare(folder: Path, names: Sequence[str]) -> list[Compared]:
             answers = {each.workers: each for each in answer.sizes}
             predicted = {"Scalescope": {size: answers[size].predicted_s for size in sizes}}
             predicted |= {formula: fit(seen, sizes) for formula, fit in FORMULAS.items()}
-            found.append(Compared(name, measured, causes(run, sizes), predicted, answers, answer.doubts))
-    return sorted(found, key=lambda each: EVERY.index(each.name))
+            trials = {
+                size: [each for each in run.trials if each.counts and each.point.workers == size] for size in sizes
+            }
+            limits = {size: [limit_of(run, trial) for trial in each] for size, each in trials.items()}
+            firsts = {size: [limit.code if limit else "" for limit in each] for size, each in limits.items()}
+            causes = {size: leading(run, trials[size], limits[size]) for size in sizes}
+            found.append(Compared(name, measured, firsts, causes, predicted, answers, answer.doubts))
+    return found
 
 
-def causes(run: SweepRun, sizes: Sequence[int]) -> dict[int, set[str]]:
-    """By workers, what each trial says first, and what cost as much as that in another one; empty where nothing did."""
-    trials = [trial for trial in run.trials if trial.counts]
-    return {size: leading(run, [trial for trial in trials if trial.point.workers == size]) for size in sizes}
-
-
-def leading(run: SweepRun, trials: Sequence[Trial]) -> set[str]:
-    firsts = [(trial, limit_of(run, trial)) for trial in trials]
-    least = min((share(limit, trial) for trial, limit in firsts if limit), default=math.inf)
-    found = {limit.code if limit else "" for _, limit in firsts}
+def leading(run: SweepRun, trials: Sequence[Trial], limits: Sequence[Finding | None]) -> set[str]:
+    """What each trial says first, and what cost as much as that in another one; empty where nothing did."""
+    least = min((share(limit, trial) for trial, limit in zip(trials, limits, strict=True) if limit), default=math.inf)
+    found = {limit.code if limit else "" for limit in limits}
     for trial in trials:
         known = [each for each in diagnose(run.sweep, [trial]).findings if each.severity in NAMED]
         known = [each for each in known if not each.limits_trust and each.code != UNKNOWN.code]
@@ -220,77 +221,54 @@ def page(found: Sequence[Compared]) -> str:
     large = [size for size in sizes if size > LARGEST_SHOWN]
     header = ["workload", *(f"{size}, s" for size in sizes), *(f"error at {size}" for size in large)]
     header += [f"cause measured at {large[-1]}", "predicted", "not to be relied on"]
-    spreads = [spread(seconds) for each in found for seconds in each.measured.values() if len(seconds) > 1]
-    groups = {name: [each for each in found if each.name in names] for name, names in GROUPS.items()}
-    blocks = [HEAD, table(["workloads", "method", "workers", "number", *SUMMARY], summaries(groups, large))]
-    blocks.append(
-        f"The same trial twice differs by {percent(statistics.median(spreads))} in the median, and by "
-        f"{percent(np.quantile(spreads, 0.9))} or less in nine of ten."
-    )
+    groups = {name: [each for each in found if each.name in names] for name, names in SETS.items()}
+    blocks = [HEAD, table(["set", "number", *SUMMARY[:1], *SUMMARY[2:], "mended since"], FIRST_LOOK), NOW]
+    blocks += [table(["workloads", "method", "workers", "number", *SUMMARY], summaries(groups, large)), again(found)]
     for name, members in groups.items():
         rows = [row(each, sizes, large) for each in members]
-        blocks += [f"## {name.capitalize()}", table(header, rows)] if rows else []
+        blocks += [f"## {name.capitalize()} set", table(header, rows)] if rows else []
     return "\n\n".join(blocks) + "\n"
+
+
+def again(found: Sequence[Compared]) -> str:
+    """How far measured trials of one kind are from each other."""
+    spreads = [spread(seconds) for each in found for seconds in each.measured.values() if len(seconds) > 1]
+    firsts = [names for each in found for names in each.firsts.values() if len(names) > 1]
+    same = sum(len(set(names)) == 1 for names in firsts)
+    return (
+        f"The same trial twice differs by {percent(statistics.median(spreads))} in the median, and by "
+        f"{percent(np.quantile(spreads, 0.9))} or less in nine of ten. It names the same cause first in {same} of "
+        f"{len(firsts)} sizes."
+    )
 
 
 HEAD = f"""# How far predictions are off
 
 For whoever wants to know how far to trust `scalescope predict RUN --workers 16,64` ([how it works](studies.md)).
 
-It predicted workloads that compute and move data at sizes that it had not seen, and they were measured there: on small
-machines that are real, in namespaces of one host of two cores, each with {CORES:g} of a core and
-{MBIT} Mbit each way ([infra](../infra/README.md)). Predicted from 1, 2 and {LARGEST_SHOWN} machines. The formulas
-beside it are fitted to the same measurements: Ernest's a + b / P + c log P + d P, none of them negative (Venkataraman
-et al., NSDI 2016), and the universal scalability law (Gunther, 1993). Half of the workloads were looked at while
-predictions were built, the other half only afterwards: looked at for the first time, their error at 16 machines was
-9 % in the median, 62 % of them were within 25 %, 62 % within the interval, and 54 % of the causes were right. All of
-them were looked at for what was mended afterwards, so that the figures below are no longer blind: intervals are wider;
-a client takes results as they come, and its own pauses are told from those in which it waited; a worker's event loop
-handles transfers and starts of tasks one after another, each for as long as the trial shows.
+It predicted {len(EVERY)} workloads that compute and move data, from 1, 2 and {LARGEST_SHOWN} machines, at sizes that it
+had not seen, and they were measured there: on small machines that are real, in namespaces of one host of two cores,
+each with {CORES:g} of a core and {MBIT} Mbit each way ([infra](../infra/README.md)).
 
-Ten more were chosen after all that, by somebody who did not know how predictions are made, and compared once before
-anything was mended: at 8 machines their error was 5 % in the median and all were within 25 %; at 16 machines it was
-16 %, 70 % were within 25 %, 90 % within the interval, and 70 % of the causes were right. Mended since: the record said
-nothing of scattered data, which `halving` sends to more and more machines (-42 % before, -1 % since); a replayed client
-took results in the recorded order, and takes them as they come (`quadtree`: +37 % before, +6 % since); a size that was
-measured with much noise counts less. No longer blind, they are off by 11 % in the median then, and 90 % are within
-25 %.
-
-Eight more, written by somebody who knew nothing of all that, were compared once ("chosen after that"): at 16 machines
-their error was 3 % in the median, 88 % were within 25 %, 88 % within the interval, and 62 % of the causes were right.
-Mended since, for measured and predicted trials alike: much that was "idle, and nothing shows why" is explained now; and
-several graphs that a client sends before it waits are one round.
-
-Ten more, by somebody else who knew nothing of it either, were compared once ("chosen last"): one of them could not be
-predicted, since the replayed client waited for what it was to send later (mended: -2 % at 16 machines). At 16 machines
-the error of the other nine was 9 % in the median, 78 % were within 25 %, all within the interval, and 78 % of the
-causes were right. `tempering` works in actors, which is not simulated; the prediction says so now.
-
-The eighteen were looked at once each: at four times the largest measured size the median error is **5 %**, and
-**14 are within 25 %**. The prediction itself said of three that it was not to be relied on, and gave none for one; of
-the other fourteen, **13 are within 25 %**. 82 % of what was measured at 8 and 16 machines lies in the interval of
-80 %, and 67 % of the causes at 16 machines were right.
+Each of four sets was written by somebody who did not know how predictions are made, and compared once before anything
+was mended by it. This first look, at 16 machines:"""
+NOW = """Predicted by the present version, beside formulas that are fitted to the same measurements: Ernest's
+a + b / P + c log P + d P, none of them negative (Venkataraman et al., NSDI 2016), and the universal scalability law
+(Gunther, 1993). A cause is right if a repeat named it first, or if it cost as much there as the first one did in
+another repeat.
 
 On a Slurm of eight nodes and a Kubernetes of two, 48 tasks that wait, with results of 2 MB, were measured with 1 and 2
 workers: 11.5 and 6.3 s were predicted for 4 and 8 on Slurm, and 11.8 and 6.4 s measured; 11.6 and 6.5 s on Kubernetes,
 and 12.0 and 6.6 s measured.
 
-Rows of older sets are of older versions.
-
-A cause is right if a repeat named it first, or if it cost as much there as the first one did in another repeat.
-`broadcast` took 81 and 181 s on 16 machines, where Dask's memory manager removes copies every 2 s while
-`client.scatter` makes them ([distributed#8796](https://github.com/dask/distributed/pull/8796)).
-
-`tests/benchmarks/bench_prediction.py --compare FOLDER --all` writes this page from its measurements, whatever comes
+`tests/benchmarks/bench_prediction.py --compare FOLDER ...` writes this page from its measurements, whatever comes
 out."""
-GROUPS = {
-    "first set, seen": SEEN,
-    "first set, not seen": UNSEEN,
-    "second set": SECOND,
-    "third set": THIRD,
-    "fourth set": FOURTH,
-    "fifth set": FIFTH,
-}
+SETS = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH}
+FIRST_LOOK = [
+    ["first", 10, "16 %", "70 %", "90 %", "70 %", "scattered data is recorded; a client takes results as they come"],
+    ["second", 8, "3 %", "88 %", "88 %", "62 %", "much idle time that nothing explained, measured or predicted"],
+    ["third", 9, "9 %", "78 %", "100 %", "78 %", "a tenth workload had no prediction"],
+]
 SUMMARY = ("median error", "90 % are within", "within 25 %", "in the interval of 80 %", "cause right")
 
 
@@ -335,12 +313,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     doing = parser.add_mutually_exclusive_group(required=True)
     doing.add_argument("--measure", type=Path, metavar="FOLDER")
-    doing.add_argument("--compare", type=Path, metavar="FOLDER")
+    doing.add_argument("--compare", type=Path, nargs="+", metavar="FOLDER")
     parser.add_argument("--workers", default="1,2,4,8,16")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--only", nargs="+", choices=EVERY, default=EVERY, metavar="NAME")
     parser.add_argument("--fresh", action="store_true", help="measure again what is there")
-    parser.add_argument("--all", action="store_true", help="compare also the workloads that are looked at once")
     given = parser.parse_args()
     if given.measure:
         measure(
@@ -350,13 +327,14 @@ def main() -> None:
             given.only,
             fresh=given.fresh,
         )
-    elif found := compare(given.compare, [name for name in given.only if given.all or name in SEEN]):
-        text = page(found)
-        print(text)
-        if given.all and given.only == EVERY:
-            PAGE.write_text(text)
-    else:
-        sys.exit(f"{given.compare} has no workload that was measured at sizes of both kinds")
+        return
+    found = [each for folder in given.compare for each in compare(folder, given.only)]
+    if not found:
+        sys.exit("no workload was measured at sizes of both kinds")
+    text = page(sorted(found, key=lambda each: EVERY.index(each.name)))
+    print(text)
+    if {each.name for each in found} == set(EVERY):
+        PAGE.write_text(text)
 
 
 if __name__ == "__main__":
