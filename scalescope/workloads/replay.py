@@ -33,93 +33,112 @@ def run(
     scale: Annotated[float, Parameter("Factor on all durations and pauses.", minimum=0)] = 1.0,
 ) -> dict[str, Any]:
     """The graph of a recorded trial, with sleeps of the recorded durations."""
-    from distributed import wait
-
     recorded = RecordedGraph.read(graph)
     recorded = recorded if tasks is None else recorded.first(tasks)
-    workers, last_use = sorted(client.nthreads()), last_uses(recorded)
-    token = uuid.uuid4().hex
-    last = len(recorded.tasks) - 1  # of tasks that are equal otherwise, dask puts the one with the last key first
-    names = [f"{recorded.stages[task.stage]}-{token}-{last - i:06d}" for i, task in enumerate(recorded.tasks)]
-    futures: dict[int, Any] = {}
-    sent: dict[int, list[Any]] = {}
-    unseen = {i for i, use in enumerate(last_use) if use < 0} if recorded.gathered else set()
-    by_submission = parts(recorded)
+    _Sender(client, recorded, scale).send_all()
+    return {"tasks": len(recorded.tasks), "submissions": len(recorded.submissions)}
 
-    def fetch(numbers: Sequence[int]) -> float:
-        if numbers:
-            with client.as_current():
-                wait([futures[i] for i in numbers])
-        began, found = time.monotonic(), [i for i in numbers if i in unseen]
-        if found:  # an empty answer would travel as well
-            unseen.difference_update(found)
-            check(dict(zip(found, client.gather([futures[i] for i in found]), strict=True)))
-        return time.monotonic() - began
 
-    pieces: dict[int, Any] = {}
-    needed: dict[int, set[int]] = {}
-    for task in recorded.tasks:
-        if task.scattered:
-            needed.setdefault(task.submission, set()).update(task.scattered)
+class _Sender:
+    """Sends the submissions of a recorded graph as their client did."""
 
-    def scatter(number: int) -> float:
-        """Scatter what the tasks of a submission need and no task before them needed."""
-        began = time.monotonic()
-        for everywhere in (False, True):
-            new = {
-                f"scattered-{token}-{piece}": SizedResult.of(-1 - piece, recorded.scattered[piece].nbytes)
-                for piece in sorted(needed.get(number, set()) - set(pieces))
-                if recorded.scattered[piece].everywhere is everywhere
-            }
-            if new:
-                found = client.scatter(new, broadcast=everywhere, hash=False)
-                pieces.update({int(name.rpartition("-")[2]): future for name, future in found.items()})
-        return time.monotonic() - began
+    def __init__(self, client: Client, recorded: RecordedGraph, scale: float) -> None:
+        self._client, self._recorded, self._scale = client, recorded, scale
+        self._workers = sorted(client.nthreads())
+        self._parts, self._last_use, self._token = parts(recorded), last_uses(recorded), uuid.uuid4().hex
+        last = len(recorded.tasks) - 1  # of tasks that are equal otherwise, dask puts the one with the last key first
+        self._names = [
+            f"{recorded.stages[task.stage]}-{self._token}-{last - i:06d}" for i, task in enumerate(recorded.tasks)
+        ]
+        self._needed: dict[int, set[int]] = {}  # by submission, scattered data
+        for task in recorded.tasks:
+            self._needed.setdefault(task.submission, set()).update(task.scattered)
+        self._sent: dict[int, list[int]] = {}  # by submission, tasks
+        self._futures: dict[int, Any] = {}  # of these
+        self._pieces: dict[int, Any] = {}  # futures of scattered data
+        self._unseen = {i for i, use in enumerate(self._last_use) if use < 0} if recorded.gathered else set[int]()
 
-    def send(number: int, after: Sequence[int]) -> None:
+    def send_all(self) -> None:
+        """Send everything, and wait until it has ended."""
+        recent: list[int] = []  # tasks of the phase before
+        for first, *others in phases(self._recorded):
+            ready, waiting = [(first, recent)], dict[int, list[Turn]]()
+            for turn in others:
+                waiting.setdefault(turn.after, []).append(turn)
+            ended, recent = _Ended(self._client, waiting.keys()), []
+            while ready or waiting:
+                possible = next((each for each in ready if each[0].needs <= self._sent.keys()), None)
+                if possible is None:
+                    for number in ended.wait():  # a client takes results as they come
+                        ready += [(turn, self._sent[number]) for turn in waiting.pop(number)]
+                    continue
+                ready.remove(possible)
+                turn, after = possible
+                for number in turn.numbers:
+                    self._send(number, after)
+                    ended.expect(number, [self._futures[i] for i in self._sent[number]])
+                    recent += self._sent[number]
+                    after = []
+        self._wait(list(self._futures))
+        self._fetch(list(self._futures))
+
+    def _send(self, number: int, after: Sequence[int]) -> None:
         """Send a submission, once these tasks have ended."""
-        submission, sent[number] = recorded.submissions[number], []
-        missing_s = submission.waited_s * scale - fetch(after) - scatter(number)
+        submission, recorded, self._sent[number] = self._recorded.submissions[number], self._recorded, []
+        self._wait(after)
+        began = time.monotonic()
+        self._fetch(after)
+        self._scatter(self._needed.get(number, set()) - self._pieces.keys())
+        missing_s = submission.waited_s * self._scale - (time.monotonic() - began)
         if missing_s > 0:
-            client.sync(asyncio.sleep, missing_s)  # a client that waits, as a record shows it
-        time.sleep(submission.pause_s * scale)
-        for part in by_submission.get(number, ()):
+            self._client.sync(asyncio.sleep, missing_s)  # a client that waits, as a record shows it
+        time.sleep(submission.pause_s * self._scale)
+        for part in self._parts.get(number, ()):
             allowed = recorded.tasks[part.start].allowed
-            confined = workers[:allowed] if 0 < allowed < len(workers) else None
-            tasks_sent = {names[i]: _arguments(recorded, i, part, scale, names, futures, pieces) for i in part}
+            confined = self._workers[:allowed] if 0 < allowed < len(self._workers) else None
+            calls = {self._names[i]: self._arguments(i, part) for i in part}
             if any(need in part for i in part for need in recorded.tasks[i].needs):
-                wanted = [i for i in part if last_use[i] < 0 or last_use[i] >= part.stop]
-                piece = {name: (nap, *arguments) for name, arguments in tasks_sent.items()}
-                results = client.get(piece, [names[i] for i in wanted], workers=confined, sync=False)
+                wanted = [i for i in part if self._last_use[i] < 0 or self._last_use[i] >= part.stop]
+                piece = {name: (nap, *arguments) for name, arguments in calls.items()}
+                results = self._client.get(piece, [self._names[i] for i in wanted], workers=confined, sync=False)
             else:  # as it keeps their order
                 wanted = list(part)
-                results = client.map(
-                    nap, *zip(*tasks_sent.values(), strict=True), key=list(tasks_sent), workers=confined
-                )
-            futures.update(zip(wanted, results, strict=True))
-            sent[number] += wanted
+                results = self._client.map(nap, *zip(*calls.values(), strict=True), key=list(calls), workers=confined)
+            self._futures.update(zip(wanted, results, strict=True))
+            self._sent[number] += wanted
 
-    recent: list[int] = []  # tasks of the phase before
-    for first, *others in phases(recorded):
-        ready, waiting = [(first, recent)], dict[int, list[Turn]]()
-        for turn in others:
-            waiting.setdefault(turn.after, []).append(turn)
-        ended, recent = _Ended(client, waiting.keys()), []
-        while ready or waiting:
-            possible = next((each for each in ready if each[0].needs <= sent.keys()), None)
-            if possible is None:
-                for number in ended.wait():  # a client takes results as they come
-                    ready += [(turn, sent[number]) for turn in waiting.pop(number)]
-                continue
-            ready.remove(possible)
-            turn, after = possible
-            for number in turn.numbers:
-                send(number, after)
-                ended.expect(number, [futures[i] for i in sent[number]])
-                recent += sent[number]
-                after = []
-    fetch(list(futures))
-    return {"tasks": len(recorded.tasks), "submissions": len(recorded.submissions)}
+    def _wait(self, numbers: Sequence[int]) -> None:
+        from distributed import wait
+
+        if numbers:
+            with self._client.as_current():
+                wait([self._futures[i] for i in numbers])
+
+    def _fetch(self, numbers: Sequence[int]) -> None:
+        """Fetch the results of these tasks that no other task needs."""
+        found = [i for i in numbers if i in self._unseen]
+        if found:  # an empty answer would travel as well
+            self._unseen.difference_update(found)
+            check(dict(zip(found, self._client.gather([self._futures[i] for i in found]), strict=True)))
+
+    def _scatter(self, pieces: Collection[int]) -> None:
+        for everywhere in (False, True):
+            new = {
+                f"scattered-{self._token}-{piece}": SizedResult.of(-1 - piece, self._recorded.scattered[piece].nbytes)
+                for piece in sorted(pieces)
+                if self._recorded.scattered[piece].everywhere is everywhere
+            }
+            if new:
+                found = self._client.scatter(new, broadcast=everywhere, hash=False)
+                self._pieces.update({int(name.rpartition("-")[2]): future for name, future in found.items()})
+
+    def _arguments(self, number: int, part: range) -> tuple[Any, ...]:
+        """What `nap` is called with, in a submission of the tasks of `part`."""
+        task, recorded = self._recorded.tasks[number], self._recorded
+        needs = [self._names[need] if need in part else self._futures[need] for need in task.needs]
+        needs += [self._pieces[piece] for piece in task.scattered]
+        cpu_share = recorded.cpu[task.stage] if recorded.cpu else 1.0
+        return number, task.seconds * self._scale, task.nbytes, cpu_share, needs
 
 
 class SizedResult(int):
@@ -235,21 +254,6 @@ def check(results: Mapping[int, int]) -> None:
     for number, result in results.items():
         if result != number:
             raise wrong(NAME, f"task {number} returned {result!r}")
-
-
-def _arguments(
-    recorded: RecordedGraph,
-    number: int,
-    part: range,
-    scale: float,
-    names: Sequence[str],
-    futures: Mapping[int, Any],
-    pieces: Mapping[int, Any],
-) -> tuple[Any, ...]:
-    task = recorded.tasks[number]
-    needs = [names[need] if need in part else futures[need] for need in task.needs]
-    needs += [pieces[piece] for piece in task.scattered]
-    return number, task.seconds * scale, task.nbytes, recorded.cpu[task.stage] if recorded.cpu else 1.0, needs
 
 
 WORKLOAD = workload(NAME, version=4, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(
