@@ -11,6 +11,7 @@ from typing import Any
 from scalescope.analysis.cost import Prices
 from scalescope.analysis.distributions import NORMAL
 from scalescope.diagnosis import causes
+from scalescope.diagnosis.causes.no_known_cause import UNKNOWN
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model import words
 from scalescope.model.finding import Finding, Severity
@@ -32,6 +33,8 @@ WRONG = 0.5
 NOT_SIMULATED = 0.1  # share of the time in what is not simulated, from which on that matters
 MUCH_DATA = 1_000_000  # bytes that move between workers, from which on links matter
 NEAR = 1.1  # sizes within this factor of the fastest are as good
+# Share of what costs most, from which on another cause is named with it: of two repeats, either may come first.
+NEARLY = 0.75
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class PredictedSize(Mapped):
     efficiency: float  # from 0 to 1
     limit: str = ""  # code of the finding that costs most there; empty: nothing holds it back
     limit_text: str = ""  # its title
+    also: tuple[str, ...] = ()  # codes of findings that cost nearly as much
     remedy: str = ""  # of that finding
     remedied_s: float | None = None  # predicted with the remedy; None: its effect is not known
     measured_s: float | None = None
@@ -210,7 +214,8 @@ def _size(measured: MeasuredSizes, run: SweepRun, trial: Trial, ratio: _Ratio, p
     predicted = max(ratio.factor * elapsed_s(trial), trial.metrics.ideal_s)
     half = NORMAL.inv_cdf((1 + LEVEL) / 2) * ratio.error_at(workers / measured.largest)
     low = max(predicted * math.exp(-half), min(trial.metrics.ideal_s, predicted))
-    limit = limit_of(run, trial)
+    limits = limits_of(run, trial)
+    limit = limits[0] if limits else None
     cause = causes.by_code().get(limit.code) if limit else None
     spec = measured.run.sweep.cluster_of(measured.base.point)
     hours, price = workers * predicted / 3600, prices.of(spec)
@@ -222,6 +227,7 @@ def _size(measured: MeasuredSizes, run: SweepRun, trial: Trial, ratio: _Ratio, p
         trial.metrics.work_s / (trial.point.threads * predicted),
         limit.code if limit else "",
         cause.title if cause else "",
+        tuple(other.code for other in limits[1:]),
         limit.remedy if limit else "",
         min(predicted, ratio.factor * limit.gain.predicted_s) if limit and limit.gain else None,
         measured.all_seconds.get(workers),
@@ -230,10 +236,17 @@ def _size(measured: MeasuredSizes, run: SweepRun, trial: Trial, ratio: _Ratio, p
     )
 
 
-def limit_of(run: SweepRun, trial: Trial) -> Finding | None:
-    """What costs the trial most; None where nothing holds it back."""
-    first = diagnose(run.sweep, [trial]).findings[0]
-    return first if first.severity in (Severity.HIGH, Severity.MEDIUM) and not first.limits_trust else None
+def limits_of(run: SweepRun, trial: Trial) -> list[Finding]:
+    """What costs the trial most, and what costs nearly as much; empty where nothing holds it back."""
+    first, *others = diagnose(run.sweep, [trial]).findings
+    if not _holds_back(first):
+        return []
+    near = [each for each in others if _holds_back(each) and each.lost_s >= NEARLY * first.lost_s]
+    return [first, *(each for each in near if each.code != UNKNOWN.code)]
+
+
+def _holds_back(finding: Finding) -> bool:
+    return finding.severity in (Severity.HIGH, Severity.MEDIUM) and not finding.limits_trust
 
 
 def _assumed(run: SweepRun) -> tuple[str, ...]:
@@ -259,7 +272,7 @@ def _line(found: Prediction) -> str:
 
 
 def _time(size: PredictedSize) -> str:
-    limit = f", {size.limit}" if size.limit else ""
+    limit = f", {' or '.join([size.limit, *size.also])}" if size.limit else ""
     return f"{seconds(size.predicted_s)} s ({seconds(size.low_s)} to {seconds(size.high_s)}{limit})"
 
 

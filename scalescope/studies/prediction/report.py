@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from scalescope.diagnosis import causes
 from scalescope.model.study import Study
 from scalescope.model.words import MISSING, percent, plural, seconds
 from scalescope.report.table import ReportTable, Row, Tone
@@ -65,7 +66,7 @@ def _cells(size: PredictedSize, priced: bool) -> tuple[str, ...]:
         f"{seconds(size.low_s)} to {seconds(size.high_s)}",
         MISSING if size.measured_s is None else seconds(size.measured_s),
         percent(size.efficiency),
-        size.limit_text if size.limit else "nothing",
+        "; ".join([size.limit_text or "nothing", *(causes.by_code()[code].title for code in size.also)]),
         *((MISSING if size.money is None else f"{size.money:,.2f}",) if priced else ()),
     )
 

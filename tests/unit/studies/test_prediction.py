@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import hypothesis
@@ -11,11 +12,12 @@ import pytest
 from hypothesis import strategies as st
 
 from scalescope.errors import InvalidField
+from scalescope.model.finding import Severity
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
 from scalescope.model.trial import Trial
 from scalescope.run.sweep import run_sweep
 from scalescope.studies import STUDIES
-from scalescope.studies.prediction import plan
+from scalescope.studies.prediction import judge, plan
 from scalescope.studies.prediction.judge import PredictedSize, Prediction, _Ratio, _ratio
 from scalescope.studies.prediction.measured import MeasuredSizes
 from scalescope.studies.report import export
@@ -168,6 +170,29 @@ def test_a_faster_network_is_not_taken_for_the_measured_one(store: str, tmp_path
     assert same.sizes[0].remedied_s < 0.9 * seconds(same)[4]
     assert seconds(faster)[4] < 0.8 * seconds(same)[4]
     assert faster.sizes[0].measured_s is None
+
+
+@pytest.mark.parametrize(
+    ("costs", "named"),
+    [
+        ([("transfer-bound", 10.0), ("skewed-tasks", 8.0), ("tiny-tasks", 7.0)], ["transfer-bound", "skewed-tasks"]),
+        ([("transfer-bound", 10.0), ("idle-workers-cause-unknown", 50.0)], ["transfer-bound"]),
+        ([("idle-workers-cause-unknown", 50.0)], ["idle-workers-cause-unknown"]),
+        ([("healthy", 0.0)], []),
+    ],
+)
+def test_what_costs_nearly_as_much_is_named_too(
+    monkeypatch: pytest.MonkeyPatch, costs: list[tuple[str, float]], named: list[str]
+) -> None:
+    findings = [
+        SimpleNamespace(
+            code=code, lost_s=lost_s, limits_trust=False, severity=Severity.HIGH if lost_s else Severity.INFO
+        )
+        for code, lost_s in costs
+    ]
+    monkeypatch.setattr(judge, "diagnose", lambda *_: SimpleNamespace(findings=findings))
+    run: Any = SimpleNamespace(sweep=None)
+    assert [each.code for each in judge.limits_of(run, None)] == named
 
 
 @pytest.mark.parametrize(
