@@ -82,6 +82,7 @@ class Prediction(Mapped):
     trust: Trust | None = None  # None: one size was measured
     scattering: float = 0.0  # share of the measured time in `client.scatter`
     actors: float = 0.0  # share of the measured worker time in calls of actors
+    nested: float = 0.0  # share of the tasks that other tasks sent
     room_bytes: float = 0.0  # results that a worker holds before it writes some to disk; 0: unknown, or no limit
     assumed: tuple[str, ...] = ()  # costs that the trial did not tell
     costs: Mapping[str, Any] = field(default_factory=dict)  # what the simulated cluster charged
@@ -98,6 +99,8 @@ class Prediction(Mapped):
             found.append(f"{percent(self.scattering)} of its time is `client.scatter`, which is not simulated")
         if self.actors >= NOT_SIMULATED:
             found.append(f"{percent(self.actors)} of its worker time is calls of actors, which are not simulated")
+        if self.nested >= NOT_SIMULATED:
+            found.append(f"{percent(self.nested)} of its tasks are sent by tasks, whose waiting is taken for computing")
         for size in self.sizes:
             if size.workers in self.asked and 0 < self.room_bytes < size.held_bytes:
                 held, room = words.size(size.held_bytes), words.size(self.room_bytes)
@@ -123,6 +126,7 @@ def judge(
     asked: Sequence[int],
     prices: Prices,
     scattering: float = 0.0,
+    nested: float = 0.0,
     room_bytes: float = 0.0,
 ) -> StudyAnswer:
     again = _by_workers(simulated.again)
@@ -143,8 +147,8 @@ def judge(
     moved = max((trial.metrics.transferred_bytes or 0.0 for trial in ahead.values() if trial.metrics), default=0.0)
     assumed = _assumed(run) if moved >= MUCH_DATA else ()
     costs = run.sweep.cluster.to_mapping()
-    actors = _share_of_actors(measured.base)
-    found = Prediction(tuple(sizes), tuple(asked), ratio.factor, trust, scattering, actors, room_bytes, assumed, costs)
+    shares = scattering, _share_of_actors(measured.base), nested
+    found = Prediction(tuple(sizes), tuple(asked), ratio.factor, trust, *shares, room_bytes, assumed, costs)
     return StudyAnswer(_line(found), found.to_mapping(), bool(found.doubts))
 
 

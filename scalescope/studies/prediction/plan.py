@@ -14,7 +14,7 @@ from typing import Any
 
 from scalescope.analysis.attempts import Attempts, Tables
 from scalescope.analysis.fitted_costs import FittedCosts, GrowthOfDurations, fitted_costs
-from scalescope.analysis.graph_from_records import recorded_graph, waiting
+from scalescope.analysis.graph_from_records import NESTED, recorded_graph, waiting
 from scalescope.analysis.scattered import scattered_data
 from scalescope.diagnosis.evidence.held_results import held_results, most_on_one_worker
 from scalescope.diagnosis.observation import Observation
@@ -139,10 +139,10 @@ class _Prediction:
             held = {
                 trial.point.workers: most_on_one_worker(Observation.of(trial, store.tables(trial))) for trial in ahead
             }
-        room, scattering = held_results(base), scattering_share(base.tables)
+        room, shares = held_results(base), (scattering_share(base.tables), nested_share(base.tables))
         simulated = SimulatedSizes(held, again, changed, rest[0] if rest else None)
         room_bytes = room.fits if room else 0.0
-        return judge(measured, simulated, self._wanted(measured), price_table.load(), scattering, room_bytes)
+        return judge(measured, simulated, self._wanted(measured), price_table.load(), *shares, room_bytes)
 
     def _measured(self, runs: Sequence[SweepRun]) -> MeasuredSizes:
         return self.origin or MeasuredSizes.of(runs[0], sizes(self.asked.using))
@@ -207,6 +207,14 @@ def scattering_share(tables: Tables) -> float:
     for what, seconds in zip(client.get("what", ()), client.get("seconds", ()), strict=True):
         took[str(what).endswith(".scatter")] += float(seconds)
     return took[True] / sum(took.values()) if took[True] else 0.0
+
+
+def nested_share(tables: Tables) -> float:
+    """The part of the tasks that clients within tasks sent, from 0 to 1."""
+    graphs, sent = tables.get("graphs", {}), dict.fromkeys((False, True), 0)
+    for client, tasks in zip(graphs.get("client", ()), graphs.get("tasks", ()), strict=True):
+        sent[str(client).startswith(NESTED)] += int(tasks)
+    return sent[True] / max(sum(sent.values()), 1)
 
 
 def prepared(graph: RecordedGraph, tables: Tables, attempts: Attempts) -> RecordedGraph:

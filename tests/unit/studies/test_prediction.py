@@ -107,6 +107,7 @@ def test_memory_that_would_not_do_is_named() -> None:
     assert not Prediction(sizes, (8,), 1.0, room_bytes=2e9).doubts
     assert not Prediction(sizes, (1, 8), 1.0).doubts
     assert "calls of actors" in Prediction(sizes, (1, 8), 1.0, actors=0.5).doubts[0]
+    assert "sent by tasks" in Prediction(sizes, (1, 8), 1.0, nested=0.5).doubts[0]
 
 
 def test_a_wait_before_the_first_tasks_grows_as_it_did() -> None:
