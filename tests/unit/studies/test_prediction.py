@@ -110,6 +110,11 @@ def test_memory_that_would_not_do_is_named() -> None:
     assert "sent by tasks" in Prediction(sizes, (1, 8), 1.0, nested=0.5).doubts[0]
 
 
+def test_tasks_that_tasks_sent_are_counted() -> None:
+    graphs = {"client": ["Client-a", "Client-worker-b"], "tasks": [1, 3]}
+    assert (plan.nested_share({"graphs": graphs}), plan.nested_share({})) == (0.75, 0.0)
+
+
 def test_a_wait_before_the_first_tasks_grows_as_it_did() -> None:
     graph = RecordedGraph(("inc",), (RecordedTask(0, 1.0),), (Submission(0, 0.1, 3.0),))
     waited = plan.waiting_longer(graph, {1: 1.0, 2: 2.0, 4: 3.0}, 8).submissions[0]
