@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import prediction_cases
 from clusters import table
+from judged import anew
 from prediction_cases import FIRST, FOURTH, SECOND, THIRD
 from scipy.optimize import nnls
 
@@ -193,16 +194,18 @@ def compare(folder: Path, names: Sequence[str]) -> list[Compared]:
             answers = {each.workers: each for each in answer.sizes}
             predicted = {"Scalescope": {size: answers[size].predicted_s for size in sizes}}
             predicted |= {formula: fit(seen, sizes) for formula, fit in FORMULAS.items()}
-            trials = {
-                size: [each for each in run.trials if each.counts and each.point.workers == size] for size in sizes
-            }
-            limits = {
-                size: [next(iter(limits_of(run, trial)), None) for trial in each] for size, each in trials.items()
-            }
-            firsts = {size: [limit.code if limit else "" for limit in each] for size, each in limits.items()}
+            trials = {size: judged(folder, run, size) for size in sizes}
+            limits = {size: [limits_of(run, trial)[:1] for trial in each] for size, each in trials.items()}
+            firsts = {size: ["".join(limit.code for limit in one) for one in each] for size, each in limits.items()}
             causes = {size: leading(run, trials[size], limits[size]) for size in sizes}
             found.append(Compared(name, measured, firsts, causes, predicted, answers, answer.doubts))
     return found
+
+
+def judged(folder: Path, run: SweepRun, workers: int) -> list[Trial]:
+    with Store.open(str(folder.resolve() / "store.db")) as store:
+        trials = [trial for trial in run.trials if trial.counts and trial.point.workers == workers]
+        return [anew(trial, store.tables(trial)) for trial in trials]
 
 
 def leading(run: SweepRun, trials: Sequence[Trial], firsts: Sequence[Sequence[Finding]]) -> set[str]:

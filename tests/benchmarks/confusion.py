@@ -14,15 +14,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "causes"))
 
 import cases as labelled
+from judged import anew
 from matrix import Rates, Result, count, run, shows_its_label
 
-from scalescope.analysis.attempts import Tables
-from scalescope.analysis.measure import measure
-from scalescope.diagnosis import causes
-from scalescope.diagnosis.observation import Observation
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.sweep import Sweep
-from scalescope.model.trial import Trial
 
 RECALL, FALSE_ALARMS = 0.95, 0.01
 """What is asked of the whole set: recall at least, and healthy cases accused at most."""
@@ -57,14 +53,6 @@ def rejudged(result: Result) -> Result:
     trials = tuple(anew(trial, tables) for trial, tables in zip(result.trials, result.tables, strict=True))
     verdict = diagnose(Sweep.from_mapping(result.case.sweep()), trials)
     return replace(result, trials=trials, verdict=verdict)
-
-
-def anew(trial: Trial, tables: Tables) -> Trial:
-    """The trial as it would be measured and judged now."""
-    if trial.metrics is not None:
-        elapsed_s = trial.metrics.elapsed_s
-        trial = replace(trial, metrics=measure(tables, threads=trial.point.threads, elapsed_s=elapsed_s))
-    return replace(trial, findings=causes.find(Observation.of(trial, tables)))
 
 
 def line(result: Result) -> str:
