@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from scalescope.analysis.attempts import Bools, Floats, Tables, told
+from scalescope.analysis.attempts import Attempts, Bools, Floats, Tables, told
 from scalescope.analysis.inside_tasks import thread_seconds
 from scalescope.analysis.scattered import scattered_data
 from scalescope.errors import CaptureError
@@ -22,8 +22,9 @@ NESTED = "Client-worker-"  # begins the id of a client inside a task; what it se
 
 
 def recorded_graph(tables: Tables) -> RecordedGraph:
-    """The finished tasks of a trial, each once, with dependencies, restrictions and submissions.
+    """The tasks of a trial, with dependencies, restrictions and submissions.
 
+    A task that was done once more because its worker died is there once, one that the client sent again is there twice.
     The submission of a task is not recorded: a task without dependencies belongs to the last one before it was
     runnable, another one to the first that still lacks tasks, from that of its dependencies on.
     """
@@ -75,9 +76,10 @@ def _scattered(tables: Tables) -> tuple[dict[int, list[int]], tuple[ScatteredDat
 
 
 def _finished(tables: Tables) -> list[int]:
-    tasks = tables.get("tasks", {"key": (), "status": ()})
-    last = {key: row for row, key in enumerate(tasks["key"]) if tasks["status"][row] == STATUS_FINISHED}
-    return sorted(last.values())
+    if STATUS_FINISHED not in tables.get("tasks", {"status": ()})["status"]:
+        return []
+    attempts = Attempts.read(tables)
+    return sorted(attempts.row[attempts.useful].tolist())
 
 
 def _known(tables: Tables, rows: Sequence[int]) -> bool:
@@ -91,12 +93,14 @@ def _known(tables: Tables, rows: Sequence[int]) -> bool:
 
 def _needs(tables: Tables, rows: set[int]) -> dict[int, list[int]]:
     keys = tables["tasks"]["key"]
-    by_key = {keys[row]: row for row in rows}
+    by_key = {keys[row]: row for row in sorted(rows)}
     needs: dict[int, set[int]] = {row: set() for row in rows}
     dependencies = tables.get("dependencies", {})
     for task, need in zip(dependencies.get("task", ()), dependencies.get("needs", ()), strict=True):
-        row, needed = int(task), by_key.get(keys[int(need)])
-        if row in rows and needed is not None and needed != row:
+        row, needed = int(task), int(need)
+        if needed not in rows:  # its result was lost with its worker
+            needed = by_key.get(keys[needed], row)
+        if row in rows and needed != row:
             needs[row].add(needed)
     return {row: sorted(found) for row, found in needs.items()}
 

@@ -24,7 +24,7 @@ def tables(*rows: dict[str, Any], edges: list[tuple[int, int]] | None = None, se
         row.setdefault("stop", row["start"] + 1.0)
         row.setdefault("done", row["stop"])
         row.setdefault("span", row["stop"] - row["start"])
-    found: dict[str, Any] = {"tasks": {name: [row[name] for row in whole] for name in whole[0]}}
+    found: dict[str, Any] = {"tasks": {name: [row[name] for row in whole] for name in whole[0]}, "workers": {}}
     for name in ("start", "stop", "span"):
         found["tasks"][name] = np.asarray(found["tasks"][name])
     if edges is not None:
@@ -32,6 +32,7 @@ def tables(*rows: dict[str, Any], edges: list[tuple[int, int]] | None = None, se
     if sent:
         found["graphs"] = {
             "time": [time for time, *_ in sent],
+            "seconds": [0.0] * len(sent),
             "tasks": [count for _, count, *_ in sent],
             "client": [rest[0] if rest else "Client-1" for _, _, *rest in sent],
         }
@@ -42,6 +43,24 @@ def test_independent_tasks() -> None:
     assert recorded_graph(tables({}, {})) == RecordedGraph(
         ("inc",), (RecordedTask(0, 1.0), RecordedTask(0, 1.0)), (Submission(),)
     )
+
+
+def test_what_was_sent_again_is_there_twice() -> None:
+    later = [{"key": "load", "runnable": 20.0, "start": 20.0, "stop": 23.0}, {"runnable": 23.0, "start": 23.0}]
+    rows = [{"key": "load"}, {"runnable": 11.0, "start": 11.0}, *later]
+    graph = recorded_graph(tables(*rows, edges=[(1, 0), (3, 2)], sent=[(9.0, 2), (19.0, 2)]))
+    assert [task.seconds for task in graph.tasks] == [1.0, 1.0, 3.0, 1.0]
+    assert [task.needs for task in graph.tasks] == [(), (0,), (), (2,)]
+    assert [task.submission for task in graph.tasks] == [0, 0, 1, 1]
+
+
+def test_what_was_done_again_since_its_worker_died_is_there_once() -> None:
+    rows = [{"worker": "a"}, {"worker": "b", "start": 11.0}, {"worker": "b", "start": 20.0}, {"worker": "b"}]
+    rows = [{**row, "key": key} for row, key in zip(rows, ("load", "k1", "load", "k3"), strict=True)]
+    records = tables(*rows, edges=[(1, 0), (3, 2)], sent=[(9.0, 3)])
+    records["workers"] = {"worker": ["a", "b"], "left": [15.0, 0.0], "joined": [0.0, 0.0]}
+    graph = recorded_graph(records)
+    assert [task.needs for task in graph.tasks] == [(), (0,), (0,)]
 
 
 def test_stages_dependencies_and_restrictions() -> None:
