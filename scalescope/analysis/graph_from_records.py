@@ -43,6 +43,7 @@ def recorded_graph(tables: Tables) -> RecordedGraph:
     stages, stage = _stages([tasks["group"][row] for row in rows], [tasks["prefix"][row] for row in rows])
     sizes = tasks.get("nbytes", [0] * len(tasks["key"]))
     scattered, pieces = _scattered(tables)
+    spread = _spread(tables, rows, stage)
     used = sorted(set(sent.values()))
     renumbered = {old: new for new, old in enumerate(used)}
     return RecordedGraph(
@@ -52,7 +53,7 @@ def recorded_graph(tables: Tables) -> RecordedGraph:
                 stage[i],
                 _rounded(float(tasks["stop"][row] - tasks["start"][row])),
                 tuple(sorted(number[need] for need in needs[row])),
-                int(tasks["allowed"][row]),
+                spread.get(stage[i], int(tasks["allowed"][row])),
                 renumbered[sent[row]],
                 max(int(sizes[row]), 0),
                 tuple(scattered.get(row, ())),
@@ -63,6 +64,7 @@ def recorded_graph(tables: Tables) -> RecordedGraph:
         _cpu_shares(tables, dict(zip(stage, [tasks["prefix"][row] for row in rows], strict=True))),
         _gathered(tables),
         pieces,
+        tuple(spread),
     )
 
 
@@ -73,6 +75,19 @@ def _scattered(tables: Tables) -> tuple[dict[int, list[int]], tuple[ScatteredDat
         by_row.setdefault(row, []).append(piece)
     pairs = zip(found.nbytes, found.workers, strict=True)
     return by_row, tuple(ScatteredData(nbytes, workers > 1) for nbytes, workers in pairs)
+
+
+def _spread(tables: Tables, rows: Sequence[int], stages: Sequence[int]) -> dict[int, int]:
+    """Stages whose restricted tasks ran on more workers than each was allowed, and how many that was.
+
+    So do the outputs of a shuffle. Those that came to the right worker by chance are without a restriction.
+    """
+    allowed, ran_on = dict[int, int](), dict[int, set[str]]()
+    for row, stage in zip(rows, stages, strict=True):
+        if tables["tasks"]["allowed"][row]:
+            allowed[stage] = max(int(tables["tasks"]["allowed"][row]), allowed.get(stage, 0))
+            ran_on.setdefault(stage, set()).add(tables["tasks"]["worker"][row])
+    return {stage: count for stage, count in allowed.items() if len(ran_on[stage]) > count}
 
 
 def _finished(tables: Tables) -> list[int]:

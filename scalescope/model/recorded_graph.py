@@ -57,6 +57,7 @@ class RecordedGraph:
     cpu: tuple[float, ...] = ()
     gathered: bool = True  # whether the client fetched results
     scattered: tuple[ScatteredData, ...] = ()
+    spread: tuple[int, ...] = ()  # stages whose restricted tasks were confined to different workers
 
     def first(self, tasks: int) -> RecordedGraph:
         """The graph of the first `tasks` tasks, which need no others."""

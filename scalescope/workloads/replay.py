@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -45,7 +46,9 @@ class _Sender:
     def __init__(self, client: Client, recorded: RecordedGraph, scale: float) -> None:
         self._client, self._recorded, self._scale = client, recorded, scale
         self._workers = sorted(client.nthreads())
-        self._parts, self._last_use, self._token = parts(recorded), last_uses(recorded), uuid.uuid4().hex
+        self._confined = confinements(recorded, len(self._workers))
+        self._parts, self._last_use = parts(recorded, self._confined), last_uses(recorded)
+        self._token = uuid.uuid4().hex
         last = len(recorded.tasks) - 1  # of tasks that are equal otherwise, dask puts the one with the last key first
         self._names = [
             f"{recorded.stages[task.stage]}-{self._token}-{last - i:06d}" for i, task in enumerate(recorded.tasks)
@@ -94,8 +97,8 @@ class _Sender:
             self._client.sync(asyncio.sleep, missing_s)  # a client that waits, as a record shows it
         time.sleep(submission.pause_s * self._scale)
         for part in self._parts.get(number, ()):
-            allowed = recorded.tasks[part.start].allowed
-            confined = self._workers[:allowed] if 0 < allowed < len(self._workers) else None
+            confinement = self._confined[part.start]
+            confined = self._workers[confinement.start : confinement.stop] if confinement else None
             calls = {self._names[i]: self._arguments(i, part) for i in part}
             if any(need in part for i in part for need in recorded.tasks[i].needs):
                 wanted = [i for i in part if self._last_use[i] < 0 or self._last_use[i] >= part.stop]
@@ -165,11 +168,28 @@ def nap(number: int, seconds: float, nbytes: int, cpu_share: float, needs: Seque
     return SizedResult.of(number, nbytes)
 
 
-def parts(recorded: RecordedGraph) -> dict[int, list[range]]:
+def confinements(recorded: RecordedGraph, workers: int) -> list[range | None]:
+    """For each task the numbers of the workers to which it is confined; None where any may run it.
+
+    The tasks of a stage that was spread are divided among all workers, as a shuffle does; others have the first ones.
+    """
+    left = Counter(task.stage for task in recorded.tasks if task.allowed)
+    whole, found = left.copy(), list[range | None]()
+    for task in recorded.tasks:
+        first = 0
+        if task.allowed and task.stage in recorded.spread:
+            first = (whole[task.stage] - left[task.stage]) * workers // whole[task.stage]
+        left[task.stage] -= 1
+        last = min(first + task.allowed, workers)
+        found.append(range(last - task.allowed, last) if 0 < task.allowed < workers else None)
+    return found
+
+
+def parts(recorded: RecordedGraph, confined: Sequence[range | None]) -> dict[int, list[range]]:
     """Tasks by submission, cut where the restriction changes: each part is sent by itself."""
 
-    def sent_with(number: int) -> tuple[int, int]:
-        return recorded.tasks[number].submission, recorded.tasks[number].allowed
+    def sent_with(number: int) -> tuple[int, range | None]:
+        return recorded.tasks[number].submission, confined[number]
 
     found: dict[int, list[range]] = {}
     for (submission, _), group in groupby(range(len(recorded.tasks)), sent_with):

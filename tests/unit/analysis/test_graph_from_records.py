@@ -16,7 +16,8 @@ from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submiss
 def tables(*rows: dict[str, Any], edges: list[tuple[int, int]] | None = None, sent: Any = ()) -> dict[str, Any]:
     """Records of tasks, one second each unless told; `sent` are times and task counts of submissions."""
     whole = [
-        {"key": f"k{i}", "prefix": "inc", "group": "inc-1", "runnable": 10.0, "start": 10.0, "status": 0, "allowed": 0}
+        {"key": f"k{i}", "prefix": "inc", "group": "inc-1", "worker": "", "status": 0, "allowed": 0}
+        | {"runnable": 10.0, "start": 10.0}
         | row
         for i, row in enumerate(rows)
     ]
@@ -61,6 +62,16 @@ def test_what_was_done_again_since_its_worker_died_is_there_once() -> None:
     records["workers"] = {"worker": ["a", "b"], "left": [15.0, 0.0], "joined": [0.0, 0.0]}
     graph = recorded_graph(records)
     assert [task.needs for task in graph.tasks] == [(), (0,), (0,)]
+
+
+@pytest.mark.parametrize(("workers", "allowed", "spread"), [("aab", [1, 1, 1], (0,)), ("aaa", [1, 1, 0], ())])
+def test_a_stage_may_be_confined_to_a_worker_for_each_task(
+    workers: str, allowed: list[int], spread: tuple[int, ...]
+) -> None:
+    rows = [{"worker": worker, "allowed": int(i > 0)} for i, worker in enumerate(workers)]
+    graph = recorded_graph(tables(*rows))
+    assert sorted(task.allowed for task in graph.tasks) == sorted(allowed)
+    assert graph.spread == spread
 
 
 def test_stages_dependencies_and_restrictions() -> None:

@@ -69,8 +69,22 @@ def test_only_the_first_tasks(inproc: Place, tmp_path: Path) -> None:
 
 
 def test_a_part_ends_where_the_restriction_changes() -> None:
-    assert replay.parts(CONFINED) == {0: [range(8), range(8, 9)]}
-    assert replay.parts(TWO_MAPS) == {0: [range(3)], 1: [range(3, 6)]}
+    assert replay.parts(CONFINED, replay.confinements(CONFINED, 2)) == {0: [range(8), range(8, 9)]}
+    assert replay.parts(TWO_MAPS, replay.confinements(TWO_MAPS, 2)) == {0: [range(3)], 1: [range(3, 6)]}
+
+
+@pytest.mark.parametrize(
+    ("spread", "workers", "allowed"),
+    [
+        ((), 2, [{0}] * 8),
+        ((0,), 2, [{0}] * 4 + [{1}] * 4),
+        ((0,), 16, [{number} for number in range(0, 16, 2)]),
+        ((0,), 1, [None] * 8),
+    ],
+)
+def test_where_restricted_tasks_may_run(spread: tuple[int, ...], workers: int, allowed: list[set[int] | None]) -> None:
+    found = replay.confinements(dataclasses.replace(CONFINED, spread=spread), workers)
+    assert [each if each is None else set(each) for each in found] == [*allowed, None]
 
 
 AS_COMPLETED = RecordedGraph(
