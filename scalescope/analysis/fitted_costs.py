@@ -173,7 +173,7 @@ class GrowthOfDurations:
         fits = [
             (0.0 if error < SAME_FIT else error, place, factors)
             for place, column in enumerate((1 - 1 / sizes, np.log(sizes)))
-            if (found := _line(column, durations)) is not None
+            if (found := straight_line(column, durations)) is not None
             for error, factors in [found]
         ]
         if not fits:
@@ -185,8 +185,8 @@ class GrowthOfDurations:
         return self.constant + self.remote * (1 - 1 / workers) + self.logarithm * math.log(workers)
 
 
-def _line(column: Floats, durations: Floats) -> tuple[float, tuple[float, float]] | None:
-    """Least squares of relative errors: that error, and both factors; None where one is below 0."""
+def straight_line(column: Floats, durations: Floats) -> tuple[float, tuple[float, float]] | None:
+    """Least squares of relative errors of a + b `column`: that error, and both factors; None where b is below 0."""
     weighted = np.column_stack([np.ones_like(column), column]) / durations[:, None]
     first, slope = np.linalg.lstsq(weighted, np.ones(len(durations)), rcond=None)[0].tolist()
     if first < 0:  # through the origin

@@ -30,7 +30,6 @@ CONFIG: dict[str, Any] = {
     "distributed.client.heartbeat": "60s",
     "distributed.client.scheduler-info-interval": "1h",
     "distributed.diagnostics.nvml": False,
-    "distributed.scheduler.active-memory-manager.start": False,
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
     "distributed.worker.profile.enabled": False,

@@ -34,7 +34,7 @@ from scalescope.clusters.simulated.executor import VirtualThreadPoolExecutor
 from scalescope.clusters.simulated.links import Links
 from scalescope.clusters.simulated.locks import loop_locks
 from scalescope.clusters.simulated.loops import KernelLoop
-from scalescope.clusters.simulated.spec import SimulatedSpec, bytes_per_second
+from scalescope.clusters.simulated.spec import SimulatedSpec, bytes_per_second, durations_on
 from scalescope.clusters.simulated.transfers import CLIENT, LinkedScheduler, linked
 from scalescope.errors import ClusterError, WorkersMissing
 
@@ -146,7 +146,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         self._repeats = not self._charging
         self._repeat("trial")
         with task_durations(
-            self.spec.durations or {},
+            durations_on(self.spec.durations or {}, point.workers),
             timeless=point.has_zero_length_tasks,
             links=self._links,
             cpu_share=0.0 if workload.modelled else 1.0,

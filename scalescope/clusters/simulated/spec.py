@@ -69,7 +69,11 @@ class SimulatedSpec(ClusterSpec):
     task_cost: Annotated[Literal["auto", "none", "cpu", "recorded"], _TASK_COST] = "auto"
     durations: Annotated[
         Mapping[str, float] | None,
-        Parameter('Seconds per task prefix; only for task cost "recorded".', title="Durations of tasks, s"),
+        Parameter(
+            "Seconds per task prefix, or per PREFIX@WORKERS where so many workers are asked for; only for task cost "
+            '"recorded".',
+            title="Durations of tasks, s",
+        ),
     ] = None
     scheduler_us: Annotated[float | None, _SCHEDULER_US] = None
     worker_us: Annotated[
@@ -104,6 +108,13 @@ class SimulatedSpec(ClusterSpec):
                 fields.number(f"cluster.durations.{prefix}", seconds, minimum=0)
         elif self.durations is not None:
             raise InvalidField("cluster.durations", dict(self.durations), 'only together with task_cost = "recorded"')
+
+
+def durations_on(durations: Mapping[str, float], workers: int) -> dict[str, float]:
+    """The durations by prefix that hold for so many workers."""
+    own = f"@{workers}"
+    chosen = {name.removesuffix(own): seconds for name, seconds in durations.items() if name.endswith(own)}
+    return {**durations, **chosen}
 
 
 def bytes_per_second(field: str, text: object) -> float:

@@ -11,7 +11,9 @@ from functools import cached_property
 from statistics import fmean, median
 from typing import Any
 
-from scalescope.analysis.fitted_costs import GrowthOfDurations
+import numpy as np
+
+from scalescope.analysis.fitted_costs import GrowthOfDurations, straight_line
 from scalescope.errors import InvalidField
 from scalescope.model.metrics import PrefixWork
 from scalescope.model.recorded_graph import RecordedGraph
@@ -19,7 +21,9 @@ from scalescope.model.sweep import CLUSTER, ITEMS, THREADS, WORKERS
 from scalescope.model.trial import Trial
 from scalescope.store.store import SweepRun
 
-SAME_GRAPH = 1.02  # the graph is the same while its number of tasks stays within this factor
+# The graph is the same while its number of tasks stays within this factor, or differs as much at one size (`set_index`
+# looks at the data once in a process).
+SAME_GRAPH = 1.02
 
 
 @dataclass(frozen=True)
@@ -52,12 +56,12 @@ class MeasuredSizes:
         if missing := set(using) - set(sizes):
             raise InvalidField("using", min(missing), f"sizes that were measured: {', '.join(map(str, sorted(sizes)))}")
         kept = {workers: trials for workers, trials in sizes.items() if not using or workers in using}
-        tasks = [median(map(_tasks, trials)) for trials in sizes.values()]
+        tasks = [sorted(map(_tasks, trials)) for trials in sizes.values()]
         return cls(
             run,
             kept,
             {workers: trials for workers, trials in sizes.items() if workers not in kept},
-            builds_by_workers=max(tasks) > SAME_GRAPH * min(tasks),
+            builds_by_workers=max(least for least, *_ in tasks) > SAME_GRAPH * min(each[-1] for each in tasks),
             grows=len({trial.point.items for trials in sizes.values() for trial in trials}) > 1,
         )
 
@@ -110,6 +114,31 @@ class MeasuredSizes:
         """Seconds of a task, by prefix, where the tasks of another trial share the work of the base trial."""
         tasks = {name: work.tasks for name, work in _work(trial).items()}
         return {name: work.work_s / tasks[name] for name, work in _work(self.base).items() if tasks.get(name)}
+
+    def durations_at(self, workers: int) -> dict[str, float]:
+        """Seconds of a task, by prefix, on so many workers, where more workers get more tasks.
+
+        N tasks of a prefix take a + b N seconds together, neither factor below 0: some share what there is to do, of
+        others each does as much as before. N follows a straight line through what was measured.
+        """
+        return {name: seconds * self._per_task(name, workers) for name, seconds in self.mean_durations.items()}
+
+    def _per_task(self, prefix: str, workers: int) -> float:
+        """The duration of a task of this prefix on so many workers, over that in the base trial."""
+        known = [(size, _work(trial)[prefix]) for size, trial in self._by_size if prefix in _work(trial)]
+        sizes, tasks, seconds = (
+            np.array(each, float) for each in zip(*((n, work.tasks, work.work_s) for n, work in known), strict=True)
+        )
+        if len(known) < 2 or max(tasks) <= SAME_GRAPH * min(tasks) or min(seconds) <= 0:
+            return 1.0
+        _, (shared_s, task_s) = straight_line(tasks, seconds) or (0.0, (1.0, 0.0))
+        slope, first = np.polyfit(sizes, tasks, 1)
+        at, base = (max(first + slope * n, 1.0) for n in (workers, self.largest))
+        return float((shared_s / at + task_s) / (shared_s / base + task_s))
+
+    @property
+    def _by_size(self) -> list[tuple[int, Trial]]:
+        return list(zip(sorted(self.by_workers), self.typical, strict=True))
 
     def values_at(self, workers: int) -> dict[str, Any]:
         """Values of the axes for a size that was not measured."""

@@ -2,7 +2,7 @@
 
 Where the graph stays the same, the recorded one is run again with sleeps of its durations and results of its sizes.
 Where it depends on the number of workers, the workload itself builds it, and its tasks take the time that tasks of
-their prefix took.
+their prefix took, or would take if they share the work.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class _Prediction:
         if measured.builds_by_workers or durations is not None:
             self._may_build(measured)
             sweep["workload"] = measured.run.sweep.workload
-            spec |= {"task_cost": "recorded", "durations": durations or measured.mean_durations}
+            spec |= {"task_cost": "recorded", "durations": durations or _by_size(measured, workers)}
             settings = self.settings if durations is not None else {}
             points = [{**measured.values_at(each), **settings} for each in sorted(workers)]
         else:
@@ -196,6 +196,11 @@ class _Prediction:
                 next_step="scalescope predict -w FILE.py:FUNCTION -a workers=1,2,4",
             )
         others_code.check(measured.run, others_code=self.asked.others_code)
+
+
+def _by_size(measured: MeasuredSizes, workers: Collection[int]) -> dict[str, float]:
+    sizes = {size: measured.durations_at(size) for size in workers}
+    return {f"{prefix}@{size}": seconds for size, found in sizes.items() for prefix, seconds in found.items()}
 
 
 def scattering_share(tables: Tables) -> float:

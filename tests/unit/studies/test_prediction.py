@@ -147,6 +147,29 @@ def test_other_parameters_share_the_measured_work(store: str, tmp_path: Path) ->
     assert seconds(smaller)[8] == pytest.approx(1.0, rel=0.1)
 
 
+DIVIDED = """
+import time
+
+def run(client, whole, each):
+    pieces = 3 * len(client.nthreads())
+    client.gather(client.map(part, [whole / pieces + each] * pieces, pure=False))
+
+def part(seconds):
+    time.sleep(seconds)
+"""
+
+
+@pytest.mark.parametrize(("whole", "each", "at_16"), [(24, 0, 1.5), (0, 2, 6.0), (24, 1, 4.5)])
+def test_tasks_of_which_more_workers_get_more_share_the_work_or_do_not(
+    whole: float, each: float, at_16: float, store: str, tmp_path: Path
+) -> None:
+    (tmp_path / "divided.py").write_text(DIVIDED)
+    sweep = {"workload": f"{tmp_path}/divided.py:run", "params": {"whole": whole, "each": each}, "repeats": 1}
+    measured = run_sweep({**sweep, "axes": {"workers": [1, 2, 4]}, "store": store})
+    found = run_study("prediction", {"run": measured.run_id, "workers": "16", "store": store})
+    assert seconds(Prediction.from_mapping(found.result))[16] == pytest.approx(at_16, rel=0.05)
+
+
 MOVING = """
 import time
 
