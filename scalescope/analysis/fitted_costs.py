@@ -20,7 +20,7 @@ from scalescope.model.records import STATUS_FINISHED
 
 LARGE_BYTES = 500_000  # of transfers that tell the bandwidth, and of all that the client sent or fetched
 LEAST_BYTES, LEAST_MOVED_S = 4_000_000, 0.05  # transfers in all: fewer bytes or seconds tell nothing
-SHARE_OF_LINKS = 0.2  # least share of a wait for results that is not the packing by workers
+SHARE_OF_LINKS = 0.2  # least share of a transfer, or of a wait for results, that is not the packing by workers
 MUCH_FASTER = 10.0  # times all workers together, at most
 LEAST_TRANSFERS = 4  # below which they tell no latency
 # Shares of the bytes and of the transfers that were slower, or faster, than one that nothing else held back.
@@ -72,9 +72,10 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
         if context in ("gather-dep", "get-data") and activity in CPU_STEPS and unit == "seconds"
     )
     enough = float(moved[large].sum()) >= LEAST_BYTES and float(seconds[large].sum()) >= LEAST_MOVED_S
-    bandwidth = _quantile((moved / seconds)[large], moved[large], UNSHARED) if enough else None
-    alone = attempts.transfer == 0  # tasks that did not wait for a transfer, too
     cpu_s_per_byte = cpu_s / 2 / max(float(moved.sum()), 1.0)
+    on_links_s = np.maximum(seconds - 2 * cpu_s_per_byte * moved, SHARE_OF_LINKS * seconds)
+    bandwidth = _quantile((moved / on_links_s)[large], moved[large], UNSHARED) if enough else None
+    alone = attempts.transfer == 0  # tasks that did not wait for a transfer, too
     told = np.ones(len(moved), bool) if bandwidth else ~large
     by_size = moved * ((1 / bandwidth if bandwidth else 0.0) + 2 * cpu_s_per_byte)
     besides_s = (np.maximum(seconds - by_size, 0.0) / sources)[told]

@@ -340,12 +340,12 @@ def main() -> None:
             fresh=given.fresh,
         )
         return
-    found = [each for folder in given.compare for each in compare(folder, given.only)]
+    found = {each.name: each for folder in given.compare for each in compare(folder, given.only)}
     if not found:
         sys.exit("no workload was measured at sizes of both kinds")
-    text = page(sorted(found, key=lambda each: EVERY.index(each.name)))
+    text = page([found[name] for name in EVERY if name in found])
     print(text)
-    if {each.name for each in found} == set(EVERY):
+    if found.keys() == set(EVERY):
         PAGE.write_text(text)
 
 
