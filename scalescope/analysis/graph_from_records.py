@@ -255,15 +255,18 @@ def _gathered(tables: Tables) -> bool:
 
 
 def _stages(groups: Sequence[str], prefixes: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:
+    """The prefix of each group as one word, which dask takes for a prefix again; and the number of each task's."""
     index: dict[str, int] = {}
-    names: list[str] = []  # distinct, and each one word, so that dask keeps the whole as the prefix of keys
+    names: list[str] = []
     for group, prefix in zip(groups, prefixes, strict=True):
         if group not in index:
             index[group] = len(names)
-            name = re.sub(r"\W+", "_", prefix).strip("_") or "task"
-            same = sum(other == name or other.startswith(f"{name}_") for other in names)
-            names.append(f"{name}_{same + 1}" if same else name)
+            names.append(word(prefix))
     return tuple(names), [index[group] for group in groups]
+
+
+def word(prefix: str) -> str:
+    return re.sub(r"\W+", "_", prefix).strip("_") or "task"
 
 
 def _rounded(seconds: float) -> float:

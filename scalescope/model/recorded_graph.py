@@ -50,7 +50,7 @@ class Submission:
 class RecordedGraph:
     """What a trial ran."""
 
-    stages: tuple[str, ...]  # name of each task group
+    stages: tuple[str, ...]  # prefix of each task group
     tasks: tuple[RecordedTask, ...]  # by submission, then by start
     submissions: tuple[Submission, ...] = (Submission(),)  # in their order
     # share of each stage's seconds that its threads were on a core, 1 where that is unknown; empty: unknown for all

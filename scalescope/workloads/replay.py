@@ -50,9 +50,8 @@ class _Sender:
         self._parts, self._last_use = parts(recorded, self._confined), last_uses(recorded)
         self._token = uuid.uuid4().hex
         last = len(recorded.tasks) - 1  # of tasks that are equal otherwise, dask puts the one with the last key first
-        self._names = [
-            f"{recorded.stages[task.stage]}-{self._token}-{last - i:06d}" for i, task in enumerate(recorded.tasks)
-        ]
+        groups = [f"{prefix}-{self._token}-{number}" for number, prefix in enumerate(recorded.stages)]
+        self._names = [(groups[task.stage], last - i) for i, task in enumerate(recorded.tasks)]
         self._needed: dict[int, set[int]] = {}  # by submission, scattered data
         for task in recorded.tasks:
             self._needed.setdefault(task.submission, set()).update(task.scattered)
@@ -276,6 +275,6 @@ def check(results: Mapping[int, int]) -> None:
             raise wrong(NAME, f"task {number} returned {result!r}")
 
 
-WORKLOAD = workload(NAME, version=4, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(
+WORKLOAD = workload(NAME, version=5, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(
     run
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from scalescope.analysis.fitted_costs import GrowthOfDurations, straight_line
+from scalescope.analysis.graph_from_records import word
 from scalescope.errors import InvalidField
 from scalescope.model.metrics import PrefixWork
 from scalescope.model.recorded_graph import RecordedGraph
@@ -151,7 +151,7 @@ class MeasuredSizes:
     def resized(self, graph: RecordedGraph, workers: int) -> RecordedGraph:
         """The graph of the base trial with durations as they are expected on so many workers."""
         growth = self._growth
-        factors = [_factor(growth.get(_prefix(stage, growth)), self.largest, workers) for stage in graph.stages]
+        factors = [_factor(growth.get(stage), self.largest, workers) for stage in graph.stages]
         if all(factor == 1.0 for factor in factors):
             return graph
         tasks = [replace(task, seconds=float(f"{task.seconds * factors[task.stage]:.4g}")) for task in graph.tasks]
@@ -165,7 +165,7 @@ class MeasuredSizes:
             every = [_work(trial) for trial in trials]
             for prefix in {name for work in every for name in work}:
                 means = [work[prefix].work_s / work[prefix].tasks for work in every if prefix in work]
-                found.setdefault(re.sub(r"\W+", "_", prefix).strip("_"), {})[workers] = median(means)
+                found.setdefault(word(prefix), {})[workers] = median(means)
         return {name: GrowthOfDurations.fit(seconds, self.spread or 0.0) for name, seconds in found.items()}
 
 
@@ -191,10 +191,6 @@ def _settings(trial: Trial) -> str:
     point = trial.point
     rest = {name: value for name, value in point.values.items() if name not in (WORKERS, ITEMS)}
     return json.dumps({**rest, THREADS: point.threads_per_worker}, sort_keys=True, default=str)
-
-
-def _prefix(stage: str, known: Mapping[str, object]) -> str:
-    return stage if stage in known else stage.rpartition("_")[0]  # the second stage of a prefix has a number
 
 
 def _factor(growth: GrowthOfDurations | None, base: int, workers: int) -> float:

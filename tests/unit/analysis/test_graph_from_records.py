@@ -83,7 +83,7 @@ def test_stages_dependencies_and_restrictions() -> None:
             edges=[(2, 0), (2, 1)],
         )
     )
-    assert graph.stages == ("inc", "inc_2", "a_b")
+    assert graph.stages == ("inc", "inc", "a_b")
     assert [task.needs for task in graph.tasks] == [(), (), (0, 1)]
     assert [task.allowed for task in graph.tasks] == [2, 0, 0]
     assert [task.stage for task in graph.tasks] == [0, 1, 2]

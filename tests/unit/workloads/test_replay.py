@@ -45,10 +45,11 @@ def written(folder: Path, graph: RecordedGraph) -> str:
     [
         (TREE, {"leaf": 2, "add": 1}),
         (TWO_MAPS, {"inc": 3, "dec": 3}),
+        (dataclasses.replace(TWO_MAPS, stages=("inc", "inc")), {"inc": 6}),
         (CONFINED, {"a": 8, "b": 1}),
         (SCATTERED, {"load": 3, "use": 1}),
     ],
-    ids=["one graph", "two submissions", "a restriction", "scattered data"],
+    ids=["one graph", "two submissions", "two groups of a prefix", "a restriction", "scattered data"],
 )
 def test_in_process(inproc: Place, tmp_path: Path, graph: RecordedGraph, ran: dict[str, int]) -> None:
     workload = workloads.load("replay")
@@ -99,8 +100,8 @@ def test_a_client_takes_results_as_they_come(inproc: Place, tmp_path: Path, monk
     order: list[str] = []
     sending = inproc.client.map
 
-    def noted(*args: Any, key: list[str], **options: Any) -> Any:
-        order.append(key[0].partition("-")[0])
+    def noted(*args: Any, key: list[tuple[str, int]], **options: Any) -> Any:
+        order.append(key[0][0].partition("-")[0])
         return sending(*args, key=key, **options)
 
     monkeypatch.setattr(inproc.client, "map", noted)
