@@ -51,7 +51,7 @@ class _Sender:
         self._token = uuid.uuid4().hex
         last = len(recorded.tasks) - 1  # of tasks that are equal otherwise, dask puts the one with the last key first
         groups = [f"{prefix}-{self._token}-{number}" for number, prefix in enumerate(recorded.stages)]
-        self._names = [(groups[task.stage], last - i) for i, task in enumerate(recorded.tasks)]
+        self._names = [(groups[task.stage], f"{last - i:06d}") for i, task in enumerate(recorded.tasks)]
         self._needed: dict[int, set[int]] = {}  # by submission, scattered data
         for task in recorded.tasks:
             self._needed.setdefault(task.submission, set()).update(task.scattered)

@@ -100,7 +100,7 @@ def test_a_client_takes_results_as_they_come(inproc: Place, tmp_path: Path, monk
     order: list[str] = []
     sending = inproc.client.map
 
-    def noted(*args: Any, key: list[tuple[str, int]], **options: Any) -> Any:
+    def noted(*args: Any, key: list[tuple[str, str]], **options: Any) -> Any:
         order.append(key[0][0].partition("-")[0])
         return sending(*args, key=key, **options)
 
