@@ -32,23 +32,24 @@ def run(
     graph: Annotated[str, Parameter("File of the graph, as `scalescope isolate` writes it.")],
     tasks: Annotated[int | None, Parameter("Only so many of its first tasks; null is all.", minimum=1)] = None,
     scale: Annotated[float, Parameter("Factor on all durations and pauses.", minimum=0)] = 1.0,
+    draw: Annotated[int, Parameter("Number of the keys that are drawn: dask breaks ties by keys.", minimum=0)] = 0,
 ) -> dict[str, Any]:
     """The graph of a recorded trial, with sleeps of the recorded durations."""
     recorded = RecordedGraph.read(graph)
     recorded = recorded if tasks is None else recorded.first(tasks)
-    _Sender(client, recorded, scale).send_all()
+    token = [uuid.uuid4().hex for _ in range(draw + 1)][-1]
+    _Sender(client, recorded, scale, token).send_all()
     return {"tasks": len(recorded.tasks), "submissions": len(recorded.submissions)}
 
 
 class _Sender:
     """Sends the submissions of a recorded graph as their client did."""
 
-    def __init__(self, client: Client, recorded: RecordedGraph, scale: float) -> None:
-        self._client, self._recorded, self._scale = client, recorded, scale
+    def __init__(self, client: Client, recorded: RecordedGraph, scale: float, token: str) -> None:
+        self._client, self._recorded, self._scale, self._token = client, recorded, scale, token
         self._workers = sorted(client.nthreads())
         self._confined = confinements(recorded, len(self._workers))
         self._parts, self._last_use = parts(recorded, self._confined), last_uses(recorded)
-        self._token = uuid.uuid4().hex
         last = len(recorded.tasks) - 1  # of tasks that are equal otherwise, dask puts the one with the last key first
         groups = [f"{prefix}-{self._token}-{number}" for number, prefix in enumerate(recorded.stages)]
         self._names = [(groups[task.stage], f"{last - i:06d}") for i, task in enumerate(recorded.tasks)]

@@ -233,11 +233,26 @@ def page(found: Sequence[Compared]) -> str:
     header += [f"cause measured at {large[-1]}", "predicted", "not to be relied on"]
     groups = {name: [each for each in found if each.name in names] for name, names in SETS.items()}
     blocks = [HEAD, table(["set", "number", *FIRST_SUMMARY, "mended since"], FIRST_LOOK), NOW]
-    blocks += [table(["workloads", "method", "workers", "number", *SUMMARY], summaries(groups, large)), again(found)]
+    blocks += [whole(found, large[-1]), again(found)]
+    blocks.append(table(["set", "method", "workers", "number", *SUMMARY], summaries(groups, large)))
     for name, members in groups.items():
         rows = [row(each, sizes, large) for each in members]
         blocks += [f"## {name.capitalize()} set", table(header, rows)] if rows else []
     return "\n\n".join(blocks) + "\n"
+
+
+def whole(found: Sequence[Compared], size: int) -> str:
+    """All workloads at the largest size, and the intervals at all that were predicted."""
+    errors = {each.name: abs(each.error("Scalescope", size)) for each in found}
+    relied = [errors[each.name] for each in found if not each.doubts]
+    covered = [each.covered(workers) for each in found for workers in each.answers if workers > LARGEST_SHOWN]
+    right, named = sum(each.right(size) for each in found), sum(each.named(size) for each in found)
+    return (
+        f"**All {len(found)} at {size} machines: {percent(statistics.median(errors.values()))} off in the median, "
+        f"{sum(error <= NEAR for error in errors.values())} within 25 %**; of the {len(relied)} that the prediction "
+        f"itself did not doubt, {sum(error <= NEAR for error in relied)}. {percent(np.mean(covered))} of what was "
+        f"measured lies in the interval of 80 %. The cause is right in {right}, and named in {named}."
+    )
 
 
 def again(found: Sequence[Compared]) -> str:
@@ -265,7 +280,14 @@ was mended by it. This first look, at 16 machines:"""
 NOW = """Predicted by the present version, beside formulas that are fitted to the same measurements: Ernest's
 a + b / P + c log P + d P, none of them negative (Venkataraman et al., NSDI 2016), and the universal scalability law
 (Gunther, 1993). A cause is right if a repeat named it first, or if it cost as much there as the first one did in
-another repeat; it is named if it is among those that the prediction says cost nearly as much.
+another repeat; it is named if it is among those that the prediction says cost nearly as much. All sets were compared
+again with what they taught, so the figures below are no longer blind.
+
+Why some are far off: `nested_search` waits in tasks for tasks that these send, and `tempering` works in actors; neither
+is simulated, and the prediction says so. `runoff_calibration` scatters data for many short rounds, between which Dask's
+memory manager removes copies every 2 s: it took 30 and 59 s on 16 machines
+([distributed#8796](https://github.com/dask/distributed/pull/8796)). On small machines a task takes less time the less
+its worker does beside it (`pulse_search`, `near_duplicates`, `event_logs`); durations are not taken to shrink.
 
 On a Slurm of eight nodes and a Kubernetes of two, 48 tasks that wait, with results of 2 MB, were measured with 1 and 2
 workers: 11.5 and 6.3 s were predicted for 4 and 8 on Slurm, and 11.8 and 6.4 s measured; 11.6 and 6.5 s on Kubernetes,
@@ -278,6 +300,15 @@ FIRST_LOOK = [
     ["first", 10, "16 %", "70 %", "90 %", "70 %", "scattered data is recorded; a client takes results as they come"],
     ["second", 8, "3 %", "88 %", "88 %", "62 %", "much idle time that nothing explained, measured or predicted"],
     ["third", 9, "9 %", "78 %", "100 %", "78 %", "a tenth workload had no prediction"],
+    [
+        "fourth",
+        9,
+        "22 %",
+        "56 %",
+        "56 %",
+        "100 %",
+        "outputs of a shuffle ran on one worker; more workers got more work",
+    ],
 ]
 FIRST_SUMMARY = ("median error", "within 25 %", "in the interval of 80 %", "cause right")
 SUMMARY = ("median error", "90 % are within", "within 25 %", "in the interval of 80 %", "cause right", "cause named")

@@ -129,17 +129,20 @@ def judge(
     nested: float = 0.0,
     room_bytes: float = 0.0,
 ) -> StudyAnswer:
-    again = _by_workers(simulated.again)
-    base = again.get(measured.largest)
-    if base is None:
+    again = typical(simulated.again)
+    if measured.largest not in again:
         line = f"Not predictable: its graph could not be run again.{because(simulated.again.trials)}"
         return StudyAnswer(line, {}, alarm=True)
     trust = _trust(measured, simulated.known)
     ratio = _ratio(measured, again, trust)
     run = simulated.changed or simulated.again
-    ahead = _by_workers(run)
+    ahead = typical(run)
     sizes = [
-        replace(_size(measured, run, trial, ratio, prices), held_bytes=simulated.held_bytes.get(workers, 0.0))
+        replace(
+            _size(measured, trial, ratio, prices),
+            held_bytes=simulated.held_bytes.get(workers, 0.0),
+            **_what_limits(run, trial, ratio),
+        )
         for workers, trial in ahead.items()
     ]
     if simulated.changed is not None:
@@ -157,16 +160,20 @@ def _share_of_actors(trial: Trial) -> float:
     return took.get("actors", 0.0) / max(sum(took.values()), 1e-9)
 
 
-def _by_workers(run: SweepRun) -> dict[int, Trial]:
-    trials = [trial for trial in run.trials if trial.counts and trial.metrics is not None]
-    return {trial.point.workers: trial for trial in sorted(trials, key=lambda trial: trial.point.workers)}
+def typical(run: SweepRun) -> dict[int, Trial]:
+    """The simulated trial of each size; of several draws, the one with the lower median of their times."""
+    found: dict[int, list[Trial]] = {}
+    for trial in run.trials:
+        if trial.counts and trial.metrics is not None:
+            found.setdefault(trial.point.workers, []).append(trial)
+    return {workers: sorted(each, key=elapsed_s)[(len(each) - 1) // 2] for workers, each in sorted(found.items())}
 
 
 def _trust(measured: MeasuredSizes, known: SweepRun | None) -> Trust | None:
     smaller = measured.smaller
     if known is None or smaller is None:
         return None
-    simulated = _by_workers(known)
+    simulated = typical(known)
     if smaller.largest not in simulated or measured.largest not in simulated:
         return None
     factor = smaller.seconds[smaller.largest] / elapsed_s(simulated[smaller.largest])
@@ -212,15 +219,12 @@ def _ratio(measured: MeasuredSizes, simulated: Mapping[int, Trial], trust: Trust
     return _Ratio(math.exp(level), math.sqrt(variance), noise, step)
 
 
-def _size(measured: MeasuredSizes, run: SweepRun, trial: Trial, ratio: _Ratio, prices: Prices) -> PredictedSize:
+def _size(measured: MeasuredSizes, trial: Trial, ratio: _Ratio, prices: Prices) -> PredictedSize:
     assert trial.metrics is not None
     workers = trial.point.workers
     predicted = max(ratio.factor * elapsed_s(trial), trial.metrics.ideal_s)
     half = NORMAL.inv_cdf((1 + LEVEL) / 2) * ratio.error_at(workers / measured.largest)
     low = max(predicted * math.exp(-half), min(trial.metrics.ideal_s, predicted))
-    limits = limits_of(run, trial)
-    limit = limits[0] if limits else None
-    cause = causes.by_code().get(limit.code) if limit else None
     spec = measured.run.sweep.cluster_of(measured.base.point)
     hours, price = workers * predicted / 3600, prices.of(spec)
     return PredictedSize(
@@ -229,15 +233,28 @@ def _size(measured: MeasuredSizes, run: SweepRun, trial: Trial, ratio: _Ratio, p
         low,
         predicted * math.exp(half),
         trial.metrics.work_s / (trial.point.threads * predicted),
-        limit.code if limit else "",
-        cause.title if cause else "",
-        tuple(other.code for other in limits[1:]),
-        limit.remedy if limit else "",
-        min(predicted, ratio.factor * limit.gain.predicted_s) if limit and limit.gain else None,
-        measured.all_seconds.get(workers),
-        hours,
-        None if price is None or spec.here else hours * price,
+        measured_s=measured.all_seconds.get(workers),
+        worker_hours=hours,
+        money=None if price is None or spec.here else hours * price,
     )
+
+
+def _what_limits(run: SweepRun, trial: Trial, ratio: _Ratio) -> dict[str, Any]:
+    """What `PredictedSize` says of it: of several draws, also what comes first in another one."""
+    limits = limits_of(run, trial)
+    if not limits:
+        return {}
+    first, *near = limits
+    draws = [each for each in run.trials if each.counts and each.point.workers == trial.point.workers]
+    others = [*near, *(other for draw in draws for other in limits_of(run, draw)[:1] if other.code != UNKNOWN.code)]
+    cause, saved = causes.by_code().get(first.code), first.gain
+    return {
+        "limit": first.code,
+        "limit_text": cause.title if cause else "",
+        "also": tuple(dict.fromkeys(other.code for other in others if other.code != first.code)),
+        "remedy": first.remedy,
+        "remedied_s": ratio.factor * min(saved.predicted_s, elapsed_s(trial)) if saved else None,
+    }
 
 
 def limits_of(run: SweepRun, trial: Trial) -> list[Finding]:

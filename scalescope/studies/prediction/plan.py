@@ -30,12 +30,13 @@ from scalescope.run.request import RunRequest
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies import others_code
 from scalescope.studies.planning import PlannedStudy, RequestAfter, StudyAnswer
-from scalescope.studies.prediction.judge import SimulatedSizes, judge
+from scalescope.studies.prediction.judge import SimulatedSizes, judge, typical
 from scalescope.studies.prediction.measured import MeasuredSizes
 from scalescope.studies.prediction.parameters import ASKED, PredictionParameters, sizes
 from scalescope.workloads.replay import NAME as REPLAY
 
 MANY_TASKS = 5_000  # in all simulated trials, from which they are divided among the cores of this host
+DRAWS = 3  # of each simulated trial, unless these are many tasks: where tasks run is a matter of chance
 TOO_MANY_TASKS = 20_000  # at all measured sizes, from which only the largest of these is compared with
 AHEAD = (2, 4, 8, 16)  # times the most workers measured, where no sizes are asked for
 MEASURED = ("workload", "cluster", "environment", "seed", "trial_timeout_s", "params", "axes", "repeats")
@@ -135,9 +136,10 @@ class _Prediction:
         changed = rest.pop(0) if self.changes else None
         with Store.open(*self.address) as store:
             base = Observation.of(measured.base, store.tables(measured.base))
-            ahead = [trial for trial in (changed or again).trials if trial.counts and trial.records]
+            ahead = {workers: trial for workers, trial in typical(changed or again).items() if trial.records}
             held = {
-                trial.point.workers: most_on_one_worker(Observation.of(trial, store.tables(trial))) for trial in ahead
+                workers: most_on_one_worker(Observation.of(trial, store.tables(trial)))
+                for workers, trial in ahead.items()
             }
         room, shares = held_results(base), (scattering_share(base.tables), nested_share(base.tables))
         simulated = SimulatedSizes(held, again, changed, rest[0] if rest else None)
@@ -176,11 +178,13 @@ class _Prediction:
             graph, points = prepared(recorded_graph(tables), tables, attempts[-1]), []
             trials = zip(measured.typical, every, attempts, strict=True)
             waited = {trial.point.workers: waited_first(records, seen) for trial, records, seen in trials}
+            draws = DRAWS if tasks * len(workers) * DRAWS <= MANY_TASKS else 1
             for each in sorted(workers):
                 data = measured.resized(waiting_longer(graph, waited, each), each).to_mapping()
                 place = f"{folder}/graph-{digest(data)}.json"
                 files.write(place, json.dumps(data), "recorded graph")
-                points.append({"graph": place, WORKERS: each, THREADS: measured.base.point.threads_per_worker})
+                point = {"graph": place, WORKERS: each, THREADS: measured.base.point.threads_per_worker}
+                points += [{**point, "draw": number} for number in range(draws)]
         if changed and self.asked.threads is not None:
             points = [{**point, THREADS: self.asked.threads} for point in points]
         at_once = min(len(points), len(orchestrator_load.cores())) if tasks * len(points) >= MANY_TASKS else 1
