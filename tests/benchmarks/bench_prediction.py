@@ -299,16 +299,8 @@ SETS = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH}
 FIRST_LOOK = [
     ["first", 10, "16 %", "70 %", "90 %", "70 %", "scattered data is recorded; a client takes results as they come"],
     ["second", 8, "3 %", "88 %", "88 %", "62 %", "much idle time that nothing explained, measured or predicted"],
-    ["third", 9, "9 %", "78 %", "100 %", "78 %", "a tenth workload had no prediction"],
-    [
-        "fourth",
-        9,
-        "22 %",
-        "56 %",
-        "56 %",
-        "100 %",
-        "outputs of a shuffle ran on one worker; more workers got more work",
-    ],
+    ["third", 9, "9 %", "78 %", "100 %", "78 %", "a client waited for what it sent later: a tenth had none"],
+    ["fourth", 9, "22 %", "56 %", "56 %", "100 %", "a shuffle's outputs ran on one worker; a tenth had none"],
 ]
 FIRST_SUMMARY = ("median error", "within 25 %", "in the interval of 80 %", "cause right")
 SUMMARY = ("median error", "90 % are within", "within 25 %", "in the interval of 80 %", "cause right", "cause named")
