@@ -61,9 +61,9 @@ async def beat(dask_worker: Any = None) -> None:
     spans = dask_worker.extensions.get("spans")
     if spans is not None:
 
-        def collect(digests: Any) -> None:
+        def collect(*digests: Any) -> None:  # none in 2023.9
             waiting, spans.digests_total_since_heartbeat = spans.digests_total_since_heartbeat, {}
-            type(spans).collect_digests(spans, digests)
+            type(spans).collect_digests(spans, *digests)
             held = spans.digests_total_since_heartbeat
             held.update({key: value + held.get(key, 0) for key, value in waiting.items()})
 

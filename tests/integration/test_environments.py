@@ -38,7 +38,7 @@ TEXTS = {
 WITH_BEAM = ("2023.5", "2023.9")
 PLACES = (
     *(("2023.5", "simulated"), ("2023.5", "light"), ("2023.5", "local"), ("2023.9", "simulated")),
-    *(("2024.8", "simulated"), ("2024.8", "light"), ("newest", "simulated"), ("newest", "local")),
+    *(("2023.9", "local"), ("2024.8", "simulated"), ("2024.8", "light"), ("newest", "simulated"), ("newest", "local")),
 )
 PARAMS: dict[str, dict[str, Any]] = {
     "futures-map": {"items": 6, "seconds": 0.05, "stages": 2},
