@@ -16,6 +16,7 @@ from scalescope.model.finding import Severity
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
 from scalescope.model.trial import Trial
 from scalescope.run.sweep import run_sweep
+from scalescope.store.store import Store
 from scalescope.studies import STUDIES
 from scalescope.studies.prediction import judge, plan
 from scalescope.studies.prediction.judge import PredictedSize, Prediction, _Ratio, _ratio
@@ -199,6 +200,30 @@ def test_a_faster_network_is_not_taken_for_the_measured_one(store: str, tmp_path
     assert same.sizes[0].remedied_s < 0.9 * seconds(same)[4]
     assert seconds(faster)[4] < 0.8 * seconds(same)[4]
     assert faster.sizes[0].measured_s is None
+
+
+def test_of_several_draws_the_median_counts() -> None:
+    trials = [
+        SimpleNamespace(
+            counts=True, point=SimpleNamespace(workers=workers), metrics=SimpleNamespace(elapsed_s=elapsed_s)
+        )
+        for workers, elapsed_s in ((8, 3.0), (8, 1.0), (8, 2.0), (4, 5.0))
+    ]
+    run: Any = SimpleNamespace(trials=trials)
+    assert {workers: trial.metrics.elapsed_s for workers, trial in judge.typical(run).items()} == {4: 5.0, 8: 2.0}
+
+
+@pytest.mark.parametrize(("most", "draws"), [(plan.MANY_TASKS, {0, 1, 2}), (1, {0})])
+def test_small_graphs_are_drawn_more_than_once(
+    most: int, draws: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "MANY_TASKS", most)
+    own = f"sqlite:///{tmp_path / 'runs.db'}"
+    measured = run_sweep({**SWEEP, "axes": {"workers": [2]}, "store": own})
+    run_study("prediction", {"run": measured.run_id, "workers": "4", "store": own})
+    with Store.open(own) as opened:
+        trials = [trial for run in opened.runs() if run.sweep.workload == plan.REPLAY for trial in run.trials]
+    assert {trial.point.values.get("draw", 0) for trial in trials} == draws
 
 
 @pytest.mark.parametrize(
