@@ -14,11 +14,10 @@ from scalescope.analysis.inside_tasks import thread_seconds
 from scalescope.analysis.scattered import scattered_data
 from scalescope.errors import CaptureError
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, ScatteredData, Submission
-from scalescope.model.records import STATUS_FINISHED
+from scalescope.model.records import NESTED, STATUS_FINISHED
 
 MOST_TASKS = 50_000  # largest graph that is replayed, in about two minutes
 SAMPLED_S = 0.1  # longest between two samples of the client's thread, except on a virtual clock
-NESTED = "Client-worker-"  # begins the id of a client inside a task; what it sends counts to its task's graph
 
 
 def recorded_graph(tables: Tables) -> RecordedGraph:
@@ -80,7 +79,7 @@ def _scattered(tables: Tables) -> tuple[dict[int, list[int]], tuple[ScatteredDat
 def _spread(tables: Tables, rows: Sequence[int], stages: Sequence[int]) -> dict[int, int]:
     """Stages whose restricted tasks ran on more workers than each was allowed, and how many that was.
 
-    So do the outputs of a shuffle. Those that came to the right worker by chance are without a restriction.
+    The outputs of a shuffle do. Those that came to the right worker by chance are without a restriction.
     """
     allowed, ran_on = dict[int, int](), dict[int, set[str]]()
     for row, stage in zip(rows, stages, strict=True):
@@ -140,7 +139,7 @@ def _graphs(tables: Tables) -> list[_Sent]:
         for time, tasks, client in zip(
             graphs.get("time", ()), graphs.get("tasks", ()), graphs.get("client", ()), strict=True
         )
-        if not str(client).startswith(NESTED) and tasks > 0
+        if not str(client).startswith(NESTED) and tasks > 0  # what a task sends counts to its own graph
     ]
     return sorted(found, key=lambda graph: graph.time) or [_Sent(0.0, 0)]
 

@@ -42,7 +42,7 @@ DEPENDENCIES: dict[str, str] = {"task": "i", "needs": "i"}
 GRAPHS: dict[str, str] = {
     "time": "d",  # when the scheduler received it
     "seconds": "d",  # what the scheduler needed to take it in
-    "client": "str",  # who sent it; one that runs inside a task begins with `Client-worker-`
+    "client": "str",  # who sent it; one that runs inside a task begins with `NESTED`
     "tasks": "q",  # tasks in it
     "nbytes": "q",  # its size as it was sent; 0 when unknown
 }
@@ -131,6 +131,7 @@ CLIENT: dict[str, str] = {
     "waits": "b",  # 1 while it only waited for the cluster
 }
 
+NESTED = "Client-worker-"  # begins the id of a client that runs inside a task
 LONGEST = "longest"  # topic of events: the function and arguments of the longest task of a prefix
 SCATTERED = "scattered"  # topic of events: data that is no task's result, and the tasks that needed it
 AGAIN = "again"  # topic of events: what tasks did that others, of other keys, had done

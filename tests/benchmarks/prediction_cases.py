@@ -1317,7 +1317,7 @@ def smart_meters(client: Client) -> None:
 
 
 def month_of_readings(month: int) -> Any:
-    """Of every half an hour, as text from the meter: its number and what it has counted."""
+    """Lines of text from the meters, one every half an hour: its number and what it has counted."""
     at = pd.date_range(f"2026-{month + 1:02}-01", periods=30 * 48, freq="30min")
     rng = np.random.default_rng(month)
     kwh = rng.gamma(2, 0.1, (50, len(at))) * np.linspace(0.5, 2, 50)[:, None]

@@ -10,8 +10,8 @@ from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
 from scalescope.model.large_part import LargePart
+from scalescope.model.records import NESTED
 
-NESTED = "Client-worker-"  # start of the name of a client that runs inside a task (`model.records`)
 HEAVY_GRAPH = 100_000  # bytes from which a graph carries data, not just names of tasks
 LARGE_BYTES = 10_000_000  # bytes; Dask warns of larger graphs (`distributed.admin.large-graph-warning-threshold`)
 # In a list, since scatter makes one future of each element of a list or dict.

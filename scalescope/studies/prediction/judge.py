@@ -20,7 +20,7 @@ from scalescope.model.trial import Trial
 from scalescope.model.words import capital, number, percent, plural, seconds
 from scalescope.store.store import SweepRun
 from scalescope.studies.planning import StudyAnswer, because
-from scalescope.studies.prediction.measured import MeasuredSizes, elapsed_s
+from scalescope.studies.prediction.measured import MeasuredSizes, elapsed_s, middle
 
 LEVEL = 0.8  # of the intervals
 NOISE = 0.03  # relative error of measuring, where no repeats tell more
@@ -139,9 +139,8 @@ def judge(
     ahead = typical(run)
     sizes = [
         replace(
-            _size(measured, trial, ratio, prices),
+            _with_limits(_size(measured, trial, ratio, prices), run, trial, ratio),
             held_bytes=simulated.held_bytes.get(workers, 0.0),
-            **_what_limits(run, trial, ratio),
         )
         for workers, trial in ahead.items()
     ]
@@ -166,7 +165,7 @@ def typical(run: SweepRun) -> dict[int, Trial]:
     for trial in run.trials:
         if trial.counts and trial.metrics is not None:
             found.setdefault(trial.point.workers, []).append(trial)
-    return {workers: sorted(each, key=elapsed_s)[(len(each) - 1) // 2] for workers, each in sorted(found.items())}
+    return {workers: middle(each) for workers, each in sorted(found.items())}
 
 
 def _trust(measured: MeasuredSizes, known: SweepRun | None) -> Trust | None:
@@ -239,22 +238,23 @@ def _size(measured: MeasuredSizes, trial: Trial, ratio: _Ratio, prices: Prices) 
     )
 
 
-def _what_limits(run: SweepRun, trial: Trial, ratio: _Ratio) -> dict[str, Any]:
-    """What `PredictedSize` says of it: of several draws, also what comes first in another one."""
+def _with_limits(size: PredictedSize, run: SweepRun, trial: Trial, ratio: _Ratio) -> PredictedSize:
+    """The size with what limits it: of several draws, also what comes first in another one."""
     limits = limits_of(run, trial)
     if not limits:
-        return {}
+        return size
     first, *near = limits
-    draws = [each for each in run.trials if each.counts and each.point.workers == trial.point.workers]
+    draws = [each for each in run.trials if each.counts and each.point.workers == size.workers and each is not trial]
     others = [*near, *(other for draw in draws for other in limits_of(run, draw)[:1] if other.code != UNKNOWN.code)]
-    cause, saved = causes.by_code().get(first.code), first.gain
-    return {
-        "limit": first.code,
-        "limit_text": cause.title if cause else "",
-        "also": tuple(dict.fromkeys(other.code for other in others if other.code != first.code)),
-        "remedy": first.remedy,
-        "remedied_s": ratio.factor * min(saved.predicted_s, elapsed_s(trial)) if saved else None,
-    }
+    cause = causes.by_code().get(first.code)
+    return replace(
+        size,
+        limit=first.code,
+        limit_text=cause.title if cause else "",
+        also=tuple(dict.fromkeys(other.code for other in others if other.code != first.code)),
+        remedy=first.remedy,
+        remedied_s=min(size.predicted_s, ratio.factor * first.gain.predicted_s) if first.gain else None,
+    )
 
 
 def limits_of(run: SweepRun, trial: Trial) -> list[Finding]:

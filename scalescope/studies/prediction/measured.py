@@ -78,8 +78,7 @@ class MeasuredSizes:
     @cached_property
     def typical(self) -> tuple[Trial, ...]:
         """At each size, from the smallest, the trial whose time is the lower median."""
-        ordered = [sorted(trials, key=elapsed_s) for _, trials in sorted(self.by_workers.items())]
-        return tuple(trials[(len(trials) - 1) // 2] for trials in ordered)
+        return tuple(middle(trials) for _, trials in sorted(self.by_workers.items()))
 
     @property
     def base(self) -> Trial:
@@ -125,20 +124,15 @@ class MeasuredSizes:
 
     def _per_task(self, prefix: str, workers: int) -> float:
         """The duration of a task of this prefix on so many workers, over that in the base trial."""
-        known = [(size, _work(trial)[prefix]) for size, trial in self._by_size if prefix in _work(trial)]
-        sizes, tasks, seconds = (
-            np.array(each, float) for each in zip(*((n, work.tasks, work.work_s) for n, work in known), strict=True)
-        )
+        known = [(trial.point.workers, _work(trial)[prefix]) for trial in self.typical if prefix in _work(trial)]
+        rows = [(size, work.tasks, work.work_s) for size, work in known]
+        sizes, tasks, seconds = np.array(rows, float).T
         if len(known) < 2 or max(tasks) <= SAME_GRAPH * min(tasks) or min(seconds) <= 0:
             return 1.0
         _, (shared_s, task_s) = straight_line(tasks, seconds) or (0.0, (1.0, 0.0))
         slope, first = np.polyfit(sizes, tasks, 1)
         at, base = (max(first + slope * n, 1.0) for n in (workers, self.largest))
         return float((shared_s / at + task_s) / (shared_s / base + task_s))
-
-    @property
-    def _by_size(self) -> list[tuple[int, Trial]]:
-        return list(zip(sorted(self.by_workers), self.typical, strict=True))
 
     def values_at(self, workers: int) -> dict[str, Any]:
         """Values of the axes for a size that was not measured."""
@@ -171,6 +165,11 @@ class MeasuredSizes:
 
 def _medians(trials: Mapping[int, Sequence[Trial]]) -> dict[int, float]:
     return {workers: median(map(elapsed_s, own)) for workers, own in trials.items()}
+
+
+def middle(trials: Sequence[Trial]) -> Trial:
+    """The trial whose time is the lower median."""
+    return sorted(trials, key=elapsed_s)[(len(trials) - 1) // 2]
 
 
 def elapsed_s(trial: Trial) -> float:

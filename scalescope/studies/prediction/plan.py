@@ -14,9 +14,10 @@ from typing import Any
 
 from scalescope.analysis.attempts import Attempts, Tables
 from scalescope.analysis.fitted_costs import FittedCosts, GrowthOfDurations, fitted_costs
-from scalescope.analysis.graph_from_records import NESTED, recorded_graph, waiting
+from scalescope.analysis.graph_from_records import recorded_graph, waiting
 from scalescope.analysis.scattered import scattered_data
 from scalescope.diagnosis.evidence.held_results import held_results, most_on_one_worker
+from scalescope.diagnosis.evidence.submissions import Submissions, submissions
 from scalescope.diagnosis.observation import Observation
 from scalescope.errors import InvalidField
 from scalescope.model import parameters
@@ -141,7 +142,7 @@ class _Prediction:
                 workers: most_on_one_worker(Observation.of(trial, store.tables(trial)))
                 for workers, trial in ahead.items()
             }
-        room, shares = held_results(base), (scattering_share(base.tables), nested_share(base.tables))
+        room, shares = held_results(base), (scattering_share(base.tables), nested_share(submissions(base)))
         simulated = SimulatedSizes(held, again, changed, rest[0] if rest else None)
         room_bytes = room.fits if room else 0.0
         return judge(measured, simulated, self._wanted(measured), price_table.load(), *shares, room_bytes)
@@ -169,7 +170,7 @@ class _Prediction:
         if measured.builds_by_workers or durations is not None:
             self._may_build(measured)
             sweep["workload"] = measured.run.sweep.workload
-            spec |= {"task_cost": "recorded", "durations": durations or _by_size(measured, workers)}
+            spec |= {"task_cost": "recorded", "durations": durations or _durations(measured, workers)}
             settings = self.settings if durations is not None else {}
             points = [{**measured.values_at(each), **settings} for each in sorted(workers)]
         else:
@@ -202,7 +203,7 @@ class _Prediction:
         others_code.check(measured.run, others_code=self.asked.others_code)
 
 
-def _by_size(measured: MeasuredSizes, workers: Collection[int]) -> dict[str, float]:
+def _durations(measured: MeasuredSizes, workers: Collection[int]) -> dict[str, float]:
     sizes = {size: measured.durations_at(size) for size in workers}
     return {f"{prefix}@{size}": seconds for size, found in sizes.items() for prefix, seconds in found.items()}
 
@@ -218,12 +219,9 @@ def scattering_share(tables: Tables) -> float:
     return took[True] / sum(took.values()) if took[True] else 0.0
 
 
-def nested_share(tables: Tables) -> float:
+def nested_share(sent: Submissions) -> float:
     """The part of the tasks that clients within tasks sent, from 0 to 1."""
-    graphs, sent = tables.get("graphs", {}), dict.fromkeys((False, True), 0)
-    for client, tasks in zip(graphs.get("client", ()), graphs.get("tasks", ()), strict=True):
-        sent[str(client).startswith(NESTED)] += int(tasks)
-    return sent[True] / max(sum(sent.values()), 1)
+    return sent.nested_tasks / max(sent.nested_tasks + int(sent.tasks.sum()), 1)
 
 
 def prepared(graph: RecordedGraph, tables: Tables, attempts: Attempts) -> RecordedGraph:

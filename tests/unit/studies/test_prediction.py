@@ -8,9 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import hypothesis
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 
+from scalescope.diagnosis.evidence.submissions import Submissions
 from scalescope.errors import InvalidField
 from scalescope.model.finding import Severity
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
@@ -112,8 +114,10 @@ def test_memory_that_would_not_do_is_named() -> None:
 
 
 def test_tasks_that_tasks_sent_are_counted() -> None:
-    graphs = {"client": ["Client-a", "Client-worker-b"], "tasks": [1, 3]}
-    assert (plan.nested_share({"graphs": graphs}), plan.nested_share({})) == (0.75, 0.0)
+    times, none = np.zeros(1), np.zeros(0, np.int64)
+    sent = Submissions(times, times, np.ones(1, np.int64), none, times, nested_tasks=3)
+    nothing = Submissions(times[:0], times[:0], none, none, times[:0], nested_tasks=0)
+    assert (plan.nested_share(sent), plan.nested_share(nothing)) == (0.75, 0.0)
 
 
 def test_a_wait_before_the_first_tasks_grows_as_it_did() -> None:
