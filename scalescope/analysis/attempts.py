@@ -11,14 +11,14 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from scalescope.analysis.events import Columns, Tables, told
+from scalescope.analysis.sending_tasks import task_waits
 from scalescope.errors import CaptureError
 from scalescope.model.records import ACTOR_CALLS, STATUS_FINISHED, STATUS_LOST, complete
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-Columns = Mapping[str, Any]  # by name: `array.array`, numpy array or list, all of one length
-Tables = Mapping[str, Columns]
 NO_TASK = ("no task was recorded", "no task ran on the cluster")  # what errors begin with where nothing ran
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 _OnAxis = Callable[[Floats], Floats]  # from times of the records to seconds since the epoch, clipped
@@ -55,6 +55,15 @@ class Calls:
 
 
 @dataclass(frozen=True)
+class Away:
+    """When tasks that had given up their thread waited for others; one element per wait."""
+
+    attempt: Ints  # an element of `Attempts`, whose result was used
+    begin: Floats
+    end: Floats
+
+
+@dataclass(frozen=True)
 class Attempts:
     """Attempts whose computation began, one element each. Times are seconds since `epoch`, clipped to the makespan."""
 
@@ -67,6 +76,7 @@ class Attempts:
     members: Members
     pauses: Pauses
     calls: Calls
+    away: Away
     row: Ints  # in the table `tasks`
     key: Sequence[str]
     thread: Ints  # identifier of the thread on its worker; 0 when unknown
@@ -87,6 +97,13 @@ class Attempts:
     @property
     def elapsed(self) -> float:
         return self.end - self.begin
+
+    @property
+    def seconds(self) -> Floats:
+        """How long each computed, or held its thread while it waited."""
+        away = np.bincount(self.away.attempt, weights=self.away.end - self.away.begin, minlength=len(self.start))
+        found: Floats = self.stop - self.start - away
+        return found
 
     @classmethod
     def read(cls, tables: Tables) -> Attempts:
@@ -117,6 +134,7 @@ class Attempts:
         addresses, _ = codes([*workers["worker"], *dict.fromkeys(names)])
         index = {address: i for i, address in enumerate(addresses)}
         worker = _codes(names, index)
+        useful = (status == STATUS_FINISHED) & ~_superseded(tasks, workers, pick, stop, status)
         runnable, prepared_from = _waits(tasks, pick)
         return cls(
             epoch=epoch,
@@ -128,6 +146,7 @@ class Attempts:
             members=_members(workers, index, worker, within),
             pauses=_pauses(events, index, within),
             calls=_calls(calls, index, clip),
+            away=_away(tables, pick.rows, useful, clip),
             row=pick.rows,
             key=pick.texts(tasks["key"]),
             thread=pick(np.asarray(tasks["thread"], np.int64)),
@@ -142,7 +161,7 @@ class Attempts:
             disk_read=np.maximum(pick.floats(tasks["disk_read"]), 0.0),
             disk_write=np.maximum(pick.floats(tasks["disk_write"]), 0.0),
             span=pick.floats(tasks["span"]),
-            useful=(status == STATUS_FINISHED) & ~_superseded(tasks, workers, pick, stop, status),
+            useful=useful,
             group=pick.texts(tasks["group"]),
             prefix=pick.texts(tasks["prefix"]),
         )
@@ -261,13 +280,6 @@ def _members(workers: Columns, index: Mapping[str, int], used: Ints, on_axis: _O
     )
 
 
-def told(events: Columns, topic: str) -> list[tuple[float, Mapping[str, Any]]]:
-    """Time and message of the events of one topic whose message is an object."""
-    rows = zip(*(events.get(name, ()) for name in ("topic", "time", "message")), strict=True)
-    found = [(float(when), json.loads(message)) for name, when, message in rows if name == topic]
-    return [(when, message) for when, message in found if isinstance(message, dict)]
-
-
 def _pauses(events: Columns, index: Mapping[str, int], on_axis: _OnAxis) -> Pauses:
     since: dict[int, float] = {}
     seen: set[int] = set()
@@ -288,6 +300,15 @@ def _pauses(events: Columns, index: Mapping[str, int], on_axis: _OnAxis) -> Paus
     found += [(worker, begin, np.inf) for worker, begin in since.items()]
     workers, begin, end = zip(*found, strict=True) if found else ((), (), ())
     return Pauses(np.array(workers, np.int64), on_axis(np.array(begin, float)), on_axis(np.array(end, float)))
+
+
+def _away(tables: Tables, rows: Ints, useful: Bools, on_axis: _OnAxis) -> Away:
+    place = {row: i for i, row in enumerate(rows.tolist()) if useful[i]} if (found := task_waits(tables)) else {}
+    waits = [
+        (place[row], begin, end) for row, own in found.items() for begin, end, held in own if row in place and not held
+    ]
+    attempt, begin, end = np.array(waits, np.float64).reshape(-1, 3).T
+    return Away(attempt.astype(np.int64), on_axis(begin), on_axis(end))
 
 
 def _calls(called: Sequence[Mapping[str, Any]], index: Mapping[str, int], on_axis: _OnAxis) -> Calls:

@@ -12,7 +12,8 @@ from statistics import median_low
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Floats, Tables
+from scalescope.analysis.attempts import Attempts, Floats
+from scalescope.analysis.events import Tables
 from scalescope.analysis.graph_from_records import waiting
 from scalescope.analysis.replay import overhead
 from scalescope.analysis.scattered import Scattered, scattered_data

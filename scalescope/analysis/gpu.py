@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints, Tables, codes
+from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints, codes
+from scalescope.analysis.events import Tables
 from scalescope.model.metrics import GPU_TIME, PrefixGpu
 
 # NVML told of an H100 every 0.2 s, of the 0.14 s before: 0.17 s late on average (docs/accuracy.md)

@@ -7,7 +7,8 @@ from functools import cached_property
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints, Tables
+from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints
+from scalescope.analysis.events import Tables
 from scalescope.errors import CaptureError
 
 LEVELS = 32  # of a graph, from its roots, whose edges are followed all at once; the others one by one

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Bools, Floats, Tables, told
+from scalescope.analysis.attempts import Attempts, Bools, Floats
+from scalescope.analysis.events import Tables, told
 from scalescope.analysis.inside_tasks import thread_seconds
-from scalescope.analysis.scattered import scattered_data
+from scalescope.analysis.scattered import Scattered, scattered_data
+from scalescope.analysis.sending_tasks import SentGraph, Waits, sent_by_tasks, task_waits
 from scalescope.errors import CaptureError
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, ScatteredData, Submission
 from scalescope.model.records import NESTED, STATUS_FINISHED
 
 MOST_TASKS = 50_000  # largest graph that is replayed, in about two minutes
+CLIENT = -1  # the sender of what no task sent
 SAMPLED_S = 0.1  # longest between two samples of the client's thread, except on a virtual clock
 
 
-def recorded_graph(tables: Tables) -> RecordedGraph:
+def recorded_graph(tables: Tables, *, nested: bool = True) -> RecordedGraph:
     """The tasks of a trial, with dependencies, restrictions and submissions.
 
     A task that was done once more because its worker died is there once, one that the client sent again is there twice.
     The submission of a task is not recorded: a task without dependencies belongs to the last one before it was
     runnable, another one to the first that still lacks tasks, from that of its dependencies on.
+    What a task sent is a graph of its own where it is known which task that was; without `nested`, the client sends it.
     """
-    tasks = tables.get("tasks", {})
     rows = _finished(tables)
     if not rows:
         raise CaptureError("no task finished")
@@ -36,44 +40,123 @@ def recorded_graph(tables: Tables) -> RecordedGraph:
     if not _known(tables, rows):
         raise CaptureError("the dependencies of its tasks were not recorded")
     needs = _needs(tables, set(rows))
-    sent = _assign(tables, rows, needs)
-    rows = _in_order(tables, rows, needs, sent)
-    number = {row: i for i, row in enumerate(rows)}
-    stages, stage = _stages([tasks["group"][row] for row in rows], [tasks["prefix"][row] for row in rows])
-    sizes = tasks.get("nbytes", [0] * len(tasks["key"]))
-    scattered, pieces = _scattered(tables)
-    spread = _spread(tables, rows, stage)
-    used = sorted(set(sent.values()))
-    renumbered = {old: new for new, old in enumerate(used)}
-    return RecordedGraph(
-        stages,
-        tuple(
-            RecordedTask(
-                stage[i],
-                _rounded(float(tasks["stop"][row] - tasks["start"][row])),
-                tuple(sorted(number[need] for need in needs[row])),
-                spread.get(stage[i], int(tasks["allowed"][row])),
-                renumbered[sent[row]],
-                max(int(sizes[row]), 0),
-                tuple(scattered.get(row, ())),
-            )
-            for i, row in enumerate(rows)
-        ),
-        _submissions(tables, rows, sent, used),
-        _cpu_shares(tables, dict(zip(stage, [tasks["prefix"][row] for row in rows], strict=True))),
-        _gathered(tables),
-        pieces,
-        tuple(spread),
-    )
+    found = _Senders.of(tables, rows, needs, sent_by_tasks(tables) if nested else ())
+    graph, _ = (found if found.separate else _Senders.of(tables, rows, needs)).graph(CLIENT)
+    return graph
 
 
-def _scattered(tables: Tables) -> tuple[dict[int, list[int]], tuple[ScatteredData, ...]]:
-    """Scattered data that tasks needed, by row; and its pieces."""
-    found, by_row = scattered_data(tables), dict[int, list[int]]()
+@dataclass(frozen=True)
+class _Senders:
+    """Who sent which tasks: the client, or other tasks, which are named by their rows."""
+
+    tables: Tables
+    needs: Mapping[int, Sequence[int]]
+    times: Sequence[float]  # when each graph arrived
+    sent: Mapping[int, int]  # graph of each row
+    rows: Mapping[int, Sequence[int]]  # by sender
+    scattered: Scattered
+    waits: Mapping[int, Waits]  # of tasks that send tasks
+
+    @classmethod
+    def of(
+        cls,
+        tables: Tables,
+        rows: Sequence[int],
+        needs: Mapping[int, Sequence[int]],
+        from_tasks: Sequence[SentGraph] = (),
+    ) -> _Senders:
+        graphs, known = _graphs(tables), set(rows)
+        inner = {row: number for number, graph in enumerate(from_tasks, len(graphs)) for row in graph.rows}
+        own = [row for row in rows if row not in inner]
+        by_sender = {CLIENT: own}
+        for graph in from_tasks:
+            by_sender.setdefault(graph.sender, []).extend(row for row in graph.rows if row in known)
+        sent = _assign(tables, own, needs, graphs) | inner
+        times = [*(each.time for each in graphs), *(each.time for each in from_tasks)]
+        return cls(tables, needs, times, sent, by_sender, scattered_data(tables), task_waits(tables))
+
+    @property
+    def separate(self) -> bool:
+        """Whether tasks need only what the same sender sent, and no sender ended before what it sent."""
+        stop = self.tables["tasks"]["stop"]
+        return all(
+            (sender == CLIENT or (sender in self.sent and max((stop[row] for row in own), default=0.0) <= stop[sender]))
+            and all(set(self.needs[row]) <= set(own) for row in own)
+            for sender, own in self.rows.items()
+        )
+
+    def graph(self, sender: int) -> tuple[RecordedGraph, float]:
+        """What this sender sent, and the seconds that a task computed since all of that had ended."""
+        tables, tasks, sent = self.tables, self.tables["tasks"], self.sent
+        rows = _in_order(tables, self.rows[sender], self.needs, sent)
+        number = {row: i for i, row in enumerate(rows)}
+        stages, stage = _stages([tasks["group"][row] for row in rows], [tasks["prefix"][row] for row in rows])
+        sizes = tasks.get("nbytes", [0] * len(tasks["key"]))
+        scattered, pieces = _scattered(self.scattered, rows)
+        spread = _spread(tables, rows, stage)
+        used = sorted({sent[row] for row in rows})
+        renumbered = {old: new for new, old in enumerate(used)}
+        inner = {row: self.graph(row) for row in rows if row in self.rows}
+        *submissions, last = self._submissions(sender, rows, used)
+        graph = RecordedGraph(
+            stages,
+            tuple(
+                RecordedTask(
+                    stage[i],
+                    inner[row][1] if row in inner else _rounded(float(tasks["stop"][row] - tasks["start"][row])),
+                    tuple(sorted(number[need] for need in self.needs[row])),
+                    spread.get(stage[i], int(tasks["allowed"][row])),
+                    renumbered[sent[row]],
+                    max(int(sizes[row]), 0),
+                    tuple(scattered.get(row, ())),
+                    inner[row][0] if row in inner else None,
+                    row in inner and not any(held for *_, held in self.waits.get(row, ())),
+                )
+                for i, row in enumerate(rows)
+            ),
+            tuple(submissions),
+            _cpu_shares(tables, dict(zip(stage, [tasks["prefix"][row] for row in rows], strict=True))),
+            sender != CLIENT or _gathered(tables),
+            pieces,
+            tuple(spread),
+        )
+        return graph, last.pause_s
+
+    def _submissions(self, sender: int, rows: Sequence[int], used: Sequence[int]) -> Iterator[Submission]:
+        """Each of this sender, and what it did from the last one to its end."""
+        tasks, times = self.tables["tasks"], [self.times[number] for number in used]
+        first, waited_s = Submission(), waiting(self.tables)
+        times.append(times[-1])
+        if sender != CLIENT:
+            waited_s, times[-1] = _waited(self.waits.get(sender, ())), float(tasks["stop"][sender])
+            first = Submission(pause_s=_rounded(times[0] - float(tasks["start"][sender]) - waited_s(times[0])))
+        ended = dict.fromkeys(used, 0.0)
+        for row in rows:
+            ended[self.sent[row]] = max(ended[self.sent[row]], float(tasks["done"][row]))
+        by_end = list[tuple[float, int]]()  # of those sent before: a task can be taken for one of a later submission
+        yield first
+        for position, (before, time) in enumerate(pairwise(times), 1):
+            insort(by_end, (ended[used[position - 1]], position - 1))
+            waited = not waited_s or waited_s(time) > waited_s(before)
+            last = bisect_right(by_end, (time, position)) - 1 if waited else -1  # it ended last before this was sent
+            since, after = (before, -1) if last < 0 else (max(before, by_end[last][0]), by_end[last][1])
+            pause_s = max(0.0, time - since)
+            idle_s = min(waited_s(time) - waited_s(since), pause_s) if waited_s and pause_s else 0.0
+            yield Submission(after, _rounded(pause_s - idle_s), _rounded(idle_s), last + 1 == position)
+
+
+def _waited(waits: Waits) -> Callable[[float], float]:
+    """The seconds until a time in which a task waited."""
+    return lambda time: sum(max(min(end, time) - begin, 0.0) for begin, end, _ in waits)
+
+
+def _scattered(found: Scattered, rows: Sequence[int]) -> tuple[dict[int, list[int]], tuple[ScatteredData, ...]]:
+    """Scattered data that these tasks needed, by row; and its pieces."""
+    by_row, own, number = dict[int, list[int]](), set(rows), dict[int, int]()
     for row, piece in zip(found.row.tolist(), found.piece.tolist(), strict=True):
-        by_row.setdefault(row, []).append(piece)
-    pairs = zip(found.nbytes, found.workers, strict=True)
-    return by_row, tuple(ScatteredData(nbytes, workers > 1) for nbytes, workers in pairs)
+        if row in own:
+            by_row.setdefault(row, []).append(number.setdefault(piece, len(number)))
+    return by_row, tuple(ScatteredData(found.nbytes[piece], found.workers[piece] > 1) for piece in number)
 
 
 def _spread(tables: Tables, rows: Sequence[int], stages: Sequence[int]) -> dict[int, int]:
@@ -144,8 +227,10 @@ def _graphs(tables: Tables) -> list[_Sent]:
     return sorted(found, key=lambda graph: graph.time) or [_Sent(0.0, 0)]
 
 
-def _assign(tables: Tables, rows: Sequence[int], needs: dict[int, list[int]]) -> dict[int, int]:
-    graphs, runnable = _graphs(tables), tables["tasks"]["runnable"]
+def _assign(
+    tables: Tables, rows: Sequence[int], needs: Mapping[int, Sequence[int]], graphs: Sequence[_Sent]
+) -> dict[int, int]:
+    runnable = tables["tasks"]["runnable"]
     times, sent = [graph.time for graph in graphs], dict[int, int]()
     later = list(range(1, len(graphs) + 1))  # for each graph that is complete, one that may not be
     depth = _depths(rows, needs)
@@ -163,14 +248,16 @@ def _assign(tables: Tables, rows: Sequence[int], needs: dict[int, list[int]]) ->
     return sent
 
 
-def _depths(rows: Sequence[int], needs: dict[int, list[int]]) -> dict[int, int]:
+def _depths(rows: Sequence[int], needs: Mapping[int, Sequence[int]]) -> dict[int, int]:
     depth: dict[int, int] = {}
     for row in sorted(rows):
         depth[row] = 1 + max((depth.get(need, 0) for need in needs[row]), default=0)
     return depth
 
 
-def _in_order(tables: Tables, rows: Sequence[int], needs: dict[int, list[int]], sent: dict[int, int]) -> list[int]:
+def _in_order(
+    tables: Tables, rows: Sequence[int], needs: Mapping[int, Sequence[int]], sent: Mapping[int, int]
+) -> list[int]:
     tasks = tables["tasks"]
     order = sorted(rows, key=lambda row: (sent[row], tasks["start"][row], row))  # as dask's priorities had it
     placed: set[int] = set()
@@ -187,27 +274,6 @@ def _in_order(tables: Tables, rows: Sequence[int], needs: dict[int, list[int]], 
             raise CaptureError("the recorded tasks need each other in a circle", where="table dependencies")
         order = left
     return result
-
-
-def _submissions(
-    tables: Tables, rows: Sequence[int], sent: dict[int, int], used: Sequence[int]
-) -> tuple[Submission, ...]:
-    graphs, done = _graphs(tables), tables["tasks"]["done"]
-    ended = dict.fromkeys(used, 0.0)
-    for row in rows:
-        ended[sent[row]] = max(ended[sent[row]], float(done[row]))
-    by_end = list[tuple[float, int]]()  # of those sent before: a task can be taken for one of a later submission
-    client, found = waiting(tables), [Submission()]
-    for position in range(1, len(used)):
-        time, before = graphs[used[position]].time, graphs[used[position - 1]].time
-        insort(by_end, (ended[used[position - 1]], position - 1))
-        waited = not client or client(time) > client(before)
-        last = bisect_right(by_end, (time, position)) - 1 if waited else -1  # it ended last before this was sent
-        since, after = (before, -1) if last < 0 else (max(before, by_end[last][0]), by_end[last][1])
-        pause_s = max(0.0, time - since)
-        waited_s = min(client(time) - client(since), pause_s) if client and pause_s else 0.0
-        found.append(Submission(after, _rounded(pause_s - waited_s), _rounded(waited_s), last + 1 == position))
-    return tuple(found)
 
 
 def sent_after_waiting(tables: Tables, times: Floats, *, virtual: bool) -> Bools:

@@ -15,7 +15,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Tables, codes
+from scalescope.analysis.attempts import Attempts, codes
+from scalescope.analysis.events import Tables
 
 _LINE = re.compile(r":\d+ \S+$")  # `my_job.py:61 load`
 
@@ -96,15 +97,17 @@ def inside_tasks(tables: Tables, attempts: Attempts, busy_s: float) -> dict[str,
         if stack:
             stacks.setdefault(prefix, []).append(Stack(tuple(stack.split(";")), int(count)))
     names, place = codes(attempts.prefix)
-    lasted = attempts.stop - attempts.start
+    lasted, away = attempts.seconds, attempts.stop - attempts.start - attempts.seconds
+    away_s = np.bincount(place, weights=away, minlength=len(names))
     every = np.bincount(place, weights=lasted, minlength=len(names))
     useful = np.bincount(place, weights=lasted * attempts.useful, minlength=len(names))
     whole = float(useful.sum())
     found = {}
-    for name, all_s, useful_s in zip(names, every.tolist(), useful.tolist(), strict=True):
+    for name, all_s, useful_s, gone_s in zip(names, *(each.tolist() for each in (every, useful, away_s)), strict=True):
         own_s = busy_s * useful_s / whole if whole > 0 else 0.0
-        cpu, noncpu = (max(each, 0.0) for each in told.get(name, (0.0, 0.0)))
-        # a task that was lost or seceded is told of, too
+        cpu, noncpu = told.get(name, (0.0, 0.0))
+        cpu, noncpu = max(cpu, 0.0), max(noncpu - gone_s, 0.0)  # it waited without its thread meanwhile
+        # a task that was lost is told of, too
         scale = own_s / max(all_s, cpu + noncpu) if all_s > 0 else 0.0
         computing, waiting = cpu * scale, noncpu * scale
         seconds = {"computing": computing, "waiting": waiting, "unknown": max(own_s - computing - waiting, 0.0)}

@@ -28,8 +28,8 @@ _Keys = npt.NDArray[np.uint64]
 
 # Kinds of events, in their order at one instant. A mark is an edge between bins. Boundary i ends a state of an attempt
 # and begins the next: its kind is `_BOUNDARY + 2 * i`, plus one if the result was not used. `_SETTLED` comes last, when
-# the last task starts.
-_MARK, _JOIN, _LEAVE, _PAUSE, _RESUME, _CALL, _ANSWER, _BOUNDARY, _SETTLED = 0, 1, 2, 3, 4, 5, 6, 7, 31
+# the last task starts. A task that has given up its thread is away while it waits.
+_MARK, _JOIN, _LEAVE, _PAUSE, _RESUME, _CALL, _ANSWER, _BOUNDARY, _AWAY, _BACK, _SETTLED = *range(8), 29, 30, 31
 _KIND_BITS = 5
 _PIECE = 1 << 17  # events, of whole workers, computed at once: few enough for a processor's cache
 
@@ -73,7 +73,7 @@ class Chain:
     def boundaries(self) -> list[Floats]:
         return [self.steps[0][1], *(end for _, _, end in self.steps)]
 
-    def changes(self, *, paused: bool, called: bool) -> dict[str, npt.NDArray[np.int8]]:
+    def changes(self, *, paused: bool, called: bool, away: bool) -> dict[str, npt.NDArray[np.int8]]:
         """Per state and kind of event: how many more threads want the state after it."""
         found = {state: np.zeros(1 << _KIND_BITS, np.int8) for state in STATES}
         for i, (step, _, _) in enumerate(self.steps):
@@ -85,6 +85,8 @@ class Chain:
             found["paused"][[_PAUSE, _RESUME]] = 1, -1
         if called:
             found["actors"][[_CALL, _ANSWER]] = 1, -1
+        if away:
+            found["busy"][[_AWAY, _BACK]] = -1, 1
         return {state: change for state, change in found.items() if change.any()}
 
 
@@ -129,6 +131,8 @@ class Events:
                 pack(pauses.worker, pauses.end, _RESUME),
                 pack(calls.worker, calls.begin, _CALL),
                 pack(calls.worker, calls.end, _ANSWER),
+                pack(attempts.worker[attempts.away.attempt], attempts.away.begin, _AWAY),
+                pack(attempts.worker[attempts.away.attempt], attempts.away.end, _BACK),
                 *(pack(attempts.worker, t, _BOUNDARY + 2 * i + wasted) for i, t in enumerate(chain.boundaries)),
                 pack(workers, np.full(count, last_start), _SETTLED),
             ]
@@ -141,7 +145,9 @@ class Events:
             unit=unit,
             last_start=float(int((last_start - origin) / unit) * unit + origin),
             turnover=np.concatenate([members.nthreads, -members.nthreads])[np.argsort(turnover)],
-            changes=chain.changes(paused=len(pauses.worker) > 0, called=len(calls.worker) > 0),
+            changes=chain.changes(
+                paused=len(pauses.worker) > 0, called=len(calls.worker) > 0, away=len(attempts.away.attempt) > 0
+            ),
             workers=count,
             edges=len(edges),
         )

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Floats, Tables, codes, ordered
+from scalescope.analysis.attempts import Attempts, Floats, codes, ordered
+from scalescope.analysis.events import Tables
 from scalescope.analysis.gpu import gpu_time
 from scalescope.analysis.graph import Graph
 from scalescope.analysis.inside_tasks import inside_tasks
 from scalescope.analysis.replay import phases, thread_free
 from scalescope.analysis.scattered import scattered_data
+from scalescope.analysis.work_span import work_span
 from scalescope.analysis.worker_time import divide
 from scalescope.model.metrics import BUSY_TIME, Metrics, PrefixBusy, PrefixWork
 from scalescope.model.records import STATUS_ERRED
@@ -32,9 +34,11 @@ def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempt
     """
     attempts = attempts or Attempts.read(tables)
     useful = attempts.useful
-    durations = (attempts.stop - attempts.start)[useful]
+    durations = attempts.seconds[useful]
     work_s = float(durations.sum())
     span_s = float(max(attempts.span[useful].max(), durations.max()))
+    if len(attempts.away.attempt):  # what a task waits for is not its own
+        span_s = work_span(attempts, Graph.read(tables, attempts)).span_s
     ideal_s = max(work_s / threads, span_s)
     divided = divide(attempts, threads=threads)
     worker_time = divided.total()

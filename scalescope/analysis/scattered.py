@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.analysis.attempts import Floats, Ints, Tables, told
+from scalescope.analysis.attempts import Floats, Ints
+from scalescope.analysis.events import Tables, told
 from scalescope.model.records import SCATTERED
 
 

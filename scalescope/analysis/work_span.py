@@ -70,7 +70,8 @@ def work_span(attempts: Attempts, graph: Graph) -> WorkSpan:
     seconds, used = _useful(attempts, graph)
     if graph.known:
         return WorkSpan(float(seconds.sum()), float((used.earliest(seconds) + seconds).max()))
-    return WorkSpan(float(seconds.sum()), max(float(attempts.span[attempts.useful].max()), float(seconds.max())))
+    span_s = float(seconds.max()) if len(attempts.away.attempt) else float(attempts.span[attempts.useful].max())
+    return WorkSpan(float(seconds.sum()), max(span_s, float(seconds.max())))
 
 
 def critical_path(attempts: Attempts, graph: Graph) -> CriticalPath | None:
@@ -144,4 +145,4 @@ def _steps(begin: Floats, end: Floats, until: float, weights: Ints | None = None
 
 def _useful(attempts: Attempts, graph: Graph) -> tuple[Floats, Graph]:
     useful = attempts.useful
-    return (attempts.stop - attempts.start)[useful], graph if bool(useful.all()) else graph.restricted(useful)
+    return attempts.seconds[useful], graph if bool(useful.all()) else graph.restricted(useful)

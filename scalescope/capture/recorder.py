@@ -40,7 +40,7 @@ import zlib
 from array import array
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 import dask
@@ -72,13 +72,15 @@ EXCEPTION_CHARACTERS = 2_000
 HELD_CALLS, CALL_CHARACTERS = 20, 200  # tasks that raised whose function and arguments are kept; characters of each
 LONG_S, HELD_LONGEST = 0.05, 200  # tasks from which the longest of each prefix is told; most prefixes
 HELD_SCATTERED, HELD_USES = 10_000, 1_000_000  # pieces of scattered data; uses of all of them
-SCATTERED_ROWS = 400  # that one event tells
+EVENT_ROWS, EVENT_WAITS = 400, 50  # that one event tells
+HELD_SENT = 200_000  # tasks that were sent by tasks
 HELD_STEPS = 20_000  # steps of fused tasks that are known again, of tasks of `LONG_S`
 
 _UNFINISHED = ("waiting", "no-worker", "queued", "processing")  # states of tasks that have not ended
 OURS = "scalescope-"  # begins the names of all plugins of this package
 WORKER_CLIENT = "Client-worker-"  # begins the id of a client that runs inside a task
 WAIT = "scalescope-wait "  # begins actions that `scalescope.capture.waits` adds
+HELD, SECEDED = "scalescope-held", "scalescope-seceded"  # actions with the times of a task's waits
 ACTOR_CALLS = "scalescope-actor-calls"  # topic of events that `scalescope.capture.actors` sends
 
 FINISHED, ERRED, LOST = 0, 1, 2
@@ -162,7 +164,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._since = 0.0
         self._collecting = 0.0
         self._replaced: list[tuple[dict[str, Any], str, Any, Any]] = []  # handlers: where, message, before, ours
-        self._graph_tasks = 0
+        self._graph_tasks: Any = ()  # of the graph that is being taken in
         self._called = float("-inf")  # time of the event loop at which the last event of actors' calls had come
         self._tick_s = parse_timedelta(dask.config.get("distributed.admin.tick.interval"))
 
@@ -221,7 +223,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._event(topic, msg)
 
     def update_graph(self, scheduler: Any, *, tasks: Any = (), **kwargs: Any) -> None:
-        self._graph_tasks = len(tasks)
+        self._graph_tasks = tasks
 
     # ---------------------------------------------------------------- remote calls
 
@@ -290,6 +292,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             attempts.tell_longest()
             attempts.tell_again()
             attempts.tell_scattered()
+            attempts.tell_sent()
             attempts.tell_unfinished()
             self.summary = {"time": ended, "full": self.full, "assigned": assigned, **attempts.totals()}
         return self.summary
@@ -423,7 +426,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         if not inspect.iscoroutinefunction(handler):  # before 2023.7
 
             def received(*args: Any, **message: Any) -> Any:
-                began, self._graph_tasks = time.time(), 0
+                began, self._graph_tasks = time.time(), ()
                 result = handler(*args, **message)
                 self._note_graph(began, message)
                 return result
@@ -439,12 +442,14 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         return update_graph
 
     def _note_graph(self, began: float, message: dict[str, Any]) -> None:
-        tasks, self._graph_tasks = self._graph_tasks, 0
-        if self.active:
-            client = str(message.get("client", ""))
-            if message.get("submitting_task") is not None and not client.startswith(WORKER_CLIENT):
-                client = WORKER_CLIENT + client  # with workers in its process, tasks use the driver's own client
-            self._keep("graphs", (began, time.time() - began, client, tasks, sent_bytes(message)))
+        tasks, self._graph_tasks = self._graph_tasks, ()
+        if self.active and self.attempts is not None:
+            client, sender = str(message.get("client", "")), message.get("submitting_task")
+            if sender is not None:
+                self.attempts.sent_by(sender, began, tasks)
+                if not client.startswith(WORKER_CLIENT):
+                    client = WORKER_CLIENT + client  # with workers in its process, tasks use the driver's own client
+            self._keep("graphs", (began, time.time() - began, client, len(tasks), sent_bytes(message)))
 
     def _event(self, topic: str, message: Any, when: float | None = None) -> None:
         if len(self.events) >= self.held_events:
@@ -517,6 +522,13 @@ class _Scattered:
         self.workers = sorted(each.address for each in state.who_has or ()) if new else []  # else some fetched it since
 
 
+class _Sent:
+    """A graph that a task sent."""
+
+    def __init__(self, time: float, sender: Any) -> None:
+        self.time, self.sender, self.rows = time, sender, array("i")
+
+
 class _Attempts:
     """Task attempts of one recording."""
 
@@ -541,6 +553,8 @@ class _Attempts:
         self.again: dict[tuple[str, str, str], tuple[int, float]] = {}  # by prefix, step, first prefix: tasks, seconds
         self.scattered: dict[Any, _Scattered] = {}  # data that is no task's result, by key
         self.uses = 0  # of it, by tasks
+        self.sent: dict[Any, _Sent] = {}  # by key, of tasks that tasks sent
+        self.senders: dict[Any, int] = {}  # tasks that sent them: row, -1 until it has one
         self.released: set[Any] = set()  # tasks that were released before they had ended, and were not begun again
         self.cancelled: Counter[str] = Counter()  # those of them that were forgotten, by prefix
         self.restarted = False
@@ -755,6 +769,8 @@ class _Attempts:
         self.keys.append(key)
         if outcome & 0xFF == FINISHED:
             self.row_of[key] = (number, span)
+            if self.senders:
+                self._add_sent(key, number)
 
     def _outcome(self, key: Any, worker: str, done: float, ending: _Ending | None) -> int:
         retries = self.tried.get(key, 0)
@@ -768,6 +784,7 @@ class _Attempts:
 
     def _add_steps(self, prefix: str, steps: Any) -> tuple[float, float]:
         begin = end = 0.0
+        waits: list[tuple[float, float, bool]] = []
         for entry in steps:
             action = entry["action"]
             if action == "compute":
@@ -777,6 +794,11 @@ class _Attempts:
                 self._add_seconds(action, entry["stop"] - entry["start"])
             elif action.startswith(WAIT):
                 self._add_wait(prefix, action, entry["stop"] - entry["start"])
+            elif action in (HELD, SECEDED):
+                waits.append((entry["start"], entry["stop"], action == HELD))
+        row = self.taken + len(self.keys)
+        for place in range(0, len(waits), EVENT_WAITS):
+            self.event("task-waits", {"row": row, "waits": waits[place : place + EVENT_WAITS]})
         return begin, end
 
     def _add_seconds(self, action: str, seconds: float) -> None:
@@ -832,9 +854,32 @@ class _Attempts:
         """Log events of scattered data: bytes, workers that had it at first, and rows of the tasks that needed it."""
         for number, each in enumerate(self.scattered.values()):
             told = {"number": number, "nbytes": each.nbytes, "workers": len(each.workers), "first": each.workers[:1]}
-            for place in range(0, len(each.rows), SCATTERED_ROWS):
-                self.event("scattered", {**told, "rows": each.rows[place : place + SCATTERED_ROWS].tolist()})
+            for place in range(0, len(each.rows), EVENT_ROWS):
+                self.event("scattered", {**told, "rows": each.rows[place : place + EVENT_ROWS].tolist()})
         self.scattered.clear()
+
+    def sent_by(self, sender: Any, when: float, tasks: Collection[Any]) -> None:
+        """A task sent these, as far as they were not known before."""
+        self.senders.setdefault(sender, -1)
+        graph = _Sent(when, sender)
+        if len(self.sent) + len(tasks) <= HELD_SENT:
+            for key in tasks:
+                self.sent.setdefault(key, graph)
+
+    def _add_sent(self, key: Any, row: int) -> None:
+        if key in self.senders:
+            self.senders[key] = row
+        if key in self.sent:
+            self.sent[key].rows.append(row)
+
+    def tell_sent(self) -> None:
+        """Log events of graphs that tasks sent: time, row of the sender, and rows of what was in them."""
+        for graph in {id(each): each for each in self.sent.values()}.values():
+            row = self.senders[graph.sender]
+            for place in range(0, len(graph.rows) if row >= 0 else 0, EVENT_ROWS):
+                rows = graph.rows[place : place + EVENT_ROWS].tolist()
+                self.event("sent-by-task", {"row": row, "time": graph.time, "rows": rows})
+        self.sent.clear()
 
     def tell_waits(self) -> None:
         """Log an event per prefix, line, and what was waited for."""

@@ -1,13 +1,15 @@
 """Notes how long tasks hold their thread while they wait: for a lock, a semaphore, a queue, an actor, another's result.
 
-All waiting of `distributed` is in its `sync`. The wait is added to the task's own record, which the worker sends to the
-scheduler anyway. Of tasks of Prefect it is noted what Prefect does around the function: what is not noted of such a
-task is Prefect's own time. The source text is sent to workers: the standard library and `distributed` alone.
+Nearly all waiting of `distributed` is in its `sync`. The wait is added to the task's own record, which the worker sends
+to the scheduler anyway; so is when it waits of a task that has sent tasks, or has given up its thread. Of tasks of
+Prefect it is noted what Prefect does around the function: what is not noted of such a task is Prefect's own time. The
+source text is sent to workers: the standard library and `distributed` alone.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.abc
 import inspect
 import os
@@ -19,16 +21,19 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import distributed
-from distributed import actor, threadpoolexecutor, utils
+from distributed import actor, client, threadpoolexecutor, utils
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.worker import get_worker, thread_state
 
 WAIT = "scalescope-wait "  # begins the action; what was waited for, a tab, and the line follow
+HELD, SECEDED = "scalescope-held", "scalescope-seceded"  # a task waited, with its thread of the pool and without
 SHORT_S = 0.001  # shortest wait that is noted
+MOST_TIMES = 1_000  # waits of one task whose times are noted
 
 _PACKAGE = os.path.dirname(distributed.__file__)
 _LIBRARIES = tuple(filter(None, map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))))
-# `sync`: whether a wait is being noted; `noted_s`: seconds noted within the call that is being noted
+# `sync`: whether a wait is being noted; `noted_s`: seconds noted within the call that is being noted; `sender`: the
+# task, if it has sent tasks
 _inside = threading.local()
 _installed = 0
 
@@ -69,9 +74,9 @@ class Waits(WorkerPlugin):  # type: ignore[misc]
         global _installed
         _installed += 1
         if _installed == 1:
-            for owner, original, noting in _REPLACED:
-                if owner.sync is original:
-                    owner.sync = noting
+            for owner, name, original, noting in _REPLACED:
+                if getattr(owner, name) is original:
+                    setattr(owner, name, noting)
             sys.meta_path.insert(0, _after_import)
             for name in _OF_PREFECT:
                 if name in sys.modules:
@@ -81,9 +86,9 @@ class Waits(WorkerPlugin):  # type: ignore[misc]
         global _installed
         _installed -= 1
         if _installed == 0:
-            for owner, original, noting in _REPLACED:
-                if owner.sync is noting:
-                    owner.sync = original
+            for owner, name, original, noting in _REPLACED:
+                if getattr(owner, name) is noting:
+                    setattr(owner, name, original)
             with suppress(ValueError):
                 sys.meta_path.remove(_after_import)
             while _replaced:
@@ -91,21 +96,46 @@ class Waits(WorkerPlugin):  # type: ignore[misc]
 
 
 def _noting(original: Any) -> Any:
-    def sync(*args: Any, **options: Any) -> Any:
+    @functools.wraps(original)
+    def waits(*args: Any, **options: Any) -> Any:
         key = getattr(thread_state, "key", None)
         if key is None or getattr(_inside, "sync", False):
             return original(*args, **options)
         _inside.sync, began = True, time.time()
+        holds = getattr(threadpoolexecutor.thread_state, "proceed", True)  # it has not seceded
         try:
             return original(*args, **options)
         finally:
             _inside.sync = False
             seconds = time.time() - began
-            if seconds >= SHORT_S and getattr(threadpoolexecutor.thread_state, "proceed", True):  # it has not seceded
-                _inside.noted_s = getattr(_inside, "noted_s", 0.0) + seconds
-                _note(key, seconds, _described(sys._getframe(1)))
+            if seconds >= SHORT_S:
+                if holds:
+                    _inside.noted_s = getattr(_inside, "noted_s", 0.0) + seconds
+                    _note(key, seconds, _described(sys._getframe(1), original.__qualname__))
+                if not holds or getattr(_inside, "sender", None) == key:
+                    _note_times(key, HELD if holds else SECEDED, began, seconds)
 
-    return sync
+    return waits
+
+
+def _noting_sender(original: Any) -> Any:
+    @functools.wraps(original)
+    def sends(*args: Any, **options: Any) -> Any:
+        _inside.sender = getattr(thread_state, "key", None)
+        return original(*args, **options)
+
+    return sends
+
+
+def _note_times(key: Any, action: str, began: float, seconds: float) -> None:
+    try:
+        worker = get_worker()
+        entries = worker.state.tasks[key].startstops
+    except (ValueError, AttributeError, KeyError):  # as below
+        return
+    start = began + getattr(worker, "scheduler_delay", 0.0)
+    if len(entries) < MOST_TIMES:
+        entries.append({"action": action, "start": start, "stop": start + seconds})
 
 
 def _note(key: Any, seconds: float, what: str) -> None:
@@ -215,9 +245,8 @@ _OWN = _note.__code__.co_filename
 # ------------------------------------------------------------------ where
 
 
-def _described(frame: Any) -> str:
+def _described(frame: Any, what: str) -> str:
     # the call of `distributed`, such as `Semaphore.acquire`, a tab, and its line, such as `mine.py:7 in load`
-    what = ""
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         owner = type(frame.f_locals["self"]).__name__ + "." if "self" in frame.f_locals else ""
         what = owner + frame.f_code.co_name
@@ -233,4 +262,11 @@ def _line(frame: Any) -> str:
     return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} in {frame.f_code.co_name}"
 
 
-_REPLACED = tuple((owner, owner.sync, _noting(owner.sync)) for owner in (utils.SyncMethodMixin, actor))
+_CALLS = (
+    (utils.SyncMethodMixin, "sync", _noting),
+    (actor, "sync", _noting),
+    (client.as_completed, "__next__", _noting),
+    (importlib.import_module("distributed.worker_client"), "rejoin", _noting),
+    (client.Client, "_graph_to_futures", _noting_sender),
+)
+_REPLACED = [(owner, name, getattr(owner, name), noting(getattr(owner, name))) for owner, name, noting in _CALLS]

@@ -17,7 +17,7 @@ import distributed.scheduler
 import distributed.versions
 import distributed.worker
 from distributed.system_monitor import SystemMonitor
-from distributed.utils import DequeHandler
+from distributed.utils import DequeHandler, in_async_call
 
 # Bookkeeping of the process (profiler, ticks, monitors) is off: each worker would repeat it. The profiler costs most.
 CONFIG: dict[str, Any] = {
@@ -56,6 +56,8 @@ def _nested(flat: Mapping[str, Any]) -> dict[str, Any]:
 class LightWorker(distributed.Worker):  # type: ignore[misc]
     """A worker without an HTTP server of its own, whose clock is the scheduler's."""
 
+    _client: distributed.Client | None
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, heartbeat_interval="5s", **kwargs)
 
@@ -67,6 +69,24 @@ class LightWorker(distributed.Worker):  # type: ignore[misc]
     @scheduler_delay.setter
     def scheduler_delay(self, value: float) -> None:
         pass
+
+    def _get_client(self, timeout: float | None = None) -> distributed.Client:
+        """The client of its tasks, as on a machine of its own; another worker takes the one of the whole process."""
+        if self._client is None:
+            asynchronous = in_async_call(self.loop)
+            self._client = distributed.Client(
+                self.scheduler,
+                loop=self.loop,
+                security=self.security,
+                set_as_default=False,
+                asynchronous=asynchronous,
+                direct_to_workers=True,
+                name="worker",
+                timeout=timeout or dask.config.get("distributed.comm.timeouts.connect"),
+            )
+            distributed.Worker._initialized_clients.add(self._client)
+        self.log_event("worker-get-client", {"client": self._client.id})
+        return self._client
 
     def _setup_logging(self, logger: logging.Logger) -> None:
         # With a handler per worker, each would handle every record of the process: quadratic in the workers.

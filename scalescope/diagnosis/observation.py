@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Floats, Tables, told
+from scalescope.analysis.attempts import Attempts, Floats
+from scalescope.analysis.events import Tables, told
 from scalescope.analysis.measure import Stage, stages_of
 from scalescope.analysis.worker_time import divide
 from scalescope.diagnosis.cause import NOTEWORTHY, Cause, Term, severity_of

@@ -125,7 +125,7 @@ class SettingMeasurer:
         if setting.workload.name == REPLAY or setting.workload.modelled:
             return None
         try:
-            graph = recorded_graph(self.store.tables(self.trials[setting]))
+            graph = recorded_graph(self.store.tables(self.trials[setting]), nested=False)
         except CaptureError as error:
             self.notes[f"{setting.workload.name} cannot be replayed: {error.what}"] = None
             return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,12 +18,14 @@ class RecordedTask:
     """One task of a recorded graph."""
 
     stage: int  # number of its task group
-    seconds: float  # how long it computed
+    seconds: float  # how long it computed; of one that sends tasks, since these ended
     needs: tuple[int, ...] = ()  # numbers of the tasks whose results it needs; all smaller than its own
     allowed: int = 0  # workers to which a restriction confined it; 0 when any may run it
     submission: int = 0  # number of the submission that it came with
     nbytes: int = 0  # size of its result
     scattered: tuple[int, ...] = ()  # numbers of the scattered data that it needs
+    sends: RecordedGraph | None = None  # what it sends itself, and waits for
+    secedes: bool = False  # whether it gives up its thread meanwhile
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,11 @@ class RecordedGraph:
     gathered: bool = True  # whether the client fetched results
     scattered: tuple[ScatteredData, ...] = ()
     spread: tuple[int, ...] = ()  # stages whose restricted tasks were confined to different workers
+
+    def changed(self, change: Callable[[RecordedGraph], RecordedGraph]) -> RecordedGraph:
+        """The graph with a change to it and to all graphs that its tasks send."""
+        tasks = (replace(each, sends=each.sends.changed(change)) if each.sends else each for each in self.tasks)
+        return change(replace(self, tasks=tuple(tasks)))
 
     def first(self, tasks: int) -> RecordedGraph:
         """The graph of the first `tasks` tasks, which need no others."""

@@ -112,11 +112,16 @@ LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}
 # - `scattered`: `{"number", "nbytes", "workers", "first", "rows"}`: scattered data, on how many workers it was at first
 #   and one of these (none where it was there before the trial), and rows of the table `tasks` that needed it; several
 #   events for one number where these are many
+# - `sent-by-task`: `{"row", "time", "rows"}`: a graph that the task of this row of `tasks` sent, when it arrived, and
+#   the rows of what was in it; several events for one graph where these are many
+# - `task-waits`: `{"row", "waits"}`: begin and end of each wait of this task since it sent tasks or gave up its thread,
+#   and whether it held its thread
 # - `scalescope-actor-calls`: `{"worker", "end", "seconds", "methods"}`: methods of actors that a worker ran one after
 #   another, with calls and seconds of each: `{"Counter.add": [12, 0.4]}`
 # - `stealing`, and whatever the workload logs
 EVENTS: dict[str, str] = {"time": "d", "topic": "str", "message": "str"}
 ACTOR_CALLS = "scalescope-actor-calls"
+SENT_BY_TASK, TASK_WAITS = "sent-by-task", "task-waits"
 KUBERNETES = "Kubernetes: "  # begins lines of logs that are not from a worker itself
 # Log records, also of workers that died. On Kubernetes all lines of all pods (those that are no records have no level),
 # and events; `worker` may be `scheduler`, or the name of a pod without a Dask worker.

@@ -20,7 +20,8 @@ from typing import Any, TextIO
 import numpy as np
 import numpy.typing as npt
 
-from scalescope.analysis.attempts import Attempts, Floats, Ints, Tables
+from scalescope.analysis.attempts import Attempts, Floats, Ints
+from scalescope.analysis.events import Tables
 from scalescope.analysis.summary import is_meant, label, summarise, varied
 from scalescope.errors import UsageError
 from scalescope.model.finding import Verdict

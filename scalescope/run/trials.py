@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scalescope.analysis.attempts import Attempts, Tables, told
+from scalescope.analysis.attempts import Attempts
+from scalescope.analysis.events import Tables, told
 from scalescope.analysis.measure import measure as metrics_of
 from scalescope.diagnosis import blame, causes
 from scalescope.diagnosis.observation import Observation

@@ -47,7 +47,7 @@ class _Sender:
 
     def __init__(self, client: Client, recorded: RecordedGraph, scale: float, token: str) -> None:
         self._client, self._recorded, self._scale, self._token = client, recorded, scale, token
-        self._workers = sorted(client.nthreads())
+        self._workers = sorted(client.nthreads()) if any(task.allowed for task in recorded.tasks) else []
         self._confined = confinements(recorded, len(self._workers))
         self._parts, self._last_use = parts(recorded, self._confined), last_uses(recorded)
         last = len(recorded.tasks) - 1  # of tasks that are equal otherwise, dask puts the one with the last key first
@@ -141,7 +141,18 @@ class _Sender:
         needs = [self._names[need] if need in part else self._futures[need] for need in task.needs]
         needs += [self._pieces[piece] for piece in task.scattered]
         cpu_share = recorded.cpu[task.stage] if recorded.cpu else 1.0
-        return number, task.seconds * self._scale, task.nbytes, cpu_share, needs
+        sends = _Sends(task.sends, self._scale, f"{self._token}_{number}", task.secedes) if task.sends else None
+        return number, task.seconds * self._scale, task.nbytes, cpu_share, needs, sends
+
+
+@dataclass(frozen=True)
+class _Sends:
+    """What a task sends itself."""
+
+    graph: RecordedGraph
+    scale: float
+    token: str
+    secedes: bool
 
 
 class SizedResult(int):
@@ -159,11 +170,17 @@ class SizedResult(int):
         return self.nbytes
 
 
-def nap(number: int, seconds: float, nbytes: int, cpu_share: float, needs: Sequence[int]) -> SizedResult:
+def nap(
+    number: int, seconds: float, nbytes: int, cpu_share: float, needs: Sequence[int], sends: _Sends | None = None
+) -> SizedResult:
     """Sleep; `cpu_share` is the part of these seconds for which a simulated cluster takes the task to be on a core."""
+    from distributed import worker_client
     from distributed.worker import thread_state
 
     thread_state.cpu_share = cpu_share
+    if sends is not None:
+        with worker_client(separate_thread=sends.secedes) as client:
+            _Sender(client, sends.graph, sends.scale, sends.token).send_all()
     time.sleep(seconds)
     return SizedResult.of(number, nbytes)
 
@@ -276,6 +293,6 @@ def check(results: Mapping[int, int]) -> None:
             raise wrong(NAME, f"task {number} returned {result!r}")
 
 
-WORKLOAD = workload(NAME, version=5, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(
+WORKLOAD = workload(NAME, version=6, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(
     run
 )

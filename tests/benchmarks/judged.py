@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scalescope.analysis.attempts import Tables
+from scalescope.analysis.events import Tables
 from scalescope.analysis.measure import measure
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.observation import Observation

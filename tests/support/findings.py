@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection
 from dataclasses import replace
 
-from scalescope.analysis.attempts import Tables
+from scalescope.analysis.events import Tables
 from scalescope.analysis.worker_time import divide
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.observation import Observation

@@ -82,8 +82,9 @@ def occupied_from(observation: Observation) -> Floats:
 @once
 def timeline(observation: Observation) -> Timeline:
     attempts = observation.measured
-    begin, members, calls = occupied_from(observation), attempts.members, attempts.calls
-    moments = (begin, attempts.stop, attempts.runnable, members.joined, members.left, calls.begin, calls.end)
+    begin, members, calls, away = occupied_from(observation), attempts.members, attempts.calls, attempts.away
+    moments = [begin, attempts.stop, attempts.runnable, members.joined, members.left, calls.begin, calls.end]
+    moments += [away.begin, away.end]
     edges = np.concatenate([*map(_sampled, moments), [0.0, attempts.makespan]])
     edges = np.unique(np.clip(edges, 0.0, attempts.makespan))
     empty = Timeline(edges, *[np.zeros(len(edges) - 1)] * 3)
@@ -91,7 +92,8 @@ def timeline(observation: Observation) -> Timeline:
     return Timeline(
         edges,
         np.minimum(empty.level(*threads), observation.threads),
-        empty.level(np.append(begin, calls.begin), np.append(attempts.stop, calls.end)),
+        empty.level(np.append(begin, calls.begin), np.append(attempts.stop, calls.end))
+        - empty.level(away.begin, away.end),
         empty.level(attempts.runnable, begin),
     )
 

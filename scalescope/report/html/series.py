@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from scalescope.analysis.attempts import Attempts, Floats, Ints, Tables
+from scalescope.analysis.attempts import Attempts, Floats, Ints
+from scalescope.analysis.events import Tables
 from scalescope.analysis.work_span import Steps
 
 SCHEDULER = "scheduler"  # its name in the table `memory`

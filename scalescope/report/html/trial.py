@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from scalescope.analysis.attempts import Attempts, Tables
+from scalescope.analysis.attempts import Attempts
+from scalescope.analysis.events import Tables
 from scalescope.analysis.graph import Graph
 from scalescope.analysis.summary import PointSummary, label, varied
 from scalescope.diagnosis.observation import Observation

@@ -145,11 +145,15 @@ class MeasuredSizes:
     def resized(self, graph: RecordedGraph, workers: int) -> RecordedGraph:
         """The graph of the base trial with durations as they are expected on so many workers."""
         growth = self._growth
-        factors = [_factor(growth.get(stage), self.largest, workers) for stage in graph.stages]
-        if all(factor == 1.0 for factor in factors):
-            return graph
-        tasks = [replace(task, seconds=float(f"{task.seconds * factors[task.stage]:.4g}")) for task in graph.tasks]
-        return replace(graph, tasks=tuple(tasks))
+
+        def resized(graph: RecordedGraph) -> RecordedGraph:
+            factors = [_factor(growth.get(stage), self.largest, workers) for stage in graph.stages]
+            if all(factor == 1.0 for factor in factors):
+                return graph
+            tasks = [replace(task, seconds=float(f"{task.seconds * factors[task.stage]:.4g}")) for task in graph.tasks]
+            return replace(graph, tasks=tuple(tasks))
+
+        return graph.changed(resized)
 
     @cached_property
     def _growth(self) -> dict[str, GrowthOfDurations]:

@@ -12,7 +12,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scalescope.analysis.attempts import Attempts, Tables
+from scalescope.analysis.attempts import Attempts
+from scalescope.analysis.events import Tables
 from scalescope.analysis.fitted_costs import FittedCosts, GrowthOfDurations, fitted_costs
 from scalescope.analysis.graph_from_records import recorded_graph, waiting
 from scalescope.analysis.scattered import scattered_data
@@ -142,7 +143,10 @@ class _Prediction:
                 workers: most_on_one_worker(Observation.of(trial, store.tables(trial)))
                 for workers, trial in ahead.items()
             }
-        room, shares = held_results(base), (scattering_share(base.tables), nested_share(submissions(base)))
+        nested = nested_share(submissions(base))
+        if nested and not measured.builds_by_workers and any(task.sends for task in recorded_graph(base.tables).tasks):
+            nested = 0.0  # it is known which task sent what, and simulated
+        room, shares = held_results(base), (scattering_share(base.tables), nested)
         simulated = SimulatedSizes(held, again, changed, rest[0] if rest else None)
         room_bytes = room.fits if room else 0.0
         return judge(measured, simulated, self._wanted(measured), price_table.load(), *shares, room_bytes)
@@ -234,7 +238,8 @@ def prepared(graph: RecordedGraph, tables: Tables, attempts: Attempts) -> Record
     _, *rest = graph.submissions
     first = Submission(pause_s=max(-attempts.begin - waited_s, 0.0), waited_s=waited_s)
     rest = [replace(each, waited_s=0.0) if each.after >= 0 else each for each in rest]
-    return replace(graph, submissions=(first, *rest), cpu=(0.0,) * len(graph.stages))
+    graph = graph.changed(lambda each: replace(each, cpu=(0.0,) * len(each.stages)))
+    return replace(graph, submissions=(first, *rest))
 
 
 def waited_first(tables: Tables, attempts: Attempts) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from scalescope.analysis import graph_from_records
 from scalescope.analysis.graph_from_records import recorded_graph, sent_after_waiting
 from scalescope.errors import CaptureError
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
+from scalescope.model.records import STATUS_LOST
 
 
 def tables(*rows: dict[str, Any], edges: list[tuple[int, int]] | None = None, sent: Any = ()) -> dict[str, Any]:
@@ -173,6 +176,56 @@ def test_submissions_over_futures_do_not_wait() -> None:
 def test_what_tasks_submit_themselves_comes_with_their_graph() -> None:
     graph = recorded_graph(tables({}, {"runnable": 10.5}, sent=[(9.0, 1), (10.4, 1, "Client-worker-1")]))
     assert len(graph.submissions) == 1
+
+
+def sending_tables() -> dict[str, Any]:
+    """A task sends two tasks, waits for them, sends one more, and waits; the client's next task needs its result."""
+    rows = [
+        {"group": "sum-1", "prefix": "sum", "start": 10.0, "stop": 15.0},
+        {"runnable": 11.0, "start": 11.0},
+        {"runnable": 11.0, "start": 11.5, "stop": 13.0},
+        {"runnable": 13.5, "start": 13.5, "stop": 14.5},
+        {"runnable": 15.0, "start": 15.0},
+    ]
+    sent = [(9.9, 2), (11.0, 2, "Client-worker-1"), (13.4, 1, "Client-worker-1")]
+    messages = [
+        ("sent-by-task", {"row": 0, "time": 11.0, "rows": [1]}),
+        ("sent-by-task", {"row": 0, "time": 11.0, "rows": [2]}),
+        ("sent-by-task", {"row": 0, "time": 13.4, "rows": [3]}),
+        ("task-waits", {"row": 0, "waits": [[11.0, 13.1, False], [13.4, 14.6, False]]}),
+    ]
+    events = {
+        "time": [15.0] * 4,
+        "topic": [topic for topic, _ in messages],
+        "message": [json.dumps(m) for _, m in messages],
+    }
+    return tables(*rows, edges=[(4, 0)], sent=sent) | {"events": events}
+
+
+def test_what_a_task_sends_is_a_graph_of_its_own() -> None:
+    graph = recorded_graph(sending_tables())
+    assert [(task.seconds, task.needs, task.secedes) for task in graph.tasks] == [(0.4, (), True), (1.0, (0,), False)]
+    inner = graph.tasks[0].sends
+    assert inner is not None
+    assert [(task.seconds, task.submission) for task in inner.tasks] == [(1.0, 0), (1.5, 0), (1.0, 1)]
+    assert inner.submissions == (Submission(pause_s=1.0), Submission(0, 0.3, 0.1, after_all=True))
+    changed = graph.changed(lambda each: replace(each, gathered=False))
+    assert [changed.gathered, changed.tasks[0].sends and changed.tasks[0].sends.gathered] == [False, False]
+    assert RecordedGraph.from_mapping(json.loads(json.dumps(graph.to_mapping()))) == graph
+
+
+@pytest.mark.parametrize("change", ["sender lost", "left alone", "needs another's", "not asked for"])
+def test_otherwise_the_client_sends_it(change: str) -> None:
+    records = sending_tables()
+    if change == "sender lost":
+        records["tasks"]["status"][0] = STATUS_LOST
+    elif change == "left alone":
+        records["tasks"]["stop"][0] = 14.0
+    elif change == "needs another's":
+        records["dependencies"] = {"task": [4, 4], "needs": [0, 3]}
+    graph = recorded_graph(records, nested=change != "not asked for")
+    assert len(graph.tasks) == 4 if change == "sender lost" else 5
+    assert not any(task.sends for task in graph.tasks)
 
 
 def test_first_keeps_what_is_needed() -> None:

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from scalescope.analysis import ledger
 from scalescope.analysis.attempts import Attempts
+from scalescope.analysis.measure import measure
 from scalescope.analysis.worker_time import WorkerTime, busy_by_worker, divide
 from scalescope.model.metrics import WORKER_TIME
-from scalescope.model.records import ACTOR_CALLS
+from scalescope.model.records import ACTOR_CALLS, TASK_WAITS
 
 EPOCH = 1_000.0  # of the fixture `records`
 
@@ -54,6 +55,12 @@ def with_calls(tables: dict[str, Any], *calls: tuple[str, float, float]) -> dict
         ],
     }
     return tables | {"events": {name: [*events[name], *column] for name, column in rows.items()}}
+
+
+def with_waits(tables: dict[str, Any], row: int, *waits: tuple[float, float, bool]) -> dict[str, Any]:
+    """Tables in which the task of a row waited: begin, end, and whether it held its thread."""
+    message = json.dumps({"row": row, "waits": [[EPOCH + begin, EPOCH + end, held] for begin, end, held in waits]})
+    return tables | {"events": {"time": [EPOCH], "topic": [TASK_WAITS], "message": [message]}}
 
 
 def run(worker: str, start: float, stop: float, **given: Any) -> dict[str, Any]:
@@ -148,6 +155,22 @@ def test_calls_of_actors_use_threads_that_tasks_leave(records):
         "no_runnable_task": 2,
         "client": 2,
     }
+
+
+@pytest.mark.parametrize(
+    ("held", "expected", "work_s"),
+    [
+        (False, {"busy": 10, "no_runnable_task": 9, "tail": 1}, 10),
+        (True, {"busy": 18, "no_runnable_task": 1, "tail": 1}, 18),
+    ],
+)
+def test_a_task_that_gave_up_its_thread_is_not_busy_while_it_waits(records, held, expected, work_s):
+    tables = with_waits(records([run("a", 0, 10), run("b", 1, 9, runnable=1)], TWO), 0, (1, 9, held))
+    assert parts(tables, 2) == expected
+    metrics = measure(tables, threads=2, elapsed_s=10)
+    assert metrics.work_s == pytest.approx(work_s)
+    assert metrics.span_s == pytest.approx(10 if held else 8)
+    assert metrics.efficiency == pytest.approx(work_s / 20)
 
 
 def test_calls_before_the_first_task_and_of_unknown_workers_are_left_out(records):

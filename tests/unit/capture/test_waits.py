@@ -11,7 +11,20 @@ from typing import Any
 
 import distributed
 import pytest
-from distributed import Client, Event, LocalCluster, Lock, Queue, Semaphore, Variable, get_client, secede, utils
+from distributed import (
+    Client,
+    Event,
+    LocalCluster,
+    Lock,
+    Queue,
+    Semaphore,
+    Variable,
+    as_completed,
+    get_client,
+    secede,
+    utils,
+    worker_client,
+)
 from support.waiting import wait_for
 
 from scalescope.capture.recording import Capture
@@ -66,6 +79,13 @@ def futures(_: int) -> None:
     get_client().submit(time.sleep, 0.1, pure=False).result()
 
 
+def nested(_: int) -> None:
+    with worker_client() as inner:
+        first = inner.submit(time.sleep, 0.1, pure=False)
+        time.sleep(0.05)
+        list(as_completed([first, *inner.map(time.sleep, [0.1] * 2, pure=False)]))
+
+
 def executing(dask_worker: Any) -> int:
     return len(dask_worker.state.executing)
 
@@ -96,11 +116,12 @@ def _told(
         assert (recording.complete, recording.reason) == (True, "")
     finally:
         capture.close()
+    return sorted(_events(folder, "waits"), key=lambda wait: -float(wait["seconds"]))
+
+
+def _events(folder: Path, topic: str) -> list[Any]:
     events = spool.read(folder / "spool")["events"]
-    found = [
-        json.loads(text) for topic, text in zip(events["topic"], events["message"], strict=True) if topic == "waits"
-    ]
-    return sorted(found, key=lambda wait: -float(wait["seconds"]))
+    return [json.loads(text) for name, text in zip(events["topic"], events["message"], strict=True) if name == topic]
 
 
 # ------------------------------------------------------------------ healthy
@@ -165,6 +186,25 @@ def test_tasks_that_wait_for_tasks(told: Any) -> None:
     found = told(futures, range(1))[0]
     assert (found["what"], found["where"]) == ("Future.result", line(futures, "result"))
     assert found["seconds"] >= 0.1
+
+
+@pytest.mark.parametrize(("function", "held", "graphs"), [(nested, False, 2), (futures, True, 1)])
+def test_when_a_task_sends_tasks_and_waits_since(
+    told: Any, tmp_path: Path, function: Any, held: bool, graphs: int
+) -> None:
+    told(function, range(1))
+    (found,) = _events(tmp_path, "task-waits")
+    tasks = spool.read(tmp_path / "spool")["tasks"]
+    assert tasks["prefix"][found["row"]] == function.__name__
+    assert {each for *_, each in found["waits"]} == {held}
+    begin, end = found["waits"][0][0], found["waits"][-1][1]
+    assert sum(end - begin for begin, end, _ in found["waits"]) == pytest.approx(0.12, abs=0.1)
+    assert tasks["start"][found["row"]] <= begin <= end <= tasks["stop"][found["row"]] + 0.01
+    sent = _events(tmp_path, "sent-by-task")
+    assert [len(each["rows"]) for each in sent] == ([1, 2] if graphs == 2 else [1])
+    for each in sent:
+        assert (each["row"], each["time"] <= end) == (found["row"], True)
+        assert {tasks["prefix"][row] for row in each["rows"]} == {"sleep"}
 
 
 def test_workers_that_are_processes(tmp_path: Path) -> None:

@@ -206,6 +206,38 @@ def test_a_faster_network_is_not_taken_for_the_measured_one(store: str, tmp_path
     assert faster.sizes[0].measured_s is None
 
 
+NESTED = """
+import time
+from distributed import worker_client
+
+def run(client):
+    client.gather(client.map(whole, range(8), pure=False))
+
+def whole(i):
+    time.sleep(0.2)
+    with worker_client() as inner:
+        parts = inner.map(part, range(6), pure=False)
+        inner.submit(sum, parts, pure=False).result()
+    time.sleep(0.3)
+
+def part(i):
+    time.sleep(0.5)
+    return i
+"""
+
+
+def test_tasks_that_send_tasks_are_run_again_as_they_did(store: str, tmp_path: Path) -> None:
+    (tmp_path / "nested.py").write_text(NESTED)
+    sweep = {"workload": f"{tmp_path}/nested.py:run", "cluster": {"kind": "simulated"}, "repeats": 1, "store": store}
+    small, large = (run_sweep({**sweep, "axes": {"workers": workers}}) for workers in ([1, 2], [8]))
+    found = run_study("prediction", {"run": small.run_id, "workers": "8", "store": store})
+    prediction = Prediction.from_mapping(found.result)
+    assert prediction.doubts == ()
+    with Store.open(store) as opened:
+        (trial,) = opened.run(large.run_id).trials
+    assert seconds(prediction)[8] == pytest.approx(trial.metrics.elapsed_s, rel=0.1)
+
+
 def test_of_several_draws_the_median_counts() -> None:
     trials = [
         SimpleNamespace(

@@ -31,6 +31,16 @@ SCATTERED = RecordedGraph(
     (Submission(), Submission(0, 0.01, 0.01)),
     scattered=(ScatteredData(5_000), ScatteredData(7_000, everywhere=True)),
 )
+INNER = RecordedGraph(
+    ("part", "join"),
+    (*[RecordedTask(0, 0.01, scattered=(0,))] * 3, RecordedTask(1, 0.01, (0, 1, 2), 0, 1)),
+    (Submission(pause_s=0.01), Submission(0, 0.01, 0.01)),
+    scattered=(ScatteredData(5_000),),
+)
+NESTED = RecordedGraph(
+    ("whole", "end"),
+    (*(RecordedTask(0, 0.01, sends=INNER, secedes=secedes) for secedes in (True, False)), RecordedTask(1, 0.0, (0, 1))),
+)
 CONFINED = RecordedGraph(("a", "b"), (*[RecordedTask(0, 0.001, (), 1)] * 8, RecordedTask(1, 0.0, (0, 7))))
 
 
@@ -61,6 +71,12 @@ def test_in_process(inproc: Place, tmp_path: Path, graph: RecordedGraph, ran: di
 
 def test_in_worker_processes(processes: Place, tmp_path: Path) -> None:
     assert replay.run(processes.client, graph=written(tmp_path, TWO_MAPS))["tasks"] == 6
+
+
+def test_tasks_that_send_tasks(processes: Place, tmp_path: Path) -> None:
+    with processes.counting() as counting:
+        assert replay.run(processes.client, graph=written(tmp_path, NESTED))["tasks"] == 3
+    assert counting.tasks == {"whole": 2, "part": 6, "join": 2, "end": 1}
 
 
 def test_only_the_first_tasks(inproc: Place, tmp_path: Path) -> None:
