@@ -24,7 +24,7 @@ import numpy as np
 import prediction_cases
 from clusters import table
 from judged import anew
-from prediction_cases import FIRST, FOURTH, SECOND, THIRD
+from prediction_cases import FIFTH, FIRST, FOURTH, SECOND, THIRD
 from scipy.optimize import nnls
 
 from scalescope.analysis.scaling import USL, _search
@@ -48,7 +48,7 @@ NEAR = 0.25  # relative error that is near enough to plan by
 IDLE = 0.03  # share of the host idle, from which its other work did not slow the machines down by much
 CLUSTER = {"kind": "custom", "cluster_class": "infra.machines.mini:Machines"}
 NAMED = (Severity.HIGH, Severity.MEDIUM)  # of findings that hold a trial back
-EVERY = [*FIRST, *SECOND, *THIRD, *FOURTH]
+EVERY = [*FIRST, *SECOND, *THIRD, *FOURTH, *FIFTH]
 Times = Mapping[int, Sequence[float]]  # workers -> seconds of each valid trial
 
 
