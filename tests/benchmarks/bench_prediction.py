@@ -295,7 +295,7 @@ and 12.0 and 6.6 s measured.
 
 `tests/benchmarks/bench_prediction.py --compare FOLDER ...` writes this page from its measurements, whatever comes
 out."""
-SETS = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH}
+SETS = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH}
 FIRST_LOOK = [
     ["first", 10, "16 %", "70 %", "90 %", "70 %", "scattered data is recorded; a client takes results as they come"],
     ["second", 8, "3 %", "88 %", "88 %", "62 %", "much idle time that nothing explained, measured or predicted"],
