@@ -70,7 +70,8 @@ class _Senders:
         own = [row for row in rows if row not in inner]
         by_sender = {CLIENT: own}
         for graph in from_tasks:
-            by_sender.setdefault(graph.sender, []).extend(row for row in graph.rows if row in known)
+            if theirs := [row for row in graph.rows if row in known]:
+                by_sender.setdefault(graph.sender, []).extend(theirs)
         sent = _assign(tables, own, needs, graphs) | inner
         times = [*(each.time for each in graphs), *(each.time for each in from_tasks)]
         return cls(tables, needs, times, sent, by_sender, scattered_data(tables), task_waits(tables))
@@ -80,7 +81,7 @@ class _Senders:
         """Whether tasks need only what the same sender sent, and no sender ended before what it sent."""
         stop = self.tables["tasks"]["stop"]
         return all(
-            (sender == CLIENT or (sender in self.sent and max((stop[row] for row in own), default=0.0) <= stop[sender]))
+            (sender == CLIENT or (sender in self.sent and max(stop[row] for row in own) <= stop[sender]))
             and all(set(self.needs[row]) <= set(own) for row in own)
             for sender, own in self.rows.items()
         )

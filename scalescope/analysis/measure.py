@@ -23,6 +23,7 @@ from scalescope.model.metrics import BUSY_TIME, Metrics, PrefixBusy, PrefixWork
 from scalescope.model.records import STATUS_ERRED
 
 MOST_PREFIXES = 10  # prefixes whose work is kept with a trial
+BRIEF = 0.05  # share of the makespan, below which so many tasks at once make no difference
 BINS_S = 0.05  # shortest interval over which busy threads are averaged
 AS_BEFORE = 0.9  # share of the earlier busy threads that counts as recovered
 
@@ -56,7 +57,7 @@ def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempt
         workers_used=len(np.unique(attempts.worker)),
         peak_parallelism=peak(attempts.start, attempts.stop),
         mean_parallelism=work_s / attempts.makespan,
-        peak_runnable=peak(attempts.runnable[useful], attempts.stop[useful]),
+        peak_runnable=peak(attempts.runnable[useful], attempts.stop[useful], BRIEF * attempts.makespan),
         worker_time_s=worker_time,
         longest_task_s=float(durations.max()),
         path_s=_path_s(tables, attempts),
@@ -217,11 +218,15 @@ def stages_of(attempts: Attempts) -> tuple[Stage, ...]:
     return tuple(sorted(found, key=lambda stage: (stage.begin_s, stage.end_s, stage.group)))
 
 
-def peak(start: Floats, stop: Floats) -> int:
-    """Most of the half-open intervals [start, stop) at one instant."""
-    begins = np.sort(start)
-    ended = np.searchsorted(np.sort(stop), begins, side="right")
-    return int((np.arange(1, len(begins) + 1) - ended).max(initial=0))
+def peak(start: Floats, stop: Floats, least_s: float = 0.0) -> int:
+    """Most of the half-open intervals [start, stop) at one instant, or for so many seconds in all."""
+    times = np.concatenate([np.sort(stop), np.sort(start)])  # those that end at an instant come before those that begin
+    order = np.argsort(times, kind="stable")
+    level = np.cumsum(np.where(order < len(stop), -1, 1))
+    if least_s <= 0 or not len(level):
+        return int(level.max(initial=0))
+    seconds = np.bincount(np.maximum(level[:-1], 0), weights=np.diff(times[order]), minlength=1)
+    return int(np.flatnonzero(np.cumsum(seconds[::-1])[::-1] >= least_s).max(initial=0))
 
 
 def _used(names: Sequence[str], attempts: Attempts) -> Sequence[str]:

@@ -186,7 +186,7 @@ class Metrics(Mapped):
     peak_runnable: Annotated[
         int,
         Metric(
-            "Most tasks at one instant whose inputs are in memory: they run, or wait for a thread.",
+            "Most tasks, for 5 % of the makespan, whose inputs are in memory: they run, or wait for a thread.",
             Unit.TASKS,
             "runnable tasks",
             combine=Combine.LOWER_MEDIAN,

@@ -14,7 +14,7 @@ NO_WORKER = "no worker may run it"  # begins the problem of a task whose restric
 ASKS_FOR = f"{NO_WORKER}: it asks for "  # the same if the restrictions are known; they follow
 PAUSED = "its worker is paused for lack of memory"  # the problem of a task that its worker does not begin
 NO_THREAD = "waits for a thread there"  # the problem of a task whose worker has no free thread
-RESULTS = ("Client", "Future")  # `waits_for` of tasks that wait for other tasks
+RESULTS = ("Client", "Future", "as_completed")  # `waits_for` of tasks that wait for other tasks
 SAID = 3  # most groups in a sentence
 
 

@@ -29,14 +29,13 @@ from scipy.optimize import nnls
 
 from scalescope.analysis.scaling import USL, _search
 from scalescope.diagnosis.causes.no_known_cause import UNKNOWN
-from scalescope.diagnosis.verdict import diagnose
-from scalescope.model.finding import Finding, Severity
+from scalescope.model.finding import Finding
 from scalescope.model.trial import Trial
 from scalescope.model.words import percent
 from scalescope.run.sweep import run_sweep
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
-from scalescope.studies.prediction.judge import PredictedSize, Prediction, limits_of
+from scalescope.studies.prediction.judge import PredictedSize, Prediction, holding_back, limits_of
 from scalescope.studies.running import run_study
 
 ROOT = Path(__file__).parents[2]
@@ -47,7 +46,6 @@ LARGEST_SHOWN = 4  # workers of the largest size that a prediction may see
 NEAR = 0.25  # relative error that is near enough to plan by
 IDLE = 0.03  # share of the host idle, from which its other work did not slow the machines down by much
 CLUSTER = {"kind": "custom", "cluster_class": "infra.machines.mini:Machines"}
-NAMED = (Severity.HIGH, Severity.MEDIUM)  # of findings that hold a trial back
 EVERY = [*FIRST, *SECOND, *THIRD, *FOURTH, *FIFTH]
 Times = Mapping[int, Sequence[float]]  # workers -> seconds of each valid trial
 
@@ -214,8 +212,7 @@ def leading(run: SweepRun, trials: Sequence[Trial], firsts: Sequence[Sequence[Fi
     least = min((share(first, trial) for first, trial in pairs), default=math.inf)
     found = {first.code for first, _ in pairs} | {"" for each in firsts if not each}
     for trial in trials:
-        known = [each for each in diagnose(run.sweep, [trial]).findings if each.severity in NAMED]
-        known = [each for each in known if not each.limits_trust and each.code != UNKNOWN.code]
+        known = [each for each in holding_back(run, trial) if each.code != UNKNOWN.code]
         found |= {each.code for each in known if share(each, trial) >= least}
     return found
 
@@ -275,7 +272,7 @@ It predicted {len(EVERY)} workloads that compute and move data, from 1, 2 and {L
 had not seen, and they were measured there: on small machines that are real, in namespaces of one host of two cores,
 each with {CORES:g} of a core and {MBIT} Mbit each way ([infra](../infra/README.md)).
 
-Each of four sets was written by somebody who did not know how predictions are made, and compared once before anything
+Each of five sets was written by somebody who did not know how predictions are made, and compared once before anything
 was mended by it. This first look, at 16 machines:"""
 NOW = """Predicted by the present version, beside formulas that are fitted to the same measurements: Ernest's
 a + b / P + c log P + d P, none of them negative (Venkataraman et al., NSDI 2016), and the universal scalability law

@@ -58,9 +58,7 @@ def waiting_tasks(observation: Observation) -> Finding | None:
     """`lost_s`: waits in calls of `distributed`; all of the trial, where nothing moved any more."""
     if stopped := _stopped(observation):
         return stopped
-    found = waits(observation)
-    if len(submissions(observation).nested_at):  # they wait for tasks of their own
-        found = [wait for wait in found if _waited_for(wait) not in RESULTS]
+    found = waits_for_others(observation)
     lost_s = sum(float(wait["seconds"]) for wait in found)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
@@ -78,6 +76,12 @@ def waiting_tasks(observation: Observation) -> Finding | None:
         Evidence("tasks that waited there", int(worst["tasks"]), f"prefix {worst['prefix']}"),
         confidence=0.9,
     )
+
+
+def waits_for_others(observation: Observation) -> list[Mapping[str, Any]]:
+    """Waits with a thread, but those for tasks of their own."""
+    own = RESULTS if len(submissions(observation).nested_at) else ()
+    return [wait for wait in waits(observation) if _waited_for(wait) not in own]
 
 
 def _stopped(observation: Observation) -> Finding | None:

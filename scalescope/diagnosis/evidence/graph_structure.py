@@ -17,6 +17,7 @@ LONG_PATH = 0.6  # share of the makespan, from which on the longest path with wh
 FEW_BUSY = 0.7  # share of the threads that this path lets be busy, below which it is the reason why others are not
 ONE_LONG = 0.7  # share of the longest dependency path, from which one task is that path
 WAVE_TOLERANCE = 0.05  # share of worker time by which idle time may differ from what uneven waves predict
+MOSTLY_WAVES = 0.6  # share of the idle time without tasks, from which on uneven waves are its reason
 
 
 def structure_of(summary: PointSummary) -> str:
@@ -81,8 +82,9 @@ def wave_tasks(summary: PointSummary, metrics: Metrics) -> int:
     threads = summary.point.threads
     for tasks in (metrics.widest_stage, summary.items or 0):
         unused = 1 - tasks / (threads * math.ceil(tasks / threads)) if tasks > threads else math.inf
-        idle = (summary.share(*WITHOUT_TASKS), 1 - summary.share(*WORKING))
-        if any(abs(lost - unused) <= WAVE_TOLERANCE for lost in idle):
+        idle = summary.share(*WITHOUT_TASKS)
+        explained = idle - WAVE_TOLERANCE <= unused or unused >= max(MOSTLY_WAVES * idle, NOTEWORTHY)
+        if explained and unused <= 1 - summary.share(*WORKING) + WAVE_TOLERANCE:
             return tasks
     return 0
 

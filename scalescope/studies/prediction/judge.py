@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
+from types import MappingProxyType
 from typing import Any
 
 from scalescope.analysis.cost import Prices
@@ -30,7 +31,6 @@ MODEL, STRENGTH = 0.15, 2
 # From which error on, of the largest measured size predicted from the others or simulated from its own record, a
 # prediction is not to be relied on.
 WRONG = 0.5
-NOT_SIMULATED = 0.1  # share of the time in what is not simulated, from which on that matters
 MUCH_DATA = 1_000_000  # bytes that move between workers, from which on links matter
 NEAR = 1.1  # sizes within this factor of the fastest are as good
 # Share of what costs most, from which on another cause is named with it: of two repeats, either may come first.
@@ -80,9 +80,7 @@ class Prediction(Mapped):
     asked: tuple[int, ...]
     factor: float  # by which simulated times are multiplied
     trust: Trust | None = None  # None: one size was measured
-    scattering: float = 0.0  # share of the measured time in `client.scatter`
-    actors: float = 0.0  # share of the measured worker time in calls of actors
-    nested: float = 0.0  # share of the tasks that other tasks sent
+    not_simulated: Mapping[str, float] = field(default_factory=dict)  # shares of what was measured, by what they are
     room_bytes: float = 0.0  # results that a worker holds before it writes some to disk; 0: unknown, or no limit
     assumed: tuple[str, ...] = ()  # costs that the trial did not tell
     costs: Mapping[str, Any] = field(default_factory=dict)  # what the simulated cluster charged
@@ -95,12 +93,7 @@ class Prediction(Mapped):
             found.append(_error(self.trust))
         if abs(math.log(self.factor)) >= math.log1p(WRONG):
             found.append(f"the simulated cluster took {number(1 / self.factor, 2)} times as long as was measured")
-        if self.scattering >= NOT_SIMULATED:
-            found.append(f"{percent(self.scattering)} of its time is `client.scatter`, which is not simulated")
-        if self.actors >= NOT_SIMULATED:
-            found.append(f"{percent(self.actors)} of its worker time is calls of actors, which are not simulated")
-        if self.nested >= NOT_SIMULATED:
-            found.append(f"{percent(self.nested)} of its tasks are sent by tasks, whose waiting is taken for computing")
+        found += [f"{percent(share)} {text}" for text, share in self.not_simulated.items()]
         for size in self.sizes:
             if size.workers in self.asked and 0 < self.room_bytes < size.held_bytes:
                 held, room = words.size(size.held_bytes), words.size(self.room_bytes)
@@ -125,8 +118,7 @@ def judge(
     simulated: SimulatedSizes,
     asked: Sequence[int],
     prices: Prices,
-    scattering: float = 0.0,
-    nested: float = 0.0,
+    not_simulated: Mapping[str, float] = MappingProxyType({}),
     room_bytes: float = 0.0,
 ) -> StudyAnswer:
     again = typical(simulated.again)
@@ -149,14 +141,8 @@ def judge(
     moved = max((trial.metrics.transferred_bytes or 0.0 for trial in ahead.values() if trial.metrics), default=0.0)
     assumed = _assumed(run) if moved >= MUCH_DATA else ()
     costs = run.sweep.cluster.to_mapping()
-    shares = scattering, _share_of_actors(measured.base), nested
-    found = Prediction(tuple(sizes), tuple(asked), ratio.factor, trust, *shares, room_bytes, assumed, costs)
+    found = Prediction(tuple(sizes), tuple(asked), ratio.factor, trust, not_simulated, room_bytes, assumed, costs)
     return StudyAnswer(_line(found), found.to_mapping(), bool(found.doubts))
-
-
-def _share_of_actors(trial: Trial) -> float:
-    took = trial.metrics.worker_time_s if trial.metrics else {}
-    return took.get("actors", 0.0) / max(sum(took.values()), 1e-9)
 
 
 def typical(run: SweepRun) -> dict[int, Trial]:
@@ -259,15 +245,22 @@ def _with_limits(size: PredictedSize, run: SweepRun, trial: Trial, ratio: _Ratio
 
 def limits_of(run: SweepRun, trial: Trial) -> list[Finding]:
     """What costs the trial most, and what costs nearly as much; empty where nothing holds it back."""
-    first, *others = diagnose(run.sweep, [trial]).findings
-    if not _holds_back(first):
-        return []
-    near = [each for each in others if _holds_back(each) and each.lost_s >= NEARLY * first.lost_s]
-    return [first, *(each for each in near if each.code != UNKNOWN.code)]
+    found = holding_back(run, trial)
+    near = [each for each in found[1:] if each.lost_s >= NEARLY * found[0].lost_s and each.code != UNKNOWN.code]
+    return [*found[:1], *near]
 
 
-def _holds_back(finding: Finding) -> bool:
-    return finding.severity in (Severity.HIGH, Severity.MEDIUM) and not finding.limits_trust
+def holding_back(run: SweepRun, trial: Trial) -> list[Finding]:
+    """Findings of a trial, also what is nobody's fault; what costs most comes first, and an unknown cause last."""
+    known = causes.by_code()
+
+    def counts(finding: Finding) -> bool:
+        excused = finding.code in known and known[finding.code].excusable
+        held = excused or finding.severity in (Severity.HIGH, Severity.MEDIUM)
+        return held and not finding.limits_trust and finding.lost_s > 0
+
+    found = filter(counts, diagnose(run.sweep, [trial]).findings)
+    return sorted(found, key=lambda finding: (finding.code == UNKNOWN.code, -finding.lost_s))
 
 
 def _assumed(run: SweepRun) -> tuple[str, ...]:

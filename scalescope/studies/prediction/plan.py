@@ -16,9 +16,7 @@ from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.events import Tables
 from scalescope.analysis.fitted_costs import FittedCosts, GrowthOfDurations, fitted_costs
 from scalescope.analysis.graph_from_records import recorded_graph, waiting
-from scalescope.analysis.scattered import scattered_data
 from scalescope.diagnosis.evidence.held_results import held_results, most_on_one_worker
-from scalescope.diagnosis.evidence.submissions import Submissions, submissions
 from scalescope.diagnosis.observation import Observation
 from scalescope.errors import InvalidField
 from scalescope.model import parameters
@@ -34,6 +32,7 @@ from scalescope.studies import others_code
 from scalescope.studies.planning import PlannedStudy, RequestAfter, StudyAnswer
 from scalescope.studies.prediction.judge import SimulatedSizes, judge, typical
 from scalescope.studies.prediction.measured import MeasuredSizes
+from scalescope.studies.prediction.not_simulated import not_simulated
 from scalescope.studies.prediction.parameters import ASKED, PredictionParameters, sizes
 from scalescope.workloads.replay import NAME as REPLAY
 
@@ -143,13 +142,10 @@ class _Prediction:
                 workers: most_on_one_worker(Observation.of(trial, store.tables(trial)))
                 for workers, trial in ahead.items()
             }
-        nested = nested_share(submissions(base))
-        if nested and not measured.builds_by_workers and any(task.sends for task in recorded_graph(base.tables).tasks):
-            nested = 0.0  # it is known which task sent what, and simulated
-        room, shares = held_results(base), (scattering_share(base.tables), nested)
+        room, shares = held_results(base), not_simulated(base, replayed=not measured.builds_by_workers)
         simulated = SimulatedSizes(held, again, changed, rest[0] if rest else None)
         room_bytes = room.fits if room else 0.0
-        return judge(measured, simulated, self._wanted(measured), price_table.load(), *shares, room_bytes)
+        return judge(measured, simulated, self._wanted(measured), price_table.load(), shares, room_bytes)
 
     def _measured(self, runs: Sequence[SweepRun]) -> MeasuredSizes:
         return self.origin or MeasuredSizes.of(runs[0], sizes(self.asked.using))
@@ -212,22 +208,6 @@ def _durations(measured: MeasuredSizes, workers: Collection[int]) -> dict[str, f
     return {f"{prefix}@{size}": seconds for size, found in sizes.items() for prefix, seconds in found.items()}
 
 
-def scattering_share(tables: Tables) -> float:
-    """The part of the call's time that the client spent in `client.scatter`, from 0 to 1; 0 where that is simulated."""
-    if scattered_data(tables).nbytes:
-        return 0.0
-    client = tables.get("client", {})
-    took = dict.fromkeys((False, True), 0.0)
-    for what, seconds in zip(client.get("what", ()), client.get("seconds", ()), strict=True):
-        took[str(what).endswith(".scatter")] += float(seconds)
-    return took[True] / sum(took.values()) if took[True] else 0.0
-
-
-def nested_share(sent: Submissions) -> float:
-    """The part of the tasks that clients within tasks sent, from 0 to 1."""
-    return sent.nested_tasks / max(sent.nested_tasks + int(sent.tasks.sum()), 1)
-
-
 def prepared(graph: RecordedGraph, tables: Tables, attempts: Attempts) -> RecordedGraph:
     """The graph with what the workload did before it sent the first tasks.
 
@@ -265,6 +245,7 @@ def cluster(costs: FittedCosts, bandwidth: str = "") -> dict[str, Any]:
     found = {
         "worker_us": None if costs.worker_s is None else round(costs.worker_s * 1e6, 1),
         "message_ms": None if costs.message_s is None else round(costs.message_s * 1e3, 3),
+        "connect_ms": None if costs.connect_s is None else round(costs.connect_s * 1e3, 3),
         "cpu_ms_per_mb": None if costs.cpu_s_per_byte is None else round(costs.cpu_s_per_byte * 1e9, 3),
         "client_bandwidth": None if costs.client_bandwidth is None else f"{costs.client_bandwidth / 1e6:.4g}MB",
         "bandwidth": bandwidth or (None if costs.bandwidth is None else f"{costs.bandwidth / 1e6:.4g}MB"),

@@ -212,6 +212,13 @@ def test_peak_counts_half_open_intervals(intervals):
     assert peak(start, stop) == max(sum(a <= t < b for a, b in intervals) for t in range(10))
 
 
+@given(INTERVALS, st.integers(1, 4))
+def test_a_peak_that_is_over_at_once_does_not_count(intervals, least):
+    start, stop = (np.array(column, dtype=float) for column in zip(*intervals, strict=True))
+    levels = sorted((sum(a <= t < b for a, b in intervals) for t in range(10)), reverse=True)
+    assert peak(start, stop, least) == levels[least - 1]
+
+
 @given(INTERVALS)
 def test_the_order_of_the_rows_does_not_matter(records, intervals):
     rows = [{"worker": "a", "start": a + 1, "stop": b + 1} for a, b in intervals]

@@ -8,11 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import hypothesis
-import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from scalescope.diagnosis.evidence.submissions import Submissions
 from scalescope.errors import InvalidField
 from scalescope.model.finding import Severity
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
@@ -23,6 +21,7 @@ from scalescope.studies import STUDIES
 from scalescope.studies.prediction import judge, plan
 from scalescope.studies.prediction.judge import PredictedSize, Prediction, _Ratio, _ratio
 from scalescope.studies.prediction.measured import MeasuredSizes
+from scalescope.studies.prediction.not_simulated import ACTORS, WAITING
 from scalescope.studies.report import export
 from scalescope.studies.report.html import render_study
 from scalescope.studies.running import run_study
@@ -109,15 +108,7 @@ def test_memory_that_would_not_do_is_named() -> None:
     assert len(Prediction(sizes, (1, 8), 1.0, room_bytes=2e9).doubts) == 1
     assert not Prediction(sizes, (8,), 1.0, room_bytes=2e9).doubts
     assert not Prediction(sizes, (1, 8), 1.0).doubts
-    assert "calls of actors" in Prediction(sizes, (1, 8), 1.0, actors=0.5).doubts[0]
-    assert "sent by tasks" in Prediction(sizes, (1, 8), 1.0, nested=0.5).doubts[0]
-
-
-def test_tasks_that_tasks_sent_are_counted() -> None:
-    times, none = np.zeros(1), np.zeros(0, np.int64)
-    sent = Submissions(times, times, np.ones(1, np.int64), none, times, nested_tasks=3)
-    nothing = Submissions(times[:0], times[:0], none, none, times[:0], nested_tasks=0)
-    assert (plan.nested_share(sent), plan.nested_share(nothing)) == (0.75, 0.0)
+    assert Prediction(sizes, (1, 8), 1.0, not_simulated={"of it is lost": 0.5}).doubts == ("50 % of it is lost",)
 
 
 def test_a_wait_before_the_first_tasks_grows_as_it_did() -> None:
@@ -238,6 +229,39 @@ def test_tasks_that_send_tasks_are_run_again_as_they_did(store: str, tmp_path: P
     assert seconds(prediction)[8] == pytest.approx(trial.metrics.elapsed_s, rel=0.1)
 
 
+ALSO = """
+import time
+from distributed import Lock
+
+class Counter:
+    def add(self):
+        time.sleep(0.2)
+
+def actors(client):
+    counter = client.submit(Counter, actor=True, pure=False).result()
+    client.gather(client.map(time.sleep, [0.1] * 4, pure=False))
+    for _ in range(5):
+        counter.add().result()
+
+def locks(client):
+    client.gather(client.map(guarded, range(6), pure=False))
+
+def guarded(i):
+    with Lock("one"):
+        time.sleep(0.2)
+"""
+
+
+@pytest.mark.parametrize(("name", "text"), [("actors", ACTORS), ("locks", WAITING)])
+def test_what_is_not_run_again_is_told(name: str, text: str, store: str, tmp_path: Path) -> None:
+    (tmp_path / "also.py").write_text(ALSO)
+    sweep = {"workload": f"{tmp_path}/also.py:{name}", "cluster": {"kind": "simulated"}, "repeats": 1, "store": store}
+    run = run_sweep({**sweep, "axes": {"workers": [2]}})
+    found = Prediction.from_mapping(run_study("prediction", {"run": run.run_id, "workers": "4", "store": store}).result)
+    assert list(found.not_simulated) == [text]
+    assert found.doubts[-1].endswith(text)
+
+
 def test_of_several_draws_the_median_counts() -> None:
     trials = [
         SimpleNamespace(
@@ -269,6 +293,7 @@ def test_small_graphs_are_drawn_more_than_once(
         ([("transfer-bound", 10.0), ("idle-workers-cause-unknown", 50.0)], ["transfer-bound"]),
         ([("idle-workers-cause-unknown", 50.0)], ["idle-workers-cause-unknown"]),
         ([("healthy", 0.0)], []),
+        ([("transfer-bound", 3.0), ("uneven-waves", 9.0)], ["uneven-waves"]),
     ],
 )
 def test_what_costs_nearly_as_much_is_named_too(
@@ -276,7 +301,10 @@ def test_what_costs_nearly_as_much_is_named_too(
 ) -> None:
     findings = [
         SimpleNamespace(
-            code=code, lost_s=lost_s, limits_trust=False, severity=Severity.HIGH if lost_s else Severity.INFO
+            code=code,
+            lost_s=lost_s,
+            limits_trust=False,
+            severity=Severity.HIGH if lost_s and code != "uneven-waves" else Severity.INFO,
         )
         for code, lost_s in costs
     ]
