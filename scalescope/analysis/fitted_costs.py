@@ -12,7 +12,7 @@ from statistics import median_low
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Bools, Floats
+from scalescope.analysis.attempts import Attempts, Floats
 from scalescope.analysis.events import Tables
 from scalescope.analysis.graph_from_records import waiting
 from scalescope.analysis.replay import overhead
@@ -40,7 +40,6 @@ class FittedCosts:
     cpu_s_per_byte: float | None = None  # packing on one side, or unpacking on the other
     worker_s: float | None = None  # a task costs its thread so much besides its duration
     client_bandwidth: float | None = None  # bytes a second of the links of scheduler and client, each way
-    connect_s: float | None = None  # of the first transfer from a worker to another, besides
 
     @property
     def message_s(self) -> float | None:
@@ -61,13 +60,12 @@ class FittedCosts:
             min((each.cpu_s_per_byte for each in costs if each.cpu_s_per_byte is not None), default=None),
             median_low(known) if (known := [each.worker_s for each in costs if each.worker_s is not None]) else None,
             max((each.client_bandwidth for each in costs if each.client_bandwidth is not None), default=None),
-            median_low(known) if (known := [each.connect_s for each in costs if each.connect_s is not None]) else None,
         )
 
 
 def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
     data = scattered_data(tables)
-    moved, seconds, sources, first = _moved(tables, data)
+    moved, seconds, sources = _moved(tables, data)
     large = moved >= LARGE_BYTES
     cpu_s = sum(
         value
@@ -82,19 +80,13 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
     told = np.ones(len(moved), bool) if bandwidth else ~large
     by_size = moved * ((1 / bandwidth if bandwidth else 0.0) + 2 * cpu_s_per_byte)
     besides_s = (np.maximum(seconds - by_size, 0.0) / sources)[told]
-    known = [_undisturbed(besides_s[chosen]) for chosen in (first[told], ~first[told])]
     return FittedCosts(
         bandwidth=bandwidth,
         client_bandwidth=_client_bandwidth(tables, attempts, data, bandwidth or math.inf, cpu_s_per_byte),
-        latency_s=_undisturbed(besides_s),
-        connect_s=None if known[0] is None or known[1] is None else max(known[0] - known[1], 0.0),
+        latency_s=float(np.quantile(besides_s, UNDISTURBED)) if len(besides_s) >= LEAST_TRANSFERS else None,
         cpu_s_per_byte=cpu_s_per_byte if moved.sum() >= LEAST_BYTES and cpu_s > 0 else None,
         worker_s=overhead(attempts, alone if (alone & attempts.useful).any() else slice(None)),
     )
-
-
-def _undisturbed(seconds: Floats) -> float | None:
-    return float(np.quantile(seconds, UNDISTURBED)) if len(seconds) >= LEAST_TRANSFERS else None
 
 
 def _client_bandwidth(
@@ -131,11 +123,8 @@ def _of_both(nbytes: float, seconds: float, workers: float) -> float:
     return min(nbytes / left_s, MUCH_FASTER * workers) if left_s > 0 else MUCH_FASTER * workers
 
 
-def _moved(tables: Tables, data: Scattered) -> tuple[Floats, Floats, Floats, Bools]:
-    """Bytes that a task needed from other workers, seconds in which they came, and from how many; one per task.
-
-    Also whether its worker fetched from one of these for the first time.
-    """
+def _moved(tables: Tables, data: Scattered) -> tuple[Floats, Floats, Floats]:
+    """Bytes that a task needed from other workers, seconds in which they came, and from how many; one per task."""
     tasks, dependencies = tables["tasks"], tables.get("dependencies", {})
     node, need = (np.asarray(dependencies.get(name, ()), np.int64) for name in ("task", "needs"))
     workers = np.unique(np.asarray(tasks["worker"], dtype=object).astype(str), return_inverse=True)[1]
@@ -144,16 +133,11 @@ def _moved(tables: Tables, data: Scattered) -> tuple[Floats, Floats, Floats, Boo
     moved = np.bincount(node[far], nbytes[need[far]], minlength=len(seconds))
     pairs = np.unique(np.column_stack([node[far], workers[need[far]]]), axis=0)
     sources = np.bincount(pairs[:, 0], minlength=len(seconds)).astype(np.float64)
-    begun = np.asarray(tasks["start"], np.float64) - seconds
-    pairs = pairs[np.argsort(begun[pairs[:, 0]], kind="stable")]
-    first = np.zeros(len(seconds), bool)
-    ways = np.column_stack([workers[pairs[:, 0]], pairs[:, 1]])  # from worker to worker
-    first[pairs[np.unique(ways, axis=0, return_index=True)[1], 0]] = True
     fetched, sizes = data.moved(tables)
     moved = moved + np.bincount(fetched, sizes, minlength=len(seconds))
     sources = sources + np.bincount(fetched, minlength=len(seconds))
     told = (moved > 0) & (seconds > 0) & (np.asarray(tasks["status"]) == STATUS_FINISHED)
-    return moved[told], seconds[told], sources[told], first[told]
+    return moved[told], seconds[told], sources[told]
 
 
 def _fine_metrics(tables: Tables) -> list[tuple[str, str, str, float]]:

@@ -65,8 +65,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         self._calibration = Calibration.choose(spec)
         rate = bytes_per_second("cluster.bandwidth", spec.bandwidth)
         others = bytes_per_second("cluster.client_bandwidth", spec.client_bandwidth) if spec.client_bandwidth else None
-        fixed = spec.message_ms / 1e3, others, spec.connect_ms / 1e3
-        links = Links(rate, spec.latency_ms / 1e3, spec.cpu_ms_per_mb / 1e9, *fixed)
+        links = Links(rate, spec.latency_ms / 1e3, spec.cpu_ms_per_mb / 1e9, spec.message_ms / 1e3, others)
         self._links = links if math.isfinite(rate) else None
         self._charging = False
         self._repeats = False  # whether the last trial takes as long each time: no CPU time was charged
@@ -186,7 +185,6 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
             "latency_ms": spec.latency_ms,
             "cpu_ms_per_mb": spec.cpu_ms_per_mb,
             "message_ms": spec.message_ms,
-            "connect_ms": spec.connect_ms,
             **self._calibration.to_mapping(),
             "blocked_outside_clock": CLOCK.outside,
             "validated": VALIDATED,

@@ -3,8 +3,7 @@
 Each host has a link each way, those of workers of the same bandwidth. A transfer takes, one after the other: packing by
 its sender, the latency, its bytes over the sender's link out and the receiver's link in, and unpacking by its receiver.
 Transfers at the same time share links in max-min fairness. A host packs and unpacks one transfer at a time, and a
-worker's event loop spends some time on each as well. The first transfer from a worker to another takes longer by what
-connecting takes.
+worker's event loop spends some time on each as well.
 """
 
 from __future__ import annotations
@@ -124,21 +123,18 @@ class Links:
         cpu_s_per_byte: float,
         message_s: float = 0.0,
         others_bytes_per_s: float | None = None,
-        connect_s: float = 0.0,
     ) -> None:
         self._bytes_per_s, self._latency_s, self._cpu_s_per_byte = bytes_per_s, latency_s, cpu_s_per_byte
         # of hosts that are no workers; what is given for them has the time of packing in it
         self._others_bytes_per_s = bytes_per_s if others_bytes_per_s is None else others_bytes_per_s
         self._others_cpu_s_per_byte = cpu_s_per_byte if others_bytes_per_s is None else 0.0
         self._message_s = message_s  # of a worker's event loop, for each transfer
-        self._connect_s = connect_s  # for the first from one worker to another
         self.others: tuple[str, ...] = ()  # addresses of hosts that are no workers
         self.restart()
 
     def restart(self) -> None:
         """Forget all hosts, as the time begins anew."""
         self._hosts: dict[str, Host] = {}
-        self._connected: set[tuple[str, str]] = set()  # workers, by sender and receiver
         self._shares = FairShares()
         self._ends: list[tuple[float, int, Flow]] = []  # also those that were put off since
         self._serial = itertools.count()
@@ -168,9 +164,6 @@ class Links:
             for host in (source, target)
         )
         sent = sender.compute(now, packing_s) + (0.0 if follows else self._latency_s)
-        if self._connect_s and (source, target) not in self._connected and not {source, target} & {*self.others}:
-            self._connected.add((source, target))
-            sent += self._connect_s
         if alone_s < SMALL * self._latency_s:
             await asyncio.sleep(max(sent + alone_s + unpacking_s, receiver.compute(now, unpacking_s)) - now)
             return

@@ -50,13 +50,6 @@ _MESSAGE = Parameter(
     minimum=0,
     maximum=60_000,
 )
-_CONNECT = Parameter(
-    "Time that the first transfer from a worker to another takes besides, as they connect, in milliseconds; a "
-    "prediction fits it.",
-    title="Connecting workers, ms",
-    minimum=0,
-    maximum=60_000,
-)
 _WRITTEN = re.compile(r"(\d+(?:\.\d+)?) ?((?:[kKMGT]i?)?)(bit|B)(?:/s)?")
 
 
@@ -104,7 +97,6 @@ class SimulatedSpec(ClusterSpec):
     latency_ms: Annotated[float, _LATENCY] = 0.5
     cpu_ms_per_mb: Annotated[float, _PACKING] = 1.0
     message_ms: Annotated[float, _MESSAGE] = 0.0
-    connect_ms: Annotated[float, _CONNECT] = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -245,7 +245,6 @@ def cluster(costs: FittedCosts, bandwidth: str = "") -> dict[str, Any]:
     found = {
         "worker_us": None if costs.worker_s is None else round(costs.worker_s * 1e6, 1),
         "message_ms": None if costs.message_s is None else round(costs.message_s * 1e3, 3),
-        "connect_ms": None if costs.connect_s is None else round(costs.connect_s * 1e3, 3),
         "cpu_ms_per_mb": None if costs.cpu_s_per_byte is None else round(costs.cpu_s_per_byte * 1e9, 3),
         "client_bandwidth": None if costs.client_bandwidth is None else f"{costs.client_bandwidth / 1e6:.4g}MB",
         "bandwidth": bandwidth or (None if costs.bandwidth is None else f"{costs.bandwidth / 1e6:.4g}MB"),

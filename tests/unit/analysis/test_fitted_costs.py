@@ -56,21 +56,6 @@ def test_a_latency_is_also_told_by_transfers_that_are_not_small(records: Any) ->
     assert (found.bandwidth, found.latency_s) == (pytest.approx(100 * MB), pytest.approx(0.01))
 
 
-def test_what_connecting_costs_is_told_by_first_transfers(records: Any) -> None:
-    """Six workers fetch from each other: thirty first transfers, and thirty over connections that are there."""
-    names = "abcdef"
-    pairs = [(one, other) for one in names for other in names if one != other] * 2
-    made = [{"worker": source, "start": 0.0, "stop": 1.0, "nbytes": 1000} for source, _ in pairs]
-    used = [
-        {"worker": target, "runnable": 1.0, "start": 9.0 + i, "stop": 9.5 + i, "transfer": 0.1 if i < 30 else 0.02}
-        for i, (_, target) in enumerate(pairs)
-    ]
-    tables = records(made + used, {name: {} for name in names})
-    tables["dependencies"] = {"task": list(range(60, 120)), "needs": list(range(60))}
-    assert fitted_costs(tables, Attempts.read(tables)).connect_s == pytest.approx(0.08)
-    assert costs(records, [(100, 0.01)] * 5).connect_s is None
-
-
 def test_links_are_judged_where_they_were_shared_least() -> None:
     few, many = FittedCosts(20e6, 0.01, 2e-9, 0.5), FittedCosts(10e6, 0.02, 1e-9, 0.7)
     assert FittedCosts.of_sizes([few, many]) == FittedCosts(20e6, 0.01, 1e-9, 0.5)

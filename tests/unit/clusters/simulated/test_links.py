@@ -142,20 +142,6 @@ def test_a_workers_event_loop_takes_one_transfer_after_another() -> None:
     assert charged_s == pytest.approx(4 * 0.002)
 
 
-def test_workers_connect_once_each_way() -> None:
-    async def main() -> list[bool]:
-        links, loop = Links(1e12, 0.0, 0.0, connect_s=0.2), asyncio.get_running_loop()
-        links.others = ("client",)
-        connected = []
-        for source, target in [("a", "b"), ("a", "b"), ("b", "a"), ("a", "client"), ("client", "a")]:
-            began = loop.time()
-            await links.transfer(source, target, 1)
-            connected.append(loop.time() - began >= 0.2)
-        return connected
-
-    assert asyncio.run(main()) == [True, False, True, False, False]
-
-
 @pytest.mark.parametrize(
     ("text", "rate"),
     [
