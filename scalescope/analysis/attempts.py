@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from scalescope.analysis.events import Columns, Tables, told
-from scalescope.analysis.sending_tasks import task_waits
+from scalescope.analysis.task_waits import task_waits
 from scalescope.errors import CaptureError
 from scalescope.model.records import ACTOR_CALLS, STATUS_FINISHED, STATUS_LOST, complete
 

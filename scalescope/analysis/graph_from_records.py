@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -14,23 +14,23 @@ from scalescope.analysis.attempts import Attempts, Bools, Floats
 from scalescope.analysis.events import Tables, told
 from scalescope.analysis.inside_tasks import thread_seconds
 from scalescope.analysis.scattered import Scattered, scattered_data
-from scalescope.analysis.sending_tasks import SentGraph, Waits, sent_by_tasks, task_waits
+from scalescope.analysis.task_waits import Waits, task_waits
 from scalescope.errors import CaptureError
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, ScatteredData, Submission
 from scalescope.model.records import NESTED, STATUS_FINISHED
 
 MOST_TASKS = 50_000  # largest graph that is replayed, in about two minutes
-CLIENT = -1  # the sender of what no task sent
+CLIENT, LOST = -1, -2  # the sender of what no task sent, and a task whose result was lost
 SAMPLED_S = 0.1  # longest between two samples of the client's thread, except on a virtual clock
 
 
-def recorded_graph(tables: Tables, *, nested: bool = True) -> RecordedGraph:
+def recorded_graph(tables: Tables, *, nested: bool = True, virtual: bool = False) -> RecordedGraph:
     """The tasks of a trial, with dependencies, restrictions and submissions.
 
     A task that was done once more because its worker died is there once, one that the client sent again is there twice.
-    The submission of a task is not recorded: a task without dependencies belongs to the last one before it was
-    runnable, another one to the first that still lacks tasks, from that of its dependencies on.
-    What a task sent is a graph of its own where it is known which task that was; without `nested`, the client sends it.
+    Where it was not recorded with which submission a task came, one without dependencies belongs to the last one before
+    it was runnable, another one to the first that still lacks tasks, from that of its dependencies on. What a task sent
+    is a graph of its own where that is known; without `nested`, the client sends it. `virtual`: on a virtual clock.
     """
     rows = _finished(tables)
     if not rows:
@@ -40,8 +40,10 @@ def recorded_graph(tables: Tables, *, nested: bool = True) -> RecordedGraph:
     if not _known(tables, rows):
         raise CaptureError("the dependencies of its tasks were not recorded")
     needs = _needs(tables, set(rows))
-    found = _Senders.of(tables, rows, needs, sent_by_tasks(tables) if nested else ())
-    graph, _ = (found if found.separate else _Senders.of(tables, rows, needs)).graph(CLIENT)
+    found = _Senders.recorded(tables, rows, needs)
+    if found is None or not found.separate or not (nested or found.rows.keys() == {CLIENT}):
+        found = _Senders.by_time(tables, rows, needs)
+    graph, _ = replace(found, virtual=virtual).graph(CLIENT)
     return graph
 
 
@@ -56,25 +58,28 @@ class _Senders:
     rows: Mapping[int, Sequence[int]]  # by sender
     scattered: Scattered
     waits: Mapping[int, Waits]  # of tasks that send tasks
+    virtual: bool = False
 
     @classmethod
-    def of(
-        cls,
-        tables: Tables,
-        rows: Sequence[int],
-        needs: Mapping[int, Sequence[int]],
-        from_tasks: Sequence[SentGraph] = (),
-    ) -> _Senders:
-        graphs, known = _graphs(tables), set(rows)
-        inner = {row: number for number, graph in enumerate(from_tasks, len(graphs)) for row in graph.rows}
-        own = [row for row in rows if row not in inner]
-        by_sender = {CLIENT: own}
-        for graph in from_tasks:
-            if theirs := [row for row in graph.rows if row in known]:
-                by_sender.setdefault(graph.sender, []).extend(theirs)
-        sent = _assign(tables, own, needs, graphs) | inner
-        times = [*(each.time for each in graphs), *(each.time for each in from_tasks)]
+    def recorded(cls, tables: Tables, rows: Sequence[int], needs: Mapping[int, Sequence[int]]) -> _Senders | None:
+        """None where it was not recorded with which graph each task came."""
+        tasks, graphs = tables["tasks"], tables.get("graphs", {})
+        sent = {row: int(tasks["graph"][row]) - 1 for row in rows} if "graph" in tasks else {}
+        if not sent or min(sent.values()) < 0:
+            return None
+        by_key = {tasks["key"][row]: row for row in rows}
+        by_sender: dict[int, list[int]] = {CLIENT: []}
+        for row in rows:
+            sender = str(graphs["task"][sent[row]])
+            by_sender.setdefault(by_key.get(sender, LOST) if sender else CLIENT, []).append(row)
+        times = [float(time) for time in graphs["time"]]
         return cls(tables, needs, times, sent, by_sender, scattered_data(tables), task_waits(tables))
+
+    @classmethod
+    def by_time(cls, tables: Tables, rows: Sequence[int], needs: Mapping[int, Sequence[int]]) -> _Senders:
+        graphs = _graphs(tables)
+        sent, times = _assign(tables, rows, needs, graphs), [each.time for each in graphs]
+        return cls(tables, needs, times, sent, {CLIENT: rows}, scattered_data(tables), {})
 
     @property
     def separate(self) -> bool:
@@ -127,10 +132,12 @@ class _Senders:
         """Each of this sender, and what it did from the last one to its end."""
         tasks, times = self.tables["tasks"], [self.times[number] for number in used]
         first, waited_s = Submission(), waiting(self.tables)
+        awaits = [*sent_after_waiting(self.tables, np.array(times), virtual=self.virtual).tolist(), False]
         times.append(times[-1])
         if sender != CLIENT:
             waited_s, times[-1] = _waited(self.waits.get(sender, ())), float(tasks["stop"][sender])
             first = Submission(pause_s=_rounded(times[0] - float(tasks["start"][sender]) - waited_s(times[0])))
+            awaits = [waited_s(time) > waited_s(before) for before, time in pairwise(times)]
         ended = dict.fromkeys(used, 0.0)
         for row in rows:
             ended[self.sent[row]] = max(ended[self.sent[row]], float(tasks["done"][row]))
@@ -138,11 +145,11 @@ class _Senders:
         yield first
         for position, (before, time) in enumerate(pairwise(times), 1):
             insort(by_end, (ended[used[position - 1]], position - 1))
-            waited = not waited_s or waited_s(time) > waited_s(before)
+            waited = awaits[position - 1]
             last = bisect_right(by_end, (time, position)) - 1 if waited else -1  # it ended last before this was sent
             since, after = (before, -1) if last < 0 else (max(before, by_end[last][0]), by_end[last][1])
             pause_s = max(0.0, time - since)
-            idle_s = min(waited_s(time) - waited_s(since), pause_s) if waited_s and pause_s else 0.0
+            idle_s = min(waited_s(time) - waited_s(since), pause_s) if waited_s and waited and pause_s else 0.0
             yield Submission(after, _rounded(pause_s - idle_s), _rounded(idle_s), last + 1 == position)
 
 

@@ -22,6 +22,7 @@ The entries of `held`, one after another (dictionaries or a tuple for each task 
                        bytes of its result, start, stop. If it did more than compute, its list of steps stands in
                        place of start, and stop is 0.0.
     no worker fits     key, 0.0, UNASSIGNED, and then as an attempt that ended
+    graph taken in     number of its row in the table `graphs`, time, SENT, keys
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ import zlib
 from array import array
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import dask
@@ -73,7 +74,7 @@ HELD_CALLS, CALL_CHARACTERS = 20, 200  # tasks that raised whose function and ar
 LONG_S, HELD_LONGEST = 0.05, 200  # tasks from which the longest of each prefix is told; most prefixes
 HELD_SCATTERED, HELD_USES = 10_000, 1_000_000  # pieces of scattered data; uses of all of them
 EVENT_ROWS, EVENT_WAITS = 400, 50  # that one event tells
-HELD_SENT = 200_000  # tasks that were sent by tasks
+HELD_SENT = 500_000  # tasks that have not been forgotten and whose graph is known
 HELD_STEPS = 20_000  # steps of fused tasks that are known again, of tasks of `LONG_S`
 
 _UNFINISHED = ("waiting", "no-worker", "queued", "processing")  # states of tasks that have not ended
@@ -87,8 +88,9 @@ FINISHED, ERRED, LOST = 0, 1, 2
 
 # Third entries of a transition, compared with `is`.
 RUNNABLE, UNQUEUED, FORGOTTEN, UNASSIGNED, DONE = "runnable", "unqueued", "forgotten", "unassigned", "done"
+SENT = "sent"
 
-_ROW = struct.Struct("<iiiiqqdddddd")
+_ROW = struct.Struct("<iiiiqqddddddq")
 # Byte at which each column of the table `tasks` lies in a row, and its type: a multiple of its size.
 _FIELDS = {
     "worker": (0, "i"),
@@ -105,6 +107,7 @@ _FIELDS = {
     "stop": (56, "d"),
     "done": (64, "d"),
     "span": (72, "d"),
+    "graph": (80, "q"),
 }
 
 # Steps of a task whose seconds are columns of their own.
@@ -147,7 +150,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self.events: list[tuple[float, str, str]] = []
         self.members: list[tuple[Any, ...]] = []
         self.lag: list[tuple[float, str, float]] = []
-        self.graphs: list[tuple[float, float, str, int, int]] = []
+        self.graphs: list[tuple[float, float, str, str, int, int]] = []
         self.memory: list[tuple[float, str, int, int]] = []
         self.collections: deque[tuple[float, float]] = deque(maxlen=HELD_WAITS)  # full ones of the scheduler's garbage
         self.full: dict[str, int] = {}
@@ -292,7 +295,6 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             attempts.tell_longest()
             attempts.tell_again()
             attempts.tell_scattered()
-            attempts.tell_sent()
             attempts.tell_unfinished()
             self.summary = {"time": ended, "full": self.full, "assigned": assigned, **attempts.totals()}
         return self.summary
@@ -445,11 +447,11 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         tasks, self._graph_tasks = self._graph_tasks, ()
         if self.active and self.attempts is not None:
             client, sender = str(message.get("client", "")), message.get("submitting_task")
-            if sender is not None:
-                self.attempts.sent_by(sender, began, tasks)
-                if not client.startswith(WORKER_CLIENT):
-                    client = WORKER_CLIENT + client  # with workers in its process, tasks use the driver's own client
-            self._keep("graphs", (began, time.time() - began, client, len(tasks), sent_bytes(message)))
+            if sender is not None and not client.startswith(WORKER_CLIENT):
+                client = WORKER_CLIENT + client  # with workers in its process, tasks use the driver's own client
+            by = "" if sender is None else str(sender)
+            self._keep("graphs", (began, time.time() - began, client, by, len(tasks), sent_bytes(message)))
+            self.attempts.graph_sent(tasks)
 
     def _event(self, topic: str, message: Any, when: float | None = None) -> None:
         if len(self.events) >= self.held_events:
@@ -522,13 +524,6 @@ class _Scattered:
         self.workers = sorted(each.address for each in state.who_has or ()) if new else []  # else some fetched it since
 
 
-class _Sent:
-    """A graph that a task sent."""
-
-    def __init__(self, time: float, sender: Any) -> None:
-        self.time, self.sender, self.rows = time, sender, array("i")
-
-
 class _Attempts:
     """Task attempts of one recording."""
 
@@ -553,8 +548,8 @@ class _Attempts:
         self.again: dict[tuple[str, str, str], tuple[int, float]] = {}  # by prefix, step, first prefix: tasks, seconds
         self.scattered: dict[Any, _Scattered] = {}  # data that is no task's result, by key
         self.uses = 0  # of it, by tasks
-        self.sent: dict[Any, _Sent] = {}  # by key, of tasks that tasks sent
-        self.senders: dict[Any, int] = {}  # tasks that sent them: row, -1 until it has one
+        self.sent: dict[Any, int] = {}  # by key, the number of the graph with which a task came, from 1
+        self.graphs = 0  # taken in
         self.released: set[Any] = set()  # tasks that were released before they had ended, and were not begun again
         self.cancelled: Counter[str] = Counter()  # those of them that were forgotten, by prefix
         self.restarted = False
@@ -664,6 +659,11 @@ class _Attempts:
         refused = "" if error or status != ERRED else _refusal(details.get("exception"))
         return _Ending(status, allowed, leaving, error or refused or None, call, bool(refused)), erred
 
+    def graph_sent(self, tasks: Any) -> None:
+        self.graphs += 1
+        if len(tasks) <= HELD_SENT:
+            self.held.extend((self.graphs, time.time(), SENT, tasks))
+
     @property
     def holds(self) -> bool:
         return bool(self.held or self.batches)
@@ -700,6 +700,7 @@ class _Attempts:
             when, what = take(), take()
             if what is FORGOTTEN:
                 row_of.pop(key, None)
+                self.sent.pop(key, None)
                 if self.tried:
                     self.tried.pop(key, None)
                 if key in self.released:
@@ -712,6 +713,8 @@ class _Attempts:
             elif what is UNQUEUED:
                 ready.pop(key, None)
                 self.released.add(key)
+            elif what is SENT:
+                self._add_sent(key, take())
             elif what is UNASSIGNED:
                 self.unassigned += 1
                 running[key] = ("", 0.0)
@@ -727,6 +730,12 @@ class _Attempts:
                 running[key] = (what.address, when)
                 if self.released:
                     self.released.discard(key)
+
+    def _add_sent(self, graph: int, tasks: Any) -> None:
+        if len(self.sent) + len(tasks) <= HELD_SENT:
+            for key in tasks:
+                if key not in self.row_of:  # it was there before, and this graph only needs it
+                    self.sent.setdefault(key, graph)
 
     def _add_row(self, key: Any, done: float, ending: _Ending | None, take: Callable[[], Any]) -> None:
         group, needs, worker, thread, nbytes, begin, end = take(), take(), take(), take(), take(), take(), take()
@@ -765,12 +774,11 @@ class _Attempts:
             end,
             done,
             span,
+            self.sent.get(key, 0),
         )
         self.keys.append(key)
         if outcome & 0xFF == FINISHED:
             self.row_of[key] = (number, span)
-            if self.senders:
-                self._add_sent(key, number)
 
     def _outcome(self, key: Any, worker: str, done: float, ending: _Ending | None) -> int:
         retries = self.tried.get(key, 0)
@@ -857,29 +865,6 @@ class _Attempts:
             for place in range(0, len(each.rows), EVENT_ROWS):
                 self.event("scattered", {**told, "rows": each.rows[place : place + EVENT_ROWS].tolist()})
         self.scattered.clear()
-
-    def sent_by(self, sender: Any, when: float, tasks: Collection[Any]) -> None:
-        """A task sent these, as far as they were not known before."""
-        self.senders.setdefault(sender, -1)
-        graph = _Sent(when, sender)
-        if len(self.sent) + len(tasks) <= HELD_SENT:
-            for key in tasks:
-                self.sent.setdefault(key, graph)
-
-    def _add_sent(self, key: Any, row: int) -> None:
-        if key in self.senders:
-            self.senders[key] = row
-        if key in self.sent:
-            self.sent[key].rows.append(row)
-
-    def tell_sent(self) -> None:
-        """Log events of graphs that tasks sent: time, row of the sender, and rows of what was in them."""
-        for graph in {id(each): each for each in self.sent.values()}.values():
-            row = self.senders[graph.sender]
-            for place in range(0, len(graph.rows) if row >= 0 else 0, EVENT_ROWS):
-                rows = graph.rows[place : place + EVENT_ROWS].tolist()
-                self.event("sent-by-task", {"row": row, "time": graph.time, "rows": rows})
-        self.sent.clear()
 
     def tell_waits(self) -> None:
         """Log an event per prefix, line, and what was waited for."""

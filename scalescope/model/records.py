@@ -32,6 +32,7 @@ TASKS: dict[str, str] = {
     "status": "b",  # 0 finished, 1 erred, 2 attempt lost (worker died or task was released)
     "retries": "b",  # how often it had been tried before on a worker that died or with an error
     "allowed": "i",  # workers to which a restriction confines it; 0 when every worker may run it
+    "graph": "q",  # number of the row in `graphs` with which it came, from 1; 0 when unknown
 }
 
 # One row per dependency: the row in `tasks` of the attempt that ended, and that of the finished attempt whose result it
@@ -43,6 +44,7 @@ GRAPHS: dict[str, str] = {
     "time": "d",  # when the scheduler received it
     "seconds": "d",  # what the scheduler needed to take it in
     "client": "str",  # who sent it; one that runs inside a task begins with `NESTED`
+    "task": "str",  # key of the task that sent it; empty when none did
     "tasks": "q",  # tasks in it
     "nbytes": "q",  # its size as it was sent; 0 when unknown
 }
@@ -112,8 +114,6 @@ LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}
 # - `scattered`: `{"number", "nbytes", "workers", "first", "rows"}`: scattered data, on how many workers it was at first
 #   and one of these (none where it was there before the trial), and rows of the table `tasks` that needed it; several
 #   events for one number where these are many
-# - `sent-by-task`: `{"row", "time", "rows"}`: a graph that the task of this row of `tasks` sent, when it arrived, and
-#   the rows of what was in it; several events for one graph where these are many
 # - `task-waits`: `{"row", "waits"}`: begin and end of each wait of this task since it sent tasks or gave up its thread,
 #   and whether it held its thread
 # - `scalescope-actor-calls`: `{"worker", "end", "seconds", "methods"}`: methods of actors that a worker ran one after
@@ -121,7 +121,7 @@ LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}
 # - `stealing`, and whatever the workload logs
 EVENTS: dict[str, str] = {"time": "d", "topic": "str", "message": "str"}
 ACTOR_CALLS = "scalescope-actor-calls"
-SENT_BY_TASK, TASK_WAITS = "sent-by-task", "task-waits"
+TASK_WAITS = "task-waits"
 KUBERNETES = "Kubernetes: "  # begins lines of logs that are not from a worker itself
 # Log records, also of workers that died. On Kubernetes all lines of all pods (those that are no records have no level),
 # and events; `worker` may be `scheduler`, or the name of a pod without a Dask worker.

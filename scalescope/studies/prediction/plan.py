@@ -176,7 +176,7 @@ class _Prediction:
         else:
             sweep["workload"] = REPLAY
             files.make_folder(folder, "recorded graph")
-            graph, points = prepared(recorded_graph(tables), tables, attempts[-1]), []
+            graph, points = prepared(recorded_graph(tables, virtual=measured.base.virtual), tables, attempts[-1]), []
             trials = zip(measured.typical, every, attempts, strict=True)
             waited = {trial.point.workers: waited_first(records, seen) for trial, records, seen in trials}
             draws = DRAWS if tasks * len(workers) * DRAWS <= MANY_TASKS else 1

@@ -173,6 +173,14 @@ def test_submissions_over_futures_do_not_wait() -> None:
     assert graph.submissions == (Submission(), Submission(-1, 0.5))
 
 
+def test_recorded_submissions_count_whatever_the_times_say() -> None:
+    records = tables(*({"runnable": 9.1},) * 4, edges=[], sent=[(9.0, 2), (9.05, 3)])
+    records["tasks"]["graph"], records["graphs"]["task"] = [2, 1, 1, 2], ["", ""]
+    assert [task.submission for task in recorded_graph(records).tasks] == [0, 0, 1, 1]
+    records["tasks"]["graph"] = [2, 0, 1, 2]  # of one it is not known
+    assert [task.submission for task in recorded_graph(records).tasks] == [0, 0, 0, 0]
+
+
 def test_what_tasks_submit_themselves_comes_with_their_graph() -> None:
     graph = recorded_graph(tables({}, {"runnable": 10.5}, sent=[(9.0, 1), (10.4, 1, "Client-worker-1")]))
     assert len(graph.submissions) == 1
@@ -187,19 +195,10 @@ def sending_tables() -> dict[str, Any]:
         {"runnable": 13.5, "start": 13.5, "stop": 14.5},
         {"runnable": 15.0, "start": 15.0},
     ]
-    sent = [(9.9, 2), (11.0, 2, "Client-worker-1"), (13.4, 1, "Client-worker-1")]
-    messages = [
-        ("sent-by-task", {"row": 0, "time": 11.0, "rows": [1]}),
-        ("sent-by-task", {"row": 0, "time": 11.0, "rows": [2]}),
-        ("sent-by-task", {"row": 0, "time": 13.4, "rows": [3]}),
-        ("task-waits", {"row": 0, "waits": [[11.0, 13.1, False], [13.4, 14.6, False]]}),
-    ]
-    events = {
-        "time": [15.0] * 4,
-        "topic": [topic for topic, _ in messages],
-        "message": [json.dumps(m) for _, m in messages],
-    }
-    return tables(*rows, edges=[(4, 0)], sent=sent) | {"events": events}
+    found = tables(*rows, edges=[(4, 0)], sent=[(9.9, 2), (11.0, 2, "Client-worker-1"), (13.4, 1, "Client-worker-1")])
+    found["tasks"]["graph"], found["graphs"]["task"] = [1, 2, 2, 3, 1], ["", "k0", "k0"]
+    message = json.dumps({"row": 0, "waits": [[11.0, 13.1, False], [13.4, 14.6, False]]})
+    return found | {"events": {"time": [15.0], "topic": ["task-waits"], "message": [message]}}
 
 
 def test_what_a_task_sends_is_a_graph_of_its_own() -> None:

@@ -718,7 +718,7 @@ def test_graphs_are_noted_with_their_size(ticking: None) -> None:
     scheduler.recorder.log_event("Client-1", {"action": "update-graph", "status": "OK"})
     chunk = scheduler.drain()
     ((_, seconds, *rest),) = chunk["graphs"]
-    assert (seconds, rest) == (1.0, ["Client-1", 3, 8])
+    assert (seconds, rest) == (1.0, ["Client-1", "", 3, 8])
     assert chunk["events"] == []
 
 
@@ -727,10 +727,10 @@ def test_a_graph_that_a_task_sent_says_so(scheduler: FakeScheduler) -> None:
     for client in ("Client-1", "Client-worker-2"):
         asyncio.run(handler(client=client, tasks=1, submitting_task="outer"))
     asyncio.run(handler(client="Client-1", tasks=1, submitting_task=None))
-    assert [client for _, _, client, _, _ in scheduler.drain()["graphs"]] == [
-        "Client-worker-Client-1",
-        "Client-worker-2",
-        "Client-1",
+    assert [(client, task) for _, _, client, task, *_ in scheduler.drain()["graphs"]] == [
+        ("Client-worker-Client-1", "outer"),
+        ("Client-worker-2", "outer"),
+        ("Client-1", ""),
     ]
 
 

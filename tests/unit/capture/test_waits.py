@@ -200,11 +200,11 @@ def test_when_a_task_sends_tasks_and_waits_since(
     begin, end = found["waits"][0][0], found["waits"][-1][1]
     assert sum(end - begin for begin, end, _ in found["waits"]) == pytest.approx(0.12, abs=0.1)
     assert tasks["start"][found["row"]] <= begin <= end <= tasks["stop"][found["row"]] + 0.01
-    sent = _events(tmp_path, "sent-by-task")
-    assert [len(each["rows"]) for each in sent] == ([1, 2] if graphs == 2 else [1])
-    for each in sent:
-        assert (each["row"], each["time"] <= end) == (found["row"], True)
-        assert {tasks["prefix"][row] for row in each["rows"]} == {"sleep"}
+    sent = spool.read(tmp_path / "spool")["graphs"]
+    own = [i for i, key in enumerate(sent["task"], 1) if key]
+    assert {sent["task"][i - 1] for i in own} == {tasks["key"][found["row"]]}
+    assert [list(tasks["graph"]).count(i) for i in own] == ([1, 2] if graphs == 2 else [1])
+    assert all(sent["time"][i - 1] <= end for i in own)
 
 
 def test_workers_that_are_processes(tmp_path: Path) -> None:
