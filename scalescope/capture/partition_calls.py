@@ -51,7 +51,7 @@ class Notes(list[PartitionCall]):
         if not isinstance(partitions, int) or len(self) >= MOST:
             return
         caller = sys._getframe(2)
-        items = len(given) if isinstance(given, Sized) and call in COUNTED else None
+        items = _length(given) if call in COUNTED else None
         where = line_of_user(caller)
         if str(caller.f_globals.get("__name__")).startswith(BEAM):  # a pipeline is built from what it was written as
             call = CREATE
@@ -113,6 +113,13 @@ def _line(file: str, number: int, function: str) -> str:
     return f"{Path(file).name}:{number} in {function}"
 
 
+def _length(given: Any) -> int | None:
+    try:
+        return len(given) if isinstance(given, Sized) else None
+    except TypeError:  # an array of numpy without dimensions has none
+        return None
+
+
 def _used(name: str, modules: Collection[str]) -> bool:
     if name in sys.modules:
         return True
@@ -146,7 +153,7 @@ def _divided(original: Callable[..., Any], made: Any, args: Sequence[Any], optio
         return made
     given = inspect.signature(original).bind(*args, **options).arguments
     data = next(iter(given.values()))
-    enough = min(asked, len(data)) if isinstance(data, Sized) else 0
+    enough = min(asked, _length(data) or 0)
     if getattr(made, "npartitions", enough) >= enough:
         return made
     others = {name: value for name, value in given.items() if name not in ("partition_size", "chunksize")}

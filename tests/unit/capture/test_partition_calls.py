@@ -55,6 +55,13 @@ def test_arrays_and_dataframes():
     ]
 
 
+def test_a_number_that_becomes_an_array_has_no_items():
+    with noted({"dask.array"}) as notes:
+        assert dask.array.asarray(np.float32(2)).sum().compute() == 2
+        assert dask.array.pad(dask.array.ones((4, 4), chunks=2), 1).shape == (6, 6)
+    assert all(each.items is None for each in notes if each.call == "dask.array.from_array")
+
+
 def test_the_configuration_may_ask_for_more_partitions_of_what_can_be_divided():
     pandas = pytest.importorskip("pandas")
     dataframe = pytest.importorskip("dask.dataframe")
