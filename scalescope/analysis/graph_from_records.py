@@ -21,6 +21,7 @@ from scalescope.model.records import NESTED, STATUS_FINISHED
 
 MOST_TASKS = 50_000  # largest graph that is replayed, in about two minutes
 CLIENT, LOST = -1, -2  # the sender of what no task sent, and a task whose result was lost
+PROMPT = 0.2  # share of the time between ends of tasks, within which a client that reacts to an end sends
 SAMPLED_S = 0.1  # longest between two samples of the client's thread, except on a virtual clock
 
 
@@ -132,7 +133,7 @@ class _Senders:
         """Each of this sender, and what it did from the last one to its end."""
         tasks, times = self.tables["tasks"], [self.times[number] for number in used]
         first, waited_s = Submission(), waiting(self.tables)
-        awaits = [*sent_after_waiting(self.tables, np.array(times), virtual=self.virtual).tolist(), False]
+        awaits = [*self._awaits(times), False]
         times.append(times[-1])
         if sender != CLIENT:
             waited_s, times[-1] = _waited(self.waits.get(sender, ())), float(tasks["stop"][sender])
@@ -151,6 +152,17 @@ class _Senders:
             pause_s = max(0.0, time - since)
             idle_s = min(waited_s(time) - waited_s(since), pause_s) if waited_s and waited and pause_s else 0.0
             yield Submission(after, _rounded(pause_s - idle_s), _rounded(idle_s), last + 1 == position)
+
+    def _awaits(self, times: Sequence[float]) -> list[bool]:
+        """Whether the client may have waited before it sent each graph but the first: it was seen to, or reacts."""
+        found = sent_after_waiting(self.tables, np.array(times), virtual=self.virtual)
+        if (waited_s := waiting(self.tables)) is not None and len(times) > 1:
+            done = np.sort(np.asarray(self.tables["tasks"]["done"], np.float64))
+            last = np.searchsorted(done, times[1:], side="right") - 1
+            since = np.where(last >= 0, times[1:] - done[np.maximum(last, 0)], np.inf)
+            reacts = since <= PROMPT * (done[-1] - done[0]) / len(done)
+            found |= reacts & (np.diff(list(map(waited_s, times))) > 0)
+        return [bool(each) for each in found]
 
 
 def _waited(waits: Waits) -> Callable[[float], float]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Floats, Ints
-from scalescope.analysis.graph_from_records import sent_after_waiting
+from scalescope.analysis.graph_from_records import PROMPT, sent_after_waiting
 from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.evidence.client_time import ActorCalls, actor_calls
 from scalescope.diagnosis.evidence.submissions import HEAVY_GRAPH, Submissions, submissions
@@ -19,7 +19,6 @@ from scalescope.model.records import SENDING
 from scalescope.model.words import number
 
 MIN_GRAPHS = 3  # graphs, from which sending them is a loop
-PROMPT = 0.2  # share of the time between ends of tasks, within which a client that reacts to an end sends
 MOSTLY_AWAITS = 0.7  # share of a loop in which the client must wait for results, to be no slow client
 ALWAYS = 0.9  # share of a loop's time that must end with nothing left to do
 SLOPE_ERROR = 0.15  # standard error, up to which it is clear whether rounds follow the work in them
