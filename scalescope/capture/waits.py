@@ -1,9 +1,9 @@
 """Notes how long tasks hold their thread while they wait: for a lock, a semaphore, a queue, an actor, another's result.
 
 Nearly all waiting of `distributed` is in its `sync`. The wait is added to the task's own record, which the worker sends
-to the scheduler anyway; so is when it waits of a task that has sent tasks, or has given up its thread. Of tasks of
-Prefect it is noted what Prefect does around the function: what is not noted of such a task is Prefect's own time. The
-source text is sent to workers: the standard library and `distributed` alone.
+to the scheduler anyway; so are the times at which a task waited that had sent tasks, or had given up its thread. Of
+tasks of Prefect it is noted what Prefect does around the function: what is not noted of such a task is Prefect's own
+time. The source text is sent to workers: the standard library and `distributed` alone.
 """
 
 from __future__ import annotations
