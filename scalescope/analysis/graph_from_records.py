@@ -86,11 +86,12 @@ class _Senders:
     def separate(self) -> bool:
         """Whether tasks need only what the same sender sent, and no sender ended before what it sent."""
         stop = self.tables["tasks"]["stop"]
-        return all(
-            (sender == CLIENT or (sender in self.sent and max(stop[row] for row in own) <= stop[sender]))
-            and all(set(self.needs[row]) <= set(own) for row in own)
-            for sender, own in self.rows.items()
-        )
+        for sender, own in self.rows.items():
+            if sender != CLIENT and (sender not in self.sent or max(stop[row] for row in own) > stop[sender]):
+                return False
+            if not set(own).issuperset(need for row in own for need in self.needs[row]):
+                return False
+        return True
 
     def graph(self, sender: int) -> tuple[RecordedGraph, float]:
         """What this sender sent, and the seconds that a task computed since all of that had ended."""

@@ -287,8 +287,7 @@ memory manager removes copies every 2 s: it took 30 and 59 s on 16 machines
 its worker does beside it (`pulse_search`, `near_duplicates`, `event_logs`); durations are not taken to shrink.
 
 On a Slurm of eight nodes and a Kubernetes of two, 48 tasks that wait, with results of 2 MB, were measured with 1 and 2
-workers: 11.5 and 6.3 s were predicted for 4 and 8 on Slurm, and 11.8 and 6.4 s measured; 11.6 and 6.5 s on Kubernetes,
-and 12.0 and 6.6 s measured.
+workers: 10.9 and 5.46 s were predicted for 4 and 8 on both, and 10.9 and 5.47 s measured on both.
 
 `tests/benchmarks/bench_prediction.py --compare FOLDER ...` writes this page from its measurements, whatever comes
 out."""
