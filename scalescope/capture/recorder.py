@@ -73,7 +73,7 @@ EXCEPTION_CHARACTERS = 2_000
 HELD_CALLS, CALL_CHARACTERS = 20, 200  # tasks that raised whose function and arguments are kept; characters of each
 LONG_S, HELD_LONGEST = 0.05, 200  # tasks from which the longest of each prefix is told; most prefixes
 HELD_SCATTERED, HELD_USES = 10_000, 1_000_000  # pieces of scattered data; uses of all of them
-EVENT_ROWS, EVENT_WAITS = 400, 50  # that one event tells
+SCATTERED_ROWS, TASK_WAITS = 400, 50  # that one event tells
 HELD_SENT = 500_000  # tasks that have not been forgotten and whose graph is known
 HELD_STEPS = 20_000  # steps of fused tasks that are known again, of tasks of `LONG_S`
 
@@ -661,8 +661,7 @@ class _Attempts:
 
     def graph_sent(self, tasks: Any) -> None:
         self.graphs += 1
-        if len(tasks) <= HELD_SENT:
-            self.held.extend((self.graphs, time.time(), SENT, tasks))
+        self.held.extend((self.graphs, time.time(), SENT, tasks))
 
     @property
     def holds(self) -> bool:
@@ -805,8 +804,8 @@ class _Attempts:
             elif action in (HELD, SECEDED):
                 waits.append((entry["start"], entry["stop"], action == HELD))
         row = self.taken + len(self.keys)
-        for place in range(0, len(waits), EVENT_WAITS):
-            self.event("task-waits", {"row": row, "waits": waits[place : place + EVENT_WAITS]})
+        for place in range(0, len(waits), TASK_WAITS):
+            self.event("task-waits", {"row": row, "waits": waits[place : place + TASK_WAITS]})
         return begin, end
 
     def _add_seconds(self, action: str, seconds: float) -> None:
@@ -862,8 +861,8 @@ class _Attempts:
         """Log events of scattered data: bytes, workers that had it at first, and rows of the tasks that needed it."""
         for number, each in enumerate(self.scattered.values()):
             told = {"number": number, "nbytes": each.nbytes, "workers": len(each.workers), "first": each.workers[:1]}
-            for place in range(0, len(each.rows), EVENT_ROWS):
-                self.event("scattered", {**told, "rows": each.rows[place : place + EVENT_ROWS].tolist()})
+            for place in range(0, len(each.rows), SCATTERED_ROWS):
+                self.event("scattered", {**told, "rows": each.rows[place : place + SCATTERED_ROWS].tolist()})
         self.scattered.clear()
 
     def tell_waits(self) -> None:

@@ -9,7 +9,6 @@ time. The source text is sent to workers: the standard library and `distributed`
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.abc
 import inspect
 import os
@@ -127,21 +126,23 @@ def _noting_sender(original: Any) -> Any:
     return sends
 
 
-def _note_times(key: Any, action: str, began: float, seconds: float) -> None:
+def _entries(key: Any) -> Any:
+    """The record of a task; None where there is none: not a task, an older release, or released meanwhile."""
     try:
-        worker = get_worker()
-        entries = worker.state.tasks[key].startstops
-    except (ValueError, AttributeError, KeyError):  # as below
-        return
-    start = began + getattr(worker, "scheduler_delay", 0.0)
-    if len(entries) < MOST_TIMES:
+        return get_worker().state.tasks[key].startstops
+    except (ValueError, AttributeError, KeyError):
+        return None
+
+
+def _note_times(key: Any, action: str, began: float, seconds: float) -> None:
+    entries = _entries(key)
+    if entries is not None and len(entries) < MOST_TIMES:
+        start = began + getattr(get_worker(), "scheduler_delay", 0.0)
         entries.append({"action": action, "start": start, "stop": start + seconds})
 
 
 def _note(key: Any, seconds: float, what: str) -> None:
-    try:
-        entries = get_worker().state.tasks[key].startstops
-    except (ValueError, AttributeError, KeyError):  # not a task, an older release, or released meanwhile
+    if (entries := _entries(key)) is None:
         return
     action = WAIT + what
     for entry in entries:

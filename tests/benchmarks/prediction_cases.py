@@ -1391,7 +1391,7 @@ def mesh_bisection(client: Client) -> None:
 
 
 def holed_mesh(side: int) -> Any:
-    """Which points of a grid of triangles are neighbours, but for those in some round holes."""
+    """Neighbouring points of a grid of triangles, without those in a few round holes."""
     y, x = np.mgrid[:side, :side]
     centres = np.random.default_rng(0).uniform(0, side, (6, 2))
     solid = np.all([np.hypot(y - row, x - column) > side / 15 for row, column in centres], axis=0).ravel()
