@@ -73,25 +73,31 @@ class Waits(WorkerPlugin):  # type: ignore[misc]
         global _installed
         _installed += 1
         if _installed == 1:
-            for owner, name, original, noting in _REPLACED:
-                if getattr(owner, name) is original:
-                    setattr(owner, name, noting)
+            for owner, name, noting in _CALLS:
+                _replace(owner, name, noting(getattr(owner, name)))
             sys.meta_path.insert(0, _after_import)
             for name in _OF_PREFECT:
                 if name in sys.modules:
-                    _replace(sys.modules[name])
+                    _replace_in(sys.modules[name])
 
     def teardown(self, worker: Any) -> None:
         global _installed
         _installed -= 1
         if _installed == 0:
-            for owner, name, original, noting in _REPLACED:
-                if getattr(owner, name) is noting:
-                    setattr(owner, name, original)
             with suppress(ValueError):
                 sys.meta_path.remove(_after_import)
             while _replaced:
-                setattr(*_replaced.pop())
+                owner, name, original, noting = _replaced.pop()
+                if getattr(owner, name) is noting:  # else somebody put another in its place since
+                    setattr(owner, name, original)
+
+
+_replaced: list[tuple[Any, str, Any, Any]] = []  # owner, name, what was there, and what is now
+
+
+def _replace(owner: Any, name: str, noting: Any) -> None:
+    _replaced.append((owner, name, getattr(owner, name), noting))
+    setattr(owner, name, noting)
 
 
 def _noting(original: Any) -> Any:
@@ -168,24 +174,22 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
             def exec_module(module: Any) -> None:
                 original(module)
-                _replace(module)
+                _replace_in(module)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
 
 _after_import = _AfterImport()
-_replaced: list[tuple[Any, str, Any]] = []  # owner, name, what was there
 
 
-def _replace(module: Any) -> None:
+def _replace_in(module: Any) -> None:
     for name, what in _OF_PREFECT[module.__name__].items():
         class_name, _, function = name.rpartition(".")
         owner = getattr(module, class_name, None) if class_name else module
         original = inspect.getattr_static(owner, function, None)  # None: another release of Prefect
         if inspect.isfunction(original):
-            _replaced.append((owner, function, original))
-            setattr(owner, function, _timed(original, what))
+            _replace(owner, function, _timed(original, what))
 
 
 def _timed(original: Any, what: str) -> Any:
@@ -270,4 +274,3 @@ _CALLS = (
     (importlib.import_module("distributed.worker_client"), "rejoin", _noting),
     (client.Client, "_graph_to_futures", _noting_sender),
 )
-_REPLACED = [(owner, name, getattr(owner, name), noting(getattr(owner, name))) for owner, name, noting in _CALLS]

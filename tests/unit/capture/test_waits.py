@@ -27,6 +27,7 @@ from distributed import (
 )
 from support.waiting import wait_for
 
+from scalescope.capture.large_parts import large_parts_noted
 from scalescope.capture.recording import Capture
 from scalescope.model import spool
 
@@ -205,6 +206,13 @@ def test_when_a_task_sends_tasks_and_waits_since(
     assert {sent["task"][i - 1] for i in own} == {tasks["key"][found["row"]]}
     assert [list(tasks["graph"]).count(i) for i in own] == ([1, 2] if graphs == 2 else [1])
     assert all(sent["time"][i - 1] <= end for i in own)
+
+
+def test_what_tasks_send_is_noted_beside_others_who_note_what_clients_send(told: Any, tmp_path: Path) -> None:
+    told(futures, range(1))
+    with large_parts_noted([], str):
+        told(futures, range(1))
+        assert len(_events(tmp_path, "task-waits")) == 1
 
 
 def test_workers_that_are_processes(tmp_path: Path) -> None:
