@@ -180,6 +180,8 @@ def nap(
     thread_state.cpu_share = cpu_share
     if sends is not None:
         with worker_client(separate_thread=sends.secedes) as client:
+            while client.status in ("newly-created", "connecting"):  # another task of this worker makes it just now
+                time.sleep(0.001)
             _Sender(client, sends.graph, sends.scale, sends.token).send_all()
     time.sleep(seconds)
     return SizedResult.of(number, nbytes)
