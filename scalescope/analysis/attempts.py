@@ -79,6 +79,7 @@ class Attempts:
     away: Away
     row: Ints  # in the table `tasks`
     key: Sequence[str]
+    graph: Ints  # number of the row in the table `graphs` with which it came, from 1; 0 when unknown
     thread: Ints  # identifier of the thread on its worker; 0 when unknown
     worker: Ints  # index into `addresses`
     runnable: Floats  # when the inputs were in memory
@@ -149,6 +150,7 @@ class Attempts:
             away=_away(tables, pick.rows, useful, clip),
             row=pick.rows,
             key=pick.texts(tasks["key"]),
+            graph=pick(np.asarray(tasks["graph"], np.int64)),
             thread=pick(np.asarray(tasks["thread"], np.int64)),
             worker=worker,
             runnable=clip(runnable),

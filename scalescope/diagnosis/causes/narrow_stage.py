@@ -9,7 +9,7 @@ import numpy as np
 from scalescope.analysis.attempts import Bools, Floats, Ints, codes
 from scalescope.diagnosis.cause import NOTEWORTHY, WITHOUT_TASKS, Term
 from scalescope.diagnosis.evidence.submission_loop import loop
-from scalescope.diagnosis.evidence.submissions import sending
+from scalescope.diagnosis.evidence.submissions import nested
 from scalescope.diagnosis.evidence.task_batches import task_batches
 from scalescope.diagnosis.evidence.task_table import task_needs, task_prefixes
 from scalescope.diagnosis.evidence.timeline import occupied_from, timeline
@@ -129,7 +129,7 @@ def _excused(observation: Observation) -> Bools:
     attempts, found = observation.measured, task_batches(observation)
     count = len(found.size)
     excused = np.zeros(count, dtype=bool)
-    excused[found.batch[sending(observation)[found.task]]] = True
+    excused[found.batch[nested(observation).graphs[found.task] > 0]] = True
     batch = np.full(len(attempts.start), -1)
     batch[found.task] = found.batch
     here, there = task_needs(observation)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from scalescope.analysis.attempts import Bools, Floats
-from scalescope.analysis.measure import peak
+from scalescope.analysis.attempts import Attempts
+from scalescope.analysis.task_waits import task_waits
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
-from scalescope.diagnosis.evidence.submissions import submissions
+from scalescope.diagnosis.evidence.submissions import Nested, nested, submissions
 from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.evidence.timeline import timeline
 from scalescope.diagnosis.observation import Observation, TrialCause
@@ -20,7 +20,6 @@ BEAM_SIDE_INPUTS = (
     "Beam's Dask runner computes a side input within the task that reads it: combine with "
     "`CombineGlobally(...).without_defaults()`, which needs none, and pass small values as arguments"
 )
-CLOSE_S = 0.05  # seconds from sending a graph within a task until its tasks are runnable
 
 NESTED_CLIENT = TrialCause(
     code="nested-client",
@@ -47,22 +46,27 @@ def nested_client(observation: Observation) -> Finding | None:
     sent = submissions(observation)
     if observation.attempts is None or not len(sent.nested_at):
         return None
-    attempts, line = observation.attempts, timeline(observation)
-    parents = _parents(observation, sent.nested_at)
-    if not parents.any() or not _outlive(observation, parents, sent.nested_at):
+    attempts, line, inside = observation.attempts, timeline(observation), nested(observation)
+    waits, row = task_waits(observation.tables), attempts.row.tolist()
+    # who polls (`future.done()`) is not seen to wait, but ends after what it sent
+    parents = np.flatnonzero((inside.graphs > 0) & (np.isin(row, list(waits)) | (inside.until <= attempts.stop)))
+    if not len(parents):
         return None
-    first = sent.nested_at[np.searchsorted(sent.nested_at, attempts.start[parents])]
-    waiting_parents = line.level(first, attempts.stop[parents])
-    seceded = _seceded(observation, parents)
-    blocked_s = 0.0 if seceded else line.integral(waiting_parents)
-    in_turn = len(sent.nested_at) > int(parents.sum())
-    idle_s = line.integral(np.where(waiting_parents > 0, line.unwanted, 0.0)) if in_turn else 0.0
-    again_s = _side_inputs_s(observation, parents, sent.nested_at)
+    polled_s = (inside.until - inside.since)[parents].tolist()
+    held_s = [
+        sum(end - begin for begin, end, held in waits[row[i]] if held) if row[i] in waits else seconds
+        for i, seconds in zip(parents.tolist(), polled_s, strict=True)
+    ]
+    blocked_s, graphs = sum(held_s), int(inside.graphs[parents].sum())
+    seceded = 2 * np.count_nonzero(held_s) < len(held_s)
+    waiting = line.level(np.maximum(inside.since, attempts.start)[parents], attempts.stop[parents])
+    idle_s = line.integral(np.where(waiting > 0, line.unwanted, 0.0)) if graphs > len(held_s) else 0.0
+    again_s = _side_inputs_s(attempts, inside)
     lost_s = blocked_s + idle_s + again_s
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     names, place = task_prefixes(observation)
-    prefix, count = names[int(place[parents][0])], int(parents.sum())
+    prefix, count = names[int(np.bincount(place[parents]).argmax())], len(held_s)
     their, threads, they = ("its", "thread", "it") if count == 1 else ("their", "threads", "they")
     how = f"gave up {their} {threads}, but" if seceded else f"held {their} {threads} while {they} waited, having"
     wrap = "" if seceded else "; or let it give up its thread with `with worker_client() as client:`"
@@ -88,62 +92,9 @@ def nested_client(observation: Observation) -> Finding | None:
     )
 
 
-def _side_inputs_s(observation: Observation, parents: Bools, nested_at: Floats) -> float:
-    attempts = observation.measured
-    near = np.searchsorted(nested_at, attempts.runnable + CLOSE_S) > np.searchsorted(
-        nested_at, attempts.runnable - CLOSE_S
-    )
-    sent = near & ~parents & attempts.useful & (np.asarray(attempts.prefix) == BEAM_TASK)
-    return float((attempts.stop - attempts.start)[sent].sum()) * (1 - 1 / len(nested_at))
-
-
-def _parents(observation: Observation, nested_at: Floats) -> Bools:
-    """Tasks that can have sent the nested graphs: those of the prefix that ran at most of these moments."""
-    attempts = observation.measured
-    _, place = task_prefixes(observation)
-    held = np.searchsorted(nested_at, attempts.stop) > np.searchsorted(nested_at, attempts.start)
-    best, most = np.zeros(len(held), dtype=bool), (0.0, 0.0)
-    for prefix in np.unique(place[held]):
-        chosen = held & (place == prefix)
-        begun = np.searchsorted(np.sort(attempts.start[chosen]), nested_at, side="right")
-        ended = np.searchsorted(np.sort(attempts.stop[chosen]), nested_at, side="right")
-        # If several were always running, the one with longer tasks sent the other.
-        score = (float((begun > ended).mean()), float((attempts.stop - attempts.start)[chosen].mean()))
-        if score > most:
-            best, most = chosen, score
-    return best
-
-
-def _outlive(observation: Observation, parents: Bools, nested_at: Floats) -> bool:
-    """Whether parents mostly stayed until what they had sent was done: those that end sooner did not wait."""
-    attempts = observation.measured
-    runnable, stop = attempts.runnable[~parents], attempts.stop[~parents]
-    order = np.argsort(runnable)
-    first = np.searchsorted(runnable[order], nested_at - CLOSE_S)
-    last = np.searchsorted(runnable[order], nested_at + CLOSE_S)
-    sent = first < last
-    if not sent.any():
-        return True
-    ends = np.array([stop[order[i:j]].max() for i, j in zip(first[sent], last[sent], strict=True)])
-    begun = np.argsort(attempts.start[parents])
-    until = np.maximum.accumulate(attempts.stop[parents][begun])
-    among = np.searchsorted(attempts.start[parents][begun], nested_at[sent], side="right")
-    outlived = until[np.maximum(among - 1, 0)] >= ends
-    return bool(outlived.mean() >= 0.5)
-
-
-def _seceded(observation: Observation, parents: Bools) -> bool:
-    attempts = observation.measured
-    threads = np.zeros(len(attempts.addresses), np.int64)
-    np.add.at(threads, attempts.members.worker, attempts.members.nthreads)
-    workers = np.unique(attempts.worker[parents])
-    order = np.argsort(attempts.worker, kind="stable")
-    bounds = np.searchsorted(attempts.worker[order], [workers, workers + 1])
-    more = [
-        peak(attempts.start[order[begin:end]], attempts.stop[order[begin:end]]) > threads[worker]
-        for worker, begin, end in zip(workers.tolist(), *bounds.tolist(), strict=True)
-    ]
-    return bool(sum(more) > len(more) / 2)
+def _side_inputs_s(attempts: Attempts, inside: Nested) -> float:
+    sent = inside.sent & attempts.useful & (np.asarray(attempts.prefix) == BEAM_TASK)
+    return float((attempts.stop - attempts.start)[sent].sum()) * (1 - 1 / int(inside.graphs.sum()))
 
 
 def _deadlock(observation: Observation) -> Finding | None:

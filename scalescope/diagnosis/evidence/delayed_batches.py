@@ -9,7 +9,7 @@ import numpy as np
 
 from scalescope.analysis.attempts import Floats, Ints
 from scalescope.diagnosis.evidence.placement import confined, displaced_s
-from scalescope.diagnosis.evidence.submissions import sending
+from scalescope.diagnosis.evidence.submissions import nested
 from scalescope.diagnosis.evidence.task_batches import MIN_TASKS, slow_workers, task_batches
 from scalescope.diagnosis.evidence.task_table import task_column
 from scalescope.diagnosis.evidence.timeline import occupied_from, timeline
@@ -77,7 +77,8 @@ def delayed_batches(observation: Observation) -> tuple[tuple[DelayedBatch, ...],
         return (), ()
     attempts, found = observation.measured, task_batches(observation)
     durations = attempts.stop - attempts.start
-    excused = np.isin(attempts.worker, [worker for worker, _ in slow_workers(observation)]) | sending(observation)
+    excused = np.isin(attempts.worker, [worker for worker, _ in slow_workers(observation)])
+    excused |= nested(observation).graphs > 0  # they may wait for others, and are not just long
     idle = IdleThreads(observation)
     for batch in _candidates(observation):
         tasks = found.tasks(batch)

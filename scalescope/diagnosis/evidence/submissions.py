@@ -49,11 +49,33 @@ def submissions(observation: Observation) -> Submissions:
     )
 
 
-def sending(observation: Observation) -> Bools:
-    """Attempts during which a graph was sent from within a task: they may wait for others, and are not just long."""
-    attempts = observation.measured
-    nested = submissions(observation).nested_at
-    return np.searchsorted(nested, attempts.stop) > np.searchsorted(nested, attempts.start)
+@dataclass(frozen=True)
+class Nested:
+    """Tasks that sent tasks, and those that they sent; one element per attempt."""
+
+    since: Floats  # when the first graph that it sent arrived; infinite where it sent none
+    until: Floats  # when the last task that it sent had ended; minus infinity where none did
+    graphs: Ints  # that it sent
+    sent: Bools  # whether a task sent it
+
+
+@once
+def nested(observation: Observation) -> Nested:
+    """By the key of the task that sent each graph, which coroutines do not tell."""
+    attempts, senders = observation.measured, observation.column("graphs", "task")
+    by_key = {key: i for i, key in enumerate(attempts.key)}
+    sender = np.array([-1, *(by_key.get(key, -1) if key else -1 for key in senders)])  # by graph, from 1
+    graph = np.where(attempts.graph < len(sender), attempts.graph, 0)
+    found = Nested(
+        np.full(len(graph), np.inf),
+        np.full(len(graph), -np.inf),
+        np.bincount(sender[sender >= 0], minlength=len(graph)),
+        sender[graph] >= 0,
+    )
+    arrived = observation.numbers("graphs", "time") - attempts.epoch
+    np.minimum.at(found.since, sender[1:][sender[1:] >= 0], arrived[sender[1:] >= 0])
+    np.maximum.at(found.until, sender[graph][found.sent], attempts.stop[found.sent])
+    return found
 
 
 def largest_part(observation: Observation) -> str:

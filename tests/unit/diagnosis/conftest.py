@@ -50,6 +50,7 @@ class Graph:
     seconds: float = 0.0
     nbytes: int = 1000
     client: str = "Client-1"
+    task: str = ""  # key of the task that sends it
 
 
 @dataclass
@@ -78,7 +79,7 @@ class Cluster:
         """The trial of these rows of the table `tasks`; times are relative."""
         counts = Counter(row.get("graph", 0) for row in rows)
         tables = {
-            "tasks": _columns("tasks", rows),
+            "tasks": _columns("tasks", [{**row, "graph": row.get("graph", -1) + 1} for row in rows]),
             "dependencies": from_rows(
                 "dependencies", [{"task": i, "needs": j} for i, row in enumerate(rows) for j in row.get("needs", ())]
             ),
@@ -86,7 +87,7 @@ class Cluster:
                 "graphs",
                 [
                     {"time": when, "tasks": counts[i]}
-                    | {name: getattr(graph, name) for name in ("seconds", "client", "nbytes")}
+                    | {name: getattr(graph, name) for name in ("seconds", "client", "nbytes", "task")}
                     for i, (graph, when) in enumerate(zip(graphs, sent, strict=True))
                 ],
             ),

@@ -8,7 +8,7 @@ import pytest
 from support.findings import observed, only
 
 from scalescope.model.finding import Severity
-from scalescope.model.records import from_rows
+from scalescope.model.records import TASK_WAITS, from_rows
 from scalescope.model.standstill import NO_THREAD, StandingTasks, Standstill
 
 EPOCH = 1_000.0
@@ -224,9 +224,21 @@ def test_a_graph_taken_in_slowly_that_is_small_or_costs_little(cluster, task, gr
 # ------------------------------------------------------------------ nested clients
 
 
-def nested(graph, rows, sent):
-    graphs = [graph(), *(graph(client="Client-worker-1") for _ in sent)]
-    return rows, graphs, [0.0, *sent]
+@pytest.fixture
+def nested(cluster, graph):
+    """A trial of these rows, some of which sent these graphs, by time and row; `held`: their threads, as they wait."""
+
+    def observed(workers, rows, sent, held=True):
+        graphs = [graph(), *(graph(client="Client-worker-1", task=rows[sender]["key"]) for _, sender in sent)]
+        since = {sender: EPOCH + time for time, sender in reversed(sent)}
+        waits = [
+            (0.0, TASK_WAITS, {"row": sender, "waits": [[begin, EPOCH + rows[sender]["stop"], held]]})
+            for sender, begin in since.items()
+            if held is not None
+        ]
+        return cluster(workers, events=waits).observe(rows, graphs, [0.0, *(time for time, _ in sent)])
+
+    return observed
 
 
 def row(name, number, worker, start, stop, graph=0, runnable=0.0):
@@ -236,38 +248,38 @@ def row(name, number, worker, start, stop, graph=0, runnable=0.0):
 
 
 @pytest.mark.parametrize("workers", [4, 10, 40])
-def test_tasks_that_wait_for_tasks_of_their_own(cluster, graph, find, workers):
+def test_tasks_that_wait_for_tasks_of_their_own(nested, find, workers):
     """Half of the workers wait, by `get_client()` and `.result()`, while the other half does their work."""
     half = workers // 2
     rows = [row("parent", i, i, 0.0, 10.0) for i in range(half)]
     rows += [row("child", i, half + i, 0.1, 9.9, 1 + i, 0.1) for i in range(half)]
-    finding = only(find(cluster(workers).observe(*nested(graph, rows, [0.1] * half))), "nested-client")
+    finding = only(find(nested(workers, rows, [(0.1, i) for i in range(half)])), "nested-client")
     assert finding.lost_s == pytest.approx(half * 9.9, rel=0.1)
     assert f"{half} tasks `parent` held their threads" in finding.summary
     assert "with worker_client() as client:" in finding.remedy
 
 
-def test_a_single_graph_is_no_wider_when_the_client_sends_it(cluster, graph, find):
+def test_a_single_graph_is_no_wider_when_the_client_sends_it(nested, find):
     """Threads are idle for want of tasks in it, which has causes of its own; what it costs is the thread that waits."""
     rows = [row("parent", 0, 0, 0.0, 10.0), row("child", 0, 1, 0.1, 9.9, 1, 0.1)]
-    assert find(cluster(4).observe(*nested(graph, rows, [0.1])))["nested-client"].lost_s == pytest.approx(9.9)
-    assert "nested-client" not in find(cluster(40).observe(*nested(graph, rows, [0.1])))
+    assert find(nested(4, rows, [(0.1, 0)]))["nested-client"].lost_s == pytest.approx(9.9)
+    assert "nested-client" not in find(nested(40, rows, [(0.1, 0)]))
 
 
-def test_a_side_input_of_beam_has_a_remedy_of_its_own(cluster, graph, find):
+def test_a_side_input_of_beam_has_a_remedy_of_its_own(nested, find):
     rows = [row("apply_dofn_to_bundle", 0, 0, 0.0, 10.0), row("child", 0, 1, 0.1, 9.9, 1, 0.1)]
-    remedy = find(cluster(4).observe(*nested(graph, rows, [0.1])))["nested-client"].remedy
+    remedy = find(nested(4, rows, [(0.1, 0)]))["nested-client"].remedy
     assert "without_defaults()" in remedy
     assert "get_client" not in remedy
 
 
-def test_a_side_input_of_beam_that_each_bundle_computes(cluster, graph, find):
+def test_a_side_input_of_beam_that_each_bundle_computes(nested, find):
     """The bundles secede, so that all threads are busy: with one and the same side input."""
 
     def findings(name):
         rows = [row("from_sequence", i, i, 0.0, 4.0) for i in range(4)]
         rows += [row(name, i, i, 0.2, 3.2, 1 + i, 0.1) for i in range(4)]
-        return find(cluster(4).observe(*nested(graph, rows, [0.1] * 4)))
+        return find(nested(4, rows, [(0.1, i) for i in range(4)], held=False))
 
     finding = findings("apply_dofn_to_bundle")["nested-client"]
     assert finding.lost_s == pytest.approx(3 * 3.0)
@@ -275,24 +287,24 @@ def test_a_side_input_of_beam_that_each_bundle_computes(cluster, graph, find):
     assert "nested-client" not in findings("child")
 
 
-def test_tasks_that_secede_and_fill_the_threads(cluster, graph, find):
+def test_tasks_that_secede_and_fill_the_threads(nested, find):
     rows = [row("parent", i, i, 0.0, 10.0) for i in range(4)]
-    rows += [row("child", i, i % 4, 0.1 + i // 4, 1.1 + i // 4, 1, 0.1) for i in range(36)]
-    assert not find(cluster(4).observe(*nested(graph, rows, [0.1])))
+    rows += [row("child", i, i % 4, 0.1 + i // 4, 1.1 + i // 4, 1 + i % 4, 0.1) for i in range(36)]
+    assert not find(nested(4, rows, [(0.1, i) for i in range(4)], held=False))
 
 
-def test_tasks_that_secede_and_send_one_task_after_the_other(cluster, graph, find):
+def test_tasks_that_secede_and_send_one_task_after_the_other(nested, find):
     rows = [row("parent", 0, 0, 0.0, 10.0)]
     rows += [row("child", i, i % 2, i + 0.01, i + 1.0, i + 1, i + 0.01) for i in range(10)]
-    finding = only(find(cluster(20).observe(*nested(graph, rows, [i + 0.01 for i in range(10)]))), "nested-client")
+    finding = only(find(nested(20, rows, [(i + 0.01, 0) for i in range(10)], held=False)), "nested-client")
     assert "gave up its thread, but sent 10 graphs of its own" in finding.summary
 
 
-def test_tasks_that_send_tasks_and_do_not_wait_for_them(cluster, graph, find):
+def test_tasks_that_send_tasks_and_do_not_wait_for_them(nested, find):
     """As with `fire_and_forget`."""
     rows = [row("parent", i, i, 0.0, 1.0) for i in range(8)]
     rows += [row("child", i, i, 1.0, 3.0, 1 + i, 0.5) for i in range(8)]
-    assert not find(cluster(8).observe(*nested(graph, rows, [0.5] * 8)))
+    assert not find(nested(8, rows, [(0.5, i) for i in range(8)], held=None))
 
 
 WAITING = StandingTasks("parent", 4, True, "mine.py:7 in parent", "result (client.py)", "Client", "", 4)
