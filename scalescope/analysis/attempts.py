@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import compress
 from typing import Any, TypeVar
 
@@ -99,7 +100,7 @@ class Attempts:
     def elapsed(self) -> float:
         return self.end - self.begin
 
-    @property
+    @cached_property
     def seconds(self) -> Floats:
         """How long each computed, or held its thread while it waited."""
         away = np.bincount(self.away.attempt, weights=self.away.end - self.away.begin, minlength=len(self.start))

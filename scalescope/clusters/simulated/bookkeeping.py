@@ -161,22 +161,32 @@ def timed_batches() -> Iterator[None]:
             module.BatchedSend = BatchedSend
 
 
+PHASES = (1 / 2, 1 / 6, 5 / 6)  # of the interval of work stealing, until its next look; the first is the mean
+
+
 class RestingBalancer:
     """Work stealing that rests until a worker has more tasks than threads; `wake` it when a task changes its state."""
 
     def __init__(self, scheduler: distributed.Scheduler) -> None:
         self._scheduler = scheduler
+        self._phase = PHASES[0]
         self._callback = scheduler.periodic_callbacks.get("stealing")
         if self._callback is not None:
             self._balance = self._callback.callback
             self._callback.callback = self._balance_if_any
 
+    async def rest(self, phase: float) -> None:
+        """Look from now on after this part of the interval, where there was nothing to balance before."""
+        self._phase = phase
+        if self._callback is not None:
+            self._callback.stop()
+
     def wake(self) -> None:
-        """Look again after half an interval, which is how long it takes on average until the next look."""
+        """Look again after a part of the interval: when a scheduler looks next, of itself, is a matter of chance."""
         callback = self._callback
         if callback is not None and not callback.is_running():
             interval = callback.callback_time
-            callback.callback_time = interval / 2
+            callback.callback_time = interval * self._phase
             callback.start()
             callback.callback_time = interval
 

@@ -21,6 +21,7 @@ from scalescope.clusters import light_workers
 from scalescope.clusters.base import Cluster
 from scalescope.clusters.simulated import patches
 from scalescope.clusters.simulated.bookkeeping import (
+    PHASES,
     RestingBalancer,
     SimulatedWorker,
     calm_scheduler,
@@ -71,6 +72,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         self._repeats = False  # whether the last trial takes as long each time: no CPU time was charged
         self._stack = ExitStack()
         self._scheduler: distributed.Scheduler | None = None
+        self._balancer: RestingBalancer | None = None
         self._workers: list[distributed.Worker] = []
         self._heartbeats: asyncio.Future[None] | None = None
         self._io: IOLoop | None = None
@@ -145,6 +147,9 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         self._charging = cost == "cpu" or (cost == "auto" and not workload.modelled)
         self._repeats = not self._charging
         self._repeat("trial")
+        if self._balancer is not None:
+            draw = point.params.get("draw", 0)
+            self._sync(self._balancer.rest, PHASES[draw % len(PHASES) if isinstance(draw, int) else 0])
         with task_durations(
             durations_on(self.spec.durations or {}, point.workers),
             timeless=point.has_zero_length_tasks,
@@ -234,7 +239,8 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
             if self._links is not None:
                 scheduler.links, self._links.others = self._links, (CLIENT, scheduler.address)
             calm_scheduler(scheduler)
-            scheduler.add_plugin(_ChargeTransitions(self._calibration.scheduler_us / 1e6, RestingBalancer(scheduler)))
+            self._balancer = RestingBalancer(scheduler)
+            scheduler.add_plugin(_ChargeTransitions(self._calibration.scheduler_us / 1e6, self._balancer))
             return scheduler
 
         with light_workers.cheap_start():

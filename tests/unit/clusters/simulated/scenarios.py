@@ -39,6 +39,7 @@ def run(
     seed: int = 0,
     modelled: bool = True,
     config: dict[str, Any] | None = None,
+    params: dict[str, Any] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
     """Run `body(client)` on a fresh simulated cluster; what it returns, with virtual and real seconds."""
@@ -47,7 +48,7 @@ def run(
     try:
         cluster.scale(workers, threads)
         client = cluster.client()
-        point = Point(workers, threads, dask_config=config or {})
+        point = Point(workers, threads, params or {}, config or {})
         with cluster.running(Workload("test", 1, "", print, modelled=modelled), point):
             began, real = cluster.time(), real_monotonic()
             result = body(client)
@@ -267,7 +268,7 @@ def locks_of_the_client() -> Any:
     return run(body, modelled=False)
 
 
-def work_stealing() -> Any:
+def work_stealing(draw: int = 0) -> Any:
     def body(client: Any) -> Any:
         first = next(iter(client.scheduler_info(n_workers=-1)["workers"]))
         client.gather(client.map(nap, [1.0] * 4, pure=False))  # so that durations are known
@@ -275,7 +276,11 @@ def work_stealing() -> Any:
         client.gather(client.map(nap, [1.0] * 40, pure=False, workers=[first], allow_other_workers=True))
         return client.get_events("stealing")[0][0] - began
 
-    return run(body, 4)
+    return run(body, 4, params={"draw": draw})
+
+
+def work_stealing_of_draws() -> Any:
+    return {"first looks": [work_stealing(draw)["result"] for draw in range(3)]}
 
 
 def worker_ttl() -> Any:
