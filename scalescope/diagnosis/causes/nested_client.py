@@ -49,7 +49,8 @@ def nested_client(observation: Observation) -> Finding | None:
     attempts, line, inside = observation.attempts, timeline(observation), nested(observation)
     waits, row = task_waits(observation.tables), attempts.row.tolist()
     # who polls (`future.done()`) is not seen to wait, but ends after what it sent
-    parents = np.flatnonzero((inside.graphs > 0) & (np.isin(row, list(waits)) | (inside.until <= attempts.stop)))
+    polls = np.isfinite(inside.until) & (inside.until <= attempts.stop)
+    parents = np.flatnonzero((inside.graphs > 0) & (np.isin(row, list(waits)) | polls))
     if not len(parents):
         return None
     polled_s = (inside.until - inside.since)[parents].tolist()
@@ -85,7 +86,7 @@ def nested_client(observation: Observation) -> Finding | None:
         Evidence("graphs sent from within tasks", len(sent.nested_at), "table graphs"),
         Evidence("tasks in them", sent.nested_tasks, "table graphs"),
         Evidence("tasks that sent them", count, f"table tasks, prefix {prefix}"),
-        Evidence("thread-seconds held while waiting", round(blocked_s, 3), "tables graphs and tasks"),
+        Evidence("thread-seconds held while waiting", round(blocked_s, 3), "tables events, graphs and tasks"),
         Evidence("thread-seconds idle meanwhile, no task waiting", round(idle_s, 3), "tasks and worker time"),
         *([Evidence("thread-seconds of side inputs computed again", round(again_s, 3), "table tasks")] * bool(again_s)),
         confidence=0.8,

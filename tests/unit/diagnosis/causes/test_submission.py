@@ -307,6 +307,12 @@ def test_tasks_that_send_tasks_and_do_not_wait_for_them(nested, find):
     assert not find(nested(8, rows, [(0.5, i) for i in range(8)], held=None))
 
 
+def test_tasks_that_poll_until_what_they_sent_has_ended(nested, find):
+    """What the other one sent never ran."""
+    rows = [*(row("parent", i, i, 0.0, 10.0) for i in range(2)), row("child", 0, 2, 0.2, 9.9, 1, 0.1)]
+    assert find(nested(3, rows, [(0.1, 0), (0.1, 1)], held=None))["nested-client"].lost_s == pytest.approx(9.8)
+
+
 WAITING = StandingTasks("parent", 4, True, "mine.py:7 in parent", "result (client.py)", "Client", "", 4)
 STARVED = StandingTasks("child", 2, False, "", "", "", NO_THREAD, 2)
 STOPPED = Standstill(52.0, 4, 4, 6, 2, 0, (WAITING, STARVED))
