@@ -32,7 +32,9 @@ def run(
     graph: Annotated[str, Parameter("File of the graph, as `scalescope isolate` writes it.")],
     tasks: Annotated[int | None, Parameter("Only so many of its first tasks; null is all.", minimum=1)] = None,
     scale: Annotated[float, Parameter("Factor on all durations and pauses.", minimum=0)] = 1.0,
-    draw: Annotated[int, Parameter("Number of the draw: of keys, which break ties, and of chance.", minimum=0)] = 0,
+    draw: Annotated[
+        int, Parameter("Number of the draw: of keys, which break ties, and of when work is stolen.", minimum=0)
+    ] = 0,
 ) -> dict[str, Any]:
     """The graph of a recorded trial, with sleeps of the recorded durations."""
     recorded = RecordedGraph.read(graph)

@@ -44,7 +44,7 @@ def nested_client(observation: Observation) -> Finding | None:
     if deadlock := _deadlock(observation):
         return deadlock
     sent = submissions(observation)
-    if observation.attempts is None or not len(sent.nested_at):
+    if observation.attempts is None or not sent.nested_graphs:
         return None
     attempts, line, inside = observation.attempts, timeline(observation), nested(observation)
     waits, row = task_waits(observation.tables), attempts.row.tolist()
@@ -61,13 +61,13 @@ def nested_client(observation: Observation) -> Finding | None:
     blocked_s, graphs = sum(held_s), int(inside.graphs[parents].sum())
     seceded = 2 * np.count_nonzero(held_s) < len(held_s)
     waiting = line.level(np.maximum(inside.since, attempts.start)[parents], attempts.stop[parents])
-    idle_s = line.integral(np.where(waiting > 0, line.unwanted, 0.0)) if graphs > len(held_s) else 0.0
+    idle_s = line.integral(np.where(waiting > 0, line.unwanted, 0.0)) if graphs > len(parents) else 0.0
     again_s = _side_inputs_s(attempts, inside)
     lost_s = blocked_s + idle_s + again_s
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     names, place = task_prefixes(observation)
-    prefix, count = names[int(np.bincount(place[parents]).argmax())], len(held_s)
+    prefix, count = names[int(np.bincount(place[parents]).argmax())], len(parents)
     their, threads, they = ("its", "thread", "it") if count == 1 else ("their", "threads", "they")
     how = f"gave up {their} {threads}, but" if seceded else f"held {their} {threads} while {they} waited, having"
     wrap = "" if seceded else "; or let it give up its thread with `with worker_client() as client:`"
@@ -80,10 +80,10 @@ def nested_client(observation: Observation) -> Finding | None:
     return NESTED_CLIENT.finding(
         observation,
         lost_s,
-        f"{plural(count, 'task')} `{prefix}` {how} sent {plural(len(sent.nested_at), 'graph')} of {their} own with "
+        f"{plural(count, 'task')} `{prefix}` {how} sent {plural(sent.nested_graphs, 'graph')} of {their} own with "
         f"{plural(sent.nested_tasks, 'task')}, which costs {percent(share)} of the worker time.",
         remedy,
-        Evidence("graphs sent from within tasks", len(sent.nested_at), "table graphs"),
+        Evidence("graphs sent from within tasks", sent.nested_graphs, "table graphs"),
         Evidence("tasks in them", sent.nested_tasks, "table graphs"),
         Evidence("tasks that sent them", count, f"table tasks, prefix {prefix}"),
         Evidence("thread-seconds held while waiting", round(blocked_s, 3), "tables events, graphs and tasks"),

@@ -80,7 +80,7 @@ def waiting_tasks(observation: Observation) -> Finding | None:
 
 def waits_for_others(observation: Observation) -> list[Mapping[str, Any]]:
     """Waits with a thread, but those for tasks of their own."""
-    own = RESULTS if len(submissions(observation).nested_at) else ()
+    own = RESULTS if submissions(observation).nested_graphs else ()
     return [wait for wait in waits(observation) if _waited_for(wait) not in own]
 
 

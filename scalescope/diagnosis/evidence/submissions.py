@@ -21,13 +21,13 @@ MANY_TASKS = 10_000  # tasks from which a graph takes seconds (0.2 to 1 ms each,
 
 @dataclass(frozen=True)
 class Submissions:
-    """What clients outside of tasks sent, in the order of arrival, and when tasks sent something."""
+    """What clients outside of tasks sent, in the order of arrival, and how much tasks sent."""
 
     time: Floats  # when the scheduler received each graph, in seconds since the first task was known
     seconds: Floats  # what it needed to take it in
     tasks: Ints  # tasks in it
     nbytes: Ints  # its size as it was sent; 0 when unknown
-    nested_at: Floats  # when graphs from within tasks arrived, rising
+    nested_graphs: int  # graphs from within tasks
     nested_tasks: int  # tasks in all of those
 
 
@@ -38,14 +38,14 @@ def submissions(observation: Observation) -> Submissions:
     tasks, nbytes = (np.asarray(observation.column("graphs", name), np.int64) for name in ("tasks", "nbytes"))
     nested = np.array([str(name).startswith(NESTED) for name in observation.column("graphs", "client")], dtype=bool)
     order = np.argsort(time, kind="stable")
-    own, inside = order[~nested[order]], order[nested[order]]
+    own = order[~nested[order]]
     return Submissions(
         time[own] - epoch,
         np.maximum(seconds[own], 0.0),
         tasks[own],
         nbytes[own],
-        time[inside] - epoch,
-        int(tasks[inside].sum()),
+        int(nested.sum()),
+        int(tasks[nested].sum()),
     )
 
 
@@ -63,17 +63,19 @@ class Nested:
 def nested(observation: Observation) -> Nested:
     """By the key of the task that sent each graph, which coroutines do not tell."""
     attempts, senders = observation.measured, observation.column("graphs", "task")
-    by_key = {key: i for i, key in enumerate(attempts.key)}
-    sender = np.array([-1, *(by_key.get(key, -1) if key else -1 for key in senders)])  # by graph, from 1
+    parents = set(senders) - {""}
+    by_key = {key: i for i, key in enumerate(attempts.key) if key in parents} if parents else {}
+    sender = np.array([-1, *(by_key.get(key, -1) for key in senders)])  # by graph, from 1
+    inner = np.flatnonzero(sender >= 0)
     graph = np.where(attempts.graph < len(sender), attempts.graph, 0)
     found = Nested(
         np.full(len(graph), np.inf),
         np.full(len(graph), -np.inf),
-        np.bincount(sender[sender >= 0], minlength=len(graph)),
+        np.bincount(sender[inner], minlength=len(graph)),
         sender[graph] >= 0,
     )
     arrived = observation.numbers("graphs", "time") - attempts.epoch
-    np.minimum.at(found.since, sender[1:][sender[1:] >= 0], arrived[sender[1:] >= 0])
+    np.minimum.at(found.since, sender[inner], arrived[inner - 1])
     np.maximum.at(found.until, sender[graph][found.sent], attempts.stop[found.sent])
     return found
 
