@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +17,7 @@ from scalescope.analysis.scattered import Scattered, scattered_data
 from scalescope.analysis.task_waits import Waits, task_waits
 from scalescope.errors import CaptureError
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, ScatteredData, Submission
-from scalescope.model.records import NESTED, STATUS_FINISHED
+from scalescope.model.records import STATUS_FINISHED
 
 MOST_TASKS = 50_000  # largest graph that is replayed, in about two minutes
 CLIENT, LOST = -1, -2  # the sender of what no task sent, and a task whose result was lost
@@ -29,9 +29,8 @@ def recorded_graph(tables: Tables, *, nested: bool = True, virtual: bool = False
     """The tasks of a trial, with dependencies, restrictions and submissions.
 
     A task that was done once more because its worker died is there once, one that the client sent again is there twice.
-    Where it was not recorded with which submission a task came, one without dependencies belongs to the last one before
-    it was runnable, another one to the first that still lacks tasks, from that of its dependencies on. What a task sent
-    is a graph of its own where that is known; without `nested`, the client sends it. `virtual`: on a virtual clock.
+    What a task sent is a graph of its own where it waited for that and nobody else needs it; otherwise, and without
+    `nested`, it counts to what the client had sent last. `virtual`: on a virtual clock.
     """
     rows = _finished(tables)
     if not rows:
@@ -41,10 +40,8 @@ def recorded_graph(tables: Tables, *, nested: bool = True, virtual: bool = False
     if not _known(tables, rows):
         raise CaptureError("the dependencies of its tasks were not recorded")
     needs = _needs(tables, set(rows))
-    found = _Senders.recorded(tables, rows, needs)
-    if found is None or not found.separate or not (nested or found.rows.keys() == {CLIENT}):
-        found = _Senders.by_time(tables, rows, needs)
-    graph, _ = replace(found, virtual=virtual).graph(CLIENT)
+    found = _Senders.read(tables, rows, needs, virtual=virtual)
+    graph, _ = (found if nested and found.separate else found.merged()).graph(CLIENT)
     return graph
 
 
@@ -59,28 +56,37 @@ class _Senders:
     rows: Mapping[int, Sequence[int]]  # by sender
     scattered: Scattered
     waits: Mapping[int, Waits]  # of tasks that send tasks
-    virtual: bool = False
+    virtual: bool
 
     @classmethod
-    def recorded(cls, tables: Tables, rows: Sequence[int], needs: Mapping[int, Sequence[int]]) -> _Senders | None:
-        """None where it was not recorded with which graph each task came."""
+    def read(
+        cls, tables: Tables, rows: Sequence[int], needs: Mapping[int, Sequence[int]], *, virtual: bool
+    ) -> _Senders:
         tasks, graphs = tables["tasks"], tables.get("graphs", {})
-        sent = {row: int(tasks["graph"][row]) - 1 for row in rows} if "graph" in tasks else {}
-        if not sent or min(sent.values()) < 0:
-            return None
+        times = [float(time) for time in graphs.get("time", ())] or [0.0]
+        numbers = tasks.get("graph", [0] * len(tasks["key"]))
+        if len(times) > 1 and not any(numbers):
+            raise CaptureError(
+                "with which graph each task came was not recorded",
+                cause="the trial was measured by an older version of Scalescope",
+                next_step="measure it again",
+            )
+        sent = {row: max(int(numbers[row]) - 1, 0) for row in rows}  # 0: it had been sent before the trial
         by_key = {tasks["key"][row]: row for row in rows}
+        senders = [by_key.get(key, LOST) if key else CLIENT for key in graphs.get("task", [""] * len(times))]
         by_sender: dict[int, list[int]] = {CLIENT: []}
         for row in rows:
-            sender = str(graphs["task"][sent[row]])
-            by_sender.setdefault(by_key.get(sender, LOST) if sender else CLIENT, []).append(row)
-        times = [float(time) for time in graphs["time"]]
-        return cls(tables, needs, times, sent, by_sender, scattered_data(tables), task_waits(tables))
+            by_sender.setdefault(senders[sent[row]], []).append(row)
+        return cls(tables, needs, times, sent, by_sender, scattered_data(tables), task_waits(tables), virtual)
 
-    @classmethod
-    def by_time(cls, tables: Tables, rows: Sequence[int], needs: Mapping[int, Sequence[int]]) -> _Senders:
-        graphs = _graphs(tables)
-        sent, times = _assign(tables, rows, needs, graphs), [each.time for each in graphs]
-        return cls(tables, needs, times, sent, {CLIENT: rows}, scattered_data(tables), {})
+    def merged(self) -> _Senders:
+        """As if the client had sent everything, what tasks sent with what it had sent last."""
+        inner = {self.sent[row] for sender, rows in self.rows.items() if sender != CLIENT for row in rows}
+        last = [0]
+        for number in range(1, len(self.times)):
+            last.append(last[-1] if number in inner else number)
+        sent = {row: last[number] for row, number in self.sent.items()}
+        return replace(self, sent=sent, rows={CLIENT: sorted(sent)})
 
     @property
     def separate(self) -> bool:
@@ -143,7 +149,7 @@ class _Senders:
         ended = dict.fromkeys(used, 0.0)
         for row in rows:
             ended[self.sent[row]] = max(ended[self.sent[row]], float(tasks["done"][row]))
-        by_end = list[tuple[float, int]]()  # of those sent before: a task can be taken for one of a later submission
+        by_end = list[tuple[float, int]]()  # of those sent before
         yield first
         for position, (before, time) in enumerate(pairwise(times), 1):
             insort(by_end, (ended[used[position - 1]], position - 1))
@@ -221,59 +227,6 @@ def _needs(tables: Tables, rows: set[int]) -> dict[int, list[int]]:
         if row in rows and needed != row:
             needs[row].add(needed)
     return {row: sorted(found) for row, found in needs.items()}
-
-
-@dataclass
-class _Sent:
-    """A submission by the client, and its rows so far; tasks of earlier submissions that it needs count too."""
-
-    time: float
-    tasks: int
-    found: set[int] = field(default_factory=set)
-
-    @property
-    def complete(self) -> bool:
-        return 0 < self.tasks <= len(self.found)
-
-
-def _graphs(tables: Tables) -> list[_Sent]:
-    graphs = tables.get("graphs", {})
-    found = [
-        _Sent(float(time), int(tasks))
-        for time, tasks, client in zip(
-            graphs.get("time", ()), graphs.get("tasks", ()), graphs.get("client", ()), strict=True
-        )
-        if not str(client).startswith(NESTED) and tasks > 0  # what a task sends counts to its own graph
-    ]
-    return sorted(found, key=lambda graph: graph.time) or [_Sent(0.0, 0)]
-
-
-def _assign(
-    tables: Tables, rows: Sequence[int], needs: Mapping[int, Sequence[int]], graphs: Sequence[_Sent]
-) -> dict[int, int]:
-    runnable = tables["tasks"]["runnable"]
-    times, sent = [graph.time for graph in graphs], dict[int, int]()
-    later = list(range(1, len(graphs) + 1))  # for each graph that is complete, one that may not be
-    depth = _depths(rows, needs)
-    for row in sorted(rows, key=lambda row: (depth[row], runnable[row], row)):
-        before = [sent[need] for need in needs[row] if need in sent]
-        choice = max(before) if before else max(0, bisect_left(times, float(runnable[row])) - 1)
-        passed = []
-        while choice + 1 < len(graphs) and graphs[choice].complete:
-            passed.append(choice)
-            choice = later[choice]
-        for number in passed:
-            later[number] = choice
-        graphs[choice].found |= {row, *needs[row]}
-        sent[row] = choice
-    return sent
-
-
-def _depths(rows: Sequence[int], needs: Mapping[int, Sequence[int]]) -> dict[int, int]:
-    depth: dict[int, int] = {}
-    for row in sorted(rows):
-        depth[row] = 1 + max((depth.get(need, 0) for need in needs[row]), default=0)
-    return depth
 
 
 def _in_order(

@@ -17,10 +17,11 @@ from scalescope.model.records import STATUS_LOST
 
 
 def tables(*rows: dict[str, Any], edges: list[tuple[int, int]] | None = None, sent: Any = ()) -> dict[str, Any]:
-    """Records of tasks, one second each unless told; `sent` are times and task counts of submissions."""
+    """Records of tasks, one second each unless told; `sent`: time, tasks and sending task of each submission."""
+    graphs = [number for number, (_, count, *_) in enumerate(sent, 1) for _ in range(count)]
     whole = [
         {"key": f"k{i}", "prefix": "inc", "group": "inc-1", "worker": "", "status": 0, "allowed": 0}
-        | {"runnable": 10.0, "start": 10.0}
+        | {"runnable": 10.0, "start": 10.0, "graph": graphs[i] if i < len(graphs) else len(sent)}
         | row
         for i, row in enumerate(rows)
     ]
@@ -38,7 +39,7 @@ def tables(*rows: dict[str, Any], edges: list[tuple[int, int]] | None = None, se
             "time": [time for time, *_ in sent],
             "seconds": [0.0] * len(sent),
             "tasks": [count for _, count, *_ in sent],
-            "client": [rest[0] if rest else "Client-1" for _, _, *rest in sent],
+            "task": [rest[0] if rest else "" for _, _, *rest in sent],
         }
     return found
 
@@ -117,13 +118,6 @@ def test_a_submission_after_some_results_and_not_all() -> None:
     assert [(each.after, each.after_all) for each in graph.submissions] == [(-1, False), (-1, False), (1, False)]
 
 
-def test_nothing_waits_for_what_is_sent_later() -> None:
-    """Nobody knows which graph a task came with: that of the third seems to have ended before the second was sent."""
-    rows = [{"runnable": 9.85}, {"runnable": 11.85, "start": 12.0}, {"runnable": 9.86, "start": 10.1, "group": "dec-1"}]
-    graph = recorded_graph(tables(*rows, edges=[(1, 0)], sent=[(9.8, 1), (11.8, 1), (11.9, 1)]))
-    assert all(each.after < number for number, each in enumerate(graph.submissions))
-
-
 def test_a_loop_that_never_waits_sends_at_its_own_pace() -> None:
     rows = [{"start": 10.0 + 2 * i, "runnable": 10.0 + 2 * i} for i in range(3)]
     records = tables(*rows, sent=[(9.9 + 2 * i, 1) for i in range(3)])
@@ -173,17 +167,14 @@ def test_submissions_over_futures_do_not_wait() -> None:
     assert graph.submissions == (Submission(), Submission(-1, 0.5))
 
 
-def test_recorded_submissions_count_whatever_the_times_say() -> None:
-    records = tables(*({"runnable": 9.1},) * 4, edges=[], sent=[(9.0, 2), (9.05, 3)])
-    records["tasks"]["graph"], records["graphs"]["task"] = [2, 1, 1, 2], ["", ""]
+def test_a_task_that_had_been_sent_before_the_trial_counts_to_its_first_graph() -> None:
+    records = tables({"graph": 2}, {"graph": 0}, {"graph": 1}, {"graph": 2}, sent=[(9.0, 2), (9.05, 3)])
     assert [task.submission for task in recorded_graph(records).tasks] == [0, 0, 1, 1]
-    records["tasks"]["graph"] = [2, 0, 1, 2]  # of one it is not known
-    assert [task.submission for task in recorded_graph(records).tasks] == [0, 0, 0, 0]
 
 
-def test_what_tasks_submit_themselves_comes_with_their_graph() -> None:
-    graph = recorded_graph(tables({}, {"runnable": 10.5}, sent=[(9.0, 1), (10.4, 1, "Client-worker-1")]))
-    assert len(graph.submissions) == 1
+def test_a_record_that_does_not_say_with_which_graph_tasks_came() -> None:
+    with pytest.raises(CaptureError, match="older version"):
+        recorded_graph(tables({"graph": 0}, {"graph": 0}, sent=[(9.0, 1), (9.5, 1)]))
 
 
 def sending_tables() -> dict[str, Any]:
@@ -195,8 +186,8 @@ def sending_tables() -> dict[str, Any]:
         {"runnable": 13.5, "start": 13.5, "stop": 14.5},
         {"runnable": 15.0, "start": 15.0},
     ]
-    found = tables(*rows, edges=[(4, 0)], sent=[(9.9, 2), (11.0, 2, "Client-worker-1"), (13.4, 1, "Client-worker-1")])
-    found["tasks"]["graph"], found["graphs"]["task"] = [1, 2, 2, 3, 1], ["", "k0", "k0"]
+    found = tables(*rows, edges=[(4, 0)], sent=[(9.9, 2), (11.0, 2, "k0"), (13.4, 1, "k0")])
+    found["tasks"]["graph"] = [1, 2, 2, 3, 1]
     message = json.dumps({"row": 0, "waits": [[11.0, 13.1, False], [13.4, 14.6, False]]})
     return found | {"events": {"time": [15.0], "topic": ["task-waits"], "message": [message]}}
 
