@@ -6,12 +6,15 @@ sets before had taught was built in, and without knowing how predictions are mad
 
 from __future__ import annotations
 
+import heapq
 import json
 import random
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import combinations, pairwise
+from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any
 
 # All of it here: an import in a function would take time of the client's first trial.
@@ -24,7 +27,7 @@ import numpy as np
 import pandas as pd
 import xarray
 from distributed import Queue, as_completed, worker_client
-from scipy import ndimage, optimize, sparse
+from scipy import ndimage, optimize, signal, sparse
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -47,7 +50,8 @@ SECOND: list[str] = []
 THIRD: list[str] = []
 FOURTH: list[str] = []
 FIFTH: list[str] = []
-first, second, third, fourth, fifth = map(noted_in, (FIRST, SECOND, THIRD, FOURTH, FIFTH))
+SIXTH: list[str] = []
+first, second, third, fourth, fifth, sixth = map(noted_in, (FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH))
 
 
 def numbers(seed: int, count: int) -> Any:
@@ -1714,3 +1718,429 @@ def run_on(strip: Any, above: Any, below: Any) -> Any:
 
 def volume_of(strip: Any) -> float:
     return float(strip[0].sum())
+
+
+@sixth
+def flow_modes(client: Client) -> None:
+    """A flow behind a cylinder is split into its waves: singular vectors of its snapshots, then their frequencies."""
+    parts, points, times, speeds = 32, 1800, 144, (0.2, 0.5, 0.9)
+    rank = 2 * len(speeds)
+    pieces = [dask.delayed(wake_snapshots)(part, points, times, speeds) for part in range(parts)]
+    flow = da.concatenate([da.from_delayed(piece, (points, times), dtype=float) for piece in pieces]).persist()
+    left, sizes, right = da.linalg.svd(flow[:, :-1])
+    left, sizes, right = dask.persist(left[:, :rank], sizes[:rank], right[:rank])
+    step = (left.T @ flow[:, 1:] @ right.T / sizes).compute()
+    found = np.sort(np.abs(np.angle(np.linalg.eigvals(step))))[::2]
+    assert np.allclose(found, speeds, atol=0.02)
+    rest = flow[:, :-1] - (left * sizes) @ right
+    assert 0.09 < rest.std().compute() < 0.11
+
+
+def wake_snapshots(part: int, points: int, times: int, speeds: tuple[float, ...]) -> Any:
+    """Three waves that travel along the wake, and noise."""
+    x, t = part + np.linspace(0, 1, points)[:, None], np.arange(times)
+    flow = 0.1 * np.random.default_rng(part).standard_normal((points, times))
+    for size, number, speed in zip((1, 0.7, 0.5), (1.3, 2.9, 4.1), speeds, strict=True):
+        flow += size * np.cos(number * x - speed * t)
+    return flow
+
+
+@sixth
+def insured_losses(client: Client) -> None:
+    """Storms' gusts are joined with insured houses, for the losses of each year and then those of each house."""
+    parts, storms, regions = 10, 140, 4
+    gusts = dask.dataframe.from_map(storm_gusts, range(parts), storms=storms)
+    houses = dask.dataframe.from_map(insured_houses, range(regions))
+    hit = gusts.merge(houses, on="cell", shuffle_method="tasks")
+    hit["loss"] = hit["value"] * ((hit["gust"] - hit["stands"]) / 40).clip(0, 1) ** 3
+    of_year = hit.groupby("year")["loss"].sum().compute()
+    of_house = hit.groupby("house")["loss"].sum(split_out=4, shuffle_method="tasks").compute()
+    assert len(of_year) == parts * storms // 20
+    assert len(of_house) <= 3600 * regions
+    assert np.isclose(of_year.sum(), of_house.sum())
+
+
+def storm_gusts(part: int, storms: int) -> Any:
+    """Gusts in the 400 cells around each storm; there are twenty storms a year."""
+    rng, near = np.random.default_rng(part), np.arange(-10, 10)
+    x, y = rng.integers(10, 50, (2, storms, 1, 1))
+    strength = rng.gumbel(30, 5, (storms, 1, 1)) * np.exp(-np.hypot(near[:, None], near) / 8)
+    gust = strength + rng.normal(size=strength.shape)
+    cell = (x + near[:, None]) * 60 + y + near
+    year = (np.arange(storms) + part * storms) // 20
+    return pd.DataFrame({"year": year.repeat(near.size**2), "cell": cell.ravel(), "gust": gust.ravel()})
+
+
+def insured_houses(region: int) -> Any:
+    """One in each of 60 times 60 cells: its value, and the gust it stands."""
+    rng, count = np.random.default_rng(region), 3600
+    values, stands = rng.lognormal(12, 0.5, count), rng.uniform(15, 30, count)
+    houses = np.arange(count) + region * count
+    return pd.DataFrame({"house": houses, "cell": rng.permutation(count), "value": values, "stands": stands})
+
+
+@sixth
+def rna_folding(client: Client) -> None:
+    """The most base pairs of a strand of RNA: a block of the table of intervals needs those left of it and below it."""
+    blocks, side = 14, 112
+    strands = [dask.delayed(rna_strand)(seed, side) for seed in range(blocks)]
+    table: dict[tuple[int, int], Any] = {}
+    for width in range(blocks):
+        for i in range(blocks - width):
+            j = i + width
+            row, column = [table[i, k] for k in range(i, j)], [table[k, j] for k in range(i + 1, j + 1)]
+            table[i, j] = dask.delayed(folded_block)(strands[i : j + 1], row, column)
+    most = table[0, blocks - 1][0, -1].compute()
+    assert blocks * side / 7 < most <= blocks * side / 2
+
+
+def rna_strand(seed: int, side: int) -> Any:
+    """Bases from 0 to 3, of which those pair whose sum is 3."""
+    return np.random.default_rng(seed).integers(4, size=side)
+
+
+def folded_block(strands: list[Any], row: list[Any], column: list[Any]) -> Any:
+    """Pairs of the intervals that start at each base of the first strand, and one after it, and end in the last."""
+    side, width = len(strands[0]), len(row)
+    gap = np.arange(side) - np.arange(side)[:, None]
+    best = np.full((side + 1, side), -(10**6))
+    if row:
+        best[-1] = column[0][0]
+        first = with_pair(strands[0][:, None], strands[0], gap, row[0][1:])
+    else:
+        np.fill_diagonal(best, 0)
+    for k in range(1, width):
+        ends = with_pair(strands[0][:, None], strands[k], k * side + gap, row[k][1:])
+        for i in range(side):
+            best[i] = np.maximum(best[i], (ends[i][:, None] + column[k - 1][1:]).max(axis=0))
+    last = column[-1] if row else best
+    for i in reversed(range(side)):
+        ends = with_pair(strands[0][i], strands[-1], width * side + gap[i], best[i + 1])
+        options = [best[i], best[i + 1], (ends[:, None] + last[1:]).max(axis=0)]
+        if row:
+            options.append((first[i][:, None] + best[1:]).max(axis=0))
+        best[i] = np.max(options, axis=0)
+    return best
+
+
+def with_pair(left: Any, right: Any, gap: Any, inside: Any) -> Any:
+    """One pair more than inside, where these bases pair and are not too near."""
+    return np.where((left + right == 3) & (gap > 3), inside + 1, -(10**6))
+
+
+@sixth
+def refuse_site(client: Client) -> None:
+    """The best site of an incinerator, near to customers but far from homes: squares that cannot hold it are cut."""
+    count, parts, most = 2500, 16, 400
+    slack = 0.0038 * count
+    places = client.scatter(weighted_places(count), broadcast=True, hash=False)
+    squares = [(-np.inf, x / 8, y / 8, 1 / 8) for x in range(8) for y in range(8)]
+    best, tried, running = np.inf, 0, as_completed(with_results=True)
+    while squares or running.count():
+        while squares and running.count() < 32:
+            bound, *square = heapq.heappop(squares)
+            if bound < best - slack and tried < most:
+                running.add(client.submit(split_square, places, best, *square, parts, pure=False))
+                tried += 1
+        if running.count():
+            _, (lowest, smaller) = next(running)
+            best = min(best, lowest)
+            for each in smaller:
+                heapq.heappush(squares, each)
+    assert 64 <= tried <= most
+    assert 0 < best < count / 2
+
+
+def weighted_places(count: int) -> Any:
+    """Places in the unit square, and what each mile from them costs."""
+    rng = np.random.default_rng(11)
+    return np.stack([rng.random(count), rng.random(count), np.where(rng.random(count) < 0.7, 1, -1)])
+
+
+def split_square(places: Any, best: float, x: float, y: float, width: float, parts: int) -> Any:
+    """The lowest cost at the middles of a square's squares, and those of them that may hold a lower one."""
+    at_x, at_y, cost = places
+    half = width / parts / 2
+    corners = np.arange(parts) * 2 * half
+    across, along = np.abs(x + half + corners[:, None] - at_x), np.abs(y + half + corners[:, None] - at_y)
+    bounds = miles_off(across - half, along - half) @ np.maximum(cost, 0)
+    bounds += miles_off(across + half, along + half) @ np.minimum(cost, 0)
+    lowest = float((miles_off(across, along) @ cost).min())
+    kept = np.argwhere(bounds < min(best, lowest))
+    return lowest, [(float(bounds[i, j]), x + float(corners[i]), y + float(corners[j]), 2 * half) for i, j in kept]
+
+
+def miles_off(across: Any, along: Any) -> Any:
+    return np.sqrt(np.maximum(across, 0)[:, None] ** 2 + np.maximum(along, 0) ** 2)
+
+
+@sixth
+def shopping_baskets(client: Client) -> None:
+    """Goods that are often bought together: sets of two to four are counted whose smaller sets are found often."""
+    tills, count, least = 16, 2000, 128
+    receipts = db.from_sequence(range(tills), npartitions=tills).map(till_receipts, count).flatten().persist()
+    sold = dict(receipts.foldby(itemgetter("shop"), with_goods_of, 0, add, 0).compute())
+    bought = receipts.pluck("goods").flatten().frequencies().compute()
+    assert sum(sold.values()) == sum(number for _, number in bought)
+    often = {(good,) for good, number in bought if number >= least}
+    for size in (2, 3, 4):
+        counted = partial(sets_bought, size=size, often=often)
+        counts = receipts.pluck("goods").map_partitions(counted).fold(add).compute()
+        often = {goods for goods, number in counts.items() if number >= least}
+    assert len(often) >= 90
+    kinds = receipts.groupby(itemgetter("customer"), shuffle="tasks").map(kinds_of_goods)
+    assert 10 < kinds.max().compute() <= len(bought)
+
+
+def till_receipts(till: int, count: int) -> list[dict[str, Any]]:
+    """Some goods are bought more than others, and in half of the receipts is most of one of 20 menus of five goods."""
+    rng, receipts = random.Random(till), []
+    for _ in range(count):
+        goods = {int(rng.expovariate(0.02)) for _ in range(rng.randint(2, 9))}
+        if rng.random() < 0.5:
+            goods.update(good for good in range(rng.randrange(20), 100, 20) if rng.random() < 0.8)
+        receipts.append({"shop": till % 5, "customer": rng.randrange(2000), "goods": sorted(goods)})
+    return receipts
+
+
+def with_goods_of(total: int, receipt: dict[str, Any]) -> int:
+    return total + len(receipt["goods"])
+
+
+def sets_bought(baskets: Iterable[list[int]], size: int, often: set[tuple[int, ...]]) -> list[Any]:
+    known = {good for goods in often for good in goods}
+    sets: Counter[tuple[int, ...]] = Counter()
+    for goods in baskets:
+        for some in combinations([good for good in goods if good in known], size):
+            if some[1:] in often and some[:-1] in often:
+                sets[some] += 1
+    return [sets]
+
+
+def kinds_of_goods(purchases: tuple[int, list[dict[str, Any]]]) -> int:
+    return len({good for receipt in purchases[1] for good in receipt["goods"]})
+
+
+@sixth
+def brain_activation(client: Client) -> None:
+    """Scans of a brain are smoothed, and each voxel's course is compared with when pictures were shown before it."""
+    runs, volumes, shape, delays = 15, 16, (20, 56, 56), 8
+    shown = np.arange(runs * volumes) // 12 % 2
+    seen = np.reshape(np.roll(shown, 3), (runs, volumes))
+    pieces = [dask.delayed(brain_scans)(run, seen[run], shape) for run in range(runs)]
+    scans = da.concatenate([da.from_delayed(piece, (volumes, *shape), dtype=np.float32) for piece in pieces])
+    smooth = scans.map_blocks(smoothed_scans, dtype=np.float32, meta=np.empty((0, 0, 0, 0), np.float32))
+    brain = xarray.DataArray(smooth, dims=("time", "z", "y", "x"))
+    with dask.config.set({"array.rechunk.method": "tasks"}):
+        courses = (brain / brain.mean("time") - 1).chunk(time=-1, z=1)
+    match = xarray.apply_ufunc(
+        delayed_matches,
+        courses,
+        input_core_dims=[["time"]],
+        output_core_dims=[["delay"]],
+        dask="parallelized",
+        output_dtypes=[np.float32],
+        dask_gufunc_kwargs={"output_sizes": {"delay": delays}},
+        kwargs={"shown": shown, "delays": delays},
+    )
+    strength, delay = dask.compute(match.max("delay"), match.argmax("delay", skipna=False))
+    assert strength[:, 20:32, 20:32].mean() > 0.5 > strength[:, :8, :8].mean()
+    assert (delay[:, 20:32, 20:32] == 3).mean() > 0.9
+
+
+def brain_scans(run: int, seen: Any, shape: tuple[int, ...]) -> Any:
+    """Noise, and in a part of the brain an answer to what was seen."""
+    scans = 100 + 2 * np.random.default_rng(run).standard_normal((len(seen), *shape), dtype=np.float32)
+    scans[:, :, 16:36, 16:36] += 3 * seen[:, None, None, None]
+    return scans
+
+
+def smoothed_scans(scans: Any) -> Any:
+    return ndimage.gaussian_filter(scans, (0, 1.5, 1.5, 1.5))
+
+
+def delayed_matches(courses: Any, shown: Any, delays: int) -> Any:
+    """Correlations of each course with what was shown some scans before."""
+    courses = signal.detrend(courses, axis=-1)
+    courses /= courses.std(axis=-1, keepdims=True)
+    before = np.stack([np.roll(shown, delay) for delay in range(delays)], axis=-1)
+    before = (before - before.mean(axis=0)) / before.std(axis=0)
+    return courses @ before.astype(np.float32) / len(shown)
+
+
+@sixth
+def bus_headways(client: Client) -> None:
+    """Buses' reports are sorted by time for how late they run, then by stop for the gaps between one and the next."""
+    lines, trips, stops = 12, 3000, 30
+    passes = dask.dataframe.from_map(stop_passes, range(lines), lines=lines, trips=trips, stops=stops)
+    ordered = passes.set_index("at", shuffle_method="tasks")
+    latest = ordered["late"].rolling(2000).mean().max().compute()
+    assert 300 < latest < 2000
+    by_stop = passes.shuffle("stop", npartitions=8, shuffle_method="tasks")
+    gaps = by_stop.map_partitions(gaps_at_stops, meta={"stop": "i8", "gap": "f8"})
+    table = gaps.groupby("stop")["gap"].agg(["count", "mean", "std"]).compute()
+    assert table["count"].sum() == lines * (trips * stops - 10)
+    assert (table["mean"] > 0).all()
+
+
+def stop_passes(line: int, lines: int, trips: int, stops: int) -> Any:
+    """When a line's trips pass its stops, most of which are also those of the next lines, in the order of reports."""
+    rng = np.random.default_rng(line)
+    starts = rng.uniform(0, 2_000_000, (trips, 1))
+    late = rng.gamma(2, 15, (trips, stops)).cumsum(axis=1)
+    at = starts + 90 * np.arange(stops) + late
+    stop = np.broadcast_to((10 * line + np.arange(stops)) % (10 * lines), at.shape)
+    frame = pd.DataFrame({"stop": stop.ravel(), "at": at.ravel(), "late": late.ravel()})
+    return frame.iloc[rng.permutation(len(frame))]
+
+
+def gaps_at_stops(passes: Any) -> Any:
+    passes = passes.sort_values(["stop", "at"])
+    passes["gap"] = passes.groupby("stop")["at"].diff()
+    return passes.dropna()[["stop", "gap"]]
+
+
+@sixth
+def reservoir_levels(client: Client) -> None:
+    """Levels of a reservoir under many scenarios of rain: all spans' effects are joined first, by a prefix sum."""
+    spans, days, scenarios, capacity = 64, 90, 5000, 60.0
+    gains = [dask.delayed(span_gains)(span, days, scenarios) for span in range(spans)]
+    effects = [dask.delayed(span_effect)(gain, capacity) for gain in gains]
+    before = [None, *effects_so_far(effects)[:-1]]
+    bands = [dask.delayed(level_bands)(gain, effect, capacity) for gain, effect in zip(gains, before, strict=True)]
+    levels = np.concatenate(dask.compute(*bands))
+    assert levels.shape == (spans * days, 3)
+    assert 0 <= levels.min() <= levels.max() <= capacity
+    assert (np.diff(levels, axis=1) > -0.001).all()
+
+
+def span_gains(span: int, days: int, scenarios: int) -> Any:
+    """What flows in, some days after rain, less what is drawn."""
+    rain = np.random.default_rng(span).gamma(0.5, 4, (days, scenarios))
+    season = 1 + 0.5 * np.sin((span * days + np.arange(days)) * 2 * np.pi / 365)
+    return (signal.lfilter([0.3], [1, -0.7], rain * season[:, None], axis=0) - 2).astype(np.float32)
+
+
+def span_effect(gains: Any, capacity: float) -> Any:
+    """What a span does to any level before it: a shift, and then a lowest and a highest level."""
+    shift, low, high = (np.full(gains.shape[1], level, np.float32) for level in (0, 0, capacity))
+    for gain in gains:
+        shift += gain
+        low, high = np.clip(low + gain, 0, capacity), np.clip(high + gain, 0, capacity)
+    return np.stack([shift, low, high])
+
+
+def effects_so_far(effects: list[Any]) -> list[Any]:
+    """The effect of each span and all before it."""
+    if len(effects) == 1:
+        return effects
+    joined = dask.delayed(joined_effects)
+    odd = effects_so_far([joined(*pair) for pair in zip(effects[::2], effects[1::2], strict=False)])
+    even = [effects[0], *(joined(*pair) for pair in zip(odd, effects[2::2], strict=False))]
+    return [(odd if i % 2 else even)[i // 2] for i in range(len(effects))]
+
+
+def joined_effects(first: Any, second: Any) -> Any:
+    shift, low, high = second
+    return np.stack([first[0] + shift, *(np.clip(bound + shift, low, high) for bound in first[1:])])
+
+
+def level_bands(gains: Any, effect: Any, capacity: float) -> Any:
+    """Three percentiles of each day's levels, from half full at the start of all."""
+    level = np.full(gains.shape[1], capacity / 2, np.float32)
+    if effect is not None:
+        level = np.clip(level + effect[0], effect[1], effect[2])
+    levels = np.empty_like(gains)
+    for day, gain in enumerate(gains):
+        level = levels[day] = np.clip(level + gain, 0, capacity)
+    return np.percentile(levels, [5, 50, 95], axis=1).T
+
+
+@sixth
+def star_deblurring(client: Client) -> None:
+    """A photograph of stars through the air is made sharp by Richardson and Lucy's rounds, until it changes little."""
+    strips, rows, columns, rounds = 8, 256, 2048, 8
+    form: dict[str, Any] = {"boundary": "none", "dtype": np.float32, "meta": np.empty((0, 0), np.float32)}
+    pieces = [dask.delayed(strip_of_stars)(strip, rows, columns) for strip in range(strips)]
+    sky = da.concatenate([da.from_delayed(piece, (rows, columns), dtype=np.float32) for piece in pieces])
+    light = sky.map_overlap(through_air, depth=(8, 0), **form)
+    seen = light.map_blocks(photons_counted, dtype=form["dtype"], meta=form["meta"]).persist()
+    image = seen
+    for _ in range(rounds):
+        sharper = da.map_overlap(deblurred, image, seen, depth=(16, 0), **form)
+        image, change = dask.persist(sharper, abs(sharper - image).max())
+        if change.compute() < 5:
+            break
+    before, after = dask.compute(seen.max(), image.max())
+    assert after > before
+
+
+def strip_of_stars(strip: int, rows: int, columns: int) -> Any:
+    rng, stars = np.random.default_rng(strip), 900
+    sky = np.full((rows, columns), 10, np.float32)
+    sky[rng.integers(rows, size=stars), rng.integers(columns, size=stars)] += 200 * rng.pareto(1.5, stars)
+    return sky
+
+
+def through_air(light: Any) -> Any:
+    return ndimage.gaussian_filter(light, 2)
+
+
+def photons_counted(light: Any, block_id: Any = None) -> Any:
+    return np.random.default_rng(block_id[0]).poisson(light).astype(np.float32)
+
+
+def deblurred(image: Any, seen: Any) -> Any:
+    return image * through_air(seen / np.maximum(through_air(image), 0.001))
+
+
+@sixth
+def grid_outages(client: Client) -> None:
+    """A power grid's worst outages: an area's task studies, for each of its worst, a second outage of any line."""
+    buses, areas, studied = 400, 24, 64
+    grid = client.submit(power_grid, buses, pure=False)
+    single = client.submit(angles_after, grid, pure=False)
+    worst = client.submit(np.max, single, axis=0, pure=False).result()
+    limit = float(np.sort(worst)[-studied])
+    reports = [client.submit(area_report, area, areas, grid, single, limit, pure=False) for area in range(areas)]
+    numbers, overloads = zip(*client.gather(reports), strict=True)
+    assert studied <= sum(numbers) <= len(worst)
+    assert 0 < np.sum(overloads, axis=0).max() <= sum(numbers) * len(worst)
+
+
+def power_grid(buses: int) -> Any:
+    """Lines between buses that are near and less near, their strength, and what each bus takes in or out."""
+    rng, each = np.random.default_rng(3), np.arange(buses)
+    first, second = np.tile(each, 2), np.concatenate([each + 1, each + 17]) % buses
+    power = rng.normal(size=buses)
+    return first, second, rng.uniform(5, 15, len(first)), power - power.mean()
+
+
+def angles_after(grid: Any, out: int | None = None) -> Any:
+    """The angle over each line after an outage of each one, where one may be out already."""
+    first, second, usual, power = grid
+    strength = usual.copy()
+    if out is not None:
+        strength[out] = 0
+    links = np.zeros((len(power), len(power)))
+    np.add.at(links, (first, second), strength)
+    links += links.T
+    inverse = np.linalg.inv(np.diag(links.sum(axis=0)) - links + 1 / len(power))
+    across = inverse[first] - inverse[second]
+    flow = strength * (across @ power)
+    share = strength[:, None] * (across[:, first] - across[:, second])
+    after = flow[:, None] + share / (1 - np.diag(share)) * flow
+    np.fill_diagonal(after, 0)
+    return (np.abs(after) / usual[:, None]).astype(np.float32)
+
+
+def area_report(area: int, areas: int, grid: Any, single: Any, limit: float) -> Any:
+    """How many outages of its lines are among the worst, and how many second ones then overload each line."""
+    lines = [line for line in range(area, len(single), areas) if single[:, line].max() >= limit]
+    with worker_client() as inner:
+        futures = [inner.submit(overloads_after, grid, line, limit, pure=False) for line in lines]
+        return len(lines), sum((each.sum(axis=1) for each in inner.gather(futures)), np.zeros(len(single)))
+
+
+def overloads_after(grid: Any, line: int, limit: float) -> Any:
+    return angles_after(grid, line) > limit
