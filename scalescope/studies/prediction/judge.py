@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from typing import Any
 from scalescope.analysis.cost import Prices
 from scalescope.analysis.distributions import NORMAL
 from scalescope.diagnosis import causes
+from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.causes.no_known_cause import UNKNOWN
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model import words
@@ -27,7 +28,7 @@ LEVEL = 0.8  # of the intervals
 NOISE = 0.03  # relative error of measuring, where no repeats tell more
 # Relative error of predicting twice the largest measured size, as strong as so many errors at measured sizes: by the
 # predictions in docs/prediction.md that were looked at while it was made.
-MODEL, STRENGTH = 0.15, 2
+MODEL, STRENGTH = 0.1, 2
 # From which error on, of the largest measured size predicted from the others or simulated from its own record, a
 # prediction is not to be relied on.
 WRONG = 0.5
@@ -120,7 +121,9 @@ def judge(
     prices: Prices,
     not_simulated: Mapping[str, float] = MappingProxyType({}),
     room_bytes: float = 0.0,
+    waits: Finding | None = None,
 ) -> StudyAnswer:
+    """The answer; `waits`: waiting in tasks at the largest measured size, which a simulation takes for computing."""
     again = typical(simulated.again)
     if measured.largest not in again:
         line = f"Not predictable: its graph could not be run again.{because(simulated.again.trials)}"
@@ -131,7 +134,7 @@ def judge(
     ahead = typical(run)
     sizes = [
         replace(
-            _with_limits(_size(measured, trial, ratio, prices), run, trial, ratio),
+            _with_limits(_size(measured, trial, ratio, prices), run, trial, ratio, waits),
             held_bytes=simulated.held_bytes.get(workers, 0.0),
         )
         for workers, trial in ahead.items()
@@ -224,9 +227,14 @@ def _size(measured: MeasuredSizes, trial: Trial, ratio: _Ratio, prices: Prices) 
     )
 
 
-def _with_limits(size: PredictedSize, run: SweepRun, trial: Trial, ratio: _Ratio) -> PredictedSize:
+def _with_limits(
+    size: PredictedSize, run: SweepRun, trial: Trial, ratio: _Ratio, waits: Finding | None
+) -> PredictedSize:
     """The size with what limits it: of several draws, also what comes first in another one."""
-    limits = limits_of(run, trial)
+    found = holding_back(run, trial)
+    if waits is not None and trial.metrics and waits.lost_s >= NOTEWORTHY * sum(trial.metrics.worker_time_s.values()):
+        found = _by_cost([*found, replace(waits, gain=None)])
+    limits = _costliest(found)
     if not limits:
         return size
     first, *near = limits
@@ -245,9 +253,7 @@ def _with_limits(size: PredictedSize, run: SweepRun, trial: Trial, ratio: _Ratio
 
 def limits_of(run: SweepRun, trial: Trial) -> list[Finding]:
     """What costs the trial most, and what costs nearly as much; empty where nothing holds it back."""
-    found = holding_back(run, trial)
-    near = [each for each in found[1:] if each.lost_s >= NEARLY * found[0].lost_s and each.code != UNKNOWN.code]
-    return [*found[:1], *near]
+    return _costliest(holding_back(run, trial))
 
 
 def holding_back(run: SweepRun, trial: Trial) -> list[Finding]:
@@ -259,8 +265,16 @@ def holding_back(run: SweepRun, trial: Trial) -> list[Finding]:
         held = excused or finding.severity in (Severity.HIGH, Severity.MEDIUM)
         return held and not finding.limits_trust and finding.lost_s > 0
 
-    found = filter(counts, diagnose(run.sweep, [trial]).findings)
-    return sorted(found, key=lambda finding: (finding.code == UNKNOWN.code, -finding.lost_s))
+    return _by_cost(filter(counts, diagnose(run.sweep, [trial]).findings))
+
+
+def _by_cost(findings: Iterable[Finding]) -> list[Finding]:
+    return sorted(findings, key=lambda finding: (finding.code == UNKNOWN.code, -finding.lost_s))
+
+
+def _costliest(found: Sequence[Finding]) -> list[Finding]:
+    near = [each for each in found[1:] if each.lost_s >= NEARLY * found[0].lost_s and each.code != UNKNOWN.code]
+    return [*found[:1], *near]
 
 
 def _assumed(run: SweepRun) -> tuple[str, ...]:

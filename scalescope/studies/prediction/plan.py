@@ -16,6 +16,7 @@ from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.events import Tables
 from scalescope.analysis.fitted_costs import FittedCosts, GrowthOfDurations, fitted_costs
 from scalescope.analysis.graph_from_records import recorded_graph, waiting
+from scalescope.diagnosis.causes.waiting_tasks import waiting_tasks
 from scalescope.diagnosis.evidence.held_results import held_results, most_on_one_worker
 from scalescope.diagnosis.observation import Observation
 from scalescope.errors import InvalidField
@@ -145,7 +146,8 @@ class _Prediction:
         room, shares = held_results(base), not_simulated(base, replayed=not measured.builds_by_workers)
         simulated = SimulatedSizes(held, again, changed, rest[0] if rest else None)
         room_bytes = room.fits if room else 0.0
-        return judge(measured, simulated, self._wanted(measured), price_table.load(), shares, room_bytes)
+        prices, waits = price_table.load(), waiting_tasks(base)
+        return judge(measured, simulated, self._wanted(measured), prices, shares, room_bytes, waits)
 
     def _measured(self, runs: Sequence[SweepRun]) -> MeasuredSizes:
         return self.origin or MeasuredSizes.of(runs[0], sizes(self.asked.using))

@@ -252,14 +252,16 @@ def guarded(i):
 """
 
 
-@pytest.mark.parametrize(("name", "text"), [("actors", ACTORS), ("locks", WAITING)])
-def test_what_is_not_run_again_is_told(name: str, text: str, store: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "text", "waits"), [("actors", ACTORS, False), ("locks", WAITING, True)])
+def test_what_is_not_run_again_is_told(name: str, text: str, waits: bool, store: str, tmp_path: Path) -> None:
     (tmp_path / "also.py").write_text(ALSO)
     sweep = {"workload": f"{tmp_path}/also.py:{name}", "cluster": {"kind": "simulated"}, "repeats": 1, "store": store}
     run = run_sweep({**sweep, "axes": {"workers": [2]}})
     found = Prediction.from_mapping(run_study("prediction", {"run": run.run_id, "workers": "4", "store": store}).result)
     assert list(found.not_simulated) == [text]
     assert found.doubts[-1].endswith(text)
+    limits = {size.workers: {size.limit, *size.also} for size in found.sizes}
+    assert ("waiting-tasks" in limits[4]) is waits
 
 
 def test_of_several_draws_the_median_counts() -> None:
