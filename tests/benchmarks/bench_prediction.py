@@ -296,7 +296,7 @@ again with what they taught, so the figures below are no longer blind.
 Why some are far off: `tempering` and `burnt_pancakes` work in actors, which are not simulated, and the prediction says
 so. `runoff_calibration` scatters data for many short rounds, between which Dask's memory manager removes copies every
 2 s: it took 95 and 112 s on 16 machines, and 12 s on eight
-([distributed#8796](https://github.com/dask/distributed/pull/8796)). `quadtree` and `confidence_bands` end within three
+([distributed#8796](https://github.com/dask/distributed/pull/8796)). `quadtree` and `confidence_bands` end within four
 seconds, and it is chance when in the first of them the scheduler begins to steal work. A task can take less time the
 less its worker does beside it (`near_duplicates`); durations are not taken to shrink.
 
