@@ -239,12 +239,11 @@ def page(found: Sequence[Compared]) -> str:
     large = [size for size in sizes if size > LARGEST_SHOWN]
     header = ["workload", *(f"{size}, s" for size in sizes), *(f"error at {size}" for size in large)]
     header += [f"cause measured at {large[-1]}", "predicted", "not to be relied on"]
-    groups = {name: [each for each in found if each.name in names] for name, names in SETS.items()}
     blocks = [HEAD, table(["set", "number", *FIRST_SUMMARY, "mended since"], FIRST_LOOK), NOW]
     blocks += [whole(found, large[-1]), again(found)]
     blocks.append(table(["method", "workers", *SUMMARY], summaries(found, large)))
-    for name, members in groups.items():
-        rows = [row(each, sizes, large) for each in members]
+    for name, names in SETS.items():
+        rows = [row(each, sizes, large) for each in found if each.name in names]
         blocks += [f"## {name.capitalize()} set", table(header, rows)] if rows else []
     return "\n\n".join(blocks) + "\n"
 
@@ -301,7 +300,8 @@ seconds, and it is chance when in the first of them the scheduler begins to stea
 less its worker does beside it (`near_duplicates`); durations are not taken to shrink.
 
 On a Slurm of eight nodes and a Kubernetes of two, 48 tasks that wait, with results of 2 MB, were measured with 1 and 2
-workers: 10.9 and 5.46 s were predicted for 4 and 8 on both, and 10.9 and 5.47 s measured on both.
+workers. For 4 and 8 of Slurm 10.9 and 5.46 s were predicted, and 10.9 and 5.47 s measured; of Kubernetes 10.9 and
+5.47 s, and 10.9 and 5.50 s.
 
 `tests/benchmarks/bench_prediction.py --compare FOLDER ...` writes this page from its measurements, whatever comes
 out."""
@@ -326,10 +326,8 @@ def summaries(found: Sequence[Compared], large: Sequence[int]) -> list[list[obje
         errors = [abs(each.error(method, size)) for each in those]
         line = [method, size, percent(statistics.median(errors)), percent(np.quantile(errors, 0.9))]
         line.append(percent(np.mean([error <= NEAR for error in errors])))
-        if method == "Scalescope":
-            line += [percent(np.mean([told(each, size) for each in those])) for told in OURS]
-        else:
-            line += [""] * len(OURS)
+        ours = method == "Scalescope"
+        line += [percent(np.mean([told(each, size) for each in those])) if ours else "" for told in OURS]
         lines.append(line)
     return lines
 
