@@ -115,13 +115,17 @@ def reading(what: str, *rows: StoreBase | None) -> Iterator[None]:
 
 
 def readable(found: Iterable[T], read: Callable[[T], R]) -> list[R]:
-    """Those rows that can be read; a warning names each of the others."""
-    result = []
+    """Those rows that can be read; a warning names the first of the others, and counts them."""
+    result, errors = [], []
     for row in found:
         try:
             result.append(read(row))
         except StoreError as error:
-            logger.warning("%s\nIt is left out.", error)
+            errors.append(error)
+    if errors:
+        left = len(errors) - 1
+        more = f", and so {'is' if left == 1 else 'are'} {left:,} more" if left else ""
+        logger.warning("%s\nIt is left out%s.", errors[0], more)
     return result
 
 

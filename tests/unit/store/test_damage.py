@@ -1,4 +1,4 @@
-"""A damaged row is named and left out; all others are read."""
+"""Damaged rows are left out with one warning; all others are read."""
 
 from __future__ import annotations
 
@@ -63,3 +63,13 @@ def test_a_point_run_or_study_that_cannot_be_read(path: Path, caplog: pytest.Log
         with pytest.raises(StoreError, match="Could not read run"):
             store.run("latest")
     assert len(caplog.records) == 3
+
+
+def test_many_runs_that_cannot_be_read_take_one_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE sweep_runs SET spec = 'x'")
+    database.close()
+    with Store.open(str(path)) as store:
+        assert store.runs() == []
+    (warning,) = caplog.records
+    assert warning.getMessage().endswith("and so is 1 more.")
