@@ -35,7 +35,7 @@ from scalescope.model.words import percent
 from scalescope.run.sweep import run_sweep
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
-from scalescope.studies.prediction.judge import PredictedSize, Prediction, holding_back, limits_of
+from scalescope.studies.prediction.judge import PredictedSize, Prediction, holding_back
 from scalescope.studies.running import run_study
 
 ROOT = Path(__file__).parents[2]
@@ -204,7 +204,7 @@ def compare(folder: Path, names: Sequence[str]) -> list[Compared]:
             predicted = {"Scalescope": {size: answers[size].predicted_s for size in sizes}}
             predicted |= {formula: fit(seen, sizes) for formula, fit in FORMULAS.items()}
             trials = {size: judged(folder, run, size) for size in sizes}
-            limits = {size: [limits_of(run, trial)[:1] for trial in each] for size, each in trials.items()}
+            limits = {size: [holding_back(run, trial)[:1] for trial in each] for size, each in trials.items()}
             firsts = {size: ["".join(limit.code for limit in one) for one in each] for size, each in limits.items()}
             causes = {size: leading(run, trials[size], limits[size]) for size in sizes}
             found.append(Compared(name, measured, firsts, causes, predicted, answers, answer.doubts))
@@ -254,11 +254,13 @@ def whole(found: Sequence[Compared], size: int) -> str:
     relied = [errors[each.name] for each in found if not each.doubts]
     covered = [each.covered(workers) for each in found for workers in each.answers if workers > LARGEST_SHOWN]
     right, named = sum(each.right(size) for each in found), sum(each.named(size) for each in found)
+    clear = [each.right(size) for each in found if len(set(each.firsts[size])) == 1]
     return (
         f"**All {len(found)} at {size} machines: {percent(statistics.median(errors.values()))} off in the median, "
         f"{sum(error <= NEAR for error in errors.values())} within 25 %**; of the {len(relied)} that the prediction "
         f"itself did not doubt, {sum(error <= NEAR for error in relied)}. {percent(np.mean(covered))} of what was "
-        f"measured lies in the interval of 80 %. The cause is right in {right}, and named in {named}."
+        f"measured lies in the interval of 80 %. The cause is right in {right}, and named in {named}; of the "
+        f"{len(clear)} where both repeats name the same first, it is right in {sum(clear)}."
     )
 
 

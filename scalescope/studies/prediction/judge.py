@@ -121,9 +121,7 @@ def judge(
     prices: Prices,
     not_simulated: Mapping[str, float] = MappingProxyType({}),
     room_bytes: float = 0.0,
-    waits: Finding | None = None,
 ) -> StudyAnswer:
-    """The answer; `waits`: waiting in tasks at the largest measured size, which a simulation takes for computing."""
     again = typical(simulated.again)
     if measured.largest not in again:
         line = f"Not predictable: its graph could not be run again.{because(simulated.again.trials)}"
@@ -131,10 +129,12 @@ def judge(
     trust = _trust(measured, simulated.known)
     ratio = _ratio(measured, again, trust)
     run = simulated.changed or simulated.again
-    ahead = typical(run)
+    ahead, largest = typical(run), measured.largest
+    # What the simulation of the largest measured size does not show, or shows too much of, counts as much at each size.
+    besides = _Trials(measured.run, measured.by_workers[largest]), _Trials.of(simulated.again, largest, -1.0)
     sizes = [
         replace(
-            _with_limits(_size(measured, trial, ratio, prices), run, trial, ratio, waits),
+            _with_limits(_size(measured, trial, ratio, prices), _Trials.of(run, workers), ratio, *besides),
             held_bytes=simulated.held_bytes.get(workers, 0.0),
         )
         for workers, trial in ahead.items()
@@ -227,33 +227,45 @@ def _size(measured: MeasuredSizes, trial: Trial, ratio: _Ratio, prices: Prices) 
     )
 
 
-def _with_limits(
-    size: PredictedSize, run: SweepRun, trial: Trial, ratio: _Ratio, waits: Finding | None
-) -> PredictedSize:
-    """The size with what limits it: of several draws, also what comes first in another one."""
-    found = holding_back(run, trial)
-    if waits is not None and trial.metrics and waits.lost_s >= NOTEWORTHY * sum(trial.metrics.worker_time_s.values()):
-        found = _by_cost([*found, replace(waits, gain=None)])
-    limits = _costliest(found)
+@dataclass(frozen=True)
+class _Trials:
+    """Trials of one size, the typical one first."""
+
+    run: SweepRun
+    trials: Sequence[Trial]
+    factor: float = 1.0  # on what causes cost there
+
+    @classmethod
+    def of(cls, run: SweepRun, workers: int, factor: float = 1.0) -> _Trials:
+        found = [trial for trial in run.trials if trial.counts and trial.metrics and trial.point.workers == workers]
+        return cls(run, sorted(found, key=lambda trial: trial is not middle(found)), factor)
+
+
+def _with_limits(size: PredictedSize, ahead: _Trials, ratio: _Ratio, *besides: _Trials) -> PredictedSize:
+    """The size with what limits it: shares of the worker time, in the mean of its draws, and of each of `besides`."""
+    found: dict[str, Finding] = {}
+    for each in (ahead, *besides):
+        for trial in each.trials:
+            assert trial.metrics is not None
+            whole_s = sum(trial.metrics.worker_time_s.values()) * len(each.trials)
+            for finding in holding_back(each.run, trial):
+                own = finding if each is ahead else replace(finding, gain=None)
+                before = found.setdefault(finding.code, replace(own, lost_s=0.0))
+                share = before.lost_s + each.factor * finding.lost_s / whole_s
+                found[finding.code] = replace(before, lost_s=share)
+    limits = _costliest(_by_cost(each for each in found.values() if each.lost_s >= NOTEWORTHY))
     if not limits:
         return size
     first, *near = limits
-    draws = [each for each in run.trials if each.counts and each.point.workers == size.workers and each is not trial]
-    others = [*near, *(other for draw in draws for other in limits_of(run, draw)[:1] if other.code != UNKNOWN.code)]
     cause = causes.by_code().get(first.code)
     return replace(
         size,
         limit=first.code,
         limit_text=cause.title if cause else "",
-        also=tuple(dict.fromkeys(other.code for other in others if other.code != first.code)),
+        also=tuple(other.code for other in near),
         remedy=first.remedy,
         remedied_s=min(size.predicted_s, ratio.factor * first.gain.predicted_s) if first.gain else None,
     )
-
-
-def limits_of(run: SweepRun, trial: Trial) -> list[Finding]:
-    """What costs the trial most, and what costs nearly as much; empty where nothing holds it back."""
-    return _costliest(holding_back(run, trial))
 
 
 def holding_back(run: SweepRun, trial: Trial) -> list[Finding]:
@@ -273,6 +285,7 @@ def _by_cost(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _costliest(found: Sequence[Finding]) -> list[Finding]:
+    """What costs most, which comes first, and what costs nearly as much."""
     near = [each for each in found[1:] if each.lost_s >= NEARLY * found[0].lost_s and each.code != UNKNOWN.code]
     return [*found[:1], *near]
 

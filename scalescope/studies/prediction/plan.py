@@ -16,7 +16,6 @@ from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.events import Tables
 from scalescope.analysis.fitted_costs import FittedCosts, GrowthOfDurations, fitted_costs
 from scalescope.analysis.graph_from_records import recorded_graph, waiting
-from scalescope.diagnosis.causes.waiting_tasks import waiting_tasks
 from scalescope.diagnosis.evidence.held_results import held_results, most_on_one_worker
 from scalescope.diagnosis.observation import Observation
 from scalescope.errors import InvalidField
@@ -38,8 +37,9 @@ from scalescope.studies.prediction.parameters import ASKED, PredictionParameters
 from scalescope.workloads.replay import NAME as REPLAY
 
 MANY_TASKS = 5_000  # in all simulated trials, from which they are divided among the cores of this host
-DRAWS = 3  # of each simulated trial, unless these are many tasks: where tasks run is a matter of chance
-TOO_MANY_TASKS = 20_000  # at all measured sizes, from which only the largest of these is compared with
+DRAWS = 3  # of each simulated trial: where tasks run is a matter of chance
+# In all simulated trials: from as many on, each is drawn once, and only the largest measured size is compared with.
+TOO_MANY_TASKS = 20_000
 AHEAD = (2, 4, 8, 16)  # times the most workers measured, where no sizes are asked for
 MEASURED = ("workload", "cluster", "environment", "seed", "trial_timeout_s", "params", "axes", "repeats")
 
@@ -146,8 +146,7 @@ class _Prediction:
         room, shares = held_results(base), not_simulated(base, replayed=not measured.builds_by_workers)
         simulated = SimulatedSizes(held, again, changed, rest[0] if rest else None)
         room_bytes = room.fits if room else 0.0
-        prices, waits = price_table.load(), waiting_tasks(base)
-        return judge(measured, simulated, self._wanted(measured), prices, shares, room_bytes, waits)
+        return judge(measured, simulated, self._wanted(measured), price_table.load(), shares, room_bytes)
 
     def _measured(self, runs: Sequence[SweepRun]) -> MeasuredSizes:
         return self.origin or MeasuredSizes.of(runs[0], sizes(self.asked.using))
@@ -181,7 +180,7 @@ class _Prediction:
             graph, points = prepared(recorded_graph(tables, virtual=measured.base.virtual), tables, attempts[-1]), []
             trials = zip(measured.typical, every, attempts, strict=True)
             waited = {trial.point.workers: waited_first(records, seen) for trial, records, seen in trials}
-            draws = DRAWS if tasks * len(workers) * DRAWS <= MANY_TASKS else 1
+            draws = DRAWS if tasks * len(workers) * DRAWS < TOO_MANY_TASKS else 1
             for each in sorted(workers):
                 data = measured.resized(waiting_longer(graph, waited, each), each).to_mapping()
                 place = f"{folder}/graph-{digest(data)}.json"

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import strategies as st
 
 from scalescope.errors import InvalidField
-from scalescope.model.finding import Severity
+from scalescope.model.finding import Finding, Severity
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
 from scalescope.model.trial import Trial
 from scalescope.run.sweep import run_sweep
 from scalescope.store.store import Store
 from scalescope.studies import STUDIES
 from scalescope.studies.prediction import judge, plan
-from scalescope.studies.prediction.judge import PredictedSize, Prediction, _Ratio, _ratio
+from scalescope.studies.prediction.judge import PredictedSize, Prediction, _Ratio, _ratio, _Trials
 from scalescope.studies.prediction.measured import MeasuredSizes
 from scalescope.studies.prediction.not_simulated import ACTORS, WAITING
 from scalescope.studies.report import export
@@ -275,11 +275,11 @@ def test_of_several_draws_the_median_counts() -> None:
     assert {workers: trial.metrics.elapsed_s for workers, trial in judge.typical(run).items()} == {4: 5.0, 8: 2.0}
 
 
-@pytest.mark.parametrize(("most", "draws"), [(plan.MANY_TASKS, {0, 1, 2}), (1, {0})])
+@pytest.mark.parametrize(("most", "draws"), [(plan.TOO_MANY_TASKS, {0, 1, 2}), (1, {0})])
 def test_small_graphs_are_drawn_more_than_once(
     most: int, draws: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan, "MANY_TASKS", most)
+    monkeypatch.setattr(plan, "TOO_MANY_TASKS", most)
     own = f"sqlite:///{tmp_path / 'runs.db'}"
     measured = run_sweep({**SWEEP, "axes": {"workers": [2]}, "store": own})
     run_study("prediction", {"run": measured.run_id, "workers": "4", "store": own})
@@ -312,7 +312,29 @@ def test_what_costs_nearly_as_much_is_named_too(
     ]
     monkeypatch.setattr(judge, "diagnose", lambda *_: SimpleNamespace(findings=findings))
     run: Any = SimpleNamespace(sweep=None)
-    assert [each.code for each in judge.limits_of(run, None)] == named
+    assert [each.code for each in judge._costliest(judge.holding_back(run, None))] == named
+
+
+def test_what_a_simulation_shows_too_much_or_too_little_of_is_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    costs = {
+        "measured": {"waiting-tasks": 3.0, "transfer-bound": 2.0},
+        "the same simulated": {"transfer-bound": 1.0, "tiny-tasks": 4.0},
+        "predicted": {"transfer-bound": 2.5, "tiny-tasks": 4.5},
+    }
+
+    def trials(name: str, factor: float = 1.0) -> _Trials:
+        metrics = SimpleNamespace(worker_time_s={"busy": 6.0, "transfer": 4.0})
+        trial: Any = SimpleNamespace(name=name, metrics=metrics)
+        return _Trials(SimpleNamespace(), [trial], factor)
+
+    def holding_back(_: Any, trial: Any) -> list[Finding]:
+        return [Finding(code, Severity.HIGH, "", "", lost_s=lost_s) for code, lost_s in costs[trial.name].items()]
+
+    monkeypatch.setattr(judge, "holding_back", holding_back)
+    size, ratio = PredictedSize(16, 1.0, 1.0, 1.0, 1.0), _Ratio(1.0, 0.0, 0.0, 0.0)
+    besides = trials("measured"), trials("the same simulated", -1.0)
+    found = judge._with_limits(size, trials("predicted"), ratio, *besides)
+    assert (found.limit, found.also) == ("transfer-bound", ("waiting-tasks",))
 
 
 @pytest.mark.parametrize(
