@@ -303,7 +303,7 @@ less its worker does beside it (`near_duplicates`); durations are not taken to s
 
 On a Slurm of eight nodes and a Kubernetes of two, 48 tasks that wait, with results of 2 MB, were measured with 1 and 2
 workers. For 4 and 8 of Slurm 10.9 and 5.46 s were predicted, and 10.9 and 5.47 s measured; of Kubernetes 10.9 and
-5.47 s, and 10.9 and 5.50 s.
+5.47 s, and 10.9 and 5.58 s.
 
 `tests/benchmarks/bench_prediction.py --compare FOLDER ...` writes this page from its measurements, whatever comes
 out."""
