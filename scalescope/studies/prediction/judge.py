@@ -129,19 +129,21 @@ def judge(
     trust = _trust(measured, simulated.known)
     ratio = _ratio(measured, again, trust)
     run = simulated.changed or simulated.again
-    ahead, largest = typical(run), measured.largest
+    ahead, largest = _draws(run), measured.largest
     # What the simulation of the largest measured size does not show, or shows too much of, counts as much at each size.
-    besides = _Trials(measured.run, measured.by_workers[largest]), _Trials.of(simulated.again, largest, -1.0)
+    shown = _shares(measured.run, measured.by_workers[largest])
+    shown += _shares(simulated.again, _draws(simulated.again)[largest], -1.0)
+    besides = [replace(each, gain=None) for each in shown]
     sizes = [
         replace(
-            _with_limits(_size(measured, trial, ratio, prices), _Trials.of(run, workers), ratio, *besides),
+            _with_limits(_size(measured, draws[0], ratio, prices), [*_shares(run, draws), *besides], ratio),
             held_bytes=simulated.held_bytes.get(workers, 0.0),
         )
-        for workers, trial in ahead.items()
+        for workers, draws in ahead.items()
     ]
     if simulated.changed is not None:
         sizes = [replace(size, measured_s=None) for size in sizes]
-    moved = max((trial.metrics.transferred_bytes or 0.0 for trial in ahead.values() if trial.metrics), default=0.0)
+    moved = max((first.metrics.transferred_bytes or 0.0 for first, *_ in ahead.values() if first.metrics), default=0.0)
     assumed = _assumed(run) if moved >= MUCH_DATA else ()
     costs = run.sweep.cluster.to_mapping()
     found = Prediction(tuple(sizes), tuple(asked), ratio.factor, trust, not_simulated, room_bytes, assumed, costs)
@@ -150,11 +152,19 @@ def judge(
 
 def typical(run: SweepRun) -> dict[int, Trial]:
     """The simulated trial of each size; of several draws, the one with the lower median of their times."""
+    return {workers: draws[0] for workers, draws in _draws(run).items()}
+
+
+def _draws(run: SweepRun) -> dict[int, list[Trial]]:
+    """The simulated trials of each size, the typical one first."""
     found: dict[int, list[Trial]] = {}
     for trial in run.trials:
         if trial.counts and trial.metrics is not None:
             found.setdefault(trial.point.workers, []).append(trial)
-    return {workers: middle(each) for workers, each in sorted(found.items())}
+    for draws in found.values():
+        first = middle(draws)
+        draws.sort(key=lambda trial: trial is not first)
+    return dict(sorted(found.items()))
 
 
 def _trust(measured: MeasuredSizes, known: SweepRun | None) -> Trust | None:
@@ -227,32 +237,22 @@ def _size(measured: MeasuredSizes, trial: Trial, ratio: _Ratio, prices: Prices) 
     )
 
 
-@dataclass(frozen=True)
-class _Trials:
-    """Trials of one size, the typical one first."""
-
-    run: SweepRun
-    trials: Sequence[Trial]
-    factor: float = 1.0  # on what causes cost there
-
-    @classmethod
-    def of(cls, run: SweepRun, workers: int, factor: float = 1.0) -> _Trials:
-        found = [trial for trial in run.trials if trial.counts and trial.metrics and trial.point.workers == workers]
-        return cls(run, sorted(found, key=lambda trial: trial is not middle(found)), factor)
+def _shares(run: SweepRun, trials: Sequence[Trial], factor: float = 1.0) -> list[Finding]:
+    """What holds back trials of one size, with the share of their worker time that it costs, times the factor."""
+    found = []
+    for trial in trials:
+        assert trial.metrics is not None
+        whole_s = sum(trial.metrics.worker_time_s.values()) * len(trials)
+        found += [replace(each, lost_s=factor * each.lost_s / whole_s) for each in holding_back(run, trial)]
+    return found
 
 
-def _with_limits(size: PredictedSize, ahead: _Trials, ratio: _Ratio, *besides: _Trials) -> PredictedSize:
-    """The size with what limits it: shares of the worker time, in the mean of its draws, and of each of `besides`."""
+def _with_limits(size: PredictedSize, shares: Iterable[Finding], ratio: _Ratio) -> PredictedSize:
+    """The size with what limits it; a cause costs the sum of its shares of the worker time."""
     found: dict[str, Finding] = {}
-    for each in (ahead, *besides):
-        for trial in each.trials:
-            assert trial.metrics is not None
-            whole_s = sum(trial.metrics.worker_time_s.values()) * len(each.trials)
-            for finding in holding_back(each.run, trial):
-                own = finding if each is ahead else replace(finding, gain=None)
-                before = found.setdefault(finding.code, replace(own, lost_s=0.0))
-                share = before.lost_s + each.factor * finding.lost_s / whole_s
-                found[finding.code] = replace(before, lost_s=share)
+    for each in shares:
+        before = found.get(each.code)
+        found[each.code] = replace(before, lost_s=before.lost_s + each.lost_s) if before else each
     limits = _costliest(_by_cost(each for each in found.values() if each.lost_s >= NOTEWORTHY))
     if not limits:
         return size

@@ -19,7 +19,7 @@ from scalescope.run.sweep import run_sweep
 from scalescope.store.store import Store
 from scalescope.studies import STUDIES
 from scalescope.studies.prediction import judge, plan
-from scalescope.studies.prediction.judge import PredictedSize, Prediction, _Ratio, _ratio, _Trials
+from scalescope.studies.prediction.judge import PredictedSize, Prediction, _Ratio, _ratio
 from scalescope.studies.prediction.measured import MeasuredSizes
 from scalescope.studies.prediction.not_simulated import ACTORS, WAITING
 from scalescope.studies.report import export
@@ -322,18 +322,19 @@ def test_what_a_simulation_shows_too_much_or_too_little_of_is_made_up_for(monkey
         "predicted": {"transfer-bound": 2.5, "tiny-tasks": 4.5},
     }
 
-    def trials(name: str, factor: float = 1.0) -> _Trials:
+    def shares(name: str, factor: float = 1.0) -> list[Finding]:
         metrics = SimpleNamespace(worker_time_s={"busy": 6.0, "transfer": 4.0})
+        run: Any = SimpleNamespace()
         trial: Any = SimpleNamespace(name=name, metrics=metrics)
-        return _Trials(SimpleNamespace(), [trial], factor)
+        return judge._shares(run, [trial], factor)
 
     def holding_back(_: Any, trial: Any) -> list[Finding]:
         return [Finding(code, Severity.HIGH, "", "", lost_s=lost_s) for code, lost_s in costs[trial.name].items()]
 
     monkeypatch.setattr(judge, "holding_back", holding_back)
     size, ratio = PredictedSize(16, 1.0, 1.0, 1.0, 1.0), _Ratio(1.0, 0.0, 0.0, 0.0)
-    besides = trials("measured"), trials("the same simulated", -1.0)
-    found = judge._with_limits(size, trials("predicted"), ratio, *besides)
+    besides = [*shares("measured"), *shares("the same simulated", -1.0)]
+    found = judge._with_limits(size, [*shares("predicted"), *besides], ratio)
     assert (found.limit, found.also) == ("transfer-bound", ("waiting-tasks",))
 
 
