@@ -24,7 +24,7 @@ import numpy as np
 import prediction_cases
 from clusters import table
 from judged import anew
-from prediction_cases import FIFTH, FIRST, FOURTH, SECOND, SIXTH, THIRD
+from prediction_cases import SETS
 from scipy.optimize import nnls
 
 from scalescope.analysis.scaling import USL, _search
@@ -46,7 +46,7 @@ LARGEST_SHOWN = 4  # workers of the largest size that a prediction may see
 NEAR = 0.25  # relative error that is near enough to plan by
 IDLE = 0.03  # share of the host idle, from which its other work did not slow the machines down by much
 CLUSTER = {"kind": "custom", "cluster_class": "infra.machines.mini:Machines"}
-EVERY = [*FIRST, *SECOND, *THIRD, *FOURTH, *FIFTH, *SIXTH]
+EVERY = [name for names in SETS.values() for name in names]
 Times = Mapping[int, Sequence[float]]  # workers -> seconds of each valid trial
 
 
@@ -307,7 +307,6 @@ workers. For 4 and 8 of Slurm 10.9 and 5.46 s were predicted, and 10.9 and 5.47 
 
 `tests/benchmarks/bench_prediction.py --compare FOLDER ...` writes this page from its measurements, whatever comes
 out."""
-SETS = {"first": FIRST, "second": SECOND, "third": THIRD, "fourth": FOURTH, "fifth": FIFTH, "sixth": SIXTH}
 FIRST_LOOK = [
     ["first", 10, "16 %", "70 %", "90 %", "70 %", "scattered data is recorded; a client takes results as they come"],
     ["second", 8, "3 %", "88 %", "88 %", "62 %", "much idle time that nothing explained, measured or predicted"],

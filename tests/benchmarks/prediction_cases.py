@@ -45,13 +45,8 @@ def noted_in(names: list[str]) -> Callable[[Case], Case]:
     return noted
 
 
-FIRST: list[str] = []
-SECOND: list[str] = []
-THIRD: list[str] = []
-FOURTH: list[str] = []
-FIFTH: list[str] = []
-SIXTH: list[str] = []
-first, second, third, fourth, fifth, sixth = map(noted_in, (FIRST, SECOND, THIRD, FOURTH, FIFTH, SIXTH))
+SETS: dict[str, list[str]] = {each: [] for each in ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")}
+first, second, third, fourth, fifth, sixth, seventh = map(noted_in, SETS.values())
 
 
 def numbers(seed: int, count: int) -> Any:
@@ -2144,3 +2139,465 @@ def area_report(area: int, areas: int, grid: Any, single: Any, limit: float) -> 
 
 def overloads_after(grid: Any, line: int, limit: float) -> Any:
     return angles_after(grid, line) > limit
+
+
+@seventh
+def crop_greenness(client: Client) -> None:
+    """A year of pictures of fields is freed of specks, and each place's course gives the day when it is greenest."""
+    dates = 24
+    chunks = ((4,) * (dates // 4), (192,) * 2, (192,) * 2)
+    pictures = da.map_blocks(greenness, chunks=chunks, dtype=np.float32, meta=np.empty((0, 0, 0), np.float32))
+    clean = pictures.map_overlap(without_specks, depth={0: 0, 1: 2, 2: 2}, boundary="reflect", dtype=np.float32)
+    courses = clean.rechunk((-1, 64, 64))
+    days = courses.map_blocks(greenest_day, drop_axis=0, dtype=np.float32)
+    green = (courses.max(axis=0) > 0.7).mean()
+    middle, spread, share = dask.compute(days.mean(), days.std(), green)
+    assert abs(middle - 190) < 3
+    assert 5 < spread < 40
+    assert share > 0.9
+
+
+def greenness(block_info: Any = None) -> Any:
+    (first, last), (top, bottom), (left, right) = block_info[None]["array-location"]
+    random = np.random.default_rng([first, top, left])
+    day = np.arange(first, last)[:, None, None] * 365 / 24
+    peak = 175 + 30 * np.arange(top, bottom)[:, None] / 384
+    course = 0.5 + 0.3 * np.cos((day - peak) * (2 * np.pi / 365)) + np.zeros(right - left)
+    specks = random.random(course.shape) < 0.03
+    return np.where(specks, 0, course + random.normal(0, 0.05, course.shape)).astype(np.float32)
+
+
+def without_specks(pictures: Any) -> Any:
+    return ndimage.median_filter(pictures, size=(1, 3, 3))
+
+
+def greenest_day(courses: Any) -> Any:
+    angles = np.arange(len(courses)) * (2 * np.pi / len(courses))
+    waves = np.stack([np.ones_like(angles), np.cos(angles), np.sin(angles), np.cos(2 * angles), np.sin(2 * angles)], 1)
+    flat = courses.reshape(len(courses), -1).astype(float)
+    factors = np.linalg.lstsq(waves, flat, rcond=None)[0]
+    fine = np.arange(0, 365, 1) * (2 * np.pi / 365)
+    year = factors[1:2].T * np.cos(fine) + factors[2:3].T * np.sin(fine)
+    return year.argmax(axis=1).reshape(courses.shape[1:]).astype(np.float32)
+
+
+@seventh
+def ore_kriging(client: Client) -> None:
+    """Ore between drill holes: equations of how alike these are, solved by Cholesky's blocks, then a map is made."""
+    count, width = 1600, 200
+    random = np.random.default_rng(5)
+    holes = random.random((count, 2)) * 10
+    grades = ore(holes) + random.normal(0, 0.05, count)
+    places = da.from_array(holes, chunks=(width, 2))
+    alike = da.blockwise(likeness, "ij", places, "ik", places, "jl", dtype=float, concatenate=True)
+    lower = da.linalg.cholesky(alike + 0.01 * da.eye(count, chunks=width), lower=True)
+    half = da.linalg.solve_triangular(lower, da.from_array(grades, chunks=width), lower=True)
+    weights = da.linalg.solve_triangular(lower.T, half, lower=False).persist()
+    points = np.stack(np.meshgrid(np.linspace(1, 9, 120), np.linspace(1, 9, 120)), -1).reshape(-1, 2)
+    targets = da.from_array(points, chunks=(600, 2))
+    near = da.blockwise(likeness, "ij", targets, "ik", places, "jl", dtype=float, concatenate=True)
+    estimates = near.dot(weights).compute()
+    assert np.abs(estimates - ore(points)).mean() < 0.1
+
+
+def ore(places: Any) -> Any:
+    return np.sin(places[:, 0]) * np.cos(1.5 * places[:, 1])
+
+
+def likeness(some: Any, others: Any) -> Any:
+    squares = (some**2).sum(1)[:, None] + (others**2).sum(1) - 2 * some @ others.T
+    scaled = np.sqrt(np.maximum(squares, 0)) * np.sqrt(3)
+    return (1 + scaled) * np.exp(-scaled)
+
+
+@seventh
+def hospital_returns(client: Client) -> None:
+    """Stays in hospitals are brought together by patient: after which illnesses do most come back within a month?"""
+    parts, length = 24, 16_000
+    stays = dask.dataframe.from_map(hospital_stays, range(parts), length=length, meta=hospital_stays(0, 10))
+    by_patient = stays.shuffle("patient")
+    returns = by_patient.map_partitions(with_return, meta=with_return(hospital_stays(0, 10)))
+    illnesses = pd.DataFrame({"illness": range(400), "chapter": [i % 20 for i in range(400)]})
+    joined = returns.merge(illnesses, on="illness")
+    chapters = joined.groupby("chapter").agg({"back": "mean", "cost": "sum", "days": "mean", "patient": "count"})
+    result = chapters.compute()
+    assert result.patient.sum() == parts * length
+    assert result.back.between(0.05, 0.5).all()
+    assert result.back.idxmax() == 7
+
+
+def hospital_stays(part: int, length: int) -> Any:
+    random = np.random.default_rng([part, 31])
+    days = random.geometric(0.2, length)
+    illness = random.integers(400, size=length)
+    patient = random.integers(120_000, size=length)
+    # heart failures are of patients who come often
+    patient = np.where(illness % 20 == 7, patient % 6_000, patient)
+    admitted = random.integers(730, size=length)
+    cost = np.round(days * random.gamma(3, 300, length), 2)
+    return pd.DataFrame({"patient": patient, "admitted": admitted, "days": days, "illness": illness, "cost": cost})
+
+
+def with_return(stays: Any) -> Any:
+    stays = stays.sort_values(["patient", "admitted"])
+    following = stays.groupby("patient").admitted.shift(-1)
+    return stays.assign(back=(following - stays.admitted - stays.days).between(-30, 30))
+
+
+@seventh
+def flight_delays(client: Client) -> None:
+    """Flights of a year, a table for each twenty days: delays by airport and hour, and what weather adds."""
+    parts, length = 18, 16_000
+    flights = dask.dataframe.from_map(flights_of, range(parts), length=length, meta=flights_of(0, 10))
+    flights = flights.assign(late=flights.delay > 15, hour=flights.minute // 60)
+    airports = pd.DataFrame({"origin": range(150), "region": [f"region {i % 9}" for i in range(150)]})
+    weather = weather_of(days=360)
+    joined = flights.merge(airports, on="origin").merge(weather, on=["origin", "day"])
+    by_airport, by_hour, by_storm = dask.compute(
+        joined.groupby(["region", "origin"]).delay.agg(["mean", "std", "count"]),
+        joined.groupby("hour").late.mean(),
+        joined.groupby("storm").delay.mean(),
+    )
+    assert by_airport["count"].sum() == parts * length
+    assert by_hour.loc[20] > by_hour.loc[8]
+    assert by_storm.loc[True] > by_storm.loc[False] + 5
+
+
+def weather_of(days: int) -> Any:
+    origin, day = (axis.ravel() for axis in np.mgrid[:150, :days])
+    return pd.DataFrame({"origin": origin, "day": day, "storm": (origin * 7 + day) % 11 == 0})
+
+
+def flights_of(part: int, length: int) -> Any:
+    random = np.random.default_rng([part, 47])
+    day = part * 20 + random.integers(20, size=length)
+    origin = random.integers(150, size=length)
+    minute = random.integers(5 * 60, 23 * 60, size=length)
+    airline = random.integers(12, size=length)
+    storm = (origin * 7 + day) % 11 == 0
+    delay = random.normal(0, 12, length) + minute / 100 + airline / 2 + 12 * storm
+    return pd.DataFrame({"day": day, "origin": origin, "minute": minute, "airline": airline, "delay": delay})
+
+
+@seventh
+def mail_circles(client: Client) -> None:
+    """Mails of a firm, without its newsletters: who writes to whom and how fast, and who joins most of the others?"""
+    boxes = db.from_sequence(range(24), npartitions=24)
+    mails = boxes.map(mail_box).flatten().map(json.loads).filter(personal)
+    ties = mails.map(ties_of).flatten()
+    counts = ties.foldby(itemgetter(0), counted, 0, add, 0, split_every=4)
+    friends = counts.filter(often).map(itemgetter(0)).foldby(itemgetter(0), counted, 0, add, 0)
+    words = mails.pluck("text").map(str.split).map(Counter).fold(both_counts, initial=Counter())
+    most, common, number = dask.compute(friends.topk(5, key=itemgetter(1)), words, mails.count())
+    assert number == 24 * 400 * 9 // 10
+    assert most[0][1] >= most[-1][1] > 5
+    assert common.most_common(1)[0][0] == "word0"
+
+
+def mail_box(box: int) -> list[str]:
+    random = np.random.default_rng([box, 3])
+    count = 400
+    senders = (random.pareto(1.2, count) * 20).astype(int) % 300
+    words = (random.pareto(1, (count, 30)) * 5).astype(int) % 2000
+    to = random.integers(1, 20, (count, 3))
+    return [
+        json.dumps(
+            {
+                "from": int(sender),
+                "to": [int(sender + step) % 300 for step in steps],
+                "kind": "newsletter" if number % 10 == 0 else "mail",
+                "text": " ".join(f"word{word}" for word in text),
+            }
+        )
+        for number, (sender, steps, text) in enumerate(zip(senders, to, words, strict=True))
+    ]
+
+
+def personal(mail: Any) -> bool:
+    return bool(mail["kind"] != "newsletter")
+
+
+def ties_of(mail: Any) -> list[Any]:
+    return [((mail["from"], other), len(mail["text"])) for other in mail["to"]]
+
+
+def counted(total: int, _: Any) -> int:
+    return total + 1
+
+
+def often(tie: Any) -> bool:
+    return bool(tie[1] >= 3)
+
+
+def both_counts(some: Any, others: Any) -> Any:
+    return some + others
+
+
+@seventh
+def virus_descent(client: Client) -> None:
+    """How likely are three family trees of forty viruses? From the leaves to the root of each, in four parts."""
+    leaves, parts = 40, 4
+    tree = family_tree(leaves)
+    order = np.random.default_rng(2).permutation(leaves)
+    swapped = np.arange(leaves)
+    swapped[:4] = [2, 3, 0, 1]
+    alignments = [dask.delayed(evolved)(tree, leaves, part, 2800) for part in range(parts)]
+    seen = [[dask.delayed(leaf_table)(sites, leaf) for leaf in range(leaves)] for sites in alignments]
+    chances = []
+    for names in (np.arange(leaves), swapped, order):
+        of_parts = []
+        for tables in seen:
+            nodes = {leaf: tables[name] for leaf, name in enumerate(names)}
+            for node, ((left, near), (right, far)) in tree.items():
+                nodes[node] = dask.delayed(joined_table)(nodes[left], near, nodes[right], far)
+            of_parts.append(dask.delayed(root_chance)(nodes[max(tree)]))
+        chances.append(dask.delayed(sum)(of_parts))
+    right, near_by, wrong = client.gather(client.compute(chances))
+    assert right > near_by > wrong
+
+
+def family_tree(leaves: int) -> dict[int, Any]:
+    """Each inner node's two children and the lengths of the branches to them; the root is the last."""
+    random = np.random.default_rng(11)
+    living, tree = list(range(leaves)), {}
+    for node in range(leaves, 2 * leaves - 1):
+        pair = [living.pop(random.integers(len(living))) for _ in range(2)]
+        tree[node] = tuple((child, float(random.uniform(0.05, 0.3))) for child in pair)
+        living.append(node)
+    return tree
+
+
+RATES = (0.2, 0.6, 1.1, 2.1)
+
+
+def changes(length: float, rate: float) -> Any:
+    """Jukes and Cantor's chances of a base to become another."""
+    other = (1 - np.exp(-4 / 3 * length * rate)) / 4
+    return np.full((4, 4), other, np.float32) + np.eye(4, dtype=np.float32) * np.float32(1 - 4 * other)
+
+
+def evolved(tree: dict[int, Any], leaves: int, part: int, sites: int) -> Any:
+    random = np.random.default_rng([part, 17])
+    rates = random.integers(len(RATES), size=sites)
+    bases = {max(tree): random.integers(4, size=sites)}
+    for node in sorted(tree, reverse=True):
+        for child, length in tree[node]:
+            chances = np.stack([changes(length, rate) for rate in RATES])[rates, bases[node]].cumsum(axis=1)
+            bases[child] = np.minimum((random.random(sites)[:, None] > chances).sum(axis=1), 3)
+    return np.stack([bases[leaf] for leaf in range(leaves)]).astype(np.int8)
+
+
+def leaf_table(alignment: Any, leaf: int) -> Any:
+    return np.repeat(np.eye(4, dtype=np.float32)[alignment[leaf]][None], len(RATES), axis=0), 0.0
+
+
+def joined_table(left: Any, near: float, right: Any, far: float) -> Any:
+    sides = [
+        np.stack([table.astype(float) @ changes(length, rate) for table, rate in zip(tables, RATES, strict=True)])
+        for (tables, _), length in ((left, near), (right, far))
+    ]
+    product = sides[0] * sides[1]
+    scale = product.max(axis=(0, 2))
+    return (product / scale[:, None]).astype(np.float32), left[1] + right[1] + float(np.log(scale).sum())
+
+
+def root_chance(table: Any) -> float:
+    return float(np.log(table[0].mean(axis=(0, 2))).sum() + table[1])
+
+
+@seventh
+def wind_farm(client: Client) -> None:
+    """Turbines stand in each other's wake: when a layout's yield has come, a change of the best so far is tried."""
+    count, tries, at_once = 24, 96, 12
+    random = np.random.default_rng(8)
+    starts = [random.random((count, 2)) * 3000 for _ in range(at_once)]
+    first = [client.submit(farm_yield, layout, pure=False) for layout in starts]
+    layouts = dict(zip(first, starts, strict=True))
+    running = as_completed(first, with_results=True)
+    best, best_layout, known, submitted = 0.0, starts[0], [], at_once
+    for future, energy in running:
+        layout = layouts.pop(future)
+        known.append(energy)
+        if energy > best:
+            best, best_layout = energy, layout
+        if submitted < tries:
+            changed = best_layout.copy()
+            moved = random.integers(count, size=2)
+            changed[moved] = np.clip(changed[moved] + random.normal(0, 400, (2, 2)), 0, 3000)
+            following = client.submit(farm_yield, changed, pure=False)
+            layouts[following] = changed
+            running.add(following)
+            submitted += 1
+    assert len(known) == tries
+    assert max(known[:at_once]) < best < 1
+
+
+def farm_yield(layout: Any) -> float:
+    """The share of the free wind's energy that is left, over all directions and three speeds."""
+    angles = np.deg2rad(np.arange(0, 360, 2))
+    directions = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    apart = layout[None, :, None] - layout[None, None]  # from the second to the first
+    along = (apart * directions[:, None, None]).sum(-1)
+    across = np.abs(apart[..., 0] * directions[:, None, None, 1] - apart[..., 1] * directions[:, None, None, 0])
+    total = 0.0
+    for thrust, share in ((0.8, 0.3), (0.75, 0.5), (0.5, 0.2)):
+        radius = 50 + 0.06 * np.maximum(along, 0)
+        deficit = np.where((along > 1) & (across < radius), (1 - np.sqrt(1 - thrust)) * (50 / radius) ** 2, 0)
+        speed = 1 - np.sqrt((deficit**2).sum(axis=2))
+        weights = 1 + 0.8 * np.cos(angles - 0.7)
+        total += share * float(((np.maximum(speed, 0) ** 3).mean(axis=1) * weights).sum() / weights.sum())
+    return total
+
+
+@seventh
+def soil_types(client: Client) -> None:
+    """Pixels from the air are put in ten kinds of soil by k-means: in each round all blocks get the new centres."""
+    kinds, blocks = 10, 20
+    pixels = client.map(soil_pixels, range(blocks), pure=False)
+    centres = first_centres(client.submit(np.take, pixels[0], range(2000), axis=0, pure=False).result(), kinds)
+    errors: list[float] = []
+    for _ in range(15):
+        sent = client.scatter(centres, broadcast=True)
+        sums = client.gather(client.map(nearest_sums, pixels, centres=sent, pure=False))
+        counts = sum(count for count, _, _ in sums)
+        centres = sum(total for _, total, _ in sums) / np.maximum(counts, 1)[:, None]
+        errors.append(sum(error for _, _, error in sums))
+        if len(errors) > 1 and errors[-1] > errors[-2] * 0.9999:
+            break
+    assert errors[-1] < errors[0]
+    assert counts.sum() == blocks * 20_000
+
+
+def soil_pixels(block: int) -> Any:
+    truth = np.random.default_rng(4).random((10, 6))
+    random = np.random.default_rng([block, 23])
+    return (truth[random.integers(10, size=20_000)] + random.normal(0, 0.12, (20_000, 6))).astype(np.float32)
+
+
+def first_centres(sample: Any, kinds: int) -> Any:
+    random = np.random.default_rng(1)
+    chosen = [sample[0]]
+    for _ in range(kinds - 1):
+        far = np.min([((sample - centre) ** 2).sum(axis=1) for centre in chosen], axis=0)
+        chosen.append(sample[random.choice(len(sample), p=far / far.sum())])
+    return np.stack(chosen)
+
+
+def nearest_sums(pixels: Any, centres: Any) -> Any:
+    squares = ((pixels[:, None] - centres.astype(np.float32)) ** 2).sum(axis=2)
+    kind = squares.argmin(axis=1)
+    counts = np.bincount(kind, minlength=len(centres))
+    totals = [np.bincount(kind, weights=band, minlength=len(centres)) for band in pixels.T]
+    return counts, np.stack(totals, axis=1), float(squares.min(axis=1).sum())
+
+
+@seventh
+def exam_timetables(client: Client) -> None:
+    """Each faculty's task collects its exams' clashes, and submits six searches for a timetable; the best is kept."""
+    planned = client.gather(client.map(faculty_plan, range(10), pure=False))
+    assert all(0 <= after < before for before, after, _ in planned)
+    assert all(len(set(slots)) <= 9 for _, _, slots in planned)
+
+
+def faculty_plan(faculty: int) -> Any:
+    random = np.random.default_rng([faculty, 9])
+    exams, slots = 60 + 4 * faculty, 9
+    clashes = np.zeros((exams, exams), int)
+    for _ in range(600):
+        taken = random.choice(exams, 4, replace=False)
+        clashes[np.ix_(taken, taken)] += 1
+    np.fill_diagonal(clashes, 0)
+    start = random.integers(slots, size=exams)
+    with worker_client() as client:
+        sent = client.scatter(clashes)
+        seeds = [faculty * 100 + number for number in range(6)]
+        found = client.gather(client.map(tabu_search, seeds, clashes=sent, start=start, slots=slots, pure=False))
+    after, plan = min(found, key=itemgetter(0))
+    return clashing(clashes, start), after, plan.tolist()
+
+
+def clashing(clashes: Any, plan: Any) -> int:
+    return int((clashes * (plan[:, None] == plan)).sum()) // 2
+
+
+def tabu_search(seed: int, clashes: Any, start: Any, slots: int) -> Any:
+    random = np.random.default_rng(seed)
+    exams = len(start)
+    plan = np.where(random.random(exams) < 0.3, random.integers(slots, size=exams), start)
+    costs = clashes @ np.eye(slots, dtype=int)[plan]  # of each exam in each slot
+    barred = np.zeros((exams, slots), int)
+    now = clashing(clashes, plan)
+    best, best_plan = now, plan.copy()
+    for step in range(700):
+        gains = costs - costs[np.arange(exams), plan][:, None]
+        gains[np.arange(exams), plan] = 10**6
+        gains[(barred > step) & (now + gains >= best)] += 10**5
+        exam, slot = divmod(int(gains.argmin()), slots)
+        old = plan[exam]
+        now += int(costs[exam, slot] - costs[exam, old])
+        costs[:, old] -= clashes[exam]
+        costs[:, slot] += clashes[exam]
+        plan[exam] = slot
+        barred[exam, old] = step + 8 + random.integers(6)
+        if now < best:
+            best, best_plan = now, plan.copy()
+    return best, best_plan
+
+
+@seventh
+def heart_beats(client: Client) -> None:
+    """Hearts' currents are cleaned, beats unlike the usual one are marked, and the client gets all curves to draw."""
+    hearts = range(28)
+    cleaned = client.map(cleaned_current, client.map(heart_current, hearts, pure=False), pure=False)
+    peaks = client.map(heart_peaks, cleaned, pure=False)
+    usual = client.map(usual_beat, cleaned, peaks, pure=False)
+    common = client.submit(partial(np.mean, axis=0), usual, pure=False)
+    odd = client.map(odd_beats, cleaned, peaks, common=common, pure=False)
+    curves, places, marks = client.gather([cleaned, peaks, odd])
+    assert sum(curve.nbytes for curve in curves) == len(hearts) * 150_000 * 4
+    assert all(550 < len(place) < 650 for place in places)
+    assert 0.05 < np.mean(np.concatenate(marks)) < 0.15
+
+
+def heart_current(heart: int) -> Any:
+    """Ten minutes at 250 Hz, with the breath, the mains and noise; one beat of ten is a wide one."""
+    random = np.random.default_rng([heart, 61])
+    length = 150_000
+    beats = np.cumsum(random.normal(250, 8, 598)).astype(int)
+    wide = random.random(len(beats)) < 0.1
+    around = np.arange(-60, 60)
+    curve = np.zeros(length + 200)
+    for kind, width in ((False, 4), (True, 14)):
+        places = np.zeros(len(curve))
+        places[beats[(wide == kind) & (beats < length)]] = 1
+        curve += signal.fftconvolve(places, np.exp(-((around / width) ** 2)), mode="same")
+    time = np.arange(length) / 250
+    disturbed = 0.5 * np.sin(2 * np.pi * 0.25 * time) + 0.2 * np.sin(2 * np.pi * 50 * time)
+    return (curve[:length] + disturbed + random.normal(0, 0.05, length)).astype(np.float32)
+
+
+def cleaned_current(current: Any) -> Any:
+    band = signal.butter(3, (0.7, 35), "bandpass", fs=250, output="sos")
+    without_mains = signal.filtfilt(*signal.iirnotch(50, 30, fs=250), current)
+    return signal.sosfiltfilt(band, without_mains).astype(np.float32)
+
+
+def heart_peaks(curve: Any) -> Any:
+    places, _ = signal.find_peaks(curve, height=0.4, distance=120, prominence=0.4)
+    return places[(places > 50) & (places < len(curve) - 50)]
+
+
+def cut_beats(curve: Any, peaks: Any) -> Any:
+    return curve[peaks[:, None] + np.arange(-40, 40)]
+
+
+def usual_beat(curve: Any, peaks: Any) -> Any:
+    return np.median(cut_beats(curve, peaks), axis=0)
+
+
+def odd_beats(curve: Any, peaks: Any, common: Any) -> Any:
+    beats = cut_beats(curve, peaks)
+    beats = beats - beats.mean(axis=1, keepdims=True)
+    common = common - common.mean()
+    alike = beats @ common / (np.linalg.norm(beats, axis=1) * np.linalg.norm(common))
+    return alike < 0.9
