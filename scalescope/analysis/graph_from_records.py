@@ -157,7 +157,7 @@ class _Senders:
             last = bisect_right(by_end, (time, position)) - 1 if waited else -1  # it ended last before this was sent
             since, after = (before, -1) if last < 0 else (max(before, by_end[last][0]), by_end[last][1])
             pause_s = max(0.0, time - since)
-            idle_s = min(waited_s(time) - waited_s(since), pause_s) if waited_s and waited and pause_s else 0.0
+            idle_s = min(waited_s(time) - waited_s(since), pause_s) if waited_s and pause_s else 0.0
             yield Submission(after, _rounded(pause_s - idle_s), _rounded(idle_s), last + 1 == position)
 
     def _awaits(self, times: Sequence[float]) -> list[bool]:

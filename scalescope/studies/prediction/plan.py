@@ -212,13 +212,13 @@ def _durations(measured: MeasuredSizes, workers: Collection[int]) -> dict[str, f
 def prepared(graph: RecordedGraph, tables: Tables, attempts: Attempts) -> RecordedGraph:
     """The graph with what the workload did before it sent the first tasks.
 
-    Tasks are not made longer by the packing of data, which their recorded durations include. The client waits for
-    results as long as they travel.
+    Tasks are not made longer by the packing of data, which their recorded durations include. What the client waits for,
+    results or scattered data, takes as long as in the simulated cluster.
     """
     waited_s = waited_first(tables, attempts)
     _, *rest = graph.submissions
     first = Submission(pause_s=max(-attempts.begin - waited_s, 0.0), waited_s=waited_s)
-    rest = [replace(each, waited_s=0.0) if each.after >= 0 else each for each in rest]
+    rest = [replace(each, waited_s=0.0) for each in rest]
     graph = graph.changed(lambda each: replace(each, cpu=(0.0,) * len(each.stages)))
     return replace(graph, submissions=(first, *rest))
 

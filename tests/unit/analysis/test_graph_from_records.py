@@ -132,6 +132,13 @@ def test_a_loop_that_never_waits_sends_at_its_own_pace() -> None:
     ]
 
 
+def test_what_a_client_waited_for_is_not_its_own_time_though_no_task_had_ended() -> None:
+    records = tables({}, {}, sent=[(9.8, 1), (9.9, 1)])
+    records["client"] = {"time": [9.8, 9.875], "seconds": [0.075, 0.05], "waits": [1, 0]}
+    [_, second] = recorded_graph(records).submissions
+    assert (second.after, second.pause_s, second.waited_s) == (-1, 0.025, 0.075)
+
+
 @pytest.mark.parametrize(
     ("changes", "virtual", "waited"),
     [
