@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scalescope.diagnosis.cause import NOTEWORTHY
-from scalescope.diagnosis.evidence.placement import TasksNearData, late_workers_of, tasks_near_data
+from scalescope.diagnosis.evidence.placement import SCATTERED, TasksNearData, late_workers_of, tasks_near_data
 from scalescope.diagnosis.evidence.rescheduled import placed_anywhere_saves_s
 from scalescope.diagnosis.evidence.task_table import most_common_prefix, short_key, task_column
 from scalescope.diagnosis.observation import Observation, TrialCause
@@ -54,7 +54,7 @@ def late_workers(observation: Observation) -> Finding | None:
 DATA_LOCALITY = TrialCause(
     code="data-locality",
     title="Work stays where its data is",
-    needs="Tasks that may run anywhere waited behind others on the workers that made their inputs (a quarter of the "
+    needs="Tasks that may run anywhere waited behind others on the workers that hold their inputs (a quarter of the "
     "workers at most, where inputs were not recorded), while threads of workers present from the start were idle.",
     ruled_out_by="Restricted tasks (worker-restriction). Idle workers that joined late (late-workers). Idle threads "
     "on the same workers (tiny-tasks).",
@@ -101,9 +101,10 @@ def _inputs(observation: Observation, local: TasksNearData, prefix: str) -> tupl
             f"divide `{made_by}` into several tasks, or copy its result to all workers first (`client.replicate`), or "
             f"{durations}, so that work stealing moves them",
         )
-    if local.recorded:
+    if local.recorded and local.source != SCATTERED:
         return "which hold their inputs", f"spread the inputs first (`client.rebalance(futures)`), or {durations}"
+    held = "the data scattered for them" if local.recorded else "their inputs, scattered or computed before the trial"
     return (
-        "which probably hold their inputs (not recorded: they were scattered, or computed before)",
+        f"which {'' if local.recorded else 'probably '}hold {held}",
         f"scatter inputs to all workers (`client.scatter(data, broadcast=True)`), or {durations}",
     )

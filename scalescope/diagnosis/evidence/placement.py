@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
-from scalescope.diagnosis.evidence.task_table import task_column, task_needs, task_prefixes
+from scalescope.analysis.scattered import scattered_data
+from scalescope.diagnosis.evidence.task_table import attempts_of, task_column, task_needs, task_prefixes
 from scalescope.diagnosis.evidence.timeline import free_from, free_threads, occupied_from, timeline
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
@@ -16,6 +17,7 @@ from scalescope.model import words
 LOOKED_AT = 10  # prefixes examined, those first whose tasks waited longest
 CERTAIN_FEW = 0.25  # share of the workers on which tasks wait, up to which it is for their inputs if none was recorded
 MOST = 0.9  # share of a group's waiting that counts as most of it
+VARIOUS, SCATTERED = -1, -2  # what most tasks need, if it is no attempt's result
 
 
 def displaced_s(observation: Observation) -> float:
@@ -149,11 +151,11 @@ class TasksNearData:
     tasks: Ints  # those attempts
     workers: Ints  # workers on which most of the waiting was (indices into `Attempts.addresses`)
     recorded: bool  # whether their inputs are known to lie there
-    source: int  # the attempt whose result most of them need, or -1
+    source: int  # the attempt whose result most of them need, `SCATTERED` data that no task made, or `VARIOUS`
     lost_s: float  # thread-seconds that other workers, there from the first, were idle meanwhile
 
 
-NOWHERE = TasksNearData(np.empty(0, np.int64), np.empty(0, np.int64), False, -1, 0.0)
+NOWHERE = TasksNearData(np.empty(0, np.int64), np.empty(0, np.int64), False, VARIOUS, 0.0)
 
 
 @once
@@ -186,24 +188,25 @@ def tasks_near_data(observation: Observation) -> TasksNearData:
 
 
 def _held_inputs(observation: Observation) -> tuple[bool, Bools, Ints]:
-    """Whether inputs were recorded; attempts that ran where an input was; and that input (an attempt, or -1)."""
+    """Whether inputs were recorded; attempts that ran where one was; and the largest (as `TasksNearData.source`)."""
     attempts = observation.measured
-    count = len(attempts.start)
-    local, source = np.zeros(count, dtype=bool), np.full(count, -1)
-    if not len(observation.column("dependencies", "task")):
-        return False, local, source
+    local, source = np.zeros(len(attempts.start), dtype=bool), np.full(len(attempts.start), VARIOUS)
+    data = scattered_data(observation.tables)
+    task, piece = attempts_of(observation, data.row), data.piece
+    alone = (task >= 0) & (np.asarray(data.workers, np.int64)[piece] <= 1)  # on one worker at first
+    task, piece = task[alone], piece[alone]
+    there = np.asarray(attempts.addresses)[attempts.worker[task]] == np.asarray(data.first, str)[piece]
+    local[task[there]], source[task[there]] = True, SCATTERED
+    known = any(data.first) or bool(len(observation.column("dependencies", "task")))
     task, needs = task_needs(observation)
     there = attempts.worker[task] == attempts.worker[needs]
     task, needs = task[there], needs[there]
     order = np.argsort(task_column(observation, "nbytes")[needs], kind="stable")  # the largest is written last
     source[task[order]] = needs[order]
     local[task] = True
-    return True, local, source
+    return known, local, source
 
 
 def _most_needed(source: Ints, tasks: Ints) -> int:
-    needed = Counter(source[tasks][source[tasks] >= 0].tolist())
-    if not needed:
-        return -1
-    attempt, count = needed.most_common(1)[0]
-    return int(attempt) if count > len(tasks) / 2 else -1
+    [(found, count)] = Counter(source[tasks].tolist()).most_common(1) or [(VARIOUS, 0)]
+    return int(found) if count > len(tasks) / 2 else VARIOUS

@@ -6,6 +6,7 @@ import pytest
 from support.findings import only
 
 from scalescope.model.finding import Severity
+from scalescope.model.records import SCATTERED
 from scalescope.model.standstill import StandingTasks, Standstill
 
 SIZES = [2, 4, 10, 40, 200]
@@ -173,6 +174,23 @@ def test_scattered_inputs_are_not_recorded(cluster, task, find):
     finding = only(find(cluster(10).run([task(1.0, on=(2,), pinned=False)] * 40)), "data-locality")
     assert finding.confidence == 0.6
     assert "broadcast=True" in finding.remedy
+
+
+@pytest.mark.parametrize(("copies", "found"), [(1, True), (10, False)])
+def test_scattered_inputs_that_are_recorded(cluster, task, find, copies, found):
+    """On half of the workers, which are too many to tell without the record."""
+    tasks = [task(1.0, on=(i % 5,), pinned=False) for i in range(40)]
+    assert not find(cluster(10).run(tasks))
+    told = [
+        {"number": i, "nbytes": 10, "workers": copies, "first": [f"tcp://10.0.0.{i}:4000"], "rows": [*range(i, 40, 5)]}
+        for i in range(5)
+    ]
+    findings = find(cluster(10, events=[(0.0, SCATTERED, each) for each in told]).run(tasks))
+    assert list(findings) == ["data-locality"] * found
+    if found:
+        assert findings["data-locality"].confidence == 0.9
+        assert findings["data-locality"].lost_s == pytest.approx(5 * 7)
+        assert "broadcast=True" in findings["data-locality"].remedy
 
 
 def test_locality_that_spreads(cluster, task, find):
