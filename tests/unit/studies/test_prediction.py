@@ -111,6 +111,18 @@ def test_memory_that_would_not_do_is_named() -> None:
     assert Prediction(sizes, (1, 8), 1.0, not_simulated={"of it is lost": 0.5}).doubts == ("50 % of it is lost",)
 
 
+def test_only_the_wait_before_the_first_tasks_is_not_simulated() -> None:
+    sent = (Submission(), Submission(-1, 0.1, 0.2), Submission(0, 0.1, 0.2))
+    graph = RecordedGraph(("inc",), tuple(RecordedTask(0, 1.0, submission=i) for i in range(3)), sent)
+    client = {"time": [8.0], "seconds": [1.5], "waits": [1.0]}
+    attempts: Any = SimpleNamespace(begin=-2.0, epoch=10.0)
+    assert plan.prepared(graph, {"client": client}, attempts).submissions == (
+        Submission(-1, 0.5, 1.5),
+        Submission(-1, 0.1),
+        Submission(0, 0.1),
+    )
+
+
 def test_a_wait_before_the_first_tasks_grows_as_it_did() -> None:
     graph = RecordedGraph(("inc",), (RecordedTask(0, 1.0),), (Submission(0, 0.1, 3.0),))
     waited = plan.waiting_longer(graph, {1: 1.0, 2: 2.0, 4: 3.0}, 8).submissions[0]
