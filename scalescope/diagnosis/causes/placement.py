@@ -83,7 +83,7 @@ def data_locality(observation: Observation) -> Finding | None:
         remedy,
         Evidence("tasks that waited there", len(local.tasks), f"table tasks, prefix {prefix}"),
         Evidence("workers on which they waited", len(local.workers), f"of {len(attempts.addresses):,}, table tasks"),
-        Evidence("inputs", "recorded there" if local.recorded else "not recorded", "table dependencies"),
+        Evidence("inputs", "recorded there" if local.recorded else "not recorded", "tables dependencies, events"),
         Evidence("thread-seconds idle elsewhere meanwhile", round(local.lost_s, 3), "tasks and worker time"),
         confidence=0.9 if local.recorded else 0.6,
         saved_s=placed_anywhere_saves_s(observation),

@@ -9,7 +9,7 @@ import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.analysis.scattered import scattered_data
-from scalescope.diagnosis.evidence.task_table import attempts_of, task_column, task_needs, task_prefixes
+from scalescope.diagnosis.evidence.task_table import attempt_of_row, task_column, task_needs, task_prefixes
 from scalescope.diagnosis.evidence.timeline import free_from, free_threads, occupied_from, timeline
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
@@ -192,7 +192,7 @@ def _held_inputs(observation: Observation) -> tuple[bool, Bools, Ints]:
     attempts = observation.measured
     local, source = np.zeros(len(attempts.start), dtype=bool), np.full(len(attempts.start), VARIOUS)
     data = scattered_data(observation.tables)
-    task, piece = attempts_of(observation, data.row), data.piece
+    task, piece = attempt_of_row(observation)[data.row], data.piece
     alone = (task >= 0) & (np.asarray(data.workers, np.int64)[piece] <= 1)  # on one worker at first
     task, piece = task[alone], piece[alone]
     there = np.asarray(attempts.addresses)[attempts.worker[task]] == np.asarray(data.first, str)[piece]

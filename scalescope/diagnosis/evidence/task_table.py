@@ -28,17 +28,17 @@ def task_column(observation: Observation, name: str) -> Floats:
 def task_needs(observation: Observation) -> tuple[Ints, Ints]:
     """Attempts, and the attempts whose results they needed: an element for each dependency."""
     rows = (np.asarray(observation.column("dependencies", name), np.int64) for name in ("task", "needs"))
-    task, needs = (attempts_of(observation, each) for each in rows)
+    task, needs = (attempt_of_row(observation)[each] for each in rows)
     began = (task >= 0) & (needs >= 0)
     return task[began], needs[began]
 
 
-def attempts_of(observation: Observation, rows: Ints) -> Ints:
-    """The attempt of each of these rows of the table `tasks`, or -1 if it did not begin."""
-    attempt = np.full(len(observation.column("tasks", "start")), -1)
-    attempt[task_rows(observation)] = np.arange(len(task_rows(observation)))
-    found: Ints = attempt[rows]
-    return found
+@once
+def attempt_of_row(observation: Observation) -> Ints:
+    """The attempt of each row of the table `tasks`, or -1 if it did not begin."""
+    rows, attempt = task_rows(observation), np.full(len(observation.column("tasks", "start")), -1)
+    attempt[rows] = np.arange(len(rows))
+    return attempt
 
 
 # What Dask puts into a key that it derives from function and arguments, or at random.
