@@ -117,11 +117,14 @@ def _in_flight(observation: Observation, moments: Floats) -> Floats:
 
 
 def _window(observation: Observation, time: Floats, tasks: Ints) -> int:
-    """Tasks in flight after each graph, if nearly all are sent right after an end; else 0."""
+    """Tasks in flight after each graph, if nearly all are sent right after an end; else 0.
+
+    A client with a regular pace of its own sends right after ends, too, where tasks take a multiple of that pace.
+    """
     done = _ends(observation)
     later = time[time > done[0]]
-    between = np.diff(done[done <= time[-1]])
-    if len(later) < len(time) / 2 or not len(between):
+    between, paces = np.diff(done[done <= time[-1]]), np.diff(later)
+    if len(later) < max(len(time) / 2, 2) or not len(between) or paces.std() < PROMPT * paces.mean():
         return 0
     ended = done[np.searchsorted(done, later, side="right") - 1]
     if np.quantile(later - ended, ALWAYS) > PROMPT * float(between.mean()):

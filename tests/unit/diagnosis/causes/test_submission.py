@@ -134,6 +134,15 @@ def test_a_pace_of_its_own_is_no_window(cluster, task, graph, find, seed):
     assert "slow-submission" in found
 
 
+@pytest.mark.parametrize("seconds", [0.99, 0.95])
+def test_a_regular_pace_that_meets_the_ends_of_tasks_is_no_window(cluster, task, graph, find, seconds):
+    rng = random.Random(1)
+    tasks = [task(seconds, graph=i) for i in range(60)]
+    found = find(cluster(16).run(tasks, [graph(at=0.5 * i + rng.uniform(0.0, 0.01)) for i in range(60)]))
+    assert "few-tasks-in-flight" not in found
+    assert "slow-submission" in found
+
+
 def test_without_the_table_of_graphs_nothing_is_said(cluster, task, graph, find):
     tasks = [task(1.0, graph=i) for i in range(20)]
     observation = cluster(16).run(tasks, [graph(after=i - 1 if i else None, at=0.01) for i in range(20)])
