@@ -1,11 +1,11 @@
 """How far predictions of sizes that were not run are off, on small machines that are real (infra/machines).
 
     sudo python tests/benchmarks/bench_prediction.py --measure FOLDER [--workers 1,2,4,8,16] [--only NAME ...]
-    python tests/benchmarks/bench_prediction.py --compare FOLDER ... [--only NAME ...]
+    python tests/benchmarks/bench_prediction.py --compare FOLDER ... [--only NAME ...] [--section NAME]
 
 `--measure` keeps store and records of each workload of prediction_cases.py in the folder, and skips what is there.
 `--compare` predicts the sizes above `LARGEST_SHOWN` from the others, beside Ernest's formula (Venkataraman et al., NSDI
-2016) and the universal scalability law, and writes docs/prediction.md if the folders hold all workloads.
+2016) and the universal scalability law. `--section` puts that into a section of docs/prediction.md.
 """
 
 from __future__ import annotations
@@ -166,6 +166,16 @@ FORMULAS: dict[str, Callable[[Times, Sequence[int]], dict[int, float]]] = {"Erne
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """A measured trial and the prediction, each beside the other trials of that size: how sharp the ground truth is."""
+
+    error: float  # of the trial
+    right: bool  # whether it says first what the others say
+    predicted_error: float
+    predicted_right: bool
+
+
+@dataclass(frozen=True)
 class Compared:
     """A workload, what it took, and what was predicted."""
 
@@ -176,6 +186,7 @@ class Compared:
     predicted: Mapping[str, Mapping[int, float]]  # method -> workers -> seconds
     answers: Mapping[int, PredictedSize]  # workers -> what Scalescope says
     doubts: Sequence[str]  # why it says that this is not to be relied on
+    left_out: Mapping[int, Sequence[LeftOut]]  # workers -> each trial beside the others
 
     def covered(self, size: int) -> bool:
         return self.answers[size].low_s <= statistics.median(self.measured[size]) <= self.answers[size].high_s
@@ -207,8 +218,34 @@ def compare(folder: Path, names: Sequence[str]) -> list[Compared]:
             limits = {size: [holding_back(run, trial)[:1] for trial in each] for size, each in trials.items()}
             firsts = {size: ["".join(limit.code for limit in one) for one in each] for size, each in limits.items()}
             causes = {size: leading(run, trials[size], limits[size]) for size in sizes}
-            found.append(Compared(name, measured, firsts, causes, predicted, answers, answer.doubts))
+            beside = {size: left_out(run, each, limits[size], answers[size]) for size, each in trials.items()}
+            found.append(Compared(name, measured, firsts, causes, predicted, answers, answer.doubts, beside))
     return found
+
+
+def left_out(
+    run: SweepRun, trials: Sequence[Trial], firsts: Sequence[Sequence[Finding]], answer: PredictedSize
+) -> list[LeftOut]:
+    found = []
+    for i, trial in enumerate(trials):
+        others = [*trials[:i], *trials[i + 1 :]]
+        if others:
+            causes = leading(run, others, [*firsts[:i], *firsts[i + 1 :]])
+            typical_s = statistics.median(elapsed_s(each) for each in others)
+            found.append(
+                LeftOut(
+                    elapsed_s(trial) / typical_s - 1,
+                    "".join(each.code for each in firsts[i]) in causes,
+                    answer.predicted_s / typical_s - 1,
+                    answer.limit in causes,
+                )
+            )
+    return found
+
+
+def elapsed_s(trial: Trial) -> float:
+    assert trial.metrics is not None
+    return trial.metrics.elapsed_s
 
 
 def judged(folder: Path, run: SweepRun, workers: int) -> list[Trial]:
@@ -234,18 +271,27 @@ def share(finding: Finding, trial: Trial) -> float:
     return finding.lost_s / sum(trial.metrics.worker_time_s.values())
 
 
-def page(found: Sequence[Compared]) -> str:
+def section(found: Sequence[Compared]) -> str:
     sizes = sorted({size for each in found for size in each.measured})
     large = [size for size in sizes if size > LARGEST_SHOWN]
     header = ["workload", *(f"{size}, s" for size in sizes), *(f"error at {size}" for size in large)]
     header += [f"cause measured at {large[-1]}", "predicted", "not to be relied on"]
-    blocks = [HEAD, table(["set", "number", *FIRST_SUMMARY, "mended since"], FIRST_LOOK), NOW]
-    blocks += [whole(found, large[-1]), again(found)]
+    blocks = [whole(found, large[-1]), again(found)]
     blocks.append(table(["method", "workers", *SUMMARY], summaries(found, large)))
     for name, names in SETS.items():
         rows = [row(each, sizes, large) for each in found if each.name in names]
-        blocks += [f"## {name.capitalize()} set", table(header, rows)] if rows else []
+        blocks += [f"### {name.capitalize()} set", table(header, rows)] if rows else []
     return "\n\n".join(blocks) + "\n"
+
+
+def put(text: str, name: str) -> None:
+    """Replace what stands in this section of the page, but for the words before its figures."""
+    page = PAGE.read_text(encoding="utf-8")
+    before, heading, rest = page.partition(f"## {name}\n")
+    if not heading:
+        sys.exit(f"{PAGE} has no section {name!r}: write its heading and what these measurements are")
+    old, following, after = rest.partition("\n## ")
+    PAGE.write_text(before + heading + old.partition("**All ")[0] + text + following + after, encoding="utf-8")
 
 
 def whole(found: Sequence[Compared], size: int) -> str:
@@ -269,54 +315,26 @@ def again(found: Sequence[Compared]) -> str:
     spreads = [spread(seconds) for each in found for seconds in each.measured.values() if len(seconds) > 1]
     firsts = [names for each in found for names in each.firsts.values() if len(names) > 1]
     same = sum(len(set(names)) == 1 for names in firsts)
+    largest = [one for each in found for one in each.left_out.get(max(each.left_out), ())]
+    near, near_predicted, right, right_predicted = (
+        percent(np.mean(told))
+        for told in (
+            [abs(one.error) <= NEAR for one in largest],
+            [abs(one.predicted_error) <= NEAR for one in largest],
+            [one.right for one in largest],
+            [one.predicted_right for one in largest],
+        )
+    )
     return (
         f"The same trial twice differs by {percent(statistics.median(spreads))} in the median, and by "
         f"{percent(np.quantile(spreads, 0.9))} or less in nine of ten. It names the same cause first in {same} of "
-        f"{len(firsts)} sizes."
+        f"{len(firsts)} sizes. Beside the other trials of the largest size, one that is left out is within 25 % of "
+        f"them in {near} and says first what they say in {right}; the prediction in {near_predicted} and "
+        f"{right_predicted}. More than a trial of that size itself, no prediction can know."
     )
 
 
-HEAD = f"""# How far predictions are off
-
-For whoever wants to know how far to trust `scalescope predict RUN --workers 16,64` ([how it works](studies.md)).
-
-It predicted {len(EVERY)} workloads that compute and move data, from 1, 2 and {LARGEST_SHOWN} machines, at sizes that it
-had not seen, and they were measured there: on small machines that are real, in namespaces of a host of two cores,
-each with {CORES:g} of a core and {MBIT} Mbit each way ([infra](../infra/README.md)).
-
-Each of seven sets was written by somebody who did not know how predictions are made, and compared once before anything
-was mended by it. This first look, at 16 machines, was at measurements with more noise in the first five: idle
-processors of the host slept, from which the same work took up to a third longer where few machines were busy. They
-have been kept awake since."""
-NOW = """Predicted by the present version, beside formulas that are fitted to the same measurements: Ernest's
-a + b / P + c log P + d P, none of them negative (Venkataraman et al., NSDI 2016), and the universal scalability law
-(Gunther, 1993). A cause is right if a repeat named it first, or if it cost as much there as the first one did in
-another repeat; it is named if it is among those that the prediction says cost nearly as much. All sets were compared
-again with what they taught, so the figures below are no longer blind.
-
-Why some are far off: `tempering` and `burnt_pancakes` work in actors, which are not simulated, and the prediction says
-so. `runoff_calibration` scatters data for many short rounds, between which Dask's memory manager removes copies every
-2 s: it took 95 and 112 s on 16 machines, and 12 s on eight
-([distributed#8796](https://github.com/dask/distributed/pull/8796)). `quadtree` and `confidence_bands` end within four
-seconds, and it is chance when in the first of them the scheduler begins to steal work. A task can take less time the
-less its worker does beside it (`near_duplicates`); durations are not taken to shrink. `pulse_search` scatters: a
-piece took 80 ms to machines that were busy, as all four were, and 50 ms to some of 16; this is not taken to shrink.
-
-On a Slurm of eight nodes and a Kubernetes of two, 48 tasks that wait, with results of 2 MB, were measured with 1 and 2
-workers. For 4 and 8 of Slurm 10.8 and 5.43 s were predicted, and 10.8 and 5.43 s measured; of Kubernetes 10.8 and
-5.44 s, and 10.8 and 5.46 s.
-
-`tests/benchmarks/bench_prediction.py --compare FOLDER ...` makes the tables from measurements, whatever comes out."""
-FIRST_LOOK = [
-    ["first", 10, "16 %", "70 %", "90 %", "70 %", "scattered data is recorded; a client takes results as they come"],
-    ["second", 8, "3 %", "88 %", "88 %", "62 %", "much idle time that nothing explained, measured or predicted"],
-    ["third", 9, "9 %", "78 %", "100 %", "78 %", "a client waited for what it sent later: a tenth had none"],
-    ["fourth", 9, "22 %", "56 %", "56 %", "100 %", "a shuffle's outputs ran on one worker; a tenth had none"],
-    ["fifth", 9, "8 %", "89 %", "89 %", "44 %", "the graph that a task came with is recorded; a tenth did not run"],
-    ["sixth", 10, "12 %", "90 %", "90 %", "90 %", "at 8 and 16 machines 95 % were in the interval: it is narrower now"],
-    ["seventh", 10, "10 %", "80 %", "80 %", "50 %", "a client's waits were its own time; scattered data pins tasks"],
-]
-FIRST_SUMMARY = ("median error", "within 25 %", "in the interval of 80 %", "cause right")
+SUMMARY = ("median error", "within 25 %", "in the interval of 80 %", "cause right")
 SUMMARY = ("median error", "90 % are within", "within 25 %", "in the interval of 80 %", "cause right", "cause named")
 OURS = (Compared.covered, Compared.right, Compared.named)
 
@@ -364,6 +382,7 @@ def main() -> None:
     parser.add_argument("--workers", default="1,2,4,8,16")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--only", nargs="+", choices=EVERY, default=EVERY, metavar="NAME")
+    parser.add_argument("--section", metavar="NAME", help="section of docs/prediction.md that shows the comparison")
     parser.add_argument("--fresh", action="store_true", help="measure again what is there")
     given = parser.parse_args()
     if given.measure:
@@ -378,10 +397,10 @@ def main() -> None:
     found = {each.name: each for folder in given.compare for each in compare(folder, given.only)}
     if not found:
         sys.exit("no workload was measured at sizes of both kinds")
-    text = page([found[name] for name in EVERY if name in found])
+    text = section([found[name] for name in EVERY if name in found])
     print(text)
-    if found.keys() == set(EVERY):
-        PAGE.write_text(text)
+    if given.section:
+        put(text, given.section)
 
 
 if __name__ == "__main__":

@@ -26,8 +26,10 @@ import flox  # noqa: F401
 import numpy as np
 import pandas as pd
 import xarray
-from distributed import Queue, as_completed, worker_client
-from scipy import ndimage, optimize, signal, sparse
+from distributed import Queue, Semaphore, as_completed, worker_client
+from scipy import integrate, ndimage, optimize, signal, sparse
+from scipy.cluster import hierarchy
+from scipy.stats import qmc
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -45,8 +47,9 @@ def noted_in(names: list[str]) -> Callable[[Case], Case]:
     return noted
 
 
-SETS: dict[str, list[str]] = {each: [] for each in ("first", "second", "third", "fourth", "fifth", "sixth", "seventh")}
-first, second, third, fourth, fifth, sixth, seventh = map(noted_in, SETS.values())
+NAMES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+SETS: dict[str, list[str]] = {name: [] for name in NAMES}
+first, second, third, fourth, fifth, sixth, seventh, eighth = map(noted_in, SETS.values())
 
 
 def numbers(seed: int, count: int) -> Any:
@@ -2601,3 +2604,654 @@ def odd_beats(curve: Any, peaks: Any, common: Any) -> Any:
     common = common - common.mean()
     alike = beats @ common / (np.linalg.norm(beats, axis=1) * np.linalg.norm(common))
     return alike < 0.9
+
+
+# Hours that the main waves of the tide take.
+TIDAL_PERIODS = np.array([12.4206, 12.0, 12.6583, 23.9345, 25.8193])
+
+
+@eighth
+def tidal_constituents(client: Client) -> None:
+    """Sea levels by the hour: waves are fitted at each place from sums over the weeks, and what is left is a surge."""
+    hours, side = 2688, 64
+    time = da.arange(hours, chunks=224)
+    place = da.arange(side, chunks=32)
+    blocks = da.map_blocks(
+        sea_levels, time[:, None, None], place[None, :, None], place[None, None, :], dtype=np.float32
+    )
+    levels = xarray.DataArray(blocks, dims=("time", "y", "x"), name="level").persist()
+    waves = xarray.DataArray(
+        time.map_blocks(tidal_waves, dtype=float, new_axis=1, chunks=(time.chunks[0], (11,))), dims=("time", "wave")
+    )
+    products = xarray.dot(waves, waves.rename(wave="other"), dim="time").chunk(wave=-1, other=-1)
+    sums = xarray.dot(waves, levels, dim="time").chunk(wave=-1)
+    fitted = xarray.apply_ufunc(
+        solved_waves,
+        products,
+        sums,
+        input_core_dims=[["wave", "other"], ["wave"]],
+        output_core_dims=[["wave"]],
+        dask="parallelized",
+        output_dtypes=[float],
+    )
+    usual = xarray.apply_ufunc(
+        levels_expected,
+        waves,
+        fitted,
+        input_core_dims=[["wave"], ["wave"]],
+        dask="parallelized",
+        output_dtypes=[float],
+    )
+    left = levels - usual
+    main = np.hypot(fitted.isel(wave=1), fitted.isel(wave=6))
+    main, surge, spread = dask.compute(main, left.max("time"), left.std("time"))
+    assert main.shape == surge.shape == (side, side)
+    assert abs(float(main.mean()) - 1.5) < 0.05
+    assert abs(float(spread.mean()) - 0.1) < 0.01
+
+
+def sea_levels(time: Any, y: Any, x: Any) -> Any:
+    generator = np.random.default_rng([5, time.flat[0], y.flat[0], x.flat[0]])
+    levels = generator.normal(0, 0.1, np.broadcast_shapes(time.shape, y.shape, x.shape)).astype(np.float32)
+    for height, period in zip((1.5, 0.6, 0.3, 0.25, 0.2), TIDAL_PERIODS, strict=True):
+        phases = (2 * np.pi / period * time + 0.02 * y + 0.03 * x).astype(np.float32)
+        levels += height * np.cos(phases)
+    return levels
+
+
+def tidal_waves(time: Any) -> Any:
+    phases = 2 * np.pi * time[:, None] / TIDAL_PERIODS
+    return np.concatenate([np.ones((len(time), 1)), np.cos(phases), np.sin(phases)], axis=1)
+
+
+def levels_expected(waves: Any, fitted: Any) -> Any:
+    return np.einsum("...w,...w->...", waves, fitted)
+
+
+def solved_waves(products: Any, sums: Any) -> Any:
+    return np.linalg.solve(products, sums[..., None])[..., 0]
+
+
+@eighth
+def planetary_systems(client: Client) -> None:
+    """Planets of three stars, parallel in time: a star's task guesses all spans, has each done finely, and corrects."""
+    runs = client.map(orbits_corrected, range(3), pure=False)
+    for drift, rounds in client.gather(runs):
+        assert drift < 1e-4
+        assert 1 < rounds < 12
+
+
+def orbits_corrected(star: int) -> tuple[float, int]:
+    spans, length = 20, 0.1
+    masses, state = planets_of_star(star)
+    energy = orbital_energy(masses, state)
+    starts = [state]
+    for _ in range(spans):
+        starts.append(orbits_advanced(masses, starts[-1], length, 20))
+    guesses = starts[1:]
+    with worker_client() as client:
+        for rounds in range(1, spans + 1):
+            # The first spans are exact already: one more in each round.
+            done = rounds - 1
+            futures = [
+                client.submit(orbits_advanced, masses, start, length, 220, pure=False) for start in starts[done:-1]
+            ]
+            fine = dict(enumerate(client.gather(futures), done))
+            change = 0.0
+            for span in range(done, spans):
+                guess = orbits_advanced(masses, starts[span], length, 20)
+                new = fine[span] + guess - guesses[span]
+                change = max(change, float(np.abs(new - starts[span + 1]).max()))
+                guesses[span], starts[span + 1] = guess, new
+            if change < 1e-6:
+                break
+    return abs(orbital_energy(masses, starts[-1]) / energy - 1), rounds
+
+
+def planets_of_star(star: int) -> tuple[Any, Any]:
+    generator = np.random.default_rng([6, star])
+    radii = np.array([0.0, 0.8, 1.3, 2.1, 3.4, 5.6])
+    masses = np.array([1.0, *generator.uniform(1e-6, 3e-4, 5)])
+    angles = generator.uniform(0, 2 * np.pi, 6)
+    speeds = np.concatenate([[0], 2 * np.pi / np.sqrt(radii[1:])])
+    tilt = generator.normal(0, 0.02, 6)
+    places = np.stack([radii * np.cos(angles), radii * np.sin(angles), radii * tilt], axis=1)
+    moves = np.stack([-speeds * np.sin(angles), speeds * np.cos(angles), np.zeros(6)], axis=1)
+    return masses, np.stack([places, moves - masses @ moves / masses.sum()])
+
+
+def gravity_of_all(masses: Any, places: Any) -> Any:
+    apart = places[None] - places[:, None]
+    squares = (apart**2).sum(2)
+    np.fill_diagonal(squares, 1)
+    return 4 * np.pi**2 * np.einsum("ijk,ij->ik", apart, masses * squares**-1.5)
+
+
+def orbits_advanced(masses: Any, state: Any, length: float, steps: int) -> Any:
+    places, moves = state.copy()
+    step = length / steps
+    pull = gravity_of_all(masses, places)
+    for _ in range(steps):
+        moves += step / 2 * pull
+        places += step * moves
+        pull = gravity_of_all(masses, places)
+        moves += step / 2 * pull
+    return np.stack([places, moves])
+
+
+def orbital_energy(masses: Any, state: Any) -> float:
+    places, moves = state
+    distances = np.sqrt(((places[None] - places[:, None]) ** 2).sum(2)) + np.diag(np.full(len(masses), np.inf))
+    pairs = 4 * np.pi**2 * masses[:, None] * masses / distances
+    return float((masses * (moves**2).sum(1)).sum() / 2 - pairs.sum() / 2)
+
+
+@eighth
+def reactor_sensitivity(client: Client) -> None:
+    """Which setting of a stirred reactor matters most for its yield? Some of the settings make it hot, or swing."""
+    count, batch = 32, 2
+    settings = qmc.scale(
+        qmc.Sobol(8, rng=np.random.default_rng(7)).random(count), [0.5, 290, 0.3, 0.8] * 2, [2.0, 330, 2.5, 1.3] * 2
+    )
+    first, second = settings[:, :4], settings[:, 4:]
+    mixed = []
+    for column in range(4):
+        exchanged = first.copy()
+        exchanged[:, column] = second[:, column]
+        mixed.append(exchanged)
+    runs = np.concatenate([first, second, *mixed])
+    yields = np.full(len(runs), np.nan)
+    starts = {
+        client.submit(reactor_yields, runs[start : start + batch], pure=False): start
+        for start in range(0, len(runs), batch)
+    }
+    for future, results in as_completed(starts, with_results=True):
+        yields[starts[future] : starts[future] + batch] = results
+    of_first, of_second, *of_mixed = yields.reshape(6, count)
+    variance = np.concatenate([of_first, of_second]).var()
+    total = np.array([((of_first - each) ** 2).mean() / 2 / variance for each in of_mixed])
+    assert np.isfinite(yields).all()
+    assert (total > 0).all()
+    assert total.argmax() == 2
+
+
+def reactor_yields(settings: Any) -> Any:
+    """Of each row: flow, temperature of the jacket, how well it cools and how much is fed."""
+    yields = []
+    for flow, jacket, cooling, fed in settings:
+        times = np.linspace(0, 12, 121)
+        course = integrate.solve_ivp(
+            reactor_change,
+            (0, 12),
+            [fed, 350.0],
+            "LSODA",
+            times,
+            args=(flow, jacket, cooling, fed),
+            rtol=1e-7,
+            atol=1e-9,
+        )
+        yields.append(flow * (fed - course.y[0, 60:]).mean())
+    return np.array(yields)
+
+
+def reactor_change(_: float, state: Any, flow: float, jacket: float, cooling: float, fed: float) -> Any:
+    concentration, temperature = state
+    rate = 7.2e10 * np.exp(-8750 / max(temperature, 200.0)) * concentration
+    heat = 209 * rate + flow * (350 - temperature) + 2.1 * cooling * (jacket - temperature)
+    return [flow * (fed - concentration) - rate, heat]
+
+
+@eighth
+def roof_membrane(client: Client) -> None:
+    """A long roof under snow: strips are reduced to their edges, these joined two by two, and then all goes back."""
+    count, width, depth = 64, 40, 15
+    strips = [membrane_strip(number, width, depth) for number in range(count)]
+    reduced = [membrane_reduced(strip, width, depth) for strip in strips]
+    levels = []
+    edges = [each[0] for each in reduced]
+    while len(edges) > 1:
+        joined = [membrane_joined(*pair) for pair in zip(edges[::2], edges[1::2], strict=True)]
+        levels.append([each[1] for each in joined])
+        edges = [each[0] for each in joined]
+    bent = [np.zeros(width), np.zeros(width)]  # both ends are fixed
+    for back in reversed(levels):
+        finer = [bent[0]]
+        for number, each in enumerate(back):
+            finer += [membrane_middle(each, bent[number], bent[number + 1]), bent[number + 1]]
+        bent = finer
+    shapes = [membrane_shape(each[1], bent[number], bent[number + 1], width) for number, each in enumerate(reduced)]
+    shapes, (_, at_ends), load = dask.compute(shapes, edges[0], [membrane_load(strip) for strip in strips])
+    roof = np.concatenate([shape for shape, _ in shapes])
+    assert roof.shape == (count * depth, width)
+    assert roof.min() >= 0
+    assert np.isclose(sum(held for _, held in shapes) + at_ends.sum(), sum(load))
+
+
+@dask.delayed
+def membrane_strip(number: int, width: int, depth: int) -> tuple[Any, Any]:
+    """The stiffness of a strip and its load: the last row is the first one of the next strip."""
+    generator = np.random.default_rng([8, number])
+    points = np.arange((depth + 1) * width).reshape(depth + 1, width)
+    across = points[:-1, :-1].ravel(), points[:-1, 1:].ravel()
+    along = points[:-1].ravel(), points[1:].ravel()
+    begins, ends = (np.concatenate(pair) for pair in zip(across, along, strict=True))
+    strengths = generator.uniform(0.5, 1.5, len(begins))
+    links = sparse.coo_array((strengths, (begins, ends)), shape=(points.size, points.size))
+    links = (links + links.T).toarray()
+    stiffness = np.diag(links.sum(0)) - links
+    sides = points[:-1, [0, -1]].ravel()
+    stiffness[sides, sides] += 1
+    load = np.zeros(points.size)
+    load[: depth * width] = generator.gamma(2, 0.01, depth * width)
+    return stiffness, load
+
+
+@dask.delayed(nout=2)
+def membrane_reduced(strip: tuple[Any, Any], width: int, depth: int) -> tuple[Any, Any]:
+    stiffness, load = strip
+    inner = slice(width, depth * width)
+    edge = np.r_[:width, depth * width : (depth + 1) * width]
+    back = np.linalg.solve(stiffness[inner, inner], np.column_stack([stiffness[inner, edge], load[inner]]))
+    forward = stiffness[edge, inner]
+    return (
+        (stiffness[np.ix_(edge, edge)] - forward @ back[:, :-1], load[edge] - forward @ back[:, -1]),
+        back,
+    )
+
+
+@dask.delayed(nout=2)
+def membrane_joined(upper: tuple[Any, Any], lower: tuple[Any, Any]) -> tuple[Any, Any]:
+    width = len(upper[1]) // 2
+    stiffness, load = np.zeros((3 * width, 3 * width)), np.zeros(3 * width)
+    for start, (part, weight) in ((0, upper), (width, lower)):
+        stiffness[start : start + 2 * width, start : start + 2 * width] += part
+        load[start : start + 2 * width] += weight
+    middle, edge = slice(width, 2 * width), np.r_[:width, 2 * width : 3 * width]
+    back = np.linalg.solve(stiffness[middle, middle], np.column_stack([stiffness[middle, edge], load[middle]]))
+    forward = stiffness[edge, middle]
+    return (
+        (stiffness[np.ix_(edge, edge)] - forward @ back[:, :-1], load[edge] - forward @ back[:, -1]),
+        back,
+    )
+
+
+@dask.delayed
+def membrane_middle(back: Any, above: Any, below: Any) -> Any:
+    return back[:, -1] - back[:, :-1] @ np.concatenate([above, below])
+
+
+@dask.delayed
+def membrane_shape(back: Any, above: Any, below: Any, width: int) -> tuple[Any, float]:
+    """How far a strip is bent, without its last row, and what its sides bear."""
+    inner = back[:, -1] - back[:, :-1] @ np.concatenate([above, below])
+    shape = np.concatenate([above, inner]).reshape(-1, width)
+    return shape, float(shape[:, [0, -1]].sum())
+
+
+@dask.delayed
+def membrane_load(strip: tuple[Any, Any]) -> float:
+    return float(strip[1].sum())
+
+
+@eighth
+def customer_versions(client: Client) -> None:
+    """Changes of customers come day by day; each part of the customers keeps what was valid from when until when."""
+    days, parts, count = 16, 8, 3000
+    versions: list[Any] = [None] * parts
+    for day in range(days):
+        changes = client.submit(customer_changes, day, count, pure=False)
+        for part in range(parts):
+            own = client.submit(changes_of_part, changes, part, parts, pure=False)
+            versions[part] = client.submit(versions_extended, versions[part], own, pure=False)
+    summaries = client.gather(client.map(versions_summary, versions, pure=False))
+    total = pd.concat(summaries)
+    assert total["versions"].sum() == days * count
+    assert total["valid"].sum() == total["customers"].sum()
+    assert 0 < total["moved"].mean() < 1
+
+
+def customer_changes(day: int, count: int) -> Any:
+    generator = np.random.default_rng([9, day])
+    return pd.DataFrame(
+        {
+            "customer": (20_000 * generator.beta(1, 2, count)).astype(np.int64),
+            "since": pd.Timestamp("2024-03-01") + pd.to_timedelta(day + np.sort(generator.random(count)), "D"),
+            "town": generator.integers(300, size=count),
+            "tariff": pd.Categorical.from_codes(generator.integers(3, size=count), ["basic", "family", "business"]),
+            "limit": generator.integers(1, 50, count) * 100,
+        }
+    )
+
+
+def changes_of_part(changes: Any, part: int, parts: int) -> Any:
+    hashed = pd.util.hash_array(changes["customer"].to_numpy())
+    return changes[hashed % parts == part].reset_index(drop=True)
+
+
+def versions_extended(versions: tuple[Any, Any] | None, changes: Any) -> tuple[Any, Any]:
+    """Versions that are over, and those still valid, by customer."""
+    if versions is None:
+        over, valid = [], changes[:0]
+    else:
+        over, valid = [versions[0]], versions[1]
+    touched = valid["customer"].isin(changes["customer"])
+    rows = pd.concat([valid[touched], changes], ignore_index=True).sort_values(["customer", "since"], kind="stable")
+    rows["until"] = rows.groupby("customer")["since"].shift(-1)
+    open_rows = rows["until"].isna()
+    over.append(rows[~open_rows])
+    still = pd.concat([valid[~touched], rows[open_rows].drop(columns="until")], ignore_index=True)
+    return pd.concat(over, ignore_index=True), still
+
+
+def versions_summary(versions: tuple[Any, Any]) -> Any:
+    over, valid = versions
+    rows = pd.concat([over, valid], ignore_index=True).sort_values(["customer", "since"])
+    moved = rows.groupby("customer")["town"].nunique() > 1
+    return pd.DataFrame(
+        {"versions": [len(rows)], "valid": [len(valid)], "customers": [len(moved)], "moved": [moved.mean()]}
+    )
+
+
+@eighth
+def power_dispatch(client: Client) -> None:
+    """Which power plants run at which hour of each day? Days are prepared at will, but the solver has four licences."""
+    days, plants = 72, 18
+    fleet = client.scatter(power_fleet(plants), broadcast=True)
+    licences = Semaphore(max_leases=4, name="solver-licences")
+    demands = client.map(power_demand, range(days), pure=False)
+    models = client.map(dispatch_model, demands, fleet=fleet, pure=False)
+    plans = client.map(dispatch_solved, models, licences=licences, pure=False)
+    costs = client.map(dispatch_costs, plans, fleet=fleet, pure=False)
+    demands, costs = client.gather([demands, costs])
+    table = pd.DataFrame(costs)
+    assert np.allclose(table["energy"] + table["lost"], [demand.sum() for demand in demands])
+    assert (table["cost"] > 0).all()
+
+
+def power_fleet(plants: int) -> Any:
+    generator = np.random.default_rng(10)
+    size = generator.uniform(100, 900, plants)
+    return pd.DataFrame(
+        {"size": size, "price": generator.uniform(10, 120, plants), "ramp": size * generator.uniform(0.05, 0.4, plants)}
+    )
+
+
+def power_demand(day: int) -> Any:
+    """Of two hundred weathers that may come, the hourly demand that nine in ten stay below."""
+    generator = np.random.default_rng([10, day])
+    hours = np.arange(24)
+    usual = 4500 + 900 * np.sin((hours - 8) / 24 * 2 * np.pi) + 400 * np.sin((hours - 4) / 12 * 2 * np.pi)
+    weather = np.cumsum(generator.normal(0, 40, (200, 24 * 60)), axis=1).reshape(200, 24, 60).mean(2)
+    return np.quantile(usual * (0.85 if day % 7 > 4 else 1) + weather * 0.1, 0.9, axis=0)
+
+
+def dispatch_model(demand: Any, fleet: Any) -> dict[str, Any]:
+    """Unknown are each plant's power by hour, water pumped up, let down and kept, and demand that is not met."""
+    hours, plants = len(demand), len(fleet)
+    one, none = sparse.eye_array(hours), sparse.csr_array((hours, hours))
+    below = sparse.eye_array(hours, k=-1)
+    meets = sparse.hstack([sparse.kron(np.ones((1, plants)), one), -one, 0.8 * one, none, one])
+    keeps = sparse.hstack([sparse.csr_array((hours, plants * hours)), -one, one, one - below, none])
+    change = sparse.kron(sparse.eye_array(plants), (one - below).tocsr()[1:])
+    ramps = sparse.vstack([change, -change])
+    ramps = sparse.hstack([ramps, sparse.csr_array((ramps.shape[0], 4 * hours))])
+    ramp = np.tile(np.repeat(fleet["ramp"].to_numpy(), hours - 1), 2)
+    highest = np.concatenate([np.repeat(fleet["size"].to_numpy(), hours), np.repeat([400.0, 400, 2500, 1e5], hours)])
+    cost = np.concatenate([np.repeat(fleet["price"].to_numpy(), hours), np.repeat([1.0, 1, 0, 3000], hours)])
+    return {
+        "c": cost,
+        "A_ub": ramps.tocsr(),
+        "b_ub": ramp,
+        "A_eq": sparse.vstack([meets, keeps]).tocsr(),
+        "b_eq": np.concatenate([demand, np.zeros(hours)]),
+        "bounds": np.column_stack([np.zeros(len(highest)), highest]),
+    }
+
+
+def dispatch_solved(model: dict[str, Any], licences: Any) -> Any:
+    with licences:
+        solution = optimize.linprog(**model, method="highs")
+    return solution.x
+
+
+def dispatch_costs(plan: Any, fleet: Any) -> dict[str, float]:
+    powers = plan.reshape(-1, 24)
+    made, (pumped, let_down, _, lost) = powers[: len(fleet)], powers[len(fleet) :]
+    return {
+        "energy": made.sum() - pumped.sum() + 0.8 * let_down.sum(),
+        "lost": lost.sum(),
+        "cost": float(fleet["price"] @ made.sum(1)),
+    }
+
+
+@eighth
+def related_languages(client: Client) -> None:
+    """Lists of the same words in many languages: each two of these are compared, and families are found in all."""
+    count, families = 45, 5
+    lists = db.from_sequence(range(count), npartitions=15).map(words_of_language, families)
+    pairs = lists.product(lists).filter(languages_in_order)
+    compared = pairs.map(languages_compared).compute()
+    apart = np.zeros((count, count))
+    for first, second, distance in compared:
+        apart[first, second] = distance
+    tree = hierarchy.linkage(apart[np.triu_indices(count, 1)], "average")
+    found = hierarchy.fcluster(tree, families, "maxclust")
+    assert len(compared) == count * (count - 1) // 2
+    assert all(len({found[number] for number in range(family, count, families)}) == 1 for family in range(families))
+
+
+def words_of_language(number: int, families: int) -> tuple[int, list[str]]:
+    words = words_changed([""] * 70, random.Random(number % families), 9)
+    words = words_changed(words, random.Random(100 + number % (3 * families)), 1)
+    return number, words_changed(words, random.Random(1000 + number), 1)
+
+
+def words_changed(words: list[str], generator: random.Random, changes: int) -> list[str]:
+    changed = []
+    for old in words:
+        word = old
+        for _ in range(changes):
+            place = generator.randrange(len(word) + 1)
+            sound = generator.choice("aeioubdgklmnprst")
+            word = word[:place] + sound + word[place + (len(word) > 6) :]
+        changed.append(word)
+    return changed
+
+
+def languages_in_order(pair: Any) -> bool:
+    return pair[0][0] < pair[1][0]
+
+
+def languages_compared(pair: Any) -> tuple[int, int, float]:
+    (first, words), (second, others) = pair
+    distances = [edit_distance(*each) / max(map(len, each)) for each in zip(words, others, strict=True)]
+    return first, second, sum(distances) / len(distances)
+
+
+def edit_distance(word: str, other: str) -> int:
+    last = list(range(len(other) + 1))
+    for row, sound in enumerate(word, 1):
+        here = [row]
+        for column, heard in enumerate(other):
+            here.append(min(last[column] + (sound != heard), last[column + 1] + 1, here[column] + 1))
+        last = here
+    return last[-1]
+
+
+@eighth
+def demand_forecasts(client: Client) -> None:
+    """Sales of stores are brought together by product for what each store will sell; then orders for each supplier."""
+    stores, products, weeks = 24, 96, 104
+    sales = dask.dataframe.from_map(store_sales, range(stores), products=products, weeks=weeks)
+    goods = pd.DataFrame({"product": np.arange(products, dtype=np.int32)})
+    goods["supplier"] = goods["product"] % 17
+    by_product = sales[sales["sold"] >= 0].shuffle("product", npartitions=16)
+    forecasts = by_product.map_partitions(
+        products_forecast, weeks=weeks, meta={"product": np.int32, "store": np.int32, "next": float, "error": float}
+    )
+    orders = forecasts.merge(goods, on="product")
+    totals = orders.groupby(["supplier", "store"])["next"].sum()
+    totals, error = dask.compute(totals, forecasts["error"].mean())
+    assert len(totals) == 17 * stores
+    assert (totals > 0).all()
+    assert 0 < error < 6
+
+
+def store_sales(store: int, products: int, weeks: int) -> Any:
+    generator = np.random.default_rng([11, store])
+    week = np.arange(weeks)
+    level = generator.gamma(4, 5, (products, 1)) * (1 + 0.004 * week)
+    season = 1 + 0.4 * np.sin(2 * np.pi * (week + 3 * np.arange(products)[:, None]) / 52)
+    sold = generator.poisson(level * season).astype(np.int32)
+    sold[generator.random(sold.shape) < 0.01] = -1  # not known
+    return pd.DataFrame(
+        {
+            "product": np.repeat(np.arange(products, dtype=np.int32), weeks),
+            "store": np.int32(store),
+            "week": np.tile(week.astype(np.int32), products),
+            "sold": sold.ravel(),
+        }
+    )
+
+
+def products_forecast(sales: Any, weeks: int) -> Any:
+    """Each product's sales are smoothed in several ways, and the one is taken that would have been best until now."""
+    results = []
+    for product, rows in sales.groupby("product"):
+        table = rows.pivot(index="store", columns="week", values="sold").reindex(columns=range(weeks))
+        known = table.ffill(axis=1).bfill(axis=1)
+        values = known.to_numpy(float)
+        best = np.full(len(values), np.inf)
+        following = np.zeros(len(values))
+        for quick in (0.1, 0.3, 0.6):
+            for steep in (0.02, 0.2):
+                level, trend, missed = values[:, 0], np.zeros(len(values)), np.zeros(len(values))
+                for week in range(1, weeks):
+                    expected = level + trend
+                    difference = values[:, week] - expected
+                    missed += np.abs(difference)
+                    level = expected + quick * difference
+                    trend = trend + quick * steep * difference
+                better = missed < best
+                best[better], following[better] = missed[better], (level + trend)[better]
+        results.append(
+            pd.DataFrame(
+                {
+                    "product": np.int32(product),
+                    "store": known.index.to_numpy(np.int32),
+                    "next": following.clip(0),
+                    "error": best / (weeks - 1),
+                }
+            )
+        )
+    if not results:
+        return pd.DataFrame({"product": np.int32([]), "store": np.int32([]), "next": [0.0][:0], "error": [0.0][:0]})
+    return pd.concat(results, ignore_index=True)
+
+
+@eighth
+def glacier_flow(client: Client) -> None:
+    """Pictures of a glacier, some weeks apart: how far has each patch of ice moved from one to the next?"""
+    side, width, dates = 768, 256, 4
+    row = da.arange(side, chunks=width)[:, None]
+    column = da.arange(side, chunks=width)[None]
+    pictures = [da.map_blocks(glacier_picture, row, column, date, dtype=np.float32) for date in range(dates)]
+    moves = []
+    for before, after in zip(pictures, pictures[1:], strict=False):
+        moved = da.map_overlap(
+            patches_moved,
+            before,
+            after,
+            depth=8,
+            boundary="nearest",
+            trim=False,
+            dtype=np.float32,
+            new_axis=2,
+            chunks=((width // 16,) * (side // width), (width // 16,) * (side // width), (2,)),
+        )
+        moves.append(moved)
+    usual = da.median(da.stack(moves), axis=0)
+    spread = da.stack(moves).std(axis=0)
+    usual, spread = dask.compute(usual, spread)
+    across = np.arange(8, side, 16)
+    near = np.abs(usual[..., 0] - ice_speed(across)) < 1
+    assert usual.shape == spread.shape == (side // 16, side // 16, 2)
+    assert near[2:-2, 2:-2].mean() > 0.9
+
+
+def ice_speed(column: Any) -> Any:
+    return 1 + 4 * np.sin(np.pi * column / 768) ** 2
+
+
+def glacier_picture(row: Any, column: Any, date: int) -> Any:
+    generator = np.random.default_rng(12)
+    shape = np.broadcast_shapes(row.shape, column.shape)
+    there = (row - ice_speed(column) * date).astype(np.float32)
+    across = np.broadcast_to(column, shape).astype(np.float32)
+    light = np.zeros(shape, np.float32)
+    for _ in range(24):
+        down, right = generator.normal(0, 0.35, 2).astype(np.float32)
+        light += np.cos(down * there + right * across + np.float32(generator.uniform(0, 6)))
+    noise = np.random.default_rng([12, date, row.flat[0], column.flat[0]]).standard_normal(shape, np.float32)
+    return light + 0.3 * noise
+
+
+def patches_moved(before: Any, after: Any) -> Any:
+    """Whole points that a patch of 32 by 32 has moved down and to the right, for one of each 16 by 16."""
+    one, other = (
+        np.lib.stride_tricks.sliding_window_view(picture, (32, 32))[::16, ::16] for picture in (before, after)
+    )
+    taper = np.hanning(32)[:, None] * np.hanning(32)
+    crossed = np.fft.rfft2((other - other.mean((2, 3), keepdims=True)) * taper) * np.conj(
+        np.fft.rfft2((one - one.mean((2, 3), keepdims=True)) * taper)
+    )
+    alike = np.fft.irfft2(crossed, s=(32, 32))
+    best = alike.reshape(*alike.shape[:2], -1).argmax(2)
+    moved = np.stack(np.unravel_index(best, (32, 32)), axis=2)
+    return ((moved + 16) % 32 - 16).astype(np.float32)
+
+
+@eighth
+def electron_pairs(client: Client) -> None:
+    """Repulsions of electrons are turned from atoms' orbitals to a molecule's, two axes and then the others."""
+    count, filled, auxiliary, width = 64, 16, 192, 8
+    factors = da.from_delayed(dask.delayed(repulsion_factors)(count, auxiliary), (auxiliary, count, count), float)
+    orbitals, levels = molecular_orbitals(count)
+    low, high = orbitals[:, :filled], orbitals[:, filled:]
+    parts = factors.rechunk((auxiliary, width, width))
+    repulsions = da.tensordot(factors, parts, axes=(0, 0))
+    half = da.map_blocks(
+        axes_turned, repulsions, low, high, dtype=float, chunks=((filled,), (count - filled,), *repulsions.chunks[2:])
+    )
+    half = half.rechunk((2, 16, count, count)).transpose(2, 3, 0, 1)
+    turned = da.map_blocks(
+        axes_turned, half, low, high, dtype=float, chunks=((filled,), (count - filled,), *half.chunks[2:])
+    )
+    turned = turned.transpose(2, 3, 0, 1).rechunk((2, -1, -1, -1))  # filled, empty, filled, empty
+    gaps = da.from_array(levels[:filled], chunks=2)[:, None, None, None] - levels[filled:, None, None]
+    gaps = gaps + levels[:filled, None] - levels[filled:]
+    energies = (turned * (2 * turned - turned.swapaxes(1, 3)) / gaps).sum(axis=(1, 3)).compute()
+    own = np.einsum("pi,Lpq,qa->Lia", low, repulsion_factors(count, auxiliary), high, optimize=True)
+    first = own[:, 0].T @ own[:, 0]
+    gap = 2 * levels[0] - levels[filled:, None] - levels[filled:]
+    assert energies.shape == (filled, filled)
+    assert (np.diag(energies) < 0).all()
+    assert np.isclose(energies[0, 0], (first**2 / gap).sum())
+
+
+def repulsion_factors(count: int, auxiliary: int) -> Any:
+    factors = np.random.default_rng(13).normal(0, 0.05, (auxiliary, count, count))
+    distance = np.abs(np.subtract.outer(np.arange(count), np.arange(count)))
+    return (factors + factors.swapaxes(1, 2)) * np.exp(-distance / 20)
+
+
+def molecular_orbitals(count: int) -> tuple[Any, Any]:
+    core = np.random.default_rng(14).normal(0, 0.1, (count, count)) + np.diag(np.linspace(-3, 3, count))
+    levels, orbitals = np.linalg.eigh(core + core.T)
+    levels[count // 4 :] += 1
+    return orbitals, levels
+
+
+def axes_turned(repulsions: Any, low: Any, high: Any) -> Any:
+    """The first axis becomes that of filled orbitals, and the second one that of the empty ones."""
+    return np.einsum("pqrs,pi,qa->iars", repulsions, low, high, optimize=True)
