@@ -3157,7 +3157,7 @@ def glacier_flow(client: Client) -> None:
     column = da.arange(side, chunks=width)[None]
     pictures = [da.map_blocks(glacier_picture, row, column, date, dtype=np.float32) for date in range(dates)]
     moves = []
-    for before, after in zip(pictures, pictures[1:], strict=False):
+    for before, after in pairwise(pictures):
         moved = da.map_overlap(
             patches_moved,
             before,
