@@ -124,19 +124,23 @@ def _of_both(nbytes: float, seconds: float, workers: float) -> float:
 
 
 def _moved(tables: Tables, data: Scattered) -> tuple[Floats, Floats, Floats]:
-    """Bytes that a task needed from other workers, seconds in which they came, and from how many; one per task."""
+    """Bytes that a task fetched from other workers, seconds in which they came, and from how many; one per task."""
     tasks, dependencies = tables["tasks"], tables.get("dependencies", {})
     node, need = (np.asarray(dependencies.get(name, ()), np.int64) for name in ("task", "needs"))
     workers = np.unique(np.asarray(tasks["worker"], dtype=object).astype(str), return_inverse=True)[1]
     nbytes, seconds = np.asarray(tasks["nbytes"], np.float64), np.asarray(tasks["transfer"], np.float64)
-    far = workers[node] != workers[need]
+    finished = np.asarray(tasks["status"]) == STATUS_FINISHED
+    # What several tasks of a worker need is fetched once, and a transfer is noted at one task that waited for it.
+    far = np.flatnonzero((workers[node] != workers[need]) & finished[node] & (seconds[node] > 0))
+    far = far[np.argsort(np.asarray(tasks["start"])[node[far]], kind="stable")]
+    far = far[np.unique(np.column_stack([need[far], workers[node[far]]]), axis=0, return_index=True)[1]]
     moved = np.bincount(node[far], nbytes[need[far]], minlength=len(seconds))
     pairs = np.unique(np.column_stack([node[far], workers[need[far]]]), axis=0)
     sources = np.bincount(pairs[:, 0], minlength=len(seconds)).astype(np.float64)
     fetched, sizes = data.moved(tables)
     moved = moved + np.bincount(fetched, sizes, minlength=len(seconds))
     sources = sources + np.bincount(fetched, minlength=len(seconds))
-    told = (moved > 0) & (seconds > 0) & (np.asarray(tasks["status"]) == STATUS_FINISHED)
+    told = (moved > 0) & (seconds > 0) & finished
     return moved[told], seconds[told], sources[told]
 
 

@@ -35,6 +35,16 @@ def test_the_bandwidth_is_that_of_transfers_that_shared_no_link(records: Any) ->
     assert costs(records, [*shared, (10 * MB, 0.1), (10 * MB, 0.1)]).bandwidth == pytest.approx(100 * MB)
 
 
+def test_what_several_tasks_of_a_worker_need_is_fetched_once(records: Any) -> None:
+    """Two of four tasks found it there, and one came when most of it had arrived."""
+    made = [{"worker": "b", "start": 0.0, "stop": 1.0, "nbytes": 50 * MB}]
+    took = [0.0, 0.5, 0.0, 0.01]
+    used = [{"worker": "a", "start": 2.0 + i, "stop": 3.0 + i, "transfer": each} for i, each in enumerate(took)]
+    tables = records(made + used, {"a": {}, "b": {}})
+    tables["dependencies"] = {"task": [1, 2, 3, 4], "needs": [0] * 4}
+    assert fitted_costs(tables, Attempts.read(tables)).bandwidth == pytest.approx(100 * MB)
+
+
 def test_where_little_moved_nothing_is_told(records: Any) -> None:
     assert costs(records, [(10 * MB, 0.001)] * 5).bandwidth is None
     assert costs(records, [(1 * MB, 1.0)]).bandwidth is None
