@@ -1,7 +1,8 @@
 """`replay`: the graph of a recorded trial, with sleeps in place of what its tasks did.
 
 Results say that they have the recorded size. The record does not tell which of them the client fetched: if it fetched
-any, the replay fetches those that no other task needs.
+any, the replay fetches those that no other task needs. Nor does it tell what the tasks of a peer-to-peer shuffle
+exchange: each that sends gives an equal part of its inputs to each worker that has outputs.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 NAME = "replay"
+BARRIER = "shuffle_barrier"  # stage of the task that ends when all parts of a peer-to-peer shuffle have arrived
 
 
 def run(
@@ -49,7 +51,9 @@ class _Sender:
 
     def __init__(self, client: Client, recorded: RecordedGraph, scale: float, token: str) -> None:
         self._client, self._recorded, self._scale, self._token = client, recorded, scale, token
-        self._workers = sorted(client.nthreads()) if any(task.allowed for task in recorded.tasks) else []
+        self._outputs = outputs(recorded)
+        by_worker = self._outputs or any(task.allowed for task in recorded.tasks)
+        self._workers = sorted(client.nthreads()) if by_worker else []
         self._confined = confinements(recorded, len(self._workers))
         self._parts, self._last_use = parts(recorded, self._confined), last_uses(recorded)
         last = len(recorded.tasks) - 1  # of tasks that are equal otherwise, dask puts the one with the last key first
@@ -144,7 +148,10 @@ class _Sender:
         needs += [self._pieces[piece] for piece in task.scattered]
         cpu_share = recorded.cpu[task.stage] if recorded.cpu else 1.0
         sends = _Sends(task.sends, self._scale, f"{self._token}_{number}", task.secedes) if task.sends else None
-        return number, task.seconds * self._scale, task.nbytes, cpu_share, needs, sends
+        count = len(self._workers)
+        parts = min(self._outputs.get(number, 0), count)
+        targets = [self._workers[i * count // parts] for i in range(parts)]
+        return number, task.seconds * self._scale, task.nbytes, cpu_share, needs, sends, targets
 
 
 @dataclass(frozen=True)
@@ -173,9 +180,18 @@ class SizedResult(int):
 
 
 def nap(
-    number: int, seconds: float, nbytes: int, cpu_share: float, needs: Sequence[int], sends: _Sends | None = None
+    number: int,
+    seconds: float,
+    nbytes: int,
+    cpu_share: float,
+    needs: Sequence[SizedResult],
+    sends: _Sends | None = None,
+    targets: Sequence[str] = (),
 ) -> SizedResult:
-    """Sleep; `cpu_share` is the part of these seconds for which a simulated cluster takes the task to be on a core."""
+    """Sleep; `cpu_share` is the part of these seconds for which a simulated cluster takes the task to be on a core.
+
+    What it needs is divided among the workers in `targets`.
+    """
     from distributed import worker_client
     from distributed.worker import thread_state
 
@@ -186,7 +202,31 @@ def nap(
                 time.sleep(0.001)
             _Sender(client, sends.graph, sends.scale, sends.token).send_all()
     time.sleep(seconds)
+    if targets:
+        _send_parts(needs, targets)
     return SizedResult.of(number, nbytes)
+
+
+def _send_parts(data: Sequence[SizedResult], targets: Sequence[str]) -> None:
+    """Send an equal part of this data to each of these workers, but to its own, all at once."""
+    from distributed import get_worker
+    from distributed.utils import sync
+
+    worker, part = get_worker(), SizedResult.of(0, sum(each.nbytes for each in data) // len(targets))
+
+    async def send() -> None:
+        await asyncio.gather(*(worker.rpc(target).echo(data=part) for target in targets if target != worker.address))
+
+    sync(worker.loop, send)
+
+
+def outputs(recorded: RecordedGraph) -> dict[int, int]:
+    """For each task that sends parts of a peer-to-peer shuffle, how many tasks work on these."""
+    found, using = dict[int, int](), Counter(need for task in recorded.tasks for need in task.needs)
+    for number, task in enumerate(recorded.tasks):
+        if recorded.stages[task.stage] == BARRIER:
+            found.update(dict.fromkeys(task.needs, using[number]))
+    return found
 
 
 def confinements(recorded: RecordedGraph, workers: int) -> list[range | None]:
@@ -297,6 +337,6 @@ def check(results: Mapping[int, int]) -> None:
             raise wrong(NAME, f"task {number} returned {result!r}")
 
 
-WORKLOAD = workload(NAME, version=6, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(
+WORKLOAD = workload(NAME, version=7, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(
     run
 )

@@ -1,7 +1,7 @@
 """Where distributed moves data: each place waits for the links.
 
 - Results go from worker to worker, and to a client through the scheduler or directly, by `Worker.get_data`.
-- Scattered data, and shards of peer-to-peer shuffles, go by the remote calls in `CALLS`.
+- Scattered data, and shards of peer-to-peer shuffles, go by the remote calls in `CALLS`; those of `replay` by `echo`.
 - Graphs go from a client to the scheduler, in its stream of messages.
 
 All clients share a host. Other messages, and what tasks carry from the scheduler to workers, take no time.
@@ -24,7 +24,7 @@ from scalescope.clusters.simulated.links import Links
 from scalescope.model.large_part import graph_bytes
 
 CLIENT = "client"
-CALLS = ("scatter", "update_data", "shuffle_receive")
+CALLS = ("scatter", "update_data", "shuffle_receive", "echo")
 
 
 class _Comm:

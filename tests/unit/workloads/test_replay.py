@@ -41,6 +41,15 @@ NESTED = RecordedGraph(
     ("whole", "end"),
     (*(RecordedTask(0, 0.01, sends=INNER, secedes=secedes) for secedes in (True, False)), RecordedTask(1, 0.0, (0, 1))),
 )
+SHUFFLE = RecordedGraph(
+    ("make", "move", "shuffle_barrier", "take"),
+    (
+        *[RecordedTask(0, 0.01, nbytes=6_000)] * 3,
+        *(RecordedTask(1, 0.01, (i,)) for i in range(3)),
+        RecordedTask(2, 0.0, (3, 4, 5)),
+        *[RecordedTask(3, 0.01, (6,))] * 2,
+    ),
+)
 CONFINED = RecordedGraph(("a", "b"), (*[RecordedTask(0, 0.001, (), 1)] * 8, RecordedTask(1, 0.0, (0, 7))))
 
 
@@ -58,8 +67,9 @@ def written(folder: Path, graph: RecordedGraph) -> str:
         (dataclasses.replace(TWO_MAPS, stages=("inc", "inc")), {"inc": 6}),
         (CONFINED, {"a": 8, "b": 1}),
         (SCATTERED, {"load": 3, "use": 1}),
+        (SHUFFLE, {"make": 3, "move": 3, "shuffle_barrier": 1, "take": 2}),
     ],
-    ids=["one graph", "two submissions", "two groups of a prefix", "a restriction", "scattered data"],
+    ids=["one graph", "two submissions", "two groups of a prefix", "a restriction", "scattered data", "a shuffle"],
 )
 def test_in_process(inproc: Place, tmp_path: Path, graph: RecordedGraph, ran: dict[str, int]) -> None:
     workload = workloads.load("replay")
@@ -71,6 +81,19 @@ def test_in_process(inproc: Place, tmp_path: Path, graph: RecordedGraph, ran: di
 
 def test_in_worker_processes(processes: Place, tmp_path: Path) -> None:
     assert replay.run(processes.client, graph=written(tmp_path, TWO_MAPS))["tasks"] == 6
+
+
+def test_tasks_of_a_shuffle_send_parts_to_the_workers_that_have_outputs(
+    inproc: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert replay.outputs(SHUFFLE) == {3: 2, 4: 2, 5: 2}
+    received: list[tuple[str, int]] = []
+    for worker in inproc.cluster.workers.values():
+        address = worker.address
+        monkeypatch.setitem(worker.handlers, "echo", lambda data, to=address: received.append((to, data.nbytes)))
+    replay.run(inproc.client, graph=written(tmp_path, SHUFFLE))
+    assert 3 <= len(received) <= 6  # no worker sends to itself
+    assert set(received) <= {(address, 3_000) for address in sorted(inproc.client.nthreads())[:2]}
 
 
 def test_tasks_that_send_tasks(processes: Place, tmp_path: Path) -> None:
