@@ -291,7 +291,8 @@ def put(text: str, name: str) -> None:
     if not heading:
         sys.exit(f"{PAGE} has no section {name!r}: write its heading and what these measurements are")
     old, following, after = rest.partition("\n## ")
-    PAGE.write_text(before + heading + old.partition("**All ")[0] + text + following + after, encoding="utf-8")
+    words = old.partition("**All ")[0].rstrip()
+    PAGE.write_text(before + heading + words + "\n\n" + text + following + after, encoding="utf-8")
 
 
 def whole(found: Sequence[Compared], size: int) -> str:
@@ -306,7 +307,7 @@ def whole(found: Sequence[Compared], size: int) -> str:
         f"{sum(error <= NEAR for error in errors.values())} within 25 %**; of the {len(relied)} that the prediction "
         f"itself did not doubt, {sum(error <= NEAR for error in relied)}. {percent(np.mean(covered))} of what was "
         f"measured lies in the interval of 80 %. The cause is right in {right}, and named in {named}; of the "
-        f"{len(clear)} where both repeats name the same first, it is right in {sum(clear)}."
+        f"{len(clear)} where all repeats name the same first, it is right in {sum(clear)}."
     )
 
 
