@@ -148,9 +148,8 @@ class _Sender:
         needs += [self._pieces[piece] for piece in task.scattered]
         cpu_share = recorded.cpu[task.stage] if recorded.cpu else 1.0
         sends = _Sends(task.sends, self._scale, f"{self._token}_{number}", task.secedes) if task.sends else None
-        count = len(self._workers)
-        parts = min(self._outputs.get(number, 0), count)
-        targets = [self._workers[i * count // parts] for i in range(parts)]
+        count, receivers = len(self._workers), min(self._outputs.get(number, 0), len(self._workers))
+        targets = [self._workers[i * count // receivers] for i in range(receivers)]
         return number, task.seconds * self._scale, task.nbytes, cpu_share, needs, sends, targets
 
 
