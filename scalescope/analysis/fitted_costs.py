@@ -16,7 +16,7 @@ from scalescope.analysis.attempts import Attempts, Floats
 from scalescope.analysis.events import Tables
 from scalescope.analysis.graph_from_records import waiting
 from scalescope.analysis.replay import overhead
-from scalescope.analysis.scattered import Scattered, scattered_data
+from scalescope.analysis.scattered import Scattered, first_uses, scattered_data
 from scalescope.model.records import STATUS_FINISHED
 
 LARGE_BYTES = 500_000  # of transfers that tell the bandwidth, and of all that the client sent or fetched
@@ -130,10 +130,9 @@ def _moved(tables: Tables, data: Scattered) -> tuple[Floats, Floats, Floats]:
     workers = np.unique(np.asarray(tasks["worker"], dtype=object).astype(str), return_inverse=True)[1]
     nbytes, seconds = np.asarray(tasks["nbytes"], np.float64), np.asarray(tasks["transfer"], np.float64)
     finished = np.asarray(tasks["status"]) == STATUS_FINISHED
-    # What several tasks of a worker need is fetched once, and a transfer is noted at one task that waited for it.
+    # A transfer is noted at one task that waited for it.
     far = np.flatnonzero((workers[node] != workers[need]) & finished[node] & (seconds[node] > 0))
-    far = far[np.argsort(np.asarray(tasks["start"])[node[far]], kind="stable")]
-    far = far[np.unique(np.column_stack([need[far], workers[node[far]]]), axis=0, return_index=True)[1]]
+    far = far[first_uses(need[far], workers[node[far]], np.asarray(tasks["start"])[node[far]])]
     moved = np.bincount(node[far], nbytes[need[far]], minlength=len(seconds))
     pairs = np.unique(np.column_stack([node[far], workers[need[far]]]), axis=0)
     sources = np.bincount(pairs[:, 0], minlength=len(seconds)).astype(np.float64)

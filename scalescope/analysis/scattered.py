@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from scalescope.analysis.attempts import Floats, Ints
 from scalescope.analysis.events import Tables, told
@@ -25,14 +27,21 @@ class Scattered:
         """Rows of tasks whose worker had to fetch a piece first, and its bytes; an element for each copy."""
         if not len(self.row):
             return self.row, np.zeros(0)
-        tasks, order = tables["tasks"], np.argsort(np.asarray(tables["tasks"]["start"])[self.row], kind="stable")
-        row, piece = self.row[order], self.piece[order]
-        worker = np.asarray(tasks["worker"], dtype=object)[row].astype(str)
+        tasks = tables["tasks"]
+        worker = np.asarray(tasks["worker"], dtype=object)[self.row].astype(str)
         # where several workers had it at first, all have: nothing is fetched
-        fetched = (worker != np.asarray(self.first, str)[piece]) & (np.asarray(self.workers)[piece] <= 1)
-        row, piece, worker = row[fetched], piece[fetched], np.unique(worker[fetched], return_inverse=True)[1]
-        _, first = np.unique(np.column_stack([piece, worker.ravel()]), axis=0, return_index=True)
+        fetched = (worker != np.asarray(self.first, str)[self.piece]) & (np.asarray(self.workers)[self.piece] <= 1)
+        row, piece = self.row[fetched], self.piece[fetched]
+        first = first_uses(piece, worker[fetched], np.asarray(tasks["start"])[row])
         return row[first], np.asarray(self.nbytes, np.float64)[piece[first]]
+
+
+def first_uses(piece: Ints, worker: npt.NDArray[Any], start: Floats) -> Ints:
+    """Where each piece is first used on each worker, and so fetched; a worker keeps it for its other tasks."""
+    number, order = np.unique(worker, return_inverse=True)[1].ravel(), np.argsort(start, kind="stable")
+    uses = np.column_stack([piece, number])[order]
+    found: Ints = order[np.unique(uses, axis=0, return_index=True)[1]]
+    return found
 
 
 def scattered_data(tables: Tables) -> Scattered:

@@ -17,7 +17,7 @@ import statistics
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -167,11 +167,11 @@ FORMULAS: dict[str, Callable[[Times, Sequence[int]], dict[int, float]]] = {"Erne
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A measured trial and the prediction, each beside the other trials of that size: how sharp the ground truth is."""
+    """A trial and the prediction, both compared with the other trials of that size."""
 
-    error: float  # of the trial
-    right: bool  # whether it says first what the others say
-    predicted_error: float
+    near: bool  # whether the trial is within 25 % of their median
+    right: bool  # whether it says first what they say
+    predicted_near: bool
     predicted_right: bool
 
 
@@ -186,7 +186,7 @@ class Compared:
     predicted: Mapping[str, Mapping[int, float]]  # method -> workers -> seconds
     answers: Mapping[int, PredictedSize]  # workers -> what Scalescope says
     doubts: Sequence[str]  # why it says that this is not to be relied on
-    left_out: Mapping[int, Sequence[LeftOut]]  # workers -> each trial beside the others
+    left_out: Sequence[LeftOut]  # each trial of the largest size
 
     def covered(self, size: int) -> bool:
         return self.answers[size].low_s <= statistics.median(self.measured[size]) <= self.answers[size].high_s
@@ -218,8 +218,9 @@ def compare(folder: Path, names: Sequence[str]) -> list[Compared]:
             limits = {size: [holding_back(run, trial)[:1] for trial in each] for size, each in trials.items()}
             firsts = {size: ["".join(limit.code for limit in one) for one in each] for size, each in limits.items()}
             causes = {size: leading(run, trials[size], limits[size]) for size in sizes}
-            beside = {size: left_out(run, each, limits[size], answers[size]) for size, each in trials.items()}
-            found.append(Compared(name, measured, firsts, causes, predicted, answers, answer.doubts, beside))
+            last = max(sizes)
+            left = left_out(run, trials[last], limits[last], answers[last])
+            found.append(Compared(name, measured, firsts, causes, predicted, answers, answer.doubts, left))
     return found
 
 
@@ -234,9 +235,9 @@ def left_out(
             typical_s = statistics.median(elapsed_s(each) for each in others)
             found.append(
                 LeftOut(
-                    elapsed_s(trial) / typical_s - 1,
+                    abs(elapsed_s(trial) / typical_s - 1) <= NEAR,
                     "".join(each.code for each in firsts[i]) in causes,
-                    answer.predicted_s / typical_s - 1,
+                    abs(answer.predicted_s / typical_s - 1) <= NEAR,
                     answer.limit in causes,
                 )
             )
@@ -316,26 +317,19 @@ def again(found: Sequence[Compared]) -> str:
     spreads = [spread(seconds) for each in found for seconds in each.measured.values() if len(seconds) > 1]
     firsts = [names for each in found for names in each.firsts.values() if len(names) > 1]
     same = sum(len(set(names)) == 1 for names in firsts)
-    largest = [one for each in found for one in each.left_out.get(max(each.left_out), ())]
-    near, near_predicted, right, right_predicted = (
-        percent(np.mean(told))
-        for told in (
-            [abs(one.error) <= NEAR for one in largest],
-            [abs(one.predicted_error) <= NEAR for one in largest],
-            [one.right for one in largest],
-            [one.predicted_right for one in largest],
-        )
+    left_out = [one for each in found for one in each.left_out]
+    near, right, predicted_near, predicted_right = (
+        percent(np.mean(column)) for column in zip(*map(astuple, left_out), strict=True)
     )
     return (
         f"The same trial twice differs by {percent(statistics.median(spreads))} in the median, and by "
         f"{percent(np.quantile(spreads, 0.9))} or less in nine of ten. It names the same cause first in {same} of "
         f"{len(firsts)} sizes. Beside the other trials of the largest size, one that is left out is within 25 % of "
-        f"them in {near} and says first what they say in {right}; the prediction in {near_predicted} and "
-        f"{right_predicted}. More than a trial of that size itself, no prediction can know."
+        f"them in {near} and says first what they say in {right}; the prediction in {predicted_near} and "
+        f"{predicted_right}. No prediction can know more than a trial of that size."
     )
 
 
-SUMMARY = ("median error", "within 25 %", "in the interval of 80 %", "cause right")
 SUMMARY = ("median error", "90 % are within", "within 25 %", "in the interval of 80 %", "cause right", "cause named")
 OURS = (Compared.covered, Compared.right, Compared.named)
 

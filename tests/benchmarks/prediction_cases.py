@@ -2748,7 +2748,7 @@ def orbital_energy(masses: Any, state: Any) -> float:
 
 @eighth
 def reactor_sensitivity(client: Client) -> None:
-    """Which setting of a stirred reactor matters most for its yield? Some of the settings make it hot, or swing."""
+    """Sobol indices of a stirred reactor: its equations are solved for each row of settings, some of them stiff."""
     count, batch = 32, 2
     settings = qmc.scale(
         qmc.Sobol(8, rng=np.random.default_rng(7)).random(count), [0.5, 290, 0.3, 0.8] * 2, [2.0, 330, 2.5, 1.3] * 2
@@ -2776,7 +2776,7 @@ def reactor_sensitivity(client: Client) -> None:
 
 
 def reactor_yields(settings: Any) -> Any:
-    """Of each row: flow, temperature of the jacket, how well it cools and how much is fed."""
+    """The mean yield of each row; columns are flow, jacket temperature, cooling and feed."""
     yields = []
     for flow, jacket, cooling, fed in settings:
         times = np.linspace(0, 12, 121)
@@ -2954,7 +2954,7 @@ def versions_summary(versions: tuple[Any, Any]) -> Any:
 
 @eighth
 def power_dispatch(client: Client) -> None:
-    """Which power plants run at which hour of each day? Days are prepared at will, but the solver has four licences."""
+    """Linear programs decide which power plants run at each hour; a semaphore holds the four licences of the solver."""
     days, plants = 72, 18
     fleet = client.scatter(power_fleet(plants), broadcast=True)
     licences = Semaphore(max_leases=4, name="solver-licences")
@@ -2977,7 +2977,7 @@ def power_fleet(plants: int) -> Any:
 
 
 def power_demand(day: int) -> Any:
-    """Of two hundred weathers that may come, the hourly demand that nine in ten stay below."""
+    """The hourly demand that nine in ten of two hundred weather scenarios stay below."""
     generator = np.random.default_rng([10, day])
     hours = np.arange(24)
     usual = 4500 + 900 * np.sin((hours - 8) / 24 * 2 * np.pi) + 400 * np.sin((hours - 4) / 12 * 2 * np.pi)
