@@ -10,9 +10,9 @@ from scalescope.diagnosis.causes.transfer_bound import FELT_S
 from scalescope.diagnosis.evidence.client_time import BEFORE, BETWEEN, client_time
 from scalescope.diagnosis.evidence.submission_loop import loop, packing
 from scalescope.diagnosis.evidence.submissions import (
-    HEAVY_GRAPH,
     LARGE_BYTES,
     SCATTER,
+    heaviest_graph,
     heavy,
     large,
     largest_part,
@@ -37,8 +37,8 @@ SERIALISATION_BOUND = TrialCause(
     code="serialisation-bound",
     title="Tasks carry large objects",
     needs="At least 10 % of the worker time went to unpacking tasks (part `serialisation`). Where distributed does "
-    "not report that: a graph of at least 100 kB was sent, and threads were idle while the client packed calls of "
-    "100 kB each, or for 20 ms per task between hand-over and start.",
+    "not report that: a graph was sent that has 100 kB beside 200 bytes a task, and threads were idle while the client "
+    "packed calls of 100 kB each, or for 20 ms per task between hand-over and start.",
     ruled_out_by="Only the first tasks of each worker were slow: that is the import of modules, reported as low. A "
     "light graph whose tasks start late: see event-loop-blocked or tiny-tasks.",
     remedy="Load the objects inside tasks, or scatter them once and pass the future",
@@ -94,9 +94,8 @@ def _first_on_worker(observation: Observation) -> Ints:
 
 
 def _heavy_tasks(observation: Observation) -> Finding | None:
-    heaviest = float(observation.numbers("graphs", "nbytes").max(initial=0.0))
-    packed_s = _packed_s(observation)
-    if heaviest < HEAVY_GRAPH or not (packed_s or observation.noteworthy("not_assigned")):
+    heaviest, packed_s = heaviest_graph(observation), _packed_s(observation)
+    if not heaviest or not (packed_s or observation.noteworthy("not_assigned")):
         return None
     waited = handed_over(observation)
     lost_s = packed_s + min(float(waited.sum()), observation.seconds("not_assigned"))

@@ -12,7 +12,8 @@ from scalescope.model import words
 from scalescope.model.large_part import LargePart
 from scalescope.model.records import NESTED
 
-HEAVY_GRAPH = 100_000  # bytes from which a graph carries data, not just names of tasks
+HEAVY_GRAPH = 100_000  # bytes from which a graph carries data, beside those of its calls
+CALL_BYTES = 200  # at most, for each task of a graph that carries no data (40 to 180 in Dask 2023.5 to 2026)
 LARGE_BYTES = 10_000_000  # bytes; Dask warns of larger graphs (`distributed.admin.large-graph-warning-threshold`)
 # In a list, since scatter makes one future of each element of a list or dict.
 SCATTER = "`[future] = client.scatter([data], broadcast=True)` once and pass `future`"
@@ -82,8 +83,20 @@ def nested(observation: Observation) -> Nested:
 
 def largest_part(observation: Observation) -> str:
     """A sentence about what makes the largest graph so large, after a space; empty where that is not known."""
-    noted = [LargePart.from_mapping(each) for each in observation.trial.facts.get("large") or ()]
+    noted = _large_parts(observation)
     return f" {noted[0].sentence(words.size(noted[0].nbytes))}" if noted else ""
+
+
+def _large_parts(observation: Observation) -> list[LargePart]:
+    return [LargePart.from_mapping(each) for each in observation.trial.facts.get("large") or ()]
+
+
+def heaviest_graph(observation: Observation) -> float:
+    """Bytes of the largest graph whose tasks carry data, as it was sent; 0 if none does."""
+    nbytes, tasks = observation.numbers("graphs", "nbytes"), observation.numbers("graphs", "tasks")
+    noted = any(part.nbytes >= HEAVY_GRAPH for part in _large_parts(observation))
+    carries = noted | (nbytes >= HEAVY_GRAPH + CALL_BYTES * tasks)
+    return float(nbytes[carries].max(initial=0.0))
 
 
 def large(sent: Submissions) -> Bools:

@@ -10,6 +10,7 @@ from support.findings import findings_of, observed, only
 from support.inside import inside
 
 from scalescope.model.finding import Severity
+from scalescope.model.large_part import LargePart
 from scalescope.model.records import AGAIN, from_rows
 
 SIZES = [(1, 1), (2, 1), (4, 2), (20, 1), (100, 1)]
@@ -121,6 +122,16 @@ def test_heavy_tasks_by_what_was_handed_over(cluster, task, graph, workers):
 )
 def test_tasks_that_are_not_heavy(cluster, task, graph, gap_s, seconds, count, nbytes):
     assert not found(cluster(4, gap_s=gap_s).run([task(seconds)] * count, [graph(nbytes=nbytes)]))
+
+
+@pytest.mark.parametrize(("shared", "heavy"), [(0, False), (20_000, False), (150_000, True)])
+def test_many_tasks_are_heavy_by_what_they_carry(cluster, task, graph, shared, heavy):
+    """What all calls share is packed once in a graph, but for each task as it is handed over."""
+    calls = [task(0.05, "unpack")] * 2_000
+    run = cluster(4, gap_s=0.3).run(calls, [graph(nbytes=180 * len(calls) + shared)])
+    part = LargePart(180 * len(calls) + shared, "unpack", "argument `table`", "dict", shared, len(calls), "")
+    run = observed(replace(run.trial, facts={"large": [part.to_mapping()] if shared else []}), run.tables)
+    assert ("serialisation-bound" in found(run)) is heavy
 
 
 @pytest.mark.parametrize(("first_s", "later_s", "named"), [(3.0, 0.01, True), (0.1, 0.01, False), (3.0, 1.0, False)])
