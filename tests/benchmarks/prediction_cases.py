@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import heapq
 import json
+import math
 import random
+import statistics
 import zlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from decimal import Decimal, localcontext
 from functools import partial
 from itertools import combinations, pairwise
 from operator import add, itemgetter
@@ -47,9 +50,9 @@ def noted_in(names: list[str]) -> Callable[[Case], Case]:
     return noted
 
 
-NAMES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+NAMES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
 SETS: dict[str, list[str]] = {name: [] for name in NAMES}
-first, second, third, fourth, fifth, sixth, seventh, eighth = map(noted_in, SETS.values())
+first, second, third, fourth, fifth, sixth, seventh, eighth, ninth = map(noted_in, SETS.values())
 
 
 def numbers(seed: int, count: int) -> Any:
@@ -3255,3 +3258,524 @@ def molecular_orbitals(count: int) -> tuple[Any, Any]:
 def axes_turned(repulsions: Any, low: Any, high: Any) -> Any:
     """The first axis becomes that of filled orbitals, and the second one that of the empty ones."""
     return np.einsum("pqrs,pi,qa->iars", repulsions, low, high, optimize=True)
+
+
+@ninth
+def toll_cameras(client: Client) -> None:
+    """Cars seen entering and leaving a motorway are joined by ticket, for speeds by section and hour and for fines."""
+    days = range(12)
+    entries = dask.dataframe.from_map(passages, days, leaving=False)
+    exits = dask.dataframe.from_map(passages, days, leaving=True)
+    trips = entries.merge(exits, on="ticket")
+    trips["section"] = trips["gate_in"] * 20 + trips["gate_out"]
+    trips["speed"] = (trips["gate_out"] - trips["gate_in"]).abs() * 15 / (trips["left"] - trips["entered"])
+    trips["hour"] = trips["entered"].astype("int64") % 24
+    speeds = trips.groupby(["section", "hour"])["speed"].agg(["mean", "std", "count"])
+    fined = trips[trips["speed"] > 130].groupby("plate")["speed"].agg(["count", "max"], split_out=3)
+    fines = fined[fined["count"] > 1].nlargest(100, "max")
+    lost = entries["ticket"].count() - trips["ticket"].count()
+    table, worst, missing = dask.compute(speeds, fines, lost)
+    assert len(worst) == 100
+    assert 0 < missing < 20_000
+    assert 80 < np.average(table["mean"], weights=table["count"]) < 120
+
+
+def passages(day: int, leaving: bool) -> pd.DataFrame:
+    rng = np.random.default_rng([90, day])
+    count = 18_000
+    ticket = rng.permutation(count) + day * count
+    plate = rng.zipf(1.4, count) % 20_000
+    gate_in = rng.integers(20, size=count)
+    gate_out = (gate_in + rng.integers(1, 20, size=count)) % 20
+    entered = day * 24 + 24 * rng.beta(3, 2, count)
+    if not leaving:
+        return pd.DataFrame({"ticket": ticket, "plate": plate, "gate_in": gate_in, "entered": entered})
+    left = entered + np.abs(gate_out - gate_in) * 15 / rng.normal(100, 15, count).clip(40)
+    frame = pd.DataFrame({"ticket": ticket, "gate_out": gate_out, "left": left})
+    return frame[rng.random(count) < 0.95].sort_values("left", ignore_index=True)
+
+
+@ninth
+def hotel_nights(client: Client) -> None:
+    """Bookings that were not cancelled become one row a night, which are counted for full houses and their streaks."""
+    bookings = dask.dataframe.from_map(booked, range(16))
+    cancelled = dask.dataframe.from_map(cancellations, range(4))
+    kept = bookings.merge(cancelled, on="booking", how="left")
+    kept = kept[kept["refund"].isnull()]
+    nights = kept.map_partitions(by_night)
+    sold = nights.groupby(["hotel", "night"]).agg({"rooms": "sum", "paid": "sum"}, split_out=4).reset_index()
+    houses = pd.DataFrame({"hotel": range(300), "capacity": np.random.default_rng(91).integers(4, 12, 300)})
+    full = sold.merge(houses, on="hotel")
+    full = full[full["rooms"] >= full["capacity"]].shuffle("hotel")
+    streaks = full.map_partitions(longest_streaks, meta={"hotel": "int64", "streak": "int64"})
+    income = sold.assign(month=sold["night"] // 30).groupby("month")["paid"].sum()
+    streaks, income = dask.compute(streaks, income)
+    assert 100 < streaks["hotel"].nunique() == len(streaks) <= 300
+    assert streaks["streak"].max() > 5
+    assert len(income) == 13
+    assert income.min() > 0
+
+
+def booked(part: int) -> pd.DataFrame:
+    rng = np.random.default_rng([91, part])
+    count = 8_000
+    hotel = (300 * rng.random(count) ** 1.5).astype(np.int64)
+    arrival = (180 + 60 * rng.standard_normal(count)).clip(0, 359).astype(np.int64)
+    nights = rng.geometric(0.3, count).clip(max=14)
+    price = rng.gamma(9, 12, count)
+    booking = part * count + np.arange(count)
+    return pd.DataFrame({"booking": booking, "hotel": hotel, "arrival": arrival, "nights": nights, "price": price})
+
+
+def cancellations(part: int) -> pd.DataFrame:
+    rng = np.random.default_rng([92, part])
+    booking = part * 32_000 + rng.choice(32_000, 5_000, replace=False)
+    return pd.DataFrame({"booking": booking, "refund": rng.random(5_000)})
+
+
+def by_night(frame: pd.DataFrame) -> pd.DataFrame:
+    rows = frame.loc[frame.index.repeat(frame["nights"].astype(int))]
+    night = rows["arrival"] + rows.groupby("booking").cumcount()
+    return pd.DataFrame({"hotel": rows["hotel"], "night": night, "rooms": 1, "paid": rows["price"]})
+
+
+def longest_streaks(frame: pd.DataFrame) -> pd.DataFrame:
+    rows = frame.sort_values(["hotel", "night"])
+    breaks = (rows["night"].diff() != 1) | (rows["hotel"].diff() != 0)
+    lengths = rows.groupby(["hotel", breaks.cumsum().rename("run")]).size()
+    return lengths.groupby("hotel").max().rename("streak").astype("int64").reset_index()
+
+
+@ninth
+def hologram_focus(client: Client) -> None:
+    """A hologram is brought into focus at many depths, and each tile finds the depths at which its points are sharp."""
+    side, count = 576, 28
+    plane = da.from_delayed(dask.delayed(hologram)(side, count), (1, side, side), np.complex64)
+    depths = da.arange(count, chunks=1)[:, None, None]
+    spectrum = plane.map_blocks(np.fft.fft2, dtype=np.complex64)
+    sharp = da.map_blocks(sharpness, depths, spectrum, dtype=np.float32, chunks=((1,) * count, (side,), (side,)))
+    tiles = sharp.rechunk((-1, 96, 96))
+    depth = tiles.map_blocks(peak, dtype=np.float32, drop_axis=0)
+    smooth = depth.map_overlap(ndimage.median_filter, depth=4, size=9, boundary="reflect", dtype=np.float32)
+    strength = tiles.max(axis=0)
+    counts = da.histogram(smooth, bins=count, range=(0, count), weights=strength)[0]
+    heights, counts = dask.compute(smooth, counts)
+    assert heights.shape == (side, side)
+    assert np.ptp(heights) > count / 2
+    assert np.count_nonzero(counts) > 10
+
+
+def kernel(side: int, depth: float) -> Any:
+    squares = np.fft.fftfreq(side) ** 2
+    return np.exp(-1j * np.pi * (10 + 4 * depth) * (squares[:, None] + squares)).astype(np.complex64)
+
+
+def hologram(side: int, count: int) -> Any:
+    rng = np.random.default_rng(93)
+    field = np.zeros((side, side), np.complex64)
+    for depth in range(0, count, 4):
+        grains = ndimage.gaussian_filter((rng.random((side, side)) < 0.001).astype(float), 1.5)
+        field += np.fft.ifft2(np.fft.fft2(grains) * kernel(side, depth).conj())
+    return field[None]
+
+
+def sharpness(depth: Any, spectrum: Any) -> Any:
+    image = np.abs(np.fft.ifft2(spectrum[0] * kernel(spectrum.shape[-1], float(depth.flat[0])))).astype(np.float32)
+    mean = ndimage.uniform_filter(image, 15)
+    return (ndimage.uniform_filter(image**2, 15) - mean**2)[None]
+
+
+def peak(stack: Any) -> Any:
+    best = stack.argmax(axis=0).clip(1, len(stack) - 2)
+    low, here, high = (np.take_along_axis(stack, best[None] + step, axis=0)[0] for step in (-1, 0, 1))
+    bend = np.where(low - 2 * here + high < 0, low - 2 * here + high, -1)
+    return (best + ((low - high) / (2 * bend)).clip(-1, 1)).astype(np.float32)
+
+
+@ninth
+def forecast_scores(client: Client) -> None:
+    """Forecasts of ten days, twenty members each, are scored against what came, by lead, by season and by chance."""
+    starts, leads, members, shape = 192, 10, 20, (24, 36)
+    grid = {"y": np.linspace(-60, 60, shape[0]), "x": np.arange(shape[1]) * 10.0}
+    chunks = (8, leads, members, *shape)
+    kind = {"chunks": ((8,), (leads,), *((size,) for size in shape)), "new_axis": 1, "dtype": "f4"}
+    noise = da.random.default_rng(94).standard_normal((starts, leads, members, *shape), chunks=chunks, dtype="f4")
+    weather = da.random.default_rng(95).standard_normal((starts + leads, *shape), chunks=-1, dtype="f4")
+    seen = weather.map_blocks(ndimage.uniform_filter1d, 3, axis=0, dtype="f4")
+    parts = [seen[start : start + 8 + leads - 1].map_blocks(followed, leads, **kind) for start in range(0, starts, 8)]
+    truth = xarray.DataArray(da.concatenate(parts), dims=("start", "lead", "y", "x"), coords=grid)
+    truth = truth.assign_coords(season=("start", np.arange(starts) // 48))
+    growth = xarray.DataArray(np.linspace(0.2, 0.9, leads, dtype="f4"), dims="lead")
+    spread = xarray.DataArray(noise, dims=("start", "lead", "member", "y", "x"), coords=grid)
+    forecast = truth * (1 - growth) + spread * growth
+    core = [["member"], []]
+    score = xarray.apply_ufunc(crps, forecast, truth, input_core_dims=core, dask="parallelized", output_dtypes=["f4"])
+    ranks = (forecast < truth).sum("member")
+    weights = np.cos(np.deg2rad(score["y"]))
+    by_lead = score.groupby("season").mean().weighted(weights).mean(("y", "x"))
+    bias = (forecast.mean("member") - truth).mean("start")
+    histogram = da.bincount(ranks.data.ravel(), minlength=members + 1)
+    by_lead, bias, histogram = dask.compute(by_lead, bias, histogram)
+    assert histogram.sum() == starts * leads * math.prod(shape)
+    assert abs(float(bias.mean())) < 0.1
+    assert (by_lead.mean("season").diff("lead") > 0).all()
+
+
+def followed(weather: Any, leads: int) -> Any:
+    return np.moveaxis(np.lib.stride_tricks.sliding_window_view(weather, leads, axis=0), -1, 1)
+
+
+def crps(forecast: Any, truth: Any) -> Any:
+    count = forecast.shape[-1]
+    ordered = np.sort(forecast, axis=-1)
+    error = np.abs(ordered - truth[..., None]).mean(axis=-1)
+    weights = (2 * np.arange(count) - count + 1).astype("f4")
+    return (error - ordered @ weights / count**2).astype("f4")
+
+
+@ninth
+def connect_four(client: Client) -> None:
+    """Random games of Connect Four tell how openings fare, mirrored ones as one, and the best are played on further."""
+    games = db.from_sequence(range(20), npartitions=20).map(played, count=600, opening="").flatten()
+    openings = games.map(opened).flatten()
+    fared = openings.foldby(itemgetter(0), gained, (0, 0), counted_together, (0, 0), split_every=4)
+    often = fared.filter(lambda pair: pair[1][1] >= 30)
+    lengths = games.map(lambda game: len(game[0])).frequencies()
+    best, lengths = dask.compute(often.topk(24, key=lambda pair: (pair[1][0] / pair[1][1], pair[0])), lengths)
+    more = db.from_sequence([name for name, _ in best], npartitions=24)
+    wins = more.map(lambda name: (name, sum(won > 0 for _, won in played(len(name), 200, name)))).compute()
+    assert sum(count for _, count in lengths) == 12_000
+    assert len(wins) == 24
+    assert sum(count for _, count in wins) > 24 * 100
+
+
+def played(seed: int, count: int, opening: str) -> list[tuple[str, int]]:
+    return [game(np.random.default_rng([96, seed, each]), opening) for each in range(count)]
+
+
+def game(rng: Any, opening: str) -> tuple[str, int]:
+    boards, heights, moves = [0, 0], [7 * column for column in range(7)], ""
+    for turn, choice in enumerate(rng.random(42).tolist()):
+        free = [column for column in range(7) if heights[column] < 7 * column + 6]
+        column = int(opening[turn]) if turn < len(opening) else free[int(choice * len(free))]
+        boards[turn % 2] |= 1 << heights[column]
+        heights[column] += 1
+        moves += str(column)
+        for step in (1, 6, 7, 8):
+            pairs = boards[turn % 2] & boards[turn % 2] >> step
+            if pairs & pairs >> 2 * step:
+                return moves, 1 - 2 * (turn % 2)
+    return moves, 0
+
+
+def opened(game: tuple[str, int]) -> list[tuple[str, int]]:
+    moves, won = game
+    mirrored = moves.translate(str.maketrans("0123456", "6543210"))
+    return [(min(moves[:length], mirrored[:length]), won) for length in range(1, 7)]
+
+
+def gained(total: tuple[int, int], opening: tuple[str, int]) -> tuple[int, int]:
+    return total[0] + opening[1], total[1] + 1
+
+
+def counted_together(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    return one[0] + other[0], one[1] + other[1]
+
+
+@ninth
+def radio_masts(client: Client) -> None:
+    """Hills are sent to all workers, which say what each site for a mast sees; the client picks masts and maps them."""
+    side, reach = 480, 200
+    rng = np.random.default_rng(97)
+    hills = sum(ndimage.gaussian_filter(rng.standard_normal((side, side)), width) * width**2 for width in (5, 20))
+    ground = client.scatter(hills.astype(np.float32), broadcast=True)
+    sites = rng.integers(20, side - 20, size=(110, 2)).tolist()
+    views = client.gather([client.submit(seen_from, ground, site, reach, 480, pure=False) for site in sites])
+    covered, chosen = np.zeros((side, side), bool), []
+    while len(chosen) < 8:
+        gains = [np.count_nonzero(view & ~covered) for view in views]
+        chosen.append(int(np.argmax(gains)))
+        covered |= views[chosen[-1]]
+    level = [client.submit(strength, ground, sites[each], reach, pure=False) for each in chosen]
+    while len(level) > 1:
+        pairs = zip(level[::2], level[1::2], strict=True)
+        level = [client.submit(np.maximum, *pair, pure=False) for pair in pairs]
+    signal = level[0].result()
+    assert len(set(chosen)) == 8
+    assert signal.shape == (side, side)
+    assert 0.1 < covered.mean() < 1
+    assert np.count_nonzero(signal) > 0.8 * np.count_nonzero(covered)
+
+
+def seen_from(ground: Any, site: list[int], reach: int, rays: int) -> Any:
+    angles = np.linspace(0, 2 * np.pi, rays, endpoint=False)[:, None]
+    steps = np.arange(1, reach, dtype=np.float32)
+    rows, columns = site[0] + steps * np.sin(angles), site[1] + steps * np.cos(angles)
+    inside = (rows >= 0) & (rows < len(ground) - 1) & (columns >= 0) & (columns < len(ground) - 1)
+    heights = ndimage.map_coordinates(ground, [rows, columns], order=1, mode="nearest")
+    slopes = (heights + 2 - ground[tuple(site)] - 20) / steps
+    visible = (slopes >= np.maximum.accumulate(slopes, axis=1) - 1e-6) & inside
+    view = np.zeros(ground.shape, bool)
+    view[rows[visible].round().astype(int), columns[visible].round().astype(int)] = True
+    return view
+
+
+def strength(ground: Any, site: list[int], reach: int) -> Any:
+    view = seen_from(ground, site, reach, 1440)
+    rows, columns = np.indices(ground.shape)
+    distance = np.hypot(rows - site[0], columns - site[1])
+    return (view / (1 + distance) ** 2).astype(np.float32)
+
+
+@ninth
+def delivery_islands(client: Client) -> None:
+    """Tours of a parcel van breed on twelve islands; after each round the client lets the better ones send theirs."""
+    islands, rounds = 12, 9
+    stops = np.random.default_rng(98).random((90, 2))
+    far = client.scatter(np.hypot(*(stops[:, None] - stops).transpose(2, 0, 1)), broadcast=True)
+    homes = [client.submit(settled, far, island, pure=False) for island in range(islands)]
+    history: list[float] = []
+    for turn in range(rounds):
+        best = client.gather([client.submit(itemgetter(0), home, pure=False) for home in homes])
+        order = sorted(range(islands), key=lambda island: best[island])
+        history.append(best[order[0]])
+        if turn > 4 and history[-1] > 0.999 * history[-4]:
+            break
+        guests = dict(zip(order[::-1], order[: islands // 2], strict=False))
+        homes = [
+            client.submit(bred, far, homes[i], homes[guests[i]] if i in guests else None, [turn, i], pure=False)
+            for i in range(islands)
+        ]
+    length, tour = min(client.gather(homes), key=itemgetter(0))[:2]
+    assert sorted(tour) == list(range(90))
+    assert length <= history[-1] < 0.9 * history[0]
+
+
+def toured(far: Any, tour: Any) -> float:
+    return float(far[tour, np.roll(tour, -1)].sum())
+
+
+def settled(far: Any, seed: int) -> tuple[float, list[int], int]:
+    rng = np.random.default_rng([98, seed])
+    here, left = 0, set(range(1, len(far)))
+    tour = [here]
+    while left:
+        near = sorted(left, key=lambda stop: far[here, stop])[:4]
+        here = near[int(rng.integers(len(near)))]
+        left.remove(here)
+        tour.append(here)
+    return toured(far, tour), tour, 0
+
+
+def bred(far: Any, home: tuple[float, list[int], int], guest: Any, seed: list[int]) -> tuple[float, list[int], int]:
+    rng = np.random.default_rng([99, *seed])
+    length, tour, age = home if guest is None or home[0] < guest[0] else guest
+    way, table, count = list(tour), far.tolist(), len(far)
+    spots = rng.integers(1, count - 1, size=(28_000, 2)).tolist()
+    heat = 0.03 / (1 + seed[0])
+    limits = (-heat * np.log(rng.random(len(spots)))).tolist()
+    best, best_way = length, list(way)
+    for (first, last), limit in zip(spots, limits, strict=True):
+        if first > last:
+            first, last = last, first
+        a, b, c, d = way[first - 1], way[first], way[last], way[last + 1]
+        change = table[a][c] + table[b][d] - table[a][b] - table[c][d]
+        if change < limit:
+            way[first : last + 1] = way[first : last + 1][::-1]
+            length += change
+            if length < best - 1e-9:
+                best, best_way = length, list(way)
+    return best, best_way, age + 1
+
+
+@ninth
+def othello_search(client: Client) -> None:
+    """A task that seeks a move of Othello has the likeliest searched first, then, knowing its worth, the rest."""
+    values = []
+    for seed in range(6):
+        mine, theirs = 0x0000000810000000, 0x0000001008000000
+        rng = np.random.default_rng([100, seed])
+        for _ in range(12):
+            moves = list(turned(mine, theirs))
+            move = moves[int(rng.integers(len(moves)))]
+            mine, theirs = turned_stones(mine, theirs, move)
+        values.append(client.submit(searched, mine, theirs, 5, -1000, 1000, 2, pure=False))
+    found = client.gather(values)
+    assert len(found) == 6
+    assert all(-1000 < value < 1000 for value in found)
+
+
+EAST, WEST, ALL = 0xFEFEFEFEFEFEFEFE, 0x7F7F7F7F7F7F7F7F, (1 << 64) - 1
+SHIFTS = [(1, EAST), (9, EAST), (8, ALL), (7, WEST), (-1, WEST), (-9, WEST), (-8, ALL), (-7, EAST)]
+CORNERS = 0x8100000000000081
+
+
+def shifted(board: int, by: int, mask: int) -> int:
+    return (board << by if by > 0 else board >> -by) & mask & ALL
+
+
+def turned(mine: int, theirs: int) -> list[int]:
+    empty, found = ALL & ~(mine | theirs), 0
+    for by, mask in SHIFTS:
+        line = shifted(mine, by, mask) & theirs
+        while line:
+            line = shifted(line, by, mask)
+            found |= line & empty
+            line &= theirs
+    return [1 << place for place in range(64) if found >> place & 1]
+
+
+def turned_stones(mine: int, theirs: int, move: int) -> tuple[int, int]:
+    flips = 0
+    for by, mask in SHIFTS:
+        line, here = 0, shifted(move, by, mask)
+        while here & theirs:
+            line |= here
+            here = shifted(here, by, mask)
+        if here & mine:
+            flips |= line
+    return theirs & ~flips, mine | move | flips
+
+
+def worth(mine: int, theirs: int) -> int:
+    corners = (mine & CORNERS).bit_count() - (theirs & CORNERS).bit_count()
+    return 3 * (len(turned(mine, theirs)) - len(turned(theirs, mine))) + 20 * corners
+
+
+def searched(mine: int, theirs: int, depth: int, low: int, high: int, split: int) -> int:
+    moves = turned(mine, theirs) if depth else []
+    if not moves:
+        return worth(mine, theirs)
+    boards = sorted((turned_stones(mine, theirs, move) for move in moves), key=lambda board: worth(*board))
+    if split and len(boards) > 1:
+        with worker_client() as client:
+            best = -client.submit(searched, *boards[0], depth - 1, -high, -low, split - 1, pure=False).result()
+            if best >= high:
+                return best
+            low = max(low, best)
+            rest = [client.submit(searched, *b, depth - 1, -high, -low, split - 1, pure=False) for b in boards[1:]]
+            return max(best, *(-value for value in client.gather(rest)))
+    best = -10_000
+    for board in boards:
+        best = max(best, -searched(*board, depth - 1, -high, -max(low, best), split))
+        if best >= high:
+            break
+    return best
+
+
+@ninth
+def digits_of_pi(client: Client) -> None:
+    """Digits of pi, by a tree that joins ever longer fractions, and of e, by another, whose top is most of the work."""
+    digits = 110_000
+    terms = digits // 14 + 2
+    pi = tree([dask.delayed(chudnovsky)(*ends) for ends in spans(terms, 48)])
+    e = tree([dask.delayed(factorials)(*ends) for ends in spans(28_000, 48)])
+    texts = dask.delayed(pi_text)(pi, digits), dask.delayed(e_text)(e, digits)
+    counts = [dask.delayed(Counter)(text) for text in texts]
+    (first, second), (of_pi, of_e) = dask.compute(texts, counts)
+    assert first.startswith("3.14159265358979")
+    assert first[763:769] == "999999"
+    assert second.startswith("2.718281828459045")
+    assert min(of_pi["7"], of_e["7"]) > digits / 10 * 0.95
+
+
+Fraction = tuple[int, int, int]
+
+
+def spans(count: int, parts: int) -> list[tuple[int, int]]:
+    ends = [count * part // parts for part in range(parts + 1)]
+    return list(pairwise(ends))
+
+
+def tree(level: list[Any]) -> Any:
+    while len(level) > 1:
+        pairs = [dask.delayed(together)(*pair) for pair in zip(level[::2], level[1::2], strict=False)]
+        level = pairs + level[len(pairs) * 2 :]
+    return level[0]
+
+
+def together(left: Fraction, right: Fraction) -> Fraction:
+    return left[0] * right[0], left[1] * right[1], left[2] * right[1] + left[0] * right[2]
+
+
+def chudnovsky(start: int, end: int) -> Fraction:
+    if end - start > 1:
+        middle = (start + end) // 2
+        return together(chudnovsky(start, middle), chudnovsky(middle, end))
+    k = start
+    p = -(6 * k - 5) * (2 * k - 1) * (6 * k - 1) if k else 1
+    return p, k**3 * (640320**3 // 24) if k else 1, p * (13591409 + 545140134 * k)
+
+
+def factorials(start: int, end: int) -> Fraction:
+    if end - start > 1:
+        middle = (start + end) // 2
+        return together(factorials(start, middle), factorials(middle, end))
+    return 1, max(start, 1), 1
+
+
+def pi_text(fraction: Fraction, digits: int) -> str:
+    with localcontext() as context:
+        context.prec = digits + 20
+        return str(Decimal(426880) * Decimal(10005).sqrt() * Decimal(fraction[1]) / Decimal(fraction[2]))[:digits]
+
+
+def e_text(fraction: Fraction, digits: int) -> str:
+    with localcontext() as context:
+        context.prec = digits + 20
+        return str(Decimal(fraction[2]) / Decimal(fraction[1]))[:digits]
+
+
+@ninth
+def card_fraud(client: Client) -> None:
+    """Payments come in batches, a few under way: each shard of the cards learns their habits, and alerts come back."""
+    shards, batches, ahead = 5, 44, 4
+    habits = [client.submit(dict, pure=False) for _ in range(shards)]
+    waiting: deque[Any] = deque()
+    alerts: list[tuple[int, float]] = []
+    for number in range(batches):
+        if len(waiting) == ahead:
+            alerts += [alert for found in client.gather(waiting.popleft()) for alert in found]
+        parsed = client.submit(parse, payments(number), shards, pure=False)
+        new = []
+        for shard in range(shards):
+            part = client.submit(itemgetter(shard), parsed, pure=False)
+            learned = client.submit(learn, habits[shard], part, pure=False)
+            habits[shard] = client.submit(itemgetter(0), learned, pure=False)
+            new.append(client.submit(itemgetter(1), learned, pure=False))
+        waiting.append(new)
+    for each in waiting:
+        alerts += [alert for found in client.gather(each) for alert in found]
+    known = sum(client.gather([client.submit(len, habit, pure=False) for habit in habits]))
+    assert 1000 < known <= 3000
+    assert 100 < len(alerts) < 20_000
+
+
+def payments(number: int) -> bytes:
+    rng = np.random.default_rng([101, number])
+    cards = (3000 * rng.random(2000) ** 2).astype(int).tolist()
+    amounts = (np.exp(rng.normal(3, 0.6, 2000)) * np.where(rng.random(2000) < 0.01, 12, 1)).round(2).tolist()
+    rows = zip(cards, amounts, rng.integers(400, size=2000).tolist(), strict=True)
+    lines = [f'{{"card": {card}, "amount": {amount}, "shop": {shop}}}' for card, amount, shop in rows]
+    return zlib.compress("\n".join(lines).encode(), 1)
+
+
+def parse(batch: bytes, shards: int) -> list[list[tuple[int, float, int]]]:
+    parts: list[list[tuple[int, float, int]]] = [[] for _ in range(shards)]
+    for line in zlib.decompress(batch).splitlines():
+        row = json.loads(line)
+        parts[row["card"] % shards].append((row["card"], math.log(row["amount"]), row["shop"]))
+    return parts
+
+
+def learn(habits: dict[int, Any], part: list[Any]) -> tuple[dict[int, Any], list[tuple[int, float]]]:
+    habits, alerts = dict(habits), []
+    for card, amount, shop in part:
+        amounts, shops = habits.get(card, ((), ()))
+        if len(amounts) > 4:
+            usual = statistics.median(amounts)
+            spread = statistics.median([abs(each - usual) for each in amounts])
+            if amount - usual > 5 * spread and shop not in shops:
+                alerts.append((card, amount))
+        habits[card] = (*amounts[-24:], amount), (*shops[-11:], shop)
+    return habits, alerts
