@@ -12,9 +12,9 @@ from statistics import median_low
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Floats
+from scalescope.analysis.attempts import Attempts, Bools, Floats
 from scalescope.analysis.events import Tables
-from scalescope.analysis.graph_from_records import waiting
+from scalescope.analysis.graph_from_records import gathered, waiting
 from scalescope.analysis.replay import overhead
 from scalescope.analysis.scattered import Scattered, first_uses, scattered_data
 from scalescope.model.records import STATUS_FINISHED
@@ -73,7 +73,10 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
         if context in ("gather-dep", "get-data") and activity in CPU_STEPS and unit == "seconds"
     )
     enough = float(moved[large].sum()) >= LEAST_BYTES and float(seconds[large].sum()) >= LEAST_MOVED_S
-    cpu_s_per_byte = cpu_s / 2 / max(float(moved.sum()), 1.0)
+    last = _last(tables)
+    fetched = float(np.asarray(tables["tasks"]["nbytes"], np.float64)[last].sum()) if gathered(tables) else 0.0
+    packed = 2 * float(moved.sum()) + fetched  # on both sides, or by a worker for the client
+    cpu_s_per_byte = cpu_s / max(packed, LEAST_BYTES)
     on_links_s = np.maximum(seconds - 2 * cpu_s_per_byte * moved, SHARE_OF_LINKS * seconds)
     bandwidth = _quantile((moved / on_links_s)[large], moved[large], UNSHARED) if enough else None
     alone = attempts.transfer == 0  # tasks that did not wait for a transfer, too
@@ -84,7 +87,7 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
         bandwidth=bandwidth,
         client_bandwidth=_client_bandwidth(tables, attempts, data, bandwidth or math.inf, cpu_s_per_byte),
         latency_s=float(np.quantile(besides_s, UNDISTURBED)) if len(besides_s) >= LEAST_TRANSFERS else None,
-        cpu_s_per_byte=cpu_s_per_byte if moved.sum() >= LEAST_BYTES and cpu_s > 0 else None,
+        cpu_s_per_byte=cpu_s_per_byte if packed >= 2 * LEAST_BYTES and cpu_s > 0 else None,
         worker_s=overhead(attempts, alone if (alone & attempts.useful).any() else slice(None)),
     )
 
@@ -92,26 +95,49 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
 def _client_bandwidth(
     tables: Tables, attempts: Attempts, data: Scattered, bandwidth: float, cpu_s_per_byte: float
 ) -> float | None:
-    """By what the client scattered, or by the results that it waited for when all tasks of the only graph had ended.
+    """By what the client scattered, or by the results that it waited for whenever all tasks had ended.
 
     Both pass the links of scheduler and client one after the other, and those of all workers at once.
     """
-    tasks, client = tables["tasks"], tables.get("client", {})
+    client = tables.get("client", {})
     scattering = [str(what).endswith(".scatter") for what in client.get("what", ())]
     sent = [(float(sum(data.nbytes)), float(np.asarray(client.get("seconds", ()), np.float64)[scattering].sum()))]
     if max(data.workers, default=0) > 1 or not all(data.first):  # also from worker to worker, or before the trial
         sent = []
-    waited = waiting(tables)
-    if waited is not None and len(tables.get("graphs", {}).get("time", ())) == 1:
-        last = np.ones(len(tasks["key"]), bool)
-        last[np.asarray(tables.get("dependencies", {}).get("needs", ()), np.int64)] = False
-        after_s = waited(attempts.epoch + attempts.end) - waited(float(np.max(np.asarray(tasks["done"], np.float64))))
-        nbytes = float(np.asarray(tasks["nbytes"], np.float64)[last].sum())
-        packed_s = nbytes * cpu_s_per_byte / min(len(attempts.addresses), int(last.sum()))  # by the workers
-        sent.append((nbytes, max(after_s - packed_s, SHARE_OF_LINKS * after_s)))
+    sent.append(_fetched(tables, attempts, cpu_s_per_byte))
     workers = bandwidth * len(attempts.addresses)
     told = [(nbytes, s) for nbytes, s in sent if nbytes >= LARGE_BYTES and s >= LEAST_MOVED_S]
     return max((_of_both(nbytes, s, workers) for nbytes, s in told), default=None)
+
+
+def _fetched(tables: Tables, attempts: Attempts, cpu_s_per_byte: float) -> tuple[float, float]:
+    """Bytes of results that the client waited for when all tasks had ended, and the seconds besides their packing."""
+    if (waited_s := waiting(tables)) is None:
+        return 0.0, 0.0
+    tasks, graphs = tables["tasks"], tables.get("graphs", {})
+    done, known = (np.asarray(tasks[name], np.float64) for name in ("done", "runnable"))
+    last = _last(tables)
+    sizes = np.asarray(tasks["nbytes"], np.float64)
+    by_client = [not task for task in graphs.get("task", ())] or slice(None)
+    times = np.sort(np.asarray(graphs.get("time", ()), np.float64)[by_client])[1:]
+    nbytes, seconds, before = 0.0, 0.0, -math.inf
+    for time in (*times.tolist(), attempts.epoch + attempts.end):
+        own = last & (before < done) & (done <= time)
+        if not own.any() or (known < time).sum() > (done <= time).sum():
+            continue
+        before, fetched = time, float(sizes[own].sum())
+        if fetched >= LARGE_BYTES:
+            packed_s = fetched * cpu_s_per_byte / min(len(attempts.addresses), int(own.sum()))  # by the workers
+            whole_s = waited_s(time) - waited_s(float(done[done <= time].max()))
+            nbytes, seconds = nbytes + fetched, seconds + max(whole_s - packed_s, SHARE_OF_LINKS * whole_s)
+    return nbytes, seconds
+
+
+def _last(tables: Tables) -> Bools:
+    """Which tasks no other task needs: a client that fetches results fetches theirs, as in a replay."""
+    found = np.ones(len(tables["tasks"]["key"]), bool)
+    found[np.asarray(tables.get("dependencies", {}).get("needs", ()), np.int64)] = False
+    return found
 
 
 def _of_both(nbytes: float, seconds: float, workers: float) -> float:

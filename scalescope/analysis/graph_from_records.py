@@ -130,7 +130,7 @@ class _Senders:
             ),
             tuple(submissions),
             _cpu_shares(tables, dict(zip(stage, [tasks["prefix"][row] for row in rows], strict=True))),
-            sender != CLIENT or _gathered(tables),
+            sender != CLIENT or gathered(tables),
             pieces,
             tuple(spread),
         )
@@ -287,7 +287,7 @@ def _cpu_shares(tables: Tables, prefixes: dict[int, str]) -> tuple[float, ...]:
     return tuple(round(shares.get(prefixes[i], 1.0), 3) for i in range(len(prefixes))) if shares else ()
 
 
-def _gathered(tables: Tables) -> bool:
+def gathered(tables: Tables) -> bool:
     """Whether a client asked the scheduler for results; events tell, where there are any."""
     messages = tables.get("events", {}).get("message", ())
     return not len(messages) or any('"action": "gather"' in message for message in messages)

@@ -148,7 +148,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         self._repeats = not self._charging
         self._repeat("trial")
         if self._balancer is not None:
-            draw = point.params.get("draw", 0)
+            draw = point.params.get("draw", 0) if workload.modelled else 0  # of `replay`
             self._sync(self._balancer.rest, PHASES[draw % len(PHASES) if isinstance(draw, int) else 0])
         with task_durations(
             durations_on(self.spec.durations or {}, point.workers),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.fitted_costs import FittedCosts, GrowthOfDurations, fitted_costs
+from scalescope.model.records import from_rows
 
 MB = 1_000_000
 
@@ -64,6 +66,38 @@ def test_the_latency_is_that_of_small_transfers(records: Any) -> None:
 def test_a_latency_is_also_told_by_transfers_that_are_not_small(records: Any) -> None:
     found = costs(records, [(50 * MB, 0.5), *[(1 * MB, 0.02)] * 5])
     assert (found.bandwidth, found.latency_s) == (pytest.approx(100 * MB), pytest.approx(0.01))
+
+
+def fetched(records: Any, seconds: float, *, needed: bool = False, gathers: bool = True) -> FittedCosts:
+    """Two rounds of two tasks, whose results of 10 MB each are fetched in so many seconds after each round."""
+    every = 1.0 + seconds
+    ran = [
+        {"worker": worker, "runnable": begin, "start": begin, "stop": begin + 1, "done": begin + 1, "nbytes": 10 * MB}
+        for begin in (0.0, every)
+        for worker in "ab"
+    ]
+    tables = records(ran, {"a": {}, "b": {}})
+    epoch = Attempts.read(tables).epoch
+    tables["graphs"] = {"time": [epoch, epoch + every], "task": ["", ""], "seconds": [0.0, 0.0]}
+    rows = [{"time": epoch, "seconds": 2 * every, "where": "job.py:3 run", "what": "client.gather", "waits": 1}]
+    tables["client"] = from_rows("client", rows)
+    tables["dependencies"] = {"task": [2, 3], "needs": [0, 1]} if needed else {"task": [], "needs": []}
+    action = "gather" if gathers else "add-worker"
+    tables["events"] = {"time": [9.0], "topic": ["all"], "message": [json.dumps({"action": action})]}
+    tables["fine_metrics"] = {"context": ["get-data"], "activity": ["serialize"], "unit": ["seconds"], "value": [0.4]}
+    return fitted_costs(tables, Attempts.read(tables))
+
+
+def test_the_clients_link_is_told_by_results_that_it_fetched_after_each_round(records: Any) -> None:
+    """Over two links; two workers that pack 10 MB each spend a tenth of a second on it."""
+    found = fetched(records, 0.5)
+    assert found.cpu_s_per_byte == pytest.approx(0.4 / (40 * MB))
+    assert found.client_bandwidth == pytest.approx(2 * 20 * MB / (0.5 - 0.1))
+    assert fetched(records, 0.5, gathers=False).cpu_s_per_byte is None
+
+
+def test_results_that_other_tasks_need_are_not_fetched(records: Any) -> None:
+    assert fetched(records, 0.5, needed=True).cpu_s_per_byte == pytest.approx(0.4 / (20 * MB))
 
 
 def test_links_are_judged_where_they_were_shared_least() -> None:
