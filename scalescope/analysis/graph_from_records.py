@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right, insort
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -16,8 +17,8 @@ from scalescope.analysis.inside_tasks import thread_seconds
 from scalescope.analysis.scattered import Scattered, scattered_data
 from scalescope.analysis.task_waits import Waits, task_waits
 from scalescope.errors import CaptureError
-from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, ScatteredData, Submission
-from scalescope.model.records import STATUS_FINISHED
+from scalescope.model.recorded_graph import BARRIER, RecordedGraph, RecordedTask, ScatteredData, Submission
+from scalescope.model.records import STATUS_FINISHED, STATUS_LOST
 
 MOST_TASKS = 50_000  # largest graph that is replayed, in about two minutes
 CLIENT, LOST = -1, -2  # the sender of what no task sent, and a task whose result was lost
@@ -107,7 +108,7 @@ class _Senders:
         stages, stage = _stages([tasks["group"][row] for row in rows], [tasks["prefix"][row] for row in rows])
         sizes = tasks.get("nbytes", [0] * len(tasks["key"]))
         scattered, pieces = _scattered(self.scattered, rows)
-        spread = _spread(tables, rows, stage)
+        spread, first = _spread(tables, rows, stage), _first_attempts(tables)
         used = sorted({sent[row] for row in rows})
         renumbered = {old: new for new, old in enumerate(used)}
         inner = {row: self.graph(row) for row in rows if row in self.rows}
@@ -125,6 +126,7 @@ class _Senders:
                     tuple(scattered.get(row, ())),
                     inner[row][0] if row in inner else None,
                     row in inner and not any(held for *_, held in self.waits.get(row, ())),
+                    first.get(tasks["prefix"][row], 0.0) if stage[i] in spread and self._after_barrier(row) else 0.0,
                 )
                 for i, row in enumerate(rows)
             ),
@@ -135,6 +137,10 @@ class _Senders:
             tuple(spread),
         )
         return graph, last.pause_s
+
+    def _after_barrier(self, row: int) -> bool:
+        """Whether it is an output of a peer-to-peer shuffle."""
+        return any(word(self.tables["tasks"]["prefix"][need]) == BARRIER for need in self.needs[row])
 
     def _submissions(self, sender: int, rows: Sequence[int], used: Sequence[int]) -> Iterator[Submission]:
         """Each of this sender, and what it did from the last one to its end."""
@@ -197,6 +203,20 @@ def _spread(tables: Tables, rows: Sequence[int], stages: Sequence[int]) -> dict[
             allowed[stage] = max(int(tables["tasks"]["allowed"][row]), allowed.get(stage, 0))
             ran_on.setdefault(stage, set()).add(tables["tasks"]["worker"][row])
     return {stage: count for stage, count in allowed.items() if len(ran_on[stage]) > count}
+
+
+def _first_attempts(tables: Tables) -> dict[str, float]:
+    """Mean seconds, by prefix, of attempts that ended without a result; of a shuffle's outputs most do at first."""
+    tasks, fine = tables["tasks"], tables.get("fine_metrics", {})
+    columns = (fine.get(name, ()) for name in ("prefix", "activity", "unit", "value"))
+    seconds = Counter[str]()
+    for prefix, activity, unit, value in zip(*columns, strict=True):
+        if activity == "cancelled" and unit == "seconds":
+            seconds[prefix] += value
+    lost = Counter(
+        prefix for prefix, status in zip(tasks["prefix"], tasks["status"], strict=True) if status == STATUS_LOST
+    )
+    return {prefix: _rounded(seconds[prefix] / count) for prefix, count in lost.items() if seconds[prefix] > 0}
 
 
 def _finished(tables: Tables) -> list[int]:

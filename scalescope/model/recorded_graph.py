@@ -11,6 +11,7 @@ from scalescope.errors import InvalidField
 from scalescope.model.mapping import from_mapping, to_mapping
 
 FORMAT = 1
+BARRIER = "shuffle_barrier"  # stage of the task that ends when all parts of a peer-to-peer shuffle have arrived
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class RecordedTask:
     scattered: tuple[int, ...] = ()  # numbers of the scattered data that it needs
     sends: RecordedGraph | None = None  # what it sends itself, and waits for
     secedes: bool = False  # whether it gives up its thread meanwhile
+    # of an output of a shuffle, seconds of a first attempt where it happens to be, which says where it is to run
+    first_s: float = 0.0
 
 
 @dataclass(frozen=True)

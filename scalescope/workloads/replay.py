@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
 from scalescope.model.parameters import Parameter
-from scalescope.model.recorded_graph import RecordedGraph
+from scalescope.model.recorded_graph import BARRIER, RecordedGraph
 from scalescope.workloads._common import wrong
 from scalescope.workloads.signatures import workload
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
 NAME = "replay"
-BARRIER = "shuffle_barrier"  # stage of the task that ends when all parts of a peer-to-peer shuffle have arrived
 
 
 def run(
@@ -55,7 +54,8 @@ class _Sender:
         by_worker = self._outputs or any(task.allowed for task in recorded.tasks)
         self._workers = sorted(client.nthreads()) if by_worker else []
         self._confined = confinements(recorded, len(self._workers))
-        self._parts, self._last_use = parts(recorded, self._confined), last_uses(recorded)
+        confined = [None if task.first_s else own for task, own in zip(recorded.tasks, self._confined, strict=True)]
+        self._parts, self._last_use = parts(recorded, confined), last_uses(recorded)
         last = len(recorded.tasks) - 1  # of tasks that are equal otherwise, dask puts the one with the last key first
         groups = [f"{prefix}-{self._token}-{number}" for number, prefix in enumerate(recorded.stages)]
         self._names = [(groups[task.stage], f"{last - i:06d}") for i, task in enumerate(recorded.tasks)]
@@ -103,7 +103,7 @@ class _Sender:
             self._client.sync(asyncio.sleep, missing_s)  # a client that waits, as a record shows it
         time.sleep(submission.pause_s * self._scale)
         for part in self._parts.get(number, ()):
-            confinement = self._confined[part.start]
+            confinement = None if recorded.tasks[part.start].first_s else self._confined[part.start]
             confined = self._workers[confinement.start : confinement.stop] if confinement else None
             calls = {self._names[i]: self._arguments(i, part) for i in part}
             if any(need in part for i in part for need in recorded.tasks[i].needs):
@@ -150,7 +150,10 @@ class _Sender:
         sends = _Sends(task.sends, self._scale, f"{self._token}_{number}", task.secedes) if task.sends else None
         count, receivers = len(self._workers), min(self._outputs.get(number, 0), len(self._workers))
         targets = [self._workers[i * count // receivers] for i in range(receivers)]
-        return number, task.seconds * self._scale, task.nbytes, cpu_share, needs, sends, targets
+        place, first = self._confined[number], None
+        if task.first_s and place is not None:
+            first = task.first_s * self._scale, self._workers[place.start]
+        return number, task.seconds * self._scale, task.nbytes, cpu_share, needs, sends, targets, first
 
 
 @dataclass(frozen=True)
@@ -186,15 +189,19 @@ def nap(
     needs: Sequence[SizedResult],
     sends: _Sends | None = None,
     targets: Sequence[str] = (),
+    first: tuple[float, str] | None = None,
 ) -> SizedResult:
     """Sleep; `cpu_share` is the part of these seconds for which a simulated cluster takes the task to be on a core.
 
-    What it needs is divided among the workers in `targets`.
+    What it needs is divided among the workers in `targets`. An attempt on another worker than that in `first` takes
+    the seconds there, and sends the task to that one.
     """
     from distributed import worker_client
     from distributed.worker import thread_state
 
     thread_state.cpu_share = cpu_share
+    if first is not None:
+        _go_to(first[1], first[0])
     if sends is not None:
         with worker_client(separate_thread=sends.secedes) as client:
             while client.status in ("newly-created", "connecting"):  # another task of this worker makes it just now
@@ -204,6 +211,19 @@ def nap(
     if targets:
         _send_parts(needs, targets)
     return SizedResult.of(number, nbytes)
+
+
+def _go_to(address: str, seconds: float) -> None:
+    """Have this task run on the worker of this address, as an output of a peer-to-peer shuffle does."""
+    from distributed import Reschedule, get_worker
+    from distributed.utils import sync
+    from distributed.worker import thread_state
+
+    worker = get_worker()
+    if worker.address != address:
+        time.sleep(seconds)
+        sync(worker.loop, worker.scheduler.set_restrictions, worker={thread_state.key: [address]})
+        raise Reschedule
 
 
 def _send_parts(data: Sequence[SizedResult], targets: Sequence[str]) -> None:
@@ -336,6 +356,6 @@ def check(results: Mapping[int, int]) -> None:
             raise wrong(NAME, f"task {number} returned {result!r}")
 
 
-WORKLOAD = workload(NAME, version=7, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(
+WORKLOAD = workload(NAME, version=8, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(
     run
 )

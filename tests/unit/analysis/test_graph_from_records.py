@@ -78,6 +78,24 @@ def test_a_stage_may_be_confined_to_a_worker_for_each_task(
     assert graph.spread == spread
 
 
+@pytest.mark.parametrize(("barrier", "seconds"), [("shuffle-barrier", 0.25), ("load", 0.0)])
+def test_outputs_of_a_shuffle_have_the_seconds_of_their_first_attempts(barrier: str, seconds: float) -> None:
+    lost = {"status": STATUS_LOST, "start": 0.0, "stop": 0.0}
+    own = [
+        {"key": f"k{worker}", "worker": worker, "allowed": 1, "prefix": "take", "group": "take-1"} for worker in "ab"
+    ]
+    records = tables(*[each | lost for each in own], *own, {"prefix": barrier}, edges=[(2, 4), (3, 4)])
+    records["fine_metrics"] = {
+        "prefix": ["take", "take", "inc"],
+        "activity": ["cancelled", "other", "cancelled"],
+        "unit": ["seconds"] * 3,
+        "context": ["execute"] * 3,
+        "value": [0.5, 3.0, 0.2],
+    }
+    graph = recorded_graph(records)
+    assert [(task.allowed, task.first_s) for task in graph.tasks] == [(0, 0.0), (1, seconds), (1, seconds)]
+
+
 def test_stages_dependencies_and_restrictions() -> None:
     graph = recorded_graph(
         tables(

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import fsspec
 import pytest
 from dask.sizeof import sizeof
+from dask.utils import key_split
+from distributed.diagnostics.plugin import SchedulerPlugin
 from distributed.worker import thread_state
 
 from scalescope import workloads
@@ -94,6 +96,27 @@ def test_tasks_of_a_shuffle_send_parts_to_the_workers_that_have_outputs(
     replay.run(inproc.client, graph=written(tmp_path, SHUFFLE))
     assert 3 <= len(received) <= 6  # no worker sends to itself
     assert set(received) <= {(address, 3_000) for address in sorted(inproc.client.nthreads())[:2]}
+
+
+def test_outputs_of_a_shuffle_run_first_where_they_happen_to_be(inproc: Place, tmp_path: Path) -> None:
+    """Then where they belong, each on a worker of its own."""
+    moved = SHUFFLE.tasks[:7]
+    outputs = [RecordedTask(3, 0.01, (6,), allowed=1, first_s=0.02)] * 2
+    graph = dataclasses.replace(SHUFFLE, tasks=(*moved, *outputs), spread=(3,))
+    ended: list[tuple[str, str]] = []
+
+    class Ends(SchedulerPlugin):  # type: ignore[misc]
+        def transition(self, key: Any, start: str, finish: str, *args: Any, worker: str = "", **kwargs: Any) -> None:
+            if key_split(key) == "take" and start == "processing":
+                ended.append((finish, worker))
+
+    inproc.cluster.scheduler.add_plugin(Ends(), name="ends")
+    try:
+        assert replay.run(inproc.client, graph=written(tmp_path, graph))["tasks"] == 9
+    finally:
+        inproc.cluster.scheduler.remove_plugin("ends")
+    assert {worker for finish, worker in ended if finish == "memory"} == set(sorted(inproc.client.nthreads())[:2])
+    assert 1 <= sum(finish != "memory" for finish, _ in ended) <= 2  # one may be there by chance
 
 
 def test_tasks_that_send_tasks(processes: Place, tmp_path: Path) -> None:
