@@ -53,9 +53,10 @@ class _Sender:
         self._outputs = outputs(recorded)
         by_worker = self._outputs or any(task.allowed for task in recorded.tasks)
         self._workers = sorted(client.nthreads()) if by_worker else []
-        self._confined = confinements(recorded, len(self._workers))
-        confined = [None if task.first_s else own for task, own in zip(recorded.tasks, self._confined, strict=True)]
-        self._parts, self._last_use = parts(recorded, confined), last_uses(recorded)
+        self._places = confinements(recorded, len(self._workers))
+        # An output of a shuffle is sent to anywhere.
+        self._confined = [None if task.first_s else own for task, own in zip(recorded.tasks, self._places, strict=True)]
+        self._parts, self._last_use = parts(recorded, self._confined), last_uses(recorded)
         last = len(recorded.tasks) - 1  # of tasks that are equal otherwise, dask puts the one with the last key first
         groups = [f"{prefix}-{self._token}-{number}" for number, prefix in enumerate(recorded.stages)]
         self._names = [(groups[task.stage], f"{last - i:06d}") for i, task in enumerate(recorded.tasks)]
@@ -103,7 +104,7 @@ class _Sender:
             self._client.sync(asyncio.sleep, missing_s)  # a client that waits, as a record shows it
         time.sleep(submission.pause_s * self._scale)
         for part in self._parts.get(number, ()):
-            confinement = None if recorded.tasks[part.start].first_s else self._confined[part.start]
+            confinement = self._confined[part.start]
             confined = self._workers[confinement.start : confinement.stop] if confinement else None
             calls = {self._names[i]: self._arguments(i, part) for i in part}
             if any(need in part for i in part for need in recorded.tasks[i].needs):
@@ -150,7 +151,7 @@ class _Sender:
         sends = _Sends(task.sends, self._scale, f"{self._token}_{number}", task.secedes) if task.sends else None
         count, receivers = len(self._workers), min(self._outputs.get(number, 0), len(self._workers))
         targets = [self._workers[i * count // receivers] for i in range(receivers)]
-        place, first = self._confined[number], None
+        place, first = self._places[number], None
         if task.first_s and place is not None:
             first = task.first_s * self._scale, self._workers[place.start]
         return number, task.seconds * self._scale, task.nbytes, cpu_share, needs, sends, targets, first

@@ -13,7 +13,7 @@ from scalescope.model.large_part import LargePart
 from scalescope.model.records import NESTED
 
 HEAVY_GRAPH = 100_000  # bytes from which a graph carries data, beside those of its calls
-CALL_BYTES = 200  # at most, for each task of a graph that carries no data (40 to 180 in Dask 2023.5 to 2026)
+CALL_BYTES = 200  # at most, for each task of a graph that carries no data (40 to 180 in Dask 2026.8)
 LARGE_BYTES = 10_000_000  # bytes; Dask warns of larger graphs (`distributed.admin.large-graph-warning-threshold`)
 # In a list, since scatter makes one future of each element of a list or dict.
 SCATTER = "`[future] = client.scatter([data], broadcast=True)` once and pass `future`"
