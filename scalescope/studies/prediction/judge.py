@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from statistics import fmean
+from statistics import fmean, pstdev
 from types import MappingProxyType
 from typing import Any
 
@@ -136,7 +136,7 @@ def judge(
     besides = [replace(each, gain=None) for each in shown]
     sizes = [
         replace(
-            _with_limits(_size(measured, draws[0], ratio, prices), [*_shares(run, draws), *besides], ratio),
+            _with_limits(_size(measured, draws, ratio, prices), [*_shares(run, draws), *besides], ratio),
             held_bytes=simulated.held_bytes.get(workers, 0.0),
         )
         for workers, draws in ahead.items()
@@ -217,11 +217,13 @@ def _ratio(measured: MeasuredSizes, simulated: Mapping[int, Trial], trust: Trust
     return _Ratio(math.exp(level), math.sqrt(variance), noise, step)
 
 
-def _size(measured: MeasuredSizes, trial: Trial, ratio: _Ratio, prices: Prices) -> PredictedSize:
+def _size(measured: MeasuredSizes, draws: Sequence[Trial], ratio: _Ratio, prices: Prices) -> PredictedSize:
+    trial = draws[0]
     assert trial.metrics is not None
     workers = trial.point.workers
     predicted = max(ratio.factor * elapsed_s(trial), trial.metrics.ideal_s)
-    half = NORMAL.inv_cdf((1 + LEVEL) / 2) * ratio.error_at(workers / measured.largest)
+    by_chance = pstdev(math.log(elapsed_s(each)) for each in draws)
+    half = NORMAL.inv_cdf((1 + LEVEL) / 2) * math.hypot(ratio.error_at(workers / measured.largest), by_chance)
     low = max(predicted * math.exp(-half), min(trial.metrics.ideal_s, predicted))
     spec = measured.run.sweep.cluster_of(measured.base.point)
     hours, price = workers * predicted / 3600, prices.of(spec)

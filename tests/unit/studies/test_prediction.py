@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from scalescope.analysis.cost import Prices
 from scalescope.errors import InvalidField
 from scalescope.model.finding import Finding, Severity
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
@@ -231,7 +232,8 @@ def part(i):
 
 def test_tasks_that_send_tasks_are_run_again_as_they_did(store: str, tmp_path: Path) -> None:
     (tmp_path / "nested.py").write_text(NESTED)
-    sweep = {"workload": f"{tmp_path}/nested.py:run", "cluster": {"kind": "simulated"}, "repeats": 1, "store": store}
+    cluster = {"kind": "simulated", "task_cost": "none"}  # CPU time of a busy host would decide who steals
+    sweep = {"workload": f"{tmp_path}/nested.py:run", "cluster": cluster, "repeats": 1, "store": store}
     small, large = (run_sweep({**sweep, "axes": {"workers": workers}}) for workers in ([1, 2], [8]))
     found = run_study("prediction", {"run": small.run_id, "workers": "8", "store": store})
     prediction = Prediction.from_mapping(found.result)
@@ -285,6 +287,25 @@ def test_of_several_draws_the_median_counts() -> None:
     ]
     run: Any = SimpleNamespace(trials=trials)
     assert {workers: trial.metrics.elapsed_s for workers, trial in judge.typical(run).items()} == {4: 5.0, 8: 2.0}
+
+
+def test_the_interval_is_wider_where_draws_differ() -> None:
+    def size(*elapsed_s: float) -> PredictedSize:
+        point = SimpleNamespace(workers=8, threads=8)
+        draws: Any = [
+            SimpleNamespace(point=point, metrics=SimpleNamespace(elapsed_s=each, ideal_s=1.0, work_s=8.0))
+            for each in elapsed_s
+        ]
+        sweep = SimpleNamespace(cluster_of=lambda _: SimpleNamespace(here=True))
+        base = SimpleNamespace(point=point)
+        measured: Any = SimpleNamespace(largest=4, all_seconds={}, base=base, run=SimpleNamespace(sweep=sweep))
+        return judge._size(measured, draws, _Ratio(1.0, 0.02, 0.02, 0.02), Prices())
+
+    alike, different = size(5.4, 5.4, 5.4), size(5.4, 5.4, 6.3)
+    assert alike.predicted_s == different.predicted_s == size(5.4).predicted_s
+    assert different.low_s < alike.low_s
+    assert different.high_s > alike.high_s
+    assert alike.high_s == size(5.4).high_s
 
 
 @pytest.mark.parametrize(("most", "draws"), [(plan.TOO_MANY_TASKS, {0, 1, 2}), (1, {0})])
