@@ -116,25 +116,31 @@ def _fetched(tables: Tables, attempts: Attempts, cpu_s_per_byte: float) -> tuple
         return 0.0, 0.0
     tasks, graphs = tables["tasks"], tables.get("graphs", {})
     done, known = (np.asarray(tasks[name], np.float64) for name in ("done", "runnable"))
-    last = _last(tables)
-    sizes = np.asarray(tasks["nbytes"], np.float64)
+    order, last = np.argsort(done), _last(tables)
     by_client = [not task for task in graphs.get("task", ())] or slice(None)
-    times = np.sort(np.asarray(graphs.get("time", ()), np.float64)[by_client])[1:]
-    nbytes, seconds, before = 0.0, 0.0, -math.inf
-    for time in (*times.tolist(), attempts.epoch + attempts.end):
-        own = last & (before < done) & (done <= time)
-        if not own.any() or (known < time).sum() > (done <= time).sum():
-            continue
-        before, fetched = time, float(sizes[own].sum())
-        if fetched >= LARGE_BYTES:
-            packed_s = fetched * cpu_s_per_byte / min(len(attempts.addresses), int(own.sum()))  # by the workers
-            whole_s = waited_s(time) - waited_s(float(done[done <= time].max()))
-            nbytes, seconds = nbytes + fetched, seconds + max(whole_s - packed_s, SHARE_OF_LINKS * whole_s)
+    sent = np.sort(np.asarray(graphs.get("time", ()), np.float64)[by_client])[1:]
+    times = np.append(sent, attempts.epoch + attempts.end)
+    ended = np.searchsorted(done[order], times, side="right")
+    all_ended = np.searchsorted(np.sort(known), times, side="left") <= ended
+    times, ended = times[all_ended], ended[all_ended]
+
+    def since_before(of_tasks: Floats) -> Floats:
+        return np.diff(np.append(0.0, np.cumsum(of_tasks[order]))[ended], prepend=0.0)
+
+    fetched = since_before(np.where(last, np.asarray(tasks["nbytes"], np.float64), 0.0))
+    results = since_before(last.astype(np.float64))
+    nbytes, seconds = 0.0, 0.0
+    for i in np.flatnonzero(fetched >= LARGE_BYTES).tolist():
+        packed_s = (
+            float(fetched[i]) * cpu_s_per_byte / min(len(attempts.addresses), float(results[i]))
+        )  # by the workers
+        whole_s = waited_s(float(times[i])) - waited_s(float(done[order[ended[i] - 1]]))
+        nbytes, seconds = nbytes + float(fetched[i]), seconds + max(whole_s - packed_s, SHARE_OF_LINKS * whole_s)
     return nbytes, seconds
 
 
 def _last(tables: Tables) -> Bools:
-    """Which tasks no other task needs: a client that fetches results fetches theirs, as in a replay."""
+    """True for each task that no other one needs. A client that fetches results fetches these, as in a replay."""
     found = np.ones(len(tables["tasks"]["key"]), bool)
     found[np.asarray(tables.get("dependencies", {}).get("needs", ()), np.int64)] = False
     return found

@@ -108,7 +108,8 @@ class _Senders:
         stages, stage = _stages([tasks["group"][row] for row in rows], [tasks["prefix"][row] for row in rows])
         sizes = tasks.get("nbytes", [0] * len(tasks["key"]))
         scattered, pieces = _scattered(self.scattered, rows)
-        spread, first = _spread(tables, rows, stage), _first_attempts(tables)
+        spread = _spread(tables, rows, stage)
+        first = _first_attempts(tables) if spread else {}
         used = sorted({sent[row] for row in rows})
         renumbered = {old: new for new, old in enumerate(used)}
         inner = {row: self.graph(row) for row in rows if row in self.rows}

@@ -153,7 +153,7 @@ class _Sender:
         targets = [self._workers[i * count // receivers] for i in range(receivers)]
         place, first = self._places[number], None
         if task.first_s and place is not None:
-            first = task.first_s * self._scale, self._workers[place.start]
+            first = self._workers[place.start], task.first_s * self._scale
         return number, task.seconds * self._scale, task.nbytes, cpu_share, needs, sends, targets, first
 
 
@@ -190,7 +190,7 @@ def nap(
     needs: Sequence[SizedResult],
     sends: _Sends | None = None,
     targets: Sequence[str] = (),
-    first: tuple[float, str] | None = None,
+    first: tuple[str, float] | None = None,
 ) -> SizedResult:
     """Sleep; `cpu_share` is the part of these seconds for which a simulated cluster takes the task to be on a core.
 
@@ -202,7 +202,7 @@ def nap(
 
     thread_state.cpu_share = cpu_share
     if first is not None:
-        _go_to(first[1], first[0])
+        _go_to(*first)
     if sends is not None:
         with worker_client(separate_thread=sends.secedes) as client:
             while client.status in ("newly-created", "connecting"):  # another task of this worker makes it just now
