@@ -226,8 +226,9 @@ class TestServer:
             assert said
             goes_on.join()
             goes_on = self._stands_still(postgresql)
-            store.patience_s = 0.1
-            assert failure(lambda: store.save(run_id, make_trial(2))).category == AWAY
+            with monkeypatch.context() as impatient:
+                impatient.setattr(store, "patience_s", 0.1)
+                assert failure(lambda: store.save(run_id, make_trial(2))).category == AWAY
             goes_on.join()
             assert store.run().trials[:2] == tuple(saved)
 
