@@ -15,6 +15,7 @@ from scalescope.analysis.attempts import Attempts, Bools, Floats
 from scalescope.analysis.events import Tables, told
 from scalescope.analysis.inside_tasks import thread_seconds
 from scalescope.analysis.scattered import Scattered, scattered_data
+from scalescope.analysis.shared_cores import Work, work_by_worker
 from scalescope.analysis.task_waits import Waits, task_waits
 from scalescope.errors import CaptureError
 from scalescope.model.recorded_graph import BARRIER, RecordedGraph, RecordedTask, ScatteredData, Submission
@@ -57,6 +58,7 @@ class _Senders:
     rows: Mapping[int, Sequence[int]]  # by sender
     scattered: Scattered
     waits: Mapping[int, Waits]  # of tasks that send tasks
+    work: Mapping[str, Work]  # of workers whose cores tasks shared
     virtual: bool
 
     @classmethod
@@ -78,7 +80,9 @@ class _Senders:
         by_sender: dict[int, list[int]] = {CLIENT: []}
         for row in rows:
             by_sender.setdefault(senders[sent[row]], []).append(row)
-        return cls(tables, needs, times, sent, by_sender, scattered_data(tables), task_waits(tables), virtual)
+        waits = task_waits(tables)
+        work = work_by_worker(tables, rows, waits)
+        return cls(tables, needs, times, sent, by_sender, scattered_data(tables), waits, work, virtual)
 
     def merged(self) -> _Senders:
         """As if the client had sent everything, what tasks sent with what it had sent last."""
@@ -119,7 +123,7 @@ class _Senders:
             tuple(
                 RecordedTask(
                     stage[i],
-                    inner[row][1] if row in inner else _rounded(float(tasks["stop"][row] - tasks["start"][row])),
+                    inner[row][1] if row in inner else self._seconds(row),
                     tuple(sorted(number[need] for need in self.needs[row])),
                     spread.get(stage[i], int(tasks["allowed"][row])),
                     renumbered[sent[row]],
@@ -136,8 +140,17 @@ class _Senders:
             sender != CLIENT or gathered(tables),
             pieces,
             tuple(spread),
+            bool(self.work),
         )
         return graph, last.pause_s
+
+    def _seconds(self, row: int) -> float:
+        """How long a task would have computed with a core to itself."""
+        tasks, work = self.tables["tasks"], self._work(row)
+        return _rounded(work(float(tasks["stop"][row])) - work(float(tasks["start"][row])))
+
+    def _work(self, row: int) -> Work:
+        return self.work.get(self.tables["tasks"]["worker"][row], float)
 
     def _after_barrier(self, row: int) -> bool:
         """Whether it is an output of a peer-to-peer shuffle."""
@@ -146,12 +159,16 @@ class _Senders:
     def _submissions(self, sender: int, rows: Sequence[int], used: Sequence[int]) -> Iterator[Submission]:
         """Each of this sender, and what it did from the last one to its end."""
         tasks, times = self.tables["tasks"], [self.times[number] for number in used]
-        first, waited_s = Submission(), waiting(self.tables)
+        first, waited_s = Submission(), waiting(self.tables) or (lambda _: 0.0)
+        work: Work = float
+        waited_work_s = waited_s
         awaits = [*self._awaits(times), False]
         times.append(times[-1])
         if sender != CLIENT:
-            waited_s, times[-1] = _waited(self.waits.get(sender, ())), float(tasks["stop"][sender])
-            first = Submission(pause_s=_rounded(times[0] - float(tasks["start"][sender]) - waited_s(times[0])))
+            waits, work = self.waits.get(sender, ()), self._work(sender)
+            waited_s, waited_work_s = _waited(waits, float), _waited(waits, work)
+            start, times[-1] = float(tasks["start"][sender]), float(tasks["stop"][sender])
+            first = Submission(pause_s=_rounded(work(times[0]) - work(start) - waited_work_s(times[0])))
             awaits = [waited_s(time) > waited_s(before) for before, time in pairwise(times)]
         ended = dict.fromkeys(used, 0.0)
         for row in rows:
@@ -164,8 +181,9 @@ class _Senders:
             last = bisect_right(by_end, (time, position)) - 1 if waited else -1  # it ended last before this was sent
             since, after = (before, -1) if last < 0 else (max(before, by_end[last][0]), by_end[last][1])
             pause_s = max(0.0, time - since)
-            idle_s = min(waited_s(time) - waited_s(since), pause_s) if waited_s and pause_s else 0.0
-            yield Submission(after, _rounded(pause_s - idle_s), _rounded(idle_s), last + 1 == position)
+            idle_s = min(waited_s(time) - waited_s(since), pause_s)
+            own_s = work(time) - work(since) - (waited_work_s(time) - waited_work_s(since)) if pause_s else 0.0
+            yield Submission(after, _rounded(own_s), _rounded(idle_s), last + 1 == position)
 
     def _awaits(self, times: Sequence[float]) -> list[bool]:
         """Whether the client may have waited before it sent each graph but the first: it was seen to, or reacts."""
@@ -179,9 +197,9 @@ class _Senders:
         return [bool(each) for each in found]
 
 
-def _waited(waits: Waits) -> Callable[[float], float]:
-    """The seconds until a time in which a task waited."""
-    return lambda time: sum(max(min(end, time) - begin, 0.0) for begin, end, _ in waits)
+def _waited(waits: Waits, work: Work) -> Work:
+    """What others could have done on its cores while a task waited, until a time."""
+    return lambda time: sum(max(work(min(end, time)) - work(begin), 0.0) for begin, end, _ in waits)
 
 
 def _scattered(found: Scattered, rows: Sequence[int]) -> tuple[dict[int, list[int]], tuple[ScatteredData, ...]]:

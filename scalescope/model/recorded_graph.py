@@ -63,6 +63,7 @@ class RecordedGraph:
     gathered: bool = True  # whether the client fetched results
     scattered: tuple[ScatteredData, ...] = ()
     spread: tuple[int, ...] = ()  # stages whose restricted tasks were confined to different workers
+    shares_cores: bool = False  # whether tasks are slower while more compute on a worker than it has threads
 
     def changed(self, change: Callable[[RecordedGraph], RecordedGraph]) -> RecordedGraph:
         """The graph with a change to it and to all graphs that its tasks send."""

@@ -8,10 +8,11 @@ exchange: each that sends gives an equal part of its inputs to each worker that 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 NAME = "replay"
+SLICES = 20  # of a task, after each of which it looks how many compute beside it
 
 
 def run(
@@ -48,8 +50,17 @@ def run(
 class _Sender:
     """Sends the submissions of a recorded graph as their client did."""
 
-    def __init__(self, client: Client, recorded: RecordedGraph, scale: float, token: str) -> None:
+    def __init__(
+        self,
+        client: Client,
+        recorded: RecordedGraph,
+        scale: float,
+        token: str,
+        *,
+        compute: Callable[[float], None] | None = None,
+    ) -> None:
         self._client, self._recorded, self._scale, self._token = client, recorded, scale, token
+        self._compute = compute or time.sleep
         self._outputs = outputs(recorded)
         by_worker = self._outputs or any(task.allowed for task in recorded.tasks)
         self._workers = sorted(client.nthreads()) if by_worker else []
@@ -102,7 +113,7 @@ class _Sender:
         missing_s = submission.waited_s * self._scale - (time.monotonic() - began)
         if missing_s > 0:
             self._client.sync(asyncio.sleep, missing_s)  # a client that waits, as a record shows it
-        time.sleep(submission.pause_s * self._scale)
+        self._compute(submission.pause_s * self._scale)
         for part in self._parts.get(number, ()):
             confinement = self._confined[part.start]
             confined = self._workers[confinement.start : confinement.stop] if confinement else None
@@ -154,7 +165,8 @@ class _Sender:
         place, first = self._places[number], None
         if task.first_s and place is not None:
             first = self._workers[place.start], task.first_s * self._scale
-        return number, task.seconds * self._scale, task.nbytes, cpu_share, needs, sends, targets, first
+        seconds, shares = task.seconds * self._scale, recorded.shares_cores
+        return number, seconds, task.nbytes, cpu_share, needs, sends, targets, first, shares
 
 
 @dataclass(frozen=True)
@@ -191,6 +203,7 @@ def nap(
     sends: _Sends | None = None,
     targets: Sequence[str] = (),
     first: tuple[str, float] | None = None,
+    shares_cores: bool = False,
 ) -> SizedResult:
     """Sleep; `cpu_share` is the part of these seconds for which a simulated cluster takes the task to be on a core.
 
@@ -200,18 +213,32 @@ def nap(
     from distributed import worker_client
     from distributed.worker import thread_state
 
-    thread_state.cpu_share = cpu_share
+    thread_state.cpu_share, compute = cpu_share, compute_with_others if shares_cores else time.sleep
     if first is not None:
         _go_to(*first)
     if sends is not None:
         with worker_client(separate_thread=sends.secedes) as client:
             while client.status in ("newly-created", "connecting"):  # another task of this worker makes it just now
                 time.sleep(0.001)
-            _Sender(client, sends.graph, sends.scale, sends.token).send_all()
-    time.sleep(seconds)
+            _Sender(client, sends.graph, sends.scale, sends.token, compute=compute).send_all()
+    compute(seconds)
     if targets:
         _send_parts(needs, targets)
     return SizedResult.of(number, nbytes)
+
+
+def compute_with_others(seconds: float) -> None:
+    """Sleep; longer while more tasks compute on this worker than it has threads, as if they shared a core for each."""
+    from distributed import get_worker
+
+    worker = get_worker()
+    computing: set[int] = vars(worker).setdefault("scalescope_computing", set())
+    computing.add(threading.get_ident())
+    try:
+        for _ in range(SLICES):
+            time.sleep(seconds / SLICES * max(len(computing) / worker.state.nthreads, 1.0))
+    finally:
+        computing.discard(threading.get_ident())
 
 
 def _go_to(address: str, seconds: float) -> None:
@@ -357,6 +384,6 @@ def check(results: Mapping[int, int]) -> None:
             raise wrong(NAME, f"task {number} returned {result!r}")
 
 
-WORKLOAD = workload(NAME, version=8, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(
+WORKLOAD = workload(NAME, version=9, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(
     run
 )

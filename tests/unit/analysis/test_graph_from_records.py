@@ -29,7 +29,8 @@ def tables(*rows: dict[str, Any], edges: list[tuple[int, int]] | None = None, se
         row.setdefault("stop", row["start"] + 1.0)
         row.setdefault("done", row["stop"])
         row.setdefault("span", row["stop"] - row["start"])
-    found: dict[str, Any] = {"tasks": {name: [row[name] for row in whole] for name in whole[0]}, "workers": {}}
+    found: dict[str, Any] = {"tasks": {name: [row[name] for row in whole] for name in whole[0]}}
+    found["workers"] = {"worker": [""], "nthreads": [4]}
     for name in ("start", "stop", "span"):
         found["tasks"][name] = np.asarray(found["tasks"][name])
     if edges is not None:
@@ -227,6 +228,51 @@ def test_what_a_task_sends_is_a_graph_of_its_own() -> None:
     changed = graph.changed(lambda each: replace(each, gathered=False))
     assert [changed.gathered, changed.tasks[0].sends and changed.tasks[0].sends.gathered] == [False, False]
     assert RecordedGraph.from_mapping(json.loads(json.dumps(graph.to_mapping()))) == graph
+
+
+def sharing_tables(parts: int, alone: int, alone_s: float) -> dict[str, Any]:
+    """A task sends `parts` of two seconds to its own worker, computes as long, sends one more to another, and waits.
+
+    `alone` tasks ran there meanwhile.
+    """
+    ends = 10.0 + 2 * parts
+    rows = [{"group": "sum-1", "prefix": "sum", "start": 9.0, "stop": ends + 1.0}]
+    rows += [{"start": 10.0 + 2 * i, "stop": 12.0 + 2 * i} for i in range(parts)]
+    rows += [{"worker": "b", "start": 10.0 + i * alone_s, "stop": 10.0 + (i + 1) * alone_s} for i in range(alone)]
+    rows += [{"worker": "b", "start": ends}]
+    found = tables(*rows, edges=[], sent=[(8.9, 1), (10.0, parts + alone, "k0"), (ends, 1, "k0")])
+    found["workers"] = {"worker": ["", "b"], "nthreads": [1, 1]}
+    message = json.dumps({"row": 0, "waits": [[ends, ends + 1.0, False]]})
+    return found | {"events": {"time": [20.0], "topic": ["task-waits"], "message": [message]}}
+
+
+def test_tasks_that_shared_a_core_would_have_taken_less_alone() -> None:
+    whole = recorded_graph(sharing_tables(3, 3, 1.0))
+    (sender,) = whole.tasks
+    assert whole.shares_cores
+    assert sender.sends is not None
+    assert sender.sends.shares_cores
+    assert [task.seconds for task in sender.sends.tasks] == [1.0] * 7
+    assert [each.pause_s for each in sender.sends.submissions] == [1.0, 3.0]  # from 9 to 10 alone, then of six
+
+
+@pytest.mark.parametrize("change", ["cores for all", "threads for all", "thread held"])
+def test_otherwise_they_take_what_they_took(change: str) -> None:
+    records = sharing_tables(3, 3, 2.0 if change == "cores for all" else 1.0)
+    if change == "threads for all":
+        records["workers"]["nthreads"] = [2, 1]
+    elif change == "thread held":
+        records["events"]["message"] = [records["events"]["message"][0].replace("false", "true")]
+    whole = recorded_graph(records)
+    assert not whole.shares_cores
+    inner = whole.tasks[0].sends
+    assert inner is not None
+    assert sorted(task.seconds for task in inner.tasks)[-3:] == [2.0] * 3
+    assert inner.submissions[1].pause_s == 6.0
+
+
+def test_all_share_where_none_was_alone() -> None:
+    assert recorded_graph(sharing_tables(3, 0, 1.0)).shares_cores
 
 
 @pytest.mark.parametrize("change", ["sender lost", "left alone", "needs another's", "not asked for"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -241,6 +242,20 @@ def test_tasks_that_send_tasks_are_run_again_as_they_did(store: str, tmp_path: P
     with Store.open(store) as opened:
         (trial,) = opened.run(large.run_id).trials
     assert seconds(prediction)[8] == pytest.approx(trial.metrics.elapsed_s, rel=0.1)
+
+
+def test_tasks_share_cores_with_one_that_gave_up_its_thread(store: str, tmp_path: Path) -> None:
+    tasks = RecordedTask(0, 1.0), RecordedTask(1, 0.0, submission=1)
+    inner = RecordedGraph(("part", "end"), tasks, (Submission(), Submission(pause_s=1.0)), shares_cores=True)
+    graph = RecordedGraph(("whole",), (RecordedTask(0, 0.0, sends=inner, secedes=True),), shares_cores=True)
+    (tmp_path / "graph.json").write_text(json.dumps(graph.to_mapping()))
+    sweep = {**SWEEP, "workload": "replay", "params": {"graph": str(tmp_path / "graph.json")}, "cluster": "simulated"}
+    measured = run_sweep({**sweep, "axes": {"workers": [1]}, "store": store})
+    found = Prediction.from_mapping(
+        run_study("prediction", {"run": measured.run_id, "workers": 2, "store": store}).result
+    )
+    assert found.sizes[0].measured_s == pytest.approx(2.0, rel=0.1)
+    assert seconds(found)[2] == pytest.approx(1.0, rel=0.1)
 
 
 ALSO = """
