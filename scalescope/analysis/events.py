@@ -1,9 +1,9 @@
-"""The structured events of a trial."""
+"""The structured events and the fine metrics of a trial."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 Columns = Mapping[str, Any]  # by name: `array.array`, numpy array or list, all of one length
@@ -15,3 +15,12 @@ def told(events: Columns, topic: str) -> list[tuple[float, Mapping[str, Any]]]:
     rows = zip(*(events.get(name, ()) for name in ("topic", "time", "message")), strict=True)
     found = [(float(when), json.loads(message)) for name, when, message in rows if name == topic]
     return [(when, message) for when, message in found if isinstance(message, dict)]
+
+
+def fine_seconds(tables: Tables) -> Iterator[tuple[str, str, str, float]]:
+    """Context, prefix, activity and seconds of each of distributed's fine metrics that is a time."""
+    table = tables.get("fine_metrics", {})
+    columns = (table.get(name, ()) for name in ("context", "prefix", "activity", "unit", "value"))
+    for context, prefix, activity, unit, value in zip(*columns, strict=True):
+        if unit == "seconds":
+            yield str(context), str(prefix), str(activity), float(value)

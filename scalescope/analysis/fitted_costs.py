@@ -13,7 +13,7 @@ from statistics import median_low
 import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Bools, Floats
-from scalescope.analysis.events import Tables
+from scalescope.analysis.events import Tables, fine_seconds
 from scalescope.analysis.graph_from_records import gathered, waiting
 from scalescope.analysis.replay import overhead
 from scalescope.analysis.scattered import Scattered, first_uses, scattered_data
@@ -68,9 +68,9 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
     moved, seconds, sources = _moved(tables, data)
     large = moved >= LARGE_BYTES
     cpu_s = sum(
-        value
-        for context, activity, unit, value in _fine_metrics(tables)
-        if context in ("gather-dep", "get-data") and activity in CPU_STEPS and unit == "seconds"
+        step_s
+        for context, _, activity, step_s in fine_seconds(tables)
+        if context in ("gather-dep", "get-data") and activity in CPU_STEPS
     )
     enough = float(moved[large].sum()) >= LEAST_BYTES and float(seconds[large].sum()) >= LEAST_MOVED_S
     last = _last(tables)
@@ -173,12 +173,6 @@ def _moved(tables: Tables, data: Scattered) -> tuple[Floats, Floats, Floats]:
     sources = sources + np.bincount(fetched, minlength=len(seconds))
     told = (moved > 0) & (seconds > 0) & finished
     return moved[told], seconds[told], sources[told]
-
-
-def _fine_metrics(tables: Tables) -> list[tuple[str, str, str, float]]:
-    table = tables.get("fine_metrics", {})
-    columns = [list(table.get(name, ())) for name in ("context", "activity", "unit", "value")]
-    return [(str(a), str(b), str(c), float(d)) for a, b, c, d in zip(*columns, strict=True)]
 
 
 def _quantile(values: Floats, weights: Floats, share: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right, insort
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -12,7 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Bools, Floats
-from scalescope.analysis.events import Tables, told
+from scalescope.analysis.events import Tables, fine_seconds, told
 from scalescope.analysis.inside_tasks import thread_seconds
 from scalescope.analysis.scattered import Scattered, scattered_data
 from scalescope.analysis.shared_cores import Work, work_by_worker
@@ -226,12 +226,10 @@ def _spread(tables: Tables, rows: Sequence[int], stages: Sequence[int]) -> dict[
 
 def _first_attempts(tables: Tables) -> dict[str, float]:
     """Mean seconds, by prefix, of attempts that ended without a result; of a shuffle's outputs most do at first."""
-    tasks, fine = tables["tasks"], tables.get("fine_metrics", {})
-    columns = (fine.get(name, ()) for name in ("prefix", "activity", "unit", "value"))
-    seconds = Counter[str]()
-    for prefix, activity, unit, value in zip(*columns, strict=True):
-        if activity == "cancelled" and unit == "seconds":
-            seconds[prefix] += value
+    tasks, seconds = tables["tasks"], defaultdict[str, float](float)
+    for _, prefix, activity, lost_s in fine_seconds(tables):
+        if activity == "cancelled":
+            seconds[prefix] += lost_s
     lost = Counter(
         prefix for prefix, status in zip(tasks["prefix"], tasks["status"], strict=True) if status == STATUS_LOST
     )

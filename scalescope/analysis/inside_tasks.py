@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 
 from scalescope.analysis.attempts import Attempts, codes
-from scalescope.analysis.events import Tables
+from scalescope.analysis.events import Tables, fine_seconds
 
 _LINE = re.compile(r":\d+ \S+$")  # `my_job.py:61 load`
 
@@ -118,10 +118,8 @@ def inside_tasks(tables: Tables, attempts: Attempts, busy_s: float) -> dict[str,
 
 def thread_seconds(tables: Tables) -> dict[str, list[float]]:
     # by prefix: on a core, and not
-    table = tables.get("fine_metrics", {})
     found: dict[str, list[float]] = {}
-    columns = (table.get(name, ()) for name in ("context", "prefix", "activity", "unit", "value"))
-    for context, prefix, activity, unit, value in zip(*columns, strict=True):
-        if context == "execute" and unit == "seconds" and activity.endswith("cpu"):  # a user's own may be named so, too
-            found.setdefault(prefix, [0.0, 0.0])[activity.endswith("noncpu")] += value
+    for context, prefix, activity, seconds in fine_seconds(tables):
+        if context == "execute" and activity.endswith("cpu"):
+            found.setdefault(prefix, [0.0, 0.0])[activity.endswith("noncpu")] += seconds
     return found

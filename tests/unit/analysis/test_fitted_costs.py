@@ -25,6 +25,7 @@ def costs(records: Any, transfers: list[tuple[float, float]], fine: list[tuple[s
     tables["dependencies"] = {"task": list(range(count, 2 * count)), "needs": list(range(count))}
     tables["fine_metrics"] = {
         "context": [context for context, _, _ in fine],
+        "prefix": [""] * len(fine),
         "activity": [activity for _, activity, _ in fine],
         "unit": ["seconds"] * len(fine),
         "value": [value for *_, value in fine],
@@ -84,7 +85,8 @@ def fetched(records: Any, seconds: float, *, needed: bool = False, gathers: bool
     tables["dependencies"] = {"task": [2, 3], "needs": [0, 1]} if needed else {"task": [], "needs": []}
     action = "gather" if gathers else "add-worker"
     tables["events"] = {"time": [9.0], "topic": ["all"], "message": [json.dumps({"action": action})]}
-    tables["fine_metrics"] = {"context": ["get-data"], "activity": ["serialize"], "unit": ["seconds"], "value": [0.4]}
+    packing = {"context": "get-data", "prefix": "", "activity": "serialize", "unit": "seconds", "value": 0.4}
+    tables["fine_metrics"] = {name: [value] for name, value in packing.items()}
     return fitted_costs(tables, Attempts.read(tables))
 
 
