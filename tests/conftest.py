@@ -54,7 +54,11 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_configure() -> None:
-    """Started by a script in the background, tests and what they start would ignore Ctrl-C, and some wait for it."""
+    """Started by a script in the background, tests and what they start would ignore Ctrl-C, and some wait for it.
+
+    An environment is compiled where it is imported: all of it takes most of the seconds of building it.
+    """
+    os.environ.setdefault("UV_COMPILE_BYTECODE", "0")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -158,7 +158,7 @@ def _install(environment: Environment, folder: Path, keep: Sequence[int]) -> Man
     python = cache.interpreter(folder)
     resolved, added = _resolve(environment, python, keep)
     uv.run(
-        ["pip", "install", "--quiet", "--python", python, "--no-deps", "--compile-bytecode", "-r", "-"],
+        ["pip", "install", "--quiet", "--python", python, "--no-deps", "-r", "-"],
         what=f"environment {shown} cannot be installed",
         text=resolved,
         keep=keep,

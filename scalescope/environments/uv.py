@@ -52,7 +52,8 @@ def run(
             capture_output=True,
             timeout=TIMEOUT_S,
             pass_fds=keep,
-            env=passed_on(),  # a source distribution runs its own code
+            # A source distribution runs its own code. Without bytecode the first trial would compile what it imports.
+            env={"UV_COMPILE_BYTECODE": "1", **passed_on()},
             check=False,
         )
     except subprocess.TimeoutExpired as error:

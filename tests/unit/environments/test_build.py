@@ -70,7 +70,9 @@ def test_what_is_kept_of_it(cache: Path) -> None:
     assert kept["size"] > 0
 
 
-def test_what_a_driver_needs_is_added_and_compiled() -> None:
+def test_what_a_driver_needs_is_added_and_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("UV_COMPILE_BYTECODE")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     built = have("dask==2024.8.0")
     assert built.packages["distributed"] == "2024.8.0"
     assert Path(run(built, "-c", "import distributed; print(distributed.__cached__)")).exists()
