@@ -50,9 +50,9 @@ def noted_in(names: list[str]) -> Callable[[Case], Case]:
     return noted
 
 
-NAMES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+NAMES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 SETS: dict[str, list[str]] = {name: [] for name in NAMES}
-first, second, third, fourth, fifth, sixth, seventh, eighth, ninth = map(noted_in, SETS.values())
+first, second, third, fourth, fifth, sixth, seventh, eighth, ninth, tenth = map(noted_in, SETS.values())
 
 
 def numbers(seed: int, count: int) -> Any:
@@ -3779,3 +3779,509 @@ def learn(habits: dict[int, Any], part: list[Any]) -> tuple[dict[int, Any], list
                 alerts.append((card, amount))
         habits[card] = (*amounts[-24:], amount), (*shops[-11:], shop)
     return habits, alerts
+
+
+@tenth
+def quantum_circuit(client: Client) -> None:
+    """Qubits in sixteen blocks: a gate on a high qubit mixes each block with another, and at last all are measured."""
+    high, low, layers = 4, 14, 5
+    blocks = [client.submit(qubit_block, index, low, pure=False) for index in range(1 << high)]
+    for layer in range(layers):
+        for qubit in range(high):
+            blocks = [
+                client.submit(gated_block, own, blocks[index ^ (1 << qubit)], index >> qubit & 1, [layer, qubit])
+                for index, own in enumerate(blocks)
+            ]
+    weights = np.array(client.gather(client.map(block_probability, blocks)))
+    assert abs(weights.sum() - 1) < 0.001
+    shots = np.random.default_rng(5).multinomial(5000, weights / weights.sum())
+    measured = [client.submit(measured_states, block, i, int(shots[i])) for i, block in enumerate(blocks)]
+    assert len(np.unique(np.concatenate(client.gather(measured)))) > 500
+
+
+def qubit_block(index: int, low: int) -> Any:
+    block = np.zeros(1 << low, np.complex64)
+    block[0] = index == 0
+    return block
+
+
+def gated_block(own: Any, other: Any, bit: int, seed: list[int]) -> Any:
+    random = np.random.default_rng(seed)
+    turn = random.uniform(0.5, 1.5)
+    block = (np.cos(turn) * own + (1 if bit else -1) * np.sin(turn) * other).astype(np.complex64)
+    qubits = len(block).bit_length() - 1
+    for _ in range(5):
+        for qubit, angle in enumerate(random.uniform(0, np.pi, qubits)):
+            pairs = block.reshape(-1, 2, 1 << qubit)
+            zero, one = pairs[:, 0].copy(), pairs[:, 1].copy()
+            pairs[:, 0] = np.float32(np.cos(angle)) * zero - np.float32(np.sin(angle)) * one
+            pairs[:, 1] = np.float32(np.sin(angle)) * zero + np.float32(np.cos(angle)) * one
+        for qubit in range(qubits - 1):
+            block.reshape(-1, 2, 2, 1 << qubit)[:, 1, 1] *= np.complex64(np.exp(1j * random.uniform(0, np.pi)))
+    return block
+
+
+def block_probability(block: Any) -> float:
+    return float((np.abs(block.astype(np.complex128)) ** 2).sum())
+
+
+def measured_states(block: Any, index: int, shots: int) -> Any:
+    chances = np.cumsum(np.abs(block.astype(np.complex128)) ** 2)
+    drawn = np.random.default_rng([9, index]).random(shots) * chances[-1]
+    return index * len(block) + np.searchsorted(chances, drawn)
+
+
+@tenth
+def quadratic_sieve(client: Client) -> None:
+    """A number is factored: ranges are sieved for smooth squares until there are enough, and one task does the rest."""
+    number = 1000000000000000003 * 300000000000000011
+    base = factor_base(number, 10000)
+    [kept] = client.scatter([base], broadcast=True)
+    width, side = 1 << 21, 1
+    found: list[tuple[int, Any]] = []
+    running = as_completed([client.submit(smooth_squares, number, kept, k * width, width) for k in range(-8, 8)])
+    next_ranges = (sign * k for k in range(8, 10_000) for sign in (1, -1))
+    for done in running:
+        found += done.result()
+        if len(found) > len(base) + 16:
+            break
+        side = next(next_ranges)
+        start = side * width if side > 0 else (side - 1) * width
+        running.add(client.submit(smooth_squares, number, kept, start, width))
+    client.cancel([future for future in running.futures if not future.done()])
+    factor = client.submit(dependent_factor, number, base, found).result()
+    assert number % factor == 0
+    assert 1 < factor < number
+
+
+def factor_base(number: int, below: int) -> list[tuple[int, list[int]]]:
+    base = []
+    for prime in range(2, below):
+        if all(prime % other for other in range(2, math.isqrt(prime) + 1)):
+            roots = np.flatnonzero(np.arange(prime) ** 2 % prime == number % prime).tolist()
+            if roots:
+                base.append((prime, roots))
+    return base
+
+
+def smooth_squares(number: int, base: list[tuple[int, list[int]]], start: int, width: int) -> Any:
+    origin = math.isqrt(number) + 1 + start
+    logs = np.zeros(width, np.float32)
+    for prime, roots in base:
+        for root in roots:
+            logs[(root - origin) % prime :: prime] += np.float32(math.log(prime))
+    sizes = math.log(abs(origin * origin - number) + (width << 1) * math.isqrt(number) // 8)
+    relations = []
+    for place in np.flatnonzero(logs > sizes - 1.6 * math.log(base[-1][0])).tolist():
+        rest = (origin + place) ** 2 - number
+        powers = [0] * (len(base) + 1)
+        powers[-1] = int(rest < 0)
+        rest = abs(rest)
+        for which, (prime, _) in enumerate(base):
+            while rest % prime == 0:
+                rest //= prime
+                powers[which] += 1
+        if rest == 1:
+            relations.append((origin + place, np.array(powers, np.int16)))
+    return relations
+
+
+def dependent_factor(number: int, base: list[tuple[int, list[int]]], relations: list[tuple[int, Any]]) -> int:
+    pivots: dict[int, tuple[int, int]] = {}
+    for which, (_, powers) in enumerate(relations):
+        row, mask = sum(1 << place for place in np.flatnonzero(powers & 1).tolist()), 1 << which
+        while row and row.bit_length() in pivots:
+            pivot, pivot_mask = pivots[row.bit_length()]
+            row, mask = row ^ pivot, mask ^ pivot_mask
+        if row:
+            pivots[row.bit_length()] = row, mask
+            continue
+        chosen = [relations[k] for k in range(which + 1) if mask >> k & 1]
+        left, right = 1, 1
+        for root, _ in chosen:
+            left = left * root % number
+        for (prime, _), power in zip(base, np.sum([powers for _, powers in chosen], axis=0).tolist(), strict=False):
+            right = right * pow(prime, power // 2, number) % number
+        factor = math.gcd(left - right, number)
+        if 1 < factor < number:
+            return factor
+    return 1
+
+
+@tenth
+def song_recognition(client: Client) -> None:
+    """Songs are known by pairs of peaks in their sound: noisy snippets are looked up in eight shards, which vote."""
+    songs, shards, snippets = 22, 8, 24
+    sounds = client.map(song_sound, range(songs))
+    prints = client.map(sound_fingerprint, sounds)
+    index = [client.submit(fingerprint_shard, shard, shards, prints) for shard in range(shards)]
+    votes = []
+    for snippet in range(snippets):
+        heard = client.submit(sound_fingerprint, client.submit(noisy_snippet, sounds[snippet * 7 % songs], snippet))
+        votes.append(client.submit(likeliest_song, [client.submit(shard_votes, part, heard) for part in index]))
+    named = client.gather(votes)
+    right = sum(name == snippet * 7 % songs for snippet, name in enumerate(named))
+    assert right > 0.8 * snippets
+
+
+def song_sound(song: int) -> Any:
+    random = np.random.default_rng([31, song])
+    rate, beat = 8000, 2000
+    time = np.arange(2 * beat) / rate
+    sound = np.zeros(beat * 64, np.float32)
+    for start in range(0, len(sound) - 2 * beat, beat):
+        for pitch in 220 * 2 ** (random.integers(0, 36, 3) / 12):
+            tone = sum(np.sin(2 * np.pi * pitch * part * time) / part for part in (1, 2, 3))
+            sound[start : start + 2 * beat] += tone * np.exp(-5 * time)
+    return sound
+
+
+def noisy_snippet(sound: Any, snippet: int) -> Any:
+    random = np.random.default_rng([32, snippet])
+    start = int(random.integers(len(sound) - 40_000))
+    return sound[start : start + 40_000] + random.normal(0, 0.4, 40_000).astype(np.float32)
+
+
+def sound_fingerprint(sound: Any) -> Any:
+    _, _, power = signal.spectrogram(sound, nperseg=1024, noverlap=768)
+    loud = np.log(power + 1e-9)
+    peaks = (ndimage.maximum_filter(loud, (15, 21)) == loud) & (loud > np.percentile(loud, 90))
+    times, pitches = np.nonzero(peaks.T)
+    pairs = []
+    for step in range(1, 9):
+        apart = times[step:] - times[:-step]
+        near = apart < 128
+        hashes = (pitches[:-step] << 17 | pitches[step:] << 7)[near] | apart[near]
+        pairs.append(np.stack([hashes, times[:-step][near]]))
+    return np.concatenate(pairs, axis=1)
+
+
+def fingerprint_shard(shard: int, shards: int, prints: list[Any]) -> Any:
+    rows = []
+    for song, pairs in enumerate(prints):
+        mine = pairs[:, pairs[0] % shards == shard]
+        rows.append(pd.DataFrame({"hash": mine[0], "at": mine[1], "song": song}))
+    return pd.concat(rows, ignore_index=True).sort_values("hash")
+
+
+def shard_votes(part: pd.DataFrame, heard: Any) -> Any:
+    hits = part.merge(pd.DataFrame({"hash": heard[0], "heard": heard[1]}), on="hash")
+    return hits.assign(shift=(hits["at"] - hits["heard"]) // 2).groupby(["song", "shift"]).size()
+
+
+def likeliest_song(votes: list[Any]) -> int:
+    total = pd.concat(votes).groupby(level=[0, 1]).sum()
+    return int(total.idxmax()[0]) if len(total) else -1
+
+
+@tenth
+def density_layers(client: Client) -> None:
+    """An ocean's temperature and salinity, by months and depths, are put on layers of equal density for each season."""
+    months, depths, lats, lons = 24, 30, 48, 80
+    chunks = ((2,) * 12, (10,) * 3, (lats,), (lons,))
+    shape = {"time": months, "depth": depths, "lat": lats, "lon": lons}
+    fields = {
+        name: (tuple(shape), da.map_blocks(ocean_field, which, chunks=chunks, dtype=np.float32))
+        for which, name in enumerate(["temperature", "salinity"])
+    }
+    dates = pd.date_range("2001-01-01", periods=months, freq="MS")
+    ocean = xarray.Dataset(fields, {"time": dates, "depth": np.linspace(5, 3000, depths)})
+    density = 28 - 0.15 * ocean.temperature - 0.005 * ocean.temperature**2 + 0.78 * (ocean.salinity - 35)
+    layers = np.linspace(23, 27, 12)
+    ocean["density"] = density
+    columns = ocean.chunk({"depth": -1, "lat": lats // 2})
+    layered = xarray.apply_ufunc(
+        column_on_layers,
+        columns.density,
+        columns.temperature,
+        kwargs={"layers": layers},
+        input_core_dims=[["depth"], ["depth"]],
+        output_core_dims=[["layer"]],
+        vectorize=True,
+        dask="parallelized",
+        output_dtypes=[np.float64],
+        dask_gufunc_kwargs={"output_sizes": {"layer": len(layers)}},
+    )
+    seasons = layered.groupby("time.season").mean().mean("lon").compute()
+    assert seasons.sizes["season"] == 4
+    assert float(seasons.isel(layer=2).mean()) > float(seasons.isel(layer=-2).mean())
+
+
+def ocean_field(which: int, block_info: Any = None) -> Any:
+    where = block_info[None]["array-location"]
+    random = np.random.default_rng([which, where[0][0], where[1][0]])
+    time, depth, lat, lon = np.meshgrid(*(np.arange(*span) for span in where), indexing="ij", sparse=True)
+    warm = 24 * np.exp(-depth / 8) * np.cos((lat - 24) / 20) + 2 * np.sin(time * np.pi / 6) * np.exp(-depth / 3)
+    mean = warm + 2 if which == 0 else 35 + 0.01 * depth + 0.2 * np.sin(lon / 9)
+    noise = random.normal(0, 0.1, tuple(stop - start for start, stop in where))
+    return (mean + ndimage.gaussian_filter(noise, (0, 0, 2, 2))).astype(np.float32)
+
+
+def column_on_layers(density: Any, values: Any, layers: Any) -> Any:
+    order = np.argsort(density)
+    return np.interp(layers, density[order], values[order])
+
+
+@tenth
+def walk_counts(client: Client) -> None:
+    """Walks in a network are counted by squaring its matrix: Strassen's way, whose tasks submit seven products each."""
+    side, squarings = 768, 3
+    links = (np.random.default_rng(41).random((side, side)) < 0.02).astype(np.uint16)
+    walks = client.scatter(links)
+    for _ in range(squarings):
+        walks = client.submit(strassen_product, walks, walks, 2, pure=False)
+    counts = walks.result()
+    start = np.zeros(side, np.int64)
+    start[3] = 1
+    for _ in range(1 << squarings):
+        start = start @ links.astype(np.int64) % 32749
+    assert np.array_equal(counts[3], start)
+
+
+def strassen_product(left: Any, right: Any, levels: int) -> Any:
+    if levels == 0:
+        return (left.astype(np.int64) @ right.astype(np.int64) % 32749).astype(np.uint16)
+    half = len(left) // 2
+    a, b, c, d = (left[i : i + half, j : j + half].astype(np.int64) for i in (0, half) for j in (0, half))
+    e, f, g, h = (right[i : i + half, j : j + half].astype(np.int64) for i in (0, half) for j in (0, half))
+    factors = [(a + d, e + h), (c + d, e), (a, f - h), (d, g - e), (a + b, h), (c - a, e + f), (b - d, g + h)]
+    with worker_client() as client:
+        products = [
+            client.submit(
+                strassen_product,
+                (one % 32749).astype(np.uint16),
+                (other % 32749).astype(np.uint16),
+                levels - 1,
+                pure=False,
+            )
+            for one, other in factors
+        ]
+        p, q, r, s, t, u, v = (each.astype(np.int64) for each in client.gather(products))
+    return (np.block([[p + s - t + v, r + t], [q + s, p - q + r + u]]) % 32749).astype(np.uint16)
+
+
+@tenth
+def callable_bonds(client: Client) -> None:
+    """Bonds that may be called are priced on trees of rates: a small task for each bond and curve, then the worst."""
+    curves = [dask.delayed(rate_curve)(scenario) for scenario in range(24)]
+    bonds = [(0.01 + 0.001 * (k % 40), 4 + k % 9, 100 + k % 3) for k in range(36)]
+    spreads = [dask.delayed(called_spread)(curves[0], bond) for bond in bonds]
+    values = []
+    for curve in curves:
+        prices = [dask.delayed(called_price)(curve, bond, spread) for bond, spread in zip(bonds, spreads, strict=True)]
+        values.append(dask.delayed(sum)(prices))
+    now, *others = client.compute(values, sync=True)
+    assert abs(now - 98 * len(bonds)) < 1
+    assert min(others) < now
+
+
+def rate_curve(scenario: int) -> Any:
+    random = np.random.default_rng([51, scenario])
+    known = np.array([0.25, 1, 2, 5, 10, 20])
+    rates = 0.02 + 0.003 * np.log1p(known) + 0.004 * random.standard_normal() * (scenario > 0)
+    knots = optimize.least_squares(lambda level: np.interp(known, known, level) - rates, np.full(6, 0.03)).x
+    return np.interp(np.arange(0, 15, 0.125), known, knots)
+
+
+def called_price(curve: Any, bond: tuple[float, int, int], spread: float) -> float:
+    coupon, years, call = bond
+    step = 0.125
+    count = int(years / step)
+    worth = np.full(count + 1, 100.0)
+    for time in range(count - 1, -1, -1):
+        rates = curve[time] * np.exp(0.15 * np.sqrt(step) * (2 * np.arange(time + 1) - time)) + spread
+        worth = np.exp(-rates * step) * (0.5 * (worth[:-1] + worth[1:]) + 100 * coupon * step)
+        if time > 16:
+            worth = np.minimum(worth, call)
+    return float(worth[0])
+
+
+def called_spread(curve: Any, bond: tuple[float, int, int]) -> float:
+    return float(optimize.brentq(lambda spread: called_price(curve, bond, spread) - 98, -0.2, 0.3, xtol=1e-8))
+
+
+@tenth
+def contact_tracing(client: Client) -> None:
+    """Phones seen in the same place at the same hour: a table joined with itself, for the contacts of ill people."""
+    days, people = 14, 4000
+    with dask.config.set({"dataframe.shuffle.method": "tasks"}):
+        pings = dask.dataframe.from_map(phone_pings, range(days), people=people, meta=phone_pings(0, 10).iloc[:0])
+        pings = pings[pings.signal > -105].drop(columns="signal")
+        pairs = pings.merge(pings, on=["place", "hour"], suffixes=("", "_other"))
+        pairs = pairs[pairs.person != pairs.person_other]
+        met = pairs.groupby(["person", "person_other"]).hour.nunique(split_out=4).reset_index().persist()
+        reached = pd.DataFrame({"person": np.arange(0, people, 600)})
+        sizes = [len(reached)]
+        for _ in range(2):
+            near = met[met.hour >= 2].merge(reached, on="person").person_other.unique().compute()
+            reached = pd.DataFrame({"person": np.union1d(reached.person, near)})
+            sizes.append(len(reached))
+    assert sizes[0] < sizes[1] < sizes[2]
+    assert sizes[2] <= people
+
+
+def phone_pings(day: int, people: int) -> pd.DataFrame:
+    random = np.random.default_rng([61, day])
+    person = np.repeat(np.arange(people), 8)
+    hour = day * 24 + random.integers(7, 22, len(person))
+    home = person // 5 * 7919 % 2000
+    place = np.where(random.random(len(person)) < 0.3, home % 150 + 1000, random.integers(0, 1000, len(person)))
+    signals = random.normal(-90, 12, len(person))
+    seen = pd.DataFrame({"person": person, "hour": hour, "place": place, "signal": signals})
+    return seen.drop_duplicates(["person", "hour"])
+
+
+@tenth
+def word_companions(client: Client) -> None:
+    """A bag of pages: words that stand near each other more often than by chance, and then where these are found."""
+    pages = db.from_sequence(range(192), npartitions=24).map(page_of_words)
+    words = pages.flatten().frequencies(split_every=6)
+    near = pages.map(near_words).flatten().foldby(lambda pair: pair, pair_tally, 0, int.__add__, 0, split_every=6)
+    single, double = dask.compute(words, near)
+    often = dict(single)
+    total = sum(often.values())
+    bonds = {pair: n * math.log(n * total / often[pair[0]] / often[pair[1]] / 4) for pair, n in double if n > 20}
+    best = set(sorted(bonds, key=lambda pair: (-bonds[pair], pair))[:40])
+    assert sum(first // 2 == second // 2 for first, second in best) > 20
+    contexts = pages.map(pair_contexts, best).flatten().repartition(npartitions=8)
+    found = contexts.groupby(lambda row: row[0], npartitions=8, shuffle="tasks")
+    sheets = found.map(concordance_sheet).compute()
+    assert len(sheets) == len(best)
+
+
+def page_of_words(page: int) -> list[int]:
+    random = np.random.default_rng([71, page])
+    words = np.minimum(random.zipf(1.3, 800), 5000) % 300
+    coupled = np.flatnonzero((random.random(799) < 0.5) & (words[:-1] > 40))
+    words[coupled + 1] = words[coupled] ^ 1
+    return [int(word) for word in words]
+
+
+def near_words(words: list[int]) -> list[tuple[int, int]]:
+    pairs = []
+    for start in range(len(words) - 4):
+        window = sorted(set(words[start : start + 4]))
+        pairs += [pair for pair in combinations(window, 2) if pair[0] > 20]
+    return pairs
+
+
+def pair_tally(total: int, _: Any) -> int:
+    return total + 1
+
+
+def pair_contexts(words: list[int], best: set[tuple[int, int]]) -> list[tuple[tuple[int, int], list[int]]]:
+    rows = []
+    for place, pair in enumerate(pairwise(words)):
+        ordered = (min(pair), max(pair))
+        if ordered in best:
+            rows.append((ordered, words[max(0, place - 4) : place + 6]))
+    return rows
+
+
+def concordance_sheet(group: tuple[tuple[int, int], list[Any]]) -> tuple[tuple[int, int], Any]:
+    pair, rows = group
+    around = Counter(word for _, words in rows for word in words if word not in pair)
+    return pair, (len(rows), around.most_common(5))
+
+
+@tenth
+def chip_temperature(client: Client) -> None:
+    """The heat in a chip by multigrid: strips are smoothed, made coarse, solved by one task and refined, in rounds."""
+    side, strips = 576, 6
+    rows = da.arange(side, chunks=side // strips)[:, None] / side
+    columns = da.arange(side, chunks=-1)[None, :] / side
+    power = (da.exp(-300 * ((rows - 0.3) ** 2 + (columns - 0.6) ** 2)) + (rows > 0.8) * (columns < 0.2)).persist()
+    heat = da.zeros_like(power)
+    errors = [float(da.linalg.norm(power).compute())]
+    while errors[-1] > 0.05 * errors[0] and len(errors) < 4:
+        heat = heat_smoothed(heat, power)
+        coarse = da.coarsen(np.sum, heat_residual(heat, power), {0: 2, 1: 2})
+        change = heat_smoothed(da.zeros_like(coarse), coarse)
+        coarsest = da.coarsen(np.sum, heat_residual(change, coarse), {0: 2, 1: 2}).rechunk(-1)
+        solved = coarsest.map_blocks(coarse_heat, dtype=float).rechunk((side // 4 // strips, -1))
+        change = heat_smoothed(change + solved.map_blocks(np.kron, np.ones((2, 2)), chunks=change.chunks), coarse)
+        heat = heat + change.map_blocks(np.kron, np.ones((2, 2)), chunks=heat.chunks)
+        heat = heat_smoothed(heat, power).persist()
+        errors.append(float(da.linalg.norm(heat_residual(heat, power)).compute()))
+    assert errors[-1] < 0.5 * errors[0]
+    assert float(heat.max().compute()) > 0
+
+
+def heat_smoothed(heat: Any, power: Any) -> Any:
+    depth = {0: 6, 1: 0}
+    return da.map_overlap(smoothed_strip, heat, power, depth=depth, boundary="none", dtype=float, trim=True)
+
+
+def heat_residual(heat: Any, power: Any) -> Any:
+    return power - da.map_overlap(heat_flow, heat, depth={0: 1, 1: 0}, boundary="none", dtype=float)
+
+
+def heat_flow(heat: Any) -> Any:
+    wide = np.pad(heat, 1)
+    return 4 * heat - wide[:-2, 1:-1] - wide[2:, 1:-1] - wide[1:-1, :-2] - wide[1:-1, 2:]
+
+
+def smoothed_strip(heat: Any, power: Any) -> Any:
+    for _ in range(6):
+        heat = heat + 0.2 * (power - heat_flow(heat))
+    return heat
+
+
+def coarse_heat(power: Any) -> Any:
+    heat, step = np.zeros_like(power), power
+    rest, size = power, float((power * power).sum())
+    for _ in range(200):
+        flow = heat_flow(step)
+        along = size / max(float((step * flow).sum()), 1e-30)
+        heat, rest = heat + along * step, rest - along * flow
+        size, before = float((rest * rest).sum()), size
+        step = rest + size / max(before, 1e-30) * step
+    return heat
+
+
+@tenth
+def relief_tiles(client: Client) -> None:
+    """Hills are drawn as a pyramid of tiles with light, shade and heights: each level is made from four tiles below."""
+    side = 8
+    level = {(x, y): dask.delayed(hill_heights)(x, y) for x in range(side) for y in range(side)}
+    pictures = []
+    while level:
+        pictures += [dask.delayed(shaded_relief)(heights, 50.0 * side) for heights in level.values()]
+        side //= 2
+        level = {
+            (x, y): dask.delayed(coarser_heights)([[level[2 * x + i, 2 * y + j] for j in (0, 1)] for i in (0, 1)])
+            for x in range(side)
+            for y in range(side)
+        }
+    tiles = dask.compute(*pictures)
+    packed = [zlib.compress(tile.tobytes(), 1) for tile in tiles[-5:]]
+    assert len(tiles) == 85
+    assert all(tile.shape == (192, 192, 3) for tile in tiles)
+    assert min(map(len, packed)) > 1000
+
+
+def hill_heights(x: int, y: int) -> Any:
+    rows, columns = np.mgrid[x * 192 : x * 192 + 192, y * 192 : y * 192 + 192] / 1536
+    random = np.random.default_rng(81)
+    heights = np.zeros((192, 192))
+    for octave in range(1, 8):
+        for angle, phase in random.uniform(0, 2 * np.pi, (2, 2)):
+            wave = 2**octave * (np.cos(angle) * rows + np.sin(angle) * columns)
+            heights += np.abs(np.sin(2 * np.pi * wave + phase)) / 1.7**octave
+    return (900 * heights).astype(np.float32)
+
+
+def coarser_heights(quarters: list[list[Any]]) -> Any:
+    whole = ndimage.gaussian_filter(np.block(quarters), 1)
+    return whole.reshape(192, 2, 192, 2).mean(axis=(1, 3))
+
+
+def shaded_relief(heights: Any, scale: float) -> Any:
+    down, across = np.gradient(ndimage.gaussian_filter(heights, 0.7) / scale * 20)
+    steep, facing = np.arctan(np.hypot(down, across)), np.arctan2(down, across)
+    light = sum(np.cos(steep - 0.8) * (1 + np.cos(facing - sun)) / 6 for sun in (0.5, 2.2, 4.0))
+    sky = heights - ndimage.uniform_filter(heights, 25)
+    tone = np.clip(light + sky / 400, 0, 1)[..., None]
+    stops = np.stack([np.interp(heights, [0, 700, 1500, 2600], each) for each in ([60, 150, 170, 250],) * 3], axis=-1)
+    lines = (heights // 50 != np.roll(heights, 1, 0) // 50)[..., None]
+    return (tone * stops * np.where(lines, 0.6, 1)).astype(np.uint8)
