@@ -163,7 +163,14 @@ async def read_gpu(worker: Any) -> int:
     return 1
 
 
-@pytest.mark.parametrize(("trials", "metrics"), [(1, {}), (2, {}), (2, {"gpu": read_gpu})])
+@pytest.mark.parametrize(
+    ("trials", "metrics"),
+    [
+        pytest.param(1, {}, marks=pytest.mark.thorough),
+        pytest.param(2, {}, marks=pytest.mark.thorough),
+        (2, {"gpu": read_gpu}),
+    ],
+)
 def test_metrics_of_the_last_tasks_are_in_the_file(
     tmp_path: Path, rows: Rows, trials: int, metrics: dict[str, Any]
 ) -> None:
