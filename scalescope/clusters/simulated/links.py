@@ -3,7 +3,8 @@
 Each host has a link each way, those of workers of the same bandwidth. A transfer takes, one after the other: packing by
 its sender, the latency, its bytes over the sender's link out and the receiver's link in, and unpacking by its receiver.
 Transfers at the same time share links in max-min fairness. A host packs and unpacks one transfer at a time, and a
-worker's event loop spends some time on each as well.
+worker's event loop spends some time on each as well. The first one from a host to another takes the latency, and that
+time, twice: a connection is made. (Over TLS, small ones took 84 ms at first and 42 ms later, the medians of 77 trials.)
 """
 
 from __future__ import annotations
@@ -135,6 +136,7 @@ class Links:
     def restart(self) -> None:
         """Forget all hosts, as the time begins anew."""
         self._hosts: dict[str, Host] = {}
+        self._connected: set[tuple[str, str]] = set()
         self._shares = FairShares()
         self._ends: list[tuple[float, int, Flow]] = []  # also those that were put off since
         self._serial = itertools.count()
@@ -157,13 +159,14 @@ class Links:
         sender, receiver = self._host(source), self._host(target)
         loop = asyncio.get_running_loop()
         now, alone_s = loop.time(), nbytes / min(sender.out.capacity, receiver.into.capacity)
+        times = 1 if follows or self._connected_before(source, target) else 2
         packing_s, unpacking_s = (
             nbytes * self._others_cpu_s_per_byte
             if host in self.others
-            else nbytes * self._cpu_s_per_byte + self._message_s
+            else nbytes * self._cpu_s_per_byte + times * self._message_s
             for host in (source, target)
         )
-        sent = sender.compute(now, packing_s) + (0.0 if follows else self._latency_s)
+        sent = sender.compute(now, packing_s) + (0.0 if follows else times * self._latency_s)
         if alone_s < SMALL * self._latency_s:
             await asyncio.sleep(max(sent + alone_s + unpacking_s, receiver.compute(now, unpacking_s)) - now)
             return
@@ -182,6 +185,11 @@ class Links:
                 self._end(flow)
                 self._settle_soon(loop)
             raise
+
+    def _connected_before(self, source: str, target: str) -> bool:
+        before = (source, target) in self._connected or (source in self.others and target in self.others)
+        self._connected.add((source, target))
+        return before
 
     def _host(self, address: str) -> Host:
         host = self._hosts.get(address)

@@ -138,8 +138,20 @@ def test_a_workers_event_loop_takes_one_transfer_after_another() -> None:
         return ended, links.cpu_s("client", now) + links.cpu_s("w0", now)
 
     ended, charged_s = asyncio.run(main())
-    assert ended[-1] >= 4 * 0.002
-    assert charged_s == pytest.approx(4 * 0.002)
+    assert ended[-1] >= 4 * 2 * 0.002  # twice each: these are their first ones
+    assert charged_s == pytest.approx(4 * 2 * 0.002)
+
+
+def test_a_connection_is_made_once_for_each_way() -> None:
+    async def main() -> list[float]:
+        links, used = Links(1e12, 0.0, 0.0, 0.001), []
+        links.others = ("client", "scheduler")
+        for source, target in ("ab", "ab", "ba", ("scheduler", "b"), ("scheduler", "b")):
+            await links.transfer(source, target, 1)
+            used.append(round(1e3 * links._host("b").cpu_s))
+        return used
+
+    assert asyncio.run(main()) == [2, 3, 5, 7, 8]
 
 
 @pytest.mark.parametrize(
