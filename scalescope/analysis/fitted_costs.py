@@ -45,11 +45,11 @@ class FittedCosts:
     def message_s(self) -> float | None:
         """Seconds of a worker's event loop for a transfer: what is not due to bytes, half of it on each side.
 
-        At most what it spends on a task: more than that comes with bytes after all.
+        At most what it spends on a task: more than that comes with bytes after all. As much where nothing moved between
+        workers.
         """
-        if self.latency_s is None:
-            return None
-        return self.latency_s / 2 if self.worker_s is None else min(self.latency_s / 2, self.worker_s)
+        half_s = None if self.latency_s is None else self.latency_s / 2
+        return min((each for each in (half_s, self.worker_s) if each is not None), default=None)
 
     @classmethod
     def of_sizes(cls, costs: Sequence[FittedCosts]) -> FittedCosts:

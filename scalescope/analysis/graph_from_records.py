@@ -192,8 +192,9 @@ class _Senders:
             done = np.sort(np.asarray(self.tables["tasks"]["done"], np.float64))
             last = np.searchsorted(done, times[1:], side="right") - 1
             since = np.where(last >= 0, times[1:] - done[np.maximum(last, 0)], np.inf)
-            reacts = since <= PROMPT * (done[-1] - done[0]) / len(done)
-            found |= reacts & (np.diff(list(map(waited_s, times))) > 0)
+            prompt_s = PROMPT * (done[-1] - done[0]) / len(done)
+            # What came right after another submission was sent by a client that did not wait.
+            found |= (since <= prompt_s) & (np.diff(times) > prompt_s) & (np.diff(list(map(waited_s, times))) > 0)
         return [bool(each) for each in found]
 
 

@@ -126,3 +126,13 @@ def test_durations_never_shrink_below_what_was_measured_at_most_workers(seconds:
 
 def test_durations_that_hardly_grow_stay_as_they_were() -> None:
     assert GrowthOfDurations.fit({1: 1.0, 2: 1.02, 4: 1.05}).at(64) == 1.05
+
+
+@pytest.mark.parametrize(
+    ("latency_s", "worker_s", "message_s"),
+    [(0.02, 0.03, 0.01), (0.08, 0.03, 0.03), (None, 0.03, 0.03), (0.02, None, 0.01), (None, None, None)],
+)
+def test_a_transfer_costs_an_event_loop_at_most_what_a_task_does(
+    latency_s: float | None, worker_s: float | None, message_s: float | None
+) -> None:
+    assert FittedCosts(latency_s=latency_s, worker_s=worker_s).message_s == message_s

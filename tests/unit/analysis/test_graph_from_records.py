@@ -185,6 +185,16 @@ def test_whether_a_client_waited_before_it_sent_more(
     assert sent_after_waiting(records, times, virtual=virtual).tolist() == waited
 
 
+@pytest.mark.parametrize(("first", "every_s", "waits"), [(10.053, 0.05, 5), (10.042, 0.003, 0)])
+def test_what_comes_right_after_another_submission_did_not_wait(first: float, every_s: float, waits: int) -> None:
+    """A task ends every 50 ms; a client is seen to wait, within what that can be off, and sends five more graphs."""
+    rows = [{"start": 10 + 0.05 * i, "stop": 10.05 + 0.05 * i} for i in range(20)]
+    times = [9.9 + 0.001 * i for i in range(15)] + [first + every_s * i for i in range(5)]
+    records = tables(*rows, sent=[(time, 1) for time in times])
+    records["client"] = {"time": [9.0], "seconds": [9.0], "waits": [1]}
+    assert sum(each.after >= 0 for each in recorded_graph(records).submissions) == waits
+
+
 def test_submissions_over_futures_do_not_wait() -> None:
     """A second `map` over the futures of the first is sent at once; its record counts what it needs as well."""
     rows = [*({"runnable": 9.1},) * 2, *({"runnable": 11.0, "start": 11.0, "group": "dec-1"},) * 2]
