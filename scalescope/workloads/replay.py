@@ -208,7 +208,7 @@ def nap(
     """Sleep; `cpu_share` is the part of these seconds for which a simulated cluster takes the task to be on a core.
 
     What it needs is divided among the workers in `targets`. An attempt on another worker than that in `first` takes
-    the seconds there, and sends the task to that one.
+    the seconds there, and sends the task to that one. `shares_cores`: as in a `RecordedGraph`.
     """
     from distributed import worker_client
     from distributed.worker import thread_state
