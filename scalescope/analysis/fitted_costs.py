@@ -15,6 +15,7 @@ import numpy as np
 from scalescope.analysis.attempts import Attempts, Bools, Floats
 from scalescope.analysis.events import Tables, fine_seconds
 from scalescope.analysis.graph_from_records import gathered, waiting
+from scalescope.analysis.ledger import integral
 from scalescope.analysis.replay import overhead
 from scalescope.analysis.scattered import Scattered, first_uses, scattered_data
 from scalescope.model.records import STATUS_FINISHED
@@ -125,15 +126,14 @@ def _fetched(tables: Tables, attempts: Attempts, cpu_s_per_byte: float) -> tuple
     times, ended = times[all_ended], ended[all_ended]
 
     def since_before(of_tasks: Floats) -> Floats:
-        return np.diff(np.append(0.0, np.cumsum(of_tasks[order]))[ended], prepend=0.0)
+        return np.diff(integral(of_tasks[order])[ended], prepend=0.0)
 
     fetched = since_before(np.where(last, np.asarray(tasks["nbytes"], np.float64), 0.0))
     results = since_before(last.astype(np.float64))
     nbytes, seconds = 0.0, 0.0
     for i in np.flatnonzero(fetched >= LARGE_BYTES).tolist():
-        packed_s = (
-            float(fetched[i]) * cpu_s_per_byte / min(len(attempts.addresses), float(results[i]))
-        )  # by the workers
+        workers = min(len(attempts.addresses), float(results[i]))
+        packed_s = float(fetched[i]) * cpu_s_per_byte / workers
         whole_s = waited_s(float(times[i])) - waited_s(float(done[order[ended[i] - 1]]))
         nbytes, seconds = nbytes + float(fetched[i]), seconds + max(whole_s - packed_s, SHARE_OF_LINKS * whole_s)
     return nbytes, seconds

@@ -14,6 +14,7 @@ import numpy as np
 from scalescope.analysis.attempts import Attempts, Bools, Floats
 from scalescope.analysis.events import Tables, fine_seconds, told
 from scalescope.analysis.inside_tasks import thread_seconds
+from scalescope.analysis.ledger import integral
 from scalescope.analysis.scattered import Scattered, scattered_data
 from scalescope.analysis.shared_cores import Work, work_by_worker
 from scalescope.analysis.task_waits import Waits, task_waits
@@ -149,8 +150,8 @@ class _Senders:
         tasks, work = self.tables["tasks"], self._work(row)
         return _rounded(work(float(tasks["stop"][row])) - work(float(tasks["start"][row])))
 
-    def _work(self, row: int) -> Work:
-        return self.work.get(self.tables["tasks"]["worker"][row], float)
+    def _work(self, sender: int) -> Work:
+        return float if sender == CLIENT else self.work.get(self.tables["tasks"]["worker"][sender], float)
 
     def _after_barrier(self, row: int) -> bool:
         """Whether it is an output of a peer-to-peer shuffle."""
@@ -159,22 +160,24 @@ class _Senders:
     def _submissions(self, sender: int, rows: Sequence[int], used: Sequence[int]) -> Iterator[Submission]:
         """Each of this sender, and what it did from the last one to its end."""
         tasks, times = self.tables["tasks"], [self.times[number] for number in used]
-        first, waited_s = Submission(), waiting(self.tables) or (lambda _: 0.0)
-        work: Work = float
+        start, work, waited_s = times[0], self._work(sender), waiting(self.tables) or (lambda _: 0.0)
         waited_work_s = waited_s
         awaits = [*self._awaits(times), False]
         times.append(times[-1])
         if sender != CLIENT:
-            waits, work = self.waits.get(sender, ()), self._work(sender)
+            waits = self.waits.get(sender, ())
             waited_s, waited_work_s = _waited(waits, float), _waited(waits, work)
             start, times[-1] = float(tasks["start"][sender]), float(tasks["stop"][sender])
-            first = Submission(pause_s=_rounded(work(times[0]) - work(start) - waited_work_s(times[0])))
             awaits = [waited_s(time) > waited_s(before) for before, time in pairwise(times)]
         ended = dict.fromkeys(used, 0.0)
         for row in rows:
             ended[self.sent[row]] = max(ended[self.sent[row]], float(tasks["done"][row]))
         by_end = list[tuple[float, int]]()  # of those sent before
-        yield first
+
+        def own_s(since: float, until: float) -> float:
+            return _rounded(work(until) - work(since) - (waited_work_s(until) - waited_work_s(since)))
+
+        yield Submission(pause_s=own_s(start, times[0]))
         for position, (before, time) in enumerate(pairwise(times), 1):
             insort(by_end, (ended[used[position - 1]], position - 1))
             waited = awaits[position - 1]
@@ -182,8 +185,7 @@ class _Senders:
             since, after = (before, -1) if last < 0 else (max(before, by_end[last][0]), by_end[last][1])
             pause_s = max(0.0, time - since)
             idle_s = min(waited_s(time) - waited_s(since), pause_s)
-            own_s = work(time) - work(since) - (waited_work_s(time) - waited_work_s(since)) if pause_s else 0.0
-            yield Submission(after, _rounded(own_s), _rounded(idle_s), last + 1 == position)
+            yield Submission(after, own_s(since, time) if pause_s else 0.0, _rounded(idle_s), last + 1 == position)
 
     def _awaits(self, times: Sequence[float]) -> list[bool]:
         """Whether the client may have waited before it sent each graph but the first: it was seen to, or reacts."""
@@ -314,7 +316,7 @@ def waiting(tables: Tables) -> Callable[[float], float] | None:
     if not len(client.get("time", ())):
         return None
     begin, seconds, waits = (np.asarray(client[name], np.float64) for name in ("time", "seconds", "waits"))
-    edges, until = np.append(begin, begin[-1] + seconds[-1]), np.append(0.0, np.cumsum(seconds * waits))
+    edges, until = np.append(begin, begin[-1] + seconds[-1]), integral(seconds * waits)
     return lambda time: float(np.interp(time, edges, until))
 
 

@@ -8,8 +8,8 @@ from statistics import median
 
 import numpy as np
 
-from scalescope.analysis.attempts import Floats
 from scalescope.analysis.events import Tables
+from scalescope.analysis.ledger import integral
 from scalescope.analysis.task_waits import Waits
 
 Work = Callable[[float], float]  # seconds for which a task on a worker would have had a core to itself, until a time
@@ -44,7 +44,7 @@ def _work(edges: Sequence[tuple[float, int]], threads: int) -> Work | None:
     computing = np.cumsum(changes)[:-1]
     if computing.max(initial=0) <= threads:
         return None
-    done: Floats = np.append(0.0, np.cumsum(np.diff(times) * np.minimum(threads / np.maximum(computing, 1), 1.0)))
+    done = integral(np.diff(times) * np.minimum(threads / np.maximum(computing, 1), 1.0))
     return lambda time: float(np.interp(time, times, done))
 
 

@@ -159,7 +159,7 @@ class Links:
         sender, receiver = self._host(source), self._host(target)
         loop = asyncio.get_running_loop()
         now, alone_s = loop.time(), nbytes / min(sender.out.capacity, receiver.into.capacity)
-        times = 1 if follows or self._connected_before(source, target) else 2
+        times = 2 if not follows and self._connects(source, target) else 1
         packing_s, unpacking_s = (
             nbytes * self._others_cpu_s_per_byte
             if host in self.others
@@ -186,10 +186,12 @@ class Links:
                 self._settle_soon(loop)
             raise
 
-    def _connected_before(self, source: str, target: str) -> bool:
-        before = (source, target) in self._connected or (source in self.others and target in self.others)
+    def _connects(self, source: str, target: str) -> bool:
+        """Make a connection where there is none; whether there was none. Clients have one to the scheduler."""
+        if (source, target) in self._connected or (source in self.others and target in self.others):
+            return False
         self._connected.add((source, target))
-        return before
+        return True
 
     def _host(self, address: str) -> Host:
         host = self._hosts.get(address)

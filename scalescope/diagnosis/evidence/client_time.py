@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, codes
+from scalescope.analysis.ledger import integral
 from scalescope.diagnosis.evidence.timeline import interval_seconds
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model.records import SENDING
@@ -37,7 +38,7 @@ def client_time(observation: Observation) -> ClientTime:
     free[1::2] = 0.0
     phase = np.full(len(free), BETWEEN)
     phase[[0, -1]] = BEFORE, AFTER
-    until = [np.append(0.0, np.cumsum(np.where(phase == each, free, 0.0))) for each in (BEFORE, BETWEEN, AFTER)]
+    until = [integral(np.where(phase == each, free, 0.0)) for each in (BEFORE, BETWEEN, AFTER)]
     passed = np.column_stack([np.diff(np.interp(edges, bounds, each)) for each in until])
     waits = observation.numbers("client", "waits") > 0 if len(begin) else np.array([False])
     return ClientTime(
