@@ -25,7 +25,7 @@ from scalescope.waiting import PATIENCE_S
 
 SHORTEST_S, LONGEST_S, SHARE = 1.0, 30.0, 0.2  # seconds between two looks: a share of the time since a change
 JITTER = 0.2  # the largest part by which an interval is made longer or shorter at random
-_ENDING_S = 2.0  # seconds that a job which is being ended has to say how
+_ENDING_S = 5.0  # seconds that a job which is being ended has to say how
 _ERROR_LINE = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit)\b")
 _SHOWN_ERRORS = 4
 _SHOWN_IDS, _TAIL_LINES, _TAIL_CHARACTERS, _LINE_CHARACTERS, _READ_BYTES = 8, 12, 2_000, 300, 65_536
