@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -133,9 +132,9 @@ class SettingMeasurer:
         return words, self.replay(setting, graph)
 
     def replay(self, setting: Setting, graph: RecordedGraph) -> Setting:
-        data = graph.to_mapping()
-        place = f"{self.folder}/graph-{digest(data)}.json"
-        files.write(place, json.dumps(data), "recorded graph")
+        text = graph.to_json()
+        place = f"{self.folder}/graph-{digest(text)}.json"
+        files.write(place, text, "recorded graph")
         workload = workloads.load(REPLAY)
         point = replace(setting.point, params=workload.bind({"graph": place, "tasks": len(graph.tasks)}))
         return Setting(workload, setting.cluster, point, setting.seed, setting.trial_timeout_s)

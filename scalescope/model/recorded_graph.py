@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from scalescope.errors import InvalidField
-from scalescope.model.mapping import from_mapping, to_mapping
+from scalescope.model.mapping import from_mapping
 
 FORMAT = 1
 BARRIER = "shuffle_barrier"  # stage of the task that ends when all parts of a peer-to-peer shuffle have arrived
@@ -76,8 +76,8 @@ class RecordedGraph:
         sent = max((task.submission for task in kept), default=0) + 1
         return replace(self, tasks=kept, submissions=self.submissions[:sent])
 
-    def to_mapping(self) -> dict[str, Any]:
-        return {"format": FORMAT, **to_mapping(self)}
+    def to_json(self) -> str:
+        return json.dumps({"format": FORMAT, **vars(self)}, default=vars)
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> RecordedGraph:

@@ -25,7 +25,7 @@ from scalescope.waiting import PATIENCE_S
 
 SHORTEST_S, LONGEST_S, SHARE = 1.0, 30.0, 0.2  # seconds between two looks: a share of the time since a change
 JITTER = 0.2  # the largest part by which an interval is made longer or shorter at random
-_ENDING_S = 5.0  # seconds that a job which is being ended has to say how
+ENDING_S = 5.0  # seconds that a job which is being ended has to say how
 _ERROR_LINE = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit)\b")
 _SHOWN_ERRORS = 4
 _SHOWN_IDS, _TAIL_LINES, _TAIL_CHARACTERS, _LINE_CHARACTERS, _READ_BYTES = 8, 12, 2_000, 300, 65_536
@@ -179,7 +179,7 @@ class JobWatch:
         return [job for job in self._ours() if job.is_pending]
 
     def _is_over(self, job: SlurmJob) -> bool:
-        return job.has_ended or self._clock() - self._ending_since.get(job.id, self._clock()) > _ENDING_S
+        return job.has_ended or self._clock() - self._ending_since.get(job.id, self._clock()) > ENDING_S
 
     def _raise_for_ended(self) -> None:
         over = [job for job in self._ours() if self._is_over(job)]

@@ -106,7 +106,8 @@ class TimedBatches(BatchedSend):  # type: ignore[misc]
     """Sends a first message at once, and those of each interval after a batch together at its end."""
 
     buffer: list[Any]
-    waiting = True  # for the connection, or for the next batch
+    waiting = True  # for the connection, or to send
+    _next = 0.0  # when the next batch may leave
 
     def start(self, comm: Any) -> None:
         self.comm = comm
@@ -124,15 +125,16 @@ class TimedBatches(BatchedSend):  # type: ignore[misc]
             await self._write()
             await self.comm.close()
 
-    def _send_soon(self, after_s: float = 0.0) -> None:
+    def _send_soon(self) -> None:
         self.waiting = True
-        asyncio.get_running_loop().call_later(after_s, self._send_batch)
+        loop = asyncio.get_running_loop()
+        loop.call_at(max(self._next, loop.time()), self._send_batch)
 
     def _send_batch(self) -> None:
-        self.waiting = bool(self.buffer) and not self.comm.closed()
-        if self.waiting:
+        self.waiting = False
+        if self.buffer and not self.comm.closed():
             _at_once(self._write())
-            self._send_soon(self.interval)
+            self._next = asyncio.get_running_loop().time() + self.interval
 
     async def _write(self) -> None:
         batch, self.buffer = self.buffer, []

@@ -73,7 +73,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         self._stack = ExitStack()
         self._scheduler: distributed.Scheduler | None = None
         self._balancer: RestingBalancer | None = None
-        self._workers: list[distributed.Worker] = []
+        self._workers: dict[str, SimulatedWorker] = {}  # by address
         self._heartbeats: asyncio.Future[None] | None = None
         self._io: IOLoop | None = None
         self._thread: threading.Thread | None = None
@@ -96,7 +96,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         self._stack.enter_context(timed_batches())
         self._stack.enter_context(loop_locks())
         if self._links is not None:
-            self._stack.enter_context(linked(self._links))
+            self._stack.enter_context(linked(self._links, self._workers))
         started = threading.Event()
         self._thread = threading.Thread(target=self._run_loop, args=(started,), name="virtual-clock", daemon=True)
         self._thread.start()
@@ -250,7 +250,7 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
         assert self._scheduler is not None
         address, links, task_s = self._scheduler.address, self._links, self._calibration.worker_us / 1e6
 
-        def start(index: int) -> distributed.Worker:
+        def start(index: int) -> SimulatedWorker:
             def delay() -> float:
                 return task_s if links is None else links.hold(worker.address, CLOCK.now, task_s)
 
@@ -263,14 +263,16 @@ class SimulatedCluster(Cluster[SimulatedSpec]):
             return worker
 
         with light_workers.cheap_start():
-            self._workers = list(await asyncio.gather(*[start(index) for index in range(count)]))
-        self._heartbeats = asyncio.ensure_future(send_heartbeats(self._scheduler, self._workers))
+            workers: list[SimulatedWorker] = await asyncio.gather(*[start(index) for index in range(count)])
+        self._workers.update((worker.address, worker) for worker in workers)
+        self._heartbeats = asyncio.ensure_future(send_heartbeats(self._scheduler, workers))
 
     def _stop_dask(self) -> None:
         if self._scheduler is None:
             return
-        scheduler, workers = self._scheduler, self._workers
-        self._scheduler, self._workers = None, []
+        scheduler, workers = self._scheduler, list(self._workers.values())
+        self._scheduler = None
+        self._workers.clear()
 
         async def stop() -> None:
             if self._heartbeats is not None:

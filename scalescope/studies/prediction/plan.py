@@ -7,7 +7,6 @@ their prefix took, or would take if they share the work.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -182,9 +181,9 @@ class _Prediction:
             waited = {trial.point.workers: waited_first(records, seen) for trial, records, seen in trials}
             draws = DRAWS if tasks * len(workers) * DRAWS < TOO_MANY_TASKS else 1
             for each in sorted(workers):
-                data = measured.resized(waiting_longer(graph, waited, each), each).to_mapping()
-                place = f"{folder}/graph-{digest(data)}.json"
-                files.write(place, json.dumps(data), "recorded graph")
+                text = measured.resized(waiting_longer(graph, waited, each), each).to_json()
+                place = f"{folder}/graph-{digest(text)}.json"
+                files.write(place, text, "recorded graph")
                 point = {"graph": place, WORKERS: each, THREADS: measured.base.point.threads_per_worker}
                 points += [{**point, "draw": number} for number in range(draws)]
         if changed and self.asked.threads is not None:

@@ -237,7 +237,7 @@ def test_what_a_task_sends_is_a_graph_of_its_own() -> None:
     assert inner.submissions == (Submission(pause_s=1.0), Submission(0, 0.3, 0.1, after_all=True))
     changed = graph.changed(lambda each: replace(each, gathered=False))
     assert [changed.gathered, changed.tasks[0].sends and changed.tasks[0].sends.gathered] == [False, False]
-    assert RecordedGraph.from_mapping(json.loads(json.dumps(graph.to_mapping()))) == graph
+    assert RecordedGraph.from_mapping(json.loads(graph.to_json())) == graph
 
 
 def sharing_tables(parts: int, alone: int, alone_s: float) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -248,7 +247,7 @@ def test_tasks_share_cores_with_one_that_gave_up_its_thread(store: str, tmp_path
     tasks = RecordedTask(0, 1.0), RecordedTask(1, 0.0, submission=1)
     inner = RecordedGraph(("part", "end"), tasks, (Submission(), Submission(pause_s=1.0)), shares_cores=True)
     graph = RecordedGraph(("whole",), (RecordedTask(0, 0.0, sends=inner, secedes=True),), shares_cores=True)
-    (tmp_path / "graph.json").write_text(json.dumps(graph.to_mapping()))
+    (tmp_path / "graph.json").write_text(graph.to_json())
     sweep = {**SWEEP, "workload": "replay", "params": {"graph": str(tmp_path / "graph.json")}, "cluster": "simulated"}
     measured = run_sweep({**sweep, "axes": {"workers": [1]}, "store": store})
     found = Prediction.from_mapping(

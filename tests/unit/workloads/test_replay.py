@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pickle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,7 +56,7 @@ CONFINED = RecordedGraph(("a", "b"), (*[RecordedTask(0, 0.001, (), 1)] * 8, Reco
 
 def written(folder: Path, graph: RecordedGraph) -> str:
     path = folder / "graph.json"
-    path.write_text(json.dumps(graph.to_mapping()))
+    path.write_text(graph.to_json())
     return str(path)
 
 
@@ -194,7 +193,7 @@ def test_last_uses() -> None:
 
 
 def test_a_graph_at_an_address() -> None:
-    fsspec.filesystem("memory").pipe("/replay/graph.json", json.dumps(TREE.to_mapping()).encode())
+    fsspec.filesystem("memory").pipe("/replay/graph.json", TREE.to_json().encode())
     assert RecordedGraph.read("memory://replay/graph.json") == TREE
     for address in ("memory://replay/other.json", "nosuch://replay/graph.json"):
         with pytest.raises(InvalidField, match=r"params\.graph"):

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from scalescope import owner, waiting
-from scalescope.clusters.jobqueue.slurm_watch import LONGEST_S, JobWatch, excerpt
+from scalescope.clusters.jobqueue.slurm_watch import ENDING_S, LONGEST_S, JobWatch, excerpt
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.slurm import commands as slurm_commands
 from scalescope.slurm import job_facts
@@ -209,7 +209,7 @@ def test_a_preempted_job_is_named_before_it_has_ended_and_each_has_its_node(
     slurm.queue = [line(number, "COMPLETING", nodes=node) for number, node in ((1, "n1"), (2, "n2"), (3, "n1"))]
     slurm.shown = {"1": f"JobId=1 JobName={LABEL} JobState=COMPLETING PreemptTime=2026-01-01T10:00:00 ExitCode=0:15"}
     watch.check(3, 0)
-    clock.now += 3
+    clock.now += ENDING_S + 1
     with pytest.raises(JobsEnded, match="ended too early: PREEMPTED") as found:
         watch.check(3, 0)
     assert (found.value.category, found.value.may_return) == ("preempted", True)
@@ -251,7 +251,7 @@ def test_a_start_that_was_asked_for_is_told(watch: JobWatch, slurm: Slurm) -> No
 def test_a_job_that_is_being_ended_gets_time_to_say_how(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
     slurm.queue = [line(1, "COMPLETING", "TimeLimit", nodes="n3")]
     assert watch.check(1, 0) is not None
-    clock.now += 3
+    clock.now += ENDING_S + 1
     with pytest.raises(JobsEnded, match="COMPLETING TimeLimit") as found:
         watch.check(1, 0)
     assert found.value.category == "time-limit-reached"

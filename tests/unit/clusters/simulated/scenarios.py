@@ -388,6 +388,27 @@ def transfers() -> Any:
     return {"linked": run(body, 2, **LINKS)["result"], "free": run(body, 2, bandwidth="inf")["result"]}
 
 
+def asked_by_many() -> Any:
+    """Three workers ask a fourth, which answers one at a time, for 10 MB; who was busy, and who is connected after."""
+
+    def after(dask_worker: Any) -> Any:
+        peers = [address for address in dask_worker.rpc.available if address != dask_worker.scheduler.address]
+        busy = [line for line in dask_worker.state.log if line[0] == "gather-dep-busy"]
+        return len(busy), len(peers), dask_worker.transfer_outgoing_count_total
+
+    def body(client: Any) -> Any:
+        first, *others = sorted(client.scheduler_info(n_workers=-1)["workers"])
+        data = client.submit(bytes, 10_000_000, workers=first)
+        with client.as_current():
+            distributed.wait(data)
+        sizes = client.gather([client.submit(len, data, workers=other, pure=False) for other in others])
+        busy, connections, answers = (sum(counts) for counts in zip(*client.run(after).values(), strict=True))
+        return {"sizes": sizes, "busy": busy, "connections": connections, "answers": answers}
+
+    with dask.config.set({"distributed.worker.connections.incoming": 1}):
+        return run(body, 4, **LINKS)["result"]
+
+
 def many_workers() -> Any:
     return run(lambda client: len(client.gather(client.map(nap, [10.0] * 600, pure=False))), 300)
 

@@ -50,6 +50,7 @@ OTHERS = (
     "zero_length_tasks",
     "bystanders_see_real_time",
     "transfers",
+    "asked_by_many",
 )
 MESSAGES_S = 0.05
 """Dask sends in batches, milliseconds apart, on the virtual clock too."""
@@ -166,6 +167,14 @@ def test_what_travels_takes_time(results: dict[str, Any]) -> None:
     assert free["taken"] - free["made"] < MESSAGES_S
     assert free["slowed"] - free["made"] == pytest.approx(2.0, abs=MESSAGES_S)
     assert free["graph"] - free["slowed"] < MESSAGES_S
+
+
+def test_workers_hand_results_over_without_connections(results: dict[str, Any]) -> None:
+    found = results["asked_by_many"]
+    assert found["sizes"] == [10_000_000] * 3
+    assert found["busy"] > 0
+    assert found["answers"] == 6  # three copies, and three results for the client
+    assert found["connections"] == 0
 
 
 def test_virtual_time_is_not_real_time(results: dict[str, Any]) -> None:
