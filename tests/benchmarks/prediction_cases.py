@@ -50,9 +50,9 @@ def noted_in(names: list[str]) -> Callable[[Case], Case]:
     return noted
 
 
-NAMES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+NAMES = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "eleventh")
 SETS: dict[str, list[str]] = {name: [] for name in NAMES}
-first, second, third, fourth, fifth, sixth, seventh, eighth, ninth, tenth = map(noted_in, SETS.values())
+first, second, third, fourth, fifth, sixth, seventh, eighth, ninth, tenth, eleventh = map(noted_in, SETS.values())
 
 
 def numbers(seed: int, count: int) -> Any:
@@ -4285,3 +4285,341 @@ def shaded_relief(heights: Any, scale: float) -> Any:
     stops = np.stack([np.interp(heights, [0, 700, 1500, 2600], each) for each in ([60, 150, 170, 250],) * 3], axis=-1)
     lines = (heights // 50 != np.roll(heights, 1, 0) // 50)[..., None]
     return (tone * stops * np.where(lines, 0.6, 1)).astype(np.uint8)
+
+
+@eleventh
+def loan_vintages(client: Client) -> None:
+    """Bookings of loans, a file a month, by loan: who falls behind, and how much of each year's loans is lost."""
+    months, loans = 24, 2500
+    bookings = dask.dataframe.from_map(loan_bookings, range(months), loans=loans)
+    by_loan = bookings.shuffle("loan", npartitions=8).persist()
+    courses = by_loan.map_partitions(loan_courses, months, meta={"loan": "i8", "arrears": "f8", "lost": "f8"})
+    rolls = by_loan.map_partitions(arrears_moves, months, meta={"before": "i8", "after": "i8", "count": "i8"})
+    contracts = dask.dataframe.from_map(loan_contracts, range(4), loans=loans)
+    vintages = contracts.merge(courses, on="loan").groupby(["year", "grade"])[["amount", "lost"]].sum()
+    lost, moves = client.gather(client.compute([vintages, rolls["count"].sum()]))
+    shares = lost.groupby(level="grade").sum().eval("lost / amount")
+    assert moves == loans * (months - 1)
+    assert shares.is_monotonic_increasing
+
+
+def loan_bookings(month: int, loans: int) -> pd.DataFrame:
+    random = np.random.default_rng([111, month])
+    kept = random.random(loans) < 0.97 - 0.06 * (np.arange(loans) % 5)
+    paid = np.where(kept, 250 + 50 * (random.random(loans) < 0.2), 125 * (random.random(loans) < 0.3))
+    days = random.integers(1, 29, loans)
+    lines = pd.Series(
+        f"2{month // 12:03}-{month % 12 + 1:02}-{day:02};L{loan:07};{amount:.2f} EUR;{zlib.crc32(b'%d' % loan):08x}"
+        for loan, (day, amount) in enumerate(zip(days, paid, strict=True))
+    )
+    fields = lines.sample(frac=1, random_state=month).str.extract(r"^(\d+)-(\d+)-(\d+);L(\d+);([\d.]+) EUR;(\w+)$")
+    table = pd.DataFrame({"loan": fields[3].astype("i8"), "paid": fields[4].astype("f8")})
+    table["month"] = (fields[0].astype("i8") - 2000) * 12 + fields[1].astype("i8") - 1
+    return table.reset_index(drop=True)
+
+
+def loan_arrears(bookings: pd.DataFrame, months: int) -> pd.DataFrame:
+    owed = 250 - bookings.pivot_table(index="loan", columns="month", values="paid", aggfunc="sum", fill_value=0)
+    arrears = owed.iloc[:, :1].clip(lower=0)
+    for month in range(1, months):
+        arrears[month] = (arrears[month - 1] + owed[month]).clip(lower=0)
+    return arrears
+
+
+def loan_courses(bookings: pd.DataFrame, months: int) -> pd.DataFrame:
+    arrears = loan_arrears(bookings, months)
+    lost = arrears.max(axis=1).where((arrears > 750).sum(axis=1) >= 3, 0)
+    return pd.DataFrame({"loan": arrears.index, "arrears": arrears[months - 1], "lost": lost}).reset_index(drop=True)
+
+
+def arrears_moves(bookings: pd.DataFrame, months: int) -> pd.DataFrame:
+    states = np.minimum(np.ceil(loan_arrears(bookings, months).to_numpy() / 250), 4).astype(int)
+    pairs = pd.DataFrame({"before": states[:, :-1].ravel(), "after": states[:, 1:].ravel()})
+    return pairs.value_counts().reset_index(name="count")
+
+
+def loan_contracts(part: int, loans: int) -> pd.DataFrame:
+    loan = np.arange(part, loans, 4)
+    amount = 6000.0 + 100 * (loan % 7)
+    return pd.DataFrame({"loan": loan, "year": 2015 + loan // 5 % 6, "grade": loan % 5, "amount": amount})
+
+
+@eleventh
+def mineral_search(client: Client) -> None:
+    """Pictures in 48 colours from the air lose their stripes and noise; each place is compared with four minerals."""
+    bands, lines, columns = 48, 280, 240
+    chunks = ((bands,), (20,) * 14, (columns,))
+    seen = da.map_blocks(camera_lines, chunks=chunks, dtype="f4", bands=bands, meta=np.empty((0, 0, 0), "f4"))
+    stripes = da.median(seen.rechunk((12, lines, columns)), axis=1).rechunk(-1)
+    cube = (seen - stripes[:, None, :]).persist()
+    pixels = cube.reshape(bands, lines * columns)
+    noise = (cube[:, 1:] - cube[:, :-1]).reshape(bands, -1)
+    noisy, spread = da.compute(noise @ noise.T / noise.shape[1] / 2, pixels @ pixels.T / pixels.shape[1])
+    white = np.linalg.inv(np.linalg.cholesky(noisy))
+    worth, turned = np.linalg.eigh(white @ spread @ white.T)
+    kept = turned[:, worth > 1.2].T @ white
+    clean = da.tensordot(da.from_array(kept.astype("f4")), cube, axes=(1, 0))
+    signs = kept @ np.stack([mineral_spectrum(mineral, bands) for mineral in range(4)], axis=1)
+    inverse = np.linalg.inv(kept @ spread @ kept.T)
+    weights = (signs.T @ inverse) / np.einsum("bm,bc,cm->m", signs, inverse, signs)[:, None]
+    scores = da.tensordot(da.from_array(weights.astype("f4")), clean, axes=(1, 0))
+    smooth = scores.map_overlap(mineral_patches, depth={0: 0, 1: 4, 2: 0}, boundary="reflect", dtype="f4")
+    found = da.where(smooth.max(axis=0) > 0.3, smooth.argmax(axis=0), -1).compute()
+    truth = np.array([[mineral_at(line, column) for column in range(columns)] for line in range(lines)])
+    assert (found == truth)[truth >= 0].mean() > 0.8
+    assert (found < 0)[truth < 0].mean() > 0.9
+
+
+def mineral_spectrum(mineral: int, bands: int) -> Any:
+    band = np.arange(bands)
+    return sum(np.exp(-(((band - centre) / 2.5) ** 2)) for centre in (4 + 5 * mineral, 26 + 6 * mineral))
+
+
+def mineral_at(line: int, column: int) -> int:
+    patch = line // 40 * 6 + column // 40
+    return patch % 4 if patch % 5 == 2 and (line % 40 - 20) ** 2 + (column % 40 - 20) ** 2 < 150 else -1
+
+
+def camera_lines(bands: int, block_info: Any = None) -> Any:
+    (_, _), (start, stop), (_, columns) = block_info[None]["array-location"]
+    random = np.random.default_rng([112, start])
+    gains = np.random.default_rng(113).normal(0, 2, (bands, 1, columns))
+    rocks = np.random.default_rng(114).normal(0, 1, (bands, 5))
+    shares = ndimage.gaussian_filter(random.normal(0, 9, (5, stop - start, columns)), (0, 3, 5))
+    cube = np.tensordot(rocks, shares, axes=1) + gains + random.normal(0, 0.5, (bands, stop - start, columns))
+    for row, line in enumerate(range(start, stop)):
+        for column in range(columns):
+            if (mineral := mineral_at(line, column)) >= 0:
+                cube[:, row, column] += mineral_spectrum(mineral, bands)
+    return cube.astype("f4")
+
+
+def mineral_patches(scores: Any) -> Any:
+    return np.stack([ndimage.median_filter(score, 7) for score in scores])
+
+
+@eleventh
+def nurse_rosters(client: Client) -> None:
+    """Nurses' rosters: a linear program prices the shifts, and for these prices a task seeks each a better roster."""
+    nurses, days = 18, 18
+    needed = np.tile([4, 4, 2], days)
+    columns: list[tuple[int, float, Any]] = []
+    prices, wages, bound, cost = np.full(3 * days, 20.0), np.zeros(nurses), -math.inf, math.inf
+    asked = list(range(nurses))
+    for _ in range(60):
+        [sent] = client.scatter([prices], broadcast=True)
+        found = client.gather([client.submit(best_roster, nurse, sent, days) for nurse in asked])
+        if len(asked) == nurses:
+            bound = max(bound, float(prices @ needed + sum(worth for worth, _, _ in found)))
+        columns += [(nurse, price, roster) for nurse, (_, price, roster) in zip(asked, found, strict=True)]
+        cost, latest, wages = roster_prices(columns, needed, nurses)
+        prices = 0.4 * prices + 0.6 * latest
+        if cost - bound < 0.02 * cost:
+            break
+        better = [nurse for nurse, (worth, _, _) in zip(asked, found, strict=True) if wages[nurse] > worth + 1]
+        asked = better if len(better) > nurses // 3 else list(range(nurses))
+    assert cost - bound < 0.02 * cost
+    assert bound <= cost + 1e-6
+
+
+def best_roster(nurse: int, prices: Any, days: int) -> tuple[float, float, Any]:
+    prices = prices.tolist()
+    wishes = np.random.default_rng([115, nurse]).uniform(1, 12, (days, 3)).tolist()
+    most = 8 + nurse % 5
+    ends = {(-1, 0, 0): (0.0, 0.0, ())}
+    for day in range(days):
+        after: dict[tuple[int, int, int], tuple[float, float, Any]] = {}
+        for (last, streak, worked), (worth, price, roster) in ends.items():
+            for shift in range(-1, 3):
+                state, new = (-1, 0, worked), (worth, price, roster)
+                if shift >= 0:
+                    wish, at = wishes[day][shift], 3 * day + shift
+                    state = (shift, streak + 1, worked + 1)
+                    new = (worth + wish - prices[at], price + wish, (*roster, at))
+                allowed = shift < 0 or (shift >= last and streak < 5 and worked < most)
+                if allowed and (state not in after or new[0] < after[state][0]):
+                    after[state] = new
+        ends = after
+    return min(ends.values())
+
+
+def roster_prices(columns: list[tuple[int, float, Any]], needed: Any, nurses: int) -> tuple[float, Any, Any]:
+    shifts = len(needed)
+    covers = np.hstack([np.zeros((shifts, len(columns))), np.eye(shifts)])
+    owners = np.zeros((nurses, len(columns) + shifts))
+    for place, (nurse, _, roster) in enumerate(columns):
+        covers[list(roster), place] = 1
+        owners[nurse, place] = 1
+    costs = [price for _, price, _ in columns] + [40.0] * shifts
+    plan = optimize.linprog(costs, A_ub=-covers, b_ub=-needed, A_eq=owners, b_eq=np.ones(nurses), method="highs")
+    return float(plan.fun), -plan.ineqlin.marginals, plan.eqlin.marginals
+
+
+@eleventh
+def film_compression(client: Client) -> None:
+    """A film is made small: all scenes share the bits, then frames follow from those before and between frames."""
+    scenes, frames = 6, 7
+    raws = [[dask.delayed(film_frame)(scene, at) for at in range(frames)] for scene in range(scenes)]
+    steps = dask.delayed(scene_steps)([[dask.delayed(frame_busyness)(*two) for two in pairwise(raw)] for raw in raws])
+    coded, results = dask.delayed(coded_frame), []
+    for scene, raw in enumerate(raws):
+        step = steps[scene]
+        done = {0: coded(raw[0], [], step)}
+        for at in range(2, frames, 2):
+            done[at] = coded(raw[at], [done[at - 2]], step)
+            done[at - 1] = coded(raw[at - 1], [done[at - 2], done[at]], step)
+        results.append(dask.delayed(scene_quality)(list(done.values())))
+    sizes, errors = zip(*client.gather(client.compute(results)), strict=True)
+    assert sum(sizes) < scenes * frames * 176 * 224 / 5
+    assert 10 * math.log10(255**2 / statistics.mean(errors)) > 29
+
+
+def film_frame(scene: int, at: int) -> Any:
+    random = np.random.default_rng([116, scene])
+    ground = ndimage.gaussian_filter(random.normal(0, 1, (240, 288)), 2 + scene % 3)
+    down, right = random.integers(0, 4, 2) * at
+    frame = 128 + 40 / ground.std() * ground[down : down + 176, right : right + 224]
+    return np.clip(frame + np.random.default_rng([117, scene, at]).normal(0, 2, frame.shape), 0, 255).astype(np.uint8)
+
+
+def frame_busyness(before: Any, frame: Any) -> float:
+    return float(np.abs(ndimage.gaussian_filter(frame.astype(float) - before, 1.5)).mean())
+
+
+def scene_steps(busy: list[list[float]]) -> list[float]:
+    return [12 * (statistics.mean(scene) / statistics.mean(map(statistics.mean, busy))) ** 0.3 for scene in busy]
+
+
+def coded_frame(raw: Any, known: list[tuple[Any, int, float]], step: float) -> tuple[Any, int, float]:
+    guesses = [np.zeros(raw.shape) for _ in known]
+    for guess, (before, _, _) in zip(guesses, known, strict=True):
+        best = np.full((11, 14), np.inf)
+        for move in np.ndindex(11, 11):
+            shifted = np.roll(before, (move[0] - 5, move[1] - 5), (0, 1)).astype(np.int16)
+            apart = np.abs(shifted - raw).reshape(11, 16, 14, 16).sum(axis=(1, 3))
+            better = (apart < best).repeat(16, 0).repeat(16, 1)
+            best, guess[better] = np.minimum(best, apart), shifted[better]
+    guess = np.mean(guesses, axis=0) if known else np.full(raw.shape, 128.0)
+    cosines = np.cos(np.pi * np.outer(np.arange(8), 2 * np.arange(8) + 1) / 16) / 2
+    cosines[0] /= math.sqrt(2)
+    kept = np.round(cosines @ (raw - guess).reshape(22, 8, 28, 8).swapaxes(1, 2) @ cosines.T / step).astype(np.int16)
+    frame = guess + (cosines.T @ (kept * step) @ cosines).swapaxes(1, 2).reshape(raw.shape)
+    size = len(zlib.compress(kept.transpose(2, 3, 0, 1).tobytes(), 9)) + 200 * len(known)
+    return np.clip(frame, 0, 255).astype(np.uint8), size, float(((frame - raw) ** 2).mean())
+
+
+def scene_quality(coded: list[tuple[Any, int, float]]) -> tuple[int, float]:
+    return sum(size for _, size, _ in coded), statistics.mean(error for _, _, error in coded)
+
+
+@eleventh
+def galaxy_clusters(client: Client) -> None:
+    """Dark matter falls together: what all parts of it weigh is added up in space, and its pull sent to each part."""
+    side, count, steps = 48, 8, 5
+    parts = client.map(early_matter, range(count), side=side, count=count)
+    spreads = []
+    for _ in range(steps):
+        laid = client.map(matter_density, parts, side=side)
+        slabs = [client.submit(sum, [client.submit(itemgetter(k), part) for part in laid]) for k in range(4)]
+        waves = client.map(np.fft.rfft2, slabs)
+        spreads.append(client.map(np.var, slabs))
+        pulls = [client.submit(pull_along, waves, axis) for axis in range(3)]
+        parts = [client.submit(moved_matter, part, pulls) for part in parts]
+    spreads, speeds = client.gather([spreads, client.map(np.mean, parts, axis=0)])
+    assert all(sum(early) < sum(late) for early, late in pairwise(spreads))
+    assert np.abs(np.mean(speeds, axis=0)[3:]).max() < 0.01
+
+
+def early_matter(part: int, side: int, count: int) -> Any:
+    planes = np.arange(part * side // count, (part + 1) * side // count)
+    places = np.stack(np.meshgrid(planes, np.arange(side), np.arange(side), indexing="ij"), axis=-1).reshape(-1, 3)
+    random, shift = np.random.default_rng(118), np.zeros(places.shape)
+    for wave, turn in zip(random.integers(-4, 5, (20, 3)), random.random(20), strict=True):
+        shift += np.sin(2 * np.pi * (places @ wave / side + turn))[:, None] * wave / (wave @ wave + 1) * 0.3
+    return np.hstack([(places + shift) % side, 0.3 * shift]).astype(np.float32)
+
+
+def matter_corners(part: Any, side: int) -> Iterable[tuple[Any, Any]]:
+    low = np.floor(part[:, :3]).astype(np.int64)
+    near = part[:, :3] - low
+    for corner in np.ndindex(2, 2, 2):
+        cells = np.ravel_multi_index(tuple((low + corner).T), (side,) * 3, mode="wrap")
+        yield cells, np.prod(np.where(corner, near, 1 - near), axis=1)
+
+
+def matter_density(part: Any, side: int) -> list[Any]:
+    laid = sum(np.bincount(cells, shares, side**3) for cells, shares in matter_corners(part, side))
+    return np.split(laid.reshape((side,) * 3).astype(np.float32), 4)
+
+
+def pull_along(slabs: list[Any], axis: int) -> Any:
+    waves = np.fft.fft(np.concatenate(slabs), axis=0)
+    turn = 2 * np.pi * np.fft.fftfreq(len(waves))
+    turns = np.meshgrid(turn, turn, turn[: waves.shape[2]], indexing="ij")
+    square = np.maximum(sum(turn**2 for turn in turns), 1e-9)
+    return np.fft.irfftn(1j * np.sin(turns[axis]) * waves / square, (len(waves),) * 3, (0, 1, 2)).astype(np.float32)
+
+
+def moved_matter(part: Any, pulls: list[Any]) -> Any:
+    side, moved = len(pulls[0]), part.copy()
+    for cells, shares in matter_corners(part, side):
+        for axis, pull in enumerate(pulls):
+            moved[:, 3 + axis] += 0.2 * shares * pull.ravel()[cells]
+    moved[:, :3] = (moved[:, :3] + moved[:, 3:]) % side
+    return moved
+
+
+@eleventh
+def puzzle_pages(client: Client) -> None:
+    """Sudokus of three sizes lose as many numbers as they may, and a book takes some that are easy and some hard."""
+    puzzles = [client.submit(carved_sudoku, seed, [6, 9, 6, 8][seed % 4]) for seed in range(120)]
+    numbers = {client.submit(sudoku_answers, puzzle, 2): number for number, puzzle in enumerate(puzzles)}
+    levels: dict[int, list[tuple[int, int]]] = {6: [], 8: [], 9: []}
+    for done, (answers, tried) in as_completed(numbers, with_results=True):
+        assert len(answers) == 1
+        levels[len(answers[0])].append((tried, numbers[done]))
+    chosen = [puzzles[number] for level in levels.values() for _, number in sorted(level)[::5]]
+    book = client.gather(chosen)
+    assert len(book) == 24
+    assert all(len(page) // 3 < page.count(0) < len(page) for page in book)
+
+
+def sudoku_answers(cells: list[int], most: int, seed: int = 0) -> tuple[list[Any], int]:
+    size, chance = math.isqrt(len(cells)), random.Random(seed)
+    width = {6: 3, 8: 4, 9: 3}[size]
+    rows, columns = np.divmod(np.arange(size**2), size)
+    boxes = rows // (size // width) * (size // width) + columns // width
+    groups = np.stack([rows, size + columns, 2 * size + boxes], axis=1).tolist()
+    cells, found, tried = cells.copy(), [], [0]
+    left = [(1 << size) - 1] * (3 * size)
+    for at, digit in enumerate(cells):
+        for group in groups[at]:
+            left[group] &= ~(1 << digit >> 1)
+
+    def fill(free: list[int]) -> None:
+        if not free:
+            found.append(np.array(cells).reshape(size, size))
+            return
+        fits = [left[row] & left[column] & left[box] for row, column, box in map(groups.__getitem__, free)]
+        fewest = min(range(len(free)), key=[bits.bit_count() for bits in fits].__getitem__)
+        for digit in chance.sample(range(size), size):
+            if fits[fewest] >> digit & 1 and len(found) < most:
+                tried[0] += 1
+                for again in (True, False):
+                    cells[free[fewest]] = digit + 1
+                    for group in groups[free[fewest]]:
+                        left[group] ^= 1 << digit
+                    if again:
+                        fill(free[:fewest] + free[fewest + 1 :])
+
+    fill([at for at, digit in enumerate(cells) if not digit])
+    return found, tried[0]
+
+
+def carved_sudoku(seed: int, size: int) -> list[int]:
+    cells = sudoku_answers([0] * size**2, 1, seed)[0][0].ravel().tolist()
+    for at in random.Random(seed).sample(range(size**2), 36 if size < 8 else 5 * size):
+        digit, cells[at] = cells[at], 0
+        if len(sudoku_answers(cells, 2)[0]) > 1:
+            cells[at] = digit
+    return cells
