@@ -26,6 +26,7 @@ class Progress:
     text: str  # the trial that has just finished, in a few words, or else what happens now
     trial: Trial | None = None  # the one that has just finished, if one has
     notable: bool = False  # whether the text deserves a line of the log, without a trial
+    kept: bool = False  # whether it stays on a terminal too
     left_s: float = 0.0  # seconds for the remaining trials, at the average speed so far; 0: unknown
 
     @property

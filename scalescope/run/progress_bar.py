@@ -22,6 +22,7 @@ def bar(console: Screen) -> Iterator[Listener]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn  # only where somebody looks on
     from rich.progress import Progress as Drawing
     from rich.table import Column
+    from rich.text import Text
 
     grey = "bright_black"  # can be seen on white and on black, as a notebook may have it
     columns = (
@@ -42,6 +43,8 @@ def bar(console: Screen) -> Iterator[Listener]:
         with drawing:
 
             def draw(news: Progress) -> None:
+                if news.kept:
+                    drawing.console.print(Text(printable(news.text)))
                 update(news)
                 drawing.refresh()
 

@@ -48,6 +48,8 @@ class PlannedStudy:
     requests: tuple[RunRequest | RequestAfter, ...]  # the sweeps to run, each with its growth
     answer: Callable[[Sequence[SweepRun]], StudyAnswer]  # judges the runs of the requests, in their order
     follows: str = ""  # id of the run or study that led to it
+    # what can be said before the last of its sweeps is run; empty: nothing
+    so_far: Callable[[Sequence[SweepRun]], str] = lambda runs: ""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from scalescope.report.table import html_text
 from scalescope.run import orchestrator, run_names
 from scalescope.run.output_paths import OutputPath, WrittenFile
 from scalescope.run.parameters import Reported
+from scalescope.run.progress import Progress
 from scalescope.run.progress_bar import shown
 from scalescope.run.request import RunRequest
 from scalescope.run.runner import Publication, Runner, RunStep
@@ -98,6 +99,8 @@ def run_study(kind: str, given: Mapping[str, Any], runner: Runner | None = None,
         runner.label([*labels, f"study:{study.id}"])
         runs: list[SweepRun] = []
         for each in inquiry.requests:
+            if each is inquiry.requests[-1] and (line := inquiry.so_far(runs)):
+                runner.tell(Progress(0, 0, line, notable=True, kept=True))
             request = each if isinstance(each, RunRequest) else each(runs, store, store.folder(study.id))
             if request is not None:
                 runs.append(run_of(study, request, store, runner))

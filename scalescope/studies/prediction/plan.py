@@ -51,12 +51,12 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
         first = request.check({**sweep, "store": store}, records=records)
         prediction = _Prediction(asked, (store, records), None)
         requests: tuple[RunRequest | RequestAfter, ...] = (first, *prediction.requests)
-        return PlannedStudy("prediction", {**sweep, **question}, requests, prediction.answer)
+        return PlannedStudy("prediction", {**sweep, **question}, requests, prediction.answer, "", prediction.so_far)
     with Store.open(store, records) as opened:
         origin = opened.run(asked.run or "latest")
     prediction = _Prediction(asked, (store, records), MeasuredSizes.of(origin, sizes(asked.using)))
     question = {"run": origin.id, "workload": origin.sweep.workload, **question}
-    return PlannedStudy("prediction", question, prediction.requests, prediction.answer, origin.id)
+    return PlannedStudy("prediction", question, prediction.requests, prediction.answer, origin.id, prediction.so_far)
 
 
 def check(given: Mapping[str, Any], store: str = "") -> None:
@@ -96,14 +96,10 @@ class _Prediction:
         return bool(self.asked.bandwidth or self.asked.threads or self.settings)
 
     def again(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest:
-        """The measured sizes, to compare with, and those asked for where nothing else changes.
-
-        Large graphs are compared at the largest measured size alone, so that an answer takes half a minute.
-        """
+        """The measured sizes, to compare with, and those asked for where nothing else changes."""
         measured = self._measured(runs)
         wanted = () if self.changes else self._wanted(measured)
-        tasks = measured.base.metrics.tasks if measured.base.metrics else 0
-        compared = measured.by_workers if tasks * len(measured.by_workers) < TOO_MANY_TASKS else ()
+        compared = () if _is_large(measured) else measured.by_workers
         return self._simulated(measured, {*compared, measured.largest, *wanted}, store, folder)
 
     def counted(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest | None:
@@ -130,6 +126,13 @@ class _Prediction:
         if measured.smaller is None:
             return None
         return self._simulated(measured.smaller, {measured.smaller.largest, measured.largest}, store, folder)
+
+    def so_far(self, runs: Sequence[SweepRun]) -> str:
+        """The answer about a large graph before it is known how far to trust it, which takes as long again."""
+        measured = self._measured(runs)
+        if measured.smaller is None or not _is_large(measured):
+            return ""
+        return f"{self.answer(runs).line}. How far to trust it is not known yet."
 
     def answer(self, runs: Sequence[SweepRun]) -> StudyAnswer:
         measured, (again, *rest) = self._measured(runs), runs if self.origin is not None else runs[1:]
@@ -201,6 +204,12 @@ class _Prediction:
                 next_step="scalescope predict -w FILE.py:FUNCTION -a workers=1,2,4",
             )
         others_code.check(measured.run, others_code=self.asked.others_code)
+
+
+def _is_large(measured: MeasuredSizes) -> bool:
+    """Whether it is compared at the largest measured size alone, so that an answer takes half a minute."""
+    tasks = measured.base.metrics.tasks if measured.base.metrics else 0
+    return tasks * len(measured.by_workers) >= TOO_MANY_TASKS
 
 
 def _durations(measured: MeasuredSizes, workers: Collection[int]) -> dict[str, float]:

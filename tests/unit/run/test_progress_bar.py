@@ -39,6 +39,18 @@ def test_it_says_how_many_trials_are_done_and_how_long_the_others_take() -> None
     assert "and more" not in drawn
 
 
+def test_what_is_kept_stays_above_the_bar() -> None:
+    terminal = Terminal()
+    with bar(Screen(file=terminal, force_terminal=True, width=120)) as listener:
+        listener(Progress(1, 2, "trial 1", TRIAL))
+        listener(Progress(0, 0, "8 workers: 5 s", notable=True, kept=True))
+        listener(Progress(0, 0, "8 workers: 6 s", notable=True))
+        listener(Progress(2, 2, "trial 2", TRIAL))
+    lines = [line.rpartition("\x1b[2K")[2] for line in terminal.getvalue().splitlines()]
+    assert "8 workers: 5 s" in lines
+    assert "8 workers: 6 s" not in lines
+
+
 def test_the_line_of_a_trial_says_how_long_it_still_takes() -> None:
     assert Progress(1, 12, "makespan 2 s", TRIAL, left_s=220).line == "makespan 2 s (about 4 min left)"
     assert Progress(1, 12, "makespan 2 s", TRIAL, left_s=20).line == "makespan 2 s"

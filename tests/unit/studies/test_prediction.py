@@ -16,6 +16,8 @@ from scalescope.errors import InvalidField
 from scalescope.model.finding import Finding, Severity
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
 from scalescope.model.trial import Trial
+from scalescope.run.progress import Progress
+from scalescope.run.runner import Runner
 from scalescope.run.sweep import run_sweep
 from scalescope.store.store import Store
 from scalescope.studies import STUDIES
@@ -333,6 +335,27 @@ def test_small_graphs_are_drawn_more_than_once(
     with Store.open(own) as opened:
         trials = [trial for run in opened.runs() if run.sweep.workload == plan.REPLAY for trial in run.trials]
     assert {trial.point.values.get("draw", 0) for trial in trials} == draws
+
+
+@pytest.mark.parametrize(("most", "told"), [(plan.TOO_MANY_TASKS, 0), (1, 1)])
+def test_the_answer_about_a_large_graph_comes_before_it_is_known_how_far_to_trust_it(
+    most: int, told: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "TOO_MANY_TASKS", most)
+    own = f"sqlite:///{tmp_path / 'runs.db'}"
+    heard: list[Progress] = []
+    asked = {
+        "run": run_sweep({**SWEEP, "axes": {"workers": [1, 2]}, "store": own}).run_id,
+        "workers": "8",
+        "store": own,
+    }
+    found = Prediction.from_mapping(run_study("prediction", asked, Runner(heard.append)).result)
+    assert found.trust is not None
+    kept = [number for number, news in enumerate(heard) if news.kept]
+    assert len(kept) == told
+    for number in kept:
+        assert "8 workers" in heard[number].text
+        assert any(news.trial for news in heard[number:])
 
 
 @pytest.mark.parametrize(
