@@ -60,7 +60,6 @@ class _Receiving(_Comm):
 class _Handover:
     """In place of a connection, as workers of one process can do without: what is written is there to be taken."""
 
-    peer_address = ""
     message: Any = None
 
     async def write(self, message: Any, *args: Any, **kwargs: Any) -> None:
