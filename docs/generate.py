@@ -243,7 +243,7 @@ def _type(parameter: WorkloadParameter) -> str:
 
 
 def commands() -> str:
-    group = typer.main.get_command(app)
+    group = typer.main.get_command(app())
     for command in group.commands.values():  # type: ignore[attr-defined]
         command.short_help = (command.help or "").partition("\n\n")[0]  # else it is cut after 45 letters
     text = get_docs_for_click(obj=group, ctx=click.Context(group, info_name="scalescope"), name="scalescope")

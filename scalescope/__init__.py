@@ -22,5 +22,5 @@ def diagnose(client: Any = None, name: str = "") -> AbstractContextManager[Any]:
     Prefect flow that runs here (`DaskTaskRunner`), or Dask's current one. An exception of the block is re-raised after
     the diagnosis. By default, the name of the block is the line where it begins.
     """
-    found: AbstractContextManager[Any] = resolve_name("scalescope.run.block:diagnose")(client, name)
+    found: AbstractContextManager[Any] = resolve_name("scalescope.own_code.diagnose:diagnose")(client, name)
     return found

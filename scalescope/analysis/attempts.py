@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scalescope.analysis.events import Columns, Tables, told
 from scalescope.analysis.task_waits import task_waits
 from scalescope.errors import CaptureError
-from scalescope.model.records import ACTOR_CALLS, STATUS_FINISHED, STATUS_LOST, complete
+from scalescope.model.records import ACTOR_CALLS, OTHER_CLUSTER, STATUS_FINISHED, STATUS_LOST, complete
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -73,6 +73,7 @@ class Attempts:
     begin: float  # when the workload was called, 0 or before; 0 where that was not recorded
     end: float  # when it returned, or the makespan, if that is later
     pending: Floats  # (n, 2), rising, disjoint: a graph was being received, or a task was known and had not ended
+    elsewhere: Floats  # (n, 2), rising, disjoint, outside of `pending`: the client waited for another cluster
     addresses: tuple[str, ...]  # all workers, also those that only a task names
     members: Members
     pauses: Pauses
@@ -101,6 +102,17 @@ class Attempts:
         return self.end - self.begin
 
     @cached_property
+    def not_client(self) -> Floats:
+        """`pending` and `elsewhere` together: idle threads do not wait for the client's own doing."""
+        return united(self.pending.T, self.elsewhere.T) if len(self.elsewhere) else self.pending
+
+    @cached_property
+    def here_s(self) -> float:
+        """The makespan, without the waits for other clusters."""
+        inside = np.clip(self.elsewhere, 0.0, self.makespan)
+        return self.makespan - float((inside[:, 1] - inside[:, 0]).sum())
+
+    @cached_property
     def seconds(self) -> Floats:
         """How long each computed, or held its thread while it waited."""
         away = np.bincount(self.away.attempt, weights=self.away.end - self.away.begin, minlength=len(self.start))
@@ -125,7 +137,8 @@ class Attempts:
         makespan = max(float(stop[status != STATUS_LOST].max()), *(call["end"] for call in calls), 0.0) - epoch
         if not makespan > 0:
             raise _nothing("the recorded tasks took no time at all")
-        begin, end = _call(tables.get("client", {}), epoch, makespan)
+        client = tables.get("client", {})
+        begin, end = _call(client, epoch, makespan)
 
         def clip(times: Floats) -> Floats:
             return np.clip(times - epoch, 0.0, makespan)
@@ -138,12 +151,14 @@ class Attempts:
         worker = _codes(names, index)
         useful = (status == STATUS_FINISHED) & ~_superseded(tasks, workers, pick, stop, status)
         runnable, prepared_from = _waits(tasks, pick)
+        pending = within(united((known, over), _received(tables.get("graphs", {}))))
         return cls(
             epoch=epoch,
             makespan=makespan,
             begin=begin,
             end=end,
-            pending=within(_united((known, over), _received(tables.get("graphs", {})))),
+            pending=pending,
+            elsewhere=_without(within(_elsewhere(client)), pending),
             addresses=addresses,
             members=_members(workers, index, worker, within),
             pauses=_pauses(events, index, within),
@@ -243,9 +258,28 @@ def _received(graphs: Columns) -> tuple[Floats, Floats]:
     return time, time + seconds
 
 
-def _united(*intervals: tuple[Floats, Floats]) -> Floats:
+def _elsewhere(client: Columns) -> Floats:
+    rows = [row for row, what in enumerate(client.get("what", ())) if what == OTHER_CLUSTER]
+    if not rows:
+        return np.zeros((0, 2))
+    begin, seconds = (np.asarray(client[name], np.float64)[rows] for name in ("time", "seconds"))
+    return united((begin, begin + seconds))
+
+
+def _without(intervals: Floats, others: Floats) -> Floats:
+    # what remains of disjoint rising intervals outside of others, which are also disjoint and rising
+    if not len(intervals):
+        return intervals
+    edges = np.unique(np.concatenate([intervals, others]))
+    middle = (edges[:-1] + edges[1:]) / 2
+    inside, taken = (np.searchsorted(each.ravel(), middle) % 2 == 1 for each in (intervals, others))
+    kept = inside & ~taken
+    return united((edges[:-1][kept], edges[1:][kept])) if kept.any() else np.zeros((0, 2))
+
+
+def united(*intervals: Floats | tuple[Floats, Floats]) -> Floats:
+    """The union of intervals, given by their begins and ends: rising and disjoint, of shape (n, 2)."""
     begin, end = (np.concatenate(each) for each in zip(*intervals, strict=True))
-    # the union of intervals [begin, end), rising and disjoint
     order = np.argsort(begin)
     begin, end = begin[order], np.maximum.accumulate(end[order])
     fresh = np.append(True, begin[1:] > end[:-1])

@@ -27,7 +27,7 @@ class Factor:
 
 # In this order. The parts besides `WORKING` are here once each.
 FACTORS: Mapping[str, Factor] = {
-    "client": Factor("client", ("client",), "the client had sent tasks that had not ended"),
+    "client": Factor("client", ("client", "other_cluster"), "the client had sent tasks that had not ended"),
     "present": Factor("threads there", ("late_start", "lost"), "threads were there, and nothing had to be repeated"),
     "dependency": Factor("dependency", ("no_runnable_task",), "the graph had a task for each thread"),
     "balance": Factor("load balance", ("tail",), "threads did not wait for the last tasks of others"),
@@ -39,7 +39,7 @@ FACTORS: Mapping[str, Factor] = {
 WORK = "work"  # T1 of the smallest size for as many items, divided by T1
 TITLES: Mapping[str, str] = {name: factor.title for name, factor in FACTORS.items()} | {WORK: "work inflation"}
 # Parts that can lie outside the makespan, which the efficiency refers to; the client's first.
-OUTSIDE = ("client", "late_start", "no_runnable_task", "tail")
+OUTSIDE = ("client", "other_cluster", "late_start", "no_runnable_task", "tail")
 FALLS = 0.9  # a factor of the largest size is not named unless it is below this share of the smallest's
 
 

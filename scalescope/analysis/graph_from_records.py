@@ -20,7 +20,7 @@ from scalescope.analysis.shared_cores import Work, work_by_worker
 from scalescope.analysis.task_waits import Waits, task_waits
 from scalescope.errors import CaptureError
 from scalescope.model.recorded_graph import BARRIER, RecordedGraph, RecordedTask, ScatteredData, Submission
-from scalescope.model.records import STATUS_FINISHED, STATUS_LOST
+from scalescope.model.records import OTHER_CLUSTER, STATUS_FINISHED, STATUS_LOST
 
 MOST_TASKS = 50_000  # largest graph that is replayed, in about two minutes
 CLIENT, LOST = -1, -2  # the sender of what no task sent, and a task whose result was lost
@@ -311,12 +311,13 @@ def sent_after_waiting(tables: Tables, times: Floats, *, virtual: bool) -> Bools
 
 
 def waiting(tables: Tables) -> Callable[[float], float] | None:
-    """The seconds until a time in which the client only waited for the cluster; None where that is not known."""
+    """The seconds until a time in which the client only waited for this cluster; None where that is not known."""
     client = tables.get("client", {})
     if not len(client.get("time", ())):
         return None
     begin, seconds, waits = (np.asarray(client[name], np.float64) for name in ("time", "seconds", "waits"))
-    edges, until = np.append(begin, begin[-1] + seconds[-1]), integral(seconds * waits)
+    here = [what != OTHER_CLUSTER for what in client.get("what") or [""] * len(begin)]
+    edges, until = np.append(begin, begin[-1] + seconds[-1]), integral(seconds * waits * here)
     return lambda time: float(np.interp(time, edges, until))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from scalescope.analysis.distributions import t_quantile
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
-from scalescope.model.metrics import METRICS, WORKER_TIME, Combine, Metric, Metrics, Unit
+from scalescope.model.metrics import METRICS, OTHER_CLUSTER, WORKER_TIME, Combine, Metric, Metrics, Unit
 from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.sweep import ENVIRONMENT, ITEMS, WORKERS, Point
 from scalescope.model.trial import BLAMED, PASSED_ON, Trial, TrialState
@@ -92,6 +92,11 @@ class PointSummary:
             return 0.0
         total = sum(self.metrics.worker_time_s.values())
         return sum(self.metrics.worker_time_s.get(part, 0.0) for part in parts) / total if total > 0 else 0.0
+
+    def share_here(self, *parts: str) -> float:
+        """The same of the worker time that did not pass while the script waited for another cluster."""
+        here = 1.0 - self.share(OTHER_CLUSTER)
+        return self.share(*parts) / here if here > 0 else 0.0
 
     def seconds(self, *parts: str) -> float:
         if self.metrics is None:

@@ -11,7 +11,8 @@ in one state (`scalescope.model.metrics.PARTS`), by these rules:
 - Idle threads of a paused worker are `paused`, whatever waits; the next rules do not count them.
 - At an instant with `i` idle threads and `r` waiting tasks, `min(i, r)` threads are `not_assigned`, the rest have
   `no_runnable_task`; each idle thread takes an equal share of both.
-- A task is known from when it is runnable or assigned until the scheduler knows its end; `client` is when none is.
+- A task is known from when it is runnable or assigned until the scheduler knows its end. While none is, idle threads
+  are `other_cluster` if the client waited for another cluster, else `client`.
 - Threads that are idle when the last task starts have `no_runnable_task` to the end, not `tail`.
 - If more workers are present than were asked for, all of them are scaled down to P threads.
 
@@ -65,7 +66,11 @@ def _divide(attempts: Attempts, threads: int, edges: Floats) -> dict[str, Floats
     until = unwanted(idle, (attempts.runnable[waits], chain.boundaries[0][waits]), clock)
     whole, without_task = np.diff(clock(idle.time), append=0.0), np.diff(until, append=0.0)
     none_known = np.diff(unoccupied(attempts.pending, clock)(idle.time), append=0.0)
-    parts["client"] = sums(idle.level, none_known, idle.cell, len(edges))
+    of_client = none_known
+    if len(attempts.elsewhere):
+        of_client = np.diff(unoccupied(attempts.not_client, clock)(idle.time), append=0.0)
+    parts["client"] = sums(idle.level, of_client, idle.cell, len(edges))
+    parts["other_cluster"] = sums(idle.level, np.maximum(none_known - of_client, 0.0), idle.cell, len(edges))
     parts["not_assigned"] = sums(idle.level, np.maximum(whole - without_task, 0.0), idle.cell, len(edges))
     without_task = np.maximum(without_task - none_known, 0.0)
     parts["no_runnable_task"] = sums(idle.level - idle.tail, without_task, idle.cell, len(edges))

@@ -7,35 +7,23 @@ import ast
 import gc
 import linecache
 import sys
-import sysconfig
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from functools import cache
 from inspect import unwrap
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple, Self
 
-import dask
-import distributed
-
-import scalescope
-from scalescope.capture.shipping import PREFIX
-from scalescope.model.records import FLOW, IMPORT, META, Columns, from_rows
+from scalescope.capture.called_cluster import OwnScheduler
+from scalescope.capture.user_code import is_library
+from scalescope.model.records import FLOW, IMPORT, META, OTHER_CLUSTER, Columns, from_rows
 
 # Real seconds between two samples: the first come sooner, for short calls; later ones are this part of the call apart,
 # up to the longest.
 INTERVAL_S, LONGEST_S, PART = 0.025, 0.1, 0.005
 
-_LIBRARIES = tuple(
-    f"{folder}/"
-    for folder in {
-        *(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")),
-        *(str(Path(str(package.__file__)).parent) for package in (dask, distributed, scalescope)),
-    }
-)
 _FLOW_ENGINE = "/prefect/flow_engine.py"
 _META = ("compute_meta", "apply_infer_dtype", "emulate", "_emulate")  # functions of Dask that call the user's
 _VIRTUAL = "scalescope.clusters.simulated."
@@ -47,10 +35,11 @@ class CodePlace(NamedTuple):
     code: CodeType | None = None
     instruction: int = 0
     line: int = 0
-    waits: bool = False  # for the cluster
+    waits: bool = False  # for a cluster
     imports: bool = False
     flow: bool = False  # Prefect did something around the function of a flow
     meta: bool = False  # Dask called it, to learn what it returns
+    elsewhere: bool = False  # in a call for another cluster
 
 
 class ClientWatch:
@@ -58,7 +47,8 @@ class ClientWatch:
 
     In real time another thread samples it. Virtual time passes only where the workload's thread waits or is charged CPU
     seconds: there that thread itself tells what passed at each wait, and samples only divide it. `function` is the
-    workload; its file is user code wherever it lies. `waits` has a function called before and after each wait.
+    workload; its file is user code wherever it lies. `waits` has a function called before and after each wait. Calls
+    for other clusters are told apart where `address`, of the scheduler that the workload is for, is known on entry.
     """
 
     def __init__(
@@ -66,9 +56,11 @@ class ClientWatch:
         function: Callable[..., Any],
         clock: Callable[[], float] = time.time,
         waits: Callable[[Callable[[], object]], AbstractContextManager[bool]] = lambda passed: nullcontext(False),
+        address: str = "",
     ) -> None:
         self._own_file = getattr(getattr(unwrap(function), "__code__", None), "co_filename", "")
-        self._clock, self._waits = clock, waits
+        self._clock, self._waits, self._address = clock, waits, address
+        self._scheduler: OwnScheduler | None = None
         self._open = ExitStack()
         self._lock, self._over = threading.Lock(), False
         self._seen: list[CodePlace] = []
@@ -77,6 +69,7 @@ class ClientWatch:
 
     def __enter__(self) -> Self:
         self._watched = threading.get_ident()
+        self._scheduler = OwnScheduler(self._address) if self._address else None
         self._virtual = self._open.enter_context(self._waits(self._passed))
         self.began = self.ended = self._clock()
         _thread.start_new_thread(self._sample, ())  # one of `threading` would become part of a simulation
@@ -90,8 +83,19 @@ class ClientWatch:
 
     def columns(self, ahead_s: float) -> Columns:
         """The table `client`; the scheduler's clock is `ahead_s` ahead of the one read here."""
+        return self._columns(self._rows, ahead_s)
+
+    def taken(self, ahead_s: float) -> Columns:
+        """Like `columns`, of what is over and has not been taken; nothing is taken twice."""
+        with self._lock:
+            going_on = [] if self._over else self._rows[-1:]
+            rows, self._rows = self._rows[: len(self._rows) - len(going_on)], going_on
+        return self._columns(rows, ahead_s)
+
+    @staticmethod
+    def _columns(charged: Sequence[tuple[CodePlace, float, float]], ahead_s: float) -> Columns:
         rows = []
-        for place, begin, end in self._rows:
+        for place, begin, end in charged:
             where, what = _described(place)
             row = {"time": begin + ahead_s, "seconds": end - begin, "where": where, "what": what, "waits": place.waits}
             rows.append(row)
@@ -129,15 +133,19 @@ class ClientWatch:
                 self._rows.append((place, since, until))
 
     def _place(self, frame: FrameType | None) -> CodePlace:
-        waits, imports, flow = _waits(frame), False, False
+        waits, imports, flow, elsewhere = _waits(frame), False, False, False
         while frame is not None:
             file = frame.f_code.co_filename
             if file == self._own_file or not is_library(file):
-                return CodePlace(frame.f_code, frame.f_lasti, frame.f_lineno or 0, waits, imports, flow, _meta(frame))
+                at = frame.f_code, frame.f_lasti, frame.f_lineno or 0
+                return CodePlace(*at, waits or elsewhere, imports, flow, _meta(frame), elsewhere)
             imports = imports or file.startswith("<frozen importlib")
             flow = flow or file.endswith(_FLOW_ENGINE)
+            # what the user's code called tells more than what that calls in turn
+            another = self._scheduler.is_another(frame) if self._scheduler else None
+            elsewhere = elsewhere if another is None else another
             frame = frame.f_back
-        return CodePlace(waits=waits)
+        return CodePlace(waits=waits or elsewhere, elsewhere=elsewhere)
 
 
 @contextmanager
@@ -155,14 +163,6 @@ def collection_deferred() -> Iterator[None]:
     finally:
         if deferred:
             gc.enable()
-
-
-@cache
-def is_library(file: str) -> bool:
-    """Whether code of this file is not the user's: of an installed package, shipped, or generated."""
-    return file.startswith(("<", PREFIX, *_LIBRARIES)) or bool(
-        {"site-packages", "dist-packages"} & set(Path(file).parts)
-    )
 
 
 def _waits(frame: FrameType | None) -> bool:
@@ -185,9 +185,11 @@ def _meta(frame: FrameType | None) -> bool:
 def _described(place: CodePlace) -> tuple[str, str]:
     code = place.code
     if code is None:
-        return "", ""
+        return "", OTHER_CLUSTER if place.elsewhere else ""
     names = [name for name in code.co_qualname.split(".") if not name.startswith("<")] or [code.co_name]
     where = f"{Path(code.co_filename).name}:{place.line} {names[-1]}"
+    if place.elsewhere:
+        return where, OTHER_CLUSTER
     if place.imports or place.flow or place.meta:
         return where, IMPORT if place.imports else FLOW if place.flow else META
     line, end_line, column, end_column = (each or 0 for each in list(code.co_positions())[place.instruction // 2])

@@ -13,6 +13,8 @@ from typing import Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
+from scalescope.capture.quiet import hide_own_records
+
 
 class SameHostClock(WorkerPlugin):  # type: ignore[misc]
     """Fixes `Worker.scheduler_delay` at 0 if the worker reads the same clock as the scheduler.
@@ -29,6 +31,7 @@ class SameHostClock(WorkerPlugin):  # type: ignore[misc]
         self.original: type | None = None
 
     def setup(self, worker: Any) -> None:
+        hide_own_records()  # this is the first plugin of ours
         if this_kernel() == self.kernel:
             self.original = type(worker)
             worker.__class__ = _with_fixed_delay(self.original)

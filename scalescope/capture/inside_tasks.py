@@ -27,6 +27,7 @@ PREFIXES = 50  # most prefixes, those with most samples
 
 OFF = "the profiler of the workers is off (distributed.worker.profile.enabled)"
 
+SENT = "<dynamic-code>"  # file of functions that cloudpickle sends by value; their globals know its name
 # Between the worker and the function of a task.
 _DISPATCH = ("dask._task_spec.", "dask.core.", "dask.optimization.", "dask.utils.apply")
 _FOLDERS = tuple(os.path.join(path, "") for path in map(sysconfig.get_path, ("stdlib", "platstdlib")) if path)
@@ -169,7 +170,7 @@ def _process(frame: Any, child: Any, state: Any, **options: Any) -> Any:
             identifier = f"{identifier};{each.f_lineno}"
         found = state["children"].get(identifier)
         if found is None:
-            found = {"count": 0, "description": profile.info_frame(each), "children": {}, "identifier": identifier}
+            found = {"count": 0, "description": _info(each), "children": {}, "identifier": identifier}
             state["children"][identifier] = found
         state = found
     state["count"] += 1
@@ -178,6 +179,13 @@ def _process(frame: Any, child: Any, state: Any, **options: Any) -> Any:
         handled = _handled(innermost) if call.endswith("sleep") else ""
         state["description"]["called"] = f"{call} [after {handled}]" if handled else call
     return state
+
+
+def _info(frame: Any) -> Any:
+    info = profile.info_frame(frame)
+    if info["filename"].startswith(SENT):
+        info["filename"] = frame.f_globals.get("__file__") or info["filename"]
+    return info
 
 
 def _handled(frame: Any) -> str:

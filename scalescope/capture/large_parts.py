@@ -10,7 +10,6 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from types import FunctionType, MethodType, ModuleType
@@ -21,6 +20,7 @@ from dask.sizeof import sizeof
 from dask.utils import funcname, key_split
 from distributed import Client
 
+from scalescope.capture.instrument import Hook
 from scalescope.model.large_part import LargePart, graph_bytes
 
 NOTED_BYTES = 1_000_000  # of a graph as it is sent
@@ -34,40 +34,37 @@ _LEAVES = (str, bytes, bytearray, memoryview)
 _WRAPPING = ("argument `parameters`", "argument `args`", "argument `kwargs`")
 
 
-@contextmanager
-def large_parts_noted(found: list[LargePart], line: Callable[[Any], str]) -> Iterator[None]:
-    """Note the largest part of each large graph that a client of this process sends meanwhile."""
+def large_part_hooks(
+    found: list[LargePart], line: Callable[[Any], str], failed: Callable[[Exception], None] | None = None
+) -> list[tuple[Any, Hook]]:
+    """Functions of the client, and hooks that note the largest part of each large graph that it sends."""
     packed = threading.local()
-    send, pack = Client._send_to_scheduler, Client._graph_to_futures
 
-    @functools.wraps(send)
-    def sending(client: Client, message: Any) -> Any:
+    def sending(client: Client, message: Any) -> None:
         if message.get("op", "").startswith("update-graph"):
             packed.nbytes = graph_bytes(message)
-        return send(client, message)
 
-    @functools.wraps(pack)
-    def packing(client: Client, *args: Any, **options: Any) -> Any:
+    def packing(client: Client, graph: Any, *others: Any) -> Any:
         packed.nbytes = 0
-        futures = pack(client, *args, **options)
+        return graph
+
+    def sent(graph: Any, futures: Any) -> Any:
         smallest = min((part.graph_nbytes for part in found), default=0) if len(found) >= MOST else NOTED_BYTES
         if packed.nbytes > smallest:
-            graph = args[0] if args else options.get("expr", options.get("dsk"))  # its name since 2025, and before
             try:
                 part = largest_part(graph, packed.nbytes)
             except Exception:  # noqa: BLE001 - attributes of the user's own objects
                 part = None
             if part is not None:
-                found.append(replace(part, where=line(sys._getframe(1))))
+                found.append(replace(part, where=line(sys._getframe(2))))
                 found.sort(key=lambda each: -each.graph_nbytes)
                 del found[MOST:]
         return futures
 
-    Client._send_to_scheduler, Client._graph_to_futures = sending, packing
-    try:
-        yield
-    finally:
-        Client._send_to_scheduler, Client._graph_to_futures = send, pack
+    return [
+        (Client._send_to_scheduler, Hook(sending, failed=failed)),
+        (Client._graph_to_futures, Hook(packing, leave=sent, failed=failed)),
+    ]
 
 
 @dataclass(frozen=True)

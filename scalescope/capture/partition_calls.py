@@ -5,20 +5,20 @@ Results are unchanged unless the configuration sets `NPARTITIONS`.
 
 from __future__ import annotations
 
-import functools
 import inspect
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Sized
+import threading
+from collections.abc import Callable, Collection, Iterator, Sized
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
-from pathlib import Path
-from types import FrameType, ModuleType
+from types import FunctionType, ModuleType
 from typing import Any
 
 import dask
 
-from scalescope.capture.client_thread import is_library
-from scalescope.capture.large_parts import large_parts_noted
+from scalescope.capture.instrument import Hook, Instrumented
+from scalescope.capture.user_code import line_of_user
 from scalescope.errors import InvalidField
 from scalescope.model.large_part import LargePart
 from scalescope.model.partition_calls import BAG, CREATE, DIVIDED, FROM_PANDAS, NPARTITIONS, PartitionCall
@@ -50,7 +50,7 @@ class Notes(list[PartitionCall]):
         partitions = getattr(made, "npartitions", None)
         if not isinstance(partitions, int) or len(self) >= MOST:
             return
-        caller = sys._getframe(2)
+        caller = sys._getframe(4)  # `add`, `_made`, `left` and the function itself are in between
         items = _length(given) if call in COUNTED else None
         where = line_of_user(caller)
         if str(caller.f_globals.get("__name__")).startswith(BEAM):  # a pipeline is built from what it was written as
@@ -69,48 +69,67 @@ class Notes(list[PartitionCall]):
         return same and inner.call != outer.call and inner.call != CREATE and outer.call not in DIVIDED
 
 
+class Noting:
+    """Notes calls of the modules that are added, and the client's large graphs, until it is closed.
+
+    `failed` is told of errors of ours; without it, they are raised.
+    """
+
+    def __init__(self, failed: Callable[[Exception], None] | None = None) -> None:
+        self.notes = Notes()
+        self._failed = failed
+        self._functions = Instrumented()
+
+    def add(self, module: ModuleType) -> None:
+        """Note the calls of a module: one of `CALLS`, Beam, or `distributed`."""
+        if module.__name__ == "distributed":
+            from scalescope.capture.large_parts import large_part_hooks  # it imports `distributed`
+
+            for function, hook in large_part_hooks(self.notes.large, line_of_user, self._failed):
+                self._functions.put(function, hook)
+            return
+        if module.__name__ == BEAM:
+            if create := getattr(module, "Create", None):
+                self._functions.put(create.__init__, Hook(leave=self._created, failed=self._failed))
+            return
+        for name in CALLS[module.__name__]:
+            made: Any = getattr(module, name, None)
+            leave = partial(self._made, f"{module.__name__}.{name}", made)
+            self._functions.put(made, Hook(leave=leave, failed=self._failed))
+
+    def close(self) -> None:
+        self._functions.restore()
+        self.notes.created.clear()
+
+    def _made(self, call: str, function: FunctionType, arguments: tuple[Any, ...], made: Any) -> Any:
+        if call in DIVIDED:
+            made = _divided(function, made, arguments)
+        if not function.__code__.co_argcount:  # decorated: `*args, **kwargs`
+            arguments = arguments[0]
+        self.notes.add(call, arguments[0] if arguments else None, made)
+        return made
+
+    def _created(self, arguments: tuple[Any, ...], nothing: None) -> None:
+        elements = getattr(arguments[0], "values", None)
+        where = line_of_user(sys._getframe(3))
+        if isinstance(elements, Sized) and where:
+            self.notes.created.setdefault(len(elements), set()).add(where)
+
+
 @contextmanager
 def noted(modules: Collection[str]) -> Iterator[Notes]:
     """Note the calls of the body. `modules`: what the workload imports; these are loaded now."""
-    notes, replaced = Notes(), []
-    uses_beam = _used(BEAM, modules)
-    for name, functions in CALLS.items():
-        if _used(name, modules) or (uses_beam and name == "dask.bag"):
-            module = import_module(name)
-            for function in functions:
-                original = getattr(module, function, None)
-                if callable(original):
-                    replaced.append((original, _noting(notes, f"{name}.{function}", original)))
-    create: Any = getattr(import_module(BEAM), "Create", None) if uses_beam else None
-    constructor = None if create is None else create.__init__
+    noting, uses_beam = Noting(), _used(BEAM, modules)
     try:
-        for original, replacement in replaced:
-            _rebind(original, replacement)
-        if constructor is not None:
-            create.__init__ = _creating(notes, constructor)
-        with large_parts_noted(notes.large, line_of_user):
-            yield notes
+        for name in CALLS:
+            if _used(name, modules) or (uses_beam and name == "dask.bag"):
+                noting.add(import_module(name))
+        if uses_beam:
+            noting.add(import_module(BEAM))
+        noting.add(import_module("distributed"))
+        yield noting.notes
     finally:
-        if constructor is not None:
-            create.__init__ = constructor
-        for original, replacement in replaced:
-            _rebind(replacement, original)
-        notes.created.clear()
-
-
-def line_of_user(frame: FrameType | None) -> str:
-    """The innermost line outside of libraries, such as `my_job.py:14 in run`; may be empty."""
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not is_library(file):
-            return _line(file, frame.f_lineno, frame.f_code.co_name)
-        frame = frame.f_back
-    return ""
-
-
-@functools.lru_cache(maxsize=MOST)
-def _line(file: str, number: int, function: str) -> str:
-    return f"{Path(file).name}:{number} in {function}"
+        noting.close()
 
 
 def _length(given: Any) -> int | None:
@@ -132,50 +151,23 @@ def _used(name: str, modules: Collection[str]) -> bool:
     return True
 
 
-def _noting(notes: Notes, call: str, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def noting(*args: Any, **options: Any) -> Any:
-        made = original(*args, **options)
-        if call in DIVIDED:
-            made = _divided(original, made, args, options)
-        notes.add(call, args[0] if args else None, made)
-        return made
-
-    return noting
+_dividing = threading.local()  # `now`: whether a call is being made again
 
 
-def _divided(original: Callable[..., Any], made: Any, args: Sequence[Any], options: Mapping[str, Any]) -> Any:
+def _divided(function: Any, made: Any, arguments: tuple[Any, ...]) -> Any:
     # again with as many partitions as the configuration asks for, if those are more
     asked = dask.config.get(NPARTITIONS, 0)
     if not isinstance(asked, int) or asked < 0:
         raise InvalidField(NPARTITIONS, asked, "a number of partitions")
-    if asked == 0:
+    if asked == 0 or getattr(_dividing, "now", False):
         return made
-    given = inspect.signature(original).bind(*args, **options).arguments
-    data = next(iter(given.values()))
-    enough = min(asked, _length(data) or 0)
+    given = dict(zip(inspect.signature(function).parameters, arguments, strict=True))
+    enough = min(asked, _length(arguments[0]) or 0)
     if getattr(made, "npartitions", enough) >= enough:
         return made
     others = {name: value for name, value in given.items() if name not in ("partition_size", "chunksize")}
-    return original(**{**others, "npartitions": enough})
-
-
-def _creating(notes: Notes, constructor: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(constructor)
-    def creating(self: Any, *args: Any, **options: Any) -> None:
-        constructor(self, *args, **options)
-        elements = getattr(self, "values", None)
-        where = line_of_user(sys._getframe(1))
-        if isinstance(elements, Sized) and where:
-            notes.created.setdefault(len(elements), set()).add(where)
-
-    return creating
-
-
-def _rebind(original: object, replacement: object) -> None:
-    # every module-level name: users import functions by name
-    for module in list(sys.modules.values()):
-        names = vars(module) if isinstance(module, ModuleType) else {}
-        for name, value in list(names.items()):
-            if value is original:
-                names[name] = replacement  # a module may have attributes of its own kind
+    _dividing.now = True
+    try:
+        return function(**{**others, "npartitions": enough})
+    finally:
+        _dividing.now = False

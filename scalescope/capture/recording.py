@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -51,6 +51,7 @@ class Recording:
     workers_left: list[str] = field(default_factory=list)  # addresses of workers that left meanwhile
     threads: dict[str, int] = field(default_factory=dict)  # of each worker, when most workers were there
     received_bytes: int = 0  # task records, as the scheduler packed them
+    members: list[tuple[Any, ...]] = field(default_factory=list)  # workers that came and left, as the scheduler says it
 
 
 class Capture:
@@ -61,7 +62,8 @@ class Capture:
 
     A thread fetches records every `drain_interval_s`. None fetches them at the end and does not watch the event loop,
     as a simulated cluster needs it. `log_folder` keeps log records that outlive their worker, if each has a process and
-    a nanny. Tasks that still run when the workload has returned get `settle_s`.
+    a nanny. Tasks that still run when the workload has returned get `settle_s`. The scheduler has `call_timeout_s` to
+    answer, and holds what is recorded back for `held_back_s`: so much is lost with its process.
     """
 
     def __init__(
@@ -71,14 +73,17 @@ class Capture:
         drain_interval_s: float | None = DRAIN_INTERVAL_S,
         log_folder: Path | None = None,
         settle_s: float = SETTLE_S,
+        call_timeout_s: float = CALL_TIMEOUT_S,
+        held_back_s: float = recorder.HELD_BACK_S,
     ) -> None:
         self.client = client
         self.drain_interval_s = drain_interval_s
         self.log_folder = log_folder
         self.settle_s = settle_s
+        self.call_timeout_s = call_timeout_s
         self._installed: list[tuple[str, bool]] = []  # name, whether on nannies
         try:
-            limits: dict[str, Any] = {"lag_interval_s": None, "undrained_s": None}
+            limits: dict[str, Any] = {"lag_interval_s": None, "undrained_s": None, "held_back_s": held_back_s}
             if drain_interval_s is not None:
                 limits |= {"lag_interval_s": recorder.LAG_INTERVAL_S, "undrained_s": recorder.UNDRAINED_S}
             register(client, recorder, "Recorder", owner=client.id, **limits)
@@ -107,15 +112,17 @@ class Capture:
         self._installed.append((getattr(module, attribute).name, nanny))
 
     @contextmanager
-    def trial(self, spool_path: Path) -> Iterator[Recording]:
+    def trial(self, spool_path: Path, drained: Callable[[], object] = lambda: None) -> Iterator[Recording]:
         """Record what the cluster does while the body runs, to a file (`scalescope.model.spool`).
+
+        `drained` is called by the thread that fetches records, each time when they are in the file.
 
         Raises `CaptureError` if recording cannot begin. The rest is fetched when the body ends, also when it raises;
         later faults are in `Recording.reason` and `warnings`.
         """
         recording = Recording()
         with _opened(spool_path, recording) as stream:
-            run = _Run(self, recording, stream)
+            run = _Run(self, recording, stream, drained)
             run.begin()
             told_to_stop = True
             try:
@@ -139,13 +146,13 @@ class Capture:
             with suppress(OSError, TimeoutError, RuntimeError, ValueError):
                 self.client.unregister_worker_plugin(name, nanny=nanny)
 
-    def _call(self, command: str, *, timeout_s: float = CALL_TIMEOUT_S, **arguments: Any) -> Any:
+    def _call(self, command: str, *, timeout_s: float | None = None, **arguments: Any) -> Any:
         if self.client.scheduler is None:
             raise ConnectionError("the connection to the scheduler was given up")
 
         async def call() -> Any:
             remote_call = getattr(self.client.scheduler, f"scalescope_{command}")
-            return await asyncio.wait_for(remote_call(**arguments), timeout_s)
+            return await asyncio.wait_for(remote_call(**arguments), timeout_s or self.call_timeout_s)
 
         return self.client.sync(call)
 
@@ -153,13 +160,13 @@ class Capture:
 class _Run:
     """Fetches the chunks of one recording, writes them, and checks that none is missing."""
 
-    def __init__(self, capture: Capture, recording: Recording, stream: BinaryIO) -> None:
+    def __init__(self, capture: Capture, recording: Recording, stream: BinaryIO, drained: Callable[[], object]) -> None:
         self.capture = capture
+        self.drained = drained
         self.recording = recording
         self.stream = stream
         self.token = ""
         self.acknowledged = 0
-        self.members: list[tuple[Any, ...]] = []
         self.managed: list[tuple[float, str, int, int]] = []
         self.broken = ""
         self._stop = threading.Event()
@@ -183,7 +190,7 @@ class _Run:
         recording = self.recording
         try:
             self._join()
-            limit_s = CALL_TIMEOUT_S + settle_s
+            limit_s = self.capture.call_timeout_s + settle_s
             summary = self._retry(
                 lambda: self._remote("finish", recording=self.token, timeout_s=limit_s, settle_s=settle_s)
             )
@@ -203,11 +210,12 @@ class _Run:
         while not self._stop.wait(interval_s) and not self.broken:
             with suppress(CaptureError):  # the chunk is fetched again, and at the end without mercy
                 self._drain()
+                self.drained()
 
     def _join(self) -> None:
         self._stop.set()
         if self._thread is not None:
-            self._thread.join(CALL_TIMEOUT_S + 10)
+            self._thread.join(self.capture.call_timeout_s + 10)
             if self._thread.is_alive():
                 raise CaptureError("the thread that fetches records is stuck", cause="the scheduler does not answer")
 
@@ -221,6 +229,7 @@ class _Run:
         if not self.broken:
             try:
                 self._store(chunk)
+                self.stream.flush()
                 self.acknowledged = chunk["seq"]
             except CaptureError as error:
                 self.broken = error.what
@@ -242,16 +251,16 @@ class _Run:
             if chunk[table]:
                 rows = (dict(zip(TABLES[table], row, strict=True)) for row in chunk[table])
                 spool.write_chunk(self.stream, table, from_rows(table, rows))
-        self.members += chunk["members"]
+        recording.members += chunk["members"]
         self.managed += chunk["memory"]
 
     def _write_rest(self) -> None:
         recording = self.recording
-        workers = _workers(self.members)
+        workers = worker_rows(recording.members)
         recording.workers_left = [
             address for address, left in zip(workers["worker"], workers["left"], strict=True) if left
         ]
-        recording.threads = _most_present(workers)
+        recording.threads = most_present(workers)
         if recording.workers_left and not any(workers["reason"]):
             recording.notes.append("this release of distributed does not say why a worker left")  # 2023.5
         gathered = memory.gather(self.capture.client, recording.t_begin, self.managed)
@@ -347,7 +356,8 @@ def _clock_error(tasks: Mapping[str, Any]) -> float:
     return max(0.0, max(map(sub, stop, done), default=0.0), max(early, default=0.0))
 
 
-def _workers(members: list[tuple[Any, ...]]) -> Columns:
+def worker_rows(members: Iterable[Sequence[Any]]) -> Columns:
+    """The table `workers`, from what the scheduler said of workers that came and left."""
     rows: list[dict[str, Any]] = []
     present: dict[str, dict[str, Any]] = {}
     for when, what, address, *details in members:
@@ -361,7 +371,8 @@ def _workers(members: list[tuple[Any, ...]]) -> Columns:
     return from_rows("workers", rows)
 
 
-def _most_present(workers: Columns) -> dict[str, int]:
+def most_present(workers: Columns) -> dict[str, int]:
+    """Threads of each worker at the moment at which most were there."""
     rows = list(zip(*(workers[name] for name in ("worker", "nthreads", "joined", "left")), strict=True))
     steps = sorted([(row[2], 1) for row in rows] + [(row[3], -1) for row in rows if row[3]])
     counts = list(accumulate(step for _, step in steps))

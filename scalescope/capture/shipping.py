@@ -2,20 +2,27 @@
 
 A pickle is a call of `eval` with the source text of the module: it works between Python versions (code objects, as
 cloudpickle sends them, crashed a scheduler of Python 3.12). A module is executed once in a process and kept under a
-name with the digest of its text. It may import the standard library and `distributed` alone.
+name with the digest of its text. It may import the standard library and `distributed` alone; what it imports of a
+module of `scalescope.capture` is sent before it, in the same text.
 """
 
 from __future__ import annotations
 
 import hashlib
 import inspect
+import re
+from functools import cache
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from distributed import Client
 from distributed.diagnostics.plugin import NannyPlugin, SchedulerPlugin, WorkerPlugin
 
-PREFIX = "scalescope_shipped_"  # begins the names of shipped modules and of their files
+from scalescope.capture.user_code import SHIPPED
+
+_IMPORT = re.compile(r"from (scalescope\.capture\.\w+) import ")
+_ANNOTATIONS = "from __future__ import annotations\n"
 
 _LOAD = """\
 (lambda sys, types, name, source: sys.modules.get(name) or (
@@ -53,11 +60,23 @@ class _NannyShipment(Shipment, NannyPlugin):  # type: ignore[misc]
 
 def expression(module: ModuleType, attribute: str, arguments: dict[str, Any] | None = None) -> str:
     """Source of an expression that gives `module.attribute` anywhere, or the result of calling it."""
-    source = inspect.getsource(module)
-    name = PREFIX + module.__name__.rpartition(".")[2] + "_" + hashlib.sha256(source.encode()).hexdigest()[:16]
+    source = _text(module)
+    name = SHIPPED + module.__name__.rpartition(".")[2] + "_" + hashlib.sha256(source.encode()).hexdigest()[:16]
     loaded = _LOAD.format(name=name, source=source)
     call = "" if arguments is None else f"(**{arguments!r})"
     return f"{loaded}.{attribute}{call}"
+
+
+@cache
+def _text(module: ModuleType) -> str:
+    """The source text of a module, after that of the modules of ours from which it imports."""
+    before, own = [], []
+    for line in inspect.getsource(module).splitlines(keepends=True):
+        if found := _IMPORT.match(line):
+            before.append(_text(import_module(found[1])))
+        elif line != _ANNOTATIONS:
+            own.append(line)
+    return "".join([_ANNOTATIONS, *(text.removeprefix(_ANNOTATIONS) for text in before), *own])
 
 
 def register(client: Client, module: ModuleType, attribute: str, **arguments: Any) -> None:

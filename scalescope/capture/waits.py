@@ -8,15 +8,15 @@ time. The source text is sent to workers: the standard library and `distributed`
 
 from __future__ import annotations
 
-import functools
 import importlib.abc
 import inspect
+import logging
 import os
 import sys
 import sysconfig
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
 import distributed
@@ -24,11 +24,14 @@ from distributed import actor, client, threadpoolexecutor, utils
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.worker import get_worker, thread_state
 
+from scalescope.capture.instrument import Hook, Instrumented
+
 WAIT = "scalescope-wait "  # begins the action; what was waited for, a tab, and the line follow
 HELD, SECEDED = "scalescope-held", "scalescope-seceded"  # a task waited, with its thread of the pool and without
 SHORT_S = 0.001  # shortest wait that is noted
 MOST_TIMES = 1_000  # waits of one task whose times are noted
 
+SENT = "<dynamic-code>"  # file of functions that cloudpickle sends by value; their globals know its name
 _PACKAGE = os.path.dirname(distributed.__file__)
 _LIBRARIES = tuple(filter(None, map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))))
 # `sync`: whether a wait is being noted; `noted_s`: seconds noted within the call that is being noted; `sender`: the
@@ -73,12 +76,12 @@ class Waits(WorkerPlugin):  # type: ignore[misc]
         global _installed
         _installed += 1
         if _installed == 1:
-            for owner, name, noting in _CALLS:
-                _replace(owner, name, noting(getattr(owner, name)))
+            for function, hook in _CALLS:
+                _functions.put(inspect.unwrap(function), hook)
             sys.meta_path.insert(0, _after_import)
             for name in _OF_PREFECT:
                 if name in sys.modules:
-                    _replace_in(sys.modules[name])
+                    _note_calls_of(sys.modules[name])
 
     def teardown(self, worker: Any) -> None:
         global _installed
@@ -86,50 +89,49 @@ class Waits(WorkerPlugin):  # type: ignore[misc]
         if _installed == 0:
             with suppress(ValueError):
                 sys.meta_path.remove(_after_import)
-            while _replaced:
-                owner, name, original, noting = _replaced.pop()
-                if getattr(owner, name) is noting:  # else somebody put another in its place since
-                    setattr(owner, name, original)
+            _functions.restore()
 
 
-_replaced: list[tuple[Any, str, Any, Any]] = []  # owner, name, what was there, and what is now
+_functions = Instrumented()
+_logger = logging.getLogger(__name__)
 
 
-def _replace(owner: Any, name: str, noting: Any) -> None:
-    _replaced.append((owner, name, getattr(owner, name), noting))
-    setattr(owner, name, noting)
+def _begun(what: str, caller: str = "") -> Any:
+    """Called at the beginning of a function that waits; `caller`: the module by which alone it counts."""
 
-
-def _noting(original: Any) -> Any:
-    @functools.wraps(original)
-    def waits(*args: Any, **options: Any) -> Any:
+    def begun(*arguments: Any) -> Any:
         key = getattr(thread_state, "key", None)
         if key is None or getattr(_inside, "sync", False):
-            return original(*args, **options)
-        _inside.sync, began = True, time.time()
+            return None
+        if caller and sys._getframe(3).f_globals.get("__name__") != caller:
+            return None
+        _inside.sync = True
         holds = getattr(threadpoolexecutor.thread_state, "proceed", True)  # it has not seceded
-        try:
-            return original(*args, **options)
-        finally:
-            _inside.sync = False
-            seconds = time.time() - began
-            if seconds >= SHORT_S:
-                if holds:
-                    _inside.noted_s = getattr(_inside, "noted_s", 0.0) + seconds
-                    _note(key, seconds, _described(sys._getframe(1), original.__qualname__))
-                if not holds or getattr(_inside, "sender", None) == key:
-                    _note_times(key, HELD if holds else SECEDED, began, seconds)
+        return key, time.time(), holds, what
 
-    return waits
+    return begun
 
 
-def _noting_sender(original: Any) -> Any:
-    @functools.wraps(original)
-    def sends(*args: Any, **options: Any) -> Any:
-        _inside.sender = getattr(thread_state, "key", None)
-        return original(*args, **options)
+def _over(token: Any) -> None:
+    if token is None:
+        return
+    key, began, holds, what = token
+    _inside.sync = False
+    seconds = time.time() - began
+    if seconds >= SHORT_S:
+        if holds:
+            _inside.noted_s = getattr(_inside, "noted_s", 0.0) + seconds
+            _note(key, seconds, _described(sys._getframe(2), what))
+        if not holds or getattr(_inside, "sender", None) == key:
+            _note_times(key, HELD if holds else SECEDED, began, seconds)
 
-    return sends
+
+def _sends(*arguments: Any) -> None:
+    _inside.sender = getattr(thread_state, "key", None)
+
+
+def _failed(error: Exception) -> None:
+    _logger.debug("a wait was not noted: %r", error)
 
 
 def _entries(key: Any) -> Any:
@@ -174,7 +176,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
             def exec_module(module: Any) -> None:
                 original(module)
-                _replace_in(module)
+                _note_calls_of(module)
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
@@ -183,50 +185,37 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 _after_import = _AfterImport()
 
 
-def _replace_in(module: Any) -> None:
+def _note_calls_of(module: Any) -> None:
     for name, what in _OF_PREFECT[module.__name__].items():
         class_name, _, function = name.rpartition(".")
         owner = getattr(module, class_name, None) if class_name else module
         original = inspect.getattr_static(owner, function, None)  # None: another release of Prefect
         if inspect.isfunction(original):
-            _replace(owner, function, _timed(original, what))
+            _functions.put(inspect.unwrap(original), Hook(_called(what), end=_returned, failed=_failed))
 
 
-def _timed(original: Any, what: str) -> Any:
-    if inspect.iscoroutinefunction(original):
-
-        @functools.wraps(original)
-        async def waited(*args: Any, **options: Any) -> Any:
-            with _noted(what, args):
-                return await original(*args, **options)
-
-        return waited
-
-    @functools.wraps(original)
-    def called(*args: Any, **options: Any) -> Any:
-        with _noted(what, args):
-            return original(*args, **options)
+def _called(what: str) -> Any:
+    def called(*arguments: Any) -> Any:
+        key = getattr(thread_state, "key", None)
+        if key is None:
+            return None
+        before, _inside.noted_s = getattr(_inside, "noted_s", 0.0), 0.0
+        return key, time.time(), before, what, arguments
 
     return called
 
 
-@contextmanager
-def _noted(what: str, args: Any) -> Any:
-    key = getattr(thread_state, "key", None)
-    if key is None:
-        yield
+def _returned(token: Any) -> None:
+    if token is None:
         return
-    before, _inside.noted_s, began, raised = getattr(_inside, "noted_s", 0.0), 0.0, time.time(), ""
-    try:
-        yield
-    except BaseException as error:  # Prefect ends a function at its timeout by one that is no `Exception`
+    key, began, before, what, arguments = token
+    error, raised = sys.exc_info()[1], ""
+    if error is not None:  # Prefect ends a function at its timeout by one that is no `Exception`
         raised = type(error).__name__ if isinstance(error, Exception) else "TimeoutError"
-        raise
-    finally:
-        seconds = time.time() - began
-        own, _inside.noted_s = max(seconds - _inside.noted_s, 0.0), before + seconds
-        if what == FUNCTION or own >= SHORT_S:
-            _note(key, own, _prefect_action(what, args, raised))
+    seconds = time.time() - began
+    own, _inside.noted_s = max(seconds - _inside.noted_s, 0.0), before + seconds
+    if what == FUNCTION or own >= SHORT_S:
+        _note(key, own, _prefect_action(what, arguments, raised))
 
 
 def _prefect_action(what: str, args: Any, raised: str) -> str:
@@ -264,13 +253,20 @@ def _described(frame: Any, what: str) -> str:
 
 
 def _line(frame: Any) -> str:
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno} in {frame.f_code.co_name}"
+    file = frame.f_code.co_filename
+    if file == SENT:
+        file = frame.f_globals.get("__file__") or file
+    return f"{os.path.basename(file)}:{frame.f_lineno} in {frame.f_code.co_name}"
+
+
+def _waiting(function: Any, caller: str = "") -> Any:
+    return function, Hook(_begun(function.__qualname__, caller), end=_over, failed=_failed)
 
 
 _CALLS = (
-    (utils.SyncMethodMixin, "sync", _noting),
-    (actor, "sync", _noting),
-    (client.as_completed, "__next__", _noting),
-    (importlib.import_module("distributed.worker_client"), "rejoin", _noting),
-    (client.Client, "_graph_to_futures", _noting_sender),
+    _waiting(utils.SyncMethodMixin.sync),
+    _waiting(actor.sync, caller=actor.__name__),
+    _waiting(client.as_completed.__next__),
+    _waiting(threadpoolexecutor.rejoin),
+    (client.Client._graph_to_futures, Hook(_sends, failed=_failed)),
 )

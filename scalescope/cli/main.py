@@ -9,23 +9,31 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Annotated, NoReturn
+from functools import cache, partial
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from scalescope import __version__
-from scalescope.cli.commands import environments
-from scalescope.cli.commands.studies import study_command
 from scalescope.cli.output import FINDING_OR_END, exit_statuses, say_error
 from scalescope.errors import ExitStatus, ScalescopeError
+from scalescope.own_code.script import OUR_UTF8
 from scalescope.run.signals import noted
 from scalescope.studies import STUDIES
 
 FINDING, BUDGET_SPENT, FAILED = FINDING_OR_END
 PLAIN = exit_statuses()
 
-# Commands, their functions, and what their exit statuses mean; `scalescope environments` has commands of its own
-COMMANDS: Sequence[tuple[str, str | Callable[..., None], str]] = (
+
+def _of_study(kind: str) -> Callable[..., None]:
+    from scalescope.cli.commands.studies import study_command
+
+    return study_command(kind)
+
+
+# Commands, their functions (or what returns them), and what their exit statuses mean; `scalescope environments` has
+# commands of its own. Only the command that is run is imported.
+COMMANDS: Sequence[tuple[str, str | Callable[[], Callable[..., None]], str]] = (
     (
         "sweep",
         "scalescope.cli.commands.sweep:sweep",
@@ -47,7 +55,7 @@ COMMANDS: Sequence[tuple[str, str | Callable[..., None], str]] = (
         exit_statuses(FINDING, ok="the script shows the symptom", finding="no script shows the symptom"),
     ),
     *(
-        (study.command, study_command(kind), exit_statuses(FINDING, ok=study.exit_ok, finding=study.exit_finding))
+        (study.command, partial(_of_study, kind), exit_statuses(FINDING, ok=study.exit_ok, finding=study.exit_finding))
         for kind, study in STUDIES.items()
         if study.plan
     ),
@@ -83,26 +91,57 @@ COMMANDS: Sequence[tuple[str, str | Callable[..., None], str]] = (
     ("prune", "scalescope.cli.commands.prune:prune", PLAIN),
 )
 # Context of `run`: what follows the script belongs to it
-SCRIPT = {"allow_interspersed_args": False, "ignore_unknown_options": False}
+SCRIPT: dict[str, Any] = {"allow_interspersed_args": False, "ignore_unknown_options": False}
+VALUED = ("--report", "--environment", "-e", "--require", "--store")  # options of `run` whose value is the next word
 
-app: typer.Typer = typer.Typer(
-    name="scalescope",
-    help="Finds where a Dask or Beam-on-Dask workload stops scaling, and why.",
-    epilog=exit_statuses(*FINDING_OR_END),
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode="rich" if sys.stdout.isatty() and sys.stderr.isatty() else None,
-)
-for _name, _target, _statuses in COMMANDS:
-    _function = pkgutil.resolve_name(_target) if isinstance(_target, str) else _target
-    app.command(_name, epilog=_statuses, context_settings=SCRIPT if _name == "run" else None)(_function)
-environments.app.rich_markup_mode = app.rich_markup_mode
-app.add_typer(environments.app, name="environments")
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit(ExitStatus.OK)
+
+
+def _options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and end.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Handled elsewhere: `run` takes `--debug` out, `_version` ends the process."""
+
+
+ENVIRONMENTS = "environments"
+
+
+@cache
+def app(command: str = "") -> typer.Typer:
+    """The command line: with this command alone, or if there is none of that name with all."""
+    made = typer.Typer(
+        name="scalescope",
+        help="Finds where a Dask or Beam-on-Dask workload stops scaling, and why.",
+        epilog=exit_statuses(*FINDING_OR_END),
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode="rich" if sys.stdout.isatty() and sys.stderr.isatty() else None,
+        callback=_options,
+    )
+    names = [name for name, _, _ in COMMANDS]
+    for name, target, statuses in COMMANDS:
+        if command == name or command not in (*names, ENVIRONMENTS):
+            function = pkgutil.resolve_name(target) if isinstance(target, str) else target()
+            made.command(name, epilog=statuses, context_settings=SCRIPT if name == "run" else None)(function)
+    if command == ENVIRONMENTS or command not in names:
+        from scalescope.cli.commands import environments
+
+        environments.app.rich_markup_mode = made.rich_markup_mode
+        made.add_typer(environments.app, name=ENVIRONMENTS)
+    return made
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     if sys.getfilesystemencoding() == "ascii" and not sys.flags.ignore_environment:
-        os.environ["PYTHONUTF8"] = "1"  # with LC_ALL=C, neither names of files nor our own words could be written
+        # With LC_ALL=C, neither names of files nor our own words could be written; `run` takes it back for the script.
+        os.environ["PYTHONUTF8"], os.environ[OUR_UTF8] = "1", "1"
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -112,12 +151,13 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def run(argv: Sequence[str]) -> int:
     """Run a command line; return its exit status. Only here do errors become statuses."""
-    own = [*argv[:1]] if argv[:1] == ["run"] else [*argv]  # what follows a script belongs to it
+    own = argv[: _script(argv)]
     debug = "--debug" in own  # at any position
+    arguments = [*(text for text in own if text != "--debug"), *argv[len(own) :]]
+    command = next((text for text in own if not text.startswith("-")), "")
     with noted(signal.SIGTERM) as received:
         try:
-            arguments = [text for text in own if text != "--debug"] + [*argv[len(own) :]]
-            typer.main.get_command(app).main(arguments, prog_name="scalescope")
+            typer.main.get_command(app(command)).main(arguments, prog_name="scalescope")
         except SystemExit as end:  # Typer turns an interrupt into one, too
             return 128 + received[0] if received else int(end.code) if isinstance(end.code, int) else ExitStatus.OK
         except ScalescopeError as error:
@@ -129,6 +169,18 @@ def run(argv: Sequence[str]) -> int:
     return ExitStatus.OK
 
 
+def _script(argv: Sequence[str]) -> int:
+    """Where the script of `run` stands: that and what follows it belongs to the script; the end for other commands."""
+    words = iter(enumerate(argv))
+    if next((text for _, text in words if not text.startswith("-")), "") == "run":
+        for number, text in words:
+            if not text.startswith("-") or text == "--":
+                return number
+            if text in VALUED:
+                next(words, None)
+    return len(argv)
+
+
 def _explain(error: Exception, *, debug: bool) -> None:
     if debug:
         traceback.print_exception(error)
@@ -136,19 +188,3 @@ def _explain(error: Exception, *, debug: bool) -> None:
         say_error(str(error))
     else:
         say_error(f"unexpected {type(error).__name__}: {error}\n  next: the same command with --debug shows where")
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        print(__version__)
-        raise typer.Exit(ExitStatus.OK)
-
-
-@app.callback()
-def _options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version and end.", is_eager=True, callback=_version)
-    ] = False,
-) -> None:
-    """Handled elsewhere: `run` takes `--debug` out, `_version` ends the process."""

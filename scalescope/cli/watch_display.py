@@ -11,9 +11,9 @@ from rich.live import Live
 from rich.text import Text
 
 from scalescope.model.words import cut, duration, middle_cut, percent, plural, size
+from scalescope.own_code.cluster_watch import DOES, WAITS, ClusterWatch, Look
 from scalescope.report.hang_lines import MOST, WIDTH, clock, flat, headline, standing, wrapped
 from scalescope.report.screen import stderr
-from scalescope.run.cluster_watch import DOES, WAITS, ClusterWatch, Look
 
 NAME, WORDS = 9, 30  # columns of the names in front, and of what threads do
 FEW = 3  # groups listed when workers have computed for long without an end

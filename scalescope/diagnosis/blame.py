@@ -257,7 +257,7 @@ def _lines(observation: Observation, edges: Floats) -> tuple[list[str], Floats]:
     if not len(begins):
         return [], seconds
     moments = np.unique(np.clip(np.concatenate([edges, begins]), edges[0], edges[-1]))
-    free = np.diff(unoccupied(attempts.pending, lambda time: time)(moments))
+    free = np.diff(unoccupied(attempts.not_client, lambda time: time)(moments))
     row: Ints = np.maximum(np.searchsorted(begins, moments[:-1], side="right") - 1, 0)
     np.add.at(seconds, (place[line[row]], np.searchsorted(edges, moments[:-1], side="right") - 1), free)
     return [names[i] for i in order], seconds

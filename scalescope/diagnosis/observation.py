@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from scalescope.analysis.attempts import Attempts, Floats
+from scalescope.analysis.attempts import Attempts, Bools, Floats
 from scalescope.analysis.events import Tables, told
 from scalescope.analysis.measure import Stage, stages_of
 from scalescope.analysis.worker_time import divide
@@ -21,7 +21,7 @@ from scalescope.model.emulation_limit import EmulationLimit
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.metrics import Metrics
-from scalescope.model.records import ONCE, SENDING
+from scalescope.model.records import ONCE, OTHER_CLUSTER, SENDING
 from scalescope.model.standstill import STANDSTILL, Standstill
 from scalescope.model.trial import Trial
 
@@ -104,8 +104,18 @@ class Observation:
         """
         busy = self.seconds("busy", "lost")
         if self.attempts is not None and parts and set(parts) <= {"busy", "lost"} and busy > 0:
-            return self.attempts.makespan * min(lost_s / busy, 1.0)
+            return self.attempts.here_s * min(lost_s / busy, 1.0)
         return lost_s / self.threads
+
+    @cached_property
+    def client_elsewhere(self) -> Bools:
+        """In which rows of the table `client` it waited for another cluster."""
+        return np.array([what == OTHER_CLUSTER for what in self.column("client", "what")], dtype=bool)
+
+    @cached_property
+    def client_waits(self) -> Bools:
+        """In which rows of the table `client` it waited for this cluster."""
+        return (self.numbers("client", "waits") > 0) & ~self.client_elsewhere
 
     @cached_property
     def client_s(self) -> float:

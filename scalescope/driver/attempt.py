@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from scalescope.capture.client_thread import is_library
+from scalescope.capture.user_code import is_library
 from scalescope.errors import ScalescopeError
 from scalescope.model.trial import TrialState
 from scalescope.model.words import shortened
@@ -96,10 +96,10 @@ def _carried(value: Any) -> Any:
 
 def describe(error: BaseException) -> dict[str, str]:
     """An exception as text, cut to a size that a report can show; its frames would hold the workload's futures."""
-    full = traceback.TracebackException.from_exception(error)
-    where, each = _without_libraries(full), full.__cause__ or full.__context__
+    full, files = traceback.TracebackException.from_exception(error), _sent_from(error)
+    where, each = _without_libraries(full, files), full.__cause__ or full.__context__
     while each is not None:
-        _without_libraries(each)
+        _without_libraries(each, {})
         each = each.__cause__ or each.__context__
     text = str(error) if isinstance(error, ScalescopeError) else "".join(full.format_exception_only()).strip()
     text = shortened(hide(text), MESSAGE_LIMIT)
@@ -113,14 +113,23 @@ def describe(error: BaseException) -> dict[str, str]:
     return {"type": type(error).__qualname__, "message": text, "traceback": trace, "where": where, "repr": said}
 
 
-def _without_libraries(error: traceback.TracebackException) -> str:
+def _sent_from(error: BaseException) -> dict[tuple[int | None, str], str]:
+    """The files of functions that were sent to workers by value, by line and name."""
+    frames = [
+        (frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == SENT
+    ]
+    return {(line, frame.f_code.co_name): frame.f_globals.get("__file__") or SENT for frame, line in frames}
+
+
+def _without_libraries(error: traceback.TracebackException, files: Mapping[tuple[int | None, str], str]) -> str:
     """Drop frames of libraries before the last of the user's; returns that one, as `my_job.py:14 in load`."""
     own = [n for n, frame in enumerate(error.stack) if frame.filename == SENT or not is_library(frame.filename)]
     if not own:
         return ""
     last = error.stack[own[-1]]
     error.stack[:] = [frame for n, frame in enumerate(error.stack) if n in own or n > own[-1]]
-    at = f"line {last.lineno}" if last.filename == SENT else f"{Path(last.filename).name}:{last.lineno}"
+    file = files.get((last.lineno, last.name), SENT) if last.filename == SENT else last.filename
+    at = f"line {last.lineno}" if file == SENT else f"{Path(file).name}:{last.lineno}"
     return at if last.name == "<module>" else f"{at} in {last.name}"
 
 

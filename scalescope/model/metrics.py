@@ -72,6 +72,7 @@ PARTS: Mapping[str, WorkerTimePart] = {
         "no runnable task", "idle, and no task was there to run: the graph offered fewer tasks than threads"
     ),
     "client": WorkerTimePart("client", "idle while the client had sent no task, or all that it had sent had ended"),
+    "other_cluster": WorkerTimePart("another cluster", "idle while the script waited for another cluster"),
     "not_assigned": WorkerTimePart(
         "runnable, not assigned", "idle although a task was runnable: the price of scheduling and communication"
     ),
@@ -81,6 +82,7 @@ PARTS: Mapping[str, WorkerTimePart] = {
 }
 
 WORKER_TIME = tuple(PARTS)
+OTHER_CLUSTER = "other_cluster"  # the part that no cause explains
 WORKING = ("busy", "actors")  # parts in which a worker did what the user wanted
 
 

@@ -133,7 +133,7 @@ CLIENT: dict[str, str] = {
     "seconds": "d",  # until the next row, or the return
     "where": "str",  # innermost line of the user's own code, `my_job.py:61 prepare`; empty when unknown
     "what": "str",  # what was called there, `time.sleep`; empty where it is that code itself
-    "waits": "b",  # 1 while it only waited for the cluster
+    "waits": "b",  # 1 while it only waited for the cluster, or for another one
 }
 
 NESTED = "Client-worker-"  # begins the id of a client that runs inside a task
@@ -144,6 +144,7 @@ SENDING = ("compute", "map", "persist", "submit")  # in the column `what`: calls
 IMPORT = "import"  # in the column `what`: modules were imported
 FLOW = "prefect.flow"  # in the column `what`: Prefect began or ended a flow, around the user's function
 META = "dask.meta"  # in the column `what`: Dask called a function of tasks in the client, to learn what it returns
+OTHER_CLUSTER = "other-cluster"  # in the column `what`: it waited for another cluster, or was in a call for one
 ONCE = (IMPORT, FLOW)  # what costs the same however much work there is
 # What was broken on purpose: a kind of `scalescope.model.fault`, and the address of the worker, if any.
 FAULTS: dict[str, str] = {"kind": "str", "worker": "str", "begin": "d", "end": "d"}

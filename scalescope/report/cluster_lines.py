@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from scalescope.model.sweep import Sweep
-from scalescope.model.trial import Trial
+from scalescope.model.trial import RAN, Trial
 from scalescope.model.words import number, plural, seconds
 
 # cAdvisor's counter: seconds in which a container's CPU limit stopped it
@@ -18,8 +18,10 @@ _UNKNOWN = "of unknown type"  # a node without the label of instance types
 def cluster_lines(sweep: Sweep, trials: Sequence[Trial]) -> tuple[str, ...]:
     """One line per distinct cluster, with what it shows and cannot show; then its jobs and nodes."""
     found = [facts for trial in trials if isinstance(facts := trial.facts.get("cluster"), Mapping)]
-    lines = tuple(dict.fromkeys(_cluster(facts, sweep) for facts in found))
-    return (*(lines or (f"Cluster: {sweep.cluster.kind}.",)), *_jobs(found), *_nodes(found), *_gpus(trials))
+    lines = tuple(dict.fromkeys(_cluster(facts, sweep) for facts in found)) or (f"Cluster: {sweep.cluster.kind}.",)
+    if any(trial.facts.get(RAN) for trial in trials):  # the user's own program made it, and knows
+        lines = ()
+    return (*lines, *_jobs(found), *_nodes(found), *_gpus(trials))
 
 
 def _gpus(trials: Iterable[Trial]) -> tuple[str, ...]:

@@ -13,6 +13,10 @@ WIDTH = 80  # columns, at most
 MOST = 8  # groups and stuck tasks listed
 
 
+def told(found: Hang, now: float) -> str:
+    return "\n".join([headline(found, now), *standing(found)])
+
+
 def headline(found: Hang, now: float) -> str:
     ago = duration(now - found.since)
     if found.computing:

@@ -36,6 +36,7 @@ INKS = {
     "paused": ("=", "bright_magenta"),
     "no_runnable_task": ("·", "bright_black"),
     "client": ("o", "bright_yellow"),
+    "other_cluster": ("|", "bright_cyan"),
     "not_assigned": ("?", "yellow"),
     "late_start": (">", "white"),
     "lost": ("x", "red"),

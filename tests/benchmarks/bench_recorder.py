@@ -43,7 +43,7 @@ from distributed import Client, Scheduler, Worker, protocol
 from scalescope.capture.live.remote_calls import DirectCalls
 from scalescope.capture.recording import Capture
 from scalescope.model import spool
-from scalescope.run.cluster_watch import INTERVAL_S, ClusterWatch
+from scalescope.own_code.cluster_watch import INTERVAL_S, ClusterWatch
 
 NOTHING, AGAIN = "nothing", "nothing again"
 BATCH = 10_000

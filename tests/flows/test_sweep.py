@@ -574,7 +574,7 @@ def test_a_secret_leaves_the_driver_by_no_path(
         texts["records"] = repr([opened.tables(trial) for trial in run.trials])
     traced = tmp_path / "trace.json"
     for command in (["show"], ["show", "--json"], ["trace", "--output", str(traced)]):
-        texts[" ".join(command)] = CliRunner().invoke(app, [*command, "--store", store, result.run_id]).output
+        texts[" ".join(command)] = CliRunner().invoke(app(), [*command, "--store", store, result.run_id]).output
     texts["trace"] = gzip.decompress(traced.read_bytes()).decode()
     for path, text in texts.items():
         assert text, path

@@ -28,7 +28,7 @@ from scalescope.clusters.gateway.spec import GatewaySpec
 from scalescope.clusters.reaping import Fate, Reaped
 from scalescope.errors import ClusterError, ExitStatus, UsageError, WorkersMissing
 from scalescope.leases import Lease
-from scalescope.run import cluster_watch
+from scalescope.own_code import cluster_watch
 
 SCRIPT = """
 import time

@@ -31,8 +31,8 @@ from scalescope.capture.shipping import expression
 from scalescope.cli import main as cli
 from scalescope.cli import watch_display as drawing
 from scalescope.errors import ClusterError
-from scalescope.run import cluster_watch
-from scalescope.run.cluster_watch import ClusterWatch
+from scalescope.own_code import cluster_watch
+from scalescope.own_code.cluster_watch import ClusterWatch
 
 WORKERS = 4
 ROUNDS = int(os.environ.get("SCALESCOPE_FAULT_ROUNDS", "1"))

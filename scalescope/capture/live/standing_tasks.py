@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from dask.utils import key_split
 
-from scalescope.capture.client_thread import is_library
 from scalescope.capture.live import snapshot
 from scalescope.capture.shipping import Shipment
+from scalescope.capture.user_code import is_library
 from scalescope.model.standstill import (
     ASKS_FOR,
     NO_THREAD,

@@ -3,34 +3,38 @@
 from __future__ import annotations
 
 import os
+import resource
+import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
-from pathlib import Path
-from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Annotated
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from scalescope.cli.options import Json, OtherPython, Require, python_of
 from scalescope.cli.output import print_json, say, say_error
-from scalescope.errors import ExitStatus, StoreError
+from scalescope.errors import ExitStatus, ScalescopeError, UsageError
+from scalescope.own_code.script import Judge, Program, ScriptOutcome, last_folder, run_script
 
 if TYPE_CHECKING:
-    from scalescope.run.block_diagnosis import Diagnosis
-    from scalescope.run.script import ScriptOutcome
-    from scalescope.studies.requirement import RequirementAnswer
+    from scalescope.own_code.diagnosis import Diagnosis
+    from scalescope.studies.requirement import Requirement, RequirementAnswer
 
-
-OWN_OPTIONS = ("--report", "--environment", "--require", "--no-save", "--json")  # scripts may have them, too
+# Options of ours that scripts may have, too
+OWN_OPTIONS = ("--report", "--environment", "--require", "--no-save", "--json", "--store", "--debug")
 
 
 def run(
-    script: Annotated[Path, typer.Argument(metavar="SCRIPT.py", help="The script.", show_default=False)],
+    script: Annotated[
+        str, typer.Argument(metavar="SCRIPT.py", help="The script; with -m the name of a module.", show_default=False)
+    ] = "",
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="[ARGUMENT]...", help="Arguments of the script.", show_default=False)
     ] = None,
+    module: Annotated[
+        bool, typer.Option("-m", "--module", help="Run a module or package, as `python -m` does.", show_default=False)
+    ] = False,
     report: Annotated[
         str,
         typer.Option(
@@ -41,96 +45,169 @@ def run(
     ] = "",
     environment: OtherPython = "",
     require: Require = None,
+    store: Annotated[
+        str,
+        typer.Option(
+            metavar="ADDRESS", help="Where results are kept (default: $SCALESCOPE_STORE).", show_default=False
+        ),
+    ] = "",
     no_save: Annotated[
         bool, typer.Option("--no-save", help="Do not keep the result; `scalescope show --list` has those kept.")
+    ] = False,
+    last_record: Annotated[
+        bool,
+        typer.Option(
+            "--last-record", help="Run nothing: judge what was recorded of a script when Scalescope itself was killed."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Run an unchanged script, and say what is wrong, and why, on the cluster of each Dask client that it makes.
 
-    Options stand before the script; what follows it belongs to the script. The verdict goes to standard error; with
-    --json, the script's output goes there, too.
+    Options stand before the script; what follows it belongs to the script. The script runs as `python SCRIPT.py` or
+    `python -m MODULE` would. The verdict goes to standard error when it has ended; with --json, the script's output
+    goes there, too.
     """
-    from scalescope.report import html
-    from scalescope.studies import requirement
-
-    required = [requirement.requirement(text) for text in require or ()]
+    if not script and not last_record:
+        raise UsageError("there is no script to run", next_step="`scalescope run SCRIPT.py`, or `run -m MODULE`")
+    required = _requirements(require)
     if report:
+        from scalescope.report import html
+
         html.check(report)
     for name in OWN_OPTIONS:
         if name in (arguments or ()):
-            say(f"{name} goes to {script.name}. Options of Scalescope stand before the script.", "yellow")
-    with _to_standard_error() if as_json else nullcontext():
-        done = _run(script, arguments or (), environment)
-        sys.stdout.flush()
-    answers = requirement.judge(required, [found.trial for found in done.found if found.is_over])
-    runs = [] if no_save else _saved(done)
+            say(f"{name} goes to {PurePath(script).name}. Options of Scalescope stand before the script.", "yellow")
+    if last_record:
+        program = Program(script or "the script")
+        done = ScriptOutcome(last_folder())
+        Judge(program)(done)
+    else:
+        program = Program(script, arguments or (), module, python_of(environment) or _python())
+        done = run_script(program, says=lambda text: say(text, "yellow"), stdout=2 if as_json else None)
+    try:
+        status = _answer(program, done, required, report, "" if no_save else store, keep=not no_save, as_json=as_json)
+    except KeyboardInterrupt:
+        say("Stopped before the verdict was told.", "yellow")
+        status = ExitStatus.OK
+    _exit(done.status, status)
+
+
+def _answer(
+    program: Program,
+    done: ScriptOutcome,
+    required: list[Requirement],
+    report: str,
+    store: str,
+    *,
+    keep: bool,
+    as_json: bool,
+) -> int:
+    """Tell what was found, then keep it; the exit status by the requirements."""
+    answers: tuple[RequirementAnswer, ...] = ()
+    status: int = ExitStatus.OK
+    if required:
+        from scalescope.studies import requirement
+
+        answers = requirement.judge(required, [found.trial for found in done.found])
+        status = requirement.status(answers)
+    if not as_json:
+        _tell(program, done, answers)
+    runs = _saved(done, store) if keep else []
     if as_json:
         print_json(
             {
-                "script": str(script),
-                "status": done.status,
+                "script": program.script,
+                "status": _shell_status(done.status),
                 "runs": runs,
-                "clusters": [found.to_json() for found in done.found if found.is_over],
+                "clusters": [found.to_json() for found in done.found],
                 "problems": done.problems,
+                "hints": done.hints,
                 "requirements": [asdict(answer) for answer in answers],
             }
         )
-    else:
-        _tell(script, done, answers)
-        if runs:
-            say(f"\nKept: `scalescope show {runs[0]}`{' and the next' if len(runs) > 1 else ''}.", "dim")
     for number, found in enumerate(done.found, 1):
-        if report and found.is_over:
+        if report:
             found.report(_numbered(report, number))
-    raise typer.Exit(done.status or requirement.status(answers))
+    return status
 
 
-def _run(script: Path, arguments: Sequence[str], environment: str) -> ScriptOutcome[Diagnosis]:
-    if python := python_of(environment):
-        from scalescope.run.script_elsewhere import run_script_elsewhere
-
-        return run_script_elsewhere(python, script, arguments)
-    from scalescope.run.script import run_script
-
-    return run_script(script, arguments, lambda: resolve_name("scalescope.run.block_diagnosis:Diagnosis")())
-
-
-def _saved(done: ScriptOutcome[Diagnosis]) -> list[str]:
-    try:
-        return [found.save() for found in done.found if found.is_over]
-    except StoreError as error:
-        done.problems.append(f"The result was not kept: {error.line}")
+def _requirements(require: list[str] | None) -> list[Requirement]:
+    if not require:
         return []
+    from scalescope.studies import requirement
+
+    return [requirement.requirement(text) for text in require]
 
 
-def _tell(script: Path, done: ScriptOutcome[Diagnosis], answers: tuple[RequirementAnswer, ...]) -> None:
+def _python() -> str:
+    """The Python of the active virtual environment, if that is another than this one; empty if there is none."""
+    active = os.environ.get("VIRTUAL_ENV", "")
+    python = os.path.join(active, "bin", "python")
+    if active and os.path.realpath(active) != os.path.realpath(sys.prefix) and os.access(python, os.X_OK):
+        return python
+    return sys.executable
+
+
+def _saved(done: ScriptOutcome, store: str) -> list[str]:
+    runs = []
     for found in done.found:
-        if found.is_over:
-            say(f"\n{found}")
+        try:
+            runs.append(found.save(store))
+        except (ScalescopeError, OSError) as error:
+            told = error.line if isinstance(error, ScalescopeError) else str(error)
+            problem = f"The result was not kept: {told}"
+            done.problems.append(problem)
+            say_error(problem)
+            break
+    return runs
+
+
+def _tell(program: Program, done: ScriptOutcome, answers: tuple[RequirementAnswer, ...]) -> None:
+    for found in done.found:
+        say(f"\n{_place(done, found)}{found}")
     for problem in done.problems:
         say_error(problem)
     for answer in answers:
         say(f"\n{answer.line}", "bold green" if answer.status is ExitStatus.OK else "bold red")
-    if not done.found and not done.problems:
-        say(f"{script.name} made no Dask client: there is nothing to diagnose.", "yellow")
-        if "prefect_dask" in sys.modules:
-            say("A task that the flow calls runs in the flow: `name.submit(...)` or `name.map(...)` sends it to Dask.")
+    is_there = program.is_module or os.path.exists(program.script)  # else Python has said so
+    if not done.found and not done.problems and is_there:
+        said = "" if done.hints else ": there is nothing to diagnose"
+        say(f"{program.name} made no Dask client{said}.", "yellow")
+    for hint in done.hints:
+        say(hint)
+
+
+def _place(done: ScriptOutcome, found: Diagnosis) -> str:
+    """A title, where there are several clusters."""
+    if len(done.found) < 2:
+        return ""
+    cluster = found.trial.facts["cluster"]
+    made = f", made at {cluster['made_at']}" if cluster.get("made_at") else f" at {cluster['address']}"
+    return f"{found.name}: {cluster['kind']}{made}\n"
 
 
 def _numbered(report: str, number: int) -> str:
-    stem, point, ending = report.rpartition(".")
-    return report if number == 1 else f"{stem}-{number}.{ending}" if point else f"{report}-{number}"
+    """The address of the report on a cluster: the name of the file gets a number, whatever stands before it."""
+    if number == 1:
+        return report
+    folder, slash, name = report.rpartition("/")
+    path = PurePath(name)
+    return f"{folder}{slash}{path.stem}-{number}{path.suffix}"
 
 
-@contextmanager
-def _to_standard_error() -> Iterator[None]:
-    sys.stdout.flush()
-    kept = os.dup(1)
-    try:
-        os.dup2(2, 1)
-        yield
+def _shell_status(status: int | None) -> int:
+    """An exit status as a shell has it."""
+    return 0 if status is None else 128 - status if status < 0 else status
+
+
+def _exit(status: int | None, otherwise: int) -> NoReturn:
+    """End as the script did, also by the same signal; if it ended well, with another status."""
+    if status is not None and status < 0:
         sys.stdout.flush()
-    finally:
-        os.dup2(kept, 1)
-        os.close(kept)
+        sys.stderr.flush()
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if -status not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    raise typer.Exit(_shell_status(status) or otherwise)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import sys
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,10 +14,11 @@ from scalescope.cli.output import print_json
 from scalescope.clusters.scheduler.spec import SchedulerSpec
 from scalescope.errors import ClusterError, ExitStatus, InvalidField, UsageError
 from scalescope.model.finding import Severity
+from scalescope.own_code.watched import watched
 
 if TYPE_CHECKING:
     from scalescope.capture.live.remote_calls import DirectCalls
-    from scalescope.run.block_diagnosis import Diagnosis
+    from scalescope.own_code.diagnosis import Diagnosis
 
 CONNECT_S = 10.0  # seconds in which the scheduler must accept the recorder's client
 
@@ -52,8 +53,8 @@ def watch(
     Asks the scheduler every two seconds and changes nothing. The cluster needs only distributed 2023.5 or later.
     """
     from scalescope.cli import watch_display
+    from scalescope.own_code.cluster_watch import ClusterWatch
     from scalescope.report import html
-    from scalescope.run.cluster_watch import ClusterWatch
 
     seconds = _seconds(during)
     if report and not record:
@@ -69,7 +70,8 @@ def watch(
         try:
             with ExitStack() as recording, watch_display.shown(asker.address) as show:
                 if record:
-                    found = recording.enter_context(_recorded(spec, f"watched {asker.address}", environment))
+                    python = python_of(environment) or sys.executable
+                    found = recording.enter_context(watched(python, spec, f"watched {asker.address}"))
                 seen.follow(seconds, show)
         finally:
             if not as_json:
@@ -84,21 +86,6 @@ def watch(
     critical = any(each.severity is Severity.HIGH for each in causes)
     stuck = seen.last is not None and seen.last.stands
     raise typer.Exit(ExitStatus.FINDING if stuck or critical else ExitStatus.OK)
-
-
-@contextmanager
-def _recorded(spec: SchedulerSpec, name: str, environment: str) -> Iterator[Diagnosis]:
-    from scalescope.clusters.scheduler.cluster import SchedulerCluster
-    from scalescope.run.block import observed
-    from scalescope.run.block_diagnosis import Diagnosis
-    from scalescope.run.script_elsewhere import observed_elsewhere
-
-    if python := python_of(environment):
-        with observed_elsewhere(python, spec, name) as found:
-            yield found
-    else:
-        with SchedulerCluster(spec).connect() as client, observed(client, name, "cluster", Diagnosis()) as found:
-            yield found
 
 
 def _asker(spec: SchedulerSpec) -> DirectCalls:

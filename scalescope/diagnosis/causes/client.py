@@ -139,9 +139,9 @@ CLIENT_WAITS = TrialCause(
     needs="For at least 10 % of the worker time, and 0.1 s, the scheduler had no task while the client waited for "
     "the cluster: for results, for data on their way, or for a call that is no task. Either 0.1 s of it came before "
     "the first graph, or there were 0.05 s of it per graph.",
-    ruled_out_by="The client worked meanwhile (client-busy). It sent graphs in a loop, or called actors one after "
-    "another (results-awaited-in-loop). It sent a large graph (large-graph). Tasks, not the client, waited for data "
-    "(transfer-bound).",
+    ruled_out_by="The client worked meanwhile (client-busy), or waited for another cluster of the script. It sent "
+    "graphs in a loop, or called actors one after another (results-awaited-in-loop). It sent a large graph "
+    "(large-graph). Tasks, not the client, waited for data (transfer-bound).",
     remedy="Reduce on the workers what the client gathers; load in tasks what the client sends",
     link="https://distributed.dask.org/en/stable/efficiency.html#leave-data-on-the-cluster",
     parts=("client",),

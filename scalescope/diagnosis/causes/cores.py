@@ -197,7 +197,7 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
         *([Evidence("cores idle", round(spare, 2), "facts host.load")] if here else []),
         confidence=0.6,
         severity=Severity.LOW if pays else Severity.INFO,
-        saved_s=observation.measured.makespan * (1 - float(then / now)),
+        saved_s=observation.measured.here_s * (1 - float(then / now)),
         change={THREADS: threads} if rest else {},
     )
 

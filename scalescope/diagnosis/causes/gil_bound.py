@@ -158,6 +158,6 @@ def gil_bound(observation: Observation) -> Finding | None:
         Evidence("such as worker", names[0], "table workers"),
         *(() if here is None else (Evidence("share of the host idle", round(here.idle, 3), "facts host.load"),)),
         confidence=0.85 if here is not None else 0.6,
-        saved_s=attempts.makespan * (1 - computed * max(observation.threads / cores, 1.0)),
+        saved_s=attempts.here_s * (1 - computed * max(observation.threads / cores, 1.0)),
         change={WORKERS: observation.trial.point.workers * threads, THREADS: 1},
     )

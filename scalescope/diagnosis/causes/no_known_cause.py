@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from scalescope.analysis.summary import PointSummary
 from scalescope.diagnosis.cause import LAST
 from scalescope.diagnosis.evidence.graph_structure import points_of, put_down_to, sound, structure_evidence
 from scalescope.diagnosis.sweep_case import SweepCase, SweepCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
-from scalescope.model.metrics import PARTS, WORKER_TIME, WORKING
+from scalescope.model.metrics import OTHER_CLUSTER, PARTS, WORKER_TIME, WORKING
 from scalescope.model.words import percent, plural
 
 HEALTHY = SweepCause(
@@ -32,13 +33,21 @@ def healthy(case: SweepCase) -> Finding:
         where = f"{len(good):,} of {points}"
         rest = "; at the others the number of tasks allows no more"
     if good:
-        lowest = min(good, key=lambda summary: summary.share(*WORKING))
-        evidence = (Evidence("lowest share of worker time busy", round(lowest.share(*WORKING), 4), case.label(lowest)),)
-        where += f" (at least {percent(lowest.share(*WORKING))} of the worker time busy)"
+        lowest = min(good, key=lambda summary: summary.share_here(*WORKING))
+        share = lowest.share_here(*WORKING)
+        evidence = (Evidence("lowest share of worker time busy", round(share, 4), case.label(lowest)),)
+        where += f" (at least {percent(share)} of the worker time busy{_left_out(lowest)})"
     summary = f"No fault found: workers are used well at {where}{rest}."
     if case.ran and good:
-        summary = f"No fault found: {percent(good[0].share(*WORKING))} of the worker time was busy."
+        busy = percent(good[0].share_here(*WORKING))
+        summary = f"No fault found: {busy} of the worker time was busy{_left_out(good[0])}."
     return HEALTHY.finding(Severity.INFO, summary, "", *evidence, points=points_of(case.measured))
+
+
+def _left_out(summary: PointSummary) -> str:
+    elsewhere = summary.share(OTHER_CLUSTER)
+    said = f", leaving out the {percent(elsewhere)} in which the script waited for another cluster"
+    return said if elsewhere > 0 else ""
 
 
 # Seconds of a call, and of all its tasks, below which it is too short to find a fault in it
@@ -72,13 +81,14 @@ def too_short(case: SweepCase) -> Finding | None:
     )
 
 
+IDLE_PARTS = tuple(part for part in WORKER_TIME if part not in (*WORKING, OTHER_CLUSTER))
 MOSTLY = 0.5  # share of the idle worker time that known causes must explain, else the cause is unknown
 
 UNKNOWN = SweepCause(
     code="idle-workers-cause-unknown",
     title="Idle, and nothing shows why",
-    needs="At least 30 % of the worker time was not busy, the structure of the graph does not show why, and other "
-    "findings explain less than half of it.",
+    needs="At least 30 % of the worker time was not busy, without what passed while the script waited for another "
+    "cluster. The structure of the graph does not show why, and other findings explain less than half of it.",
     ruled_out_by="Any other cause that explains most of it.",
     remedy="Run the experiment that the finding names for the largest part of the lost time",
     precedence=LAST + 1,
@@ -91,16 +101,15 @@ def idle_workers_cause_unknown(case: SweepCase) -> Finding | None:
     found = [
         (summary, metrics)
         for summary, metrics in put_down_to(case, UNKNOWN)
-        if case.explained_s(summary) < MOSTLY * (1 - summary.share(*WORKING)) * sum(metrics.worker_time_s.values())
+        if case.explained_s(summary) < MOSTLY * sum(metrics.worker_time_s.get(part, 0.0) for part in IDLE_PARTS)
     ]
     if not found:
         return None
-    worst, metrics = max(found, key=lambda item: 1 - item[0].share(*WORKING))
-    idle_parts = [part for part in WORKER_TIME if part not in WORKING]
-    part = max(idle_parts, key=worst.share)
-    idle = percent(1 - worst.share(*WORKING))
+    worst, metrics = max(found, key=lambda item: 1 - item[0].share_here(*WORKING))
+    part = max(IDLE_PARTS, key=worst.share)
+    idle = percent(1 - worst.share_here(*WORKING))
     said = f"{idle} of the worker time is not busy at {case.label(worst)}, most of it `{PARTS[part].title}` "
-    said += f"({percent(worst.share(part))}); nothing recorded shows why."
+    said += f"({percent(worst.share_here(part))}){_left_out(worst)}; nothing recorded shows why."
     remedy = (OF_A_SCRIPT if case.ran else {}).get(part) or NEXT_EXPERIMENT[part]
     if 0 < worst.cores < worst.point.threads:
         workers, cores = plural(worst.point.workers, "worker"), plural(worst.cores, "core")
@@ -113,7 +122,7 @@ def idle_workers_cause_unknown(case: SweepCase) -> Finding | None:
         *structure_evidence(worst, metrics),
         confidence=0.2,
         points=points_of(found),
-        lost_s=sum(summary.seconds(*idle_parts) for summary, _ in found),
+        lost_s=sum(summary.seconds(*IDLE_PARTS) for summary, _ in found),
     )
 
 

@@ -161,7 +161,7 @@ def slow_submission(observation: Observation) -> Finding | None:
     lost_s = unwanted_s(observation, found.begin, found.end)
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    prefix, window = most_common_prefix(observation), max(found.end - found.begin, 1e-9)
+    prefix, window = most_common_prefix(observation), max(found.seconds, 1e-9)
     mean_s = float((attempts.stop - attempts.start).mean())
     rate, needed = found.tasks / window, observation.threads / max(mean_s, 1e-9)
     each = tasks_per_graph(found)

@@ -57,7 +57,8 @@ def tiny_tasks(observation: Observation) -> Finding | None:
     enough = max(2 * threads * scheduler_s if by_scheduler else 0.0, 10 * worker_s)
     useful = max(1, round(float(durations.sum()) / attempts.makespan))
     times = math.ceil(enough / max(mean_s, 1e-6))
-    beyond_s = observation.measured.elapsed - float(durations.sum()) / threads
+    elsewhere_s = float(np.diff(attempts.elsewhere).sum())
+    beyond_s = attempts.elapsed - elsewhere_s - float(durations.sum()) / threads
     limit = (
         f"{rate:,.0f} tasks were handled per second, which keeps {plural(useful, 'thread')} of {threads:,} busy"
         if by_scheduler

@@ -33,14 +33,15 @@ def client_time(observation: Observation) -> ClientTime:
     where, what = (observation.column("client", name) or [""] for name in ("where", "what"))
     begin = observation.numbers("client", "time") - attempts.epoch
     edges = np.append(begin if len(begin) else attempts.begin, attempts.end)
-    bounds = np.array([attempts.begin, *attempts.pending.ravel(), attempts.end])
+    bounds = np.array([attempts.begin, *attempts.not_client.ravel(), attempts.end])
     free = np.diff(bounds)
     free[1::2] = 0.0
     phase = np.full(len(free), BETWEEN)
-    phase[[0, -1]] = BEFORE, AFTER
+    phase[bounds[1:] <= attempts.pending[0, 0]] = BEFORE
+    phase[bounds[:-1] >= attempts.pending[-1, 1]] = AFTER
     until = [integral(np.where(phase == each, free, 0.0)) for each in (BEFORE, BETWEEN, AFTER)]
     passed = np.column_stack([np.diff(np.interp(edges, bounds, each)) for each in until])
-    waits = observation.numbers("client", "waits") > 0 if len(begin) else np.array([False])
+    waits = observation.client_waits if len(begin) else np.array([False])
     return ClientTime(
         list(zip(where, what, strict=True)),
         waits,

@@ -101,11 +101,11 @@ def _client(observation: Observation, sent: Floats) -> tuple[Floats, Floats]:
     begin = observation.numbers("client", "time") - attempts.epoch
     if not len(begin):
         return np.zeros((2, 0)), sent
-    end, waits = begin + observation.numbers("client", "seconds"), observation.numbers("client", "waits") > 0
+    end, waits = begin + observation.numbers("client", "seconds"), observation.client_waits
     until = np.append(begin[waits], np.inf)[np.searchsorted(begin[waits], begin)]
     last = np.append(-np.inf, sent)[np.searchsorted(sent, until, side="right")]  # what it sent before it waited again
     begin, until = np.maximum(begin, 0.0), np.minimum(end, last)
-    own = ~waits & (until > begin)
+    own = ~(waits | observation.client_elsewhere) & (until > begin)
     return np.array([begin[own], until[own]]), end[waits]
 
 

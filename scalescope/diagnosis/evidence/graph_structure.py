@@ -41,7 +41,7 @@ def structure_of(summary: PointSummary) -> str:
             return "sequential-graph"
         if wave_tasks(summary, metrics):
             return "uneven-waves"
-    return "idle-workers-cause-unknown" if 1 - summary.share(*WORKING) >= SEVERE else ""
+    return "idle-workers-cause-unknown" if 1 - summary.share_here(*WORKING) >= SEVERE else ""
 
 
 def sound(case: SweepCase) -> list[PointSummary]:
@@ -84,7 +84,7 @@ def wave_tasks(summary: PointSummary, metrics: Metrics) -> int:
         unused = 1 - tasks / (threads * math.ceil(tasks / threads)) if tasks > threads else math.inf
         idle = summary.share(*WITHOUT_TASKS)
         explained = idle - WAVE_TOLERANCE <= unused or unused >= max(MOSTLY_WAVES * idle, NOTEWORTHY)
-        if explained and unused <= 1 - summary.share(*WORKING) + WAVE_TOLERANCE:
+        if explained and unused <= 1 - summary.share_here(*WORKING) + WAVE_TOLERANCE:
             return tasks
     return 0
 

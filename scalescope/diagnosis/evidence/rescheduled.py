@@ -45,11 +45,14 @@ def placed_anywhere_saves_s(observation: Observation) -> float | None:
 
 
 def sent_at_once_saves_s(observation: Observation, *, in_tasks: bool = False) -> float | None:
-    """Seconds saved if the client sent all tasks first, and computed its own part afterwards, or within tasks."""
+    """Seconds saved if the client sent all tasks first, and computed its own part afterwards, or within tasks.
+
+    It waits for other clusters as long as before.
+    """
     replay = _replay(observation)
     if replay is None:
         return None
     found = client_time(observation)
     own_s = float(found.seconds[~(found.waits | found.sends), BETWEEN].sum()) / observation.threads
     own_s /= observation.threads if in_tasks else 1
-    return observation.measured.makespan - replay.sent_at_once().makespan(observation.threads) - own_s
+    return observation.measured.here_s - replay.sent_at_once().makespan(observation.threads) - own_s

@@ -12,7 +12,7 @@ from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.evidence.client_time import ActorCalls, actor_calls
 from scalescope.diagnosis.evidence.submissions import HEAVY_GRAPH, Submissions, submissions
 from scalescope.diagnosis.evidence.task_table import task_column
-from scalescope.diagnosis.evidence.timeline import timeline
+from scalescope.diagnosis.evidence.timeline import time_here, timeline
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model.finding import Evidence
 from scalescope.model.records import SENDING
@@ -33,6 +33,7 @@ class SubmissionLoop:
 
     begin: float  # when the first arrived, in seconds since the first task was known
     end: float  # when the last arrived
+    seconds: float  # from the first to the last, without waits for other clusters
     graphs: int  # how many; those that a client sent without waiting in between count as one
     unit: str  # `graph`, or `round` where several were sent without waiting
     tasks: int  # tasks in all of them
@@ -81,9 +82,10 @@ def _one_after_another(observation: Observation) -> SubmissionLoop | None:
     if called is not None and called.lost_s > unwanted_s(observation, time[0], time[-1]) / 2:
         return None
     left, last_end = _left(observation, time[1:])
-    rounds = np.diff(time)
+    here = time_here(observation)
+    rounds = np.diff(here(time))
     empty = left == 0
-    gaps = (time[1:] - last_end)[empty]
+    gaps = (here(time[1:]) - here(last_end))[empty]
     awaited = float(rounds[empty].sum() / max(rounds.sum(), 1e-9))
     waits = awaited >= ALWAYS and (awaits or _follows(rounds[empty], gaps))
     return SubmissionLoop(
@@ -91,6 +93,7 @@ def _one_after_another(observation: Observation) -> SubmissionLoop | None:
         end=float(sent.time[-1]),
         graphs=count,
         unit="graph" if count == len(sent.time) else "round",
+        seconds=_seconds(observation, float(time[0]), float(sent.time[-1])),
         tasks=int(tasks.sum()),
         awaited=awaited,
         gap_s=float(np.median(gaps)) if len(gaps) else 0.0,
@@ -121,13 +124,13 @@ def _window(observation: Observation, time: Floats, tasks: Ints) -> int:
 
     A client with a regular pace of its own sends right after ends, too, where tasks take a multiple of that pace.
     """
-    done = _ends(observation)
+    done, here = _ends(observation), time_here(observation)
     later = time[time > done[0]]
-    between, paces = np.diff(done[done <= time[-1]]), np.diff(later)
+    between, paces = np.diff(here(done[done <= time[-1]])), np.diff(here(later))
     if len(later) < max(len(time) / 2, 2) or not len(between) or paces.std() < PROMPT * paces.mean():
         return 0
     ended = done[np.searchsorted(done, later, side="right") - 1]
-    if np.quantile(later - ended, ALWAYS) > PROMPT * float(between.mean()):
+    if np.quantile(here(later) - here(ended), ALWAYS) > PROMPT * float(between.mean()):
         return 0
     left, _ = _left(observation, later)
     return int(np.median(left)) + int(np.median(tasks))
@@ -140,8 +143,13 @@ def _awaits(observation: Observation, sent: Submissions) -> bool:
     within = np.clip(np.minimum(end, sent.time[-1]) - np.maximum(begin, sent.time[0]), 0, None)
     sends = (*SENDING, "scatter")
     awaits = [str(what).rpartition(".")[2] not in sends for what in observation.column("client", "what")]
-    awaited = within[np.array(awaits, dtype=bool) & (observation.numbers("client", "waits") > 0)].sum()
-    return bool(awaited > MOSTLY_AWAITS * (sent.time[-1] - sent.time[0]))
+    awaited = within[np.array(awaits, dtype=bool) & observation.client_waits].sum()
+    return bool(awaited > MOSTLY_AWAITS * _seconds(observation, float(sent.time[0]), float(sent.time[-1])))
+
+
+def _seconds(observation: Observation, begin: float, end: float) -> float:
+    """From one moment to another, without waits for other clusters while no task was known."""
+    return float(np.diff(time_here(observation)(np.array([begin, end])))[0])
 
 
 @once
@@ -198,7 +206,7 @@ def packing(observation: Observation) -> GraphPacking | None:
     end = begin + observation.numbers("client", "seconds")
     sends = [str(what).rpartition(".")[2] in SENDING for what in observation.column("client", "what")]
     packed = np.clip(np.minimum(end, found.end) - np.maximum(begin, found.begin), 0, None)[sends].sum()
-    if max(packed, nbytes[1:].sum() / BANDWIDTH) < (found.end - found.begin) / 2:
+    if max(packed, nbytes[1:].sum() / BANDWIDTH) < found.seconds / 2:
         return None
     return GraphPacking(median, found.round_s, unwanted_s(observation, found.begin, found.end))
 

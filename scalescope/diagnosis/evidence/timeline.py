@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
+from scalescope.analysis.ledger import Clock, unoccupied
 from scalescope.analysis.replay import before_on_thread, thread_free
 from scalescope.diagnosis.evidence.task_table import task_column
 from scalescope.diagnosis.observation import Observation, once
@@ -23,6 +24,7 @@ class Timeline:
     # Attempts that compute, or for which their worker fetches, deserialises or reads; and methods of actors that run
     occupied: Floats
     waiting: Floats  # attempts that are runnable and neither of these
+    elsewhere: Floats  # the share of each cell in which the client waited for another cluster, and no task was known
 
     @property
     def seconds(self) -> Floats:
@@ -34,7 +36,9 @@ class Timeline:
 
     @property
     def unwanted(self) -> Floats:
-        return np.maximum(self.idle - self.waiting, 0.0)
+        """Idle threads for which no task waits, unless the client waits for another cluster."""
+        free: Floats = np.maximum(self.idle - self.waiting, 0.0) * (1.0 - self.elsewhere)
+        return free
 
     def level(self, begin: Floats, end: Floats) -> Floats:
         """How many of the intervals [begin, end) hold, as a mean over each cell."""
@@ -84,10 +88,10 @@ def timeline(observation: Observation) -> Timeline:
     attempts = observation.measured
     begin, members, calls, away = occupied_from(observation), attempts.members, attempts.calls, attempts.away
     moments = [begin, attempts.stop, attempts.runnable, members.joined, members.left, calls.begin, calls.end]
-    moments += [away.begin, away.end]
+    moments += [away.begin, away.end, *attempts.elsewhere.T]
     edges = np.concatenate([*map(_sampled, moments), [0.0, attempts.makespan]])
     edges = np.unique(np.clip(edges, 0.0, attempts.makespan))
-    empty = Timeline(edges, *[np.zeros(len(edges) - 1)] * 3)
+    empty = Timeline(edges, *[np.zeros(len(edges) - 1)] * 4)
     threads = np.repeat(members.joined, members.nthreads), np.repeat(members.left, members.nthreads)
     return Timeline(
         edges,
@@ -95,7 +99,15 @@ def timeline(observation: Observation) -> Timeline:
         empty.level(np.append(begin, calls.begin), np.append(attempts.stop, calls.end))
         - empty.level(away.begin, away.end),
         empty.level(attempts.runnable, begin),
+        empty.level(*attempts.elsewhere.T),
     )
+
+
+@once
+def time_here(observation: Observation) -> Clock:
+    """Maps moments to a time that stands still while the client waits for another cluster and no task is known."""
+    elsewhere = observation.measured.elsewhere
+    return unoccupied(elsewhere, lambda time: time) if len(elsewhere) else lambda time: time
 
 
 def _sampled(moments: Floats) -> Floats:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from scalescope.analysis import knee
 from scalescope.analysis.summary import label, varied
 from scalescope.errors import UsageError
-from scalescope.model.metrics import PARTS
+from scalescope.model.metrics import OTHER_CLUSTER, PARTS
 from scalescope.model.trial import ran_what
 from scalescope.report import files, links, run_tables, worker_time
 from scalescope.report.html import embed, page, theme
@@ -83,7 +83,11 @@ def render(run: SweepRun, read: ReadTables, *, trial: str = "", followed_by: Seq
         warnings=run_tables.warnings(summaries),
         own=ran_what(run.trials),
         terms=page.TERMS[1:] if ran_what(run.trials) else page.TERMS,
-        worker_time=[(name, part.title, part.help) for name, part in PARTS.items()],
+        worker_time=[
+            (name, part.title, part.help)
+            for name, part in PARTS.items()
+            if name != OTHER_CLUSTER or any(each.name == name for bar in bars for each in bar.parts)
+        ],
     )
 
 

@@ -31,6 +31,7 @@ COLOURS: Mapping[str, tuple[str, str]] = {
     "paused": ("#b06fc2", "#d7a0e6"),
     "no_runnable_task": ("#d3d7d9", "#3a4248"),
     "client": ("#9c4f74", "#d98bb0"),
+    "other_cluster": ("#6a6fb5", "#9a9fe0"),
     "not_assigned": ("#b98006", "#e0ad3a"),
     "late_start": ("#a08262", "#b99c7b"),
     "lost": ("#c43a2c", "#f0695b"),

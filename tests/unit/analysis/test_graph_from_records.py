@@ -13,7 +13,7 @@ from scalescope.analysis import graph_from_records
 from scalescope.analysis.graph_from_records import recorded_graph, sent_after_waiting
 from scalescope.errors import CaptureError
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
-from scalescope.model.records import STATUS_LOST
+from scalescope.model.records import OTHER_CLUSTER, STATUS_LOST
 
 
 def tables(*rows: dict[str, Any], edges: list[tuple[int, int]] | None = None, sent: Any = ()) -> dict[str, Any]:
@@ -149,6 +149,16 @@ def test_a_loop_that_never_waits_sends_at_its_own_pace() -> None:
         (0, 0, 0.9),
         (1, 0, 0.9),
     ]
+
+
+def test_what_a_client_waited_for_another_cluster_is_a_pause_of_this_one() -> None:
+    rows = [{"start": 10.0 + 2 * i, "runnable": 10.0 + 2 * i} for i in range(2)]
+    records = tables(*rows, sent=[(9.9 + 2 * i, 1) for i in range(2)])
+    row = {"time": [9.0], "seconds": [9.0], "waits": [1]}
+    records["client"] = {**row, "what": [OTHER_CLUSTER]}
+    assert recorded_graph(records).submissions == (Submission(), Submission(-1, 2.0))
+    records["client"] = {**row, "what": ["client.gather"]}
+    assert recorded_graph(records).submissions[1].after == 0
 
 
 def test_what_a_client_waited_for_is_not_its_own_time_though_no_task_had_ended() -> None:

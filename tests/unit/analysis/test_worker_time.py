@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scalescope.analysis import ledger
 from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.measure import measure
-from scalescope.analysis.worker_time import WorkerTime, busy_by_worker, divide
+from scalescope.analysis.worker_time import WorkerTime, busy_by_worker, divide, over_time
 from scalescope.model.metrics import WORKER_TIME
-from scalescope.model.records import ACTOR_CALLS, TASK_WAITS
+from scalescope.model.records import ACTOR_CALLS, OTHER_CLUSTER, TASK_WAITS, from_rows
 
 EPOCH = 1_000.0  # of the fixture `records`
 
@@ -186,11 +186,11 @@ def test_a_call_that_outlasts_all_tasks_ends_the_makespan(records):
     assert attempts.makespan == attempts.end == 4
 
 
-def called(tables: dict[str, Any], begin: float, end: float) -> dict[str, Any]:
-    """Tables of a trial whose workload was called and returned at these times."""
-    middle = (begin + end) / 2
-    client = {"time": array("d", [EPOCH + begin, EPOCH + middle]), "seconds": array("d", [middle - begin] * 2)}
-    return tables | {"client": client}
+def called(tables: dict[str, Any], begin: float, end: float, *elsewhere: tuple[float, float]) -> dict[str, Any]:
+    """Tables of a trial: when its workload was called and returned, and waited for another cluster."""
+    rows: list[dict[str, Any]] = [{"time": EPOCH + begin}]
+    rows += [{"time": EPOCH + a, "seconds": b - a, "what": OTHER_CLUSTER, "waits": 1} for a, b in elsewhere]
+    return tables | {"client": from_rows("client", [*rows, {"time": EPOCH + end}])}
 
 
 def test_the_client_has_what_passes_before_between_and_after_its_graphs(records):
@@ -200,6 +200,34 @@ def test_the_client_has_what_passes_before_between_and_after_its_graphs(records)
     assert parts(tables, 2) == spent
     assert parts(called(tables, -4, 10), 2) == spent | {"client": 6 + 2 * (4 + 3)}
     assert parts(called(tables, -4, 10), 3) == spent | {"client": 20, "late_start": 14}
+
+
+def test_without_another_cluster_none_of_the_time_is_of_another(records):
+    tables = called(records([run("a", 0, 2)], ONE), -4, 10)
+    assert worker_time(tables, threads=2).total()["other_cluster"] == 0
+
+
+@pytest.mark.parametrize(
+    ("elsewhere", "expected"),
+    [
+        ([(-3, -1)], {"client": 2 * (4 + 3 + 3) - 4, "other_cluster": 4}),  # before the first task
+        ([(2, 5)], {"client": 2 * (4 + 3), "other_cluster": 6}),
+        ([(3, 4)], {"client": 2 * (4 + 3 + 2), "other_cluster": 2}),
+        ([(8, 10)], {"client": 2 * (4 + 3 + 1), "other_cluster": 4}),
+        ([(0, 2), (5, 7)], {"client": 2 * (4 + 3 + 3)}),  # while a task is known
+        ([(1, 3), (4, 6)], {"client": 2 * (4 + 3 + 1), "other_cluster": 4}),
+        ([(-4, 10)], {"other_cluster": 2 * (4 + 3 + 3)}),
+    ],
+)
+def test_what_the_client_waits_for_another_cluster_is_apart_while_no_task_is_known(records, elsewhere, expected):
+    tasks = [run("a", 0, 2, done=2), {"worker": "b", "runnable": 5, "start": 6, "stop": 7, "done": 7}]
+    tables = called(records(tasks, TWO), -4, 10, *elsewhere)
+    assert parts(tables, 2) == {"busy": 3, "not_assigned": 1, "no_runnable_task": 4} | expected
+
+
+def test_threads_that_are_not_there_wait_for_no_cluster(records):
+    tables = called(records([run("a", 0, 2)], {"a": {}, "b": {"joined": -3.0}}), -5, 2, (-4, -1))
+    assert parts(tables, 2) == {"busy": 2, "no_runnable_task": 2, "client": 3, "other_cluster": 5, "late_start": 2}
 
 
 def test_the_end_of_a_task_is_known_when_the_scheduler_knows_it(records):
@@ -311,25 +339,33 @@ def trials(times: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     anchor = {"worker": "a", "runnable": 0, "start": 0, "stop": 1}
     rows = st.lists(tasks(times), max_size=12).map(lambda rows: [*rows, anchor])
     events = st.tuples(statuses(times), actors_calls(times))
-    return st.tuples(rows, members(times), events, st.integers(1, 8), st.tuples(times, times))
+    window = st.tuples(times, times, st.lists(st.tuples(times, times).map(sorted), max_size=3))
+    return st.tuples(rows, members(times), events, st.integers(1, 8), window)
 
 
-def read(records: Any, rows: Any, present: Any, events: Any, window: tuple[float, float]) -> Attempts:
-    """The attempts of a trial that was called and returned so long before the first task and after the last."""
-    (before, after), (changes, calls) = window, events
+def read(records: Any, rows: Any, present: Any, events: Any, window: Any) -> Attempts:
+    """The attempts of a trial that was called and returned so long before the first task and after the last.
+
+    It waited for another cluster at the third of `window`, in seconds since the call.
+    """
+    (before, after, elsewhere), (changes, calls) = window, events
     tables = with_calls(with_status(records(rows, present), *changes), *calls)
-    return Attempts.read(called(tables, -before, Attempts.read(tables).makespan + after))
+    waits = [(begin - before, end - before) for begin, end in elsewhere]
+    return Attempts.read(called(tables, -before, Attempts.read(tables).makespan + after, *waits))
 
 
 @given(trials(st.floats(0, 1e4, allow_subnormal=False)))
 def test_the_parts_are_never_negative_and_add_up_to_what_was_paid(records, trial):
     rows, present, events, threads, window = trial
     attempts = read(records, rows, present, events, window)
-    assert attempts.elapsed == pytest.approx(attempts.makespan + sum(window))
+    assert attempts.elapsed == pytest.approx(attempts.makespan + sum(window[:2]))
     result = divide(attempts, threads=threads)
     assert tuple(result.parts) == WORKER_TIME
     assert all((seconds >= 0).all() for seconds in result.parts.values())
     assert sum(result.total().values()) == pytest.approx(threads * attempts.elapsed, rel=1e-9)
+    in_bins = over_time(attempts, np.linspace(attempts.begin, attempts.end, 4), threads=threads)
+    for part, seconds in result.total().items():
+        assert in_bins[part].sum() == pytest.approx(seconds, abs=1e-9 * threads * attempts.elapsed)
 
 
 @given(trials(SMALL))
@@ -352,11 +388,12 @@ def test_a_worker_never_adds_up_to_more_than_its_threads(records, trial):
 def test_every_part_agrees_with_the_definition_second_by_second(records, trial):
     rows, present, events, threads, window = trial
     attempts = read(records, rows, present, events, window)
-    expected = by_the_second(attempts, threads)
+    before, _, elsewhere = window
+    expected = by_the_second(attempts, threads, [(begin - before, end - before) for begin, end in elsewhere])
     assert divide(attempts, threads=threads).total() == pytest.approx(expected, abs=1e-9)
 
 
-def by_the_second(attempts: Attempts, threads: int) -> dict[str, float]:
+def by_the_second(attempts: Attempts, threads: int, elsewhere: list[tuple[float, float]]) -> dict[str, float]:
     """The definition, written down for whole seconds: slow, and nothing like the real thing."""
     total: dict[str, float] = dict.fromkeys(WORKER_TIME, 0.0)
     rows = attempts.members
@@ -401,7 +438,8 @@ def by_the_second(attempts: Attempts, threads: int) -> dict[str, float]:
                 total["paused"] += scale * idle[worker]
                 idle[worker] = 0
         if not any(begin <= second < end for begin, end in attempts.pending):
-            total["client"] += scale * sum(idle.values())
+            waits = any(begin <= second < end for begin, end in elsewhere)
+            total["other_cluster" if waits else "client"] += scale * sum(idle.values())
             continue
         assigned = min(waiting, sum(idle.values()))
         share = assigned / sum(idle.values()) if any(idle.values()) else 0.0

@@ -11,7 +11,8 @@ import pytest
 from dask import delayed
 from distributed import Client
 
-from scalescope.capture.large_parts import NOTED_BYTES, VISITS, _Search, large_parts_noted
+from scalescope.capture.large_parts import NOTED_BYTES, VISITS, _Search
+from scalescope.capture.partition_calls import noted as noting
 from scalescope.model.large_part import LargePart
 
 BYTES = 4 * NOTED_BYTES
@@ -38,10 +39,9 @@ def noted(client: Client) -> Any:
     """Calls something, and gives what was noted of the largest graph."""
 
     def called(send: Any) -> LargePart | None:
-        found: list[LargePart] = []
-        with large_parts_noted(found, lambda frame: "here"):
+        with noting(()) as notes:
             client.gather(send(client))
-        return found[0] if found else None
+        return notes.large[0] if notes.large else None
 
     return called
 
@@ -123,9 +123,9 @@ def test_a_search_has_an_end() -> None:
 
 
 def test_the_client_is_as_before(client: Client) -> None:
-    before = Client._graph_to_futures, Client._send_to_scheduler
-    with large_parts_noted([], lambda frame: ""):
-        assert Client._graph_to_futures is not before[0]
-    assert (Client._graph_to_futures, Client._send_to_scheduler) == before
+    before = Client._graph_to_futures.__code__, Client._send_to_scheduler.__code__
+    with noting(()):
+        assert Client._graph_to_futures.__code__ is not before[0]
+    assert (Client._graph_to_futures.__code__, Client._send_to_scheduler.__code__) == before
     with dask.config.set({"a": 1}):
         assert client.submit(int, 3).result() == 3

@@ -109,11 +109,19 @@ def test_beams_create_is_named_and_not_what_its_runner_does_with_it():
 # ------------------------------------------------------------------ no effect
 
 
-def test_everything_is_as_before_afterwards():
-    before = dask.bag.from_sequence, dask.bag.core.from_sequence, from_sequence, dask.array.from_array
+def test_functions_are_the_same_objects_and_have_their_own_code_again_afterwards():
+    functions = dask.bag.from_sequence, dask.bag.read_text, dask.array.from_array
+    before = [(function, function.__code__) for function in functions]
     with noted(()):
-        assert dask.bag.from_sequence is not before[0]
-    assert before == (dask.bag.from_sequence, dask.bag.core.from_sequence, from_sequence, dask.array.from_array)
+        assert from_sequence.__code__ is not before[0][1]
+    assert [(function, function.__code__) for function in functions] == before
+    assert (dask.bag.from_sequence, dask.array.from_array) == (functions[0], functions[2])
+
+
+def test_no_frame_of_ours_stands_in_a_traceback():
+    with noted(()), pytest.raises(TypeError) as raised:
+        from_sequence(3)
+    assert [each.path.name for each in raised.traceback] == [Path(__file__).name, "core.py"]
 
 
 def test_errors_are_the_librarys_own():

@@ -530,7 +530,7 @@ def test_a_worker_that_comes_back_has_two_rows(rows: Rows) -> None:
         (2.5, "left", "unknown", "never seen"),
         (3.0, "joined", "a", "0", "host", 2, 1000),
     ]
-    found = [(row["joined"], row["left"], row["reason"]) for row in rows(recording._workers(members))]
+    found = [(row["joined"], row["left"], row["reason"]) for row in rows(recording.worker_rows(members))]
     assert found == [(1.0, 2.0, "died"), (3.0, 0.0, "")]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import pickle
 import subprocess
 import sys
@@ -13,7 +12,7 @@ from types import ModuleType
 import cloudpickle
 import pytest
 
-from scalescope.capture import actors, blackbox, clock, garbage, process_samples, recorder, waits
+from scalescope.capture import actors, blackbox, clock, garbage, process_samples, recorder, shipping, waits
 from scalescope.capture.live import snapshot
 from scalescope.capture.shipping import Shipment, expression
 
@@ -90,7 +89,7 @@ def test_another_text_is_another_module(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", SHIPPED, ids=lambda module: module.__name__)
 def test_what_is_sent_needs_python_3_9_and_distributed_alone(module: ModuleType) -> None:
-    tree = ast.parse(inspect.getsource(module), feature_version=(3, 9))
+    tree = ast.parse(shipping._text(module), feature_version=(3, 9))
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     assert {name.partition(".")[0] for name in imported} <= {*sys.stdlib_module_names, "dask", "distributed"}

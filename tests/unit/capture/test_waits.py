@@ -27,7 +27,7 @@ from distributed import (
 )
 from support.waiting import wait_for
 
-from scalescope.capture.large_parts import large_parts_noted
+from scalescope.capture.partition_calls import noted
 from scalescope.capture.recording import Capture
 from scalescope.model import spool
 
@@ -137,11 +137,11 @@ def test_who_has_seceded_holds_no_thread(told: Any) -> None:
 
 
 def test_the_process_is_left_as_it_was(client: Client, tmp_path: Path) -> None:
-    before = utils.SyncMethodMixin.sync, distributed.actor.sync
+    before = utils.SyncMethodMixin.sync.__code__, distributed.actor.sync.__code__
     capture = Capture(client, drain_interval_s=0.05)
-    assert utils.SyncMethodMixin.sync is not before[0]
+    assert utils.SyncMethodMixin.sync.__code__ is not before[0]
     capture.close()
-    assert (utils.SyncMethodMixin.sync, distributed.actor.sync) == before
+    assert (utils.SyncMethodMixin.sync.__code__, distributed.actor.sync.__code__) == before
 
 
 # ------------------------------------------------------------------ what is waited for
@@ -210,7 +210,7 @@ def test_when_a_task_sends_tasks_and_waits_since(
 
 def test_what_tasks_send_is_noted_beside_others_who_note_what_clients_send(told: Any, tmp_path: Path) -> None:
     told(futures, range(1))
-    with large_parts_noted([], str):
+    with noted(()):
         told(futures, range(1))
         assert len(_events(tmp_path, "task-waits")) == 1
 

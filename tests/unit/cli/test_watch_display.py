@@ -12,7 +12,7 @@ from rich.console import Console
 from scalescope.capture.live.remote_calls import DirectCalls
 from scalescope.capture.live.standing_tasks import Hang, StandingTask
 from scalescope.cli.watch_display import picture
-from scalescope.run.cluster_watch import SHARE, WAITS, ClusterWatch, Group, Look
+from scalescope.own_code.cluster_watch import SHARE, WAITS, ClusterWatch, Group, Look
 
 ADDRESS = "tls://scheduler.team-weather.svc.cluster.local:8786"
 SEEN: dict[str, Any] = {

@@ -21,7 +21,7 @@ from scalescope.errors import ClusterError, ExitStatus, WorkersMissing
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.sweep import PlannedTrial, Sweep
 from scalescope.model.trial import TrialState
-from scalescope.run import cluster_watch
+from scalescope.own_code import cluster_watch
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,8 @@ from support.small_records import EPOCH
 
 from scalescope.diagnosis.blame import BETWEEN, INTAKE, OTHER, blame, kept
 from scalescope.diagnosis.observation import Observation
-from scalescope.model.metrics import WORKER_TIME
+from scalescope.model.metrics import OTHER_CLUSTER, WORKER_TIME
+from scalescope.model.records import OTHER_CLUSTER as ELSEWHERE
 from scalescope.model.trial import BLAMED, PASSED_ON
 
 
@@ -81,6 +82,24 @@ def test_the_client_is_blamed_by_its_line_and_the_scheduler_for_its_intake(clust
     found = charged(observed(observation.trial, tables), 90)
     assert found["no_runnable_task", INTAKE] == 6
     assert found["client", "the client"] == 2
+
+
+def test_another_cluster_is_charged_for_the_client_s_waits_for_it(cluster, task, graph):
+    run = cluster(2).run([task(1.0, graph=i // 2) for i in range(4)], [graph(), graph(after=0, at=4.0)])
+    away, own = ("mine.py:7 f", ELSEWHERE, 1), ("mine.py:9 f", "sleep", 0)
+    observation = watched(run, (1.5, away), (1.0, own), (3.0, away), (3.0, own), begin=-2.0)
+    assert charged(observation) == {
+        ("busy", "work"): 4,
+        (OTHER_CLUSTER, ""): 2 * (1.5 + 2.5),
+        ("client", "the client, sleep at mine.py:9 f"): 2 * (0.5 + 1.5 + 0.5),
+    }
+    assert list(blame(observation, 1).lost) == ["another cluster", "the client, sleep at mine.py:9 f"]
+
+
+def test_while_tasks_run_a_wait_for_another_cluster_holds_back_nothing(cluster, task, graph):
+    run = cluster(4).run([task(1.0, graph=i) for i in range(4)], [graph(at=0.5 * i) for i in range(4)])
+    found = charged(watched(run, *[(0.5, ("mine.py:3 f", ELSEWHERE, 1))] * 4, (0.5, ("", "", 1))))
+    assert found == {("busy", "work"): 4, ("no_runnable_task", "work"): 6}
 
 
 def test_between_two_tasks_the_scheduler_is_blamed(cluster, task):
@@ -195,8 +214,9 @@ def test_at_every_instant_all_threads_are_charged_and_by_part_it_is_the_worker_t
     if draw(st.booleans()):
         end = observation.attempts.makespan + draw(st.sampled_from([0.0, 3.0]))
         begin = -draw(st.sampled_from([0.0, 1.5]))
-        waits = draw(st.integers(0, 1))
-        observation = watched(observation, (1.0, ("m.py:1 f", "g", 0)), (end - begin, ("", "", waits)), begin=begin)
+        waits, what = draw(st.integers(0, 1)), draw(st.sampled_from(["g", ELSEWHERE]))
+        rows = (1.0, ("m.py:1 f", what, what != "g")), (end - begin, ("", "", waits))
+        observation = watched(observation, *rows, begin=begin)
     found = blame(observation, bins)
     assert all((charge.seconds >= -1e-9).all() for charge in found.charges)
     assert all(0 <= passed_on_s <= total_s + 1e-9 for total_s, passed_on_s in found.lost.values())

@@ -14,7 +14,7 @@ from scalescope.diagnosis.causes.no_known_cause import NEXT_EXPERIMENT
 from scalescope.diagnosis.observation import TrialCause
 from scalescope.diagnosis.sweep_case import SweepCause
 from scalescope.model.finding import Severity
-from scalescope.model.metrics import WORKER_TIME, WORKING
+from scalescope.model.metrics import OTHER_CLUSTER, WORKER_TIME, WORKING
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -44,7 +44,7 @@ def test_a_declaration_says_what_it_must(cause: Cause):
     assert cause.ruled_out_by
     assert cause.remedy or cause.code == "healthy"
     assert cause.link.startswith("https://") or not isinstance(cause, TrialCause)
-    assert set(cause.parts) <= set(WORKER_TIME)
+    assert set(cause.parts) <= set(WORKER_TIME) - {OTHER_CLUSTER}
     assert {*cause.rules_out} <= {*by_code()} - {cause.code}
 
 
@@ -60,7 +60,7 @@ def test_the_cause_that_is_added_on_the_page_is_found(cluster, task, graph):
 
 
 def test_every_part_of_lost_time_has_a_next_experiment():
-    assert set(NEXT_EXPERIMENT) == set(WORKER_TIME) - set(WORKING)
+    assert set(NEXT_EXPERIMENT) == set(WORKER_TIME) - {*WORKING, OTHER_CLUSTER}
 
 
 @pytest.mark.parametrize(("share", "severity"), [(0.05, Severity.LOW), (0.1, Severity.MEDIUM), (0.3, Severity.HIGH)])

@@ -286,6 +286,28 @@ def test_lost_time_without_visible_cause_names_the_next_experiment(bag_trial, pa
     assert hint in verdict.line
 
 
+def spent_elsewhere(trial, **spent):
+    return replace(
+        trial, metrics=replace(trial.metrics, worker_time_s=dict.fromkeys(trial.metrics.worker_time_s, 0.0) | spent)
+    )
+
+
+def test_workers_that_are_idle_while_the_script_waits_for_another_cluster_are_healthy(bag_trial):
+    verdict = diagnose(FUTURES, [spent_elsewhere(bag_trial(2, [1, 1]), busy=1.0, client=0.2, other_cluster=8.8)])
+    assert codes(verdict) == ["healthy"]
+    assert "83 %" in verdict.line
+    assert "88 %" in verdict.line
+
+
+def test_idle_time_without_visible_cause_is_that_of_the_one_cluster(bag_trial):
+    verdict = diagnose(FUTURES, [spent_elsewhere(bag_trial(2, [1, 1]), busy=1.0, not_assigned=1.0, other_cluster=6.0)])
+    assert codes(verdict) == ["idle-workers-cause-unknown"]
+    [finding] = verdict.findings
+    assert finding.lost_s == 1.0
+    assert "50 %" in finding.summary
+    assert "not assigned` (50 %)" in finding.summary
+
+
 # ------------------------------------------------------------------ excluded trials
 
 

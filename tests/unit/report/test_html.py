@@ -134,6 +134,18 @@ def test_every_part_of_worker_time_has_a_colour_and_an_explanation() -> None:
     assert set(WORKER_TIME) == set(INKS)
 
 
+def test_the_time_of_another_cluster_is_explained_only_where_there_is_some(recorded_run: Callable[..., Any]) -> None:
+    from scalescope.model.metrics import OTHER_CLUSTER, PARTS
+
+    made = recorded_run((2,))
+    [trial] = made.run.trials
+    assert trial.metrics.worker_time_s[OTHER_CLUSTER] == 0
+    assert PARTS[OTHER_CLUSTER].help not in render(made.run, made.read)
+    metrics = replace(trial.metrics, worker_time_s={**trial.metrics.worker_time_s, OTHER_CLUSTER: 5.0})
+    run = replace(made.run, trials=(replace(trial, metrics=metrics),))
+    assert PARTS[OTHER_CLUSTER].help in render(run, made.read)
+
+
 def test_versions_are_those_of_the_environments_that_trials_ran_in(recorded_run: Callable[..., Any]) -> None:
     """The run itself knows those of the present process alone."""
     made = recorded_run((2, 4))

@@ -87,7 +87,7 @@ def test_the_command_lists_first(
     os.utime(logs.parent, (1, 1))
     shown = []
     for further in ([], ["--yes"], []):
-        result = CliRunner().invoke(app, ["prune", "--store", address, "--json", *further])
+        result = CliRunner().invoke(app(), ["prune", "--store", address, "--json", *further])
         assert result.exit_code == 0, result.output
         shown.append(json.loads(result.stdout))
     assert [each["what"] for each in shown[0]["found"]] == ["run", "logs"]

@@ -9,14 +9,16 @@ import pytest
 from support.findings import Doing, observed, only, watched
 from support.small_records import EPOCH
 
+from scalescope.diagnosis.evidence.rescheduled import sent_at_once_saves_s
 from scalescope.diagnosis.observation import Observation
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.finding import Severity
-from scalescope.model.records import ACTOR_CALLS, IMPORT, META
+from scalescope.model.records import ACTOR_CALLS, IMPORT, META, OTHER_CLUSTER
 from scalescope.model.sweep import Sweep
 
 GATHER = ("my_job.py:70 main", "client.gather", 1)
 SLEEP = ("my_job.py:61 prepare", "time.sleep", 0)
+ELSEWHERE = ("my_job.py:24 main", OTHER_CLUSTER, 1)
 
 
 def rounds(cluster: Any, task: Any, graph: Any, count: int = 3, pause: float = 0.0) -> Observation:
@@ -108,6 +110,42 @@ def test_results_that_travel(cluster, task, graph, find):
     assert (
         "60 % of the worker time passed while the client waited in `client.gather` at my_job.py:70" in finding.summary
     )
+
+
+@pytest.mark.parametrize("count", [1, 3, 10])
+@pytest.mark.parametrize("pause", [0.2, 4.0])
+def test_waits_for_another_cluster_are_no_fault(cluster, task, graph, find, count, pause):
+    rows = in_rounds(pause, ELSEWHERE, count)
+    run = watched(
+        rounds(cluster, task, graph, count, pause), (pause, ELSEWHERE), *rows, (pause, ELSEWHERE), begin=-pause
+    )
+    assert not find(run)
+    assert run.seconds("client") == pytest.approx(0, abs=1e-9)
+    assert run.seconds("other_cluster") == pytest.approx(8 * pause * (count + 1))
+
+
+def test_only_what_is_of_this_cluster_is_lost_beside_waits_for_another(cluster, task, graph, find):
+    run = watched(
+        rounds(cluster, task, graph, 1),
+        *[(3.0, ELSEWHERE), (1.0, SLEEP), (2.0, ELSEWHERE), (2.0, GATHER), (1.5, GATHER), (4.0, ELSEWHERE)],
+        begin=-6.0,
+    )
+    finding = only(find(run), "client-waits")  # a second of 13.5 before the first graph is too little to name
+    assert finding.lost_s == pytest.approx(8 * 1.5)
+    assert run.seconds("client") == pytest.approx(8 * 2.5)
+    phases = {each.what: each.value for each in finding.evidence}
+    assert (phases["seconds before the first graph"], phases["seconds after the last task"]) == (0, 1.5)
+
+
+def test_a_loop_is_judged_without_its_waits_for_another_cluster(cluster, task, graph, find):
+    graphs = [graph(after=i - 1, at=5.0) if i else graph() for i in range(10)]
+    loop = cluster(8).run([task(1.0, graph=i) for i in range(10)], graphs)
+    run = watched(loop, (1.0, GATHER), *[(4.0, ELSEWHERE), (1.0, SLEEP), (1.0, GATHER)] * 9)
+    finding = find(run)["slow-submission"]
+    assert finding.lost_s == pytest.approx(8 * 9 * 1.0 + 7 * 9)
+    rounds_s = {each.what: each.value for each in finding.evidence}
+    assert rounds_s["from one graph to the next, median, s"] == pytest.approx(2.0)
+    assert sent_at_once_saves_s(run, in_tasks=True) == pytest.approx(10 + 9 - 2 - 9 / 8)  # the waits remain
 
 
 def test_the_gaps_of_a_loop_belong_to_its_own_finding(cluster, task, graph, find):

@@ -10,20 +10,24 @@ from typing import Self
 from distributed import Client
 
 from scalescope.capture.live.remote_calls import ClientCalls
-from scalescope.capture.live.standing_tasks import standstill
+from scalescope.capture.live.standing_tasks import Hang, standstill
 from scalescope.model.standstill import STILL_S, Standstill
-from scalescope.report.hang_lines import headline, standing
-from scalescope.run.cluster_watch import CALL_S, INTERVAL_S, ClusterWatch
+from scalescope.own_code.cluster_watch import CALL_S, INTERVAL_S, ClusterWatch
+
+MOST_FAILURES = 3  # looks one after the other that fail, after which it is not watched any more
 
 logger = logging.getLogger(__name__)
 
 
 class HangWatch:
-    """Looks every two seconds, in a thread of its own, as long as it is open."""
+    """Looks every two seconds, in a thread of its own, as long as it is open.
 
-    def __init__(self, client: Client, say: Callable[[str], object]) -> None:
+    `says` is told once what stands still, and the scheduler's time.
+    """
+
+    def __init__(self, client: Client, says: Callable[[Hang, float], object]) -> None:
         self.found: Standstill | None = None  # what stands still; None while something moves
-        self._calls, self._say = ClientCalls(client), say
+        self._calls, self._says = ClientCalls(client), says
         self._told, self._over = False, threading.Event()
         self._thread = threading.Thread(target=self._watch, name="scalescope-hang-watch", daemon=True)
 
@@ -36,14 +40,16 @@ class HangWatch:
         self._thread.join(CALL_S)
 
     def _watch(self) -> None:
-        watch = ClusterWatch(self._calls)
-        while not self._over.wait(INTERVAL_S):
+        watch, failures = ClusterWatch(self._calls), 0
+        while failures < MOST_FAILURES and not self._over.wait(INTERVAL_S):
             try:
                 look = watch.look()
                 self.found = standstill(self._calls, CALL_S, STILL_S) if look.stands else None
-            except Exception as error:  # noqa: BLE001 - an old or closed cluster, or a broken connection
-                logger.info("the cluster is not watched for hangs any more: %r", error)
-                return
+            except Exception as error:  # noqa: BLE001 - an old, busy or closed cluster, or a broken connection
+                logger.info("the cluster could not be looked at: %r", error)
+                self.found, failures = None, failures + 1  # nobody knows whether it still stands
+                continue
+            failures = 0
             if look.stands and look.standstill is not None and not self._told:
                 self._told = True
-                self._say("\n".join([headline(look.standstill, look.time), *standing(look.standstill)]))
+                self._says(look.standstill, look.time)

@@ -1,4 +1,4 @@
-"""What was recorded of a block of code: measured and judged like a trial of a sweep."""
+"""What was recorded of a user's program: measured and judged like a trial of a sweep."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scalescope.capture import host
+from scalescope.capture.recording import worker_rows
 from scalescope.diagnosis import verdict
 from scalescope.driver.attempt import judge
 from scalescope.errors import UsageError
+from scalescope.model import spool
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.finding import Severity, Verdict
 from scalescope.model.metrics import Metrics
 from scalescope.model.standstill import STANDSTILL, Standstill
 from scalescope.model.sweep import PlannedTrial, Point, Sweep
 from scalescope.model.trial import Trial
+from scalescope.own_code.record import Recorded
 from scalescope.report import html as page
 from scalescope.report import terminal
 from scalescope.report.notebook import Shown, table
 from scalescope.report.screen import Screen
-from scalescope.run.recorded_block import Recorded
 from scalescope.run.trials import judged
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
@@ -31,10 +34,6 @@ if TYPE_CHECKING:
     import pandas
 
 WIDTH = 100
-ONE_RUN = (
-    "One run cannot say whether its work grows with the workers, or where it stops scaling: "
-    "`scalescope sweep -w FILE.py:FUNCTION -a workers=1,2,4,8` does."
-)
 
 
 class Diagnosis(Shown):
@@ -49,16 +48,28 @@ class Diagnosis(Shown):
             raise UsageError("the block is not over", next_step="ask after the `with` statement")
         return self._run
 
-    def ended(self, recorded: Recorded, spools: Path) -> None:
-        self._run, self._tables = _judged(recorded, spools)
+    def judge(self, folder: Path, end: str = "", packages: Mapping[str, str] | None = None) -> None:
+        """Judge what a folder holds (`scalescope.own_code.record`).
+
+        `end`: how the program's process ended, where it ended before its recording did. `packages`: those of its
+        Python; None: those of this one.
+        """
+        self._run, self._tables = _judged(
+            Recorded.read(folder), folder, end, host.packages() if packages is None else packages
+        )
 
     @property
     def is_over(self) -> bool:
         return self._run is not None
 
     @property
+    def name(self) -> str:
+        """Of the script or block, and the number of its cluster."""
+        return self._shown().sweep.workload
+
+    @property
     def verdict(self) -> str:
-        return self._judgement.line
+        return self.judgement.line
 
     @property
     def metrics(self) -> Metrics | None:
@@ -84,29 +95,32 @@ class Diagnosis(Shown):
         with Store.open(store) as kept:
             run = kept.begin(shown.sweep, plan, workload_version=1, fresh=True, facts=shown.facts)
             kept.save(run.id, self.trial, self._tables)
-            kept.finish(run.id, RunState.COMPLETE, self._judgement)
+            kept.finish(run.id, RunState.COMPLETE, self.judgement)
         self._run = replace(shown, id=run.id)
         return run.id
 
     def __str__(self) -> str:
         run, console = self._shown(), Screen(width=WIDTH, color_system=None)
         with console.capture() as captured:
-            console.print(terminal.render(run.sweep, run.trials, self._judgement, width=WIDTH, tracebacks=False))
-        lines = [line.rstrip() for line in captured.get().splitlines()]
-        return "\n".join([*lines, *(["", ONE_RUN] if self.trial.counts else [])])
+            console.print(terminal.render(run.sweep, run.trials, self.judgement, width=WIDTH, tracebacks=False))
+        return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
     def __repr__(self) -> str:
-        return self._judgement.text if self.is_over else "a diagnosis that is not over"
+        return self.judgement.text if self.is_over else "a diagnosis that is not over"
 
     @property
-    def _judgement(self) -> Verdict:
+    def judgement(self) -> Verdict:
         judgement = self._shown().verdict
         assert judgement is not None
         return judgement
 
 
-def _judged(recorded: Recorded, spools: Path) -> tuple[SweepRun, Mapping[str, Any]]:
+def _judged(
+    recorded: Recorded, spools: Path, end: str, packages: Mapping[str, str]
+) -> tuple[SweepRun, Mapping[str, Any]]:
     attempt, address, threads = recorded.attempt, recorded.address, recorded.threads
+    if not recorded.over:
+        _complete(recorded, spools, end)
     each = math.ceil(sum(threads.values()) / len(threads)) if threads else 1
     stands = attempt.facts[STANDSTILL]
     if stands and not attempt.raised:
@@ -121,7 +135,10 @@ def _judged(recorded: Recorded, spools: Path) -> tuple[SweepRun, Mapping[str, An
         *(PlannedTrial(0, point, 0).key, point, 0, False, state, reason),
         started_at=recorded.started_at,
         real_s=recorded.real_s,
-        facts={fact: value for fact, value in attempt.facts.items() if value is not None},
+        facts={
+            **{fact: value for fact, value in attempt.facts.items() if value is not None},
+            "packages": dict(packages),
+        },
         warnings=tuple(attempt.warnings),
     )
     trial, tables = judged(trial, spools, attempt.elapsed_s)
@@ -133,5 +150,15 @@ def _judged(recorded: Recorded, spools: Path) -> tuple[SweepRun, Mapping[str, An
     sweep = Sweep(recorded.name, cluster=cluster, points=({"workers": point.workers},))
     judgement = verdict.diagnose(sweep, [trial])
     run = SweepRun("", sweep, 1, RunState.COMPLETE, 1, (trial,), judgement, recorded.started_at)
-    known = {"packages": attempt.facts["packages"]}
+    known = {"packages": dict(packages)}
     return replace(run, finished_at=datetime.now(UTC).isoformat(), facts=known), tables
+
+
+def _complete(recorded: Recorded, spools: Path, end: str) -> None:
+    """Add what is written only when a recording ends: the workers, and why it did not end."""
+    if end and not recorded.attempt.raised:
+        recorded.attempt.raised = end
+    workers = worker_rows(recorded.members)
+    if workers["worker"] and "workers" not in spool.read(spools / "tasks.spool", partial=True):
+        with (spools / "workers.spool").open("wb") as stream:
+            spool.write_chunk(stream, "workers", workers)

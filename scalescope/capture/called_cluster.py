@@ -1,0 +1,82 @@
+"""Whether a call of Dask's client or cluster is for another scheduler than one's own.
+
+Attributes are read where they lie: properties of Dask make clients, and what another thread is making has only some of
+them. Their names are those of distributed 2023.5 to 2026.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from types import FrameType
+from typing import Any
+
+import distributed
+from distributed.core import coerce_to_address
+from distributed.deploy.cluster import Cluster
+
+_BEGINNING = ("newly-created", "connecting")  # the status of a client that has not had a scheduler yet
+
+
+class OwnScheduler:
+    """Tells calls for the scheduler at `address` from calls for others."""
+
+    def __init__(self, address: str) -> None:
+        self._names = {address}
+        with suppress(Exception):  # another thread makes or closes a client
+            for client in list(distributed.Client._instances):
+                names = _names(client) or set()
+                self._names |= names if address in names else set()
+
+    def is_another(self, frame: FrameType) -> bool | None:
+        """Whether this frame belongs to a call for another cluster; None where it does not tell."""
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] != "distributed":
+            return None
+        try:
+            names = _names(_subject(frame))
+        except Exception:  # noqa: BLE001 - another thread makes or closes the object
+            return None
+        return None if names is None else not names & self._names
+
+
+def _subject(frame: FrameType) -> object:
+    found = frame.f_locals
+    if frame.f_code.co_name == "wait" and "fs" in found:  # `distributed.wait` asks the default client
+        return _first(found["fs"])
+    return found.get("self")
+
+
+def _first(futures: object) -> object:
+    return next(iter(futures), None) if isinstance(futures, (list, tuple, set, dict)) else futures
+
+
+def _names(owner: object) -> set[str] | None:
+    """Address and id of the scheduler of one of Dask's objects; empty while it is being made, None if not known."""
+    state: dict[str, Any] = getattr(owner, "__dict__", {})
+    if isinstance(owner, Cluster):
+        if state.get("scheduler_comm") is None:
+            return set()
+        return _known(owner.scheduler_address, owner.scheduler_info)
+    if isinstance(owner, distributed.Client):
+        return _of_client(state)
+    if isinstance(owner, distributed.as_completed):  # its loop is that of the default client
+        return _names(_first(state["futures"]))
+    for name in ("_client", "client"):
+        if isinstance(client := state.get(name), distributed.Client):
+            return _names(client)
+    return _known(getattr(state.get("_scheduler"), "address", ""), {}) or None  # of a semaphore or lock
+
+
+def _of_client(state: Mapping[str, Any]) -> set[str] | None:
+    address = getattr(state.get("scheduler"), "address", "")
+    if found := _known(address, state.get("_scheduler_identity") or {}):
+        return found
+    if state.get("status") not in _BEGINNING or "_start_arg" not in state or state.get("scheduler_file"):
+        return None
+    if state.get("cluster") is not None:
+        return _names(state["cluster"])
+    return set() if state["_start_arg"] is None else {coerce_to_address(state["_start_arg"])}
+
+
+def _known(address: str, identity: Mapping[str, Any]) -> set[str]:
+    return {str(name) for name in (address, identity.get("id")) if name}

@@ -1,0 +1,267 @@
+"""Puts calls of ours into functions of libraries, without a frame of ours around them.
+
+A wrapper would stand in every traceback, and would be what `warnings` with a `stacklevel` and `inspect.stack()` see.
+Here the function keeps its file, lines, columns, names and signature: its code is compiled from its own source once
+more, with a call of the hook before its first statement and its results passed through the hook.
+
+The source text is sent to workers, before that of `scalescope.capture.waits`: the standard library alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+from collections.abc import Callable, Sequence
+from types import CodeType, FunctionType
+from typing import Any
+
+_MARK = "scalescope hooks"  # constant in the compiled source for which the hooks are put
+_TOKEN = "_scalescope"  # noqa: S105 - local variable that holds what `entered` returned
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)  # a union is no class before Python 3.10
+_FUTURES = 0x0FFF0000  # bits of `co_flags` that come from `from __future__ import ...`
+
+
+class NotInstrumented(Exception):
+    """The source of a function is missing, or is not that of its code."""
+
+
+class Hook:
+    """What is called at the beginning of a function, at each of its returns, and at its end.
+
+    - `enter` takes the arguments and returns a token for the others; by default, these are the token.
+    - `leave` takes the token and the result, and returns the result.
+    - `end` takes the token, also when the function raises.
+
+    In coroutine functions `enter` and `leave` may return something to be awaited. `failed` is told of errors of these
+    three, which then change nothing; without it, they are raised.
+    """
+
+    def __init__(
+        self,
+        enter: Callable[..., Any] | None = None,
+        *,
+        leave: Callable[[Any, Any], Any] | None = None,
+        end: Callable[[Any], object] | None = None,
+        failed: Callable[[Exception], None] | None = None,
+    ) -> None:
+        self.enter, self.leave, self.end, self.failed = enter, leave, end, failed
+
+    def told(self, error: Exception) -> None:
+        if self.failed is None:
+            raise error
+        self.failed(error)
+
+
+class Hooks:
+    """The hooks of a function: what its code calls."""
+
+    def __init__(self, original: CodeType) -> None:
+        self.original = original
+        self.hooks: list[Hook] = []
+
+    def entered(self, *arguments: Any) -> list[tuple[Hook, Any]]:
+        tokens = []
+        for hook in self.hooks:
+            try:
+                tokens.append((hook, hook.enter(*arguments) if hook.enter else arguments))
+            except Exception as error:  # noqa: BLE001 - the function goes on
+                hook.told(error)
+        return tokens
+
+    def left(self, tokens: list[tuple[Hook, Any]], value: Any) -> Any:
+        for hook, token in tokens:
+            try:
+                value = hook.leave(token, value) if hook.leave else value
+            except Exception as error:  # noqa: BLE001 - the function goes on
+                hook.told(error)
+        return value
+
+    async def entering(self, *arguments: Any) -> list[tuple[Hook, Any]]:
+        tokens = self.entered(*arguments)
+        for number, (hook, waits) in enumerate(tokens):
+            if hasattr(waits, "__await__"):
+                tokens[number] = hook, arguments
+                try:
+                    await waits
+                except Exception as error:  # noqa: BLE001 - the function goes on
+                    hook.told(error)
+        return tokens
+
+    async def leaving(self, tokens: list[tuple[Hook, Any]], value: Any) -> Any:
+        for hook, token in tokens:
+            try:
+                waits: Any = hook.leave(token, value) if hook.leave else None
+                if hasattr(waits, "__await__"):
+                    await waits
+            except Exception as error:  # noqa: BLE001 - the function goes on
+                hook.told(error)
+        return value
+
+    def ended(self, tokens: list[tuple[Hook, Any]]) -> None:
+        for hook, token in tokens:
+            try:
+                if hook.end:
+                    hook.end(token)
+            except Exception as error:  # noqa: BLE001 - the function goes on
+                hook.told(error)
+
+
+class Instrumented:
+    """Functions that call hooks until they are restored; others' hooks stay."""
+
+    def __init__(self) -> None:
+        self._put: list[tuple[FunctionType, Hook]] = []
+
+    def put(self, function: Any, hook: Hook) -> bool:
+        """Returns whether it was possible: it is not where a function has no source."""
+        if not isinstance(function, FunctionType):
+            return False
+        hooks = _hooks(function)
+        if hooks is None:
+            hooks = Hooks(function.__code__)
+            lines = linecache.getlines(function.__code__.co_filename)
+            try:
+                function.__code__ = instrumented(function.__code__, function.__qualname__, lines, hooks)
+            except (NotInstrumented, ValueError):
+                return False
+        hooks.hooks.append(hook)
+        self._put.append((function, hook))
+        return True
+
+    def restore(self) -> None:
+        while self._put:
+            function, hook = self._put.pop()
+            hooks = _hooks(function)
+            if hooks is not None and hook in hooks.hooks:  # else somebody has put other code there since
+                hooks.hooks.remove(hook)
+                if not hooks.hooks:
+                    function.__code__ = hooks.original
+
+
+def _hooks(function: FunctionType) -> Hooks | None:
+    """The hooks that a function calls, also those of another copy of this module."""
+    return next((each for each in function.__code__.co_consts if type(each).__name__ == Hooks.__name__), None)
+
+
+def instrumented(code: CodeType, qualname: str, source: Sequence[str], hooks: Hooks) -> CodeType:
+    """The code of a function that calls the hooks; `source` has the lines of its file."""
+    first = code.co_firstlineno
+    text = "".join(_block(code, source[first - 1 :]))
+    is_indented = text[:1].isspace()
+    try:
+        tree = ast.parse(f"if 1:\n{text}" if is_indented else f"\n{text}")
+    except SyntaxError as error:
+        raise NotInstrumented(f"{code.co_filename}:{first}: {error}") from error
+    body = tree.body[0].body if is_indented else tree.body  # type: ignore[attr-defined]
+    function = body[0] if body else None
+    if not isinstance(function, _FUNCTIONS) or function.name != code.co_name:
+        raise NotInstrumented(f"{code.co_filename}:{first} is not {code.co_name}")
+    function.decorator_list = []
+    function.returns = None
+    _Calls(function).put()
+    outer = _around(code, qualname, function)
+    made = _compiled(ast.increment_lineno(ast.fix_missing_locations(outer), first - 2), code)
+    same = ("co_name", "co_argcount", "co_kwonlyargcount", "co_posonlyargcount", "co_freevars")
+    if any(getattr(made, name) != getattr(code, name) for name in same):
+        raise NotInstrumented(f"{code.co_filename}:{first}: its source is another")
+    constants = tuple(hooks if each == _MARK and isinstance(each, str) else each for each in made.co_consts)
+    known: Any = {"co_qualname": code.co_qualname} if hasattr(code, "co_qualname") else {}  # from Python 3.11 on
+    return made.replace(co_consts=constants, co_firstlineno=first, **known)
+
+
+class _Calls(ast.NodeTransformer):
+    """Puts the calls into one function, not into those that it defines."""
+
+    def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self.function = function
+
+    def put(self) -> None:
+        function, given = self.function, self.function.args
+        names = [*given.posonlyargs, *given.args, *filter(None, [given.vararg]), *given.kwonlyargs]
+        names += [given.kwarg] if given.kwarg else []
+        start = 1 if ast.get_docstring(function, clean=False) is not None else 0
+        at = function.body[min(start, len(function.body) - 1)]
+        arguments: list[ast.expr] = [ast.Name(each.arg, ast.Load()) for each in names]
+        name = "entering" if isinstance(function, ast.AsyncFunctionDef) else "entered"
+        entered = ast.Assign([ast.Name(_TOKEN, ast.Store())], self._called(name, arguments))
+        body = [self.visit(each) for each in function.body[start:]]
+        ended = ast.Expr(self._left(ast.Constant(None)))
+        body.append(_at(ended, at))
+        call = ast.Call(ast.Attribute(ast.Constant(_MARK), "ended", ast.Load()), [ast.Name(_TOKEN, ast.Load())], [])
+        guarded = ast.Try(body, [], [], [ast.Expr(call)])
+        function.body = [*function.body[:start], _at(entered, at), _at(guarded, at)]
+
+    def _left(self, value: ast.expr) -> ast.expr:
+        name = "leaving" if isinstance(self.function, ast.AsyncFunctionDef) else "left"
+        return self._called(name, [ast.Name(_TOKEN, ast.Load()), value])
+
+    def _called(self, name: str, arguments: list[ast.expr]) -> ast.expr:
+        call = ast.Call(ast.Attribute(ast.Constant(_MARK), name, ast.Load()), arguments, [])
+        return ast.Await(call) if isinstance(self.function, ast.AsyncFunctionDef) else call
+
+    def visit_Return(self, node: ast.Return) -> ast.Return:
+        changed: ast.Return = _at(ast.Return(self._left(node.value or ast.Constant(None))), node)
+        return changed
+
+    def _leave_alone(self, node: ast.AST) -> ast.AST:
+        return node
+
+    visit_FunctionDef = visit_AsyncFunctionDef = visit_Lambda = visit_ClassDef = _leave_alone
+
+
+def _at(node: Any, place: ast.AST) -> Any:
+    """`node` with the position of `place`, for all parts that have none."""
+    for each in ast.walk(node):
+        if "lineno" in each._attributes and not hasattr(each, "lineno"):
+            ast.copy_location(each, place)
+    return node
+
+
+def _around(code: CodeType, qualname: str, function: ast.stmt) -> ast.Module:
+    """A module with the function; what it takes from functions or a class around it are variables of one function."""
+    classes = [part for part in qualname.split(".")[:-1] if part != "<locals>"]
+    inner: ast.stmt = function
+    if "__class__" in code.co_freevars or (classes and "<locals>" not in qualname):
+        inner = ast.ClassDef(classes[-1], [], [], [function], [])  # for `super()` and names with two underscores
+        if hasattr(inner, "type_params"):
+            inner.type_params = []
+    free = [name for name in code.co_freevars if name != "__class__"]
+    if free:
+        around = ast.parse(f"def around({', '.join(free)}): pass").body[0]
+        around.body = [inner]  # type: ignore[attr-defined]
+        inner = around
+    for each in ast.walk(inner):
+        if "lineno" in each._attributes and not hasattr(each, "lineno"):
+            ast.copy_location(each, function)
+    return ast.Module([inner], [])
+
+
+def _compiled(tree: ast.Module, code: CodeType) -> CodeType:
+    made = compile(tree, code.co_filename, "exec", flags=code.co_flags & _FUTURES, dont_inherit=True)
+    found = _find(made, code.co_name)
+    if found is None:
+        raise NotInstrumented(code.co_name)
+    return found
+
+
+def _find(code: CodeType, name: str) -> CodeType | None:
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            if each.co_name == name:
+                return each
+            if (found := _find(each, name)) is not None:
+                return found
+    return None
+
+
+def _block(code: CodeType, lines: Sequence[str]) -> Sequence[str]:
+    """The lines of a function, which are the first of these."""
+    if not hasattr(code, "co_positions"):  # before Python 3.11
+        return inspect.getblock(lines)
+    return lines[: _last_line(code) - code.co_firstlineno + 1]
+
+
+def _last_line(code: CodeType) -> int:
+    last = max((end or 0 for _, end, _, _ in code.co_positions()), default=0)
+    return max([last, *(_last_line(each) for each in code.co_consts if isinstance(each, CodeType))])

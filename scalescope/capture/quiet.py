@@ -1,0 +1,45 @@
+"""Keeps what `distributed` logs of the recorder and its client out of the log of the user's program.
+
+The source text is sent to workers: the standard library alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+
+_LOGGERS = ("distributed.scheduler", "distributed.worker", "distributed.nanny", "distributed.core")
+_OF_OURS = re.compile(
+    r"(Starting|Removing|Registering) (Worker|Nanny) plugin scalescope-|.*Client-scalescope-"
+    r"|Run out-of-band function '(this_kernel|snapshot|standing_tasks|task_states|memory_samples)'"
+)
+_CONNECTED, _STREAM = "Receive client connection: Client-scalescope-", "Starting established connection to "
+
+
+class _Others(logging.Filter):
+    """Passes records of anything else; one for all loggers of a process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.expected = False  # the next connection is that of our client
+        self.addresses: set[str] = set()  # from which our clients are connected
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno > logging.INFO:
+            return True
+        text = record.getMessage()
+        if text.startswith(_CONNECTED):
+            self.expected = True
+        elif self.expected and text.startswith(_STREAM):
+            self.expected = False
+            self.addresses.add(text.removeprefix(_STREAM))
+            return False
+        return not (_OF_OURS.match(text) or any(address in text for address in self.addresses))
+
+
+def hide_own_records() -> None:
+    loggers = [logging.getLogger(name) for name in _LOGGERS]
+    known = [each for logger in loggers for each in logger.filters if type(each).__name__ == _Others.__name__]
+    others = known[0] if known else _Others()
+    for logger in loggers:
+        logger.addFilter(others)

@@ -1,0 +1,179 @@
+"""A cluster, recorded while a user's program works with it, through a client of the recorder's own.
+
+It needs `distributed` alone: a script may run in an environment with nothing else.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+import weakref
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import dask
+import distributed
+
+from scalescope.capture.client_thread import ClientWatch
+from scalescope.capture.host import HostLoad, facts
+from scalescope.capture.live.standing_tasks import Hang
+from scalescope.capture.partition_calls import Notes
+from scalescope.capture.quiet import hide_own_records
+from scalescope.capture.recording import Capture, Recording, most_present, worker_rows
+from scalescope.driver.attempt import Attempt, describe, plain
+from scalescope.errors import UsageError
+from scalescope.model import spool
+from scalescope.model.standstill import STANDSTILL
+from scalescope.model.trial import RAN
+from scalescope.model.words import duration
+from scalescope.own_code.hang_watch import HangWatch
+from scalescope.own_code.record import Recorded
+
+CONNECT_TIMEOUT_S = 10.0
+ANSWER_TIMEOUT_S = 20.0  # seconds in which the scheduler must answer the recorder
+HELD_BACK_S = 1.0  # seconds of a record that may be lost with the process, beside those between two fetches
+OBSERVER = "scalescope"  # name of the recorder's clients
+NOT_OVER = "the process of the program ended before its recording did"
+
+# Schedulers that are being recorded in this process, by address, with what ends that; None: only its owner may
+_recorded: dict[str, Callable[[], object] | None] = {}
+
+
+class Block:
+    """Records into a folder from `begin` to `end`; both may raise errors of ours, of Dask, or `OSError`."""
+
+    def __init__(
+        self,
+        client: distributed.Client,
+        folder: Path,
+        name: str,
+        what: str,  # `script`, `block` or `cluster`
+        *,
+        watch: ClientWatch | None = None,  # of the thread that uses the client; None if that is unknown
+        notes: Notes | None = None,  # of calls that decide partitions
+        says: Callable[[Hang, float], object] = lambda found, now: None,  # told once where nothing moves, and the time
+        made: str = "",  # line that made the cluster
+        gives_way: Callable[[], object] | None = None,  # ends this block, for another one on the same cluster
+        processes: Collection[int] | None = None,  # whose trees are no other work on this host; None: this process
+    ) -> None:
+        self.address, self.folder, self._what, self._name, self._made = address_of(client), folder, what, name, made
+        self._watch, self._notes, self._says = watch, Notes() if notes is None else notes, says
+        self._security, cluster = client.security, cluster_of(client)
+        self._kind = type(cluster).__name__ if cluster is not None else "running scheduler"
+        self._is_here = isinstance(cluster, distributed.LocalCluster)
+        self._cluster = weakref.ref(cluster) if cluster is not None else lambda: None
+        self._observing, self._recording = ExitStack(), ExitStack()
+        self._gives_way = gives_way
+        self._host = facts() if self._is_here else None
+        self._attempt, self._threads = Attempt(), dict[str, int]()
+        self._load = HostLoad(processes)
+        self._hang: HangWatch | None = None
+
+    def begin(self) -> None:
+        if give_way := _recorded.get(self.address):
+            give_way()
+        if self.address in _recorded:
+            raise UsageError(
+                "This cluster is being recorded for another block",
+                where=self.address,
+                next_step="record the outer one, or one after the other",
+            )
+        _recorded[self.address] = self._gives_way
+        self._observing.callback(_recorded.pop, self.address, None)
+        hide_own_records()
+        try:
+            observer = distributed.Client(
+                self.address,
+                security=self._security,
+                set_as_default=False,
+                timeout=CONNECT_TIMEOUT_S,
+                name=OBSERVER,
+            )
+            self._observing.enter_context(observer)
+            capture = Capture(observer, settle_s=0.0, call_timeout_s=ANSWER_TIMEOUT_S, held_back_s=HELD_BACK_S)
+            self._observing.callback(capture.close)
+            self._threads = dict(observer.nthreads())
+            self._began, self._clock = datetime.now(UTC), time.monotonic()
+            enter = self._recording.enter_context
+            self.recording: Recording = enter(capture.trial(self.folder / "tasks.spool", self._keep))
+            enter(self._load)
+            self._hang = enter(HangWatch(observer, self._says))
+            if self._watch:
+                self._client_spool = (self.folder / "client.spool").open("wb")
+                self._observing.callback(self._client_spool.close)
+                enter(self._watch)
+        except BaseException:
+            self._recording.close()
+            self._observing.close()
+            raise
+
+    def end(self, error: BaseException | None = None) -> None:
+        """`error`: what ended the program's use of the cluster; it is noted."""
+        attempt = self._attempt
+        if error is not None:
+            attempt.error = describe(error)
+            attempt.raised = f"the {self._what} raised {attempt.error['message']}"
+            if isinstance(error, KeyboardInterrupt):
+                attempt.raised = f"you stopped the {self._what} after {duration(time.monotonic() - self._clock)}"
+        try:
+            self._recording.close()  # without the error: a generator that it is thrown into takes its traceback
+            attempt.missing = "" if self.recording.complete else self.recording.reason
+            attempt.warnings += self.recording.warnings
+            self._threads = max(self._threads, self.recording.threads, key=len)  # batch systems bring workers late
+            self._keep(over=True)
+        finally:
+            self._observing.close()
+
+    def _keep(self, over: bool = False) -> None:
+        """Write what is known until now: the process may end without another word."""
+        attempt, watch, recording = self._attempt, self._watch, self.recording
+        if watch:
+            rows = watch.taken(recording.ahead_s)
+            if rows["time"]:
+                spool.write_chunk(self._client_spool, "client", rows)
+            self._client_spool.flush()
+        attempt.elapsed_s = watch.ended - watch.began if watch else time.monotonic() - self._clock
+        attempt.facts = self._facts()
+        threads, members = self._threads, recording.members
+        if not over:
+            attempt.missing = NOT_OVER
+            threads = max(threads, most_present(worker_rows(members)), key=len)
+        started_at, real_s = self._began.isoformat(timespec="seconds"), time.monotonic() - self._clock
+        kept = [] if over else [list(each) for each in members]
+        Recorded(attempt, self._name, self.address, threads, started_at, real_s, over, kept).write(self.folder)
+
+    def _facts(self) -> dict[str, Any]:
+        load, found = self._load.load, self._hang and self._hang.found
+        cluster = {"kind": self._kind, "address": self.address, **adaptive(self._cluster())}
+        return {
+            RAN: self._what,
+            STANDSTILL: found and found.to_mapping(),
+            **self._notes.facts(),
+            "cluster": {**cluster, **({"made_at": self._made} if self._made else {})},
+            **({"host": {**self._host, "load": load and load.to_mapping()}} if self._host else {}),
+            **{module.__name__: module.__version__ for module in (dask, distributed)},
+            "python": platform.python_version(),
+            "error": self._attempt.error,
+        }
+
+
+def cluster_of(client: distributed.Client) -> Any:
+    """The cluster that a client was given; else the one of this process that has its address; None if there is none."""
+    if client.cluster is not None:
+        return client.cluster
+    address = client.scheduler.address
+    return next((each for each in distributed.SpecCluster._instances if each.scheduler_address == address), None)
+
+
+def adaptive(cluster: Any) -> dict[str, Any]:
+    """The fact `adaptive` of a cluster that scales itself; empty for any other."""
+    scaling = getattr(cluster, "_adaptive", None)
+    names = ("minimum", "maximum", "interval", "wait_count", "target_duration")
+    return {"adaptive": {name: plain(getattr(scaling, name, None)) for name in names}} if scaling else {}
+
+
+def address_of(client: distributed.Client) -> str:
+    return str(client.scheduler.address)

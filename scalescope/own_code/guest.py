@@ -1,0 +1,289 @@
+"""Records the clusters of a script, in the script's own process, whose guest it is.
+
+Nothing here raises to the script, and no frame of it stands in the script's tracebacks. What fails is written to the
+folder (`scalescope.own_code.record`), and recording ends there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import sys
+import threading
+import time
+import traceback
+import weakref
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from scalescope.capture.instrument import Hook, Instrumented
+from scalescope.capture.partition_calls import Noting
+from scalescope.capture.user_code import line_of_user
+from scalescope.errors import ScalescopeError
+from scalescope.own_code import record
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from scalescope.own_code.block import Block
+
+MOST = 1_000  # clusters of a script that are recorded
+_OTHERS = ("Client-worker-", "Client-scalescope-")  # begin the ids of clients of tasks and of recorders
+
+
+class Guest:
+    """Begins and ends recordings where the script makes and closes clients and clusters."""
+
+    def __init__(self, folder: str) -> None:
+        self.schedulers: dict[str, list[float]] = {}  # of Dask itself: calls and seconds, by module
+        self._folder, self._pid = Path(folder), os.getpid()
+        self._functions = Instrumented()
+        self._noting = Noting(self._failed)
+        self._blocks: dict[str, tuple[Block, set[str]]] = {}  # by address: with the ids of its open clients
+        self._lines = weakref.WeakKeyDictionary[Any, str]()  # where clusters were made
+        self._clients = self._count = 0  # that were begun, and clusters recorded
+        self._lock = threading.RLock()
+        self._own = threading.local()  # `now`: whether this thread is in code of ours
+        self._told: set[str] = set()
+
+    def imported(self, module: ModuleType) -> None:
+        """A module has been imported in which something is recorded."""
+        if module.__name__ == "dask.local":
+            self._functions.put(
+                module.get_async, Hook(self._scheduler_began, leave=self._scheduler_ended, failed=self._failed)
+            )
+            return
+        self._noting.add(module)
+        if module.__name__ != "distributed":
+            return
+        client, cluster, of_workers = module.Client, module.deploy.Cluster, module.SpecCluster
+        hooks = {
+            client.__init__: Hook(self._client_begins, leave=self._client_made, failed=self._failed),
+            client._start: Hook(leave=self._client_started, failed=self._failed),
+            client.close: Hook(self._client_closes, failed=self._failed),
+            client._close: Hook(self._client_is_closing, failed=self._failed),
+            client.shutdown: Hook(self._client_shuts_down, failed=self._failed),
+            cluster.__init__: Hook(self._cluster_made, failed=self._failed),
+            cluster.close: Hook(self._cluster_closes, failed=self._failed),
+            of_workers._close: Hook(self._cluster_is_closing, failed=self._failed),
+        }
+        for function, hook in hooks.items():
+            if not self._functions.put(inspect.unwrap(function), hook):
+                self._stopped(f"{function.__qualname__} has another source than expected")
+        threading._register_atexit(self._program_ends)  # type: ignore[attr-defined]  # before executors end
+        _at_exit(self._python_ends)
+
+    # ------------------------------------------------------------ what the script does
+
+    def _client_begins(self, client: Any, *others: Any) -> Any:
+        if not self._clients and not getattr(self._own, "now", False):
+            record.say(self._folder, {"client_at": line_of_user(sys._getframe(3))})
+        self._clients += 1
+        return client
+
+    def _client_made(self, client: Any, nothing: None) -> None:
+        if not client._asynchronous and self._is_theirs(client):
+            self._begin(client, line_of_user(sys._getframe(3)))
+
+    def _client_started(self, arguments: Any, client: Any) -> Coroutine[Any, Any, None] | None:
+        if client is None or not client._asynchronous or not self._is_theirs(client):
+            return None
+        return _in_thread(lambda: self._begin(client, ""))
+
+    def _client_closes(self, client: Any, *others: Any) -> None:
+        if not client._asynchronous and not _is_loop_of(client):
+            self._leave(client)
+
+    def _client_is_closing(self, client: Any, *others: Any) -> Coroutine[Any, Any, None] | None:
+        if client._asynchronous and self._knows(client):
+            error = _raised()
+            return _in_thread(lambda: self._leave(client, error))
+        return None
+
+    def _client_shuts_down(self, client: Any) -> None:
+        if client.scheduler is not None and not _is_loop_of(client):
+            self._end(str(client.scheduler.address))
+
+    def _cluster_made(self, cluster: Any, *others: Any) -> None:
+        if len(self._lines) < MOST and (line := line_of_user(sys._getframe(3))):
+            self._lines[cluster] = line
+
+    def _cluster_closes(self, cluster: Any, *others: Any) -> None:
+        if not _is_loop_of(cluster):
+            self._end(_address(cluster))
+
+    def _cluster_is_closing(self, cluster: Any, *others: Any) -> Coroutine[Any, Any, None] | None:
+        if (address := _address(cluster)) in self._blocks:
+            error = _raised()
+            return _in_thread(lambda: self._end(address, error))
+        return None
+
+    def _scheduler_began(self, *arguments: Any) -> tuple[str, float]:
+        return str(sys._getframe(3).f_globals.get("__name__")), time.monotonic()
+
+    def _scheduler_ended(self, token: tuple[str, float], result: Any) -> Any:
+        module, began = token
+        counts = self.schedulers.setdefault(module, [0, 0.0])
+        counts[:] = counts[0] + 1, counts[1] + time.monotonic() - began
+        return result
+
+    def _program_ends(self) -> None:
+        executors = sys.modules.get("concurrent.futures.thread")
+        working = {threading.main_thread(), *getattr(executors, "_threads_queues", ())}
+        if not any(each for each in threading.enumerate() if not each.daemon and each not in working):
+            self._python_ends()
+
+    def _python_ends(self) -> None:
+        error = getattr(sys, "last_value", None)
+        for address in [*self._blocks]:
+            try:
+                self._end(address, error)
+            except Exception as failure:  # noqa: BLE001 - Python would print it
+                self._failed(failure)
+
+    # ------------------------------------------------------------ recordings
+
+    def _is_theirs(self, client: Any) -> bool:
+        """Whether the script made it: not the recorder, a task, or a forked process."""
+        return not (getattr(self._own, "now", False) or client.id.startswith(_OTHERS)) and os.getpid() == self._pid
+
+    def _knows(self, client: Any) -> bool:
+        return any(client.id in clients for _, clients in self._blocks.values())
+
+    def _begin(self, client: Client, line: str) -> None:
+        address = str(client.scheduler.address)
+        with self._lock:
+            if address in self._blocks:
+                self._blocks[address][1].add(client.id)
+                return
+            if self._count == MOST:
+                self._stopped(f"{MOST} clusters are recorded, and no more")
+                return
+            self._count += 1
+            with self._ours():
+                self._blocks[address] = self._begun(client, self._count, line), {client.id}
+
+    def _begun(self, client: Client, number: int, line: str) -> Block:
+        from scalescope.capture.client_thread import ClientWatch
+        from scalescope.own_code.block import Block, cluster_of
+
+        main = sys.modules["__main__"]
+        file = str(getattr(main, "__file__", None) or "python")
+        name = os.path.basename(file) if number == 1 else f"{os.path.basename(file)}, cluster {number}"
+        watch = None
+        if not client._asynchronous:
+            code = compile("", file, "exec")
+            watch = ClientWatch(SimpleNamespace(__code__=code), address=str(client.scheduler.address))  # type: ignore[arg-type]
+        folder = self._folder / str(number)
+        folder.mkdir()
+        cluster = cluster_of(client)
+        line = self._lines.get(cluster, line) if cluster is not None else line
+        processes = {os.getpid(), os.getppid()}
+        options: dict[str, Any] = {"watch": watch, "notes": self._noting.notes, "made": line, "processes": processes}
+        options["gives_way"] = partial(self._end, str(client.scheduler.address))
+        block = Block(client, folder, name, "script", says=self._hangs, **options)
+        block.begin()
+        self._follow(cluster)
+        return block
+
+    def _follow(self, cluster: Any) -> None:
+        """Notice the end of a cluster whose class has a `close` of its own."""
+        for each in type(cluster).__mro__:
+            close = vars(each).get("close")
+            if close is not None and not each.__module__.startswith("distributed."):
+                self._functions.put(close, Hook(self._cluster_closes, failed=self._failed))
+
+    def _leave(self, client: Any, error: BaseException | None = None) -> None:
+        with self._lock:
+            for address, (_, clients) in [*self._blocks.items()]:
+                clients.discard(client.id)
+                if not clients:
+                    self._end(address, error)
+
+    def _end(self, address: str, error: BaseException | None = None) -> None:
+        if os.getpid() != self._pid or getattr(self._own, "now", False):
+            return
+        with self._lock:
+            block, _ = self._blocks.pop(address, (None, None))
+            if block is not None:
+                with self._ours():
+                    block.end(error or _raised())
+
+    def _ours(self) -> _Ours:
+        return _Ours(self._own)
+
+    # ------------------------------------------------------------ what is said
+
+    def _hangs(self, found: Any, now: float) -> None:
+        record.say(self._folder, {"hang": asdict(found), "now": now})
+
+    def _failed(self, error: Exception) -> None:
+        told = error.line if isinstance(error, ScalescopeError) else traceback.format_exception_only(error)[-1].strip()
+        self._stopped(told)
+
+    def _stopped(self, why: str) -> None:
+        if why not in self._told and os.getpid() == self._pid:
+            self._told.add(why)
+            try:
+                record.say(self._folder, {"stopped": why})
+            except OSError:
+                return
+
+
+class _Ours:
+    """While open, this thread is in code of ours, and what it imports leaves no bytecode where the script's is."""
+
+    def __init__(self, own: threading.local) -> None:
+        self._own = own
+
+    def __enter__(self) -> None:
+        self._own.now, self._before, sys.dont_write_bytecode = True, sys.dont_write_bytecode, True
+
+    def __exit__(self, *exception: object) -> None:
+        self._own.now, sys.dont_write_bytecode = False, self._before
+
+
+def _at_exit(function: Callable[[], None]) -> None:
+    import atexit
+
+    atexit.register(function)
+
+
+def _raised() -> BaseException | None:
+    error = sys.exc_info()[1]
+    return None if isinstance(error, SystemExit) else error
+
+
+def _address(cluster: Any) -> str:
+    try:
+        return str(cluster.scheduler_address)
+    except (AttributeError, ValueError):
+        return ""
+
+
+def _is_loop_of(each: Any) -> bool:
+    """Whether this thread runs the event loop of a client or cluster, which must not wait."""
+    running = asyncio._get_running_loop()
+    return running is not None and running is getattr(each.loop, "asyncio_loop", None)
+
+
+async def _in_thread(function: Callable[[], None]) -> None:
+    """Call a function that blocks, while the event loop goes on."""
+    done: Future[None] = Future()
+
+    def call() -> None:
+        try:
+            function()
+        except Exception as error:  # noqa: BLE001 - it is raised to the hook
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+
+    threading.Thread(target=call, name="scalescope", daemon=True).start()
+    await asyncio.wrap_future(done)

@@ -1,0 +1,78 @@
+"""What is recorded of a user's program, on disk: written by its process while it runs, judged by another afterwards.
+
+```
+FOLDER/
+    run.json        what was run, by whom; written by the process that started it
+    events.jsonl    what the program's process has to say, a JSON object a line
+    1/, 2/, ...     a cluster each, in the order of first use
+        cluster.json    what is known of it, renewed every two seconds; the last time when its recording ends
+        tasks.spool, client.spool    raw records (`scalescope.model.spool`)
+```
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scalescope.driver.attempt import Attempt, plain
+
+CLUSTER, EVENTS, RUN = "cluster.json", "events.jsonl", "run.json"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What is known of a recorded cluster besides its raw records."""
+
+    attempt: Attempt
+    name: str
+    address: str  # of the scheduler
+    threads: Mapping[str, int]  # of each worker
+    started_at: str
+    real_s: float
+    over: bool = True  # False: the process that recorded ended before its recording did
+    members: list[list[Any]] = field(default_factory=list)  # workers that came and left, where it is not over
+
+    def write(self, folder: Path) -> None:
+        """Replace what was written before; a reader sees the one or the other."""
+        part = folder / f"{CLUSTER}.part"
+        part.write_text(json.dumps(plain(asdict(self))))
+        part.replace(folder / CLUSTER)
+
+    @classmethod
+    def read(cls, folder: Path) -> Recorded:
+        known = json.loads((folder / CLUSTER).read_text())
+        return cls(**{**known, "attempt": Attempt(**known["attempt"])})
+
+
+def clusters(folder: Path) -> list[Path]:
+    """The folders of recorded clusters of which anything is known, in their order."""
+    found = [each.parent for each in folder.glob(f"*/{CLUSTER}")]
+    return sorted(found, key=lambda each: int(each.name))
+
+
+def say(folder: Path, event: Mapping[str, Any]) -> None:
+    """Add an event."""
+    line = json.dumps(plain(event)).encode() + b"\n"
+    file = os.open(folder / EVENTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(file, line)
+    finally:
+        os.close(file)
+
+
+def events(folder: Path, since: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Whole events from a byte of the file on, each with the byte at which the next begins."""
+    try:
+        with (folder / EVENTS).open("rb") as stream:
+            stream.seek(since)
+            for line in stream:
+                if line.endswith(b"\n"):
+                    since += len(line)
+                    yield since, json.loads(line)
+    except FileNotFoundError:
+        return

@@ -1,0 +1,328 @@
+"""Runs an unchanged script in a process of its own, and judges what was recorded of it when it has ended.
+
+The process is Python's own: `python SCRIPT ARGUMENTS` or `python -m MODULE ARGUMENTS`, in the terminal and the process
+group of this one. Only what `scalescope.own_code.startup` does there comes from Scalescope.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
+
+from scalescope.errors import ScalescopeError, UsageError
+from scalescope.own_code import record
+
+if TYPE_CHECKING:
+    from scalescope.own_code.diagnosis import Diagnosis
+
+STARTUP = Path(__file__).parent / "startup"
+FOLDER, PATHS = "SCALESCOPE_SCRIPT", "SCALESCOPE_PYTHONPATH"  # variables that `startup` takes back
+OUR_UTF8 = "SCALESCOPE_UTF8"  # variable that says that PYTHONUTF8 was set by the command line
+LOOK_S = 0.5  # seconds between two looks at what the script's process has to say
+MOST = 10  # clusters that are judged, those with most worker time
+# Signals that end or are meant for a program; those from the terminal have gone to the whole process group
+PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+KEYBOARD = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
+# Schedulers of Dask itself, by module
+DASKS = {"dask.threaded": "threads", "dask.multiprocessing": "processes", "dask.local": "one thread"}
+NO_WORKER = "Nanny failed to start"  # what `distributed` raises where the script has no main guard
+_FROM_KERNEL = 0x80  # `si_code` of a signal that the kernel sent, as for a key of the terminal
+
+
+@dataclass
+class ScriptOutcome:
+    """How a script ended, and what the clusters of its clients did."""
+
+    folder: Path  # what was recorded; it is removed when all of it was judged
+    status: int | None = None  # as `subprocess` has it; None: nobody saw the end
+    real_s: float = 0.0
+    found: list[Diagnosis] = field(default_factory=list)  # of each cluster, in the order of first use
+    problems: list[str] = field(default_factory=list)  # why a cluster could not be diagnosed
+    hints: list[str] = field(default_factory=list)  # what to do where there was nothing to diagnose
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is run: `script` is a path, or the name of a module."""
+
+    script: str
+    arguments: Sequence[str] = ()
+    is_module: bool = False
+    python: str = sys.executable
+
+    @property
+    def command(self) -> list[str]:
+        return [self.python, *(["-m"] if self.is_module else []), self.script, *self.arguments]
+
+    @property
+    def name(self) -> str:
+        return self.script if self.is_module else Path(self.script).name
+
+
+def run_script(
+    program: Program,
+    *,
+    says: Callable[[str], object],  # told while the script runs, as where nothing moves
+    stdout: int | None = None,
+) -> ScriptOutcome:
+    """Run a script as Python would, and judge its clusters."""
+    folder = new_folder()
+    began = time.monotonic()
+    facts = {"command": program.command, "started_at": time.time(), "pid": os.getpid()}
+    with suppress(OSError):  # it is for whoever judges later
+        (folder / record.RUN).write_text(json.dumps(facts))
+    outcome, judge = ScriptOutcome(folder), Judge(program)
+    outcome.status = _run(program, folder, lambda: judge.prepare(folder), says, stdout)
+    outcome.real_s = time.monotonic() - began
+    judge(outcome)
+    return outcome
+
+
+class Judge:
+    """Judges what was recorded of a script."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._packages: Mapping[str, str] = {}
+        self._preparing: threading.Thread | None = None
+
+    def prepare(self, folder: Path) -> None:
+        """Load what judges while the script runs, with processor time that nobody else wants."""
+        if self._preparing is None and (folder / "1").exists():
+            self._preparing = threading.Thread(target=self._prepare, daemon=True)
+            self._preparing.start()
+
+    def _prepare(self) -> None:
+        if hasattr(os, "SCHED_IDLE"):
+            with suppress(OSError):
+                os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # of this thread
+        self._load()
+
+    def _load(self) -> None:
+        from scalescope import interpreters
+        from scalescope.capture import host
+
+        resolve_name("scalescope.own_code.diagnosis")
+        if self.program.python == sys.executable:
+            self._packages = host.packages()
+            return
+        with suppress(ScalescopeError):
+            self._packages = interpreters.look(self.program.python).packages
+
+    def __call__(self, outcome: ScriptOutcome) -> None:
+        """Judge what a folder holds, and remove it if nothing of that failed."""
+        if self._preparing is not None:
+            self._preparing.join()
+        elif record.clusters(outcome.folder):
+            self._load()
+        self._judge(outcome)
+
+    def _judge(self, outcome: ScriptOutcome) -> None:
+        whole, end = True, ending(outcome.status, outcome.real_s)
+        found = record.clusters(outcome.folder)
+        kept, left = _largest(found)
+        for folder in kept:
+            diagnosis = resolve_name("scalescope.own_code.diagnosis:Diagnosis")()
+            try:
+                diagnosis.judge(folder, end, self._packages)
+            except Exception as error:  # noqa: BLE001 - of whatever kind: the others are judged
+                whole = False
+                told = error.line if isinstance(error, ScalescopeError) else f"{type(error).__name__}: {error}"
+                outcome.problems.append(f"The cluster in {folder} could not be judged: {told}")
+            else:
+                outcome.found.append(diagnosis)
+        if left:
+            outcome.problems.append(f"{left} more clusters, with less worker time each, were not judged.")
+        _listen(outcome, self.program, {int(each.name) for each in found})
+        if whole:
+            shutil.rmtree(outcome.folder, ignore_errors=True)
+
+
+def _largest(found: Sequence[Path]) -> tuple[list[Path], int]:
+    if len(found) <= MOST:
+        return list(found), 0
+
+    def worker_time(folder: Path) -> float:
+        known = record.Recorded.read(folder)
+        return sum(known.threads.values()) * (known.attempt.elapsed_s or 0.0)
+
+    largest = sorted(found, key=worker_time)[-MOST:]
+    return [each for each in found if each in largest], len(found) - MOST
+
+
+def ending(status: int | None, real_s: float) -> str:
+    """How a process ended that did not end its recordings, in a sentence."""
+    from scalescope.model.words import duration
+
+    if status is None:
+        return "the script ended, and nobody saw how"
+    if status >= 0:
+        return f"the script's process ended with status {status} before its recording did"
+    number = signal.Signals(-status)
+    if number is signal.SIGINT:
+        return f"you stopped the script after {duration(real_s)}"
+    hint = {
+        signal.SIGKILL: ": by the kernel for lack of memory, by a batch system at a limit, or by hand",
+        signal.SIGTERM: ": by hand, or by what supervises it, such as a batch system at its time limit",
+        signal.SIGSEGV: ": a library of it crashed",
+        signal.SIGABRT: ": a library of it gave up",
+    }.get(number, "")
+    return f"the script was killed by {number.name} after {duration(real_s)}{hint}"
+
+
+def _listen(outcome: ScriptOutcome, program: Program, judged: set[int]) -> None:
+    """Take from what the script's process said why something is missing, and what to do."""
+    told = [event for _, event in record.events(outcome.folder)]
+    for event in told:
+        if why := event.get("stopped"):
+            outcome.problems.append(f"Recording stopped: {why}")
+    begun = {int(each.name) for each in outcome.folder.iterdir() if each.name.isdigit()}
+    if begun - judged and not outcome.problems:
+        free = shutil.disk_usage(outcome.folder).free
+        outcome.problems.append(f"Nothing could be recorded in {outcome.folder} ({free >> 20:,} MiB are free there).")
+    if outcome.found or outcome.problems:
+        return
+    ended = next((event for event in told if event.get("ended")), {})
+    if missing := ended.get("missing"):
+        if program.python == sys.executable:
+            where = f"It ran in Scalescope's own Python ({sys.executable}), which has no {missing}"
+            outcome.hints.append(f"{where}; name yours: `-e PATH/TO/python`.")
+        return
+    for module, (calls, seconds) in ended.get("schedulers", {}).items():
+        from scalescope.model.words import plural
+
+        computed = f"Dask computed for {seconds:.3g} s, in {plural(calls, 'call')}, with its own scheduler of"
+        next_step = "to have that recorded, put `dask.distributed.Client(processes=False)` before it"
+        outcome.hints.append(f"{computed} {DASKS.get(module, module)}: {next_step}.")
+    if ended.get("prefect"):
+        hint = "A task that the flow calls runs in the flow: `name.submit(...)` or `name.map(...)` sends it to Dask."
+        outcome.hints.append(hint)
+    line = next((event["client_at"] for event in told if "client_at" in event), "")
+    if line.endswith("<module>") and NO_WORKER in ended.get("error", ""):
+        hint = "Dask's workers are processes that import the script: put what it does below"
+        outcome.hints.append(f'{hint} `if __name__ == "__main__":` ({line.partition(" in ")[0]}).')
+
+
+# ------------------------------------------------------------------ the folder
+
+
+def new_folder() -> Path:
+    """A folder for what is recorded, where `last_folder` finds it; in the folder of temporary files if need be."""
+    try:
+        parent = _parent()
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(prefix=f"{time.strftime('%Y%m%d-%H%M%S')}-", dir=parent))
+    except (UsageError, OSError):
+        return Path(tempfile.mkdtemp(prefix="scalescope-script-"))
+
+
+def last_folder() -> Path:
+    """The newest folder that was not judged to its end; `UsageError` if there is none."""
+    found = sorted(each.parent for each in _parent().glob(f"*/{record.RUN}")) if _parent().is_dir() else []
+    if not found:
+        raise UsageError("no script's record is left to judge", where=str(_parent()))
+    return found[-1]
+
+
+def _parent() -> Path:
+    from scalescope.owner import user_folder
+
+    return user_folder("XDG_STATE_HOME", ".local", "state") / "scripts"
+
+
+# ------------------------------------------------------------------ the process
+
+
+def _run(
+    program: Program,
+    folder: Path,
+    prepare: Callable[[], None],
+    says: Callable[[str], object],
+    stdout: int | None,
+) -> int:
+    environ = {**os.environ, FOLDER: str(folder), "PYTHONPATH": os.pathsep.join([str(STARTUP), *_paths()])}
+    if "PYTHONPATH" in os.environ:
+        environ[PATHS] = os.environ["PYTHONPATH"]
+    if program.python != sys.executable:
+        environ.pop("PYTHONHOME", None)
+    if environ.pop(OUR_UTF8, None):
+        environ.pop("PYTHONUTF8", None)
+    early: list[int] = []
+    with _handled(lambda number, frame: early.append(number)):
+        sys.stdout.flush()
+        try:
+            process = subprocess.Popen(program.command, env=environ, stdout=stdout)
+        except OSError as error:
+            raise UsageError("the script's Python cannot be started", where=program.python, cause=str(error)) from error
+        for number in early:
+            process.send_signal(number)
+        return _followed(process, folder, prepare, says)
+
+
+def _paths() -> list[str]:
+    return [paths] if (paths := os.environ.get("PYTHONPATH")) else []
+
+
+@contextmanager
+def _handled(handler: Any) -> Iterator[None]:
+    before = {number: signal.signal(number, handler) for number in PASSED_ON}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
+
+
+def _followed(
+    process: subprocess.Popen[bytes], folder: Path, prepare: Callable[[], None], says: Callable[[str], object]
+) -> int:
+    """Wait for a process, pass signals on to it, and tell what it has to say meanwhile."""
+    seen = 0
+    waited = {*PASSED_ON, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
+    try:
+        while process.poll() is None:
+            _pass_on(process, waited)
+            seen = _tell(folder, seen, says)
+            prepare()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    _tell(folder, seen, says)
+    return process.returncode
+
+
+def _pass_on(process: subprocess.Popen[bytes], waited: set[signal.Signals]) -> None:
+    if not hasattr(signal, "sigtimedwait"):  # macOS
+        time.sleep(LOOK_S)
+        return
+    received = signal.sigtimedwait(waited, LOOK_S)
+    if received is None or received.si_signo == signal.SIGCHLD:
+        return
+    if received.si_signo in KEYBOARD and received.si_code == _FROM_KERNEL:
+        return  # a key of the terminal: the script has got it, too
+    process.send_signal(received.si_signo)
+
+
+def _tell(folder: Path, seen: int, says: Callable[[str], object]) -> int:
+    for until, event in record.events(folder, seen):
+        seen = until
+        if "hang" in event:
+            from scalescope.capture.live.standing_tasks import Hang, StandingTask
+            from scalescope.report.hang_lines import told
+
+            tasks = tuple(StandingTask(**each) for each in event["hang"]["tasks"])
+            says(told(Hang(**{**event["hang"], "tasks": tasks}), event["now"]))
+    return seen

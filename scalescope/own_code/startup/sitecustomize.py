@@ -1,0 +1,135 @@
+"""Python imports this before the script, where `scalescope run` has put its folder first in PYTHONPATH.
+
+It takes that back, and calls `scalescope.own_code.guest` when the script has imported `distributed` or another module
+in which something is recorded. Nothing is imported here that Python itself has not imported already.
+"""
+
+import atexit
+import os
+import sys
+from _frozen_importlib import module_from_spec
+from _frozen_importlib_external import PathFinder
+
+TYPE_CHECKING = False  # as `typing` has it, which is not imported
+if TYPE_CHECKING:
+    from types import CodeType
+    from typing import Any
+
+FOLDER, PATHS = "SCALESCOPE_SCRIPT", "SCALESCOPE_PYTHONPATH"  # variables, which the script does not see
+MODULES = ("distributed", "dask.local", "dask.bag", "dask.array", "dask.dataframe", "apache_beam")
+HERE = os.path.dirname(os.path.abspath(__file__))
+PACKAGE = os.path.dirname(os.path.dirname(HERE))
+
+
+def taken_back() -> "str | None":
+    folder = os.environ.pop(FOLDER, None)
+    os.environ.pop("PYTHONPATH", None)
+    if (paths := os.environ.pop(PATHS, None)) is not None:
+        os.environ["PYTHONPATH"] = paths
+    sys.path[:] = [each for each in sys.path if each != HERE]
+    sys.path_importer_cache.pop(HERE, None)
+    return folder
+
+
+class Watcher:
+    """Has the guest called at the end of the modules that are watched, by a statement of theirs: no frame is added."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder, self.pid = folder, os.getpid()
+        self.guest: Any = None
+        atexit.register(self.ended)
+
+    def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
+        if name not in MODULES:
+            return None
+        for finder in sys.meta_path:
+            find = None if finder is self else getattr(finder, "find_spec", None)
+            spec = find(name, path, target) if find else None
+            if spec is not None:
+                if hasattr(spec.loader, "get_code") and hasattr(spec.loader, "get_source"):
+                    self.change(spec.loader)
+                return spec
+        return None
+
+    def change(self, loader: "Any") -> None:
+        get_code = loader.get_code
+        loader.get_code = lambda name: self.calling(loader, name) or get_code(name)
+
+    def calling(self, loader: "Any", name: str) -> "CodeType | None":
+        """The code of a module, with a call of the guest at its end; None where that cannot be."""
+        try:
+            import ast
+
+            tree = ast.parse(loader.get_source(name))
+            call = ast.parse("'scalescope'.imported(__name__)").body[0]
+            last = tree.body[-1]
+            each: Any
+            for each in ast.walk(call):
+                if "lineno" in each._attributes:
+                    each.lineno = each.end_lineno = last.end_lineno
+                    each.col_offset = each.end_col_offset = 0
+            tree.body.append(call)
+            code: CodeType = compile(tree, loader.get_filename(name), "exec", dont_inherit=True)
+            return code.replace(co_consts=tuple(self if each == "scalescope" else each for each in code.co_consts))
+        except Exception as error:  # noqa: BLE001 - the script's own import goes on
+            self.failed(error)
+            return None
+
+    def imported(self, name: str) -> None:
+        before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+        try:
+            if self.guest is None:
+                self.guest = self.loaded()
+            self.guest.imported(sys.modules[name])
+        except Exception as error:  # noqa: BLE001 - the script's own import goes on
+            self.failed(error)
+        finally:
+            sys.dont_write_bytecode = before
+
+    def loaded(self) -> "Any":
+        if "scalescope" not in sys.modules:
+            load(PathFinder.find_spec("scalescope", [os.path.dirname(PACKAGE)]))
+        from scalescope.own_code.guest import Guest
+
+        return Guest(self.folder)
+
+    def failed(self, error: Exception) -> None:
+        self.say(stopped=f"{type(error).__name__}: {error}")
+
+    def ended(self) -> None:
+        """Python ends; `error` is what ended the script, `missing` the module for lack of which it did."""
+        if os.getpid() == self.pid:
+            error = getattr(sys, "last_value", None)
+            missing = error.name if isinstance(error, ModuleNotFoundError) else None
+            schedulers = self.guest.schedulers if self.guest else {}
+            said = "" if error is None else f"{type(error).__name__}: {error}"[:200]
+            prefect = "prefect_dask" in sys.modules
+            self.say(ended=True, error=said, missing=missing, schedulers=schedulers, prefect=prefect)
+
+    def say(self, **event: object) -> None:
+        """As `scalescope.own_code.record.say` would."""
+        try:
+            import json
+
+            with open(os.path.join(self.folder, "events.jsonl"), "a", encoding="ascii") as stream:
+                stream.write(json.dumps(event) + "\n")
+        except Exception:  # noqa: BLE001 - there is nobody to tell
+            return
+
+
+def load(spec: "Any") -> None:
+    module = sys.modules[spec.name] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+
+
+def next_one() -> None:
+    """Run the `sitecustomize` that Python would have imported; `ImportError`, as it expects, if there is none."""
+    spec = PathFinder.find_spec("sitecustomize", sys.path)
+    if spec is None or spec.loader is None:
+        raise ImportError("No module named 'sitecustomize'", name="sitecustomize")
+    load(spec)
+
+
+if folder := taken_back():
+    sys.meta_path.insert(0, Watcher(folder))
+    next_one()
