@@ -122,7 +122,7 @@ def app(command: str = "") -> typer.Typer:
         epilog=exit_statuses(*FINDING_OR_END),
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        rich_markup_mode="rich" if sys.stdout.isatty() and sys.stderr.isatty() else None,
+        rich_markup_mode="rich" if all(each and each.isatty() for each in (sys.stdout, sys.stderr)) else None,
         callback=_options,
     )
     names = [name for name, _, _ in COMMANDS]

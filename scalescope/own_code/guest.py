@@ -7,6 +7,7 @@ folder (`scalescope.own_code.record`), and recording ends there.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import os
 import sys
@@ -146,6 +147,8 @@ class Guest:
                 self._end(address, error)
             except Exception as failure:  # noqa: BLE001 - Python would print it
                 self._failed(failure)
+        if isinstance(error, KeyboardInterrupt):
+            _interrupted_again()
 
     # ------------------------------------------------------------ recordings
 
@@ -253,6 +256,12 @@ def _at_exit(function: Callable[[], None]) -> None:
     import atexit
 
     atexit.register(function)
+
+
+def _interrupted_again() -> None:
+    """Have Python end by SIGINT: it forgets that the script did whenever text is evaluated after that (`eval`)."""
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")  # noqa: S102 - text of ours
 
 
 def _raised() -> BaseException | None:

@@ -10,20 +10,19 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scalescope.errors import ScalescopeError, UsageError
-from scalescope.own_code import record
+from scalescope.own_code import process, record
 
 if TYPE_CHECKING:
     from scalescope.own_code.diagnosis import Diagnosis
@@ -31,15 +30,10 @@ if TYPE_CHECKING:
 STARTUP = Path(__file__).parent / "startup"
 FOLDER, PATHS = "SCALESCOPE_SCRIPT", "SCALESCOPE_PYTHONPATH"  # variables that `startup` takes back
 OUR_UTF8 = "SCALESCOPE_UTF8"  # variable that says that PYTHONUTF8 was set by the command line
-LOOK_S = 0.5  # seconds between two looks at what the script's process has to say
 MOST = 10  # clusters that are judged, those with most worker time
-# Signals that end or are meant for a program; those from the terminal have gone to the whole process group
-PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
-KEYBOARD = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP)
 # Schedulers of Dask itself, by module
 DASKS = {"dask.threaded": "threads", "dask.multiprocessing": "processes", "dask.local": "one thread"}
 NO_WORKER = "Nanny failed to start"  # what `distributed` raises where the script has no main guard
-_FROM_KERNEL = 0x80  # `si_code` of a signal that the kernel sent, as for a key of the terminal
 
 
 @dataclass
@@ -247,73 +241,24 @@ def _parent() -> Path:
 
 
 def _run(
-    program: Program,
-    folder: Path,
-    prepare: Callable[[], None],
-    says: Callable[[str], object],
-    stdout: int | None,
+    program: Program, folder: Path, prepare: Callable[[], None], says: Callable[[str], object], stdout: int | None
 ) -> int:
-    environ = {**os.environ, FOLDER: str(folder), "PYTHONPATH": os.pathsep.join([str(STARTUP), *_paths()])}
-    if "PYTHONPATH" in os.environ:
-        environ[PATHS] = os.environ["PYTHONPATH"]
+    environ = {**os.environ, FOLDER: str(folder), "PYTHONPATH": str(STARTUP)}
+    if (paths := os.environ.get("PYTHONPATH")) is not None:
+        environ[PATHS] = paths
+        environ["PYTHONPATH"] += os.pathsep + paths if paths else ""
     if program.python != sys.executable:
         environ.pop("PYTHONHOME", None)
     if environ.pop(OUR_UTF8, None):
         environ.pop("PYTHONUTF8", None)
-    early: list[int] = []
-    with _handled(lambda number, frame: early.append(number)):
-        sys.stdout.flush()
-        try:
-            process = subprocess.Popen(program.command, env=environ, stdout=stdout)
-        except OSError as error:
-            raise UsageError("the script's Python cannot be started", where=program.python, cause=str(error)) from error
-        for number in early:
-            process.send_signal(number)
-        return _followed(process, folder, prepare, says)
-
-
-def _paths() -> list[str]:
-    return [paths] if (paths := os.environ.get("PYTHONPATH")) else []
-
-
-@contextmanager
-def _handled(handler: Any) -> Iterator[None]:
-    before = {number: signal.signal(number, handler) for number in PASSED_ON}
-    try:
-        yield
-    finally:
-        for number, old in before.items():
-            signal.signal(number, old)
-
-
-def _followed(
-    process: subprocess.Popen[bytes], folder: Path, prepare: Callable[[], None], says: Callable[[str], object]
-) -> int:
-    """Wait for a process, pass signals on to it, and tell what it has to say meanwhile."""
     seen = 0
-    waited = {*PASSED_ON, signal.SIGCHLD}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
-    try:
-        while process.poll() is None:
-            _pass_on(process, waited)
-            seen = _tell(folder, seen, says)
-            prepare()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    _tell(folder, seen, says)
-    return process.returncode
 
+    def look() -> None:
+        nonlocal seen
+        seen = _tell(folder, seen, says)
+        prepare()
 
-def _pass_on(process: subprocess.Popen[bytes], waited: set[signal.Signals]) -> None:
-    if not hasattr(signal, "sigtimedwait"):  # macOS
-        time.sleep(LOOK_S)
-        return
-    received = signal.sigtimedwait(waited, LOOK_S)
-    if received is None or received.si_signo == signal.SIGCHLD:
-        return
-    if received.si_signo in KEYBOARD and received.si_code == _FROM_KERNEL:
-        return  # a key of the terminal: the script has got it, too
-    process.send_signal(received.si_signo)
+    return process.run(program.command, environ, stdout, look)
 
 
 def _tell(folder: Path, seen: int, says: Callable[[str], object]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 
@@ -26,4 +27,5 @@ class Screen(Console):
 
 def stderr() -> Screen:
     """A console on standard error; plain text if that is not a terminal."""
-    return Screen(file=sys.stderr, highlight=False, soft_wrap=True)
+    file = sys.stderr or open(os.devnull, "w")  # noqa: SIM115 - None where it was closed before Python began
+    return Screen(file=file, highlight=False, soft_wrap=True)

@@ -14,14 +14,18 @@ _received: list[list[int]] = []  # in each block of `noted` that is open
 
 @contextmanager
 def noted(*numbers: int) -> Iterator[list[int]]:
-    """Have these signals raise KeyboardInterrupt while the block runs; yields the list of those received."""
+    """Have these signals raise KeyboardInterrupt while the block runs; yields the list of those received.
+
+    A signal that is ignored stays so, as under `nohup`.
+    """
     received: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
         received.append(number)
         raise KeyboardInterrupt
 
-    before = {number: signal.signal(number, stop) for number in numbers}
+    heard = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in heard}
     _received.append(received)
     try:
         yield received

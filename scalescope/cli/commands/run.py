@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
-import signal
 import sys
 from dataclasses import asdict
 from pathlib import PurePath
@@ -15,6 +13,7 @@ import typer
 from scalescope.cli.options import Json, OtherPython, Require, python_of
 from scalescope.cli.output import print_json, say, say_error
 from scalescope.errors import ExitStatus, ScalescopeError, UsageError
+from scalescope.own_code.process import end_by
 from scalescope.own_code.script import Judge, Program, ScriptOutcome, last_folder, run_script
 
 if TYPE_CHECKING:
@@ -204,10 +203,7 @@ def _shell_status(status: int | None) -> int:
 def _exit(status: int | None, otherwise: int) -> NoReturn:
     """End as the script did, also by the same signal; if it ended well, with another status."""
     if status is not None and status < 0:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if -status not in (signal.SIGKILL, signal.SIGSTOP):
-            signal.signal(-status, signal.SIG_DFL)
-        os.kill(os.getpid(), -status)
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
+        end_by(-status)
     raise typer.Exit(_shell_status(status) or otherwise)

@@ -107,14 +107,25 @@ class Watcher:
             self.say(ended=True, error=said, missing=missing, schedulers=schedulers, prefect=prefect)
 
     def say(self, **event: object) -> None:
-        """As `scalescope.own_code.record.say` would."""
+        """As `scalescope.own_code.record.say` would, without an import: see `_interrupted_again` in the guest."""
         try:
-            import json
-
             with open(os.path.join(self.folder, "events.jsonl"), "a", encoding="ascii") as stream:
-                stream.write(json.dumps(event) + "\n")
+                stream.write(as_json(event) + "\n")
         except Exception:  # noqa: BLE001 - there is nobody to tell
             return
+
+
+def as_json(value: object) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{as_json(name)}: {as_json(each)}" for name, each in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(as_json, value)) + "]"
+    if isinstance(value, str):
+        plain = (
+            each if " " <= each <= "~" and each not in '\\"' else f"\\u{min(ord(each), 0xFFFD):04x}" for each in value
+        )
+        return '"' + "".join(plain) + '"'
+    return "null" if value is None else repr(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def load(spec: "Any") -> None:

@@ -1,0 +1,127 @@
+"""A process as if it had been started alone: it gets the signals that this one gets, and ends when this one is killed.
+
+It shares the terminal and the process group. A signal to the group, such as Ctrl-C, reaches it by itself; one that was
+sent to this process alone is passed on. A witness tells the two apart: a process of the group that only notes what it
+gets.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from scalescope.errors import UsageError
+
+LOOK_S = 0.5  # seconds between two calls of `look`
+WITNESS_S = 0.2  # seconds in which the witness gets what the group gets
+# Signals that end a program or are meant for it
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
+_SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
+
+
+def run(
+    command: Sequence[str], environ: Mapping[str, str], stdout: int | None, look: Callable[[], object] = lambda: None
+) -> int:
+    """Run a command to its end; returns its status as `subprocess` has it. `look` is called meanwhile."""
+    heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    if sys.stdout:
+        sys.stdout.flush()
+    die_with_us = _dying()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [*heard, signal.SIGCHLD])
+
+    def prepare() -> None:
+        die_with_us()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    witness = None
+    try:
+        witness = _Witness(heard, die_with_us)
+        try:
+            process = subprocess.Popen(command, env=environ, stdout=stdout, preexec_fn=prepare)
+        except OSError as error:
+            raise UsageError("the script's Python cannot be started", where=command[0], cause=str(error)) from error
+        while process.poll() is None:
+            number = _signal([*heard, signal.SIGCHLD])
+            if number and number != signal.SIGCHLD and not witness.has_got(number):
+                process.send_signal(number)
+            look()
+    finally:
+        if witness is not None:
+            witness.end()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    look()
+    return process.returncode
+
+
+def end_by(number: int) -> None:
+    """End this process by a signal; it returns only if the signal is one that ends none."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    os.kill(os.getpid(), number)
+
+
+def _signal(waited: Collection[int]) -> int:
+    """The next of these blocked signals, within `LOOK_S`; 0 if there is none."""
+    if hasattr(signal, "sigtimedwait"):
+        received = signal.sigtimedwait(waited, LOOK_S)
+        return received.si_signo if received else 0
+    until = time.monotonic() + LOOK_S  # macOS
+    while time.monotonic() < until:
+        if pending := signal.sigpending() & set(waited):
+            return signal.sigwait(pending)
+        time.sleep(0.02)
+    return 0
+
+
+class _Witness:
+    """A process of this one's group that notes the signals it gets; to be made while they are blocked."""
+
+    def __init__(self, heard: Sequence[int], prepare: Callable[[], None]) -> None:
+        self._noted, notes = os.pipe()
+        self._last: dict[int, float] = {}  # when it last got each signal
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                prepare()
+                while True:
+                    os.write(notes, bytes([signal.sigwait(heard)]))
+            finally:
+                os._exit(0)
+        os.close(notes)
+
+    def has_got(self, number: int) -> bool:
+        """Whether it got a signal that this process has got now."""
+        until = time.monotonic() + WITNESS_S
+        while True:
+            left = until - time.monotonic()
+            if time.monotonic() - self._last.get(number, -WITNESS_S) < WITNESS_S:
+                return True
+            if left <= 0 or not select.select([self._noted], [], [], left)[0]:
+                return False
+            told = os.read(self._noted, 64)
+            if not told:
+                return False
+            self._last.update(dict.fromkeys(told, time.monotonic()))
+
+    def end(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self._noted)
+
+
+def _dying() -> Callable[[], None]:
+    """What has the kernel kill the process that calls it when this one ends."""
+    if sys.platform != "linux":
+        return lambda: None
+    import ctypes
+
+    prctl = ctypes.CDLL(None).prctl
+    return lambda: prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
