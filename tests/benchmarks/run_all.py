@@ -11,6 +11,7 @@ COMMANDS = (
     ("bench_clusters.py",),
     ("bench_simulated.py", "--local"),
     ("bench_recorder.py",),
+    ("bench_script.py",),
     ("bench_analysis.py",),
     ("bench_report.py",),
     ("bench_scale.py", "--tasks", "100000"),  # a million take most of an hour
