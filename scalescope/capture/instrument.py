@@ -157,17 +157,16 @@ def instrumented(code: CodeType, qualname: str, source: Sequence[str], hooks: Ho
     function = body[0] if body else None
     if not isinstance(function, _FUNCTIONS) or function.name != code.co_name:
         raise NotInstrumented(f"{code.co_filename}:{first} is not {code.co_name}")
-    function.decorator_list = []
-    function.returns = None
+    function.returns = None  # its decorators stay: it begins with their line, and is not defined anew
     _Calls(function).put()
     outer = _around(code, qualname, function)
     made = _compiled(ast.increment_lineno(ast.fix_missing_locations(outer), first - 2), code)
-    same = ("co_name", "co_argcount", "co_kwonlyargcount", "co_posonlyargcount", "co_freevars")
+    same = ("co_name", "co_firstlineno", "co_argcount", "co_kwonlyargcount", "co_posonlyargcount", "co_freevars")
     if any(getattr(made, name) != getattr(code, name) for name in same):
         raise NotInstrumented(f"{code.co_filename}:{first}: its source is another")
     constants = tuple(hooks if each == _MARK and isinstance(each, str) else each for each in made.co_consts)
     known: Any = {"co_qualname": code.co_qualname} if hasattr(code, "co_qualname") else {}  # from Python 3.11 on
-    return made.replace(co_consts=constants, co_firstlineno=first, **known)
+    return made.replace(co_consts=constants, **known)
 
 
 class _Calls(ast.NodeTransformer):

@@ -97,12 +97,15 @@ class Watcher:
         self.say(stopped=f"{type(error).__name__}: {error}")
 
     def ended(self) -> None:
-        """Python ends; `error` is what ended the script, `missing` the module for lack of which it did."""
+        """Python ends; `error` is the `RuntimeError` that ended the script, `missing` the module for lack of which it did."""
         if os.getpid() == self.pid:
             error = getattr(sys, "last_value", None)
             missing = error.name if isinstance(error, ModuleNotFoundError) else None
             schedulers = self.guest.schedulers if self.guest else {}
-            said = "" if error is None else f"{type(error).__name__}: {error}"[:200]
+            plain = type(error) is RuntimeError and [type(each) for each in error.args] == [
+                str
+            ]  # no code of the script
+            said = error.args[0] if plain else ""
             prefect = "prefect_dask" in sys.modules
             self.say(ended=True, error=said, missing=missing, schedulers=schedulers, prefect=prefect)
 
