@@ -97,9 +97,9 @@ class Watcher:
         self.say(stopped=f"{type(error).__name__}: {error}")
 
     def ended(self) -> None:
-        """Python ends; `error` is the `RuntimeError` that ended the script, `missing` the module for lack of which it did."""
+        """Python ends; said are the `RuntimeError` that ended the script, or the module for lack of which it did."""
         if os.getpid() == self.pid:
-            error = getattr(sys, "last_value", None)
+            error: Any = getattr(sys, "last_value", None)
             missing = error.name if isinstance(error, ModuleNotFoundError) else None
             schedulers = self.guest.schedulers if self.guest else {}
             plain = type(error) is RuntimeError and [type(each) for each in error.args] == [
