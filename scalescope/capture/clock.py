@@ -13,7 +13,7 @@ from typing import Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from scalescope.capture.quiet import hide_own_records
+from scalescope.capture.quiet import hide_own_records as hide_own_records  # it is sent with this, the first plugin
 
 
 class SameHostClock(WorkerPlugin):  # type: ignore[misc]
@@ -31,7 +31,6 @@ class SameHostClock(WorkerPlugin):  # type: ignore[misc]
         self.original: type | None = None
 
     def setup(self, worker: Any) -> None:
-        hide_own_records()  # this is the first plugin of ours
         if this_kernel() == self.kernel:
             self.original = type(worker)
             worker.__class__ = _with_fixed_delay(self.original)

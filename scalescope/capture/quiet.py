@@ -43,3 +43,7 @@ def hide_own_records() -> None:
     others = known[0] if known else _Others()
     for logger in loggers:
         logger.addFilter(others)
+
+
+if not __name__.startswith("scalescope."):  # it was sent to a worker, with the first plugin of ours
+    hide_own_records()

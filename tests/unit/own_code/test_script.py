@@ -1,0 +1,156 @@
+"""What the process that started a script makes of what the script's process left."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from scalescope.cli import main as cli
+from scalescope.cli.commands import run
+from scalescope.own_code import record, script
+from scalescope.own_code.script import Judge, Program, ScriptOutcome
+
+
+@pytest.mark.parametrize(
+    ("report", "second"),
+    [
+        ("report.html", "report-2.html"),
+        ("report", "report-2"),
+        ("out.d/report", "out.d/report-2"),
+        ("./report", "./report-2"),
+        ("../a.b/report.html", "../a.b/report-2.html"),
+        ("s3://b.x/report", "s3://b.x/report-2"),
+        ("s3://b.x/r.html", "s3://b.x/r-2.html"),
+    ],
+)
+def test_the_report_on_a_second_cluster_lies_beside_the_first(report: str, second: str) -> None:
+    assert run._numbered(report, 1) == report
+    assert run._numbered(report, 2) == second
+
+
+@pytest.mark.parametrize(
+    ("line", "script"),
+    [
+        ("run s.py --debug", 1),
+        ("run --debug s.py --debug", 2),
+        ("--debug run s.py --debug", 2),
+        ("run -e python --json s.py --json", 4),
+        ("run --report r.html --require x>1 s.py -e", 5),
+        ("run -m etl 20", 2),
+        ("run --report=r.html s.py", 2),
+        ("run -- --odd-name", 1),
+        ("run", 1),
+        ("sweep run s.py --debug", 4),
+    ],
+)
+def test_what_stands_after_the_script_belongs_to_it(line: str, script: int) -> None:
+    assert cli._script(line.split()) == script
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "recorded").mkdir()
+    return tmp_path / "recorded"
+
+
+def told(folder: Path, status: int = 0, *, python: str = sys.executable, **event: object) -> ScriptOutcome:
+    record.say(folder, {"ended": True, "error": "", "missing": None, "schedulers": {}, "prefect": False, **event})
+    outcome = ScriptOutcome(folder, status)
+    Judge(Program("s.py", python=python))(outcome)
+    return outcome
+
+
+def test_a_script_without_dask_gets_no_hint_and_leaves_nothing(folder: Path) -> None:
+    outcome = told(folder)
+    assert (outcome.found, outcome.problems, outcome.hints) == ([], [], [])
+    assert not folder.exists()
+
+
+def test_a_module_missing_in_the_tools_own_python_leads_to_the_option_for_another(folder: Path) -> None:
+    (hint,) = told(folder, 1, missing="pandas").hints
+    assert {"pandas;", "`-e"} <= set(hint.split())
+
+
+def test_a_module_missing_in_the_users_python_is_the_users_own_affair(folder: Path) -> None:
+    assert told(folder, 1, python="/their/python", missing="pandas").hints == []
+
+
+def test_dasks_own_schedulers_lead_to_a_client(folder: Path) -> None:
+    hints = told(folder, schedulers={"dask.threaded": [3, 1.5], "dask.multiprocessing": [1, 9.0]}).hints
+    assert len(hints) == 2
+    assert all("Client(processes=False)" in hint for hint in hints)
+
+
+@pytest.mark.parametrize(("line", "hints"), [("s.py:3 in <module>", 1), ("s.py:3 in main", 0)])
+def test_workers_that_could_not_import_the_script_lead_to_the_main_guard(folder: Path, line: str, hints: int) -> None:
+    record.say(folder, {"client_at": line})
+    outcome = told(folder, 1, error="Nanny failed to start.")
+    assert [hint.count("__main__") for hint in outcome.hints] == [1] * hints
+
+
+def test_why_recording_stopped_is_a_problem_and_no_hint(folder: Path) -> None:
+    record.say(folder, {"stopped": "OSError: no room"})
+    outcome = told(folder)
+    assert len(outcome.problems) == 1
+    assert "no room" in outcome.problems[0]
+    assert outcome.hints == []
+
+
+def test_a_cluster_of_which_nothing_could_be_written_is_a_problem(folder: Path) -> None:
+    (folder / "1").mkdir()
+    assert len(told(folder).problems) == 1
+
+
+def test_a_record_that_cannot_be_judged_stays_for_another_try(folder: Path) -> None:
+    (folder / "1").mkdir()
+    (folder / "1" / record.CLUSTER).write_text("{")
+    outcome = told(folder)
+    assert str(folder / "1") in outcome.problems[0]
+    assert (folder / "1" / record.CLUSTER).exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        (-signal.SIGKILL, "SIGKILL"),
+        (-signal.SIGTERM, "SIGTERM"),
+        (-signal.SIGSEGV, "SIGSEGV"),
+        (-signal.SIGINT, "you stopped"),
+        (7, "status 7"),
+        (None, "nobody saw"),
+    ],
+)
+def test_the_end_of_a_process_is_named(status: int | None, words: str) -> None:
+    assert words in script.ending(status, 12.5)
+
+
+def test_events_are_read_on_from_the_last_whole_line(tmp_path: Path) -> None:
+    record.say(tmp_path, {"number": 1})
+    ((until, first),) = record.events(tmp_path)
+    record.say(tmp_path, {"number": 2})
+    with (tmp_path / record.EVENTS).open("a") as stream:
+        stream.write('{"number"')
+    assert first == {"number": 1}
+    assert [event for _, event in record.events(tmp_path, until)] == [{"number": 2}]
+
+
+def test_without_a_home_folder_records_go_to_temporary_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file" / "state"))
+    (tmp_path / "file").write_text("")
+    folder = script.new_folder()
+    assert os.stat(folder).st_mode & 0o77 == 0
+    folder.rmdir()
+
+
+def test_the_newest_record_that_is_left_is_the_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    folders = [tmp_path / "scalescope" / "scripts" / name for name in ("20260101-000000-a", "20260102-000000-a")]
+    for each in folders:
+        each.mkdir(parents=True)
+        (each / record.RUN).write_text(json.dumps({}))
+    assert script.last_folder() == folders[1]
