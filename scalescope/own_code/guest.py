@@ -17,7 +17,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from scalescope.own_code.block import Block
 
 MOST = 1_000  # clusters of a script that are recorded
+LAST_S = 20.0  # seconds that Python's end waits for the end of a recording
 _OTHERS = ("Client-worker-", "Client-scalescope-")  # begin the ids of clients of tasks and of recorders
 
 
@@ -46,7 +47,8 @@ class Guest:
         self._folder, self._pid = Path(folder), os.getpid()
         self._functions = Instrumented()
         self._noting = Noting(self._failed)
-        self._blocks: dict[str, tuple[Block, set[str]]] = {}  # by address: with the ids of its open clients
+        self._recordings: dict[str, _Recording] = {}  # by address of the scheduler
+        self._behind: list[threading.Thread] = []  # that end recordings for which nobody waits
         self._lines = weakref.WeakKeyDictionary[Any, str]()  # where clusters were made
         self._clients = self._count = 0  # that were begun, and clusters recorded
         self._lock = threading.RLock()
@@ -99,17 +101,17 @@ class Guest:
 
     def _client_closes(self, client: Any, *others: Any) -> None:
         if not client._asynchronous and not _is_loop_of(client):
-            self._leave(client)
+            self._ends(self._left_by(client.id))
 
     def _client_is_closing(self, client: Any, *others: Any) -> Coroutine[Any, Any, None] | None:
-        if client._asynchronous and self._knows(client):
+        if client._asynchronous and (addresses := self._left_by(client.id)):
             error = _raised()
-            return _in_thread(lambda: self._leave(client, error))
+            return _in_thread(lambda: self._end(addresses, error))
         return None
 
     def _client_shuts_down(self, client: Any) -> None:
         if client.scheduler is not None and not _is_loop_of(client):
-            self._end(str(client.scheduler.address))
+            self._ends([str(client.scheduler.address)])
 
     def _cluster_made(self, cluster: Any, *others: Any) -> None:
         if len(self._lines) < MOST and (line := line_of_user(sys._getframe(3))):
@@ -117,12 +119,12 @@ class Guest:
 
     def _cluster_closes(self, cluster: Any, *others: Any) -> None:
         if not _is_loop_of(cluster):
-            self._end(_address(cluster))
+            self._ends([_address(cluster)])
 
     def _cluster_is_closing(self, cluster: Any, *others: Any) -> Coroutine[Any, Any, None] | None:
-        if (address := _address(cluster)) in self._blocks:
+        if (address := _address(cluster)) in self._recordings:
             error = _raised()
-            return _in_thread(lambda: self._end(address, error))
+            return _in_thread(lambda: self._end([address], error))
         return None
 
     def _scheduler_began(self, *arguments: Any) -> tuple[str, float]:
@@ -142,11 +144,12 @@ class Guest:
 
     def _python_ends(self) -> None:
         error = getattr(sys, "last_value", None)
-        for address in [*self._blocks]:
-            try:
-                self._end(address, error)
-            except Exception as failure:  # noqa: BLE001 - Python would print it
-                self._failed(failure)
+        try:
+            self._end([*self._recordings], error)
+            for thread in self._behind:
+                thread.join(LAST_S)
+        except Exception as failure:  # noqa: BLE001 - Python would print it
+            self._failed(failure)
         if isinstance(error, KeyboardInterrupt):
             _interrupted_again()
 
@@ -156,21 +159,29 @@ class Guest:
         """Whether the script made it: not the recorder, a task, or a forked process."""
         return not (getattr(self._own, "now", False) or client.id.startswith(_OTHERS)) and os.getpid() == self._pid
 
-    def _knows(self, client: Any) -> bool:
-        return any(client.id in clients for _, clients in self._blocks.values())
-
     def _begin(self, client: Client, line: str) -> None:
         address = str(client.scheduler.address)
         with self._lock:
-            if address in self._blocks:
-                self._blocks[address][1].add(client.id)
+            if address in self._recordings:
+                self._recordings[address].clients.add(client.id)
                 return
             if self._count == MOST:
                 self._stopped(f"{MOST} clusters are recorded, and no more")
                 return
             self._count += 1
+            number, recording = self._count, _Recording({client.id})
+            self._recordings[address] = recording
+        try:
             with self._ours():
-                self._blocks[address] = self._begun(client, self._count, line), {client.id}
+                recording.block = self._begun(client, number, line)
+        except BaseException:
+            with self._lock:
+                self._recordings.pop(address, None)
+            raise
+        with self._lock:
+            is_over = self._recordings.get(address) is not recording
+        if is_over:  # its clients were closed meanwhile, by another thread
+            self._close(recording, None)
 
     def _begun(self, client: Client, number: int, line: str) -> Block:
         from scalescope.capture.client_thread import ClientWatch
@@ -189,7 +200,7 @@ class Guest:
         line = self._lines.get(cluster, line) if cluster is not None else line
         processes = {os.getpid(), os.getppid()}
         options: dict[str, Any] = {"watch": watch, "notes": self._noting.notes, "made": line, "processes": processes}
-        options["gives_way"] = partial(self._end, str(client.scheduler.address))
+        options["gives_way"] = partial(self._end, [str(client.scheduler.address)], None)
         block = Block(client, folder, name, "script", says=self._hangs, **options)
         block.begin()
         self._follow(cluster)
@@ -202,21 +213,50 @@ class Guest:
             if close is not None and not each.__module__.startswith("distributed."):
                 self._functions.put(close, Hook(self._cluster_closes, failed=self._failed))
 
-    def _leave(self, client: Any, error: BaseException | None = None) -> None:
+    def _left_by(self, client: str) -> list[str]:
+        """The schedulers of which this was the last client."""
+        left = []
         with self._lock:
-            for address, (_, clients) in [*self._blocks.items()]:
-                clients.discard(client.id)
-                if not clients:
-                    self._end(address, error)
+            for address, recording in self._recordings.items():
+                if client in recording.clients:
+                    recording.clients.discard(client)
+                    left += [] if recording.clients else [address]
+        return left
 
-    def _end(self, address: str, error: BaseException | None = None) -> None:
+    def _ends(self, addresses: list[str]) -> None:
+        """End recordings, before the function goes on whose hook this is, unless that could be for ever.
+
+        The scheduler may need this thread's event loop; and where the garbage collector closes a client, this may be
+        any thread, one of the recorder's too.
+        """
+        known = [address for address in addresses if address in self._recordings]
+        if not known:
+            return
+        if asyncio._get_running_loop() is None and sys._getframe(4).f_code.co_name != "__del__":
+            self._end(known, _raised())
+            return
+        self._behind.append(threading.Thread(target=self._end_quietly, args=(known,), name="scalescope", daemon=True))
+        self._behind[-1].start()
+
+    def _end_quietly(self, addresses: list[str]) -> None:
+        try:
+            self._end(addresses, None)
+        except Exception as error:  # noqa: BLE001 - nobody waits for this thread
+            self._failed(error)
+
+    def _end(self, addresses: list[str], error: BaseException | None) -> None:
         if os.getpid() != self._pid or getattr(self._own, "now", False):
             return
-        with self._lock:
-            block, _ = self._blocks.pop(address, (None, None))
-            if block is not None:
-                with self._ours():
-                    block.end(error or _raised())
+        for address in addresses:
+            with self._lock:
+                recording = self._recordings.pop(address, None)
+            if recording is not None and recording.block is not None:
+                self._close(recording, error)
+
+    def _close(self, recording: _Recording, error: BaseException | None) -> None:
+        if recording.block is not None:
+            with self._ours():
+                recording.block.end(error)
 
     def _ours(self) -> _Ours:
         return _Ours(self._own)
@@ -239,17 +279,34 @@ class Guest:
                 return
 
 
+@dataclass
+class _Recording:
+    clients: set[str]  # ids of those that are open
+    block: Block | None = None  # None until it has begun
+
+
 class _Ours:
     """While open, this thread is in code of ours, and what it imports leaves no bytecode where the script's is."""
+
+    _lock, _open, _before = threading.Lock(), 0, False  # of all threads
 
     def __init__(self, own: threading.local) -> None:
         self._own = own
 
     def __enter__(self) -> None:
-        self._own.now, self._before, sys.dont_write_bytecode = True, sys.dont_write_bytecode, True
+        self._own.now = True
+        with _Ours._lock:
+            if not _Ours._open:
+                _Ours._before = sys.dont_write_bytecode
+            _Ours._open += 1
+            sys.dont_write_bytecode = True
 
     def __exit__(self, *exception: object) -> None:
-        self._own.now, sys.dont_write_bytecode = False, self._before
+        self._own.now = False
+        with _Ours._lock:
+            _Ours._open -= 1
+            if not _Ours._open:
+                sys.dont_write_bytecode = _Ours._before
 
 
 def _at_exit(function: Callable[[], None]) -> None:

@@ -45,7 +45,7 @@ class ScriptOutcome:
     real_s: float = 0.0
     found: list[Diagnosis] = field(default_factory=list)  # of each cluster, in the order of first use
     problems: list[str] = field(default_factory=list)  # why a cluster could not be diagnosed
-    hints: list[str] = field(default_factory=list)  # what to do where there was nothing to diagnose
+    hints: list[str] = field(default_factory=list)  # what else is to be known, as where there was nothing to diagnose
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class Judge:
             else:
                 outcome.found.append(diagnosis)
         if left:
-            outcome.problems.append(f"{left} more clusters, with less worker time each, were not judged.")
+            outcome.hints.append(f"{left} more clusters, with less worker time each, were not judged.")
         _listen(outcome, self.program, {int(each.name) for each in found})
         if whole:
             shutil.rmtree(outcome.folder, ignore_errors=True)

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 OWN_OPTIONS = ("--report", "--environment", "--require", "--no-save", "--json", "--store", "--debug")
 
 
+FEW = 2  # clusters that are told in full; of more, the one with most worker time is
+
+
 def run(
     script: Annotated[
         str, typer.Argument(metavar="SCRIPT.py", help="The script; with -m the name of a module.", show_default=False)
@@ -163,8 +166,12 @@ def _saved(done: ScriptOutcome, store: str) -> list[str]:
 
 
 def _tell(program: Program, done: ScriptOutcome, answers: tuple[RequirementAnswer, ...]) -> None:
+    most = max(done.found, key=_worker_time, default=None)
     for found in done.found:
-        say(f"\n{_place(done, found)}{found}")
+        if len(done.found) <= FEW or found is most:
+            say(f"\n{_place(done, found)}{found}")
+        else:
+            say(f"\n{_place(done, found)}{found.judgement.line}")
     for problem in done.problems:
         say_error(problem)
     for answer in answers:
@@ -184,6 +191,11 @@ def _place(done: ScriptOutcome, found: Diagnosis) -> str:
     cluster = found.trial.facts["cluster"]
     made = f", made at {cluster['made_at']}" if cluster.get("made_at") else f" at {cluster['address']}"
     return f"{found.name}: {cluster['kind']}{made}\n"
+
+
+def _worker_time(found: Diagnosis) -> float:
+    metrics = found.metrics
+    return metrics.elapsed_s * found.trial.point.threads if metrics else 0.0
 
 
 def _numbered(report: str, number: int) -> str:
