@@ -31,6 +31,7 @@ ROOT = HERE.parents[1]
 PAGE = ROOT / "docs" / "accuracy.md"
 BEGIN, END = "<!-- peers: begin, written by tests/benchmarks/peers.py -->", "<!-- peers: end -->"
 PLUGINS = ("peers_plugin.py", "peers_older.py")
+FIXTURES = ("-p", "no:asyncio", "-p", "distributed.utils_test")  # has those of a `conftest.py` that is in no package
 PYTEST = ("pytest", "pytest-timeout", "pytest-asyncio", "pytest-env")
 AGAIN = 3  # runs, plainly and recorded, of tests that ended differently under the recorder
 QUICK = 6  # tests of a suite with --quick
@@ -86,14 +87,15 @@ SUITES = (
                 "dask/dataframe/dask_expr/io/tests/test_distributed.py",
             ),
         ),
-        ("numpy", "pandas", "pyarrow", "zarr", "bokeh", "scipy"),
+        ("numpy", "pandas", "pyarrow", "zarr", "bokeh", "scipy", "tables"),
+        options=FIXTURES,
     ),
     Suite("xarray", ("xarray/tests/test_distributed.py",), ("xarray", "h5netcdf", "h5py", "netcdf4", "scipy", "zarr")),
     Suite(
         "joblib",
         ("joblib/test/test_dask.py",),
         ("joblib", "numpy"),
-        options=("-p", "no:asyncio", "-p", "distributed.utils_test"),  # has the fixtures of its `conftest.py`
+        options=FIXTURES,
     ),
     Suite(
         "apache-beam",
@@ -310,7 +312,16 @@ class Peers:
     def _command(self, suite: Suite, how: str, notes: Path, only: Sequence[str]) -> list[str | Path]:
         scalescope = [Path(sys.executable).with_name("scalescope"), "run", "--no-save", "--json", "-e", self._python]
         command: list[str | Path] = [*(scalescope if how == "recorded" else [self._python]), "-m", "pytest"]
-        command += ["--quiet", "-p", "no:cacheprovider", "-p", "peers_plugin", f"--peers-notes={notes}"]
+        command += [
+            "--quiet",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:flaky",
+            "-p",
+            "peers_plugin",
+            f"--peers-notes={notes}",
+        ]
         command += [f"--timeout={TEST_LIMIT_S}", "--timeout-method=signal", f"--rootdir={self._root(suite)}"]
         if not suite.archive:  # installed packages have no settings of pytest
             empty = self._folder / "plugins" / "pytest.ini"
@@ -366,9 +377,8 @@ def recorded(told: bytes) -> tuple[int, tuple[str, ...]]:
         answer = json.loads(told)
     except ValueError:
         return 0, ("the answer is no JSON",)
-    problems = tuple(answer["problems"])
-    more = [int(found[1]) for problem in problems if (found := re.match(r"(\d+) more clusters", problem))]
-    return len(answer["clusters"]) + sum(more), problems
+    more = [int(found[1]) for hint in answer["hints"] if (found := re.match(r"(\d+) more clusters", hint))]
+    return len(answer["clusters"]) + sum(more), tuple(answer["problems"])
 
 
 def _of(run: Run, test: str) -> str:
