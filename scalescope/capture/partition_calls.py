@@ -15,8 +15,6 @@ from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any
 
-import dask
-
 from scalescope.capture.instrument import Hook, Instrumented
 from scalescope.capture.user_code import line_of_user
 from scalescope.errors import InvalidField
@@ -156,6 +154,8 @@ _dividing = threading.local()  # `now`: whether a call is being made again
 
 def _divided(function: Any, made: Any, arguments: tuple[Any, ...]) -> Any:
     # again with as many partitions as the configuration asks for, if those are more
+    import dask  # the program that is observed may not have
+
     asked = dask.config.get(NPARTITIONS, 0)
     if not isinstance(asked, int) or asked < 0:
         raise InvalidField(NPARTITIONS, asked, "a number of partitions")

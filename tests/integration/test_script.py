@@ -197,3 +197,19 @@ def test_a_condition_that_cannot_be_read_is_refused_before_the_script_begins(
 def test_without_a_script_the_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["run"]) == ExitStatus.USAGE
     assert "run -m MODULE" in capsys.readouterr().err
+
+
+def test_nothing_is_imported_before_the_script_does_and_each_module_is_seen_once(tmp_path: Path) -> None:
+    (tmp_path / "apache_beam").mkdir()
+    (tmp_path / "apache_beam" / "__init__.py").write_text("class Create:\n    def __init__(self, values): ...\n")
+    script = """
+import apache_beam
+assert {"dask", "distributed", "cloudpickle"}.isdisjoint(sys.modules)
+import dask.bag
+assert {"distributed", "dask.dataframe", "dask.array"}.isdisjoint(sys.modules)
+print(dask.bag.from_sequence([1, 2]).sum().compute(scheduler="sync"))
+"""
+    done = run(tmp_path, script, options=("--json",))
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["problems"], done.stderr) == (0, [], "3\n")
+    assert len(told["hints"]) == 1

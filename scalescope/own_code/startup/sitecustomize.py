@@ -37,6 +37,8 @@ class Watcher:
     def __init__(self, folder: str) -> None:
         self.folder, self.pid = folder, os.getpid()
         self.guest: Any = None
+        self.waiting: list[str] = []  # modules of which the guest has not been told
+        self.is_busy = False
         atexit.register(self.ended)
 
     def find_spec(self, name: str, path: "Any" = None, target: "Any" = None) -> "Any":
@@ -76,15 +78,19 @@ class Watcher:
             return None
 
     def imported(self, name: str) -> None:
+        self.waiting.append(name)
+        if self.is_busy:  # the guest is being imported, and has imported this
+            return
         before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+        self.is_busy = True
         try:
-            if self.guest is None:
-                self.guest = self.loaded()
-            self.guest.imported(sys.modules[name])
+            self.guest = self.guest or self.loaded()
+            while self.waiting:
+                self.guest.imported(sys.modules[self.waiting.pop(0)])
         except Exception as error:  # noqa: BLE001 - the script's own import goes on
             self.failed(error)
         finally:
-            sys.dont_write_bytecode = before
+            self.is_busy, sys.dont_write_bytecode = False, before
 
     def loaded(self) -> "Any":
         if "scalescope" not in sys.modules:
