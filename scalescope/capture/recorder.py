@@ -182,8 +182,13 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         for command in (self.begin, self.drain, self.finish, self.fine_metrics, self.uninstall):
             scheduler.handlers[f"scalescope_{command.__name__}"] = command
         # Only these two handlers see the error of a task that will be retried, and the size of a graph.
-        for message, around in (("task-erred", self._around_task_erred), ("update-graph", self._around_update_graph)):
-            self._replace(scheduler.stream_handlers, message, around)
+        arounds = {
+            "task-finished": self._around_task_finished,
+            "task-erred": self._around_task_erred,
+            "update-graph": self._around_update_graph,
+        }
+        for message in arounds.keys() & set(scheduler.stream_handlers):
+            self._replace(scheduler.stream_handlers, message, arounds[message])
         for message in {"scatter", "update_data"} & set(scheduler.handlers):  # data that is no task's result
             self._replace(scheduler.handlers, message, self._around_scatter)
 
@@ -398,9 +403,18 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         known = str(state.name), state.host, state.nthreads, int(state.memory_limit or 0)
         return time.time(), "joined", address, *known
 
+    def _around_task_finished(self, handler: Callable[..., Any]) -> Callable[..., Any]:
+        def task_finished(**message: Any) -> None:
+            if len(message.get("startstops") or ()) > 1:
+                self._take_own_steps(message)
+            handler(**message)
+
+        return task_finished
+
     def _around_task_erred(self, handler: Callable[..., Any]) -> Callable[..., Any]:
         def task_erred(**message: Any) -> None:
             attempts = self.attempts
+            self._take_own_steps(message)
             if attempts is not None:
                 attempts.erring = message
             try:
@@ -410,6 +424,15 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
                     attempts.erring = None
 
         return task_erred
+
+    def _take_own_steps(self, message: dict[str, Any]) -> None:
+        """Take what our plugins noted out of a message: Dask's dashboard and reports know no such steps."""
+        steps = message.get("startstops") or ()
+        own = [each for each in steps if each["action"].startswith(OURS)]
+        if own:
+            message["startstops"] = [each for each in steps if not each["action"].startswith(OURS)]
+            if self.attempts is not None:
+                self.attempts.own_steps = message["key"], own
 
     def _around_scatter(self, handler: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(handler)
@@ -541,6 +564,7 @@ class _Attempts:
         self.tried: dict[Any, int] = {}  # attempts of tasks that erred or whose worker died
         self.present = set(scheduler.workers)  # addresses, including a worker that is just being removed
         self.erring: dict[str, Any] | None = None  # message of the error that the scheduler is handling
+        self.own_steps: tuple[Any, list[Any]] | None = None  # key and steps of the task whose end it is handling
         self.confined: set[str] = set()  # prefixes whose restrictions are in an event
         self.waits: dict[tuple[str, str], tuple[int, float]] = {}  # by prefix and action: tasks, seconds
         self.longest: dict[str, tuple[float, Any, str]] = {}  # by prefix: seconds, key, function and arguments
@@ -610,6 +634,11 @@ class _Attempts:
                 needs = [each.key for each in task.dependencies] if task.dependencies else ()
                 begin: Any = startstops or ()
                 end = 0.0
+                if self.own_steps is not None:
+                    whose, own = self.own_steps
+                    self.own_steps = None
+                    if whose == key:  # else that message came for a task that had ended
+                        begin = [*begin, *own]
                 if len(begin) == 1 and (step := begin[0])["action"] == "compute":
                     begin, end = step["start"], step["stop"]
                     if end - begin > LONG_S:

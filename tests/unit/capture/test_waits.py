@@ -21,6 +21,8 @@ from distributed import (
     Variable,
     as_completed,
     get_client,
+    get_task_stream,
+    performance_report,
     secede,
     utils,
     worker_client,
@@ -142,6 +144,15 @@ def test_the_process_is_left_as_it_was(client: Client, tmp_path: Path) -> None:
     assert utils.SyncMethodMixin.sync.__code__ is not before[0]
     capture.close()
     assert (utils.SyncMethodMixin.sync.__code__, distributed.actor.sync.__code__) == before
+
+
+def test_dasks_own_task_stream_and_report_see_no_steps_of_ours(told: Any, client: Client, tmp_path: Path) -> None:
+    with performance_report(str(tmp_path / "report.html")), get_task_stream(client) as stream:
+        assert told(semaphore, range(6))[0]["what"] == "Semaphore.__enter__"
+    actions = {step["action"] for task in stream.data for step in task["startstops"]}
+    assert "compute" in actions
+    assert not [action for action in actions if action.startswith("scalescope")]
+    assert (tmp_path / "report.html").stat().st_size > 1_000
 
 
 # ------------------------------------------------------------------ what is waited for
