@@ -6,6 +6,7 @@ import _thread
 import ast
 import gc
 import linecache
+import logging
 import sys
 import threading
 import time
@@ -19,6 +20,8 @@ from typing import Any, NamedTuple, Self
 from scalescope.capture.called_cluster import OwnScheduler
 from scalescope.capture.user_code import is_library
 from scalescope.model.records import FLOW, IMPORT, META, OTHER_CLUSTER, Columns, from_rows
+
+_logger = logging.getLogger(__name__)
 
 # Real seconds between two samples: the first come sooner, for short calls; later ones are this part of the call apart,
 # up to the longest.
@@ -72,7 +75,7 @@ class ClientWatch:
         self._scheduler = OwnScheduler(self._address) if self._address else None
         self._virtual = self._open.enter_context(self._waits(self._passed))
         self.began = self.ended = self._clock()
-        _thread.start_new_thread(self._sample, ())  # one of `threading` would become part of a simulation
+        _thread.start_new_thread(self._sample_quietly, ())  # one of `threading` would become part of a simulation
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -100,6 +103,12 @@ class ClientWatch:
             row = {"time": begin + ahead_s, "seconds": end - begin, "where": where, "what": what, "waits": place.waits}
             rows.append(row)
         return from_rows("client", rows)
+
+    def _sample_quietly(self) -> None:
+        try:
+            self._sample()
+        except Exception as error:  # noqa: BLE001 - Python would print it to the user's program
+            _logger.info("the client is not looked at any more: %r", error)
 
     def _sample(self) -> None:
         interval, began = INTERVAL_S / 16, time.monotonic()

@@ -57,6 +57,7 @@ class Block:
         says: Callable[[Hang, float], object] = lambda found, now: None,  # told once where nothing moves, and the time
         made: str = "",  # line that made the cluster
         gives_way: Callable[[], object] | None = None,  # ends this block, for another one on the same cluster
+        failed: Callable[[Exception], object] = lambda error: None,  # told why nothing can be written meanwhile
         processes: Collection[int] | None = None,  # whose trees are no other work on this host; None: this process
     ) -> None:
         self.address, self.folder, self._what, self._name, self._made = address_of(client), folder, what, name, made
@@ -66,7 +67,7 @@ class Block:
         self._is_here = isinstance(cluster, distributed.LocalCluster)
         self._cluster = weakref.ref(cluster) if cluster is not None else lambda: None
         self._observing, self._recording = ExitStack(), ExitStack()
-        self._gives_way = gives_way
+        self._gives_way, self._failed = gives_way, failed
         self._host = facts() if self._is_here else None
         self._attempt, self._threads = Attempt(), dict[str, int]()
         self._load = HostLoad(processes)
@@ -98,7 +99,7 @@ class Block:
             self._threads = dict(observer.nthreads())
             self._began, self._clock = datetime.now(UTC), time.monotonic()
             enter = self._recording.enter_context
-            self.recording: Recording = enter(capture.trial(self.folder / "tasks.spool", self._keep))
+            self.recording: Recording = enter(capture.trial(self.folder / "tasks.spool", self._keep_so_far))
             enter(self._load)
             self._hang = enter(HangWatch(observer, self._says))
             if self._watch:
@@ -126,6 +127,12 @@ class Block:
             self._keep(over=True)
         finally:
             self._observing.close()
+
+    def _keep_so_far(self) -> None:
+        try:
+            self._keep()
+        except Exception as error:  # noqa: BLE001 - the thread that calls this goes on
+            self._failed(error)
 
     def _keep(self, over: bool = False) -> None:
         """Write what is known until now: the process may end without another word."""

@@ -201,7 +201,7 @@ class Guest:
         processes = {os.getpid(), os.getppid()}
         options: dict[str, Any] = {"watch": watch, "notes": self._noting.notes, "made": line, "processes": processes}
         options["gives_way"] = partial(self._end, [str(client.scheduler.address)], None)
-        block = Block(client, folder, name, "script", says=self._hangs, **options)
+        block = Block(client, folder, name, "script", says=self._hangs, failed=self._failed, **options)
         block.begin()
         self._follow(cluster)
         return block

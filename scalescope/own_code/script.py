@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 STARTUP = Path(__file__).parent / "startup"
 FOLDER, PATHS = "SCALESCOPE_SCRIPT", "SCALESCOPE_PYTHONPATH"  # variables that `startup` takes back
 OUR_UTF8 = "SCALESCOPE_UTF8"  # variable that says that PYTHONUTF8 was set by the command line
+LEAST_FREE = 64 << 10  # bytes with which a record can be written
 MOST = 10  # clusters that are judged, those with most worker time
 # Schedulers of Dask itself, by module
 DASKS = {"dask.threaded": "threads", "dask.multiprocessing": "processes", "dask.local": "one thread"}
@@ -81,7 +82,10 @@ def run_script(
     outcome, judge = ScriptOutcome(folder), Judge(program)
     outcome.status = _run(program, folder, lambda: judge.prepare(folder), says, stdout)
     outcome.real_s = time.monotonic() - began
-    judge(outcome)
+    try:
+        judge(outcome)
+    except KeyboardInterrupt:
+        outcome.problems.append("Stopped before all was judged: `scalescope run --last-record` does that.")
     return outcome
 
 
@@ -184,9 +188,9 @@ def _listen(outcome: ScriptOutcome, program: Program, judged: set[int]) -> None:
         if why := event.get("stopped"):
             outcome.problems.append(f"Recording stopped: {why}")
     begun = {int(each.name) for each in outcome.folder.iterdir() if each.name.isdigit()}
-    if begun - judged and not outcome.problems:
-        free = shutil.disk_usage(outcome.folder).free
-        outcome.problems.append(f"Nothing could be recorded in {outcome.folder} ({free >> 20:,} MiB are free there).")
+    free = shutil.disk_usage(outcome.folder).free
+    if (begun - judged or free < LEAST_FREE) and not (outcome.problems or outcome.found):
+        outcome.problems.append(f"Nothing could be recorded in {outcome.folder} ({free >> 10:,} KiB are free there).")
     if outcome.found or outcome.problems:
         return
     ended = next((event for event in told if event.get("ended")), {})
