@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -70,8 +70,7 @@ def watch(
         try:
             with ExitStack() as recording, watch_display.shown(asker.address) as show:
                 if record:
-                    python = python_of(environment) or sys.executable
-                    found = recording.enter_context(watched(python, spec, f"watched {asker.address}"))
+                    found = recording.enter_context(_recorded(spec, f"watched {asker.address}", environment))
                 seen.follow(seconds, show)
         finally:
             if not as_json:
@@ -86,6 +85,19 @@ def watch(
     critical = any(each.severity is Severity.HIGH for each in causes)
     stuck = seen.last is not None and seen.last.stands
     raise typer.Exit(ExitStatus.FINDING if stuck or critical else ExitStatus.OK)
+
+
+@contextmanager
+def _recorded(spec: SchedulerSpec, name: str, environment: str) -> Iterator[Diagnosis]:
+    from scalescope.clusters.scheduler.cluster import SchedulerCluster
+    from scalescope.own_code.diagnose import observed
+
+    if python := python_of(environment):
+        with watched(python, spec, name) as found:
+            yield found
+    else:  # what opens a Gateway's cluster is known to this process alone
+        with SchedulerCluster(spec).connect() as client, observed(client, name, "cluster") as found:
+            yield found
 
 
 def _asker(spec: SchedulerSpec) -> DirectCalls:
