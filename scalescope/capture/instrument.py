@@ -13,6 +13,7 @@ import ast
 import inspect
 import linecache
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -50,7 +51,8 @@ class Hook:
     def told(self, error: Exception) -> None:
         if self.failed is None:
             raise error
-        self.failed(error)
+        with suppress(Exception):  # There is nobody else to tell.
+            self.failed(error)
 
 
 class Hooks:

@@ -17,6 +17,7 @@ from distributed import Client
 
 from scalescope.capture import actors, blackbox, clock, garbage, gpu, inside_tasks, logs, memory, recorder, waits
 from scalescope.capture.shipping import Shipment, register
+from scalescope.capture.unheard import unheard
 from scalescope.errors import CaptureError
 from scalescope.model import spool
 from scalescope.model.records import TABLES, Columns, from_rows
@@ -183,7 +184,9 @@ class _Run:
         self.token = reply["recording"]
         self.recording.t_begin = reply["time"]
         if self.capture.drain_interval_s is not None:
-            self._thread = threading.Thread(target=self._keep_draining, name="scalescope-drain", daemon=True)
+            self._thread = threading.Thread(
+                target=unheard(self._keep_draining, self._failed), name="scalescope-drain", daemon=True
+            )
             self._thread.start()
 
     def end(self, *, settle_s: float) -> None:
@@ -211,6 +214,9 @@ class _Run:
             with suppress(CaptureError):  # the chunk is fetched again, and at the end without mercy
                 self._drain()
                 self.drained()
+
+    def _failed(self, error: Exception) -> None:
+        self.broken = f"{type(error).__name__}: {error}"
 
     def _join(self) -> None:
         self._stop.set()

@@ -146,7 +146,11 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal of other encodings shows ? for what it lacks
-    sys.exit(run(sys.argv[1:] if argv is None else argv))
+    given = sys.argv[1:] if argv is None else argv
+    status = run(given)
+    if _command(given) == "run":  # its status is the script's, which one more Ctrl-C must not change
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sys.exit(status)
 
 
 def run(argv: Sequence[str]) -> int:
@@ -154,7 +158,7 @@ def run(argv: Sequence[str]) -> int:
     own = argv[: _script(argv)]
     debug = "--debug" in own  # at any position
     arguments = [*(text for text in own if text != "--debug"), *argv[len(own) :]]
-    command = next((text for text in own if not text.startswith("-")), "")
+    command = _command(own)
     with noted(signal.SIGTERM) as received:
         try:
             typer.main.get_command(app(command)).main(arguments, prog_name="scalescope")
@@ -167,6 +171,10 @@ def run(argv: Sequence[str]) -> int:
             _explain(error, debug=debug)
             return ExitStatus.INFRASTRUCTURE
     return ExitStatus.OK
+
+
+def _command(argv: Sequence[str]) -> str:
+    return next((text for text in argv if not text.startswith("-")), "")
 
 
 def _script(argv: Sequence[str]) -> int:

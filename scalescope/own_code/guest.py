@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalescope.capture.instrument import Hook, Instrumented
 from scalescope.capture.partition_calls import Noting
+from scalescope.capture.unheard import unheard
 from scalescope.capture.user_code import line_of_user
 from scalescope.errors import ScalescopeError
 from scalescope.own_code import record
@@ -79,14 +80,15 @@ class Guest:
         for function, hook in hooks.items():
             if not self._functions.put(inspect.unwrap(function), hook):
                 self._stopped(f"{function.__qualname__} has another source than expected")
-        threading._register_atexit(self._program_ends)  # type: ignore[attr-defined]  # before executors end
-        _at_exit(self._python_ends)
+        program_ends, python_ends = (unheard(each, self._failed) for each in (self._program_ends, self._python_ends))
+        threading._register_atexit(program_ends)  # type: ignore[attr-defined]  # before executors end
+        _at_exit(python_ends)
 
     # ------------------------------------------------------------ what the script does
 
     def _client_begins(self, client: Any, *others: Any) -> Any:
         if not self._clients and not getattr(self._own, "now", False):
-            record.say(self._folder, {"client_at": line_of_user(sys._getframe(3))})
+            self._say(client_at=line_of_user(sys._getframe(3)))
         self._clients += 1
         return client
 
@@ -230,19 +232,14 @@ class Guest:
         any thread, one of the recorder's too.
         """
         known = [address for address in addresses if address in self._recordings]
-        if not known:
+        if not known or sys.is_finalizing():  # then a thread would be waited for that never begins
             return
         if asyncio._get_running_loop() is None and sys._getframe(4).f_code.co_name != "__del__":
             self._end(known, _raised())
             return
-        self._behind.append(threading.Thread(target=self._end_quietly, args=(known,), name="scalescope", daemon=True))
+        end = unheard(partial(self._end, known, None), self._failed)  # nobody waits for this thread
+        self._behind.append(threading.Thread(target=end, name="scalescope", daemon=True))
         self._behind[-1].start()
-
-    def _end_quietly(self, addresses: list[str]) -> None:
-        try:
-            self._end(addresses, None)
-        except Exception as error:  # noqa: BLE001 - nobody waits for this thread
-            self._failed(error)
 
     def _end(self, addresses: list[str], error: BaseException | None) -> None:
         if os.getpid() != self._pid or getattr(self._own, "now", False):
@@ -264,7 +261,7 @@ class Guest:
     # ------------------------------------------------------------ what is said
 
     def _hangs(self, found: Any, now: float) -> None:
-        record.say(self._folder, {"hang": asdict(found), "now": now})
+        self._say(hang=asdict(found), now=now)
 
     def _failed(self, error: Exception) -> None:
         told = error.line if isinstance(error, ScalescopeError) else traceback.format_exception_only(error)[-1].strip()
@@ -273,10 +270,11 @@ class Guest:
     def _stopped(self, why: str) -> None:
         if why not in self._told and os.getpid() == self._pid:
             self._told.add(why)
-            try:
-                record.say(self._folder, {"stopped": why})
-            except OSError:
-                return
+            self._say(stopped=why)
+
+    def _say(self, **event: Any) -> None:
+        with contextlib.suppress(Exception):  # such as a full disk: there is nobody else to tell
+            record.say(self._folder, event)
 
 
 @dataclass

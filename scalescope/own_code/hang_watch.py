@@ -11,6 +11,7 @@ from distributed import Client
 
 from scalescope.capture.live.remote_calls import ClientCalls
 from scalescope.capture.live.standing_tasks import Hang, standstill
+from scalescope.capture.unheard import unheard
 from scalescope.model.standstill import STILL_S, Standstill
 from scalescope.own_code.cluster_watch import CALL_S, INTERVAL_S, ClusterWatch
 
@@ -29,7 +30,9 @@ class HangWatch:
         self.found: Standstill | None = None  # what stands still; None while something moves
         self._calls, self._says = ClientCalls(client), says
         self._told, self._over = False, threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="scalescope-hang-watch", daemon=True)
+        self._thread = threading.Thread(
+            target=unheard(self._watch, self._failed), name="scalescope-hang-watch", daemon=True
+        )
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -38,6 +41,10 @@ class HangWatch:
     def __exit__(self, *exception: object) -> None:
         self._over.set()
         self._thread.join(CALL_S)
+
+    def _failed(self, error: Exception) -> None:
+        logger.info("the cluster is not watched any more: %r", error)
+        self.found = None
 
     def _watch(self) -> None:
         watch, failures = ClusterWatch(self._calls), 0

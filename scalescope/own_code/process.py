@@ -50,11 +50,12 @@ def run(
             if number and number != signal.SIGCHLD and not witness.has_got(number):
                 process.send_signal(number)
             look()
+        look()
     finally:
         if witness is not None:
             witness.end()
+        _forget(heard)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    look()
     return process.returncode
 
 
@@ -79,6 +80,12 @@ def _signal(waited: Collection[int]) -> int:
             return signal.sigwait(pending)
         time.sleep(0.02)
     return 0
+
+
+def _forget(numbers: Collection[int]) -> None:
+    """Drop these blocked signals if they have come: they were meant for a process that has ended."""
+    while pending := signal.sigpending() & set(numbers):
+        signal.sigwait(pending)
 
 
 class _Witness:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,7 @@ def events(folder: Path, since: int = 0) -> Iterator[tuple[int, dict[str, Any]]]
             for line in stream:
                 if line.endswith(b"\n"):
                     since += len(line)
-                    yield since, json.loads(line)
+                    with suppress(ValueError):  # a disk was full in the midst of a line
+                        yield since, json.loads(line)
     except FileNotFoundError:
         return

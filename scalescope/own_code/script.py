@@ -7,6 +7,7 @@ group of this one. Only what `scalescope.own_code.startup` does there comes from
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -21,6 +22,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
+from scalescope.capture.unheard import unheard
 from scalescope.errors import ScalescopeError, UsageError
 from scalescope.own_code import process, record
 
@@ -34,6 +36,7 @@ LEAST_FREE = 64 << 10  # bytes with which a record can be written
 MOST = 10  # clusters that are judged, those with most worker time
 # Schedulers of Dask itself, by module
 DASKS = {"dask.threaded": "threads", "dask.multiprocessing": "processes", "dask.local": "one thread"}
+LATER = "`scalescope run --last-record` does it."
 NO_WORKER = "Nanny failed to start"  # what `distributed` raises where the script has no main guard
 
 
@@ -85,7 +88,9 @@ def run_script(
     try:
         judge(outcome)
     except KeyboardInterrupt:
-        outcome.problems.append("Stopped before all was judged: `scalescope run --last-record` does that.")
+        outcome.problems.append(f"Stopped before all was judged. {LATER}")
+    except Exception as error:  # noqa: BLE001 - the script has ended, and its status counts
+        outcome.problems.append(f"It could not be judged: {_line(error)}. {LATER}")
     return outcome
 
 
@@ -100,7 +105,8 @@ class Judge:
     def prepare(self, folder: Path) -> None:
         """Load what judges while the script runs, with processor time that nobody else wants."""
         if self._preparing is None and (folder / "1").exists():
-            self._preparing = threading.Thread(target=self._prepare, daemon=True)
+            prepare = unheard(self._prepare, lambda error: None)  # it will be loaded once more, and fail again
+            self._preparing = threading.Thread(target=prepare, daemon=True)
             self._preparing.start()
 
     def _prepare(self) -> None:
@@ -138,8 +144,7 @@ class Judge:
                 diagnosis.judge(folder, end, self._packages)
             except Exception as error:  # noqa: BLE001 - of whatever kind: the others are judged
                 whole = False
-                told = error.line if isinstance(error, ScalescopeError) else f"{type(error).__name__}: {error}"
-                outcome.problems.append(f"The cluster in {folder} could not be judged: {told}")
+                outcome.problems.append(f"The cluster in {folder} could not be judged: {_line(error)}")
             else:
                 outcome.found.append(diagnosis)
         if left:
@@ -149,12 +154,19 @@ class Judge:
             shutil.rmtree(outcome.folder, ignore_errors=True)
 
 
+def _line(error: Exception) -> str:
+    return error.line if isinstance(error, ScalescopeError) else f"{type(error).__name__}: {error}"
+
+
 def _largest(found: Sequence[Path]) -> tuple[list[Path], int]:
     if len(found) <= MOST:
         return list(found), 0
 
     def worker_time(folder: Path) -> float:
-        known = record.Recorded.read(folder)
+        try:
+            known = record.Recorded.read(folder)
+        except Exception:  # noqa: BLE001 - of whatever kind: who judges it says so
+            return math.inf
         return sum(known.threads.values()) * (known.attempt.elapsed_s or 0.0)
 
     largest = sorted(found, key=worker_time)[-MOST:]
@@ -184,9 +196,8 @@ def ending(status: int | None, real_s: float) -> str:
 def _listen(outcome: ScriptOutcome, program: Program, judged: set[int]) -> None:
     """Take from what the script's process said why something is missing, and what to do."""
     told = [event for _, event in record.events(outcome.folder)]
-    for event in told:
-        if why := event.get("stopped"):
-            outcome.problems.append(f"Recording stopped: {why}")
+    for why in dict.fromkeys(event["stopped"] for event in told if event.get("stopped")):
+        outcome.problems.append(f"Recording stopped: {why}")
     begun = {int(each.name) for each in outcome.folder.iterdir() if each.name.isdigit()}
     free = shutil.disk_usage(outcome.folder).free
     if (begun - judged or free < LEAST_FREE) and not (outcome.problems or outcome.found):
@@ -255,12 +266,17 @@ def _run(
         environ.pop("PYTHONHOME", None)
     if environ.pop(OUR_UTF8, None):
         environ.pop("PYTHONUTF8", None)
-    seen = 0
+    seen, fails = 0, False
 
     def look() -> None:
-        nonlocal seen
-        seen = _tell(folder, seen, says)
-        prepare()
+        nonlocal seen, fails
+        if fails:
+            return
+        try:
+            seen = _tell(folder, seen, says)
+            prepare()
+        except Exception:  # noqa: BLE001 - the script goes on, and who judges it says so
+            fails = True
 
     return process.run(program.command, environ, stdout, look)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -92,6 +93,13 @@ def run(
     except KeyboardInterrupt:
         say("Stopped before the verdict was told.", "yellow")
         status = ExitStatus.OK
+    except Exception as error:
+        if done.status is None:
+            raise
+        status = ExitStatus.INFRASTRUCTURE if required else ExitStatus.OK  # else the script's own counts
+        told = error.line if isinstance(error, ScalescopeError) else f"{type(error).__name__}: {error}"
+        with suppress(OSError):
+            say_error(f"What was found could not be told: {told}")
     _exit(done.status, status)
 
 
