@@ -16,7 +16,11 @@ if __name__ == "__main__":  # worker processes of `multiprocessing` import this 
 
         fork_server.prepare()
 
+    from scalescope.driver.channel import take_over_streams
+
+    requests, channel = take_over_streams()  # before distributed is imported, which may print in its environment
+
     from scalescope.driver.server import main
 
     sys.path.append(os.getcwd())  # last, so that the user's modules hide no other
-    main()
+    main(requests, channel)

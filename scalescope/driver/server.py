@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from scalescope.capture import host
 from scalescope.driver.attempt import Attempt, judge, plain
-from scalescope.driver.channel import Channel, real_seconds, take_over_streams, utc_now
+from scalescope.driver.channel import Channel, real_seconds, utc_now
 from scalescope.driver.driver_watch import DriverWatch, where
 from scalescope.driver.open_cluster import OpenCluster
 from scalescope.driver.protocol import (
@@ -253,8 +253,7 @@ def ready(packages: Mapping[str, str]) -> Ready:
     )
 
 
-def main() -> NoReturn:
-    requests, channel = take_over_streams()
+def main(requests: int, channel: Channel) -> NoReturn:
     faulthandler.enable()
     logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s", level=logging.WARNING)
     for handler in logging.getLogger("distributed").handlers:

@@ -22,7 +22,7 @@ DECLARED = {
     "metrics": [f"| `{name}`" for name in METRICS],
     "clusters": [f"## `{kind}`\n" for kind in kinds()],
     "workloads": [f"## {each.name}\n" for each in workloads.builtin()],
-    "commands": [f"## `scalescope {name}`" for name in typer.main.get_command(app).commands],  # type: ignore[attr-defined]
+    "commands": [f"## `scalescope {name}`" for name in typer.main.get_command(app()).commands],  # type: ignore[attr-defined]
 }
 
 

@@ -7,6 +7,7 @@ import importlib.util
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -24,7 +25,7 @@ STAND_IN = Path(__file__).parents[2] / "stand_in" / "pynvml.py"
 
 
 @pytest.fixture
-def card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     spec = importlib.util.spec_from_file_location("stand_in_pynvml", STAND_IN)
     assert spec is not None
     assert spec.loader is not None
@@ -35,7 +36,10 @@ def card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setattr(nvml, "NVML_STATE", nvml.NVMLState.UNINITIALIZED)
     for told in ("DEFAULT_METRICS", "DEFAULT_STARTUP_INFORMATION"):
         monkeypatch.setattr(distributed.worker, told, {})  # later workers of this process have no card
-    return module
+    yield module
+    for thread in threading.enumerate():  # before its card is taken away
+        if thread.name == gpu.NAME:
+            thread.join(5)
 
 
 @pytest.fixture
