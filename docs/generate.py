@@ -1,10 +1,11 @@
-"""The pages that follow from declarations in the code; `make docs` writes them."""
+"""The pages of docs/reference, which follow from declarations in the code. `python docs/generate.py` writes them."""
 
 from __future__ import annotations
 
 import json
 import re
 import runpy
+import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import cache
@@ -288,11 +289,20 @@ PAGES = {
 }
 
 
+def pages() -> dict[str, str]:
+    """The text of each file in docs/reference, by its path there."""
+    found = {f"{name}.md": page() for name, page in PAGES.items()}
+    found |= {f"causes/{each.code}.md": cause_page(each) for each in by_code().values()}
+    found["run.schema.json"] = json.dumps(Run.model_json_schema(), indent=1)
+    return {path: text.rstrip() + "\n" for path, text in found.items()}
+
+
 def write() -> None:
-    FOLDER.mkdir(exist_ok=True)
-    for name, page in PAGES.items():
-        (FOLDER / f"{name}.md").write_text(page().rstrip() + "\n", encoding="utf-8")
-    (FOLDER / "causes").mkdir(exist_ok=True)
-    for each in by_code().values():
-        (FOLDER / "causes" / f"{each.code}.md").write_text(cause_page(each).rstrip() + "\n", encoding="utf-8")
-    (FOLDER / "run.schema.json").write_text(json.dumps(Run.model_json_schema(), indent=1), encoding="utf-8")
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    for path, text in pages().items():
+        (FOLDER / path).parent.mkdir(parents=True, exist_ok=True)
+        (FOLDER / path).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()

@@ -16,7 +16,8 @@ from scalescope.model.cluster import kinds
 from scalescope.model.metrics import METRICS
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES: dict[str, Callable[[], str]] = runpy.run_path(str(DOCS / "generate.py"))["PAGES"]
+GENERATE = runpy.run_path(str(DOCS / "generate.py"))
+PAGES: dict[str, Callable[[], str]] = GENERATE["PAGES"]
 DECLARED = {
     "causes": [f"| [`{code}`](causes/{code}.md) |" for code in by_code()],
     "metrics": [f"| `{name}`" for name in METRICS],
@@ -30,6 +31,16 @@ DECLARED = {
 def test_a_page_names_all_that_is_declared(page: str) -> None:
     text = PAGES[page]()
     assert [each for each in DECLARED[page] if each not in text] == []
+
+
+def test_the_pages_of_the_reference_are_those_that_the_code_declares() -> None:
+    folder = DOCS / "reference"
+    found = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in _files(folder)}
+    assert found == GENERATE["pages"](), "renew them: python docs/generate.py"
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 def test_cells_of_faults_replace_those_seen_earlier_and_no_others() -> None:
