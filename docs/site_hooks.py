@@ -19,6 +19,7 @@ from scalescope.run.sweep import run_sweep
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 LINK = re.compile(r"\[([^\]]*)\]\(([^)\s#:]+)(#[^)\s]*)?\)")
+SAMPLES = re.compile(r"`site/(sample/[^`]+)`")  # written with the site only, so links to them stand on it alone
 # In the order of what the search finds: pages to begin with come first, tables of cases and reasons last
 BOOST = {
     "index.md": 30,
@@ -67,7 +68,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
             return found[1]
         return f"[{found[1]}]({os.path.relpath(place(target), Path(page.file.src_uri).parent)}{found[3] or ''})"
 
-    return LINK.sub(link, markdown)
+    return SAMPLES.sub(r"[\1](\1)", LINK.sub(link, markdown))
 
 
 def on_post_build(config: MkDocsConfig) -> None:

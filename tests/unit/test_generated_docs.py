@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,7 @@ from scalescope.model.metrics import METRICS
 DOCS = Path(__file__).parents[2] / "docs"
 GENERATE = runpy.run_path(str(DOCS / "generate.py"))
 PAGES: dict[str, Callable[[], str]] = GENERATE["PAGES"]
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s#:]+)(?:#[^)\s]*)?\)")  # not those to other hosts
 DECLARED = {
     "causes": [f"| [`{code}`](causes/{code}.md) |" for code in by_code()],
     "metrics": [f"| `{name}`" for name in METRICS],
@@ -37,6 +39,13 @@ def test_the_pages_of_the_reference_are_those_that_the_code_declares() -> None:
     folder = DOCS / "reference"
     found = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in _files(folder)}
     assert found == GENERATE["pages"](), "renew them: python docs/generate.py"
+
+
+def test_every_link_of_a_page_leads_to_a_file_of_a_clone() -> None:
+    pages = [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
+    links = [(page, target) for page in pages for target in LINK.findall(page.read_text(encoding="utf-8"))]
+    assert len(links) > 200
+    assert [f"{page.name}: {target}" for page, target in links if not (page.parent / target).exists()] == []
 
 
 def _files(folder: Path) -> list[Path]:
