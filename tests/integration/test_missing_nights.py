@@ -85,7 +85,9 @@ def test_nights_that_come_are_not_told_and_the_first_that_does_not_is(site: Site
         time.sleep(0.6 * LIMIT_S if number == 0 else 0.5 * LIMIT_S)
     assert inbox.told == []
     wait_for(lambda: inbox.told, "the night that did not come was not told")
-    assert inbox.told == ["No night of mine has measured anything for 26 hours"]
+    (told,) = inbox.told
+    assert "mine" in told
+    assert "26 hours" in told
 
 
 # ------------------------------------------------------------------ real nights

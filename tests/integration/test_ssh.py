@@ -122,7 +122,7 @@ time.sleep(60)
 )
 def test_what_goes_wrong_is_said(server: Server, given: dict[str, Any], cause: str) -> None:
     cluster = clusters.build(spec(server, **given))
-    with pytest.raises(ClusterError, match=r"the scheduler did not start on 127\.0\.0\.1") as caught:
+    with pytest.raises(ClusterError, match=r"127\.0\.0\.1") as caught:
         cluster.open()
     assert cause in caught.value.cause
-    assert "dask_spec --version` until it works without a prompt" in caught.value.next_step
+    assert "dask_spec --version" in caught.value.next_step

@@ -83,7 +83,7 @@ def test_a_fault_fires_while_any_workload_runs_and_is_proved(driver: Driver, kin
 def test_a_fault_that_came_too_late_spoils_the_trial(driver: Driver) -> None:
     found = outcome(driver, "futures-map", items=1, seconds=0, fault="kill-worker@60")
     assert found.state is TrialState.INVALID
-    assert "the fault kill-worker@60 did not fire: the call ended before 60 s" in found.reason
+    assert "kill-worker@60" in found.reason
 
 
 def test_one_that_cannot_spill_says_what_it_needs(driver: Driver) -> None:
