@@ -240,7 +240,7 @@ def _holding(observation: Observation) -> str:
     if not len(begin):
         return ""
     names, line = _doing(observation)
-    row = np.searchsorted(observation.numbers("client", "time") - observation.measured.epoch, begin, side="right") - 1
+    row = np.searchsorted(observation.client_spans[0], begin, side="right") - 1
     return names[int(np.bincount(line[np.maximum(row, 0)], end - begin).argmax())]
 
 
@@ -252,7 +252,7 @@ def _lines(observation: Observation, edges: Floats) -> tuple[list[str], Floats]:
     order = np.array([i for i in order if names[i]][:MOST_LINES], np.int64)
     place = np.full(len(names), len(order))
     place[order] = np.arange(len(order))
-    begins = observation.numbers("client", "time") - attempts.epoch
+    begins, _ = observation.client_spans
     seconds = np.zeros((len(order) + 1, len(edges) - 1))
     if not len(begins):
         return [], seconds

@@ -12,7 +12,7 @@ from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.client_time import AFTER, BEFORE, BETWEEN, actor_calls, client_time
 from scalescope.diagnosis.evidence.submission_loop import SHORT_S, loop, one_by_one
 from scalescope.diagnosis.evidence.submissions import heavy, large, submissions
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.records import FLOW, META, ONCE
@@ -79,7 +79,7 @@ class ClientSpending:
             self.lost_s,
             f"{percent(observation.share_of(self.lost_s))} of the worker time passed while the client {did}, "
             f"{self.when}, with no task to run{said}{most}.",
-            remedy,
+            Remedy(remedy, saved_s=self.lost_s / observation.threads * (1 - done_in_tasks / observation.threads)),
             *(
                 Evidence(
                     f"seconds {text}", round(self.phases[phase] / observation.threads, 3), "tables client and tasks"
@@ -87,7 +87,6 @@ class ClientSpending:
                 for phase, text in PHASES.items()
             ),
             Evidence(f"share of these {self.at}", round(self.most, 4), "table client"),
-            saved_s=self.lost_s / observation.threads * (1 - done_in_tasks / observation.threads),
             confidence=0.8 if len(observation.column("client", "time")) else 0.6,
         )
 

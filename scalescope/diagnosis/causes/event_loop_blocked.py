@@ -15,7 +15,7 @@ from scalescope.diagnosis.evidence.host_cpu import host, in_one_process, running
 from scalescope.diagnosis.evidence.spilling import spilling
 from scalescope.diagnosis.evidence.task_table import threads_of_workers, worker_of_rows
 from scalescope.diagnosis.evidence.timeline import timeline
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent
@@ -145,13 +145,15 @@ def _one_lock(observation: Observation, lost_s: float, longest: float, count: in
         f"{words.duration(longest)}, while tasks (`{prefix}`) ran and others waited: "
         f"{percent(observation.share_of(lost_s))} of the worker time. Either the tasks keep the interpreter lock "
         "(GIL), or something else blocks the loop; in one process the two cannot be told apart.",
-        "try `Client(processes=True, threads_per_worker=1)`: if the stalls go, it was the lock",
+        Remedy(
+            "try `Client(processes=True, threads_per_worker=1)`: if the stalls go, it was the lock",
+            saved_s=lost_s / observation.threads,
+            changes=(),
+        ),
         Evidence("stalls while threads were idle", count, "table lag, gaps in table memory"),
         Evidence("longest stall, s", round(longest, 3), "table lag, gaps in table memory"),
         Evidence("thread-seconds idle meanwhile", round(lost_s, 3), "worker time `not_assigned`"),
         confidence=0.5,
-        saved_s=lost_s / observation.threads,
-        changes=(),
     )
 
 

@@ -12,7 +12,7 @@ from scalescope.diagnosis.causes.serialisation_bound import serialisation_bound
 from scalescope.diagnosis.causes.submission_pace import slow_submission
 from scalescope.diagnosis.evidence.prefect_tasks import PrefectSeconds, prefect_seconds
 from scalescope.diagnosis.evidence.submissions import heavy, largest_part, submissions
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import percent, plural
@@ -118,15 +118,16 @@ def prefect_overhead(observation: Observation) -> Finding | None:
         f"Prefect needed {words.duration(around)} {did} for each of {plural(worst.tasks, 'task')} (`{worst.prefix}`), "
         f"which itself takes {words.duration(within)}: {percent(share)} of the worker time."
         + (largest_part(observation) if carries_data else ""),
-        remedy,
+        Remedy(
+            remedy,  # one task of each thread still costs it
+            saved_s=max(lost_s / observation.threads - around, 0.0),
+            shorter_s=max(lost_s - observation.threads * around, 0.0),
+        ),
         Evidence("thread-seconds in Prefect's engine", round(worst.engine, 3), f"prefix {worst.prefix}"),
         Evidence("thread-seconds hashing inputs", round(worst.hash, 3), f"prefix {worst.prefix}"),
         Evidence("thread-seconds writing results", round(worst.persist, 3), f"prefix {worst.prefix}"),
         Evidence("thread-seconds in the function", round(worst.function, 3), f"prefix {worst.prefix}"),
         confidence=0.9,
-        # one task of each thread still costs it
-        saved_s=max(lost_s / observation.threads - around, 0.0),
-        shorter_s=max(lost_s - observation.threads * around, 0.0),
     )
 
 

@@ -31,7 +31,7 @@ class ClientTime:
 def client_time(observation: Observation) -> ClientTime:
     attempts = observation.measured
     where, what = (observation.column("client", name) or [""] for name in ("where", "what"))
-    begin = observation.numbers("client", "time") - attempts.epoch
+    begin, _ = observation.client_spans
     edges = np.append(begin if len(begin) else attempts.begin, attempts.end)
     bounds = np.array([attempts.begin, *attempts.not_client.ravel(), attempts.end])
     free = np.diff(bounds)
@@ -45,7 +45,7 @@ def client_time(observation: Observation) -> ClientTime:
     return ClientTime(
         list(zip(where, what, strict=True)),
         waits,
-        waits | [call.rpartition(".")[2] in SENDING for call in what],
+        waits | [call in SENDING for call in observation.client_calls or [""]],
         passed * observation.seconds("client") / max(float(free.sum()), 1e-9),
     )
 

@@ -97,11 +97,9 @@ def _own(observation: Observation, begin: Floats) -> Floats:
 
 def _client(observation: Observation, sent: Floats) -> tuple[Floats, Floats]:
     """When the client's own code held back what it sent next, and when the client went on after it had waited."""
-    attempts = observation.measured
-    begin = observation.numbers("client", "time") - attempts.epoch
+    (begin, end), waits = observation.client_spans, observation.client_waits
     if not len(begin):
         return np.zeros((2, 0)), sent
-    end, waits = begin + observation.numbers("client", "seconds"), observation.client_waits
     until = np.append(begin[waits], np.inf)[np.searchsorted(begin[waits], begin)]
     last = np.append(-np.inf, sent)[np.searchsorted(sent, until, side="right")]  # what it sent before it waited again
     begin, until = np.maximum(begin, 0.0), np.minimum(end, last)

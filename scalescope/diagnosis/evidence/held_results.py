@@ -82,6 +82,15 @@ def held_results(observation: Observation) -> HeldResults | None:
     return HeldResults(nbytes, float(managed.max()), *whose, workers, limit, process)
 
 
+def peaks(observation: Observation, column: str) -> dict[str, float]:
+    """The most that each worker had in a column of the table `memory`, by address."""
+    most: dict[str, float] = {}
+    for worker, value in zip(observation.column("memory", "worker"), observation.column("memory", column), strict=True):
+        if worker != "scheduler":
+            most[worker] = max(value, most.get(worker, 0.0))
+    return most
+
+
 def most_on_one_worker(observation: Observation) -> float:
     """Bytes of results that the fullest worker holds at once, as the graph tells.
 

@@ -70,6 +70,11 @@ class Spent:
         return Stack(self.path, 0).user
 
     @property
+    def at(self) -> str:
+        """The line as it ends a clause, ` at my_job.py:7 load`; may be empty."""
+        return f" at {self.line}" if self.line else ""
+
+    @property
     def function(self) -> str:
         """What that line calls, as `fcntl.flock`; without such a line, the innermost function on that path."""
         called = called_by_user(Stack(self.path, 0)) if self.line else ""
@@ -86,14 +91,7 @@ def waits(observation: Observation) -> Mapping[str, Spent]:
 @once
 def overheads(observation: Observation) -> Mapping[str, Spent]:
     """By `IMPORT`, `PICKLE` or library: what surrounds the work of tasks, computing or waiting."""
-    kinds = {kind for told in _kinds(observation).values() for kind in told} - {
-        "",
-        LOCK,
-        OUTSIDE,
-        PROGRAM,
-        CLUSTER,
-        RETRY,
-    }
+    kinds = {kind for told in _kinds(observation).values() for kind in told} - {"", CLUSTER, *WAITS}
     found = {each: _spent(observation, each) for each in sorted(kinds)}
     return {each: spent for each, spent in found.items() if spent}
 
@@ -167,23 +165,16 @@ def _tries_again(frame: str) -> bool:
     return _library(frame) in _RETRY_LIBRARIES or frame.startswith("urllib3.util.retry.")
 
 
-def _serial(observation: Observation, prefix: str) -> bool:
-    # whether tasks of a prefix overlap, and still never end together
-    known = _known_to_be_serial(observation)
-    if prefix not in known:
-        attempts, (names, place) = observation.measured, task_prefixes(observation)
-        own = np.flatnonzero(place == names.index(prefix)) if prefix in names else np.zeros(0, np.int64)
-        start, stop = np.sort(attempts.start[own]), np.sort(attempts.stop[own])
-        gaps = np.diff(stop)
-        known[prefix] = len(own) >= FEWEST and bool(
-            (stop - start).sum() >= OVERLAP * (stop[-1] - start[0]) and np.quantile(gaps, 0.1) >= SERIAL * gaps.mean()
-        )
-    return known[prefix]
-
-
 @once
-def _known_to_be_serial(observation: Observation) -> dict[str, bool]:
-    return {}
+def _serial(observation: Observation, prefix: str) -> bool:
+    """Whether tasks of a prefix overlap, and still never end together."""
+    attempts, (names, place) = observation.measured, task_prefixes(observation)
+    own = np.flatnonzero(place == names.index(prefix)) if prefix in names else np.zeros(0, np.int64)
+    if len(own) < FEWEST:
+        return False
+    start, stop = np.sort(attempts.start[own]), np.sort(attempts.stop[own])
+    gaps, overlap = np.diff(stop), (stop - start).sum() >= OVERLAP * (stop[-1] - start[0])
+    return bool(overlap and np.quantile(gaps, 0.1) >= SERIAL * gaps.mean())
 
 
 def _overhead(observation: Observation, prefix: str, stack: Stack) -> str:

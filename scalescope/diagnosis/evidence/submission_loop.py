@@ -138,13 +138,17 @@ def _window(observation: Observation, time: Floats, tasks: Ints) -> int:
 
 def _awaits(observation: Observation, sent: Submissions) -> bool:
     """Whether the client was seen to wait for results for most of the loop."""
-    begin = observation.numbers("client", "time") - observation.measured.epoch
-    end = begin + observation.numbers("client", "seconds")
-    within = np.clip(np.minimum(end, sent.time[-1]) - np.maximum(begin, sent.time[0]), 0, None)
-    sends = (*SENDING, "scatter")
-    awaits = [str(what).rpartition(".")[2] not in sends for what in observation.column("client", "what")]
-    awaited = within[np.array(awaits, dtype=bool) & observation.client_waits].sum()
-    return bool(awaited > MOSTLY_AWAITS * _seconds(observation, float(sent.time[0]), float(sent.time[-1])))
+    begin, end = float(sent.time[0]), float(sent.time[-1])
+    results = np.array([call not in (*SENDING, "scatter") for call in observation.client_calls], dtype=bool)
+    awaited = _client_s(observation, begin, end)[results & observation.client_waits].sum()
+    return bool(awaited > MOSTLY_AWAITS * _seconds(observation, begin, end))
+
+
+def _client_s(observation: Observation, begin: float, end: float) -> Floats:
+    """Seconds of each row of the table `client` within [begin, end)."""
+    since, until = observation.client_spans
+    seconds: Floats = np.clip(np.minimum(until, end) - np.maximum(since, begin), 0, None)
+    return seconds
 
 
 def _seconds(observation: Observation, begin: float, end: float) -> float:
@@ -202,10 +206,8 @@ def packing(observation: Observation) -> GraphPacking | None:
     found, nbytes = loop(observation), submissions(observation).nbytes
     if found is None or found.waits or found.window or (median := float(np.median(nbytes))) < HEAVY_GRAPH:
         return None
-    begin = observation.numbers("client", "time") - observation.measured.epoch
-    end = begin + observation.numbers("client", "seconds")
-    sends = [str(what).rpartition(".")[2] in SENDING for what in observation.column("client", "what")]
-    packed = np.clip(np.minimum(end, found.end) - np.maximum(begin, found.begin), 0, None)[sends].sum()
+    sends = np.array([call in SENDING for call in observation.client_calls], dtype=bool)
+    packed = _client_s(observation, found.begin, found.end)[sends].sum()
     if max(packed, nbytes[1:].sum() / BANDWIDTH) < found.seconds / 2:
         return None
     return GraphPacking(median, found.round_s, unwanted_s(observation, found.begin, found.end))
