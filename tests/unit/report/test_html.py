@@ -39,6 +39,25 @@ def data(text: str) -> Any:
     return json.loads(found[1])
 
 
+def named(text: str) -> dict[str, str]:
+    """Ids of Bokeh's models that have a name, by name."""
+    found: dict[str, str] = {}
+
+    def look(value: Any) -> None:
+        if isinstance(value, dict):
+            if (name := (value.get("attributes") or {}).get("name")) and "id" in value:
+                assert name not in found
+                found[name] = value["id"]
+            for each in value.values():
+                look(each)
+        elif isinstance(value, list):
+            for each in value:
+                look(each)
+
+    look(data(text)["documents"])
+    return found
+
+
 @pytest.fixture(scope="module")
 def page(recorded_run: Callable[..., Any]) -> str:
     made = recorded_run((2, 4, 8, 12, 16))
@@ -100,7 +119,17 @@ def test_gpus_have_a_chart_and_their_time_by_task_prefix(recorded_run: Callable[
 
 def test_the_charts_of_a_trial_share_one_time_axis(page: str) -> None:
     models = json.dumps(data(page)["documents"])
-    assert models.count(f'"id": "{data(page)["reading"]["range"]}"') >= 4
+    assert models.count(f'"id": "{named(page)["time"]}"') >= 4
+
+
+def test_the_script_finds_the_models_that_it_names(page: str) -> None:
+    text = scripts(page)[1]
+    of_each = {
+        f"{what}-{name}" for what in re.findall(r"named\(`(\w+)-\$", text) for name in data(page)["reading"]["figures"]
+    }
+    sources = set(re.findall(r'(?:named|columns|level)\("(\w+)"\)', text))
+    assert {"time", "blame", "running", "memory"} < sources
+    assert sources | of_each <= set(named(page))
 
 
 def test_the_trial_that_is_asked_for_is_shown(recorded_run: Callable[..., Any], own: Any) -> None:
