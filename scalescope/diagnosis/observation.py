@@ -33,7 +33,7 @@ PREFECT_CLIENT = "PrefectDaskClient"  # begins the id of the client of prefect-d
 class Observation:
     """One trial and its records; what several causes need is computed once."""
 
-    trial: Trial  # what was asked for and what became of it: state, reason, facts, and metrics where there are any
+    trial: Trial  # point, state, reason and facts; metrics if there are any
     tables: Tables  # its records (`scalescope.model.records`); a table may be missing when the driver died
     attempts: Attempts | None  # the recorded attempts; None when nothing can be measured
     # Results of functions that are decorated with `once`
@@ -69,7 +69,7 @@ class Observation:
 
     @cached_property
     def standstill(self) -> Standstill | None:
-        """What stood still when the trial was stopped; None where something moved, or it ended by itself."""
+        """Standstill in which the trial was stopped; None if something moved, or it ended by itself."""
         fact = self.trial.facts.get(STANDSTILL)
         found = Standstill.from_mapping(fact) if fact else None
         return found if found and found.lasts else None
@@ -149,7 +149,7 @@ class Observation:
         return self.share(*parts) >= NOTEWORTHY
 
     def place(self, worker: str) -> str:
-        """Where a worker ran, as far as the cluster says: ` on node n1 (g2-standard-8, zone a, spot)`; else empty."""
+        """Place of a worker, as far as the cluster says: ` on node n1 (g2-standard-8, zone a, spot)`; else empty."""
         pods = self.trial.facts.get("cluster", {}).get("pods", ())
         found = next((each for each in pods if each.get("worker") == worker and each.get("node")), None)
         if found is None:
@@ -172,7 +172,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Remedy:
-    """What to do about a finding, and what the records say it brings."""
+    """Advice on a finding, and the effect that the records promise."""
 
     text: str  # the option or line to change, without a full stop
     change: Mapping[str, Scalar] = field(default_factory=dict)  # values of axes that apply the remedy
@@ -185,7 +185,7 @@ class Remedy:
 class TrialCause(Cause[Observation]):
     """A cause that the records of a single trial can show."""
 
-    without_attempts: bool = False  # whether it is looked for in trials without recorded attempts, too
+    without_attempts: bool = False  # whether trials without recorded attempts can show it, too
     # The remedy in a Prefect flow, where it is another one; `{task}` is the prefix of most tasks
     in_a_flow: str = ""
 
@@ -200,8 +200,8 @@ class TrialCause(Cause[Observation]):
         remedy: Remedy | str,
         *evidence: Evidence,
         confidence: float,
-        severity: Severity | None = None,  # by default that of the share of worker time lost
-        link: str = "",  # by default the cause's
+        severity: Severity | None = None,  # by default it follows from the share of worker time lost
+        link: str = "",  # by default that of the cause
     ) -> Finding:
         severity, metrics, gain = severity or severity_of(observation.share_of(lost_s)), observation.metrics, None
         act = Remedy(remedy) if isinstance(remedy, str) else remedy

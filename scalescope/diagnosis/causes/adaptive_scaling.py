@@ -119,7 +119,7 @@ def _absent(observation: Observation) -> Floats:
 
 
 def _rounds(left: Floats, came: Floats) -> int:
-    """How often workers came after some had left."""
+    """Number of times that workers came after some had left."""
     order = np.argsort(np.concatenate([left, came]), kind="stable")
     arrives = (order >= len(left)).astype(int)
     return int((np.diff(arrives) == 1).sum())

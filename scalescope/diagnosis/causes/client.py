@@ -33,13 +33,13 @@ MOSTLY = 0.9  # share of the client's time on one line, from which only that lin
 
 @dataclass(frozen=True)
 class ClientSpending:
-    """What the client spent in some way, while no task was known."""
+    """Time that the client spent in some way, while no task was known."""
 
     lost_s: float  # thread-seconds
-    phases: tuple[float, ...]  # the same for each of `PHASES`
-    at: str  # where most of it was: of the lines of one function that do the same, that with most
-    what: str  # what was called there; empty where it is that code itself, or unknown
-    most: float  # the share of all these lines
+    phases: tuple[float, ...]  # thread-seconds in each of `PHASES`
+    at: str  # the line with most of it, among lines of one function that do the same
+    what: str  # the function called there; empty for the code itself, or if unknown
+    most: float  # share of all these lines, from 0 to 1
 
     @classmethod
     def of(cls, observation: Observation, chosen: Bools, without: Collection[int]) -> ClientSpending | None:
@@ -67,7 +67,7 @@ class ClientSpending:
 
     def finding(self, cause: TrialCause, observation: Observation, did: str, said: str, remedy: str) -> Finding:
         """The finding of a cause: what the client did, what is to be said of it, and what to do."""
-        done_in_tasks = cause is CLIENT_BUSY  # what the client computed, all threads share then
+        done_in_tasks = cause is CLIENT_BUSY  # all threads then share what the client computed
         most = ""
         if self.most < MOSTLY:
             worked = "worked" if cause is CLIENT_BUSY else "waited for the cluster"

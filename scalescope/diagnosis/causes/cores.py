@@ -205,7 +205,7 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
 
 
 def _times_in_memory(observation: Observation) -> float:
-    """How many times the threads a worker has memory for, by what it took at most besides results."""
+    """Factor on the threads that a worker has memory for, by its most memory besides results."""
     limit, named = limit_of_workers(observation), worker_of_rows(observation, "memory") >= 0
     rss, managed = (observation.numbers("memory", name)[named] for name in ("rss", "managed"))
     if not limit or not len(rss):
@@ -235,7 +235,7 @@ def _cores_of_a_task(observation: Observation) -> float | None:
     return max(found, default=None)
 
 
-STOLEN = 0.10  # share of the host's cores; the hypervisor takes them only from whoever wants to run
+STOLEN = 0.10  # share of the host's cores; the hypervisor takes cores only from processes that want to run
 
 HOST_OVERLOADED = TrialCause(
     code="host-overloaded",

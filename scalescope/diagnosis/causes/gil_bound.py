@@ -37,7 +37,7 @@ class LockedWorkers:
     cpu: float  # cores in use while tasks overlapped, on average
     running: float  # tasks that overlapped, on average
     lost_s: float  # thread-seconds of tasks that ran without a core
-    source: str = "table memory, column cpu"  # where the cores were read
+    source: str = "table memory, column cpu"  # table or fact from which the cores were read
 
 
 @once
@@ -125,7 +125,7 @@ def gil_bound(observation: Observation) -> Finding | None:
         sum(each.around + each.first for each in prefect_seconds(observation).values())
         > observation.seconds("busy") / 2
     ):
-        return None  # it is Prefect that runs there
+        return None  # most of that time is Prefect's own
     threads = int(attempts.members.nthreads.max())
     # Without the lock, as many tasks compute at once as the host has cores for.
     cores = observation.threads if here is None else max((here.idle + here.ours) * here.cpus, 1.0)

@@ -132,7 +132,7 @@ def gpu_contended(observation: Observation) -> Finding | None:
         Evidence("workers on that GPU", len(worst.workers), "table gpu"),
         confidence=0.8,
     )
-    return replace(finding, gain=None)  # that depends on the GPUs that are added
+    return replace(finding, gain=None)  # the gain depends on the GPUs that are added
 
 
 GPU_UNUSED = TrialCause(

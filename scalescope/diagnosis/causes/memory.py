@@ -39,7 +39,7 @@ MEMORY_SPILL = TrialCause(
 @MEMORY_SPILL.finds
 def memory_spill(observation: Observation) -> Finding | None:
     """`lost_s`: the part `spill`, and at most the waiting that the event loops of workers could cause meanwhile."""
-    if moved_bytes(observation) >= WORTH_TELLING:  # to the host: gpu-memory-full
+    if moved_bytes(observation) >= WORTH_TELLING:  # moves to the host are gpu-memory-full
         return None
     disk, held, paused_s = spilling(observation), held_results(observation), _paused(observation)
     lost_s = disk.lost_s + (paused_s if disk.lost_s >= paused_s else 0.0)

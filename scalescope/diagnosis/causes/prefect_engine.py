@@ -20,7 +20,12 @@ from scalescope.model.words import percent, plural
 TIMES = 2.0  # the time of the functions, which Prefect's engine must need: on a busy host it needs half a second a task
 MOSTLY = 0.5  # share of Prefect's time that one thing takes, from which that is named; and of heavy graphs
 
-OF_LARGE_CALLS = (large_graph, serialisation_bound, slow_submission, client_busy)  # what calls that carry data bring
+OF_LARGE_CALLS = (
+    large_graph,
+    serialisation_bound,
+    slow_submission,
+    client_busy,
+)  # causes of flows whose calls carry data
 
 PREFECT_SERVER = TrialCause(
     code="prefect-server-in-workers",
@@ -149,7 +154,7 @@ def _once(observation: Observation, found: Sequence[PrefectSeconds]) -> Finding 
 
 
 def _avoidable_s(each: PrefectSeconds) -> float:
-    """What is around the functions of a prefix: results and hashes always, the engine where there is little else."""
+    """Seconds around the functions of a prefix: results and hashes always, the engine where there is little else."""
     return each.around if each.around > TIMES * each.function else each.persist + each.hash
 
 

@@ -42,7 +42,7 @@ def retried_tasks(observation: Observation) -> Finding | None:
     killed = given_up(observation)
     if killed:
         erred &= ~np.isin(attempts.key, list(killed))
-    if observation.trial.state is TrialState.FAILED:  # what ended the work was not tried again
+    if observation.trial.state is TrialState.FAILED:  # an error that ended the work was not tried again
         tried = observation.numbers("tasks", "retries")[attempts.row] > 0
         erred &= np.isin(attempts.key, [key for key, again in zip(attempts.key, tried, strict=True) if again])
     lost_s = float((attempts.stop - attempts.start)[erred].sum())

@@ -31,10 +31,10 @@ BANDWIDTH = 100e6  # bytes/s that Dask expects of a connection (`distributed.sch
 class SubmissionLoop:
     """Graphs sent one after another."""
 
-    begin: float  # when the first arrived, in seconds since the first task was known
-    end: float  # when the last arrived
-    seconds: float  # from the first to the last, without waits for other clusters
-    graphs: int  # how many; those that a client sent without waiting in between count as one
+    begin: float  # arrival of the first graph, in seconds since the first task was known
+    end: float  # arrival of the last graph, in seconds since the first task was known
+    seconds: float  # seconds from the first to the last, without waits for other clusters
+    graphs: int  # number of graphs; those sent without waiting in between count as one
     unit: str  # `graph`, or `round` where several were sent without waiting
     tasks: int  # tasks in all of them
     awaited: float  # share of the time between them that ended when all earlier tasks had ended
@@ -105,7 +105,7 @@ def _one_after_another(observation: Observation) -> SubmissionLoop | None:
 
 
 def _sent_at_once(observation: Observation, sent: Submissions) -> tuple[Floats, Ints]:
-    """When a client that waits for results began to send more, and how many tasks it sent then."""
+    """Moments at which a client that waits for results began to send more, and the tasks it sent then."""
     times = sent.time + observation.measured.epoch
     waited = sent_after_waiting(observation.tables, times, virtual=observation.trial.virtual)
     begins = np.flatnonzero(np.append(True, waited))
@@ -195,7 +195,7 @@ def unwanted_s(observation: Observation, begin: float, end: float) -> float:
 class GraphPacking:
     """Calls in a loop whose data takes the client longer to pack and send than the tasks take to run."""
 
-    nbytes: float  # of a graph, median
+    nbytes: float  # bytes of a graph, median
     each_s: float  # seconds from one arrival to the next, median
     idle_s: float  # thread-seconds idle with no task waiting, from the first arrival to the last
 

@@ -53,10 +53,10 @@ class Canvas:
     """The figures of one page, and their colours."""
 
     def __init__(self) -> None:
-        self.figures: dict[str, Any] = {}  # by name; element `chart-NAME` receives each
+        self.figures: dict[str, Any] = {}  # figures by name; each goes to the element `chart-NAME`
         # model id, property, colour name or names of a palette
         self.paints: list[tuple[str, str, str | list[str]]] = []
-        self.reading: dict[str, Any] = {}  # what the page's script needs to say what is under the cursor
+        self.reading: dict[str, Any] = {}  # data with which the page's script names what is under the cursor
 
     def paint(self, model: Model, **colours: str | list[str]) -> None:
         """Colour properties of a model by names of `theme.LIGHT`; the page changes them with the colour scheme."""

@@ -57,7 +57,7 @@ class TrialView:
     groups: Groups
     canvas: Canvas
     drawn: TrialCharts
-    edges: Floats  # of the columns of heat maps, in seconds since the first task was known
+    edges: Floats  # edges of the columns of heat maps, in seconds since the first task was known
     heat: Heat  # busy workers
 
     @cached_property
