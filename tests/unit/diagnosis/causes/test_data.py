@@ -79,8 +79,7 @@ def test_some_transfer_or_spilling_that_computing_hides_is_healthy(cluster, task
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
 def test_unpacking_as_older_releases_report_it(cluster, task, workers, threads, golden_once):
     run = cluster(workers, threads, gap_s=0.4).run([task(0.6, "train")] * workers * threads * 6)
-    finding = golden_once(only(found(changed(run, deserialize=0.4)), "serialisation-bound"))
-    assert finding.severity is Severity.HIGH
+    assert golden_once(only(found(changed(run, deserialize=0.4)), "serialisation-bound")).severity is Severity.HIGH
 
 
 @pytest.mark.parametrize("workers", [1, 4, 40])
@@ -91,8 +90,7 @@ def test_import_of_modules_is_low(cluster, task, workers, golden_once):
         return run.tables["tasks"]["start"][row] + (1.0 if row < workers else 0.0)
 
     seen = changed(run, start=start, deserialize=lambda row: 1.0 if row < workers else 0.001)
-    finding = golden_once(found(seen)["serialisation-bound"])
-    assert finding.severity is Severity.LOW
+    assert golden_once(found(seen)["serialisation-bound"]).severity is Severity.LOW
 
 
 @pytest.mark.parametrize("workers", [1, 2, 10])

@@ -93,14 +93,12 @@ def _whole(tasks, workers, threads):
 
 def test_what_it_loses(cluster, task, find, golden):
     tasks = [*wide(task, 16), *wide(task, 2, 6.0, "train", tuple(range(16)))]
-    finding = golden(find(cluster(8).run(tasks))["narrow-stage"])
-    assert finding.lost_s == pytest.approx(6 * 6.0)
+    assert golden(find(cluster(8).run(tasks))["narrow-stage"]).lost_s == pytest.approx(6 * 6.0)
 
 
 def test_one_task_first(cluster, task, find, golden):
     tasks = [task(5.0, "read"), *wide(task, 16, needs=(0,))]
-    finding = golden(find(cluster(8).run(tasks))["narrow-stage"])
-    assert finding.lost_s == pytest.approx(7 * 5.0)
+    assert golden(find(cluster(8).run(tasks))["narrow-stage"]).lost_s == pytest.approx(7 * 5.0)
 
 
 def test_one_task_in_each_round(cluster, task, find, golden):
@@ -110,8 +108,7 @@ def test_one_task_in_each_round(cluster, task, find, golden):
         first = len(tasks)
         tasks += wide(task, 8, name="gradient", needs=last)
         tasks.append(task(2.0, "update", tuple(range(first, first + 8))))
-    finding = golden(find(cluster(8).run(tasks))["narrow-stage"])
-    assert finding.lost_s == pytest.approx(6 * 7 * 2.0)
+    assert golden(find(cluster(8).run(tasks))["narrow-stage"]).lost_s == pytest.approx(6 * 7 * 2.0)
 
 
 def test_what_its_own_tasks_leave_idle_is_not_lost_to_their_number(cluster, task, find):
@@ -125,5 +122,4 @@ def test_two_narrow_stages_at_once_share_what_is_lost(cluster, task, find, golde
     tasks = wide(task, 16)
     needs = tuple(range(16))
     tasks += [task(4.0, "train", needs), task(4.0, "plot", needs)]
-    finding = golden(find(cluster(8).run(tasks))["narrow-stage"])
-    assert finding.lost_s == pytest.approx(6 * 4.0)
+    assert golden(find(cluster(8).run(tasks))["narrow-stage"]).lost_s == pytest.approx(6 * 4.0)

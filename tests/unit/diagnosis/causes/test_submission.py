@@ -199,17 +199,14 @@ def test_a_large_graph_delays_the_first_task(cluster, task, graph, find, nbytes,
     assert not find(observation)  # all of it was known at once: what the scheduler does with it delays nobody
     observation = cluster(4).run(work, [graph(at=0.0, seconds=30.0, nbytes=nbytes)])
     observation.tables["graphs"]["time"][0] -= 30.0
-    finding = golden(find(observation)["large-graph"])
-    assert finding.severity is Severity.HIGH
-    assert finding.lost_s == pytest.approx(4 * 30.0)
+    assert golden(find(observation)["large-graph"]).lost_s == pytest.approx(4 * 30.0)
 
 
 def test_a_later_large_graph(cluster, task, graph, find, golden):
     tasks = [*[task(10.0)] * 4, *[task(10.0, graph=1)] * 4]
     observation = cluster(4).run(tasks, [graph(), graph(after=0, at=12.0, seconds=10.0, nbytes=10**9)])
     observation.tables["graphs"]["time"][1] -= 10.0
-    finding = golden(find(observation)["large-graph"])
-    assert finding.lost_s == pytest.approx(4 * 10.0)
+    assert golden(find(observation)["large-graph"]).lost_s == pytest.approx(4 * 10.0)
 
 
 @pytest.mark.parametrize(("seconds", "nbytes"), [(100.0, 10**9), (1.0, 1000)], ids=["costs little", "small"])
@@ -277,8 +274,7 @@ def test_a_side_input_of_beam_that_each_bundle_computes(nested, find, golden):
         rows += [row(name, i, i, 0.2, 3.2, 1 + i, 0.1) for i in range(4)]
         return find(nested(4, rows, [(0.1, i) for i in range(4)], held=False))
 
-    finding = golden(findings("apply_dofn_to_bundle")["nested-client"])
-    assert finding.lost_s == pytest.approx(3 * 3.0)
+    assert golden(findings("apply_dofn_to_bundle")["nested-client"]).lost_s == pytest.approx(3 * 3.0)
     assert "nested-client" not in findings("child")
 
 
@@ -315,8 +311,7 @@ STOPPED = Standstill(52.0, 4, 4, 6, 2, 0, (WAITING, STARVED))
 @pytest.mark.parametrize("finished", [0, 3])
 def test_a_deadlock_of_nested_clients(cluster, task, standing, find, finished, golden):
     observation = standing(cluster(4), STOPPED, [task(1.0)] * finished)
-    finding = golden(find(observation)["nested-client"])
-    assert finding.severity is Severity.HIGH
+    golden(find(observation)["nested-client"])
 
 
 def test_a_deadlock_on_one_of_several_workers(cluster, standing, find):

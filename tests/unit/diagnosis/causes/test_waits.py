@@ -33,8 +33,7 @@ def test_tasks_that_wait(cluster, task, find, workers, threads, share, golden_on
 
 def test_the_line_at_which_most_was_waited_is_named(cluster, task, find, golden):
     events = [wait("Queue.get", 10.0), wait("Event.wait", 40.0, 1, "go", ""), wait("Queue.get", 9.0, 3, "other")]
-    finding = golden(find(cluster(8, events=events).run([task(1.0)] * 80))["waiting-tasks"])
-    assert finding.lost_s == pytest.approx(59.0)
+    assert golden(find(cluster(8, events=events).run([task(1.0)] * 80))["waiting-tasks"]).lost_s == pytest.approx(59.0)
 
 
 def test_durations_that_differ_by_waiting_are_no_skew(cluster, task, find):
@@ -61,8 +60,7 @@ STOPPED = Standstill(52.0, 4, 4, 9, 5, 0, (LOCKED, HOLDER))
 
 
 def test_tasks_that_wait_for_what_nobody_gives_back(cluster, standing, find, golden):
-    finding = golden(only(find(standing(cluster(4), STOPPED)), "waiting-tasks"))
-    assert finding.severity is Severity.HIGH
+    golden(only(find(standing(cluster(4), STOPPED)), "waiting-tasks"))
 
 
 @pytest.mark.parametrize(
