@@ -33,7 +33,7 @@ from scalescope.studies.threshold import judge as threshold
 from scalescope.studies.threshold.question import ThresholdQuestion, ThresholdReading
 from scalescope.studies.threshold.search import further as further_values
 
-PLUGINS = "deployed fake_driver groups kubernetes postgresql pool round_trials small_records"
+PLUGINS = "deployed fake_driver golden groups kubernetes postgresql pool round_trials small_records"
 pytest_plugins = [f"support.{name}" for name in PLUGINS.split()]
 
 settings.register_profile("unhurried", deadline=None)  # a host that is busy is no failure

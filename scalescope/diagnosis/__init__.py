@@ -1,1 +1,1 @@
-"""What is wrong with a trial or a sweep, why it is believed, and what to do about it."""
+"""Faults of a trial or a sweep, the evidence for them, and what to do about them."""

@@ -48,7 +48,7 @@ IDLE, CLIENT = "no_runnable_task", "client"
 class Charge:
     """Threads that are charged to one thing."""
 
-    part: str  # of `WORKER_TIME`; the part `tail` counts as `no_runnable_task`
+    part: str  # a part of `WORKER_TIME`; `tail` counts as `no_runnable_task`
     name: str  # the prefix that ran or is waited for, or what the client does; empty where the part says all
     seconds: Floats  # thread-seconds in each bin; shape (bins,)
     held: bool = False  # whether these are tasks that held their thread and waited
@@ -66,7 +66,7 @@ class Charge:
 
     @property
     def state(self) -> str:
-        """What the threads were: `ran` a task, `held` by one that waited, `wasted`, `absent`, or `idle`."""
+        """State of the threads: `ran` a task, `held` by one that waited, `wasted`, `absent`, or `idle`."""
         if self.part in WORKING:
             return "held" if self.held else "ran"
         if self.passed_on:
@@ -84,8 +84,8 @@ class Charge:
 class Blame:
     """The charges of a trial: what ran, then whom idle threads waited for."""
 
-    edges: Floats  # of the bins, from the call of the workload to its end, in seconds; shape (bins + 1,)
-    charges: tuple[Charge, ...]  # those that are not zero up to `ROUNDING`. Their sum is P × the length of each bin
+    edges: Floats  # edges of the bins in seconds, from the call of the workload to its end; shape (bins + 1,)
+    charges: tuple[Charge, ...]  # charges above `ROUNDING`; their sum is P × the length of each bin
 
     @property
     def lost(self) -> dict[str, tuple[float, float]]:
@@ -128,7 +128,7 @@ def blame(observation: Observation, bins: int) -> Blame:
 
 def kept(observation: Observation) -> dict[str, dict[str, float]]:
     """The facts `BLAMED` and `PASSED_ON` of a trial; none where it has no attempts."""
-    if observation.attempts is None or observation.standstill:  # what stands still has no row
+    if observation.attempts is None or observation.standstill:  # a task that stands still has no row
         return {}
     found = list(blame(observation, 1).lost.items())[:MOST_KEPT]
     return {
@@ -165,7 +165,7 @@ def _prefixes(observation: Observation, edges: Floats) -> tuple[list[str], Float
     rate = line.unwanted / np.maximum(awaited, 1.0)  # for each that is waited for
     running = np.minimum(line.occupied, 1.0)
     for_nobody = line.unwanted * np.maximum(running - awaited, 0.0) / np.maximum(line.occupied, 1e-9)
-    could = observation.threads * np.minimum(line.unwanted, 1.0)  # with all of them busy it cost nothing
+    could = observation.threads * np.minimum(line.unwanted, 1.0)  # idle threads cost nothing while all are busy
     moved, low, high = _passed_on(observation, rate, line.integral(client * (could - rate)))
     to, moved_s = found.origin[moved], line.between(rate, low, high)
 
@@ -230,29 +230,29 @@ def _waits(observation: Observation, names: Sequence[str], busy: Floats) -> Floa
 
 
 def _doing(observation: Observation) -> tuple[tuple[str, ...], Ints]:
-    """What the client did, in words, and which of that in each row of the table `client`."""
+    """Actions of the client in words, and the number of that in each row of the table `client`."""
     return codes([" at ".join(filter(None, (what, where))) for where, what in client_time(observation).doing])
 
 
 def _holding(observation: Observation) -> str:
-    """What the client did most while it held back what it sent next."""
+    """Main action of the client while it held back what it sent next."""
     begin, end = delays(observation).client
     if not len(begin):
         return ""
     names, line = _doing(observation)
-    row = np.searchsorted(observation.numbers("client", "time") - observation.measured.epoch, begin, side="right") - 1
+    row = np.searchsorted(observation.client_spans[0], begin, side="right") - 1
     return names[int(np.bincount(line[np.maximum(row, 0)], end - begin).argmax())]
 
 
 def _lines(observation: Observation, edges: Floats) -> tuple[list[str], Floats]:
-    """What the client did most without a known task; seconds per bin of each, the last row for all else."""
+    """Main actions of the client without a known task; seconds per bin of each, the last row for all else."""
     attempts, found = observation.measured, client_time(observation)
     names, line = _doing(observation)
     order = np.argsort(-np.bincount(line, found.seconds.sum(axis=1)), kind="stable")
     order = np.array([i for i in order if names[i]][:MOST_LINES], np.int64)
     place = np.full(len(names), len(order))
     place[order] = np.arange(len(order))
-    begins = observation.numbers("client", "time") - attempts.epoch
+    begins, _ = observation.client_spans
     seconds = np.zeros((len(order) + 1, len(edges) - 1))
     if not len(begins):
         return [], seconds

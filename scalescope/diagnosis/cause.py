@@ -1,4 +1,4 @@
-"""What is declared of a cause: its texts, its place among others, and the function that finds it."""
+"""Declaration of a cause: its texts, its place among others, and the function that finds it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Function = TypeVar("Function", bound=Callable[..., Finding | None])
 
 
 class Term(StrEnum):
-    """What bounds the time of a call from below: max(T1 / P, T∞, what the client itself computes)."""
+    """A term of the lower bound on the time of a call: max(T1 / P, T∞, the client's own seconds)."""
 
     WORK = "T1"
     SPAN = "T∞"
@@ -33,24 +33,24 @@ class Term(StrEnum):
 
 @dataclass(eq=False, kw_only=True)
 class Cause(Generic[Looked]):
-    """What is declared of one cause, and the function that finds it."""
+    """Declaration of one cause, and the function that finds it."""
 
     code: str  # its name in findings, such as `straggler`
     title: str  # three to six words
     needs: str  # the evidence without which it is not named
-    ruled_out_by: str  # what looks the same and is not it, and how it is told apart
-    remedy: str  # what to change, in general; a finding names the exact option or line. Empty where there is nothing
-    link: str = ""  # where to read more, if there is such a place
+    ruled_out_by: str  # similar sights with other causes, and how they are told apart
+    remedy: str  # the general advice, empty if there is none; a finding names the exact option or line
+    link: str = ""  # address of a page with more; may be empty
     # Parts of worker time (`WORKER_TIME`) in which the time that it explains lies. Threads without a task that a
     # finding of a trial explains are not blamed on the structure of the graph again.
     parts: tuple[str, ...] = ()
     # What the remedy changes of the bound on the time. No finding predicts less than what remains of the bound allows.
     changes: tuple[Term, ...] = ()
-    predicts: bool = True  # whether the records say what the remedy brings
+    predicts: bool = True  # whether the records allow a prediction of the remedy's effect
     rules_out: tuple[str, ...] = ()  # codes not named beside it, in the same trial or at the same point
     precedence: int = LAST  # place among findings of one severity; `LAST` orders by worker time lost
-    workers_unused: bool = False  # whether it shows in workers that run no task, which a script can count
-    excusable: bool = False  # whether the idle threads that it explains are nobody's fault
+    workers_unused: bool = False  # whether it shows in workers without a task, which a script can count
+    excusable: bool = False  # whether nobody is to blame for the idle threads that it explains
     find: Callable[[Looked], Finding | None] = field(init=False, repr=False)  # looks at one trial or sweep
 
     def finds(self, function: Function) -> Function:
@@ -61,14 +61,14 @@ class Cause(Generic[Looked]):
         self,
         metrics: Metrics,
         threads: int,
-        saved_s: float,  # of the call
+        saved_s: float,  # seconds of the call
         *,
         shorter_s: float = 0.0,  # thread-seconds less in tasks, where the remedy changes T1
-        client_s: float = 0.0,  # that the client itself computes
-        changes: Collection[Term] | None = None,  # of this finding, if they are not those of its cause
+        client_s: float = 0.0,  # seconds that the client itself computes
+        changes: Collection[Term] | None = None,  # terms of this finding, in place of those of its cause
         change: Mapping[str, Scalar] = MappingProxyType({}),
     ) -> Gain | None:
-        """What the remedy brings, at most down to the bound of the graph that it leaves; None below `GAIN`."""
+        """Effect of the remedy, at most down to the bound of the graph that it leaves; None below `GAIN`."""
         changes = self.changes if changes is None else changes
         # tasks that gave up their thread may overlap
         work_s = min(metrics.work_s, metrics.worker_time_s.get("busy", metrics.work_s))
@@ -85,5 +85,5 @@ class Cause(Generic[Looked]):
 
 
 def severity_of(share: float) -> Severity:
-    """How much a loss of this share of worker time matters, where a remedy is known."""
+    """Severity of a loss of this share of worker time, where a remedy is known."""
     return Severity.HIGH if share >= SEVERE else Severity.MEDIUM if share >= NOTEWORTHY else Severity.LOW

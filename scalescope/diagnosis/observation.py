@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, wraps
-from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -26,6 +25,7 @@ from scalescope.model.standstill import STANDSTILL, Standstill
 from scalescope.model.trial import Trial
 
 T = TypeVar("T")
+P = ParamSpec("P")
 PREFECT_CLIENT = "PrefectDaskClient"  # begins the id of the client of prefect-dask
 
 
@@ -33,9 +33,11 @@ PREFECT_CLIENT = "PrefectDaskClient"  # begins the id of the client of prefect-d
 class Observation:
     """One trial and its records; what several causes need is computed once."""
 
-    trial: Trial  # what was asked for and what became of it: state, reason, facts, and metrics where there are any
+    trial: Trial  # point, state, reason and facts; metrics if there are any
     tables: Tables  # its records (`scalescope.model.records`); a table may be missing when the driver died
     attempts: Attempts | None  # the recorded attempts; None when nothing can be measured
+    # Results of functions that are decorated with `once`
+    computed: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
     def of(cls, trial: Trial, tables: Tables) -> Observation:
@@ -67,7 +69,7 @@ class Observation:
 
     @cached_property
     def standstill(self) -> Standstill | None:
-        """What stood still when the trial was stopped; None where something moved, or it ended by itself."""
+        """Standstill in which the trial was stopped; None if something moved, or it ended by itself."""
         fact = self.trial.facts.get(STANDSTILL)
         found = Standstill.from_mapping(fact) if fact else None
         return found if found and found.lasts else None
@@ -108,6 +110,17 @@ class Observation:
         return lost_s / self.threads
 
     @cached_property
+    def client_spans(self) -> tuple[Floats, Floats]:
+        """Begin and end of each row of the table `client`, in seconds since the first task was known."""
+        begin = self.numbers("client", "time") - self.measured.epoch
+        return begin, begin + self.numbers("client", "seconds")
+
+    @cached_property
+    def client_calls(self) -> tuple[str, ...]:
+        """The function that the client called in each row of the table `client`, as `submit`."""
+        return tuple(str(what).rpartition(".")[2] for what in self.column("client", "what"))
+
+    @cached_property
     def client_elsewhere(self) -> Bools:
         """In which rows of the table `client` it waited for another cluster."""
         return np.array([what == OTHER_CLUSTER for what in self.column("client", "what")], dtype=bool)
@@ -120,9 +133,9 @@ class Observation:
     @cached_property
     def client_s(self) -> float:
         """Seconds in which the client ran its own code, without what is done once; 0 where that was not recorded."""
-        what, waits = self.column("client", "what"), self.numbers("client", "waits") > 0
-        own = [call not in ONCE and call.rpartition(".")[2] not in SENDING for call in what]
-        return float(self.numbers("client", "seconds")[own & ~waits].sum()) if len(what) else 0.0
+        calls = zip(self.column("client", "what"), self.client_calls, self.column("client", "waits"), strict=True)
+        own = np.array([what not in ONCE and call not in SENDING and not waits for what, call, waits in calls], bool)
+        return float(self.numbers("client", "seconds")[own].sum())
 
     @cached_property
     def emulated(self) -> bool:
@@ -136,7 +149,7 @@ class Observation:
         return self.share(*parts) >= NOTEWORTHY
 
     def place(self, worker: str) -> str:
-        """Where a worker ran, as far as the cluster says: ` on node n1 (g2-standard-8, zone a, spot)`; else empty."""
+        """Place of a worker, as far as the cluster says: ` on node n1 (g2-standard-8, zone a, spot)`; else empty."""
         pods = self.trial.facts.get("cluster", {}).get("pods", ())
         found = next((each for each in pods if each.get("worker") == worker and each.get("node")), None)
         if found is None:
@@ -157,11 +170,22 @@ class Observation:
         return told(self.tables.get("events", {}), topic)
 
 
+@dataclass(frozen=True)
+class Remedy:
+    """Advice on a finding, and the effect that the records promise."""
+
+    text: str  # the option or line to change, without a full stop
+    change: Mapping[str, Scalar] = field(default_factory=dict)  # values of axes that apply the remedy
+    saved_s: float | None = None  # seconds of the call that it saves; by default what the lost thread-seconds cost
+    shorter_s: float | None = None  # thread-seconds by which it makes tasks shorter; by default those lost
+    changes: Collection[Term] | None = None  # terms of the bound on the time; by default those of the cause
+
+
 @dataclass(eq=False, kw_only=True)
 class TrialCause(Cause[Observation]):
     """A cause that the records of a single trial can show."""
 
-    without_attempts: bool = False  # whether it is looked for in trials without recorded attempts, too
+    without_attempts: bool = False  # whether trials without recorded attempts can show it, too
     # The remedy in a Prefect flow, where it is another one; `{task}` is the prefix of most tasks
     in_a_flow: str = ""
 
@@ -171,33 +195,52 @@ class TrialCause(Cause[Observation]):
     def finding(
         self,
         observation: Observation,
-        lost_s: float,
+        lost_s: float,  # thread-seconds
         summary: str,  # one whole sentence
-        remedy: str,  # the option or line to change, without a full stop
+        remedy: Remedy | str,
         *evidence: Evidence,
         confidence: float,
-        severity: Severity | None = None,
-        link: str = "",
-        change: Mapping[str, Scalar] = MappingProxyType({}),
-        saved_s: float | None = None,
-        shorter_s: float | None = None,
-        changes: Collection[Term] | None = None,
+        severity: Severity | None = None,  # by default it follows from the share of worker time lost
+        link: str = "",  # by default that of the cause
     ) -> Finding:
-        """A finding that lost so many thread-seconds; `change` names values of axes that apply the remedy.
-
-        `saved_s` are the seconds of the call that the remedy saves, `shorter_s` thread-seconds by which tasks become
-        shorter; both follow from `lost_s` unless given. `changes` replaces those of the cause.
-        """
         severity, metrics, gain = severity or severity_of(observation.share_of(lost_s)), observation.metrics, None
-        if self.in_a_flow and observation.by_prefect:
-            remedy = self.in_a_flow.replace("{task}", _usual_task(observation))
+        act = Remedy(remedy) if isinstance(remedy, str) else remedy
         if metrics is not None and observation.emulated and severity is not Severity.INFO:
-            saved_s = observation.saved_s(lost_s, self.parts) if saved_s is None else saved_s
-            shorter_s = lost_s if shorter_s is None else shorter_s
-            terms = {"shorter_s": shorter_s, "client_s": observation.client_s}
-            gain = self.gain(metrics, observation.threads, saved_s, changes=changes, change=change, **terms)
-        return Finding(
-            self.code, severity, summary, remedy, evidence, confidence, lost_s=lost_s, link=link or self.link, gain=gain
+            gain = self.gain(
+                metrics,
+                observation.threads,
+                observation.saved_s(lost_s, self.parts) if act.saved_s is None else act.saved_s,
+                shorter_s=lost_s if act.shorter_s is None else act.shorter_s,
+                client_s=observation.client_s,
+                changes=act.changes,
+                change=act.change,
+            )
+        text, link = act.text, link or self.link
+        if self.in_a_flow and observation.by_prefect:
+            text = self.in_a_flow.replace("{task}", _usual_task(observation))
+        return Finding(self.code, severity, summary, text, evidence, confidence, lost_s=lost_s, link=link, gain=gain)
+
+    def standing(
+        self,
+        observation: Observation,
+        summary: str,
+        remedy: str,
+        *evidence: Evidence,
+        confidence: float,
+        link: str = "",
+    ) -> Finding:
+        """A finding about a trial in which nothing moved any more: all of its time is lost."""
+        left = observation.standstill.left if observation.standstill else 0
+        return self.finding(
+            observation,
+            observation.threads * observation.trial.real_s,
+            f"Nothing moved any more: {summary}",
+            remedy,
+            *evidence,
+            Evidence("tasks that had not ended", left, "facts standstill"),
+            confidence=confidence,
+            severity=Severity.HIGH,
+            link=link,
         )
 
 
@@ -206,16 +249,15 @@ def _usual_task(observation: Observation) -> str:
     return Counter(names).most_common(1)[0][0] if len(names) else "task"
 
 
-def once(compute: Callable[[Observation], T]) -> Callable[[Observation], T]:
-    """Compute something for each trial once, as `functools.cached_property` does: several causes look at it."""
-    name = f"{compute.__module__}.{compute.__qualname__}"
+def once(compute: Callable[Concatenate[Observation, P], T]) -> Callable[Concatenate[Observation, P], T]:
+    """Compute a result once for each trial (and further arguments): several causes look at it."""
 
     @wraps(compute)
-    def computed(observation: Observation) -> T:
-        kept: dict[str, Any] = vars(observation)
-        if name not in kept:
-            kept[name] = compute(observation)
-        value: T = kept[name]
-        return value
+    def computed(observation: Observation, /, *given: P.args, **named: P.kwargs) -> T:
+        key = (compute, given)
+        if key not in observation.computed:
+            observation.computed[key] = compute(observation, *given, **named)
+        found: T = observation.computed[key]
+        return found
 
     return computed

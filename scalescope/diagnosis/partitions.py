@@ -1,4 +1,4 @@
-"""How libraries divide items into partitions where nobody says otherwise.
+"""Defaults of libraries that divide items into partitions.
 
 A rule is named as a cause only where it predicts the partitions that were measured (`matching`).
 """
@@ -16,11 +16,11 @@ from scalescope.model.partition_calls import BAG
 class PartitionRule:
     """A library's default."""
 
-    library: str  # whose
-    text: str  # what it does, as the predicate of a sentence that begins with the library
+    library: str  # name of the library
+    text: str  # the default in words, as the predicate of a sentence that begins with the library
     formula: str  # the number of partitions, as a formula
-    size: Callable[[int], int]  # items per partition, for a number of items from 1 on
-    link: str  # where it is discussed or was introduced
+    size: Callable[[int], int]  # items per partition, from the number of items (at least 1)
+    link: str  # address of the discussion or change that introduced it
 
     def partitions(self, items: int) -> int:
         return math.ceil(items / self.size(items)) if items > 0 else 1

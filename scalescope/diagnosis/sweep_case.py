@@ -18,7 +18,7 @@ Measured = tuple[PointSummary, Metrics]
 
 @dataclass(frozen=True)
 class SweepCase:
-    """What the causes of a sweep look at."""
+    """A sweep and what its trials show, as its causes look at it."""
 
     sweep: Sweep  # the question
     points: tuple[PointSummary, ...]  # its points, in order

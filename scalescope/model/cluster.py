@@ -1,4 +1,4 @@
-"""Where a workload runs: the base of all cluster specifications, and the table of their kinds."""
+"""Clusters on which a workload runs: the base of all specifications, and the table of their kinds."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class ClusterSpec:
     kind: ClassVar[str] = ""  # its name, in sweeps and on the command line
     title: ClassVar[str] = ""  # its name in forms, and of its Prefect block
     implementation: ClassVar[str] = ""  # its class (`scalescope.clusters.base.Cluster`), as module:name
-    reaper: ClassVar[str] = ""  # what removes its leases (`scalescope.clusters.reaping.Reaper`), if it writes any
+    reaper: ClassVar[str] = ""  # the remover of its leases (`scalescope.clusters.reaping.Reaper`), if it writes any
     reaper_of_others: ClassVar[str] = ""  # a `ReaperOfOthers`, if the system itself tells what other hosts left
     example: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # fields of an example, in docs
     extra: ClassVar[str] = ""  # extra of this package that installs what it needs; may be empty
@@ -80,7 +80,9 @@ class ClusterSpec:
     max_workers: ClassVar[int] = 100_000  # most workers that a point may ask for
     real_time: ClassVar[bool] = True  # whether trials take real time; else the clock is virtual
     here: ClassVar[bool] = False  # whether all workers are on this machine, so that they cost nothing but time
-    shares_processes: ClassVar[bool] = False  # whether workers share processes: it shows nothing of tasks that compute
+    shares_processes: ClassVar[bool] = (
+        False  # whether workers share processes, so that it shows nothing of tasks that compute
+    )
     proven: ClassVar[bool] = True  # whether it was ever run on a real system; only then it has a block
     hold_s: ClassVar[float] = 0.0  # most seconds for which workers that have arrived wait for others
 
@@ -105,7 +107,7 @@ class ClusterSpec:
         return {name: site.origins[name] for name, value in site.values.items() if getattr(self, name) == value}
 
     def notes(self, threads_per_worker: int) -> list[str]:
-        """What contradicts itself in it, in sentences."""
+        """Contradictions in it, in sentences."""
         return []
 
     @property

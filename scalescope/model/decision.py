@@ -1,4 +1,4 @@
-"""What a person decided about series of nights."""
+"""A person's decision about series of nights."""
 
 from __future__ import annotations
 

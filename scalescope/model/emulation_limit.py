@@ -1,4 +1,4 @@
-"""What a host can emulate in real time."""
+"""Limit of what a host can emulate in real time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TOLERANCE = 0.10  # largest share of a task's duration that emulating all worker
 
 @dataclass(frozen=True)
 class EmulationLimit(Mapped):
-    """How much bookkeeping a host does per emulated task.
+    """Bookkeeping that a host does per emulated task.
 
     When W workers start or end tasks of T seconds together, the host needs W × `seconds_per_task`: less than
     `tolerance` × T while W ≤ tolerance × T / seconds_per_task.
@@ -29,7 +29,7 @@ class EmulationLimit(Mapped):
         return f"trustworthy up to {workers} workers for tasks of at least {number(self.shortest_task_s(workers), 2)} s"
 
     def beyond(self, tasks: int, makespan_s: float) -> str:
-        """Why a trial cannot be trusted; may be empty."""
+        """Reason why a trial cannot be trusted; may be empty."""
         share = tasks * self.seconds_per_task / makespan_s
         if share <= self.tolerance:
             return ""

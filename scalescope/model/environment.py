@@ -46,10 +46,10 @@ class Environment:
     # The canonical text form without the name: equal for the same environment, however it was written. Empty for the
     # present one.
     text: str = ""
-    name: str = ""  # what the user calls it; may be empty, and is no part of its identity
+    name: str = ""  # the user's name for it; may be empty, and is no part of its identity
     python: str = ""  # path of its interpreter; empty unless the environment was named by one
     python_version: str = ""  # version of Python asked for, such as 3.11; empty for that of the present one
-    requirements: tuple[str, ...] = ()  # what is to be installed, normalised and sorted
+    requirements: tuple[str, ...] = ()  # requirements to install, normalised and sorted
 
     @property
     def present(self) -> bool:
@@ -133,7 +133,7 @@ def split_repository(requirement: str) -> RepositoryRequirement | None:
 
 
 def requirement(name: str, version: str) -> str:
-    """What installs this version again; one from a repository ends with `git+ADDRESS@COMMIT`."""
+    """Requirement that installs this version again; one from a repository ends with `git+ADDRESS@COMMIT`."""
     _, git, place = version.rpartition("git+")
     return f"{name}@{git}{place}" if git else f"{name}=={version}"
 

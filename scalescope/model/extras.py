@@ -1,4 +1,4 @@
-"""How to install an extra of Scalescope, from where the installed package came (it may be on no index)."""
+"""Command that installs an extra of Scalescope from where the installed package came (it may be on no index)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def install_command(extra: str) -> str:
     """The command that adds an extra to the installed package: `pip install -e "/src/scalescope[beam]"`."""
     try:
         origin = json.loads(metadata.distribution("scalescope").read_text("direct_url.json") or "{}")
-    except metadata.PackageNotFoundError:  # in an environment that only a driver uses
+    except metadata.PackageNotFoundError:  # only a driver uses this environment
         return f'pip install ".[{extra}]" in a copy of Scalescope\'s repository'
     if "url" not in origin:  # an index had it
         return f'pip install "scalescope[{extra}]"'

@@ -24,7 +24,7 @@ _FORM = re.compile(r"([a-z-]+)(?:@(\d+(?:\.\d+)?))?")
 
 @dataclass(frozen=True)
 class Fault:
-    """What is broken on purpose, and when."""
+    """A fault on purpose, and its time."""
 
     kind: str  # one of `KINDS`
     after_s: float = AFTER_S  # seconds after the start of the workload's call

@@ -16,7 +16,7 @@ LIMITS_OF_TRUST = frozenset({"host-overloaded", "worker-died", "failed-trials", 
 
 
 class Severity(StrEnum):
-    """How much a finding matters: `high` makes the command line exit with 1."""
+    """Weight of a finding: `high` makes the command line exit with 1."""
 
     HIGH = "high"
     MEDIUM = "medium"
@@ -37,7 +37,7 @@ class Severity(StrEnum):
 class Evidence:
     """A number and where it was read."""
 
-    what: str  # in words, with its unit
+    what: str  # the quantity in words, with its unit
     value: float | int | str
     source: str  # record, table or rule that it comes from
 
@@ -46,11 +46,11 @@ class Evidence:
 class Gain(Mapped):
     """Effect of a remedy on the elapsed time at the point that the finding is about."""
 
-    now_s: float  # as measured
-    predicted_s: float  # without what is lost
+    now_s: float  # measured seconds
+    predicted_s: float  # predicted seconds, without the loss
     # values of axes (parameters, threads, configuration) that are the remedy; empty where people must act
     change: Mapping[str, Scalar] = field(default_factory=dict)
-    measured_s: float | None = None  # with this change; None: it was not run
+    measured_s: float | None = None  # measured seconds with this change; None if it was not run
 
     def __str__(self) -> str:
         measured = "" if self.measured_s is None else f"; measured {number(self.measured_s)} s"
@@ -61,7 +61,7 @@ class Gain(Mapped):
 class Finding(Mapped):
     """One cause, as a sentence that a person can act on."""
 
-    code: str  # from a closed set, such as `too-few-partitions`
+    code: str  # a code of a cause, such as `too-few-partitions`
     severity: Severity
     summary: str  # one sentence: what is wrong and why
     remedy: str  # the option or line to change
@@ -69,7 +69,7 @@ class Finding(Mapped):
     confidence: float = 1.0  # from 0 to 1
     points: tuple[str, ...] = ()  # ids of the points concerned; the summary is about the first
     lost_s: float = 0.0  # thread-seconds lost to it at these points
-    link: str = ""  # where to read more
+    link: str = ""  # address of a page with more; may be empty
     gain: Gain | None = None  # effect of the remedy; None: unknown
 
     @property
@@ -99,7 +99,7 @@ class Finding(Mapped):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What holds the work back, in one line; apart from it, what limits trust in the numbers.
+    """The cause that holds the work back, in one line; apart from it, limits of trust in the numbers.
 
     The first finding is a limit of trust only where no cause is known.
     """
@@ -113,7 +113,7 @@ class Verdict:
 
     @property
     def trust(self) -> tuple[Finding, ...]:
-        """What limits trust in the numbers that the first finding rests on; told by their summaries."""
+        """Limits of trust in the numbers that the first finding rests on; told by their summaries."""
         return tuple(finding for finding in self.findings[1:] if finding.limits_trust)
 
     @property

@@ -1,4 +1,4 @@
-"""What makes a graph large, as the client saw it before it sent the graph."""
+"""Parts that make a graph large, as the client saw them before it sent the graph."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from scalescope.model.mapping import Mapped
 class LargePart(Mapped):
     """The largest thing in one layer of a graph."""
 
-    graph_nbytes: int  # of the whole graph, as it was sent
-    layer: str  # how the keys of its tasks begin, such as `load`
-    what: str  # such as "argument `table`"
+    graph_nbytes: int  # bytes of the whole graph, as it was sent
+    layer: str  # common begin of the keys of its tasks, such as `load`
+    what: str  # its name, such as "argument `table`"
     kind: str  # its type and shape, such as `numpy.ndarray (1000, 1000)`
-    nbytes: int  # all its copies together
-    calls: int  # of the function that hold it, or a copy of it
+    nbytes: int  # bytes of all its copies together
+    calls: int  # calls of the function that hold it, or a copy of it
     where: str  # line of the user's code that sent the graph, such as `my_job.py:14 in run`; may be empty
 
     def sentence(self, size: str) -> str:

@@ -1,4 +1,4 @@
-"""What a trial measures; each number is declared once, as an annotated field of `Metrics`, and used everywhere.
+"""Measurements of a trial; each is declared once, as an annotated field of `Metrics`, and used everywhere.
 
 To add a number, declare it after the others as `float | None = None` and compute it in `scalescope.analysis.measure`.
 """
@@ -14,7 +14,7 @@ from scalescope.model.mapping import Mapped
 
 
 class Combine(StrEnum):
-    """How the values of repeats become one."""
+    """Way in which the values of repeats become one."""
 
     MEDIAN = "median"
     LOWER_MEDIAN = "lower median"  # for counts: a number that was measured
@@ -22,7 +22,7 @@ class Combine(StrEnum):
 
 
 class Unit(StrEnum):
-    """What a number counts, and how it is written."""
+    """Unit of a number, and its written form."""
 
     SECONDS = "s"
     SHARE = "share"
@@ -42,7 +42,9 @@ class Metric:
     title: str  # heading in tables
     short: str = ""  # heading in a narrow terminal; empty: the title
     legend: str = ""  # explains the title below a table
-    rank: int | None = None  # in the table of points: None is not in it; a narrow one leaves out the highest first
+    rank: int | None = (
+        None  # rank in the table of points, None if it is not there; a narrow table drops the highest first
+    )
     combine: Combine = Combine.MEDIAN
     interval: bool = False  # its mean is shown with a 95 % interval
     larger_is_better: bool = False  # for `compare`
@@ -54,8 +56,8 @@ class Metric:
 class WorkerTimePart:
     """A part of worker time: a state of a thread."""
 
-    title: str  # in reports
-    help: str  # what the thread was doing
+    title: str  # heading in reports
+    help: str  # description of the state of the thread
 
 
 # In the order in which they are shown. Together they are P × the time of the workload's call.
@@ -114,12 +116,12 @@ BUSY_TIME = tuple(BUSY_PARTS)
 
 @dataclass(frozen=True)
 class PrefixBusy:
-    """What the threads of one prefix did inside its tasks."""
+    """Time of the threads of one prefix inside its tasks."""
 
     seconds: Mapping[str, float]  # busy thread-seconds by part of `BUSY_PARTS`
     where: str = ""  # the line of the user's code in which they were most often, as `my_job.py:61 load`
-    what: str = ""  # what was called there, as `time.sleep`; empty where it is that code itself
-    share: float = 0.0  # of the samples, from 0 to 1
+    what: str = ""  # the function called there, as `time.sleep`; empty for the code itself
+    share: float = 0.0  # share of the samples, from 0 to 1
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class PrefixGpu:
     """The GPU while tasks of one prefix ran."""
 
     utilisation: float  # from 0 to 1
-    memory_peak: int  # bytes in use on a card, by whomever
+    memory_peak: int  # bytes in use on a card, by any process
     seconds: Mapping[str, float]  # busy thread-seconds by part of `GPU_PARTS`
 
 
@@ -142,7 +144,7 @@ class PrefixWork:
 
 @dataclass(frozen=True)
 class Metrics(Mapped):
-    """What one trial measured; P are the threads asked for."""
+    """Measurements of one trial; P are the threads asked for."""
 
     tasks: Annotated[int, Metric("Tasks that ran.", Unit.TASKS, "tasks", rank=2, combine=Combine.LOWER_MEDIAN)]
     widest_stage: Annotated[

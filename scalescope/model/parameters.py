@@ -32,21 +32,21 @@ UNITS = {"s": "s", "us": "µs", "mb": "MiB"}  # units by the last word of a name
 
 @dataclass(frozen=True)
 class Parameter:
-    """What is said of a parameter besides its name, type and default."""
+    """Declaration of a parameter besides its name, type and default."""
 
     help: str  # one or two sentences; units in words
     title: str = ""  # heading in a form, with its unit; by default the name in words
     minimum: float | None = None  # smallest number allowed
     maximum: float | None = None  # largest number allowed
     examples: tuple[Any, ...] = ()  # values to show in a form
-    names: str = ""  # what a value can name, such as `workload`, so that a form can offer those that there are
+    names: str = ""  # kind of things that a value names, such as `workload`, which a form can offer
     # what JSON Schema says of a value besides its type and bounds, so that a form can refuse what is wrong
     schema: Mapping[str, Any] = field(default_factory=dict)
     option: tuple[str, ...] = ()  # names on the command line, such as `-a`; by default `--` and the name with dashes
-    metavar: str = ""  # how help shows its value, such as `NAME=VALUES`
-    syntax: str = ""  # how the command line writes it: a name of `scalescope.cli.options`; empty: as the type is
-    written: Any = None  # its type as people write it, where the field holds another
-    default: Any = None  # its default as people write it, where the field holds another
+    metavar: str = ""  # its value in help texts, such as `NAME=VALUES`
+    syntax: str = ""  # its form on the command line, a name of `scalescope.cli.options`; empty: by its type
+    written: Any = None  # type of what people write, if the field holds another
+    default: Any = None  # default as people write it, if the field holds another
     # checks what people wrote and makes what the field holds, called with the name for errors; by default by the type
     reads: Callable[[str, Any], Any] | None = None
 
@@ -55,9 +55,9 @@ class Parameter:
 class Declared:
     """A parameter with all that is known of it."""
 
-    name: str  # as Python and YAML spell it
-    type: Any  # as people write it, such as `int` or `float | None`
-    required: bool  # whether one must be given
+    name: str  # its name in Python and YAML
+    type: Any  # type of what people write, such as `int` or `float | None`
+    required: bool  # whether a value must be given
     about: Parameter
     _field: Field[Any]
 

@@ -16,7 +16,7 @@ NPARTITIONS = "scalescope.npartitions"
 class PartitionCall(Mapped):
     """One call that decides partitions."""
 
-    call: str  # of the library, such as `dask.bag.from_sequence`
+    call: str  # function of the library, such as `dask.bag.from_sequence`
     where: str  # line of the user's code, such as `my_job.py:14 in run`; may be empty
-    items: int | None  # what was divided, such as rows; None: unknown before the work runs
+    items: int | None  # items divided, such as rows; None if unknown before the work runs
     partitions: int

@@ -19,13 +19,13 @@ class RecordedTask:
     """One task of a recorded graph."""
 
     stage: int  # number of its task group
-    seconds: float  # how long it computed; of one that sends tasks, since these ended
+    seconds: float  # seconds that it computed; for one that sends tasks, from the end of these on
     needs: tuple[int, ...] = ()  # numbers of the tasks whose results it needs; all smaller than its own
     allowed: int = 0  # workers to which a restriction confined it; 0 when any may run it
     submission: int = 0  # number of the submission that it came with
     nbytes: int = 0  # size of its result
     scattered: tuple[int, ...] = ()  # numbers of the scattered data that it needs
-    sends: RecordedGraph | None = None  # what it sends itself, and waits for
+    sends: RecordedGraph | None = None  # graph that it sends itself, and waits for
     secedes: bool = False  # whether it gives up its thread meanwhile
     # of an output of a shuffle, seconds of a first attempt where it happens to be, which says where it is to run
     first_s: float = 0.0
@@ -53,11 +53,11 @@ class Submission:
 
 @dataclass(frozen=True)
 class RecordedGraph:
-    """What a trial ran."""
+    """Graph of tasks that a trial ran."""
 
     stages: tuple[str, ...]  # prefix of each task group
-    tasks: tuple[RecordedTask, ...]  # by submission, then by start
-    submissions: tuple[Submission, ...] = (Submission(),)  # in their order
+    tasks: tuple[RecordedTask, ...]  # tasks ordered by submission, then by start
+    submissions: tuple[Submission, ...] = (Submission(),)  # submissions in their order
     # share of each stage's seconds that its threads were on a core, 1 where that is unknown; empty: unknown for all
     cpu: tuple[float, ...] = ()
     gathered: bool = True  # whether the client fetched results

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
-Columns: TypeAlias = dict[str, Any]  # by name: an `array.array` of numbers, or a list of text
+Columns: TypeAlias = dict[str, Any]  # an `array.array` of numbers or a list of text, by name
 
 TASKS: dict[str, str] = {
     "key": "str",  # the task's key, as text
@@ -18,19 +18,19 @@ TASKS: dict[str, str] = {
     "group": "str",  # its task group (`inc-1234`), by dask's own rule
     "worker": "str",  # address of the worker that ran this attempt; empty when no worker did
     "thread": "q",  # thread identifier on that worker; 0 when unknown
-    "assigned": "d",  # when the scheduler gave it to a worker; 0 when it never did
-    "start": "d",  # when its computation began; 0 when it never did
-    "stop": "d",  # when its computation ended
-    "done": "d",  # when the scheduler learnt of the end
+    "assigned": "d",  # time of its assignment to a worker; 0 if there was none
+    "start": "d",  # time at which its computation began; 0 if it never began
+    "stop": "d",  # time at which its computation ended
+    "done": "d",  # time at which the scheduler learnt of the end
     "transfer": "f",  # seconds spent fetching its inputs, on that worker, for this task
     "deserialize": "f",  # seconds spent deserialising it
     "disk_read": "f",  # seconds spent reading spilled inputs
     "disk_write": "f",  # seconds spent spilling
     "nbytes": "q",  # size of the result in bytes
     "span": "d",  # longest dependency path that ends with this task, by computation, in seconds
-    "runnable": "d",  # when all its dependencies were in memory
+    "runnable": "d",  # time at which all its dependencies were in memory
     "status": "b",  # 0 finished, 1 erred, 2 attempt lost (worker died or task was released)
-    "retries": "b",  # how often it had been tried before on a worker that died or with an error
+    "retries": "b",  # earlier tries, on a worker that died or with an error
     "allowed": "i",  # workers to which a restriction confines it; 0 when every worker may run it
     "graph": "q",  # number of the row in `graphs` with which it came, from 1; 0 when unknown
 }
@@ -41,9 +41,9 @@ DEPENDENCIES: dict[str, str] = {"task": "i", "needs": "i"}
 
 # What clients submitted: one row per `submit`, `map` or `compute`.
 GRAPHS: dict[str, str] = {
-    "time": "d",  # when the scheduler received it
-    "seconds": "d",  # what the scheduler needed to take it in
-    "client": "str",  # who sent it; one that runs inside a task begins with `NESTED`
+    "time": "d",  # time at which the scheduler received it
+    "seconds": "d",  # seconds that the scheduler needed to take it in
+    "client": "str",  # id of the client that sent it; begins with `NESTED` inside a task
     "task": "str",  # key of the task that sent it; empty when none did
     "tasks": "q",  # tasks in it
     "nbytes": "q",  # its size as it was sent; 0 when unknown
@@ -55,12 +55,12 @@ WORKERS: dict[str, str] = {
     "host": "str",
     "nthreads": "i",
     "memory_limit": "q",  # bytes; 0: it has none
-    "cores": "i",  # that its process may use; 0: unknown
+    "cores": "i",  # cores that its process may use; 0: unknown
     "process_threads": "i",  # threads of its process when the trial had ended, those of libraries too
     "pool_threads": "i",  # threads that a library (BLAS, OpenMP) starts there for one call; 0: unknown
     "joined": "d",
     "left": "d",  # 0 while it is there
-    "reason": "str",  # why it left
+    "reason": "str",  # reason of its departure
 }
 
 # Bytes; the cores that its process kept busy since the last sample, and the seconds of full garbage collections since
@@ -88,9 +88,9 @@ GPU: dict[str, str] = {
     "gpu": "str",  # identity of the card, which workers may share
     "time": "d",
     "utilisation": "f",  # part of NVML's last sampling period in which a kernel ran, from 0 to 1
-    "memory": "q",  # bytes in use on the card, by whomever
-    "prefix": "str",  # of the task that ran; empty when none did
-    "doing": "str",  # what its thread did, as its stack shows: `copying`, `loading`, or empty
+    "memory": "q",  # bytes in use on the card, by any process
+    "prefix": "str",  # prefix of the task that ran; empty if none ran
+    "doing": "str",  # doing of its thread, by its stack: `copying`, `loading`, or empty
     "cpu": "f",  # part of the time since the last sample that the thread was on a core
 }
 # What tasks did inside, by prefix: samples of the workers' profilers (10 ms), rare ones without their innermost frames;
@@ -129,23 +129,28 @@ LOGS: dict[str, str] = {"worker": "str", "time": "d", "level": "str", "text": "s
 
 # What the thread that ran the workload did, without a gap from the call to its return, by samples of its stack.
 CLIENT: dict[str, str] = {
-    "time": "d",  # when it began
-    "seconds": "d",  # until the next row, or the return
+    "time": "d",  # time at which the row begins
+    "seconds": "d",  # seconds until the next row, or the return
     "where": "str",  # innermost line of the user's own code, `my_job.py:61 prepare`; empty when unknown
-    "what": "str",  # what was called there, `time.sleep`; empty where it is that code itself
+    "what": "str",  # function called there, `time.sleep`; empty for the code itself
     "waits": "b",  # 1 while it only waited for the cluster, or for another one
 }
 
 NESTED = "Client-worker-"  # begins the id of a client that runs inside a task
 LONGEST = "longest"  # topic of events: the function and arguments of the longest task of a prefix
 SCATTERED = "scattered"  # topic of events: data that is no task's result, and the tasks that needed it
-AGAIN = "again"  # topic of events: what tasks did that others, of other keys, had done
-SENDING = ("compute", "map", "persist", "submit")  # in the column `what`: calls that pack a graph and send it
-IMPORT = "import"  # in the column `what`: modules were imported
-FLOW = "prefect.flow"  # in the column `what`: Prefect began or ended a flow, around the user's function
-META = "dask.meta"  # in the column `what`: Dask called a function of tasks in the client, to learn what it returns
-OTHER_CLUSTER = "other-cluster"  # in the column `what`: it waited for another cluster, or was in a call for one
-ONCE = (IMPORT, FLOW)  # what costs the same however much work there is
+AGAIN = "again"  # topic of events: work that a task with another key had already done
+SENDING = (
+    "compute",
+    "map",
+    "persist",
+    "submit",
+)  # last names in the column `what`: calls that pack a graph and send it
+IMPORT = "import"  # value of the column `what`: modules were imported
+FLOW = "prefect.flow"  # value of the column `what`: Prefect began or ended a flow around the user's function
+META = "dask.meta"  # value of the column `what`: Dask called a function of tasks in the client for its meta
+OTHER_CLUSTER = "other-cluster"  # value of the column `what`: a wait or call for another cluster
+ONCE = (IMPORT, FLOW)  # values of the column `what` that cost the same for any amount of work
 # What was broken on purpose: a kind of `scalescope.model.fault`, and the address of the worker, if any.
 FAULTS: dict[str, str] = {"kind": "str", "worker": "str", "begin": "d", "end": "d"}
 

@@ -13,11 +13,11 @@ from scalescope.redaction import masked
 
 @dataclass(frozen=True)
 class SiteConfig:
-    """What it says of one kind of cluster."""
+    """Defaults of one kind of cluster on this machine."""
 
-    values: Mapping[str, Any] = field(default_factory=dict)  # of fields, by name
-    origins: Mapping[str, str] = field(default_factory=dict)  # the file that each value is from, or `environment`
-    left_out: Mapping[str, str] = field(default_factory=dict)  # keys that count for nothing here, and why
+    values: Mapping[str, Any] = field(default_factory=dict)  # values by name of the field
+    origins: Mapping[str, str] = field(default_factory=dict)  # the file of each value, or `environment`
+    left_out: Mapping[str, str] = field(default_factory=dict)  # keys without effect here, and the reason
 
 
 def settings(*section: str) -> dict[str, tuple[Any, str]]:
@@ -39,12 +39,14 @@ def settings(*section: str) -> dict[str, tuple[Any, str]]:
 
 def read(
     spec: type[Any],  # a specification of clusters
-    found: Mapping[str, tuple[Any, str]],  # values and origins, by key
-    names: Mapping[str, tuple[str, ...]],  # fields by key: the first that the kind has; the first key of a field counts
-    reasons: Mapping[str, str],  # why other keys are left out; {} becomes the value
+    found: Mapping[str, tuple[Any, str]],  # values and origins by key
+    names: Mapping[
+        str, tuple[str, ...]
+    ],  # fields by key; the first that the kind has, and the first key of a field, count
+    reasons: Mapping[str, str],  # reasons why other keys are left out; {} becomes the value
     *,
-    unknown: str,  # why all others are
-    convert: Callable[[str, Any], Any],  # the value of a key as its field has it
+    unknown: str,  # reason why all others are left out
+    convert: Callable[[str, Any], Any],  # makes the value of a field out of that of its key
 ) -> SiteConfig:
     """The fields that a section of the configuration sets; a value that its field does not allow is left out."""
     known = {each.name for each in declared(spec)}
@@ -67,7 +69,7 @@ def read(
 
 
 def _accepted(spec: type[Any], name: str, value: Any) -> tuple[Any, dict[str, str]]:
-    """What a field holds of a value (None: nothing), and by its text why it does not hold the rest."""
+    """Accepted part of a value (None: nothing), and by its text the reason why the rest is refused."""
     several = isinstance(value, tuple)
     kept: list[Any] = []
     refused: dict[str, str] = {}

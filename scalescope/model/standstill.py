@@ -1,4 +1,4 @@
-"""What stood still on a cluster when a trial reached its time limit: tasks, by the line of code at which they are."""
+"""Tasks that stood still when a trial reached its time limit, by the line of code at which they are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scalescope.model.words import number
 STANDSTILL = "standstill"  # name of the fact of a trial that was stopped at its time limit: a `Standstill`
 STILL_S = 10.0  # seconds without the begin or end of a task after which a cluster stands still
 NO_WORKER = "no worker may run it"  # begins the problem of a task whose restrictions no worker meets
-ASKS_FOR = f"{NO_WORKER}: it asks for "  # the same if the restrictions are known; they follow
+ASKS_FOR = f"{NO_WORKER}: it asks for "  # begins the problem if the restrictions are known; they follow
 PAUSED = "its worker is paused for lack of memory"  # the problem of a task that its worker does not begin
 NO_THREAD = "waits for a thread there"  # the problem of a task whose worker has no free thread
 RESULTS = ("Client", "Future", "as_completed")  # `waits_for` of tasks that wait for other tasks
@@ -24,11 +24,11 @@ class StandingTasks:
 
     prefix: str  # prefix of their keys
     tasks: int
-    holds: bool  # whether they hold threads: they have begun, and have not seceded
-    where: str  # the line of the user's code, as `my_job.py:14 in load`; empty where they do not run, or nobody knows
-    call: str  # what is called there, as `result (client.py)`
+    holds: bool  # whether they hold threads, having begun and not seceded
+    where: str  # the line of the user's code, as `my_job.py:14 in load`; empty if they do not run, or unknown
+    call: str  # the function called there, as `result (client.py)`
     waits_for: str  # the class of `distributed` in which they wait, as `Semaphore`; empty where they do not
-    problem: str  # why they have not begun, or where scheduler and worker disagree
+    problem: str  # the reason why they have not begun, or a disagreement of scheduler and worker
     stuck: int  # tasks on workers all of whose threads are held by tasks that wait in `distributed`
 
 
@@ -43,7 +43,7 @@ class Standstill(Mapped):
     ready: int  # tasks that only lack a thread
     computing: int  # workers that use the processor
     groups: tuple[StandingTasks, ...]  # tasks that are with workers, largest first
-    hints: tuple[str, ...] = ()  # what to look at, in sentences
+    hints: tuple[str, ...] = ()  # advice where to look, in sentences
     enough_s: float = STILL_S  # `still_s` after which the cluster stands still
 
     @property
@@ -56,7 +56,7 @@ class Standstill(Mapped):
         return tuple(each for each in self.groups if each.holds)
 
     def sentence(self, time: str = "") -> str:
-        """What stands still; `time` qualifies seconds, such as ` of simulated time`."""
+        """Describe the standstill; `time` qualifies seconds, such as ` of simulated time`."""
         if not self.left:
             return "the scheduler has no task that has not ended"
         unfinished = f"{self.left:,} {'task has' if self.left == 1 else 'tasks have'} not ended"

@@ -50,7 +50,7 @@ class Point(Mapped):
     environment: str = ""  # software to run with, as `Environment.parse` reads it; empty: the present one
     cluster: str = ""  # kind of cluster; empty: that of the sweep
     groups: Mapping[str, int] = field(default_factory=dict)  # workers of the cluster's worker groups, of all workers
-    fault: str = ""  # what is broken on purpose (`scalescope.model.fault`); empty: nothing
+    fault: str = ""  # fault on purpose (`scalescope.model.fault`); empty: none
 
     @property
     def threads(self) -> int:
@@ -97,8 +97,8 @@ class PlannedTrial:
     """One trial in the order of a sweep."""
 
     index: int  # position in the order, from 0
-    point: Point  # what to run
-    repeat: int  # from 0; warm-ups of a point count from 0 too
+    point: Point  # the point to run
+    repeat: int  # number of the repeat, from 0; warm-ups of a point count from 0, too
     warmup: bool = False  # run and recorded, but not a data point
 
     @property

@@ -12,15 +12,15 @@ from scalescope.model.finding import Finding
 from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import Point
 
-BLAMED = "blamed"  # fact: what the threads waited for most, thread-seconds by text
-PASSED_ON = "passed_on"  # fact: of `BLAMED`, what was waited for tasks that it had made late
+BLAMED = "blamed"  # fact: the main reasons why threads waited, thread-seconds by text
+PASSED_ON = "passed_on"  # fact: the part of `BLAMED` in waits for tasks that were made late, thread-seconds by text
 RAN = "ran"  # fact: `script`, `block` or `cluster`, for a trial of the user's code as it is; absent in sweeps
 STOOD_STILL = "stood_still"  # fact: the process whose standstill made the trial invalid
-SILENT = "silent"  # fact of a cluster: how long its control plane, through which results come, did not answer
+SILENT = "silent"  # fact of a cluster: seconds for which its control plane, through which results come, was silent
 
 
 class TrialState(StrEnum):
-    """What a trial is worth."""
+    """Worth of a trial as a data point."""
 
     VALID = "valid"  # a data point
     FAILED = "failed"  # the workload raised, or its answer was wrong
@@ -34,20 +34,20 @@ class Trial:
 
     key: str  # identity within its sweep (`PlannedTrial.key`)
     point: Point
-    repeat: int  # from 0
+    repeat: int  # number of the repeat, from 0
     warmup: bool  # a warm-up is never a data point
     state: TrialState
-    reason: str = ""  # why it is not valid
+    reason: str = ""  # the reason why it is not valid
     metrics: Metrics | None = None  # None: no tasks were recorded
     started_at: str = ""  # wall clock in UTC, ISO 8601
     real_s: float = 0.0  # real seconds that it took
     facts: Mapping[str, Any] = field(default_factory=dict)  # about cluster, clock, costs, host, packages
     warnings: tuple[str, ...] = ()  # about the quality of the capture, in sentences
-    findings: tuple[Finding, ...] = ()  # what its records alone show to be wrong, worst first
+    findings: tuple[Finding, ...] = ()  # findings from its records alone, worst first
     records: str = ""  # address of its raw records, a folder of Parquet files; empty: nothing was recorded
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "reason", printable(self.reason))  # it quotes errors
+        object.__setattr__(self, "reason", printable(self.reason))  # the reason quotes errors
 
     @property
     def counts(self) -> bool:

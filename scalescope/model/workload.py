@@ -22,7 +22,7 @@ def module_of(distribution: str) -> str:
 class WorkloadParameter:
     """One parameter of a workload, read from the signature of its function."""
 
-    name: str  # as the function spells it
+    name: str  # its name in the function's signature
     default: Scalar = None  # used when a sweep does not give it
     help: str = ""  # one sentence; units in words
     kind: str = "any"  # `int`, `float`, `str`, `bool`, or `any` where the function does not say
@@ -67,7 +67,7 @@ class Simpler:
     """A cheaper workload that hands the scheduler the same graph."""
 
     workload: str  # its name
-    without: str  # what it does without, such as `file I/O`
+    without: str  # the part left out, such as `file I/O`
     # from the parameters of a trial of this workload, and its recorded work T1 in seconds, the parameters of the other
     params: Callable[[Mapping[str, Scalar], float], Mapping[str, Scalar]] = field(compare=False, repr=False)
 
@@ -83,26 +83,26 @@ class OptionalPackage:
 
 @dataclass(frozen=True)
 class Workload:
-    """What is run, under a name that a sweep can give."""
+    """A function to run, under a name that a sweep can give."""
 
     name: str  # reference that loads it again (`beam-pardo`, `package.module:function`, `path.py:function`)
     version: int  # raised whenever results are no longer comparable with older ones
     summary: str  # one sentence
     # `run(client, **params)`; raises when its own result is wrong; of what it returns, JSON is kept
     run: Callable[..., Any] = field(compare=False, repr=False)
-    stresses: str = ""  # which part of a system its time depends on, in a few words
+    stresses: str = ""  # the part of a system on which its time depends, in a few words
     parameters: tuple[WorkloadParameter, ...] = ()  # all that `run` takes besides the client
     packages: tuple[str, ...] = ()  # distributions it needs besides `distributed`
     extra: str = ""  # the extra of Scalescope that installs them; empty where they come with Scalescope itself
     uses: tuple[OptionalPackage, ...] = ()  # distributions that it can do without
     modules: tuple[str, ...] = ()  # modules that it imports, or uses of those that its own module imports
-    folder: str = ""  # of its file, where what it imports may lie as well; empty where it is a module
+    folder: str = ""  # folder of its file and of modules that it imports; empty if it is a module
     # digest of its file and of what that imports from its own folder; empty where the list of packages says what it is
     code: str = field(default="", compare=False)
     # its tasks only sleep, so that a trial on the simulated cluster is reproducible to the last bit
     modelled: bool = False
     kinds: tuple[str, ...] = ()  # the only kinds of clusters that it can run on; empty where it can on all
-    changes_workers: bool = False  # it adds, retires or kills workers, which is no fault of a trial
+    changes_workers: bool = False  # whether it adds, retires or kills workers, which is then no fault of a trial
     # cheaper workloads that may replace it while a symptom is isolated; the closest one first
     simpler: tuple[Simpler, ...] = ()
 

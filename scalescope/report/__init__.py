@@ -1,1 +1,1 @@
-"""How results are shown."""
+"""Reports of results."""

@@ -1,4 +1,4 @@
-"""What the trials of a run ran on: clusters, jobs, nodes and pods."""
+"""Clusters, jobs, nodes and pods on which the trials of a run ran."""
 
 from __future__ import annotations
 

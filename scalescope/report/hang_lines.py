@@ -1,4 +1,4 @@
-"""What is stuck on a cluster where nothing moves, in lines for a terminal."""
+"""Lines for a terminal about a cluster where nothing moves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def headline(found: Hang, now: float) -> str:
 
 
 def standing(found: Hang | None, width: int = WIDTH, height: int = 1000) -> list[str]:
-    """What is stuck, and what to do, in so many columns and rows; tasks without room are counted."""
+    """Stuck tasks and advice, in so many columns and rows; tasks without room are counted."""
     if found is None:
         return []
     hints = [part for hint in found.hints for part in wrapped(flat(hint), width)]

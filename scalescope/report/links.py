@@ -1,4 +1,4 @@
-"""How runs and studies lead to each other."""
+"""Links between runs and studies."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MOST_LINKS = 12  # shown to people; JSON has all
 class RelatedLink:
     """Another run or study."""
 
-    what: str  # its relation to this one: `Run`, `Follows run`, `Part of study`, `Led to`
+    what: str  # relation to this one: `Run`, `Follows run`, `Part of study`, `Led to`
     id: str
 
     @property

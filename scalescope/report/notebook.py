@@ -27,7 +27,7 @@ FAINT, GREY = "#88888855", "#808890"
 
 
 class Shown(ABC):
-    """What can be read from a run; a measured block of code is a run with one trial."""
+    """Results of a run; a measured block of code is a run with one trial."""
 
     @abstractmethod
     def _shown(self) -> SweepRun:
@@ -35,7 +35,7 @@ class Shown(ABC):
 
     @property
     def points(self) -> tuple[PointSummary, ...]:
-        """What was measured at each point, over its repeats."""
+        """Measurements at each point, over its repeats."""
         return run_tables.points(self._shown().trials)
 
     @property
@@ -45,7 +45,7 @@ class Shown(ABC):
 
     @property
     def trust(self) -> tuple[str, ...]:
-        """What limits trust in the numbers, in sentences."""
+        """Limits of trust in the numbers, in sentences."""
         verdict = self._shown().verdict
         return tuple(finding.summary for finding in verdict.trust) if verdict else ()
 
@@ -56,7 +56,7 @@ class Shown(ABC):
         return verdict.findings if verdict else ()
 
     def to_json(self) -> dict[str, Any]:
-        """What `scalescope show --json` prints of the run."""
+        """The mapping that `scalescope show --json` prints of the run."""
         run = self._shown()
         return export.to_json(run.sweep, run.trials, run_tables.verdict_of(run))
 

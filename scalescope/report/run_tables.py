@@ -27,7 +27,7 @@ from scalescope.model.trial import Trial, TrialState, ran_what
 from scalescope.model.words import capital, count, plural, seconds, shortened, size
 from scalescope.report.table import Column, ReportTable, fitting, legend
 
-MOST_TRACEBACKS = 3  # that a report shows
+MOST_TRACEBACKS = 3  # tracebacks that a report shows at most
 MOST_SIZES = 8  # columns of the table of factors
 ACCEPTABLE = 0.8  # a factor below is marked, as the POP project does
 
@@ -68,7 +68,7 @@ def columns(summaries: Sequence[PointSummary]) -> tuple[Column[PointSummary], ..
     if any(summary.point.items is not None for summary in summaries):
         found.append(Column("items", "items", lambda row: row.point.items, count))
     for name in varied(summary.point for summary in summaries):
-        short = name.rpartition(".")[2]  # of a key of Dask's configuration its last part
+        short = name.rpartition(".")[2]  # the last part of a key of Dask's configuration
         found.append(Column(name, name, _setting(name), short=short if short != name else ""))
     measured = [summary for summary in summaries if summary.metrics is not None]
     unknown = {name for name, each in MEASURED.items() if all(each.value(row) is None for row in measured)}
@@ -125,7 +125,7 @@ def measured(summary: PointSummary) -> dict[str, Any]:
 
 
 def knees(found: Sequence[Knee]) -> list[tuple[str, str]]:
-    """Where throughput stops growing: title and sentence of each series of at least three worker counts."""
+    """Knees of throughput: title and sentence of each series of at least three worker counts."""
     several = [knee for knee in found if len(knee.series.points) > 2]
     return [(capital(knee.title), knee.line + knee.falls + to_measure(knee)) for knee in several]
 
@@ -177,13 +177,13 @@ def to_measure(knee: Knee) -> str:
 class Pair:
     """The same point in two runs."""
 
-    point: Point  # from the left run if it has the point
+    point: Point  # the point of the left run, or of the right one
     left: PointSummary | None  # None if the left run has no such point
     right: PointSummary | None  # None if the right run has no such point
 
     @property
     def speedup(self) -> float | None:
-        """How many times shorter the makespan on the right is; None unless both were measured."""
+        """Makespan on the left divided by that on the right; None unless both were measured."""
         if self.left is None or self.right is None or self.left.metrics is None or self.right.metrics is None:
             return None
         return self.left.metrics.makespan_s / self.right.metrics.makespan_s
@@ -214,7 +214,7 @@ def estimate(value: MeanInterval) -> str:
 
 
 def reasons(summaries: Sequence[PointSummary]) -> list[str]:
-    """Why trials do not count: one line per reason."""
+    """Reasons why trials do not count, one line each."""
     names = varied(summary.point for summary in summaries)
     found: dict[tuple[str, str], list[tuple[str, int]]] = {}
     for summary in summaries:
@@ -230,7 +230,7 @@ def reasons(summaries: Sequence[PointSummary]) -> list[str]:
 
 
 def tracebacks(trials: Sequence[Trial]) -> list[str]:
-    """What workloads raised, each traceback once."""
+    """Tracebacks of workloads, each once."""
     failed = [trial for trial in trials if trial.state is TrialState.FAILED]
     found = [str((trial.facts.get("error") or {}).get("traceback", "")).strip() for trial in failed]
     return list(dict.fromkeys(filter(None, found)))[:MOST_TRACEBACKS]

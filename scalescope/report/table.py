@@ -20,7 +20,7 @@ GAP = 2  # spaces between two columns on a terminal
 
 
 class Tone(StrEnum):
-    """What a text means. Terminal and page colour it; the text must not rely on that."""
+    """Meaning of a text. Terminal and page colour it; the text must not rely on that."""
 
     PLAIN = "plain"
     GOOD = "good"
@@ -48,7 +48,7 @@ class ReportTable:
     heads: tuple[str, ...]
     rows: tuple[Row, ...]
     numbers: frozenset[int] = frozenset()  # right-aligned columns, from 0
-    notice: str = ""  # what was left out
+    notice: str = ""  # sentence on what was left out
 
     @classmethod
     def of(

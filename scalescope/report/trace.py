@@ -34,7 +34,7 @@ Event = dict[str, Any]
 CLUSTER = 0  # process of the counters; workers follow from 1
 COUNTED = 20_000  # most samples of the counters; viewers slow down with more
 SAME_NS = 1_000_000  # shorter overlaps of two tasks on one thread are clock error; longer ones get a track of their own
-COMPRESSION = 5  # of gzip: level 1 is hardly faster, and larger
+COMPRESSION = 5  # level of gzip; level 1 is hardly faster, and its files are larger
 _BATCH = 5_000
 _STATUS = {STATUS_ERRED: "erred", STATUS_LOST: "lost"}
 
@@ -46,7 +46,7 @@ def write(tables: Tables, place: str | Path, *, title: str = "") -> int:
         CaptureError: There is nothing to show.
     """
     found = events(tables)
-    first = next(found)  # what is wrong with the records is said before a file is touched
+    first = next(found)  # a fault of the records is raised before a file is touched
     with (
         replacing(place, "trace") as temporary,
         gzip.open(temporary, "wt", compresslevel=COMPRESSION, encoding="utf-8") as stream,

@@ -1,4 +1,4 @@
-"""Where the worker time of a point went."""
+"""Parts of the worker time of a point."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def worker_time_parts(metrics: Metrics) -> tuple[WorkerTimeShare, ...]:
 
 
 def lost_to(summary: PointSummary) -> str:
-    """What worker time was lost to, with shares; empty if unknown or too small to name."""
+    """Main losses of worker time, with shares; empty if unknown or too small to name."""
     whole = sum(summary.metrics.worker_time_s.values()) if summary.metrics else 0.0
     found = []
     for text, seconds in summary.blamed.items():
@@ -48,7 +48,7 @@ def lost_to(summary: PointSummary) -> str:
 
 
 def busy_line(metrics: Metrics) -> str:
-    """What busy threads did inside tasks, and where most of it was; empty where that was not recorded."""
+    """Time of busy threads inside tasks by kind, and the line with most of it; empty if not recorded."""
     told = busy_parts(metrics.busy_time_s or {})
     worst = next(iter((metrics.busy_by_prefix or {}).items()), None)
     if not told or worst is None or not worst[1].where:
@@ -66,7 +66,7 @@ def busy_parts(seconds: Mapping[str, float]) -> str:
 
 
 def gpu_line(metrics: Metrics) -> str:
-    """How long the GPUs computed, and what busy threads did meanwhile; empty without GPUs."""
+    """Share of the time in which GPUs computed, and of what busy threads did meanwhile; empty without GPUs."""
     if metrics.gpu_time_s is None or metrics.gpu_busy is None:
         return ""
     whole = sum(metrics.gpu_time_s.values())

@@ -10,6 +10,7 @@ import numpy as np
 from scalescope.analysis.attempts import Floats
 from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.evidence.departures import Departure, deaths, departures
+from scalescope.diagnosis.evidence.held_results import peaks
 from scalescope.diagnosis.evidence.task_table import largest_prefix
 from scalescope.diagnosis.evidence.timeline import occupied_from, timeline
 from scalescope.diagnosis.observation import Observation, TrialCause
@@ -52,6 +53,7 @@ def adaptive_scaling(observation: Observation) -> Finding | None:
     begin = float(attempts.runnable[of_stage].min(initial=attempts.makespan))
     peak = observation.trial.point.workers
     rounds = _rounds(left, came)
+    held = sum(peaks(observation, "managed").get(each.worker, 0.0) for each in gone)
     return ADAPTIVE_SCALING.finding(
         observation,
         lost_s,
@@ -61,9 +63,7 @@ def adaptive_scaling(observation: Observation) -> Finding | None:
         Evidence("workers retired", len(left), "table workers, events remove-worker"),
         Evidence("workers that came after the first task was known", len(came), "table workers"),
         Evidence("times that workers came back", rounds, "table workers"),
-        Evidence(
-            "bytes on the workers that were retired", _held(observation, {each.worker for each in gone}), "memory"
-        ),
+        Evidence("bytes on the workers that were retired", int(held), "memory"),
         Evidence("thread-seconds missing while tasks waited", round(lost_s, 3), "tables workers and tasks"),
         confidence=0.9,
     )
@@ -119,7 +119,7 @@ def _absent(observation: Observation) -> Floats:
 
 
 def _rounds(left: Floats, came: Floats) -> int:
-    """How often workers came after some had left."""
+    """Number of times that workers came after some had left."""
     order = np.argsort(np.concatenate([left, came]), kind="stable")
     arrives = (order >= len(left)).astype(int)
     return int((np.diff(arrives) == 1).sum())
@@ -161,14 +161,3 @@ def _remedy(observation: Observation, adaptive: Mapping[str, Any], left: Floats,
         idle_s = max(begin - float(left[0]), 1.0) + float(adaptive.get("wait_count") or 1) * interval
         remedy += f"; or retire them later: `wait_count={int(np.ceil(2 * idle_s / interval))}`"
     return remedy
-
-
-def _held(observation: Observation, workers: set[str]) -> int:
-    """Most bytes of results that these workers held."""
-    most = dict.fromkeys(workers, 0)
-    for worker, held in zip(
-        observation.column("memory", "worker"), observation.column("memory", "managed"), strict=True
-    ):
-        if worker in most:
-            most[worker] = max(most[worker], held)
-    return sum(most.values())

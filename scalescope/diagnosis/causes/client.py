@@ -12,7 +12,7 @@ from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.client_time import AFTER, BEFORE, BETWEEN, actor_calls, client_time
 from scalescope.diagnosis.evidence.submission_loop import SHORT_S, loop, one_by_one
 from scalescope.diagnosis.evidence.submissions import heavy, large, submissions
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.records import FLOW, META, ONCE
@@ -33,13 +33,13 @@ MOSTLY = 0.9  # share of the client's time on one line, from which only that lin
 
 @dataclass(frozen=True)
 class ClientSpending:
-    """What the client spent in some way, while no task was known."""
+    """Time that the client spent in some way, while no task was known."""
 
     lost_s: float  # thread-seconds
-    phases: tuple[float, ...]  # the same for each of `PHASES`
-    at: str  # where most of it was: of the lines of one function that do the same, that with most
-    what: str  # what was called there; empty where it is that code itself, or unknown
-    most: float  # the share of all these lines
+    phases: tuple[float, ...]  # thread-seconds in each of `PHASES`
+    at: str  # the line with most of it, among lines of one function that do the same
+    what: str  # the function called there; empty for the code itself, or if unknown
+    most: float  # share of all these lines, from 0 to 1
 
     @classmethod
     def of(cls, observation: Observation, chosen: Bools, without: Collection[int]) -> ClientSpending | None:
@@ -67,7 +67,7 @@ class ClientSpending:
 
     def finding(self, cause: TrialCause, observation: Observation, did: str, said: str, remedy: str) -> Finding:
         """The finding of a cause: what the client did, what is to be said of it, and what to do."""
-        done_in_tasks = cause is CLIENT_BUSY  # what the client computed, all threads share then
+        done_in_tasks = cause is CLIENT_BUSY  # all threads then share what the client computed
         most = ""
         if self.most < MOSTLY:
             worked = "worked" if cause is CLIENT_BUSY else "waited for the cluster"
@@ -79,7 +79,7 @@ class ClientSpending:
             self.lost_s,
             f"{percent(observation.share_of(self.lost_s))} of the worker time passed while the client {did}, "
             f"{self.when}, with no task to run{said}{most}.",
-            remedy,
+            Remedy(remedy, saved_s=self.lost_s / observation.threads * (1 - done_in_tasks / observation.threads)),
             *(
                 Evidence(
                     f"seconds {text}", round(self.phases[phase] / observation.threads, 3), "tables client and tasks"
@@ -87,7 +87,6 @@ class ClientSpending:
                 for phase, text in PHASES.items()
             ),
             Evidence(f"share of these {self.at}", round(self.most, 4), "table client"),
-            saved_s=self.lost_s / observation.threads * (1 - done_in_tasks / observation.threads),
             confidence=0.8 if len(observation.column("client", "time")) else 0.6,
         )
 

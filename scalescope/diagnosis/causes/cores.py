@@ -21,7 +21,7 @@ from scalescope.diagnosis.evidence.host_cpu import (
 from scalescope.diagnosis.evidence.inside_tasks import OUTSIDE, PROGRAM, inside, waits
 from scalescope.diagnosis.evidence.task_table import worker_of_rows
 from scalescope.diagnosis.evidence.timeline import timeline
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.sweep import THREADS
 from scalescope.model.words import percent, plural, some
@@ -170,7 +170,7 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
     why = "tasks wait for something else than a core" if rest else "each task uses the one core of its thread"
     spent = max(waits(observation).values(), key=lambda each: each.seconds, default=None)
     if rest and spent:
-        why = f"tasks wait, as `{spent.prefix}` in `{spent.function}`{f' at {spent.line}' if spent.line else ''}"
+        why = f"tasks wait, as `{spent.prefix}` in `{spent.function}`{spent.at}"
     free = here.cpus * (1 - here.foreign) if here else np.inf  # cores that the trial may have
     times = min(1 / max(each, 1 / MOST_TIMES), free / max(each * observation.threads, 1e-9))
     times = max(min(times, metrics.widest_stage / observation.threads), 1.0)
@@ -188,22 +188,24 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
         f"{percent(observation.share('busy'))} of the worker time is busy and {queue:.1f} tasks wait for each thread"
         + (f", while {spare:.1f} of {here.cpus} cores are idle" if here else "")
         + f": {why} ({each:.2f} cores for each).",
-        f"raise `threads_per_worker` (`--nthreads`) to {threads}, if what they wait for can serve that many at once"
-        if rest
-        else "use more workers or threads on this host",
+        Remedy(
+            f"raise `threads_per_worker` (`--nthreads`) to {threads}, if what they wait for can serve that many at once"
+            if rest
+            else "use more workers or threads on this host",
+            saved_s=observation.measured.here_s * (1 - float(then / now)),
+            change={THREADS: threads} if rest else {},
+        ),
         Evidence("share of worker time busy", round(observation.share("busy"), 3), "worker time"),
         Evidence("share of the time in which tasks waited", round(waiting, 3), "table tasks"),
         Evidence("cores in use for each running task", round(each, 3), "tables fine_metrics and memory, column cpu"),
         *([Evidence("cores idle", round(spare, 2), "facts host.load")] if here else []),
         confidence=0.6,
         severity=Severity.LOW if pays else Severity.INFO,
-        saved_s=observation.measured.here_s * (1 - float(then / now)),
-        change={THREADS: threads} if rest else {},
     )
 
 
 def _times_in_memory(observation: Observation) -> float:
-    """How many times the threads a worker has memory for, by what it took at most besides results."""
+    """Factor on the threads that a worker has memory for, by its most memory besides results."""
     limit, named = limit_of_workers(observation), worker_of_rows(observation, "memory") >= 0
     rss, managed = (observation.numbers("memory", name)[named] for name in ("rss", "managed"))
     if not limit or not len(rss):
@@ -233,7 +235,7 @@ def _cores_of_a_task(observation: Observation) -> float | None:
     return max(found, default=None)
 
 
-STOLEN = 0.10  # share of the host's cores; the hypervisor takes them only from whoever wants to run
+STOLEN = 0.10  # share of the host's cores; the hypervisor takes cores only from processes that want to run
 
 HOST_OVERLOADED = TrialCause(
     code="host-overloaded",

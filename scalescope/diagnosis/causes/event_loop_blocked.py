@@ -15,13 +15,13 @@ from scalescope.diagnosis.evidence.host_cpu import host, in_one_process, running
 from scalescope.diagnosis.evidence.spilling import spilling
 from scalescope.diagnosis.evidence.task_table import threads_of_workers, worker_of_rows
 from scalescope.diagnosis.evidence.timeline import timeline
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent
 
 STALL_S = 0.1  # seconds; shorter stalls of an event loop are normal under load
-STALL_ON_FULL_HOST_S = 0.5  # seconds; where others fill the host, every process waits for its turn
+STALL_ON_FULL_HOST_S = 0.5  # seconds, on a host that others fill: every process waits for its turn there
 GARBAGE = "table memory, column collecting"
 LAG_INTERVAL_S = 1.0  # seconds before a row of table `lag` in which its stall was (`capture.recorder`)
 
@@ -44,9 +44,9 @@ class _LoopStalls:
     """Stalls of event loops, one element each."""
 
     process: Ints  # index into `Attempts.addresses`; -1 for the scheduler
-    seconds: Floats  # at most so long
-    begin: Floats  # not before this
-    end: Floats  # not after this
+    seconds: Floats  # upper bound of its length, in seconds
+    begin: Floats  # earliest begin, in seconds since the first task was known
+    end: Floats  # latest end, in seconds since the first task was known
 
     def only(self, kept: Bools) -> _LoopStalls:
         return _LoopStalls(self.process[kept], self.seconds[kept], self.begin[kept], self.end[kept])
@@ -75,7 +75,7 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
         return None
     costly = [stalls for stalls in (_noted(observation), _gaps(observation)) if len(stalls.process)]
     by_process: dict[int, tuple[float, float, int]] = {}
-    for stalls in costly:  # both may have seen the same stall: the one that shows more of a process counts
+    for stalls in costly:  # both may have seen one stall: the larger sum of a process counts
         for process, felt in _felt(observation, stalls).items():
             by_process[process] = max(felt, by_process.get(process, felt))
     of_workers_s = sum(felt[0] for process, felt in by_process.items() if process >= 0)
@@ -145,13 +145,15 @@ def _one_lock(observation: Observation, lost_s: float, longest: float, count: in
         f"{words.duration(longest)}, while tasks (`{prefix}`) ran and others waited: "
         f"{percent(observation.share_of(lost_s))} of the worker time. Either the tasks keep the interpreter lock "
         "(GIL), or something else blocks the loop; in one process the two cannot be told apart.",
-        "try `Client(processes=True, threads_per_worker=1)`: if the stalls go, it was the lock",
+        Remedy(
+            "try `Client(processes=True, threads_per_worker=1)`: if the stalls go, it was the lock",
+            saved_s=lost_s / observation.threads,
+            changes=(),
+        ),
         Evidence("stalls while threads were idle", count, "table lag, gaps in table memory"),
         Evidence("longest stall, s", round(longest, 3), "table lag, gaps in table memory"),
         Evidence("thread-seconds idle meanwhile", round(lost_s, 3), "worker time `not_assigned`"),
         confidence=0.5,
-        saved_s=lost_s / observation.threads,
-        changes=(),
     )
 
 
@@ -196,7 +198,7 @@ def _gaps(observation: Observation) -> _LoopStalls:
 
 
 def _felt(observation: Observation, stalls: _LoopStalls) -> dict[int, tuple[float, float, int]]:
-    """By process whose stalls cost something: thread-seconds, longest stall in seconds, number of stalls."""
+    """Thread-seconds, longest stall in seconds and number of stalls, by process whose stalls cost something."""
     attempts, line = observation.measured, timeline(observation)
     begin, end = np.clip(stalls.begin, 0.0, attempts.makespan), np.clip(stalls.end, 0.0, attempts.makespan)
     lost = line.between(np.minimum(line.idle, line.waiting), begin, end)

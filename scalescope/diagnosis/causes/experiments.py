@@ -1,4 +1,4 @@
-"""What experiments say: a point beside others that differ from it in one thing alone."""
+"""Lessons of experiments: a point beside others that differ from it in one thing alone."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EXPERIMENTS = SweepCause(
 
 @EXPERIMENTS.finds
 def experiments(case: SweepCase) -> Finding | None:
-    """What a point says beside those that differ from it in the cluster, the partitions or the workers alone."""
+    """Compare a point with those that differ from it in the cluster, the partitions or the workers alone."""
     beside = _NeighbourPoints(case)
     for summary, metrics in sorted(case.measured, key=lambda item: -item[0].point.threads):
         if not beside.of(summary, *DECISIVE):

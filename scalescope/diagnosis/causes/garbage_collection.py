@@ -6,7 +6,7 @@ import numpy as np
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.host_cpu import running
-from scalescope.diagnosis.evidence.task_table import task_prefixes, worker_of_rows
+from scalescope.diagnosis.evidence.task_table import largest_prefix, worker_of_rows
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
@@ -43,7 +43,8 @@ def garbage_collection(observation: Observation) -> Finding | None:
     lost_s = min(float((collecting * at_once).sum()), observation.seconds("busy"))
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    prefix = _prefix(observation, np.unique(worker[found]))
+    there = np.isin(attempts.worker, worker[found])
+    prefix, _ = largest_prefix(np.where(there, attempts.stop - attempts.start, 0.0), observation)
     return GARBAGE_COLLECTION.finding(
         observation,
         lost_s,
@@ -56,11 +57,3 @@ def garbage_collection(observation: Observation) -> Finding | None:
         Evidence("tasks that ran meanwhile", round(lost_s / float(collecting.sum()), 2), "table tasks"),
         confidence=0.9,
     )
-
-
-def _prefix(observation: Observation, workers: np.ndarray) -> str:
-    attempts = observation.measured
-    names, code = task_prefixes(observation)
-    there = np.isin(attempts.worker, workers)
-    sums = np.bincount(code[there], weights=(attempts.stop - attempts.start)[there], minlength=len(names))
-    return names[int(sums.argmax())]

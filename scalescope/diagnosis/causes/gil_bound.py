@@ -11,7 +11,7 @@ from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.host_cpu import FULL, MIN_SAMPLES, host, in_one_process, samples
 from scalescope.diagnosis.evidence.prefect_tasks import prefect_seconds
 from scalescope.diagnosis.evidence.timeline import handed_over
-from scalescope.diagnosis.observation import Observation, TrialCause, once
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause, once
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.sweep import THREADS, WORKERS
 from scalescope.model.words import plural
@@ -37,7 +37,7 @@ class LockedWorkers:
     cpu: float  # cores in use while tasks overlapped, on average
     running: float  # tasks that overlapped, on average
     lost_s: float  # thread-seconds of tasks that ran without a core
-    source: str = "table memory, column cpu"  # where the cores were read
+    source: str = "table memory, column cpu"  # table or fact from which the cores were read
 
 
 @once
@@ -125,7 +125,7 @@ def gil_bound(observation: Observation) -> Finding | None:
         sum(each.around + each.first for each in prefect_seconds(observation).values())
         > observation.seconds("busy") / 2
     ):
-        return None  # it is Prefect that runs there
+        return None  # most of that time is Prefect's own
     threads = int(attempts.members.nthreads.max())
     # Without the lock, as many tasks compute at once as the host has cores for.
     cores = observation.threads if here is None else max((here.idle + here.ours) * here.cpus, 1.0)
@@ -146,7 +146,11 @@ def gil_bound(observation: Observation) -> Finding | None:
         locked.lost_s,
         f"{who} ran {locked.running:.1f} tasks at once on {locked.cpu:.2f} cores{room}: the threads take turns at the "
         f"interpreter lock (GIL), mostly in `{prefix}`.",
-        f"use processes instead of threads: {how}, or code that releases the lock (NumPy, Numba `nogil=True`)",
+        Remedy(
+            f"use processes instead of threads: {how}, or code that releases the lock (NumPy, Numba `nogil=True`)",
+            saved_s=attempts.here_s * (1 - computed * max(observation.threads / cores, 1.0)),
+            change={WORKERS: observation.trial.point.workers * threads, THREADS: 1},
+        ),
         Evidence("tasks running at once on these workers", round(locked.running, 2), "table tasks"),
         Evidence("cores in use meanwhile", round(locked.cpu, 3), locked.source),
         Evidence(
@@ -158,6 +162,4 @@ def gil_bound(observation: Observation) -> Finding | None:
         Evidence("such as worker", names[0], "table workers"),
         *(() if here is None else (Evidence("share of the host idle", round(here.idle, 3), "facts host.load"),)),
         confidence=0.85 if here is not None else 0.6,
-        saved_s=attempts.here_s * (1 - computed * max(observation.threads / cores, 1.0)),
-        change={WORKERS: observation.trial.point.workers * threads, THREADS: 1},
     )

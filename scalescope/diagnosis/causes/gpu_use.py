@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.gpu import gpus, names_of_cards, on_gpu
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.metrics import GPU_IDLE
@@ -69,19 +69,22 @@ def gpu_starved(observation: Observation) -> Finding | None:
         f"GPUs{names_of_cards(observation)} computed {percent(busy)} of the time in which tasks such as `{worst}` held "
         f"them. {percent(seconds[part] / lost_s)} of the rest the tasks {_DID[part]}; it costs {percent(share)} of "
         "the worker time.",
-        {
-            "loading": f"load ahead of the GPU, in torch with {PREFETCH}, or {more}",
-            "waiting": f"{more}, one waits while another computes; or fetch ahead in a thread",
-            "python": "give the GPU more work per call: larger batches, `torch.compile`, CUDA graphs, CuPy or cuDF "
-            "instead of loops; more tasks at a time help in processes of their own (`workers`), not in threads",
-            "copying": "copy less, and while the GPU computes: pinned memory and `tensor.to('cuda', "
-            "non_blocking=True)`; leave results on the GPU between tasks, as CuPy and cuDF with `dask cuda worker` do",
-        }[part],
+        Remedy(
+            {
+                "loading": f"load ahead of the GPU, in torch with {PREFETCH}, or {more}",
+                "waiting": f"{more}, one waits while another computes; or fetch ahead in a thread",
+                "python": "give the GPU more work per call: larger batches, `torch.compile`, CUDA graphs, CuPy or cuDF "
+                "instead of loops; more tasks at a time help in processes of their own (`workers`), not in threads",
+                "copying": "copy less, and while the GPU computes: pinned memory and `tensor.to('cuda', "
+                "non_blocking=True)`; leave results on the GPU between tasks, as CuPy and cuDF with `dask cuda worker` "
+                "do",
+            }[part],
+            change={THREADS: threads} if helps else {},
+        ),
         Evidence("utilisation while such tasks ran", round(busy, 3), "table gpu, NVML"),
         *(Evidence(f"thread-seconds, {each}", round(seconds[each], 3), "table gpu") for each in GPU_IDLE),
         Evidence("tasks at a time on a GPU", round(now, 2), "table gpu"),
         confidence=0.8,
-        change={THREADS: threads} if helps else {},
     )
 
 
@@ -129,7 +132,7 @@ def gpu_contended(observation: Observation) -> Finding | None:
         Evidence("workers on that GPU", len(worst.workers), "table gpu"),
         confidence=0.8,
     )
-    return replace(finding, gain=None)  # that depends on the GPUs that are added
+    return replace(finding, gain=None)  # the gain depends on the GPUs that are added
 
 
 GPU_UNUSED = TrialCause(

@@ -47,13 +47,12 @@ def lock_bound(observation: Observation) -> Finding | None:
     spent = waits(observation).get(LOCK)
     if spent is None or (share := observation.share_of(spent.seconds)) < NOTEWORTHY:
         return None
-    where = f" at {spent.line}" if spent.line else ""
     name = spent.path[-1].removesuffix("()").rpartition(".")[2]
     return LOCK_BOUND.finding(
         observation,
         spent.seconds,
-        f"`{spent.prefix}` spends {percent(spent.share)} of its time waiting for a lock in `{spent.function}`{where}: "
-        f"{percent(share)} of the worker time.",
+        f"`{spent.prefix}` spends {percent(spent.share)} of its time waiting for a lock in `{spent.function}`"
+        f"{spent.at}: {percent(share)} of the worker time.",
         REMEDIES.get("get" if "queue.get" in spent.path else name, OTHERWISE),
         Evidence("thread-seconds waited for locks", round(spent.seconds, 3), "table inside"),
         Evidence("share of the time of these tasks", round(spent.share, 3), f"prefix {spent.prefix}"),

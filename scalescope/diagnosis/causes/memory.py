@@ -6,7 +6,7 @@ import numpy as np
 
 from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.evidence.gpu import moved_bytes
-from scalescope.diagnosis.evidence.held_results import HeldResults, held_results, limit_of_workers
+from scalescope.diagnosis.evidence.held_results import HeldResults, held_results, limit_of_workers, peaks
 from scalescope.diagnosis.evidence.process_end import MORE_MEMORY
 from scalescope.diagnosis.evidence.spilling import WORTH_TELLING, Spilling, spilling
 from scalescope.diagnosis.evidence.task_table import largest_prefix, worker_of_rows
@@ -39,7 +39,7 @@ MEMORY_SPILL = TrialCause(
 @MEMORY_SPILL.finds
 def memory_spill(observation: Observation) -> Finding | None:
     """`lost_s`: the part `spill`, and at most the waiting that the event loops of workers could cause meanwhile."""
-    if moved_bytes(observation) >= WORTH_TELLING:  # to the host: gpu-memory-full
+    if moved_bytes(observation) >= WORTH_TELLING:  # moves to the host are gpu-memory-full
         return None
     disk, held, paused_s = spilling(observation), held_results(observation), _paused(observation)
     lost_s = disk.lost_s + (paused_s if disk.lost_s >= paused_s else 0.0)
@@ -49,7 +49,8 @@ def memory_spill(observation: Observation) -> Finding | None:
     attempts = observation.measured
     prefix, part = largest_prefix(attempts.disk_read + attempts.disk_write, observation)
     whose = f", {percent(part)} of it for `{prefix}`" if observation.seconds("spill") >= 0.5 * lost_s else ""
-    spilled = max(disk.written, _peaks(observation, "spilled"))
+    on_disk = float(sum(peaks(observation, "spilled").values()))
+    spilled = max(disk.written, on_disk)
     amount = f" ({words.size(spilled)} in all)" if spilled else ""
     pauses = f", {words.duration(paused_s)} of it paused" if lost_s > disk.lost_s and paused_s >= 0.1 * lost_s else ""
     return MEMORY_SPILL.finding(
@@ -62,7 +63,7 @@ def memory_spill(observation: Observation) -> Finding | None:
         Evidence("seconds reading", round(float(attempts.disk_read.sum()), 3), "table tasks, column disk_read"),
         Evidence("seconds writing", round(float(attempts.disk_write.sum()), 3), "table tasks, column disk_write"),
         *_where(disk, paused_s),
-        Evidence("most bytes on disk, all workers", int(_peaks(observation, "spilled")), "table memory"),
+        Evidence("most bytes on disk, all workers", int(on_disk), "table memory"),
         *_evidence(held),
         confidence=0.95 if spilled else 0.85,
     )
@@ -212,19 +213,16 @@ def memory_paused(observation: Observation) -> Finding | None:
 def _stopped(observation: Observation) -> Finding | None:
     found = observation.standstill
     groups = [each for each in found.groups if each.problem == PAUSED] if found else []
-    if found is None or not groups:
+    if not groups:
         return None
     tasks = sum(each.tasks for each in groups)
-    return MEMORY_PAUSED.finding(
+    return MEMORY_PAUSED.standing(
         observation,
-        observation.threads * observation.trial.real_s,
-        f"Nothing moved any more: {plural(tasks, 'task')} (`{groups[0].prefix}`) had been given to workers that paused "
-        f"because their memory was almost full{_limit(observation)}, and nothing freed it.",
+        f"{plural(tasks, 'task')} (`{groups[0].prefix}`) had been given to workers that paused because their memory "
+        f"was almost full{_limit(observation)}, and nothing freed it.",
         UNMANAGED,
         Evidence("tasks on paused workers", tasks, "facts standstill"),
-        Evidence("tasks that had not ended", found.left, "facts standstill"),
         confidence=0.9,
-        severity=Severity.HIGH,
     )
 
 
@@ -262,14 +260,6 @@ def _after_pauses(observation: Observation) -> float:
 def _limit(observation: Observation) -> str:
     limit = limit_of_workers(observation)
     return f" (limit {words.size(limit)} each)" if limit else ""
-
-
-def _peaks(observation: Observation, column: str) -> float:
-    most: dict[str, int] = {}
-    for worker, value in zip(observation.column("memory", "worker"), observation.column("memory", column), strict=True):
-        if worker != "scheduler":
-            most[worker] = max(value, most.get(worker, 0))
-    return float(sum(most.values()))
 
 
 def _while_paused(observation: Observation) -> tuple[float, float]:

@@ -40,9 +40,9 @@ NARROW_STAGE = TrialCause(
 
 @dataclass(frozen=True)
 class _NarrowStage:
-    prefix: str  # of their tasks
-    tasks: int  # of the widest of them
-    batches: int  # how many
+    prefix: str  # prefix of their tasks
+    tasks: int  # tasks of the widest of them
+    batches: int  # their number
     # Thread-seconds without a task while they ran that a wider stage would have filled.
     blamed_s: float
     ran_s: float  # seconds in which one of them ran

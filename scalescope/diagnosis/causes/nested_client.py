@@ -11,7 +11,7 @@ from scalescope.diagnosis.evidence.submissions import Nested, nested, submission
 from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.evidence.timeline import timeline
 from scalescope.diagnosis.observation import Observation, TrialCause
-from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.finding import Evidence, Finding
 from scalescope.model.standstill import NO_THREAD, RESULTS
 from scalescope.model.words import percent, plural
 
@@ -111,17 +111,13 @@ def _deadlock(observation: Observation) -> Finding | None:
     if not waiting or not starved:
         return None
     worst, tasks = waiting[0], sum(each.stuck for each in waiting)
-    return NESTED_CLIENT.finding(
+    return NESTED_CLIENT.standing(
         observation,
-        observation.threads * observation.trial.real_s,
-        f"Nothing moved any more: {plural(tasks, 'task')} (`{worst.prefix}`) held {tasks:,} of "
-        f"{plural(found.threads, 'thread')} and waited for results in `{worst.call}` at {worst.where}, while "
-        f"{plural(starved, 'task')} lacked a thread.",
+        f"{plural(tasks, 'task')} (`{worst.prefix}`) held {tasks:,} of {plural(found.threads, 'thread')} and waited "
+        f"for results in `{worst.call}` at {worst.where}, while {plural(starved, 'task')} lacked a thread.",
         f"let `{worst.prefix}` give up its thread while it waits (`with worker_client() as client:`, `secede()`), or "
         "let the client send what it sends and pass futures on as arguments",
         Evidence("threads held by tasks that wait for results", tasks, "facts standstill"),
         Evidence("tasks that only lack a thread", starved, "facts standstill"),
-        Evidence("tasks that had not ended", found.left, "facts standstill"),
         confidence=0.95,
-        severity=Severity.HIGH,
     )

@@ -65,7 +65,7 @@ TOO_SHORT = SweepCause(
 
 @TOO_SHORT.finds
 def too_short(case: SweepCase) -> Finding | None:
-    """What is found elsewhere counts as information then."""
+    """Find trials too short to judge; other findings then count as information."""
     found = [metrics for _, metrics in case.measured]
     short = all(each.elapsed_s < SHORT_CALL_S and each.work_s < SHORT_WORK_S for each in found)
     if not found or not short or not case.sweep.cluster.real_time:

@@ -6,7 +6,7 @@ from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.evidence.placement import SCATTERED, TasksNearData, late_workers_of, tasks_near_data
 from scalescope.diagnosis.evidence.rescheduled import placed_anywhere_saves_s
 from scalescope.diagnosis.evidence.task_table import most_common_prefix, short_key, task_column
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
@@ -40,14 +40,16 @@ def late_workers(observation: Observation) -> Finding | None:
         lost_s,
         f"{plural(len(names), 'worker')} joined up to {words.duration(float(joined.max()))} after the first task was "
         f"known{little}, while tasks waited on the others: {percent(share)} of the worker time was lost as a result.",
-        f"call `client.wait_for_workers({observation.trial.point.workers})` before the first task is sent"
-        + (", and leave `distributed.scheduler.work-stealing` on" if late.idle_s > late.missing_s else ""),
+        Remedy(
+            f"call `client.wait_for_workers({observation.trial.point.workers})` before the first task is sent"
+            + (", and leave `distributed.scheduler.work-stealing` on" if late.idle_s > late.missing_s else ""),
+            saved_s=placed_anywhere_saves_s(observation),
+        ),
         Evidence("workers that joined late", len(names), f"table workers: {words.some(names)}"),
         Evidence("last of them joined after, s", round(float(joined.max()), 3), "table workers"),
         Evidence("thread-seconds before they joined, tasks waiting", round(late.missing_s, 3), "tables workers, tasks"),
         Evidence("thread-seconds idle afterwards, tasks waiting", round(late.idle_s, 3), "tables workers, tasks"),
         confidence=0.9,
-        saved_s=placed_anywhere_saves_s(observation),
     )
 
 
@@ -80,13 +82,12 @@ def data_locality(observation: Observation) -> Finding | None:
         f"{plural(len(local.tasks), 'task')} (`{prefix}`) that may run anywhere waited on {len(local.workers):,} of "
         f"{plural(len(attempts.addresses), 'worker')} ({where}), {holds}, while other threads were idle for "
         f"{percent(share)} of the worker time.",
-        remedy,
+        Remedy(remedy, saved_s=placed_anywhere_saves_s(observation)),
         Evidence("tasks that waited there", len(local.tasks), f"table tasks, prefix {prefix}"),
         Evidence("workers on which they waited", len(local.workers), f"of {len(attempts.addresses):,}, table tasks"),
         Evidence("inputs", "recorded there" if local.recorded else "not recorded", "tables dependencies, events"),
         Evidence("thread-seconds idle elsewhere meanwhile", round(local.lost_s, 3), "tasks and worker time"),
         confidence=0.9 if local.recorded else 0.6,
-        saved_s=placed_anywhere_saves_s(observation),
     )
 
 

@@ -12,7 +12,7 @@ from scalescope.diagnosis.causes.serialisation_bound import serialisation_bound
 from scalescope.diagnosis.causes.submission_pace import slow_submission
 from scalescope.diagnosis.evidence.prefect_tasks import PrefectSeconds, prefect_seconds
 from scalescope.diagnosis.evidence.submissions import heavy, largest_part, submissions
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import percent, plural
@@ -20,7 +20,12 @@ from scalescope.model.words import percent, plural
 TIMES = 2.0  # the time of the functions, which Prefect's engine must need: on a busy host it needs half a second a task
 MOSTLY = 0.5  # share of Prefect's time that one thing takes, from which that is named; and of heavy graphs
 
-OF_LARGE_CALLS = (large_graph, serialisation_bound, slow_submission, client_busy)  # what calls that carry data bring
+OF_LARGE_CALLS = (
+    large_graph,
+    serialisation_bound,
+    slow_submission,
+    client_busy,
+)  # causes of flows whose calls carry data
 
 PREFECT_SERVER = TrialCause(
     code="prefect-server-in-workers",
@@ -118,15 +123,16 @@ def prefect_overhead(observation: Observation) -> Finding | None:
         f"Prefect needed {words.duration(around)} {did} for each of {plural(worst.tasks, 'task')} (`{worst.prefix}`), "
         f"which itself takes {words.duration(within)}: {percent(share)} of the worker time."
         + (largest_part(observation) if carries_data else ""),
-        remedy,
+        Remedy(
+            remedy,  # one task of each thread still costs it
+            saved_s=max(lost_s / observation.threads - around, 0.0),
+            shorter_s=max(lost_s - observation.threads * around, 0.0),
+        ),
         Evidence("thread-seconds in Prefect's engine", round(worst.engine, 3), f"prefix {worst.prefix}"),
         Evidence("thread-seconds hashing inputs", round(worst.hash, 3), f"prefix {worst.prefix}"),
         Evidence("thread-seconds writing results", round(worst.persist, 3), f"prefix {worst.prefix}"),
         Evidence("thread-seconds in the function", round(worst.function, 3), f"prefix {worst.prefix}"),
         confidence=0.9,
-        # one task of each thread still costs it
-        saved_s=max(lost_s / observation.threads - around, 0.0),
-        shorter_s=max(lost_s - observation.threads * around, 0.0),
     )
 
 
@@ -148,7 +154,7 @@ def _once(observation: Observation, found: Sequence[PrefectSeconds]) -> Finding 
 
 
 def _avoidable_s(each: PrefectSeconds) -> float:
-    """What is around the functions of a prefix: results and hashes always, the engine where there is little else."""
+    """Seconds around the functions of a prefix: results and hashes always, the engine where there is little else."""
     return each.around if each.around > TIMES * each.function else each.persist + each.hash
 
 

@@ -10,8 +10,8 @@ from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.departures import given_up
 from scalescope.diagnosis.evidence.inside_tasks import AFTER, RETRY, waits
 from scalescope.diagnosis.evidence.prefect_tasks import prefect_seconds
-from scalescope.diagnosis.evidence.task_table import task_prefixes
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.evidence.task_table import largest_prefix
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.records import STATUS_ERRED
@@ -42,16 +42,15 @@ def retried_tasks(observation: Observation) -> Finding | None:
     killed = given_up(observation)
     if killed:
         erred &= ~np.isin(attempts.key, list(killed))
-    if observation.trial.state is TrialState.FAILED:  # what ended the work was not tried again
+    if observation.trial.state is TrialState.FAILED:  # an error that ended the work was not tried again
         tried = observation.numbers("tasks", "retries")[attempts.row] > 0
         erred &= np.isin(attempts.key, [key for key, again in zip(attempts.key, tried, strict=True) if again])
     lost_s = float((attempts.stop - attempts.start)[erred].sum())
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    names, place = task_prefixes(observation)
-    by_prefix = np.bincount(place[erred], weights=(attempts.stop - attempts.start)[erred], minlength=len(names))
-    worst = int(by_prefix.argmax())
-    prefix, failed, made = names[worst], int((erred & (place == worst)).sum()), int((place == worst).sum())
+    prefix, _ = largest_prefix(np.where(erred, attempts.stop - attempts.start, 0.0), observation)
+    own = np.asarray(attempts.prefix) == prefix
+    failed, made = int((erred & own).sum()), int(own.sum())
     raised = Counter(
         words.first_line(str(message.get("exception", "")))
         for _, message in observation.events("task-erred")
@@ -89,11 +88,10 @@ def _by_prefect(observation: Observation) -> Finding | None:
         lost_s,
         f"`{worst.prefix}` raised{errors} and was tried again by Prefect: {percent(share)} of the worker time was "
         f"spent on it{waited}.",
-        remedy,
+        Remedy(remedy, changes=(Term.WORK, Term.SPAN)),
         Evidence("thread-seconds in calls that raised", round(worst.raised, 3), f"prefix {worst.prefix}"),
         Evidence("thread-seconds waiting for a retry", round(worst.retry, 3), f"prefix {worst.prefix}"),
         confidence=0.9,
-        changes=(Term.WORK, Term.SPAN),
     )
 
 
@@ -103,15 +101,16 @@ def _by_themselves(observation: Observation) -> Finding | None:
     if found is None or (share := observation.share_of(found.seconds)) < NOTEWORTHY:
         return None
     error = AFTER.search(found.function)
-    where = f" at {found.line}" if found.line else ""
     return RETRIED_TASKS.finding(
         observation,
         found.seconds,
-        f"`{found.prefix}` sleeps for {percent(found.share)} of its time{where}, to repeat calls that failed"
+        f"`{found.prefix}` sleeps for {percent(found.share)} of its time{found.at}, to repeat calls that failed"
         f"{f' ({error[1]})' if error else ''}: {percent(share)} of the worker time.",
-        f"mend what fails in `{found.prefix}`; if a service limits the rate of calls, ask for more in one call, or "
-        "begin fewer tasks at once (`resources=`): more threads do not help",
+        Remedy(
+            f"mend what fails in `{found.prefix}`; if a service limits the rate of calls, ask for more in one call, or "
+            "begin fewer tasks at once (`resources=`): more threads do not help",
+            changes=(Term.WORK, Term.SPAN),
+        ),
         Evidence("thread-seconds asleep between tries", round(found.seconds, 3), "table inside"),
         confidence=0.8,
-        changes=(Term.WORK, Term.SPAN),
     )

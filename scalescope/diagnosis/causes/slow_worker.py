@@ -11,7 +11,7 @@ from scalescope.diagnosis.evidence.delayed_batches import CANDIDATES, IdleThread
 from scalescope.diagnosis.evidence.placement import confined
 from scalescope.diagnosis.evidence.rescheduled import placed_anywhere_saves_s
 from scalescope.diagnosis.evidence.task_batches import slow_workers, task_batches
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import number, percent, plural
@@ -78,21 +78,25 @@ def slow_worker(observation: Observation) -> Finding | None:
             lost_s,
             f"{which} {number(times, 2)} times slower than the others {costs}: either its tasks are larger, or the "
             "worker is slow, and no other may take them.",
-            "remove `workers=[...]` from the call that makes them, or add `allow_other_workers=True`; if the worker is "
-            "slow then, too, look at its host",
+            Remedy(
+                "remove `workers=[...]` from the call that makes them, or add `allow_other_workers=True`; if the "
+                "worker is slow then, too, look at its host",
+                saved_s=placed_anywhere_saves_s(observation),
+            ),
             *evidence,
             confidence=0.7,
-            saved_s=placed_anywhere_saves_s(observation),
         )
     return SLOW_WORKER.finding(
         observation,
         lost_s,
         f"{which} {number(times, 2)} times slower than the others at the same tasks {costs}.",
-        f"take {words.some(names)} out (`client.retire_workers`) and look at the host: other processes, fewer or "
-        "slower cores, throttling, a slow disk",
+        Remedy(
+            f"take {words.some(names)} out (`client.retire_workers`) and look at the host: other processes, fewer or "
+            "slower cores, throttling, a slow disk",
+            shorter_s=excess_s,
+        ),
         *evidence,
         confidence=0.9 if count >= 3 else 0.7,
-        shorter_s=excess_s,
     )
 
 

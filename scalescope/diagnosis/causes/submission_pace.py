@@ -16,7 +16,7 @@ from scalescope.diagnosis.evidence.submission_loop import (
     wide_rounds,
 )
 from scalescope.diagnosis.evidence.task_table import most_common_prefix, task_prefixes
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
@@ -80,11 +80,13 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
         lost_s,
         f"The client sent {found.graphs:,} {found.unit}s of {each} (`{prefix}`), each only after the result of "
         f"the one before had come back, so that {percent(share)} of the worker time was idle.",
-        f"{remedy}; wait only where a round needs the result of the one before"
-        + (f", and give such a round a multiple of {threads:,} tasks" if fills else ""),
+        Remedy(
+            f"{remedy}; wait only where a round needs the result of the one before"
+            + (f", and give such a round a multiple of {threads:,} tasks" if fills else ""),
+            saved_s=sent_at_once_saves_s(observation),
+        ),
         *loop_evidence(found, lost_s),
         confidence=0.95 if found.gap_s <= 0.1 * found.round_s else 0.8,
-        saved_s=sent_at_once_saves_s(observation),
     )
 
 
@@ -125,12 +127,14 @@ def few_tasks_in_flight(observation: Observation) -> Finding | None:
         f"The client keeps {plural(found.window, 'task')} (`{prefix}`) in flight{times} for "
         f"{plural(observation.threads, 'thread')} and sends more when one has ended, so that {percent(share)} of the "
         "worker time was idle.",
-        f"submit {enough:,} `{prefix}` before the loop over `as_completed` that adds one for each that ends, or all at "
-        "once where no result decides what comes next",
+        Remedy(
+            f"submit {enough:,} `{prefix}` before the loop over `as_completed` that adds one for each that ends, or "
+            "all at once where no result decides what comes next",
+            saved_s=sent_at_once_saves_s(observation),
+        ),
         Evidence("tasks in flight after each graph, median", found.window, "tables graphs and tasks"),
         *loop_evidence(found, lost_s),
         confidence=0.85,
-        saved_s=sent_at_once_saves_s(observation),
     )
 
 
@@ -171,11 +175,13 @@ def slow_submission(observation: Observation) -> Finding | None:
         f"The client sent {found.graphs:,} graphs of {each} (`{prefix}`) one after another, {rate:,.3g} "
         f"tasks per second. {plural(observation.threads, 'thread')} could take {needed:,.3g} per second "
         f"({words.duration(mean_s)} a task), so {percent(share)} of the worker time was idle.",
-        f"send all at once with `client.map({prefix}, items)` (or one `dask.compute`), and move what the client "
-        f"computes between two calls ({words.duration(found.round_s)}) into the tasks",
+        Remedy(
+            f"send all at once with `client.map({prefix}, items)` (or one `dask.compute`), and move what the client "
+            f"computes between two calls ({words.duration(found.round_s)}) into the tasks",
+            saved_s=sent_at_once_saves_s(observation, in_tasks=True),
+        ),
         *loop_evidence(found, lost_s),
         Evidence("tasks sent per second", round(rate, 3), "table graphs"),
         Evidence("tasks per second that the threads could take", round(needed, 3), "threads by mean duration"),
         confidence=0.7,
-        saved_s=sent_at_once_saves_s(observation, in_tasks=True),
     )

@@ -1,4 +1,4 @@
-"""What surrounds the work of tasks costs more than it should: imports, pickles, a framework."""
+"""Overhead around the work of tasks: imports, pickles, a framework."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def task_overhead(observation: Observation) -> Finding | None:
 
 
 def _what(kind: str, spent: Spent) -> tuple[str, tuple[str, ...]]:
-    """What the time passed in, and the frames above it."""
+    """Name of what took the time, and the frames above it."""
     path = spent.path
     if kind == IMPORT:
         at = next((i for i, frame in enumerate(path) if frame.startswith("importlib.")), len(path))

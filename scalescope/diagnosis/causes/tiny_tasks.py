@@ -10,7 +10,7 @@ from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.placement import displaced_s
 from scalescope.diagnosis.evidence.task_table import most_common_prefix
 from scalescope.diagnosis.evidence.timeline import handed_over
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
@@ -69,8 +69,11 @@ def tiny_tasks(observation: Observation) -> Finding | None:
         lost_s,
         f"{len(durations):,} tasks, most of them `{prefix}`, take {words.duration(mean_s)} on average: {limit}, and "
         f"{percent(share)} of the worker time is spent between tasks; more workers do not help.",
-        f"let each `{prefix}` task do about {times:,} times as much (a list of items "
-        f"per call, larger partitions or chunks), so that it takes {words.duration(enough)} or more",
+        Remedy(
+            f"let each `{prefix}` task do about {times:,} times as much (a list of items "
+            f"per call, larger partitions or chunks), so that it takes {words.duration(enough)} or more",
+            saved_s=beyond_s * (1 - 1 / times),
+        ),
         Evidence("mean duration of a task, s", round(mean_s, 6), "table tasks"),
         Evidence("tasks", len(durations), "table tasks"),
         Evidence("tasks per second", round(rate, 1), "tasks by makespan"),
@@ -78,7 +81,6 @@ def tiny_tasks(observation: Observation) -> Finding | None:
         Evidence("cost of a task to its worker, s", round(worker_s, 6), "the same, or table tasks where it is slow"),
         Evidence("share runnable, not assigned", round(observation.share("not_assigned"), 4), "worker time"),
         confidence=0.8,
-        saved_s=beyond_s * (1 - 1 / times),  # what a task costs besides its work is paid by fewer tasks
     )
 
 

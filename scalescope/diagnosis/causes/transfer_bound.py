@@ -24,7 +24,7 @@ class _MovedResults:
 
     nbytes: float  # all together; each counted once for each worker that it went to
     most: int  # row in `tasks` of the result that sent most bytes
-    most_nbytes: float  # how many
+    most_nbytes: float  # bytes that this result sent
     readers: int  # workers that it went to
 
 

@@ -1,4 +1,4 @@
-"""What became of trials: no task ran in any, the workload failed, or the machine misbehaved."""
+"""States of trials: no task ran in any, the workload failed, or the machine misbehaved."""
 
 from __future__ import annotations
 

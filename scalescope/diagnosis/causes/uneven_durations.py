@@ -9,7 +9,7 @@ from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.delayed_batches import LARGE_RESULT, delayed_batches
 from scalescope.diagnosis.evidence.task_batches import task_batches
 from scalescope.diagnosis.evidence.task_table import short_key, task_column
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
@@ -58,14 +58,15 @@ def straggler(observation: Observation) -> Finding | None:
         f"{plural(len(worst.tasks), 'task')} of {tasks:,} `{prefix}` held up the others: "
         f"`{short_key(observation, longest)}` took {words.duration(took)}{others}, the median is "
         f"{words.duration(median)}, and {percent(share)} of the worker time was spent waiting for it.",
-        f"{act}; if it is fast when run alone, look at its worker {worker} instead",
+        Remedy(
+            f"{act}; if it is fast when run alone, look at its worker {worker} instead", changes=() if early else None
+        ),
         Evidence("longest task of the stage, s", round(took, 4), f"table tasks, {short_key(observation, longest)}"),
         Evidence("median of its stage, s", round(median, 4), f"table tasks, prefix {prefix}"),
         Evidence("tasks of more than 3 times the median", len(worst.tasks), f"of {tasks:,} in flight together"),
         Evidence("most tasks of the stage at once", worst.wide, "table tasks"),
         Evidence("thread-seconds idle after all others had ended", round(lost_s, 3), "tasks and worker time"),
         confidence=0.9,
-        changes=() if early else None,
     )
 
 
@@ -107,17 +108,18 @@ def skewed_tasks(observation: Observation) -> Finding | None:
         f"The durations of {len(durations):,} `{prefix}` tasks differ widely: 80 % take {words.duration(low)} to "
         f"{words.duration(high)}, the longest {longest}{sizes}. {percent(share)} of the worker time was spent waiting "
         "for the last of them.",
-        ("repartition by size" if by_size else "divide the work into equal parts")
-        + f", and into more of them: at least {4 * worst.wide:,} `{prefix}` tasks for "
-        f"{plural(worst.wide, 'thread')}, the longest first (`priority=`)",
+        Remedy(
+            ("repartition by size" if by_size else "divide the work into equal parts")
+            + f", and into more of them: at least {4 * worst.wide:,} `{prefix}` tasks for "
+            f"{plural(worst.wide, 'thread')}, the longest first (`priority=`)",
+            saved_s=(lost_s + sum(each.last_wave_s for each in held)) / observation.threads,
+        ),
         Evidence("10 % of the tasks are shorter than, s", round(low, 4), f"table tasks, prefix {prefix}"),
         Evidence("median, s", round(middle, 4), f"table tasks, prefix {prefix}"),
         Evidence("10 % of the tasks are longer than, s", round(high, 4), f"table tasks, prefix {prefix}"),
         Evidence("tasks", len(durations), "in flight together"),
         Evidence("thread-seconds idle at the end of such stages", round(lost_s, 3), "tasks and worker time"),
         confidence=0.9,
-        saved_s=(lost_s + sum(each.last_wave_s for each in held))
-        / observation.threads,  # more tasks fill the last wave
     )
 
 

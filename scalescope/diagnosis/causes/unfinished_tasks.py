@@ -10,7 +10,7 @@ from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.trial import RAN, TrialState
 from scalescope.model.words import plural
 
-CLUSTER = "cluster"  # what was recorded from outside, and ends at any time
+CLUSTER = "cluster"  # `RAN` of a cluster watched from outside, which ends at any time
 
 UNFINISHED_TASKS = TrialCause(
     code="unfinished-tasks",
@@ -41,7 +41,7 @@ def unfinished_tasks(observation: Observation) -> Finding | None:
     if not observation.by_prefect and finished:
         cancelled.clear()  # some clients drop what they no longer need
     all_of_them = left + cancelled
-    sent = int(observation.numbers("graphs", "tasks").sum())  # what was sent before is of somebody else
+    sent = int(observation.numbers("graphs", "tasks").sum())  # tasks sent before are somebody else's
     count = min(all_of_them.total(), sent - finished)
     ran = str(observation.trial.facts.get(RAN, "workload"))
     if count <= 0 or count < NOTEWORTHY * (finished + count) or ran == CLUSTER:

@@ -10,7 +10,7 @@ from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.prefect_tasks import waits
 from scalescope.diagnosis.evidence.submissions import submissions
 from scalescope.diagnosis.observation import Observation, TrialCause
-from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.finding import Evidence, Finding
 from scalescope.model.standstill import RESULTS
 from scalescope.model.words import percent, plural
 
@@ -92,17 +92,14 @@ def _stopped(observation: Observation) -> Finding | None:
     if found is None or not waiting or 2 * tasks <= sum(each.tasks for each in holding):
         return None
     worst = waiting[0]
-    return WAITING_TASKS.finding(
+    return WAITING_TASKS.standing(
         observation,
-        observation.threads * observation.trial.real_s,
-        f"Nothing moved any more: {plural(tasks, 'task')} (`{worst.prefix}`) held {tasks:,} of "
-        f"{plural(found.threads, 'thread')} and waited for `{worst.waits_for}` at {worst.where}.",
+        f"{plural(tasks, 'task')} (`{worst.prefix}`) held {tasks:,} of {plural(found.threads, 'thread')} and waited "
+        f"for `{worst.waits_for}` at {worst.where}.",
         "release or set what they wait for whatever happens (`with`, or `try` and `finally`), and give the wait a "
         "`timeout=`, so that it fails instead of hanging",
         Evidence("tasks that held a thread and waited", tasks, "facts standstill"),
-        Evidence("tasks that had not ended", found.left, "facts standstill"),
         confidence=0.9,
-        severity=Severity.HIGH,
     )
 
 

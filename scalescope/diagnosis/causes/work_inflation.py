@@ -38,11 +38,11 @@ class _WorkGrowth:
     """Growth of a point's work against a point of fewer threads."""
 
     summary: PointSummary  # the point
-    metrics: Metrics  # what it measured
+    metrics: Metrics  # its measurement
     fewer: PointSummary  # the other point
-    prefix: str  # of the tasks that grew most
-    before: PrefixWork  # their work at the other point
-    after: PrefixWork  # and at this one
+    prefix: str  # prefix of the tasks that grew most
+    before: PrefixWork  # work of these tasks at the other point
+    after: PrefixWork  # work of these tasks at this point
     excess_s: float  # thread-seconds by which the work of all prefixes grew, in one trial, without what is explained
 
     @property

@@ -35,9 +35,9 @@ MOST_SUSPECTS = 3  # tasks that may share the blame; with more, it is not a task
 
 @dataclass(frozen=True)
 class _KillingTasks:
-    # Keys that took part in the same deaths, so that one of them did it; the likeliest first
+    # Groups of keys that were present at the same deaths, one of which is to blame; the likeliest first
     groups: tuple[tuple[str, ...], ...]
-    deaths: tuple[Departure, ...]  # those that they account for
+    deaths: tuple[Departure, ...]  # deaths that they account for
 
 
 @once

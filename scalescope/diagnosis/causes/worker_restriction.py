@@ -5,9 +5,9 @@ from __future__ import annotations
 from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.evidence.placement import restricted_prefixes
 from scalescope.diagnosis.evidence.rescheduled import placed_anywhere_saves_s
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
-from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.finding import Evidence, Finding
 from scalescope.model.standstill import ASKS_FOR, NO_WORKER
 from scalescope.model.words import percent, plural
 
@@ -40,26 +40,21 @@ def worker_restriction(observation: Observation) -> Finding | None:
 def _unmet(observation: Observation) -> Finding | None:
     found = observation.standstill
     away = [each for each in found.groups if each.problem.startswith(NO_WORKER)] if found else []
-    if found is None or not away:
+    if not away:
         return None
     worst, tasks = away[0], sum(each.tasks for each in away)
     asked = worst.problem.partition(ASKS_FOR)[2] or "what no worker has"
-    by, remedy = "workers", "name workers that are there, or add `allow_other_workers=True`, in the call"
+    remedy, link = "name workers that are there, or add `allow_other_workers=True`, in the call", ""
     if asked.startswith("resources"):
-        by, remedy = (
-            "resources",
-            "start workers that offer them (`dask worker --resources`), or ask for none in the call",
-        )
-    return WORKER_RESTRICTION.finding(
+        remedy = "start workers that offer them (`dask worker --resources`), or ask for none in the call"
+        link = RESOURCES_LINK
+    return WORKER_RESTRICTION.standing(
         observation,
-        observation.threads * observation.trial.real_s,
-        f"Nothing moved any more: no worker may run {plural(tasks, 'task')} (`{worst.prefix}`), which ask for {asked}.",
+        f"no worker may run {plural(tasks, 'task')} (`{worst.prefix}`), which ask for {asked}.",
         f"{remedy} that makes `{worst.prefix}` tasks",
         Evidence("tasks that no worker may run", tasks, "facts standstill"),
-        Evidence("tasks that had not ended", found.left, "facts standstill"),
         confidence=0.95,
-        severity=Severity.HIGH,
-        link=RESOURCES_LINK if by == "resources" else WORKER_RESTRICTION.link,
+        link=link,
     )
 
 
@@ -90,13 +85,12 @@ def _confined(observation: Observation) -> Finding | None:
         observation,
         lost_s,
         f"{summary}, while other threads were idle for {percent(share)} of the worker time.",
-        remedy,
+        Remedy(remedy, saved_s=placed_anywhere_saves_s(observation)),
         Evidence("workers allowed, median", worst.allowed, "table tasks, column allowed"),
         Evidence("workers", total, "table workers"),
         Evidence("restricted tasks", len(worst.tasks), f"table tasks, prefix {worst.prefix}"),
         Evidence("restricted to", worst.names or "not recorded", "events, topic restriction"),
         Evidence("thread-seconds idle elsewhere while they waited", round(lost_s, 3), "tasks and worker time"),
         confidence=0.95,
-        saved_s=placed_anywhere_saves_s(observation),
-        link=RESOURCES_LINK if worst.by == "resources" else WORKER_RESTRICTION.link,
+        link=RESOURCES_LINK if worst.by == "resources" else "",
     )

@@ -1,1 +1,1 @@
-"""What several causes measure in the records of a trial, each once: one module per kind of evidence."""
+"""Measurements that several causes share, each made once for a trial: one module per kind of evidence."""

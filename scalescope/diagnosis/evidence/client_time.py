@@ -1,4 +1,4 @@
-"""What the client did while no task was known, and the methods of actors that it waited for."""
+"""Actions of the client while no task was known, and the methods of actors that it waited for."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ BEFORE, BETWEEN, AFTER = range(3)
 
 @dataclass(frozen=True)
 class ClientTime:
-    """What the client did while no task was known; a row for each of the table `client`, or one if there is none."""
+    """Actions of the client while no task was known; a row for each of the table `client`, or one if it is empty."""
 
-    doing: Sequence[tuple[str, str]]  # columns `where` and `what`
+    doing: Sequence[tuple[str, str]]  # columns `where` and `what` of each row
     waits: Bools  # whether it waited for the cluster
-    sends: Bools  # whether it sent something, or waited for the cluster, perhaps since that was under way
+    sends: Bools  # whether it sent something, or waited, perhaps for what it had sent
     seconds: Floats  # thread-seconds of the part `client`, of shape (rows, phases)
 
 
@@ -31,7 +31,7 @@ class ClientTime:
 def client_time(observation: Observation) -> ClientTime:
     attempts = observation.measured
     where, what = (observation.column("client", name) or [""] for name in ("where", "what"))
-    begin = observation.numbers("client", "time") - attempts.epoch
+    begin, _ = observation.client_spans
     edges = np.append(begin if len(begin) else attempts.begin, attempts.end)
     bounds = np.array([attempts.begin, *attempts.not_client.ravel(), attempts.end])
     free = np.diff(bounds)
@@ -45,7 +45,7 @@ def client_time(observation: Observation) -> ClientTime:
     return ClientTime(
         list(zip(where, what, strict=True)),
         waits,
-        waits | [call.rpartition(".")[2] in SENDING for call in what],
+        waits | [call in SENDING for call in observation.client_calls or [""]],
         passed * observation.seconds("client") / max(float(free.sum()), 1e-9),
     )
 
@@ -54,16 +54,16 @@ def client_time(observation: Observation) -> ClientTime:
 class ActorCalls:
     """Methods of actors that ran while the client waited for them, and no task was known."""
 
-    calls: int  # how many there were in the trial
-    workers: int  # on how many workers
-    method: str  # that which took longest
-    at_once: float  # how many ran at a time, as a mean over the time in which any did
+    calls: int  # number of calls in the trial
+    workers: int  # number of workers that ran them
+    method: str  # the method with most seconds
+    at_once: float  # calls running at a time, as a mean over the time in which any ran
     lost_s: float  # thread-seconds of the part `client` while they ran and the client waited
 
 
 @once
 def actor_calls(observation: Observation) -> ActorCalls | None:
-    """What the client waited for from actors; None where there were no calls."""
+    """Calls of actors that the client waited for; None if there were none."""
     calls = observation.measured.calls
     if not len(calls.worker):
         return None

@@ -29,7 +29,7 @@ class DelayedBatch:
 
     batch: int  # its number
     tasks: Ints  # the attempts that others waited for, longest last
-    end_s: float  # when the batch would have ended without the delay, in seconds since the first task was known
+    end_s: float  # end of the batch without the delay, in seconds since the first task was known
     lost_s: float  # thread-seconds from then on of threads used before and idle (`_claimable`)
     wide: int  # most tasks of the batch running at once
     last_wave_s: float = 0.0  # thread-seconds that equal tasks, as many, would leave idle as well
@@ -111,7 +111,7 @@ def _candidates(observation: Observation) -> list[int]:
 
 
 def _long(rising: Floats, median: float) -> tuple[int, bool]:
-    """How many tasks are long (durations rise), and whether they are few and far from the others."""
+    """Number of long tasks (durations rise), and whether they are few and far from the others."""
     few = max(2, FEW_LONG * len(rising))
     long = int((rising > LONG * median).sum())
     if 0 < long <= few and not _spread(rising[: len(rising) - long]):
@@ -136,7 +136,7 @@ def _larger(observation: Observation, long: Ints, rest: Ints) -> bool:
 
 
 def _all_begun(observation: Observation, tasks: Ints, mean_s: float) -> float:
-    """When the last of these tasks began, or would have begun, had all taken the mean."""
+    """Begin of the last of these tasks, or its begin had all taken the mean, if that is earlier."""
     attempts = observation.measured
     waves = math.ceil(len(tasks) / max(_at_once(attempts.start[tasks], attempts.stop[tasks]), 1))
     return min(float(attempts.start[tasks].max()), float(attempts.runnable[tasks].max()) + (waves - 1) * mean_s)

@@ -1,4 +1,4 @@
-"""Whom idle threads wait for, and where the delays of late tasks began.
+"""Tasks for which idle threads wait, and the origins of the delays of late tasks.
 
 The trial is replayed twice over its dependencies, as Scalasca replays a trace (Böhme et al., 2016). Backward: by how
 much a task could have ended later before anything else had begun later; threads wait for those that could not. Forward:
@@ -22,12 +22,12 @@ from scalescope.diagnosis.observation import Observation, once
 
 LONG = 1.5  # ratio of a delayed task's time on its thread to what is typical; up to that a stage is healthy
 SLACK = 0.1  # share of its time by which a task may end later although others wait for it: clocks and messages
-OF_CLIENT, NONE = -2, -1  # in `Delays.origin`, beside the numbers of attempts
+OF_CLIENT, NONE = -2, -1  # values of `Delays.origin` besides numbers of attempts
 
 
 @dataclass(frozen=True)
 class Delays:
-    """What held up whom; one element per attempt, and intervals of the client."""
+    """Delays and their origins; one element per attempt, and intervals of the client."""
 
     awaited: Bools  # whether something could not begin, or the client not go on, before its end
     own_s: Floats  # seconds by which it held its thread longer than is typical of its batch; 0 unless `LONG`
@@ -44,7 +44,7 @@ def delays(observation: Observation) -> Delays:
     first[task] = False
     sent = np.sort(attempts.runnable[first])
     client, releases = _client(observation, sent)
-    held = begin.copy()  # when what it depends on last had arrived: its own begin where it depends on nothing
+    held = begin.copy()  # arrival of its last dependency; its own begin if it has none
     held[task] = -np.inf
     np.maximum.at(held, task, attempts.stop[needs])
 
@@ -96,14 +96,14 @@ def _own(observation: Observation, begin: Floats) -> Floats:
 
 
 def _client(observation: Observation, sent: Floats) -> tuple[Floats, Floats]:
-    """When the client's own code held back what it sent next, and when the client went on after it had waited."""
-    attempts = observation.measured
-    begin = observation.numbers("client", "time") - attempts.epoch
+    """Intervals in which the client's own code held back what it sent next, and ends of its waits."""
+    (begin, end), waits = observation.client_spans, observation.client_waits
     if not len(begin):
         return np.zeros((2, 0)), sent
-    end, waits = begin + observation.numbers("client", "seconds"), observation.client_waits
     until = np.append(begin[waits], np.inf)[np.searchsorted(begin[waits], begin)]
-    last = np.append(-np.inf, sent)[np.searchsorted(sent, until, side="right")]  # what it sent before it waited again
+    last = np.append(-np.inf, sent)[
+        np.searchsorted(sent, until, side="right")
+    ]  # last graph sent before it waited again
     begin, until = np.maximum(begin, 0.0), np.minimum(end, last)
     own = ~(waits | observation.client_elsewhere) & (until > begin)
     return np.array([begin[own], until[own]]), end[waits]

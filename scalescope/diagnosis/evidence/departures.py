@@ -24,13 +24,13 @@ class Departure:
     worker: str  # its address
     name: str  # its name
     host: str  # its host
-    time: float  # when, in seconds since the epoch
+    time: float  # moment of its departure, in seconds since the epoch
     expected: bool  # whether somebody had asked it to
-    reason: str  # the scheduler's word for what made it remove the worker
+    reason: str  # the scheduler's word for the reason of the removal
     held: frozenset[str]  # keys that were assigned to it and not finished
-    exit_code: int | None = None  # of its process; negative for a signal; None when nobody saw its end
+    exit_code: int | None = None  # exit code of its process, negative for a signal; None if nobody saw its end
     over_memory: bool = False  # whether its nanny ended it for its memory
-    words: str = ""  # what its log says of it, in a line; empty where it says nothing
+    words: str = ""  # the line of its log that tells most about its end; may be empty
 
 
 @once

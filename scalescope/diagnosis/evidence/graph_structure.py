@@ -1,4 +1,4 @@
-"""What the structure of the graph at a point of a sweep says: it offers fewer tasks than there are threads."""
+"""Causes in the structure of a point's graph: it offers fewer tasks than there are threads."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _one_long(metrics: Metrics) -> bool:
 
 
 def wave_tasks(summary: PointSummary, metrics: Metrics) -> int:
-    """How many equal tasks leave idle in their last wave just what was measured; 0 where no number does."""
+    """Number of equal tasks whose last wave leaves idle just what was measured; 0 where no number does."""
     threads = summary.point.threads
     for tasks in (metrics.widest_stage, summary.items or 0):
         unused = 1 - tasks / (threads * math.ceil(tasks / threads)) if tasks > threads else math.inf

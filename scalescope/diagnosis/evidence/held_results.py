@@ -20,21 +20,21 @@ ROUND_TO = 100 * 2**20  # bytes to which an advised limit is rounded up
 
 @dataclass(frozen=True)
 class HeldResults:
-    """What workers held at that moment."""
+    """Results that workers held at that moment."""
 
-    nbytes: float  # all of them
-    largest: float  # the worker that held most at any moment
-    prefix: str  # whose results were most of it
-    part: float  # their share
+    nbytes: float  # bytes of all results
+    largest: float  # most bytes that one worker held at any moment
+    prefix: str  # prefix with most of these bytes
+    part: float  # share of that prefix, from 0 to 1
     kept: float  # share of results that no task needed from then on
-    kept_prefix: str  # whose results were most of these
+    kept_prefix: str  # prefix with most of those results
     workers: int
     limit: float  # bytes of each worker; 0: unknown or none
     process: float  # bytes that the process of a worker takes besides
 
     @property
     def fits(self) -> float:
-        """What one worker holds before it writes results to disk."""
+        """Bytes that one worker holds before it writes results to disk."""
         return max(min(TARGET * self.limit, SPILL * self.limit - self.process), 0.0)
 
     @property
@@ -46,7 +46,7 @@ class HeldResults:
 
     @property
     def workers_for_all(self) -> int:
-        """How many of these workers would have held all; 0 where one holds nothing."""
+        """Number of such workers that would have held all; 0 if one holds nothing."""
         return math.ceil(self.nbytes / self.fits) if self.fits else 0
 
 
@@ -82,6 +82,15 @@ def held_results(observation: Observation) -> HeldResults | None:
     return HeldResults(nbytes, float(managed.max()), *whose, workers, limit, process)
 
 
+def peaks(observation: Observation, column: str) -> dict[str, float]:
+    """The most that each worker had in a column of the table `memory`, by address."""
+    most: dict[str, float] = {}
+    for worker, value in zip(observation.column("memory", "worker"), observation.column("memory", column), strict=True):
+        if worker != "scheduler":
+            most[worker] = max(value, most.get(worker, 0.0))
+    return most
+
+
 def most_on_one_worker(observation: Observation) -> float:
     """Bytes of results that the fullest worker holds at once, as the graph tells.
 
@@ -94,7 +103,7 @@ def most_on_one_worker(observation: Observation) -> float:
     worker = np.append(attempts.worker, attempts.worker[used])
     result = np.append(np.arange(len(sizes)), made)
     begin = np.append(attempts.stop, attempts.start[used])
-    order = np.lexsort((begin, result, worker))  # of the uses on one worker, the first fetched it
+    order = np.lexsort((begin, result, worker))  # the first use on a worker fetched the result
     fresh = np.diff(worker[order], prepend=-1) != 0
     fresh |= np.diff(result[order], prepend=-1) != 0
     kept = order[fresh & attempts.useful[result[order]]]
@@ -122,7 +131,7 @@ def _whose(observation: Observation, when: float, nbytes: float) -> tuple[str, f
 
 
 def _last_use(observation: Observation) -> Floats:
-    """When the last task that needs each attempt's result ended; minus infinity where none does."""
+    """End of the last task that needs each attempt's result; minus infinity if none does."""
     attempts = observation.measured
     task, needs = (np.asarray(observation.column("dependencies", name), np.int64) for name in ("task", "needs"))
     rows = len(observation.column("tasks", "key"))

@@ -18,20 +18,20 @@ OTHERS = 0.15  # share of a host taken by other processes and the hypervisor, fr
 
 @dataclass(frozen=True)
 class HostLoad:
-    """Where the CPU time of the driver's host went during the trial, as shares of its cores."""
+    """CPU time of the driver's host during the trial by user, as shares of its cores."""
 
-    ours: float  # to our processes
-    own: float  # of that, to the driver's own, in which client and scheduler may be
-    others: float  # to all other processes and the kernel
-    stolen: float  # to other machines of the hypervisor
-    idle: float  # to none
-    cpus: int  # how many cores
-    seconds: float  # what the shares are of
-    names: tuple[str, ...] = ()  # of the busiest other processes
+    ours: float  # share of our processes
+    own: float  # share of the driver's own process, in which client and scheduler may be; part of `ours`
+    others: float  # share of all other processes and the kernel
+    stolen: float  # share that the hypervisor gave to other machines
+    idle: float  # share of nobody
+    cpus: int  # cores of the host
+    seconds: float  # seconds over which the shares are means
+    names: tuple[str, ...] = ()  # names of the busiest other processes
 
     @property
     def foreign(self) -> float:
-        """What was not available to the trial."""
+        """Share that was not available to the trial."""
         return self.others + self.stolen
 
     @property
@@ -70,7 +70,7 @@ def hosts_of_workers(observation: Observation) -> HostLoad | None:
     for host_name in dict.fromkeys(hosts):
         here = np.array([each == host_name for each in hosts])
         taken = float(used[np.unique(at[here])].sum())
-        # workers with cores of their own (containers) use more than one of them may
+        # workers in separate containers may together use more cores than one container has
         shared = taken <= SAME_HOST * float(cores[here].max())
         total, capacity = total + taken, capacity + float(cores[here].max() if shared else cores[here].sum())
     share = min(total / capacity, 1.0)

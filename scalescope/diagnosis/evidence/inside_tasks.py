@@ -1,4 +1,4 @@
-"""What tasks waited for inside, and what they spent on other than their work, as the workers' profiles show it."""
+"""Waits inside tasks and time spent around their work, as the workers' profiles show it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,20 @@ from scalescope.diagnosis.observation import Observation, once
 # what a sample waits for: a lock, another machine or thread, a program, Dask itself, the next try of what failed
 LOCK, OUTSIDE, PROGRAM, CLUSTER, RETRY = "lock", "outside", "program", "cluster", "retry"
 WAITS = (LOCK, OUTSIDE, PROGRAM, RETRY)
-IMPORT, PICKLE = "import", "pickle"  # what surrounds the work of a task; otherwise the name of a library
+IMPORT, PICKLE = "import", "pickle"  # kinds of overhead around the work of a task, besides names of libraries
 
 INNERMOST = 8  # frames in which a lock is looked for
 FEWEST, OVERLAP = 6, 1.5  # tasks, and tasks at a time, from which the order of their ends tells something
-SERIAL = 0.4  # of the mean time between two ends: tasks that hold one lock never end closer to each other
-MOSTLY = 0.7  # of the samples, from which they are one path
+SERIAL = 0.4  # share of the mean time between two ends; tasks that hold one lock never end closer than that
+MOSTLY = 0.7  # share of the samples from which they count as one path
 
 _LOCKS = {"acquire", "__enter__", "flock", "lockf", "locking"}
-_MAYBE_LOCKS = {"execute", "executemany", "executescript", "commit"}  # of databases, which also answer slowly
+_MAYBE_LOCKS = {
+    "execute",
+    "executemany",
+    "executescript",
+    "commit",
+}  # calls of databases, which may also be slow answers
 _OUTSIDE_CALLS = {
     *("sleep", "recv", "recv_into", "recvfrom", "read", "readinto", "readline", "send", "sendall", "connect"),
     *("getaddrinfo", "do_handshake", "poll", "select", "write", "fsync", "open", "stat", "scandir"),
@@ -34,7 +39,7 @@ _OUTSIDE_CALLS = {
 _OUTSIDE_MODULES = {"socket", "ssl", "select", "selectors", "http", "urllib", "asyncio", "concurrent"}
 _RETRY_LIBRARIES = {"tenacity", "backoff", "retrying", "retry"}
 _IMPORTS = ("importlib._bootstrap", "importlib.import_module", "importlib.__import__")
-AFTER = re.compile(r" \[after (\w+)\]$")  # in a call that was made while an exception was handled
+AFTER = re.compile(r" \[after (\w+)\]$")  # ends a call that was made while an exception was handled
 _PICKLE_CALL = re.compile(r"(?:c?loudpickle|_?pickle|dill|joblib(?:\.numpy_pickle)?)\.(?:load|dump)s?")
 _PICKLERS = {"pickle", "cloudpickle", "dill"}
 
@@ -51,7 +56,7 @@ AROUND: Mapping[str, tuple[str, ...]] = {
 
 @once
 def inside(observation: Observation) -> Mapping[str, InsidePrefix]:
-    """By prefix; empty where the workers told nothing."""
+    """Profiles by prefix; empty if the workers told nothing."""
     return inside_tasks(observation.tables, observation.measured, observation.seconds("busy")) or {}
 
 
@@ -61,8 +66,8 @@ class Spent:
 
     seconds: float
     prefix: str
-    share: float  # of the time of that prefix, from 0 to 1
-    path: tuple[str, ...]  # frames that nearly all its samples of this thing have, else those of the commonest
+    share: float  # share of the time of that prefix, from 0 to 1
+    path: tuple[str, ...]  # frames common to nearly all its samples of this thing, or those of the commonest sample
 
     @property
     def line(self) -> str:
@@ -70,30 +75,28 @@ class Spent:
         return Stack(self.path, 0).user
 
     @property
+    def at(self) -> str:
+        """The line as it ends a clause, ` at my_job.py:7 load`; may be empty."""
+        return f" at {self.line}" if self.line else ""
+
+    @property
     def function(self) -> str:
-        """What that line calls, as `fcntl.flock`; without such a line, the innermost function on that path."""
+        """Function that the line calls, as `fcntl.flock`; without such a line, the innermost one on that path."""
         called = called_by_user(Stack(self.path, 0)) if self.line else ""
         return called or self.path[-1].removesuffix("()").split()[-1]
 
 
 @once
 def waits(observation: Observation) -> Mapping[str, Spent]:
-    """By what is waited for: waiting inside tasks, no more than their threads were off the cores."""
+    """Waiting inside tasks by its kind, no more than their threads were off the cores."""
     found = {each: _spent(observation, each, most="waiting") for each in WAITS}
     return {each: spent for each, spent in found.items() if spent}
 
 
 @once
 def overheads(observation: Observation) -> Mapping[str, Spent]:
-    """By `IMPORT`, `PICKLE` or library: what surrounds the work of tasks, computing or waiting."""
-    kinds = {kind for told in _kinds(observation).values() for kind in told} - {
-        "",
-        LOCK,
-        OUTSIDE,
-        PROGRAM,
-        CLUSTER,
-        RETRY,
-    }
+    """Time around the work of tasks, computing or waiting, by `IMPORT`, `PICKLE` or library."""
+    kinds = {kind for told in _kinds(observation).values() for kind in told} - {"", CLUSTER, *WAITS}
     found = {each: _spent(observation, each) for each in sorted(kinds)}
     return {each: spent for each, spent in found.items() if spent}
 
@@ -167,30 +170,23 @@ def _tries_again(frame: str) -> bool:
     return _library(frame) in _RETRY_LIBRARIES or frame.startswith("urllib3.util.retry.")
 
 
-def _serial(observation: Observation, prefix: str) -> bool:
-    # whether tasks of a prefix overlap, and still never end together
-    known = _known_to_be_serial(observation)
-    if prefix not in known:
-        attempts, (names, place) = observation.measured, task_prefixes(observation)
-        own = np.flatnonzero(place == names.index(prefix)) if prefix in names else np.zeros(0, np.int64)
-        start, stop = np.sort(attempts.start[own]), np.sort(attempts.stop[own])
-        gaps = np.diff(stop)
-        known[prefix] = len(own) >= FEWEST and bool(
-            (stop - start).sum() >= OVERLAP * (stop[-1] - start[0]) and np.quantile(gaps, 0.1) >= SERIAL * gaps.mean()
-        )
-    return known[prefix]
-
-
 @once
-def _known_to_be_serial(observation: Observation) -> dict[str, bool]:
-    return {}
+def _serial(observation: Observation, prefix: str) -> bool:
+    """Whether tasks of a prefix overlap, and still never end together."""
+    attempts, (names, place) = observation.measured, task_prefixes(observation)
+    own = np.flatnonzero(place == names.index(prefix)) if prefix in names else np.zeros(0, np.int64)
+    if len(own) < FEWEST:
+        return False
+    start, stop = np.sort(attempts.start[own]), np.sort(attempts.stop[own])
+    gaps, overlap = np.diff(stop), (stop - start).sum() >= OVERLAP * (stop[-1] - start[0])
+    return bool(overlap and np.quantile(gaps, 0.1) >= SERIAL * gaps.mean())
 
 
 def _overhead(observation: Observation, prefix: str, stack: Stack) -> str:
     # what the work is surrounded by; empty where it is the work itself
     frames = stack.frames
     for place, frame in enumerate(frames):
-        if _library(frame) == "distributed":  # which pickles what tasks send
+        if _library(frame) == "distributed":  # distributed pickles what tasks send
             return ""
         kind = _surrounds(frame)
         if kind in (IMPORT, PICKLE) or (kind and not any(map(is_users, frames[place:]))):

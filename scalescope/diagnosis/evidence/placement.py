@@ -17,7 +17,7 @@ from scalescope.model import words
 LOOKED_AT = 10  # prefixes examined, those first whose tasks waited longest
 CERTAIN_FEW = 0.25  # share of the workers on which tasks wait, up to which it is for their inputs if none was recorded
 MOST = 0.9  # share of a group's waiting that counts as most of it
-VARIOUS, SCATTERED = -1, -2  # what most tasks need, if it is no attempt's result
+VARIOUS, SCATTERED = -1, -2  # values of `TasksNearData.source` besides numbers of attempts
 
 
 def displaced_s(observation: Observation) -> float:
@@ -44,8 +44,8 @@ class RestrictedPrefix:
     tasks: Ints  # its restricted attempts
     workers: Ints  # workers that ran them (indices into `Attempts.addresses`)
     allowed: int  # workers that may run one of them, by the median
-    by: str  # what restricts it: `workers`, `hosts` or `resources`
-    names: str  # what was asked for, as it was recorded
+    by: str  # kind of restriction: `workers`, `hosts` or `resources`
+    names: str  # workers, hosts or resources asked for, as recorded
     lost_s: float  # thread-seconds that others were idle while they waited
 
 
@@ -78,7 +78,7 @@ def restricted_prefixes(observation: Observation) -> tuple[RestrictedPrefix, ...
 
 
 def restrictions_said(observation: Observation) -> dict[str, tuple[str, str]]:
-    """By prefix: what restricts it, and to what, as the scheduler was told."""
+    """Kind of restriction and its names by prefix, as the scheduler was told."""
     found = {}
     for _, message in observation.events("restriction"):
         for by in ("resources", "workers", "hosts"):
@@ -180,7 +180,7 @@ def tasks_near_data(observation: Observation) -> TasksNearData:
     tasks, line = tasks[np.isin(attempts.worker[tasks], workers)], timeline(observation)
     idle, there = line.idle, attempts.members.joined <= 0
     free = idle if there.all() else np.minimum(idle, free_threads(observation, there))
-    since = np.clip(free_from(observation), attempts.prepared_from, begin)  # with a free thread, it is handed over
+    since = np.clip(free_from(observation), attempts.prepared_from, begin)  # a task with a free thread is handed over
     handed = since < begin
     without_task = np.maximum(free - line.level(since[handed], begin[handed]), 0.0)
     lost = np.minimum(without_task, line.level(attempts.prepared_from[tasks], since[tasks]))

@@ -1,4 +1,4 @@
-"""What Prefect did around the functions of a flow's tasks, by prefix (`scalescope.capture.waits` notes it)."""
+"""Time of Prefect around the functions of a flow's tasks, by prefix (`scalescope.capture.waits` notes it)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PrefectSeconds:
     """Thread-seconds within the tasks of one prefix."""
 
     prefix: str
-    tasks: int = 0  # whose function was noted
+    tasks: int = 0  # tasks whose function was noted
     function: float = 0.0  # the user's function, where it returned or was not tried again
     raised: float = 0.0  # the function, where it raised and was tried again
     retry: float = 0.0  # waiting to try again
@@ -33,19 +33,19 @@ class PrefectSeconds:
     release: float = 0.0  # giving back slots of concurrency limits
     releases: int = 0  # tasks that gave back a slot
     engine: float = 0.0  # the rest: Prefect's own time, without `first`
-    first: float = 0.0  # what the first tasks of each worker took longer than others: its process imports Prefect then
+    first: float = 0.0  # excess of the first tasks of each worker, whose process imports Prefect then
     firsts: int = 0  # workers whose first tasks these are
     errors: set[str] = field(default_factory=set)  # names of the exceptions that were tried again
 
     @property
     def around(self) -> float:
-        """What is around the function, without waits, retries and servers."""
+        """Seconds around the function, without waits, retries and servers."""
         return self.engine + self.persist + self.hash
 
 
 @once
 def prefect_seconds(observation: Observation) -> Mapping[str, PrefectSeconds]:
-    """By prefix; empty where no task was one of Prefect's."""
+    """Seconds by prefix; empty if no task was one of Prefect's."""
     found: dict[str, PrefectSeconds] = {}
     noted: dict[str, float] = {}
     for _, event in observation.events("waits"):

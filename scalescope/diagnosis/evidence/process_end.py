@@ -1,4 +1,4 @@
-"""How the processes of workers ended, in words, and where to look."""
+"""Ends of worker processes in words, and where to look."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MORE_MEMORY = (
 
 
 def severity_of_loss(observation: Observation, share: float) -> Severity:
-    """By the share of the worker time lost; severe in any case where the trial is no measurement for it."""
+    """Severity by the share of the worker time lost; high in any case if it made the trial invalid."""
     return Severity.HIGH if observation.trial.state is TrialState.INVALID else severity_of(max(share, NOTEWORTHY))
 
 
@@ -38,7 +38,7 @@ def lost_with_workers(observation: Observation) -> float:
 
 @dataclass(frozen=True)
 class ProcessEnd:
-    """How processes ended, where to look, and where to read more."""
+    """An end of processes, where to look, and where to read more."""
 
     text: str
     look: str
@@ -49,7 +49,7 @@ ON_PURPOSE = ProcessEnd(" (killed on purpose, by the axis `fault`)", "leave the 
 
 
 def how_ended(dead: Sequence[Departure], reason: str) -> ProcessEnd:
-    """What the last one shows, if most of them show the same, or else the reason that the trial does not count."""
+    """End that the last death shows, if most show the same, or else the reason that the trial does not count."""
     crash = next((death.words for death in dead if death.words.startswith("Fatal Python error")), "")
     if crash:
         where = "there" if ", File " in crash else "in which it crashed (table logs has the stacks of its threads)"

@@ -13,7 +13,7 @@ from scalescope.diagnosis.evidence.client_time import BETWEEN, client_time
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.errors import CaptureError
 
-MOST_TASKS = 20_000  # attempts; to schedule more takes seconds
+MOST_TASKS = 20_000  # attempts; scheduling more of them takes seconds
 
 
 @once
@@ -28,7 +28,7 @@ def _replay(observation: Observation) -> Replay | None:
 
 
 def placed_anywhere_saves_s(observation: Observation) -> float | None:
-    """If each free thread took the first task that is ready; None where the graph is not known.
+    """Seconds saved if each free thread took the first ready task; None without a graph.
 
     The list begins with the first task of each worker, then has the second ones: all had their own in the same order.
     """

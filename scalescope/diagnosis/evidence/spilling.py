@@ -1,4 +1,4 @@
-"""What workers wrote to disk for lack of memory and read back, and where they spent the time."""
+"""Results written to disk for lack of memory and read back, and where workers spent the time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scalescope.diagnosis.evidence.task_table import threads_of_workers
 from scalescope.diagnosis.observation import Observation, once
 
 WRITE, READ = "disk-write", "disk-read"
-PACKING = ("serialize", "compress")  # what a worker does to a result before it writes it
+PACKING = ("serialize", "compress")  # activities on a result before it is written
 WORTH_TELLING = 100e6  # bytes moved from which it is told although it cost nothing
 UNPACKING = ("deserialize", "decompress")
 
@@ -21,11 +21,11 @@ class Spilling:
 
     written: float  # bytes
     read: float  # bytes
-    tasks_s: float  # for the inputs and results of a task, while its thread waited
-    watch_s: float  # in the event loop, when the process had too much memory
-    others_s: float  # in the event loop, for results that went to other workers or came from them
-    placed_s: float  # thread-seconds that it cost at times that are known: the part `spill`
-    elsewhere_s: float  # thread-seconds for which tasks waited and that it cost at most besides
+    tasks_s: float  # seconds for inputs and results of tasks, while their threads waited
+    watch_s: float  # seconds in event loops of processes with too much memory
+    others_s: float  # seconds in event loops for results that went to other workers or came from them
+    placed_s: float  # thread-seconds lost at known times: the part `spill`
+    elsewhere_s: float  # further thread-seconds lost at most, while tasks waited
 
     @property
     def lost_s(self) -> float:
@@ -34,7 +34,7 @@ class Spilling:
 
 @once
 def spilling(observation: Observation) -> Spilling:
-    """What cost nothing is in no loss: threads computed meanwhile, or no task waited for one."""
+    """Bytes and seconds of spilling; it costs nothing while threads compute or no task waits for one."""
     attempts = observation.measured
     recorded = float(attempts.disk_read.sum() + attempts.disk_write.sum())
     context, activity, unit = (observation.column("fine_metrics", name) for name in ("context", "activity", "unit"))

@@ -31,10 +31,10 @@ BANDWIDTH = 100e6  # bytes/s that Dask expects of a connection (`distributed.sch
 class SubmissionLoop:
     """Graphs sent one after another."""
 
-    begin: float  # when the first arrived, in seconds since the first task was known
-    end: float  # when the last arrived
-    seconds: float  # from the first to the last, without waits for other clusters
-    graphs: int  # how many; those that a client sent without waiting in between count as one
+    begin: float  # arrival of the first graph, in seconds since the first task was known
+    end: float  # arrival of the last graph, in seconds since the first task was known
+    seconds: float  # seconds from the first to the last, without waits for other clusters
+    graphs: int  # number of graphs; those sent without waiting in between count as one
     unit: str  # `graph`, or `round` where several were sent without waiting
     tasks: int  # tasks in all of them
     awaited: float  # share of the time between them that ended when all earlier tasks had ended
@@ -105,7 +105,7 @@ def _one_after_another(observation: Observation) -> SubmissionLoop | None:
 
 
 def _sent_at_once(observation: Observation, sent: Submissions) -> tuple[Floats, Ints]:
-    """When a client that waits for results began to send more, and how many tasks it sent then."""
+    """Moments at which a client that waits for results began to send more, and the tasks it sent then."""
     times = sent.time + observation.measured.epoch
     waited = sent_after_waiting(observation.tables, times, virtual=observation.trial.virtual)
     begins = np.flatnonzero(np.append(True, waited))
@@ -138,13 +138,17 @@ def _window(observation: Observation, time: Floats, tasks: Ints) -> int:
 
 def _awaits(observation: Observation, sent: Submissions) -> bool:
     """Whether the client was seen to wait for results for most of the loop."""
-    begin = observation.numbers("client", "time") - observation.measured.epoch
-    end = begin + observation.numbers("client", "seconds")
-    within = np.clip(np.minimum(end, sent.time[-1]) - np.maximum(begin, sent.time[0]), 0, None)
-    sends = (*SENDING, "scatter")
-    awaits = [str(what).rpartition(".")[2] not in sends for what in observation.column("client", "what")]
-    awaited = within[np.array(awaits, dtype=bool) & observation.client_waits].sum()
-    return bool(awaited > MOSTLY_AWAITS * _seconds(observation, float(sent.time[0]), float(sent.time[-1])))
+    begin, end = float(sent.time[0]), float(sent.time[-1])
+    results = np.array([call not in (*SENDING, "scatter") for call in observation.client_calls], dtype=bool)
+    awaited = _client_s(observation, begin, end)[results & observation.client_waits].sum()
+    return bool(awaited > MOSTLY_AWAITS * _seconds(observation, begin, end))
+
+
+def _client_s(observation: Observation, begin: float, end: float) -> Floats:
+    """Seconds of each row of the table `client` within [begin, end)."""
+    since, until = observation.client_spans
+    seconds: Floats = np.clip(np.minimum(until, end) - np.maximum(since, begin), 0, None)
+    return seconds
 
 
 def _seconds(observation: Observation, begin: float, end: float) -> float:
@@ -191,7 +195,7 @@ def unwanted_s(observation: Observation, begin: float, end: float) -> float:
 class GraphPacking:
     """Calls in a loop whose data takes the client longer to pack and send than the tasks take to run."""
 
-    nbytes: float  # of a graph, median
+    nbytes: float  # bytes of a graph, median
     each_s: float  # seconds from one arrival to the next, median
     idle_s: float  # thread-seconds idle with no task waiting, from the first arrival to the last
 
@@ -202,10 +206,8 @@ def packing(observation: Observation) -> GraphPacking | None:
     found, nbytes = loop(observation), submissions(observation).nbytes
     if found is None or found.waits or found.window or (median := float(np.median(nbytes))) < HEAVY_GRAPH:
         return None
-    begin = observation.numbers("client", "time") - observation.measured.epoch
-    end = begin + observation.numbers("client", "seconds")
-    sends = [str(what).rpartition(".")[2] in SENDING for what in observation.column("client", "what")]
-    packed = np.clip(np.minimum(end, found.end) - np.maximum(begin, found.begin), 0, None)[sends].sum()
+    sends = np.array([call in SENDING for call in observation.client_calls], dtype=bool)
+    packed = _client_s(observation, found.begin, found.end)[sends].sum()
     if max(packed, nbytes[1:].sum() / BANDWIDTH) < found.seconds / 2:
         return None
     return GraphPacking(median, found.round_s, unwanted_s(observation, found.begin, found.end))

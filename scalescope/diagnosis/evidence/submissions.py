@@ -13,7 +13,7 @@ from scalescope.model.large_part import LargePart
 from scalescope.model.records import NESTED
 
 HEAVY_GRAPH = 100_000  # bytes from which a graph carries data, beside those of its calls
-CALL_BYTES = 200  # at most, for each task of a graph that carries no data (40 to 180 in Dask 2026.8)
+CALL_BYTES = 200  # most bytes per task of a graph that carries no data (40 to 180 in Dask 2026.8)
 LARGE_BYTES = 10_000_000  # bytes; Dask warns of larger graphs (`distributed.admin.large-graph-warning-threshold`)
 # In a list, since scatter makes one future of each element of a list or dict.
 SCATTER = "`[future] = client.scatter([data], broadcast=True)` once and pass `future`"
@@ -22,10 +22,10 @@ MANY_TASKS = 10_000  # tasks from which a graph takes seconds (0.2 to 1 ms each,
 
 @dataclass(frozen=True)
 class Submissions:
-    """What clients outside of tasks sent, in the order of arrival, and how much tasks sent."""
+    """Graphs that clients outside of tasks sent, in the order of arrival, and the amount that tasks sent."""
 
-    time: Floats  # when the scheduler received each graph, in seconds since the first task was known
-    seconds: Floats  # what it needed to take it in
+    time: Floats  # arrival of each graph at the scheduler, in seconds since the first task was known
+    seconds: Floats  # seconds that the scheduler needed to take it in
     tasks: Ints  # tasks in it
     nbytes: Ints  # its size as it was sent; 0 when unknown
     nested_graphs: int  # graphs from within tasks
@@ -54,19 +54,19 @@ def submissions(observation: Observation) -> Submissions:
 class Nested:
     """Tasks that sent tasks, and those that they sent; one element per attempt."""
 
-    since: Floats  # when the first graph that it sent arrived; infinite where it sent none
-    until: Floats  # when the last task that it sent had ended; minus infinity where none did
-    graphs: Ints  # that it sent
-    sent: Bools  # whether a task sent it
+    since: Floats  # arrival of the first graph that it sent; infinite if it sent none
+    until: Floats  # end of the last task that it sent; minus infinity if none ended
+    graphs: Ints  # number of graphs that it sent
+    sent: Bools  # whether it was sent by a task
 
 
 @once
 def nested(observation: Observation) -> Nested:
-    """By the key of the task that sent each graph, which coroutines do not tell."""
+    """Find senders by the key noted with each graph, which coroutines do not tell."""
     attempts, senders = observation.measured, observation.column("graphs", "task")
     parents = set(senders) - {""}
     by_key = {key: i for i, key in enumerate(attempts.key) if key in parents} if parents else {}
-    sender = np.array([-1, *(by_key.get(key, -1) for key in senders)])  # by graph, from 1
+    sender = np.array([-1, *(by_key.get(key, -1) for key in senders)])  # sender by number of the graph, from 1
     inner = np.flatnonzero(sender >= 0)
     graph = np.where(attempts.graph < len(sender), attempts.graph, 0)
     found = Nested(

@@ -17,7 +17,7 @@ class TaskBatches:
 
     task: Ints  # finished attempts (indices into `Attempts`), by batch and then by duration, shortest first
     batch: Ints  # the batch of each of these
-    first: Ints  # where each batch begins in `task`; one element more than there are batches
+    first: Ints  # place in `task` at which each batch begins; one element more than there are batches
     median: Floats  # lower median of the durations of each batch, in seconds
 
     @property
@@ -36,7 +36,7 @@ def task_batches(observation: Observation) -> TaskBatches:
     group = codes(attempts.group)[1][task]
     order = ordered(group, attempts.runnable[task])
     task, group = task[order], group[order]
-    offset = group * (attempts.makespan + 1.0)  # so that one running maximum serves all groups
+    offset = group * (attempts.makespan + 1.0)  # makes one running maximum serve all groups
     ended = np.maximum.accumulate(attempts.stop[task] + offset)
     fresh = np.ones(len(task), dtype=bool)
     fresh[1:] = (np.diff(group) > 0) | ((attempts.runnable[task] + offset)[1:] >= ended[:-1])
@@ -50,7 +50,7 @@ def task_batches(observation: Observation) -> TaskBatches:
     return TaskBatches(task, batch, first, durations[order][middle])
 
 
-MIN_TASKS = 3  # tasks of a batch; in a smaller one none can be called long
+MIN_TASKS = 3  # tasks of a batch; in a smaller batch no task can be called long
 SLOW = 1.5  # ratio of a slow worker to the median one
 SURE = 6.0  # standard errors by which a slow worker must differ from the median one
 NOISE = 0.05  # least spread of durations assumed (standard deviation of their logarithms)

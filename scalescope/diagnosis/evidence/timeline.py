@@ -1,4 +1,4 @@
-"""How many threads were idle, and how many tasks waited, at each moment; and how long tasks were handed over."""
+"""Idle threads and waiting tasks at each moment, and the time in which tasks were handed over."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_CELLS = 20_000  # cells of a timeline; with more edges, levels are means ove
 
 @dataclass(frozen=True)
 class Timeline:
-    """What the threads did, over the makespan, in cells between rising edges."""
+    """States of the threads over the makespan, in cells between rising edges."""
 
     edges: Floats  # seconds since the first task was known; one more than there are cells
     capacity: Floats  # threads there, at most those asked for
@@ -41,7 +41,7 @@ class Timeline:
         return free
 
     def level(self, begin: Floats, end: Floats) -> Floats:
-        """How many of the intervals [begin, end) hold, as a mean over each cell."""
+        """Number of intervals [begin, end) that hold, as a mean over each cell."""
         return interval_seconds(begin, end, self.edges) / self.seconds
 
     def within(self, begin: float, end: float) -> Floats:
@@ -77,7 +77,7 @@ def covered(moments: Floats, until: Floats) -> Floats:
 
 @once
 def occupied_from(observation: Observation) -> Floats:
-    """When the worker of each attempt began to do something for it: fetch, deserialise, read or compute."""
+    """Moment at which the worker of each attempt began to fetch, deserialise, read or compute for it."""
     attempts = observation.measured
     before = attempts.transfer + attempts.deserialize + attempts.disk_read
     return np.maximum(attempts.start - before, attempts.prepared_from)
@@ -145,7 +145,7 @@ def before_on_worker(observation: Observation) -> Ints:
 
 @once
 def free_from(observation: Observation) -> Floats:
-    """When the thread of each attempt was free for it."""
+    """Moment at which the thread of each attempt was free for it."""
     return thread_free(observation.measured, before_on_worker(observation))
 
 

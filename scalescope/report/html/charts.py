@@ -53,10 +53,10 @@ class Canvas:
     """The figures of one page, and their colours."""
 
     def __init__(self) -> None:
-        self.figures: dict[str, Any] = {}  # by name; element `chart-NAME` receives each
+        self.figures: dict[str, Any] = {}  # figures by name; each goes to the element `chart-NAME`
         # model id, property, colour name or names of a palette
         self.paints: list[tuple[str, str, str | list[str]]] = []
-        self.reading: dict[str, Any] = {}  # what the page's script needs to say what is under the cursor
+        self.reading: dict[str, Any] = {}  # data with which the page's script names what is under the cursor
 
     def paint(self, model: Model, **colours: str | list[str]) -> None:
         """Colour properties of a model by names of `theme.LIGHT`; the page changes them with the colour scheme."""
@@ -253,25 +253,26 @@ def _columns(pairs: Sequence[tuple[float, float]]) -> list[list[float]]:
 
 
 class TrialCharts:
-    """The charts of one trial above each other, with one time axis and one cursor."""
+    """The charts of one trial above each other, with one time axis and one cursor.
+
+    The page's script finds their models by name: the axis `time`, sources by what they hold, `figure-NAME` and
+    `cursor-NAME`.
+    """
 
     def __init__(self, canvas: Canvas, attempts: Attempts) -> None:
-        self._canvas = canvas
+        self._canvas, self._makespan = canvas, attempts.makespan
         begin, end = attempts.begin, attempts.end
-        self._range = models.Range1d(begin, end, bounds=(begin, end))
-        self._reading = canvas.reading
-        self._reading |= {"range": self._range.id, "begin": begin, "end": end, "makespan": attempts.makespan}
-        self._reading |= {"cursors": [], "figures": {}}
+        self._range = models.Range1d(begin, end, bounds=(begin, end), name="time")
+        canvas.reading |= {"begin": begin, "end": end, "makespan": attempts.makespan, "figures": []}
 
     def blame(self, blame: Blame, styles: Sequence[str]) -> None:
-        """What each thread was charged to, as stacked areas, each with a colour and perhaps a texture."""
+        """Threads by what they were charged to, as stacked areas, each with a colour and perhaps a texture."""
         made = self._figure("blame", height=260, y_label="threads")
         made.y_range.start = 0
         width = np.diff(blame.edges)
         tops = np.cumsum([np.zeros(len(width)), *(charge.seconds / width for charge in blame.charges)], axis=0)
-        source = models.ColumnDataSource({"time": blame.edges.astype(np.float32)})
-        for i, top in enumerate(tops):
-            source.data[f"top{i}"] = np.append(top, top[-1]).astype(np.float32)
+        columns = {f"top{i}": np.append(top, top[-1]) for i, top in enumerate(tops)}
+        source = _source("blame", time=blame.edges, **columns)
         for i, style in enumerate(styles):
             colour, _, texture = style.partition(" ")
             given = TEXTURES[texture]
@@ -279,18 +280,15 @@ class TrialCharts:
             self._canvas.paint(area.glyph, fill_color=colour)
             if "hatch_pattern" in given:
                 self._canvas.paint(area.glyph, hatch_color="page")
-        self._reading["blame"] = source.id
 
     def parallelism(self, profile: Profile) -> None:
         """Threads available, runnable tasks and running tasks."""
         steps = {"provisioned": profile.provisioned, "runnable": profile.runnable, "running": profile.running}
         made = self._figure("parallelism", height=220, y_label="threads, tasks")
-        ids = {}
         for name, step in steps.items():
             level = step.level.astype(np.int32)
             level[-1:] = level[-2:-1]  # the drop to zero at the end of the trial says nothing
-            source = models.ColumnDataSource({"time": step.time.astype(np.float32), "level": level})
-            ids[name] = source.id
+            source = _source(name, time=step.time, level=level)
             if name == "running":
                 area = made.varea_step("time", 0, "level", source=source, step_mode="after", fill_alpha=0.85)
                 self._canvas.paint(area.glyph, fill_color="busy")
@@ -299,7 +297,6 @@ class TrialCharts:
             line = made.step("time", "level", source=source, mode="after", line_width=1.6, line_dash=dash)
             self._canvas.paint(line.glyph, line_color="ideal" if name == "provisioned" else "not_assigned")
         made.y_range.start = 0
-        self._reading["levels"] = ids
 
     def heat(self, name: str, heat: Heat) -> None:
         """Busy share of each worker, or of its GPU, over time."""
@@ -307,18 +304,15 @@ class TrialCharts:
         made = self._figure(name, height=max(120, min(320, 40 + 14 * rows)), y_label="workers", rows=rows)
         mapper = models.LinearColorMapper(low=0, high=255, palette=_between(LIGHT["heat-low"], LIGHT["heat-high"]))
         self._canvas.paints.append((mapper.id, "palette", ["heat-low", "heat-high"]))
-        source = models.ColumnDataSource({"image": [heat.share]})
-        area = {"x": 0, "y": -0.5, "dw": self._reading["makespan"], "dh": rows}
+        source = models.ColumnDataSource({"image": [heat.share]}, name=name)
+        area = {"x": 0, "y": -0.5, "dw": self._makespan, "dh": rows}
         made.image("image", source=source, color_mapper=mapper, level="image", **area)
-        self._reading[name] = {"source": source.id, "workers": heat.workers}
 
     def gantt(self, bars: Bars, rows: int) -> None:
         made = self._figure("gantt", height=max(140, min(460, 50 + 14 * rows)), y_label="worker threads", rows=rows)
         small = np.uint16 if rows < 65_536 else np.uint32
         data = {"row": bars.row.astype(small), "left": bars.left, "right": bars.right, "stage": bars.stage}
-        if bars.merged_below_s:
-            data["count"] = bars.count
-        source = models.ColumnDataSource(data)
+        source = _source("bars", **data, **({"count": bars.count} if bars.merged_below_s else {}))
         mapper = models.LinearColorMapper(low=-0.5, high=LOST + 0.5, palette=["#000000"] * (LOST + 1))
         self._canvas.paint(mapper, palette=[stage_colour(code) for code in range(LOST + 1)])
         colour = {"field": "stage", "transform": mapper}
@@ -327,43 +321,42 @@ class TrialCharts:
             y="row", left="left", right="right", height=0.86 if rows < 400 else 1.0, source=source,
             fill_color=colour, line_color=colour if outlined else None, line_width=0.5,
         )  # fmt: skip
-        self._reading["bars"] = {"source": source.id}
 
     def memory(self, memory: Memory) -> None:
         """Resident, managed and spilled memory in GiB."""
         made = self._figure("memory", height=200, y_label="memory, GiB")
         made.y_range.start = 0
-        columns = {
-            name: (getattr(memory, name) / 2**30).astype(np.float32)
-            for name in ("rss", "managed", "spilled", "highest", "scheduler")
-        }
-        source = models.ColumnDataSource({"time": memory.time.astype(np.float32), **columns})
         styles = {"rss": ("busy", "solid"), "managed": ("transfer", "solid"), "spilled": ("spill", "solid"),
                   "highest": ("not_assigned", "dashed"), "scheduler": ("ideal", "dotted")}  # fmt: skip
+        source = _source("memory", time=memory.time, **{name: getattr(memory, name) / 2**30 for name in styles})
         for name, (colour, dash) in styles.items():
             line = made.line("time", name, source=source, line_width=1.6, line_dash=dash)
             self._canvas.paint(line.glyph, line_color=colour)
-        self._reading["memory"] = source.id
 
     def _figure(self, name: str, *, height: int, y_label: str, rows: int = 0) -> Any:
         zoom = models.BoxZoomTool(dimensions="width")
-        given: dict[str, Any] = {
-            "numbers": ("0,0.[000]", "0,0.[00]"),
-            "x_range": self._range,
-            "tools": [zoom],
-            "active_drag": zoom,
-        }
+        given: dict[str, Any] = {"x_range": self._range, "tools": [zoom], "active_drag": zoom}
         given |= {"y_range": models.Range1d(rows - 0.5, -0.5)} if rows else {}
-        made = self._canvas.figure(name, height=height, x_label="time, s", y_label=y_label, **given)
+        numbers = ("0,0.[000]", "0,0.[00]")
+        made = self._canvas.figure(name, height=height, x_label="time, s", y_label=y_label, numbers=numbers, **given)
+        made.name = f"figure-{name}"
         if rows:
             made.ygrid.visible = False
             made.yaxis.ticker.min_interval = 1
-        cursor = models.Span(location=0, dimension="height", line_width=1, line_alpha=0.9, visible=False)
+        line = {"line_width": 1, "line_alpha": 0.9, "name": f"cursor-{name}"}
+        cursor = models.Span(location=0, dimension="height", visible=False, **line)
         self._canvas.paint(cursor, line_color="cursor")
         made.add_layout(cursor)
-        self._reading["cursors"].append(cursor.id)
-        self._reading["figures"][name] = made.id
+        self._canvas.reading["figures"].append(name)
         return made
+
+
+def _source(name: str, **columns: Any) -> Any:
+    """A data source of this name, with numbers in single precision."""
+    small = {
+        each: column.astype(np.float32) if column.dtype == np.float64 else column for each, column in columns.items()
+    }
+    return models.ColumnDataSource(small, name=name)
 
 
 def _between(low: str, high: str) -> list[str]:

@@ -12,7 +12,7 @@ MOST_PREFIXES = 20
 
 
 def path(attempts: Attempts, graph: Graph) -> tuple[ReportTable | None, str]:
-    """What the critical path consists of, and what follows from its length."""
+    """Table of the critical path, and the consequence of its length."""
     spans = work_span(attempts, graph)
     longest = critical_path(attempts, graph)
     useful = f"From about {plural(spans.useful_workers, 'thread')} on, more of them help this graph by less than 5 %."

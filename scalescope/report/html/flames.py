@@ -1,4 +1,4 @@
-"""What the threads of tasks did, as a flame chart per task prefix: plain HTML, drawn without a script."""
+"""Flame charts of the threads of tasks, one per task prefix: plain HTML, drawn without a script."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Bar:
 
     text: str
     kind: str  # `own` code, a `library`, or a `call` out of Python
-    row: int  # from the outermost frame on
+    row: int  # number of the row, from the outermost frame on
     left: float  # from 0 to 100
     width: float
     share: str
@@ -42,7 +42,7 @@ class Flame:
 
 @dataclass(frozen=True)
 class Inside:
-    """What the page says about the inside of tasks."""
+    """Content of the page about the inside of tasks."""
 
     text: str
     table: ReportTable | None = None

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from scalescope.analysis.attempts import Attempts, Floats
-from scalescope.analysis.gpu import GpuTime
-from scalescope.analysis.work_span import Profile, profile
+from scalescope.analysis.work_span import profile
 from scalescope.analysis.worker_time import busy_by_worker
 from scalescope.diagnosis.blame import CLIENT, OTHER, Blame, blame
 from scalescope.diagnosis.evidence.gpu import gpus
@@ -37,54 +37,59 @@ TEXTURES = {
 
 @dataclass(frozen=True)
 class TimeChart:
-    """A chart over the time of the trial, and the same content in words and numbers."""
+    """The content of a chart over the time of the trial in words and numbers."""
 
-    name: str  # of the figure
-    title: str
-    text: str  # what the chart shows
+    text: str  # the main result in a sentence or two
     table: ReportTable | None = None  # the numbers behind it, thinned; None if another table of the page has them
     legend: tuple[tuple[str, str], ...] = ()  # colour and meaning
-    notice: str = ""  # what was left out or merged
+    notice: str = ""  # a sentence on what was left out or merged
     open: bool = False  # whether its table is unfolded at first
+    name: str = ""  # name of its figure
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class TrialView:
+    """A trial with what several of its charts need."""
+
+    seen: Observation
+    attempts: Attempts
+    groups: Groups
+    canvas: Canvas
+    drawn: TrialCharts
+    edges: Floats  # edges of the columns of heat maps, in seconds since the first task was known
+    heat: Heat  # busy workers
+
+    @cached_property
+    def gpu(self) -> Heat | None:
+        """Utilisation of the GPUs; None where none was sampled."""
+        return series.gpu(self.seen.tables, self.attempts, self.edges, self.heat) if gpus(self.seen) else None
+
+    @cached_property
+    def memory(self) -> Memory | None:
+        """Memory of the workers; None where it was not sampled."""
+        return series.memory(self.seen.tables, self.attempts)
+
+    @cached_property
+    def worker_names(self) -> list[str]:
+        return _names(self.seen, self.attempts)
+
+
+@dataclass(frozen=True)
+class ChartKind:
+    """One chart of the page about a trial."""
+
+    title: str
+    build: Callable[[TrialView], TimeChart]  # draws it, and says the same in words and numbers
+    shown: Callable[[TrialView], object] = lambda view: True  # whether a trial has it
 
 
 def draw(seen: Observation, attempts: Attempts, groups: Groups, canvas: Canvas) -> list[TimeChart]:
-    drawn = TrialCharts(canvas, attempts)
-    charged = blame(seen, series.BINS)
-    styles = _styles(charged, groups)
-    drawn.blame(charged, styles)
-    levels = profile(attempts)
-    drawn.parallelism(levels)
     edges = np.linspace(0.0, attempts.makespan, series.HEAT_COLUMNS + 1)
     heat = series.heat(attempts, busy_by_worker(attempts, edges), edges)
-    drawn.heat("heat", heat)
-    lines = gantt.rows_of(attempts, heat.order)
-    bars = gantt.bars(attempts, lines.of_attempt, gantt.stage_codes(attempts, groups))
-    drawn.gantt(bars, len(lines.worker))
-    names, stages = _names(seen, attempts), _stage_names(groups, bars)
-    place = np.empty(len(heat.order), np.int64)
-    place[heat.order] = np.arange(len(heat.order))
-    canvas.reading |= {  # the names behind rows and colours, for the page's script
-        "workers": [names[worker] for worker in heat.order],
-        "rows": place[lines.worker].tolist(),
-        "stages": [name for _, name in stages],
-        "step": bars.merged_below_s,
-    }
-    found = [
-        _blame(charged, styles, canvas),
-        _parallelism(attempts, levels),
-        _heat(heat, names),
-        _gantt(attempts, stages, lines, bars),
-    ]
-    used, divided = series.gpu(seen.tables, attempts, edges, heat), gpus(seen)
-    if used is not None and divided is not None:
-        drawn.heat("gpu", used)
-        found.append(_gpu(divided))
-    memory = series.memory(seen.tables, attempts)
-    if memory is not None:
-        drawn.memory(memory)
-        found.append(_memory(memory))
-    return found
+    view = TrialView(seen, attempts, groups, canvas, TrialCharts(canvas, attempts), edges, heat)
+    shown = {name: kind for name, kind in CHARTS.items() if kind.shown(view)}
+    return [replace(kind.build(view), name=name, title=kind.title) for name, kind in shown.items()]
 
 
 def _names(seen: Observation, attempts: Attempts) -> list[str]:
@@ -119,10 +124,13 @@ def _styles(charged: Blame, groups: Groups) -> list[str]:
     ]
 
 
-def _blame(charged: Blame, styles: Sequence[str], canvas: Canvas) -> TimeChart:
+def _blame(view: TrialView) -> TimeChart:
+    charged = blame(view.seen, series.BINS)
+    styles = _styles(charged, view.groups)
+    view.drawn.blame(charged, styles)
     charges, totals = charged.charges, [charge.total_s for charge in charged.charges]
     shares = [f"{tenths / 10:.1f} %" for tenths in worker_time.apportion(totals, 1000)]
-    canvas.reading["charges"] = [
+    view.canvas.reading["charges"] = [
         [f"{charge.state}, {charge.text}", charge.total_s, share] for charge, share in zip(charges, shares, strict=True)
     ]
     order = sorted(range(len(charges)), key=lambda i: (charges[i].state == "ran", -totals[i]))
@@ -131,8 +139,6 @@ def _blame(charged: Blame, styles: Sequence[str], canvas: Canvas) -> TimeChart:
     worked = sum(charge.total_s for charge in charges if charge.state == "ran")
     worst = [f"{text} ({percent(lost / sum(totals))})" for text, (lost, _) in list(charged.lost.items())[:SENTENCE]]
     return TimeChart(
-        "blame",
-        "For whom threads waited",
         f"Tasks ran for {percent(worked / sum(totals))} of the worker time. "
         + (f"Most of the rest is charged to {'; '.join(worst)}." if worst else "No thread was idle.")
         + (LATER if any(charge.passed_on for charge in charges) else ""),
@@ -155,15 +161,15 @@ def _charge_legend(charged: Blame, styles: Sequence[str]) -> tuple[tuple[str, st
     return (*colours.items(), *used, *others.items())
 
 
-def _parallelism(attempts: Attempts, levels: Profile) -> TimeChart:
+def _parallelism(view: TrialView) -> TimeChart:
+    attempts, levels = view.attempts, profile(view.attempts)
+    view.drawn.parallelism(levels)
     times = np.linspace(0.0, attempts.makespan, TABLE_TIMES + 1)[:-1]
     columns = [series.at(step, times) for step in (levels.provisioned, levels.runnable, levels.running)]
     cells = [(seconds(float(time)), *(f"{level:,}" for level in at)) for time, *at in zip(times, *columns, strict=True)]
     heads = ("at s", "threads there", "tasks runnable", "tasks running")
     mean = float((attempts.stop - attempts.start).sum()) / attempts.makespan
     return TimeChart(
-        "parallelism",
-        "Parallelism",
         f"{mean:,.3g} tasks ran at once on average, {levels.running.peak:,} at most, on "
         f"{plural(levels.provisioned.peak, 'thread')}; at most {plural(levels.runnable.peak, 'task')} could have run "
         "at once.",
@@ -172,7 +178,11 @@ def _parallelism(attempts: Attempts, levels: Profile) -> TimeChart:
     )
 
 
-def _heat(heat: Heat, names: Sequence[str]) -> TimeChart:
+def _heat(view: TrialView) -> TimeChart:
+    heat, names = view.heat, view.worker_names
+    view.drawn.heat("heat", heat)
+    # The names behind rows, for the page's script
+    view.canvas.reading |= {"workers": [names[worker] for worker in heat.order], "workers_per_row": heat.workers}
     idle = int((heat.busy == 0).sum())
     shown, cut = list(range(len(heat.order))), ""
     if len(shown) > 2 * TABLE_WORKERS:
@@ -184,8 +194,6 @@ def _heat(heat: Heat, names: Sequence[str]) -> TimeChart:
     middle = float(np.median(heat.busy))
     half = f", half of all at least {percent(middle)}" if middle >= 0.01 else ""
     return TimeChart(
-        "heat",
-        "Busy workers",
         f"{never}; the busiest was busy {percent(float(heat.busy.max(initial=0)))} of the time{half}. The busiest is "
         "on top.",
         ReportTable.of("Busy share of workers, the busiest first", ("worker", "busy"), cells, notice=cut),
@@ -194,7 +202,11 @@ def _heat(heat: Heat, names: Sequence[str]) -> TimeChart:
     )
 
 
-def _gpu(divided: GpuTime) -> TimeChart:
+def _gpu(view: TrialView) -> TimeChart:
+    divided = gpus(view.seen)
+    if divided is None or view.gpu is None:
+        raise ValueError("a trial without samples of GPUs has no such chart")
+    view.drawn.heat("gpu", view.gpu)
     heads = ("tasks", "GPU busy", "memory at most", *(GPU_PARTS[part].title for part in SAMPLED))
     cells = [
         (name, percent(use.utilisation), size(use.memory_peak), *(seconds(use.seconds[part]) for part in SAMPLED))
@@ -204,8 +216,6 @@ def _gpu(divided: GpuTime) -> TimeChart:
     rest = ", ".join(f"{GPU_PARTS[part].title} {seconds(total[part])} s" for part in GPU_PARTS if total[part] > 0)
     busy = [card.busy for card in divided.cards.values()]
     return TimeChart(
-        "gpu",
-        "GPUs",
         f"A kernel ran {percent(divided.busy)} of the time on {plural(len(busy), 'GPU')} (from {percent(min(busy))} to "
         f"{percent(max(busy))}). Busy threads: {rest}. Rows are the workers above; workers may share a GPU.",
         ReportTable.of("Thread-seconds of tasks while the GPU computed, and why it did not", heads, cells),
@@ -214,7 +224,15 @@ def _gpu(divided: GpuTime) -> TimeChart:
     )
 
 
-def _gantt(attempts: Attempts, stages: Sequence[tuple[str, str]], lines: gantt.Rows, bars: gantt.Bars) -> TimeChart:
+def _gantt(view: TrialView) -> TimeChart:
+    attempts, order = view.attempts, view.heat.order
+    lines = gantt.rows_of(attempts, order)
+    bars = gantt.bars(attempts, lines.of_attempt, gantt.stage_codes(attempts, view.groups))
+    view.drawn.gantt(bars, len(lines.worker))
+    stages, place = _stage_names(view.groups, bars), np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    # The names behind rows and colours, for the page's script
+    view.canvas.reading |= {"rows": place[lines.worker].tolist(), "stages": [name for _, name in stages]}
     idle = len(attempts.addresses) - len(np.unique(lines.worker))
     without = f" {plural(idle, 'worker')} without a task {'is' if idle == 1 else 'are'} left out." if idle else ""
     text = (
@@ -222,8 +240,6 @@ def _gantt(attempts: Attempts, stages: Sequence[tuple[str, str]], lines: gantt.R
         f"the stages and their times are in the table below.{without}"
     )
     return TimeChart(
-        "gantt",
-        "What each thread ran",
         text,
         legend=tuple((colour, name) for colour, name in stages if name),
         notice=_drawn(bars),
@@ -240,7 +256,12 @@ def _drawn(bars: gantt.Bars) -> str:
     return text + (f" The {bars.left_out:,} shortest are left out." if bars.left_out else "")
 
 
-def _memory(memory: Memory) -> TimeChart:
+def _memory(view: TrialView) -> TimeChart:
+    memory = view.memory
+    if memory is None:
+        raise ValueError("a trial without samples of memory has no such chart")
+    view.drawn.memory(memory)
+
     def most(values: Floats) -> str:
         return size(float(values.max(initial=0)))
 
@@ -252,8 +273,6 @@ def _memory(memory: Memory) -> TimeChart:
     )
     spilled = f", and {most(memory.spilled)} were spilled" if memory.spilled.any() else "; nothing was spilled"
     return TimeChart(
-        "memory",
-        "Memory",
         f"{memory.processes:,} worker process{'' if memory.processes == 1 else 'es'} held at most {most(memory.rss)} "
         f"together, the fullest {most(memory.highest)}{spilled}.",
         ReportTable.of("Memory over time, GiB", heads, cells, 0),
@@ -265,3 +284,14 @@ def _memory(memory: Memory) -> TimeChart:
             ("ideal", "scheduler"),
         ),
     )
+
+
+# The charts in the order of the page, by the names of their figures
+CHARTS: Mapping[str, ChartKind] = {
+    "blame": ChartKind("For whom threads waited", _blame),
+    "parallelism": ChartKind("Parallelism", _parallelism),
+    "heat": ChartKind("Busy workers", _heat),
+    "gantt": ChartKind("What each thread ran", _gantt),
+    "gpu": ChartKind("GPUs", _gpu, shown=lambda view: view.gpu),
+    "memory": ChartKind("Memory", _memory, shown=lambda view: view.memory),
+}

@@ -76,7 +76,7 @@ class SpeedupChart:
 
     chart: str  # name of the figure
     title: str
-    line: str  # what the chart shows
+    line: str  # the main result of the chart in a sentence
     legend: tuple[tuple[str, str], ...]  # colour and meaning
     factors: ReportTable | None  # the efficiency divided, by size
 
@@ -100,7 +100,7 @@ def evidence_value(value: float | int | str) -> str:
 
 
 def provenance(run: SweepRun) -> list[tuple[str, str]]:
-    """What ran, with which versions, where, when, and in which order."""
+    """Workload, versions, place, time and order of a run."""
     facts: Mapping[str, Any] = next((trial.facts for trial in run.trials if trial.facts.get("cluster")), {})
     what = ran_what(run.trials)
     if what:
@@ -200,7 +200,7 @@ def moment(iso: str) -> str:
 
 
 def bars(summaries: Sequence[PointSummary]) -> list[WorkerTimeBar]:
-    """Where the worker time went, for each measured point."""
+    """Worker time of each measured point, by its parts."""
     names = varied(summary.point for summary in summaries)
     found = []
     for summary in summaries[:MOST_POINTS]:
@@ -231,7 +231,7 @@ def speedup_chart(name: str, knee: Knee) -> SpeedupChart:
 
 
 def worst_why(worst: PointSummary, verdict: Verdict | None) -> str:
-    """Why this point is looked at (`worker_time.worst_point`)."""
+    """Reason why this point is looked at (`worker_time.worst_point`)."""
     faults = [finding for finding in verdict.findings if finding.severity is not Severity.INFO] if verdict else []
     if any(worst.point.id in finding.points[:1] for finding in faults):
         return "the point that the verdict rests on"

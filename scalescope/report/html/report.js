@@ -5,7 +5,7 @@
   if (data.items.length === 0) return;
   await Bokeh.embed.embed_items(data.documents, data.items);
   const page = Bokeh.documents[Bokeh.documents.length - 1];
-  const model = (id) => page.get_model_by_id(id);
+  const model = (id) => page.get_model_by_id(id), named = (name) => page.get_model_by_name(name);
 
   // What the charts show is reached through the controls, tables and texts; a stop inside a picture would say nothing.
   function unreachable(root) {
@@ -39,12 +39,12 @@
 
   // ---- one trial: time axis and cursor
   const reading = data.reading;
-  if (reading.range === undefined) return;
-  const range = model(reading.range), first = reading.begin, whole = reading.end - first;
+  if (reading.figures === undefined) return;
+  const range = named("time"), first = reading.begin, whole = reading.end - first;
   const controls = document.getElementById("controls"), slider = document.getElementById("cursor");
   const output = document.getElementById("reading");
-  const cursors = reading.cursors.map(model);
-  const columns = (id) => model(id).data;
+  const cursors = reading.figures.map((name) => named(`cursor-${name}`));
+  const columns = (name) => named(name).data;
   const number = (value) => value.toLocaleString("en", {maximumSignificantDigits: 4});
   const count = (value, noun) => `${value.toLocaleString("en")} ${noun}${value === 1 ? "" : "s"}`;
 
@@ -72,27 +72,27 @@
   }
   function at(time) {
     if (time < 0 || time > reading.makespan) return `At ${number(time)} s: no task runs.`;
-    const level = (name) => { const it = columns(reading.levels[name]); return it.level[Math.max(last(it.time, time), 0)]; };
+    const level = (name) => { const it = columns(name); return it.level[Math.max(last(it.time, time), 0)]; };
     let text = `At ${number(time)} s: ${count(level("provisioned"), "thread")} there, `
       + `${count(level("runnable"), "task")} runnable, ${level("running").toLocaleString("en")} running`;
-    if (reading.memory) {
-      const it = columns(reading.memory), i = Math.max(last(it.time, time), 0);
+    if (named("memory")) {
+      const it = columns("memory"), i = Math.max(last(it.time, time), 0);
       text += `; ${number(it.rss[i])} GiB resident, ${number(it.spilled[i])} GiB spilled`;
     }
     return text + ".";
   }
   function worker(row) {
-    const heat = reading.heat.workers, top = row * heat, end = Math.min(top + heat, reading.workers.length);
-    return heat === 1 ? reading.workers[top] : `${end - top} workers from ${reading.workers[top]} on`;
+    const each = reading.workers_per_row, top = row * each, end = Math.min(top + each, reading.workers.length);
+    return each === 1 ? reading.workers[top] : `${end - top} workers from ${reading.workers[top]} on`;
   }
   function busy(time, row) {
-    const image = columns(reading.heat.source).image[0], [height, width] = image.shape;
+    const image = columns("heat").image[0], [height, width] = image.shape;
     if (row < 0 || row >= height || time < 0 || time > reading.makespan) return "";
     const column = Math.min(Math.floor(time / reading.makespan * width), width - 1);
     return `${worker(row)}: ${Math.round(image[row * width + column] / 2.55)} % busy.`;
   }
   function charged(time, threads) {
-    const it = columns(reading.blame), i = Math.min(last(it.time, time), it.time.length - 2);
+    const it = columns("blame"), i = Math.min(last(it.time, time), it.time.length - 2);
     const found = reading.charges.findIndex((_, n) => threads < it[`top${n + 1}`][i]);
     if (threads < 0 || found < 0) return "";
     const [what, seconds, share] = reading.charges[found], here = it[`top${found + 1}`][i] - it[`top${found}`][i];
@@ -100,7 +100,7 @@
   }
   function bar(time, row) {
     if (row < 0 || row >= reading.rows.length) return "";
-    const it = columns(reading.bars.source), name = reading.workers[reading.rows[row]];
+    const it = columns("bars"), name = reading.workers[reading.rows[row]];
     const from = last(it.row, row - 1) + 1, to = last(it.row, row) + 1, i = last(it.left, time, from, to);
     if (i < from || it.right[i] < time) return `${name}: no task.`;
     const many = it.count && it.count[i] > 1 ? `${count(it.count[i], "task")}, mostly of ` : "";
@@ -112,14 +112,15 @@
   }
   function place() { slider.value = String(Math.round(1000 * (cursors[0].location - range.start) / (range.end - range.start))); }
   slider.addEventListener("input", () => point(range.start + (range.end - range.start) * slider.value / 1000, ""));
-  for (const [name, id] of Object.entries(reading.figures)) {
-    model(id).on_event("mousemove", (event) => {
+  for (const name of reading.figures) {
+    const figure = named(`figure-${name}`);
+    figure.on_event("mousemove", (event) => {
       if (event.x < first || event.x > reading.end) return;
       const row = Math.round(event.y), say = {heat: busy, gantt: bar, blame: (time) => charged(time, event.y)}[name];
       point(event.x, say ? say(event.x, row) : "");
       place();
     });
-    model(id).on_event("doubletap", () => show(first, reading.end));
+    figure.on_event("doubletap", () => show(first, reading.end));
   }
   controls.hidden = false;
 })();

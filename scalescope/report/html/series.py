@@ -22,10 +22,10 @@ class Memory:
     """Memory over time, in bytes; arrays of one shape."""
 
     time: Floats  # seconds since `Attempts.epoch`
-    rss: Floats  # resident, of all workers together
+    rss: Floats  # resident memory of all workers together
     managed: Floats  # results held by workers
     spilled: Floats  # results on disk
-    highest: Floats  # resident, of the worker that has the most at that time
+    highest: Floats  # resident memory of the worker with most at that time
     scheduler: Floats  # resident
     processes: int  # worker processes sampled
 
@@ -35,9 +35,9 @@ class Heat:
     """Busy share of workers over time."""
 
     share: npt.NDArray[np.uint8]  # 0 to 255 for 0 to 100 %; shape (rows, columns), the busiest first
-    workers: int  # averaged in each row
+    workers: int  # workers averaged in each row
     order: Ints  # indices into `Attempts.addresses`, the busiest first
-    busy: Floats  # of each worker over the whole trial, in that order, from 0 to 1
+    busy: Floats  # busy share of each worker over the whole trial, in that order, from 0 to 1
 
 
 def memory(tables: Tables, attempts: Attempts, *, bins: int = BINS) -> Memory | None:

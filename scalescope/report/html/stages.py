@@ -21,7 +21,7 @@ MOST_STAGES = 60
 class Groups:
     """The task groups of a trial, for charts and tables."""
 
-    stages: tuple[Stage, ...]  # in the order in which they began
+    stages: tuple[Stage, ...]  # stages in the order in which they began
     titles: dict[str, str]  # a short name for each task group
     names: tuple[str, ...]  # task groups
     code: Ints  # for each attempt, its group's position in `names`

@@ -1,4 +1,4 @@
-"""What the page says about one trial: charts over its time, stages and critical path."""
+"""Content of the page about one trial: charts over its time, stages and critical path."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ReadTables = Callable[[Trial], Tables]
 
 @dataclass(frozen=True)
 class TrialPage:
-    """What the page says about one trial."""
+    """Content of the page about one trial."""
 
     title: str  # the point in words
-    why: str  # why this trial was chosen
-    missing: str = ""  # why there is nothing to draw
+    why: str  # the reason why this trial was chosen
+    missing: str = ""  # the reason why there is nothing to draw
     charts: tuple[TimeChart, ...] = ()
-    inside: flames.Inside | None = None  # what tasks did
+    inside: flames.Inside | None = None  # charts of what tasks did inside
     stages: ReportTable | None = None  # a row per stage
     path: ReportTable | None = None  # the critical path; None if the graph is not known
     path_text: str = ""

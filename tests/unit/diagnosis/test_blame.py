@@ -102,7 +102,7 @@ def test_while_tasks_run_a_wait_for_another_cluster_holds_back_nothing(cluster, 
     assert found == {("busy", "work"): 4, ("no_runnable_task", "work"): 6}
 
 
-def test_between_two_tasks_the_scheduler_is_blamed(cluster, task):
+def test_between_two_tasks_the_scheduler_is_blamed(cluster):
     rows = [
         {"prefix": name, "group": name, "key": name, "worker": "tcp://10.0.0.0:4000", "runnable": at, "assigned": at}
         | {"start": at, "stop": at + 1.0, "done": at + 3.0}

@@ -48,15 +48,14 @@ def test_a_declaration_says_what_it_must(cause: Cause):
     assert {*cause.rules_out} <= {*by_code()} - {cause.code}
 
 
-def test_the_cause_that_is_added_on_the_page_is_found(cluster, task, graph):
+def test_the_cause_that_is_added_on_the_page_is_found(cluster, task, graph, golden):
     [example] = re.findall(r"^```python\n(.*?)^```$", (DOCS / "adding-a-cause.md").read_text(), re.M | re.S)
     exec(example, names := {})
     cause, many = names["SCHEDULER_BUSY"], [task(1.0, graph=number) for number in range(8)]
     test_a_declaration_says_what_it_must(cause)
     assert cause.find(cluster(4).run(many, [graph() for _ in many])) is None
-    found = cause.find(cluster(4).run(many, [graph(seconds=0.2) for _ in many]))
+    found = golden(cause.find(cluster(4).run(many, [graph(seconds=0.2) for _ in many])))
     assert found.lost_s == pytest.approx(8 * 0.2 * 4)
-    assert "8 graphs" in found.summary
 
 
 def test_every_part_of_lost_time_has_a_next_experiment():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.cause import GAIN, Cause, Term
 from scalescope.diagnosis.causes import by_code
-from scalescope.diagnosis.observation import TrialCause
+from scalescope.diagnosis.observation import Remedy, TrialCause
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.metrics import Metrics
@@ -91,7 +91,12 @@ def test_whatever_a_cause_expects_the_bound_holds(code, saved_s, shorter_s, late
         assert metrics.elapsed_s - possible_s < GAIN * metrics.elapsed_s * (1 + 1e-9)
     if isinstance(cause, TrialCause):
         finding = cause.finding(
-            observation, 1.0, "S.", "do it", Evidence("e", 1, "t"), confidence=1, saved_s=saved_s, shorter_s=shorter_s
+            observation,
+            1.0,
+            "S.",
+            Remedy("do it", saved_s=saved_s, shorter_s=shorter_s),
+            Evidence("e", 1, "t"),
+            confidence=1,
         )
         assert finding.gain == (None if finding.severity is Severity.INFO else gain)
 

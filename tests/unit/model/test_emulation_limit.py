@@ -15,7 +15,7 @@ def test_a_host_that_needs_a_millisecond_per_task() -> None:
     assert limit.shortest_task_s(300) == pytest.approx(1.2)
     assert limit.beyond(200, 1.0) == ""
     assert limit.beyond(2000, 10.0) == ""
-    assert "300 tasks takes it 0.3 s, 30% of a makespan of 1 s" in limit.beyond(300, 1.0)
+    assert {"300", "0.3", "30%"} <= set(limit.beyond(300, 1.0).split())
 
 
 @given(positive, counts, st.integers(1, 10), positive)

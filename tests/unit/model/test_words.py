@@ -32,8 +32,8 @@ def test_of_a_long_error_the_log_is_cut_and_the_next_step_stays() -> None:
     log = "".join(f"\n    | line {number}" for number in range(200))
     text = f"it broke\n  cause: no memory; the end of x.err:{log}\n  next: raise cluster.memory_mb"
     found = shortened(text, 300)
-    assert found.startswith("it broke\n  cause: no memory; the end of x.err:\n    | ...\n")
-    assert found.endswith("\n    | line 199\n  next: raise cluster.memory_mb")
+    assert found.splitlines()[:3] == [*text.splitlines()[:2], "    | ..."]
+    assert found.splitlines()[-2:] == text.splitlines()[-2:]
     assert 250 < len(found) <= 300
     assert shortened(text, 10_000) == text
     assert len(shortened("x" * 1000, 100)) <= 100

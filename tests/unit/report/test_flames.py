@@ -37,7 +37,7 @@ def test_where_nothing_is_known_it_says_so(recorded_run: Callable[..., Any], why
     assert busy_line(metrics) == ""
 
 
-def test_a_flame_is_as_wide_as_its_share_of_the_samples(recorded_run: Callable[..., Any]) -> None:
+def test_a_flame_is_as_wide_as_its_share_of_the_samples(recorded_run: Callable[..., Any], golden: Any) -> None:
     page, text, metrics = reported(recorded_run, inside(SECONDS, STACKS))
     bars = {each["title"]: each for each in page.all("span") if "title" in each}
     assert {title.rpartition(", ")[2].split()[0] for title in bars if title} == {"60", "30", "10"}
@@ -45,12 +45,10 @@ def test_a_flame_is_as_wide_as_its_share_of_the_samples(recorded_run: Callable[.
     widths = [float(found) for found in re.findall(r"width:([\d.]+)%\" title", text)]
     assert sorted(widths) == [10, 10, 30, 60, 60, 60]
     assert page.all("img") == []  # every name is escaped
-    line = busy_line(metrics).replace("\xa0", " ")
-    assert "waiting inside tasks 38 %" in line
-    assert f"; `load` is 60 % of its time in `{HOSTILE}.f` at job.py:7 load" in line
+    golden(busy_line(metrics))
 
 
 def test_seconds_without_stacks(recorded_run: Callable[..., Any]) -> None:
     page, text, _ = reported(recorded_run, inside(SECONDS), unprofiled="the profiler is off")
-    assert any("Where they were is not known: the profiler is off." in words for words in page.words)
+    assert any("the profiler is off" in words for words in page.words)
     assert 'class="flame"' not in text

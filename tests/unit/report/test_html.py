@@ -13,23 +13,20 @@ from typing import Any
 import pytest
 from support.pages import Page
 
+from scalescope import __version__
 from scalescope.errors import StoreError, UsageError
 from scalescope.model.finding import Evidence, Finding, Severity, Verdict
 from scalescope.model.records import from_rows
 from scalescope.model.trial import TrialState
-from scalescope.model.words import size
 from scalescope.report.html import charts, check, render, write
 from scalescope.report.html.embed import coded, policy, raw, safe_link, script_json
 from scalescope.report.html.theme import DARK, LIGHT
 from scalescope.store.schema import RunState
 
 
-class Document(Page):
-    """With all its words as one text."""
-
-    @property
-    def shown(self) -> str:
-        return re.sub(r" (?=[,:;.])", "", " ".join(" ".join(self.words).split()))
+def lines(text: str) -> list[str]:
+    """What a reader of the page reads, without the version."""
+    return [" ".join(words.split()) for words in Page(text.replace(__version__, "VERSION")).words if words.strip()]
 
 
 def scripts(text: str) -> list[str]:
@@ -42,33 +39,51 @@ def data(text: str) -> Any:
     return json.loads(found[1])
 
 
+def named(text: str) -> dict[str, str]:
+    """Ids of Bokeh's models that have a name, by name."""
+    found: dict[str, str] = {}
+
+    def look(value: Any) -> None:
+        if isinstance(value, dict):
+            if (name := (value.get("attributes") or {}).get("name")) and "id" in value:
+                assert name not in found
+                found[name] = value["id"]
+            for each in value.values():
+                look(each)
+        elif isinstance(value, list):
+            for each in value:
+                look(each)
+
+    look(data(text)["documents"])
+    return found
+
+
 @pytest.fixture(scope="module")
 def page(recorded_run: Callable[..., Any]) -> str:
     made = recorded_run((2, 4, 8, 12, 16))
     return render(made.run, made.read)
 
 
+@pytest.fixture
+def own(page: str, golden: Callable[..., Any]) -> Callable[..., Any]:
+    """Compares what a page says that the usual page does not."""
+    usual = set(lines(page))
+    return lambda *pages: golden(*("\n".join(line for line in lines(each) if line not in usual) for each in pages))
+
+
 # ------------------------------------------------------------------ what it says
 
 
-def test_the_verdict_and_the_remedy_come_first(page: str, recorded_run: Callable[..., Any]) -> None:
+def test_the_whole_page_reads_like_this(page: str, golden: Callable[..., Any]) -> None:
+    golden("\n".join(lines(page)))
+
+
+def test_the_verdict_and_the_remedy_come_first(recorded_run: Callable[..., Any]) -> None:
     finding = Finding("slow", Severity.HIGH, "It is slow.", "make it fast", (Evidence("tasks", 12345, "table tasks"),))
     made = recorded_run((4,))
-    shown = Document(render(replace(made.run, verdict=Verdict("x", (finding,))), made.read)).shown
-    places = [shown.index(text) for text in ("It is slow.", "make it fast.", "What ran", "Inside one trial", "12,345")]
+    said = lines(render(replace(made.run, verdict=Verdict("x", (finding,))), made.read))
+    places = [said.index(text) for text in ("It is slow.", "make it fast.", "What ran", "Inside one trial", "12,345")]
     assert places == sorted(places)
-
-
-def test_every_part_is_there(page: str) -> None:
-    shown = Document(page).shown
-    for text in (
-        "What ran", "randomised and interleaved from seed 0", "2026-01-01 00:00:00 to 2026-01-01 00:01:00 UTC",
-        "Where the worker time went", "busy 50 %, no runnable task 50 %", "How it scales", "Inside one trial",
-        "Parallelism", "Busy workers", "1 of 2 workers never ran a task", "What each thread ran", "Memory", "Stages",
-        "2 items → 2 partitions in the widest stage → 4 tasks", "Critical path", "100 % of the makespan",
-        "Findings and what they rest on", "How to read it",
-    ):  # fmt: skip
-        assert text in shown, text
 
 
 def test_it_can_be_sent_to_anyone(recorded_run: Any) -> None:
@@ -82,7 +97,7 @@ def test_it_can_be_sent_to_anyone(recorded_run: Any) -> None:
 
 
 def test_every_chart_has_its_place_and_says_in_words_what_it_shows(page: str) -> None:
-    document = Document(page)
+    document = Page(page)
     places = {each["id"]: each for each in document.all("div") if (each.get("id") or "").startswith("chart-")}
     assert set(places) == {f"chart-{name}" for name in ["knee-0", "blame", "parallelism", "heat", "gantt", "memory"]}
     assert set(data(page)["items"][0]["roots"].values()) == set(places)
@@ -91,14 +106,7 @@ def test_every_chart_has_its_place_and_says_in_words_what_it_shows(page: str) ->
         assert len(place["aria-label"] or "") > 20
 
 
-def test_the_efficiency_is_divided_by_size(page: str) -> None:
-    shown = Document(page).shown
-    assert "Factors of the efficiency: " in shown
-    assert "= efficiency" in shown
-    assert "Their product is the efficiency." in shown
-
-
-def test_gpus_have_a_chart_and_their_time_by_task_prefix(recorded_run: Callable[..., Any]) -> None:
+def test_gpus_have_a_chart_and_their_time_by_task_prefix(recorded_run: Callable[..., Any], own: Any) -> None:
     made = recorded_run((4,))
     sample = {"gpu": "GPU-1", "utilisation": 0.5, "memory": 2**33, "prefix": "load", "doing": "loading", "cpu": 1.0}
     times = [(f"tcp://10.0.0.{i}:1", 1000.5 + second) for i in range(2) for second in range(4)]
@@ -106,23 +114,30 @@ def test_gpus_have_a_chart_and_their_time_by_task_prefix(recorded_run: Callable[
     tables = {key: found | {"gpu": from_rows("gpu", rows)} for key, found in made.tables.items()}
     page = render(made.run, lambda trial: tables[trial.key])
     assert "chart-gpu" in data(page)["items"][0]["roots"].values()
-    shown = Document(page).shown
-    assert "A kernel ran 50 % of the time on 1 GPU" in shown
-    assert f"load 50 % {size(2**33)}" in shown
+    own(page)
 
 
 def test_the_charts_of_a_trial_share_one_time_axis(page: str) -> None:
     models = json.dumps(data(page)["documents"])
-    assert models.count(f'"id": "{data(page)["reading"]["range"]}"') >= 4
+    assert models.count(f'"id": "{named(page)["time"]}"') >= 4
 
 
-def test_the_worst_trial_is_shown_or_the_one_that_was_asked_for(recorded_run: Callable[..., Any]) -> None:
+def test_the_script_finds_the_models_that_it_names(page: str) -> None:
+    text = scripts(page)[1]
+    of_each = {
+        f"{what}-{name}" for what in re.findall(r"named\(`(\w+)-\$", text) for name in data(page)["reading"]["figures"]
+    }
+    sources = set(re.findall(r'(?:named|columns|level)\("(\w+)"\)', text))
+    assert {"time", "blame", "running", "memory"} < sources
+    assert sources | of_each <= set(named(page))
+
+
+def test_the_trial_that_is_asked_for_is_shown(recorded_run: Callable[..., Any], own: Any) -> None:
     made = recorded_run((2, 16))
-    first, last = made.run.trials
-    assert "2 workers, 2 items: chosen by its key" in Document(render(made.run, made.read, trial=first.key)).shown
-    assert "16 workers, 16 items: chosen by its key" in Document(render(made.run, made.read, trial=last.key)).shown
-    with pytest.raises(UsageError, match="has no trial 'nonsense'"):
+    own(*(render(made.run, made.read, trial=trial.key) for trial in made.run.trials))
+    with pytest.raises(UsageError, match="'nonsense'") as refused:
         render(made.run, made.read, trial="nonsense")
+    assert made.run.trials[0].key in refused.value.next_step
 
 
 def test_every_part_of_worker_time_has_a_colour_and_an_explanation() -> None:
@@ -146,110 +161,76 @@ def test_the_time_of_another_cluster_is_explained_only_where_there_is_some(recor
     assert PARTS[OTHER_CLUSTER].help in render(run, made.read)
 
 
-def test_versions_are_those_of_the_environments_that_trials_ran_in(recorded_run: Callable[..., Any]) -> None:
+def test_versions_are_those_of_the_environments_that_trials_ran_in(recorded_run: Any, own: Any) -> None:
     """The run itself knows those of the present process alone."""
     made = recorded_run((2, 4))
     run = replace(made.run, facts={"packages": {"apache-beam": "2.75.0", "dask": "2026.1"}})
 
-    def facts(beam: str) -> dict[str, Any]:
-        return {"dask": "2023.9.1", "packages": {"apache-beam": beam}}
-
     def versions(*environments: tuple[str, str]) -> str:
         trials = [
-            replace(trial, point=replace(trial.point, environment=environment), facts={**trial.facts, **facts(beam)})
+            replace(
+                trial,
+                point=replace(trial.point, environment=environment),
+                facts={**trial.facts, "dask": "2023.9.1", "packages": {"apache-beam": beam}},
+            )
             for trial, (environment, beam) in zip(run.trials, environments, strict=True)
         ]
-        return Document(render(replace(run, trials=tuple(trials)), made.read)).shown
+        return render(replace(run, trials=tuple(trials)), made.read)
 
-    shown = versions(("apache-beam==2.50.0", "2.50.0"), ("apache-beam==2.50.0", "2.50.0"))
-    assert "Versions python 3.11, dask 2023.9.1, apache-beam 2.50.0" in shown
-    assert "All 1 packages apache-beam 2.50.0" in shown
-    assert "2.75.0" not in shown
-    shown = versions(("old = apache-beam==2.50.0", "2.50.0"), ("", "2.60.0"))
-    assert "Versions, old python 3.11, dask 2023.9.1, apache-beam 2.50.0" in shown
-    assert "Versions, present python 3.11, dask 2023.9.1, apache-beam 2.60.0" in shown
-    assert "All 1 packages of present apache-beam 2.60.0" in shown
-    assert "2.75.0" not in shown
-    assert "apache-beam 2.75.0" in Document(render(replace(run, trials=()), made.read)).shown  # nothing else is known
+    own(
+        versions(("apache-beam==2.50.0", "2.50.0"), ("apache-beam==2.50.0", "2.50.0")),
+        versions(("old = apache-beam==2.50.0", "2.50.0"), ("", "2.60.0")),
+        render(replace(run, trials=()), made.read),  # nothing else is known
+    )
 
 
-def test_it_says_which_point_is_looked_at_and_why(recorded_run: Callable[..., Any]) -> None:
+def test_it_says_which_point_is_looked_at_and_why(recorded_run: Callable[..., Any], own: Any) -> None:
     made = recorded_run((2, 16))
     first, last = (trial.point.id for trial in made.run.trials)
     blamed = Finding("slow", Severity.HIGH, "It is slow.", "mend it", points=(last,))
-    shown = Document(render(replace(made.run, verdict=Verdict("x", (blamed,))), made.read)).shown
-    assert shown.count("16 workers, 16 items: the point that the verdict rests on") == 2
     healthy = Finding("healthy", Severity.INFO, "No fault found.", "", points=(first, last))
-    shown = Document(render(replace(made.run, verdict=Verdict("x", (healthy,))), made.read)).shown
-    assert shown.count("2 workers, 2 items: the point with the smallest busy share of its worker time") == 2
+    own(*(render(replace(made.run, verdict=Verdict("x", (each,))), made.read) for each in (blamed, healthy)))
 
 
 # ------------------------------------------------------------------ in all circumstances
 
 
-def test_a_sweep_of_one_point(recorded_run: Callable[..., Any]) -> None:
-    made = recorded_run((3,))
-    document = Document(render(made.run, made.read))
-    assert "What was measured, a row per point" in document.shown
-    assert [each for each in document.all("div") if (each.get("id") or "").startswith("chart-knee")] == []
-
-
-def test_no_valid_trial_at_all(recorded_run: Callable[..., Any]) -> None:
-    made = recorded_run((4,), state=TrialState.INVALID, reason="lost 1 of 4 workers\n  cause: none")
-    shown = Document(render(made.run, made.read)).shown
-    assert "The only trial did not count: lost 1 of 4 workers" in shown
-    assert "a trial that was excluded, invalid: lost 1 of 4 workers" in shown
-    assert "1 × invalid at 4 workers, 4 items: lost 1 of 4 workers" in shown
-    assert "What each thread ran" in shown
-
-
-def test_a_failed_run_that_was_never_judged(recorded_run: Callable[..., Any]) -> None:
-    made = recorded_run((4,), state=TrialState.FAILED, reason="ValueError: no")
-    run = replace(made.run, state=RunState.FAILED, verdict=None, finished_at="", planned=9)
-    shown = Document(render(run, made.read)).shown
-    assert "This run has not finished" in shown
-    assert "a trial that failed, failed: ValueError: no" in shown
-    assert "0 of 9 planned trials count" in shown
-    assert "the run is failed" in shown
-
-
-def test_a_run_without_any_trial(recorded_run: Callable[..., Any]) -> None:
-    made = recorded_run((4,))
-    text = render(replace(made.run, trials=(), verdict=None), made.read)
-    assert "No trial of this run has records" in Document(text).shown
-    assert scripts(text) == []
-    assert len(text) < 100_000
-    shown = Document(render(recorded_run((4,), records="").run, made.read)).shown
-    assert "No trial of this run has records" in shown
-    assert "Where the worker time went" in shown
-
-
-def test_records_that_are_gone(recorded_run: Callable[..., Any]) -> None:
-    made = recorded_run((4,))
-
+@pytest.fixture
+def circumstances(recorded_run: Callable[..., Any]) -> dict[str, str]:
     def gone(trial: Any) -> Any:
         raise StoreError("Could not read the records: nothing is there", next_step="Look where it was run.")
 
-    shown = Document(render(made.run, gone)).shown
-    assert "Could not read the records: nothing is there next: Look where it was run." in shown
-    assert "Where the worker time went" in shown
+    def shown(made: Any, read: Any = None, **given: Any) -> str:
+        return render(replace(made.run, **given), read or made.read)
 
-
-def test_old_records_lack_tables_and_columns(recorded_run: Callable[..., Any]) -> None:
-    made = recorded_run((4,), waves=3)
-    [tables] = made.tables.values()
+    lost = "lost 1 of 4 workers\n  cause: none"
+    raised = {"state": TrialState.FAILED, "reason": "ValueError: no"}
+    old, failed = recorded_run((4,), waves=3), recorded_run((4,), **raised)
+    [tables], [erred] = old.tables.values(), failed.tables.values()
     tasks = {name: column for name, column in tables["tasks"].items() if name != "allowed"}
-    shown = Document(render(made.run, lambda trial: {"tasks": tasks, "workers": tables["workers"]})).shown
-    assert "What each thread ran" in shown
-    assert "dependencies were not recorded" in shown
-    assert "Memory over time" not in shown
+    erred["tasks"]["status"] = [1] * len(erred["tasks"]["key"])
+    unfinished = {"state": RunState.FAILED, "verdict": None, "finished_at": "", "planned": 9}
+    return {
+        "one point": shown(recorded_run((3,))),
+        "no valid trial": shown(recorded_run((4,), state=TrialState.INVALID, reason=lost)),
+        "failed and never judged": shown(recorded_run((4,), **raised), **unfinished),
+        "no trial": shown(recorded_run((4,)), trials=(), verdict=None),
+        "no records": shown(recorded_run((4,), records="")),
+        "records that are gone": shown(recorded_run((4,)), gone),
+        "an old release": shown(old, lambda trial: {"tasks": tasks, "workers": tables["workers"]}),
+        "every task failed": shown(failed),
+    }
 
 
-def test_a_trial_in_which_everything_failed(recorded_run: Callable[..., Any]) -> None:
-    made = recorded_run((4,), state=TrialState.FAILED, reason="ValueError: no")
-    [tables] = made.tables.values()
-    tables["tasks"]["status"] = [1] * len(tables["tasks"]["key"])
-    assert "no task finished" in Document(render(made.run, made.read)).shown
+def test_in_all_circumstances_it_says_what_is_known(circumstances: dict[str, str], own: Any) -> None:
+    own(*circumstances.values())
+    assert scripts(circumstances["no trial"]) == []
+    assert len(circumstances["no trial"]) < 100_000
+    charts = {name: text.count('id="chart-') for name, text in circumstances.items()}
+    assert charts == {**dict.fromkeys(charts, 0), **dict.fromkeys(("one point", "no valid trial"), 5)} | {
+        "failed and never judged": 5,
+        "an old release": 4,  # no memory
+    }
 
 
 # ------------------------------------------------------------------ one file, and nothing from outside
@@ -269,11 +250,11 @@ def attacked(recorded_run: Callable[..., Any]) -> str:
 
 
 def test_names_from_outside_add_no_element_and_no_script(attacked: str) -> None:
-    document = Document(attacked)
+    document = Page(attacked)
     assert document.all("img") == []
     assert len(document.all("script")) == 3
     assert attacked.count(HOSTILE) == 0
-    assert "{{7*7}}" in document.shown
+    assert any("{{7*7}}" in line for line in lines(attacked))
     assert not [name for _, attributes in document.elements for name in attributes if name.startswith("on")]
 
 
@@ -286,12 +267,12 @@ def test_names_from_outside_reach_the_charts_data_only_as_text(attacked: str) ->
 
 def test_links_lead_to_the_web_or_into_the_page(attacked: str, page: str) -> None:
     for text in (attacked, page):
-        for link in Document(text).all("a"):
+        for link in Page(text).all("a"):
             assert re.match(r"https?://|#[a-z]", link["href"] or "")
 
 
 def test_the_policy_lets_only_the_scripts_of_the_file_run(page: str) -> None:
-    document = Document(page)
+    document = Page(page)
     policies = [meta["content"] for meta in document.all("meta") if meta.get("http-equiv") == "Content-Security-Policy"]
     assert len(policies) == 1
     assert policies[0] is not None
@@ -303,7 +284,7 @@ def test_the_policy_lets_only_the_scripts_of_the_file_run(page: str) -> None:
 
 
 def test_nothing_in_the_page_refers_to_another_file(page: str) -> None:
-    document = Document(page)
+    document = Page(page)
     assert [attributes for _, attributes in document.elements if "src" in attributes] == []
     assert [link["href"] for link in document.all("link")] == ["data:,"]
     css = "".join(re.findall(r"<style>(.*?)</style>", page, re.DOTALL))
@@ -327,7 +308,7 @@ def test_escaping() -> None:
 
 
 def test_headings_are_in_order_and_sections_are_named(page: str) -> None:
-    document = Document(page)
+    document = Page(page)
     levels = [int(tag[1]) for tag, _ in document.elements if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1
     assert levels.count(1) == 1
@@ -342,7 +323,7 @@ def test_headings_are_in_order_and_sections_are_named(page: str) -> None:
 
 
 def test_tables_have_captions_and_headings_with_a_scope(page: str) -> None:
-    document = Document(page)
+    document = Page(page)
     assert len(document.all("caption")) == len(document.all("table"))
     assert all(cell.get("scope") in ("row", "col") for cell in document.all("th"))
     assert all(each.get("tabindex") == "0" for each in document.all("div") if each.get("class") == "scroll")
@@ -384,10 +365,9 @@ def test_writing_replaces_the_whole_file(recorded_run: Callable[..., Any], tmp_p
 
 
 def test_a_place_that_cannot_be_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="is a folder"):
-        check(tmp_path)
-    with pytest.raises(UsageError, match="There is no folder"):
-        check(tmp_path / "no" / "report.html")
+    for place in (tmp_path, tmp_path / "no" / "report.html"):
+        with pytest.raises(UsageError):
+            check(place)
     check(tmp_path / "report.html")
 
 
@@ -398,7 +378,7 @@ def test_a_disk_that_refuses(recorded_run: Callable[..., Any], tmp_path: Path, m
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(StoreError, match="No space left on device"):
+    with pytest.raises(StoreError, match="No space left"):
         write(tmp_path / "report.html", made.run, made.read)
     assert list(tmp_path.iterdir()) == []
 

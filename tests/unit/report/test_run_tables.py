@@ -98,53 +98,49 @@ def test_a_speedup_needs_both_sides(trial, finished):
     assert names == ()
 
 
-def test_clusters_that_differ_have_a_line_each(trial, finished):
-    run = finished(trial(1, 1, 1), trial(2, 2, 2, facts={"cluster": {"kind": "light"}}), trial(3, 3, 3))
-    assert cluster_lines(run.sweep, run.trials) == (
-        "Cluster: simulated, virtual clock. Shows how the real scheduler divides work. "
-        "Cannot show contention between processes.",
-        "Cluster: light.",
-    )
+def ran_on(trial, *clusters):
+    return [trial(n, n, n, facts={"cluster": facts}) for n, facts in enumerate(clusters, 1)]
 
 
-def test_jobs_are_counted_over_all_trials(trial, finished):
-    def facts(replaced, *jobs):
-        known = [{"id": name, "nodes": node, "queue_wait_s": wait} for name, node, wait in jobs]
-        cluster = {"kind": "slurm", "label": "scalescope-0", "jobs_replaced": replaced, "jobs": known}
-        return {"cluster": {**cluster, "slurm": {"jobs": known}}}
-
-    one, two, three = ("1", "n1", 2.0), ("2", "n1", 75.0), ("3", "n2", None)
-    run = finished(trial(1, 1, 1, facts=facts(0, one, two)), trial(2, 2, 2, facts=facts(1, one, three)))
-    assert cluster_lines(run.sweep, run.trials)[-1] == (
-        "Jobs: up to 2 at a time, 3 in all, on 2 nodes; the longest waited 75.0 s in the queue; "
-        "replaced after losses: 1."
-    )
+def on_slurm(replaced, *jobs):
+    known = [{"id": name, "nodes": node, "queue_wait_s": wait} for name, node, wait in jobs]
+    facts = {"kind": "slurm", "label": "scalescope-0", "jobs_replaced": replaced, "jobs": known}
+    return {**facts, "slurm": {"jobs": known}}
 
 
-def test_nodes_are_counted_over_all_trials(trial, finished):
-    def facts(throttled, *pods):
-        counters = {"scheduler": {}, "workers": {THROTTLED: {"sum": throttled, "most": throttled}}}
-        return {"cluster": {"kind": "kubernetes", "pods": list(pods), "counters": counters}}
-
-    spot = {"node": "n1", "instance_type": "g2-standard-8", "spot": True}
-    run = finished(trial(1, 1, 1, facts=facts(0.0, spot)), trial(2, 2, 2, facts=facts(1.5, spot, {"node": "n2"})))
-    assert cluster_lines(run.sweep, run.trials)[-1] == (
-        "Pods: on 2 nodes, 1 g2-standard-8 spot, 1 of unknown type; their CPU limit held workers up for 1.50 s in all."
-    )
-    run = finished(trial(1, 1, 1, facts=facts(0.0, {"node": "n2"})))
-    assert cluster_lines(run.sweep, run.trials)[-1] == "Pods: on 1 node."
+def on_kubernetes(throttled, *pods):
+    counters = {"scheduler": {}, "workers": {THROTTLED: {"sum": throttled, "most": throttled}}}
+    return {"kind": "kubernetes", "pods": list(pods), "counters": counters}
 
 
-def test_what_idle_gpus_cost(trial, finished):
-    def on_gpus(workers, gpus, busy, **facts):
-        made = trial(workers, 1, 1, facts=facts)
-        return replace(made, metrics=replace(made.metrics, gpus=gpus, gpu_busy=busy, elapsed_s=3600.0))
+def on_gpus(trial, workers, busy, **facts):
+    made = trial(workers, 1, 1, facts=facts)
+    return replace(made, metrics=replace(made.metrics, gpus=float(workers), gpu_busy=busy, elapsed_s=3600.0))
 
-    price = {"worker_hour": 2.0, "currency": "USD"}
-    run = finished(on_gpus(2, 2.0, 0.75, price=price), on_gpus(4, 4.0, 0.5, price=price))
-    assert cluster_lines(run.sweep, run.trials)[-1] == "GPUs: 6 GPU-hours in trials, 2.5 of them idle, for 5.00 USD."
-    run = finished(on_gpus(2, 2.0, 0.75))
-    assert cluster_lines(run.sweep, run.trials)[-1] == "GPUs: 2 GPU-hours in trials, 0.5 of them idle."
+
+ONE, TWO, THREE = ("1", "n1", 2.0), ("2", "n1", 75.0), ("3", "n2", None)
+SPOT, PLAIN = {"node": "n1", "instance_type": "g2-standard-8", "spot": True}, {"node": "n2"}
+PRICE = {"worker_hour": 2.0, "currency": "USD"}
+CLUSTERS = {
+    "clusters that differ have a line each": lambda trial: [
+        trial(1, 1, 1),
+        *ran_on(trial, {"kind": "light"}),
+        trial(3, 3, 3),
+    ],
+    "jobs are counted over all trials": lambda trial: ran_on(trial, on_slurm(0, ONE, TWO), on_slurm(1, ONE, THREE)),
+    "nodes are counted over all trials": lambda trial: ran_on(
+        trial, on_kubernetes(0.0, SPOT), on_kubernetes(1.5, SPOT, PLAIN)
+    ),
+    "one node of unknown type": lambda trial: ran_on(trial, on_kubernetes(0.0, PLAIN)),
+    "idle GPUs cost money": lambda trial: [on_gpus(trial, 2, 0.75, price=PRICE), on_gpus(trial, 4, 0.5, price=PRICE)],
+    "idle GPUs without a price": lambda trial: [on_gpus(trial, 2, 0.75)],
+}
+
+
+@pytest.mark.parametrize("case", CLUSTERS)
+def test_what_the_trials_ran_on_is_said(trial, finished, golden, case):
+    run = finished(*CLUSTERS[case](trial))
+    golden(*cluster_lines(run.sweep, run.trials))
 
 
 def test_long_reasons_are_cut(trial):

@@ -202,7 +202,7 @@ def test_counters_of_many_tasks_are_sampled(monkeypatch: pytest.MonkeyPatch) -> 
 def test_nothing_recorded_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(CaptureError):
         trace.write(tables([], [member("a")]), tmp_path / "t.json.gz")
-    with pytest.raises(StoreError, match="could not be written"):
+    with pytest.raises(StoreError):
         trace.write(tables([task("a", 0, 1)], [member("a")]), tmp_path / "none" / "t.json.gz")
     assert list(tmp_path.iterdir()) == []
 
@@ -234,13 +234,13 @@ def test_the_trial_that_is_asked_for(trial: Any, finished: Any) -> None:
 )
 def test_there_is_no_such_trial(trial: Any, given: dict[str, str]) -> None:
     one = trial(10, 10, 10, records="r")
-    with pytest.raises(UsageError, match="The run has no") as error:
+    with pytest.raises(UsageError) as error:
         trace.choose([one], None, **given)
     assert one.key in error.value.next_step
 
 
 def test_a_trial_without_records(trial: Any) -> None:
-    with pytest.raises(UsageError, match="no records"):
+    with pytest.raises(UsageError):
         trace.choose([trial(10, 10, 10)], None)
-    with pytest.raises(UsageError, match="The run has no trials"):
+    with pytest.raises(UsageError):
         trace.choose([], None)

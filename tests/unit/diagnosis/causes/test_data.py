@@ -35,29 +35,24 @@ def changed(observation, **columns):
 
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
 @pytest.mark.parametrize("share", [0.2, 0.6])
-def test_transfer_bound(cluster, task, workers, threads, share):
+def test_transfer_bound(cluster, task, workers, threads, share, golden_once):
     tasks = [task(1.0 - share, "reduce", transfer=share, nbytes=10**7)] * workers * threads * 4
-    finding = only(found(cluster(workers, threads).run(tasks)), "transfer-bound")
+    finding = golden_once(only(found(cluster(workers, threads).run(tasks)), "transfer-bound"))
     assert finding.lost_s == pytest.approx(share * 4 * workers * threads)
     assert finding.severity is (Severity.HIGH if share >= 0.3 else Severity.MEDIUM)
-    assert "`reduce`" in finding.summary
 
 
-def test_bytes_count_once_for_each_worker_that_they_went_to(cluster, task):
+def test_bytes_count_once_for_each_worker_that_they_went_to(cluster, task, golden):
     loads = [task(1.0, "load", on=(i,), nbytes=10**8) for i in range(4)]
     reads = [task(0.5, "read", ((i + 1) % 4,), on=(i % 4,), nbytes=8, transfer=0.5) for i in range(16)]
-    finding = found(cluster(4).run(loads + reads))["transfer-bound"]
-    assert "381 MiB in all" in finding.summary
-    assert "fewer, larger workers" in finding.remedy
+    golden(found(cluster(4).run(loads + reads))["transfer-bound"])
 
 
 @pytest.mark.parametrize("workers", [4, 20])
-def test_one_result_that_everybody_needs_is_named(cluster, task, workers):
+def test_one_result_that_everybody_needs_is_named(cluster, task, workers, golden_once):
     tasks = [task(0.2, "model", nbytes=10**9)]
     tasks += [task(0.5, "predict", (0,), nbytes=8, transfer=2.0 if i < workers else 0.0) for i in range(4 * workers)]
-    finding = found(cluster(workers).run(tasks))["transfer-bound"]
-    assert "send `model-0` to all workers once" in finding.remedy
-    assert "broadcast=True" in finding.remedy
+    golden_once(found(cluster(workers).run(tasks))["transfer-bound"])
 
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
@@ -82,33 +77,27 @@ def test_some_transfer_or_spilling_that_computing_hides_is_healthy(cluster, task
 
 
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
-def test_unpacking_as_older_releases_report_it(cluster, task, workers, threads):
+def test_unpacking_as_older_releases_report_it(cluster, task, workers, threads, golden_once):
     run = cluster(workers, threads, gap_s=0.4).run([task(0.6, "train")] * workers * threads * 6)
-    finding = only(found(changed(run, deserialize=0.4)), "serialisation-bound")
-    assert finding.severity is Severity.HIGH
-    assert "`train`" in finding.summary
-    assert "scatter" in finding.remedy
+    assert golden_once(only(found(changed(run, deserialize=0.4)), "serialisation-bound")).severity is Severity.HIGH
 
 
 @pytest.mark.parametrize("workers", [1, 4, 40])
-def test_import_of_modules_is_low(cluster, task, workers):
+def test_import_of_modules_is_low(cluster, task, workers, golden_once):
     run = cluster(workers).run([task(2.0 if i < workers else 1.0) for i in range(workers * 4)])
 
     def start(row):
         return run.tables["tasks"]["start"][row] + (1.0 if row < workers else 0.0)
 
     seen = changed(run, start=start, deserialize=lambda row: 1.0 if row < workers else 0.001)
-    finding = found(seen)["serialisation-bound"]
-    assert finding.severity is Severity.LOW
-    assert "preload" in finding.remedy
+    assert golden_once(found(seen)["serialisation-bound"]).severity is Severity.LOW
 
 
 @pytest.mark.parametrize("workers", [1, 2, 10])
-def test_heavy_tasks_by_what_was_handed_over(cluster, task, graph, workers):
+def test_heavy_tasks_by_what_was_handed_over(cluster, task, graph, workers, golden_once):
     run = cluster(workers, gap_s=0.3).run([task(0.05, "unpack")] * workers * 6, [graph(nbytes=2_000_000)])
-    finding = found(run)["serialisation-bound"]
+    finding = golden_once(found(run)["serialisation-bound"])
     assert finding.severity is Severity.HIGH
-    assert "graph of 1.91 MiB" in finding.summary
     assert finding.confidence < 0.9
 
 
@@ -135,7 +124,7 @@ def test_many_tasks_are_heavy_by_what_they_carry(cluster, task, graph, shared, h
 
 
 @pytest.mark.parametrize(("first_s", "later_s", "named"), [(3.0, 0.01, True), (0.1, 0.01, False), (3.0, 1.0, False)])
-def test_first_tasks_that_import_modules(cluster, task, first_s, later_s, named):
+def test_first_tasks_that_import_modules(cluster, task, first_s, later_s, named, golden):
     run = cluster(4, 2).run([task(1.0 + (first_s if i < 8 else later_s)) for i in range(40)])
 
     def start(row):
@@ -143,11 +132,8 @@ def test_first_tasks_that_import_modules(cluster, task, first_s, later_s, named)
 
     findings = found(changed(run, start=start))
     assert ("serialisation-bound" in findings) is named
-    if named:
-        finding = findings["serialisation-bound"]
-        assert finding.severity is Severity.LOW
-        assert "the first task of each thread began, 3 s after its worker had it" in finding.summary
-        assert "preload" in finding.remedy
+    assert all(finding.severity is Severity.LOW for finding in findings.values())
+    golden(*findings.values())
 
 
 def test_first_tasks_that_a_stalled_scheduler_held_up(cluster, task):
@@ -167,7 +153,7 @@ def test_waiting_for_a_free_thread_is_not_handing_over(cluster, task, graph):
 
 
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
-def test_memory_spill(cluster, task, workers, threads):
+def test_memory_spill(cluster, task, workers, threads, golden_once):
     run = cluster(workers, threads, gap_s=0.5).run([task(0.5, "sum")] * workers * threads * 4)
     run = changed(run, disk_read=0.5)
     rows = [("tcp://10.0.0.0:4000", i, spilled) for i, spilled in enumerate([0, 3 * 10**9, 2 * 10**9])]
@@ -179,9 +165,7 @@ def test_memory_spill(cluster, task, workers, threads):
         ],
     )
     trial = replace(run.trial, facts={"cluster": {"memory_limit_mb": 400}})
-    finding = only(found(observed(trial, {**run.tables, "memory": memory})), "memory-spill")
-    assert "2.79 GiB in all" in finding.summary
-    assert "limit 400 MiB each" in finding.summary
+    golden_once(only(found(observed(trial, {**run.tables, "memory": memory})), "memory-spill"))
 
 
 def paused(worker, begin, end):
@@ -210,8 +194,8 @@ def test_memory_paused(cluster, task, workers):
     assert finding.severity is Severity.HIGH
 
 
-@pytest.mark.parametrize(("managed", "word"), [(50_000_000, "caches, globals, leaks"), (900_000_000, "partitions")])
-def test_whether_dask_knows_of_the_memory(cluster, task, managed, word):
+@pytest.mark.parametrize("managed", [50_000_000, 900_000_000], ids=["Dask knows of little", "Dask knows of most"])
+def test_the_remedy_depends_on_whether_dask_knows_of_the_memory(cluster, task, managed, golden):
     run = cluster(1, events=paused(0, 1.0, 5.0)).run([task(1.0)] * 4)
     times = [1.0, 6.0, 7.0, 8.0]
     rows = [
@@ -224,8 +208,7 @@ def test_whether_dask_knows_of_the_memory(cluster, task, managed, word):
         start=lambda row: EPOCH + times[row] - 1 + 1e-9,
         **dict.fromkeys(("stop", "done"), lambda row: EPOCH + times[row]),
     )
-    finding = found(observed(run.trial, {**run.tables, "memory": memory}))["memory-paused"]
-    assert word in finding.remedy
+    golden(found(observed(run.trial, {**run.tables, "memory": memory}))["memory-paused"])
 
 
 def test_a_short_pause_or_one_in_which_nothing_waits(cluster, task):
@@ -239,16 +222,14 @@ def test_a_short_pause_or_one_in_which_nothing_waits(cluster, task):
 
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
 @pytest.mark.parametrize("times", [2, 4])
-def test_recomputation(cluster, task, graph, workers, threads, times):
+def test_recomputation(cluster, task, graph, workers, threads, times, golden_once):
     each = workers * threads * 3
     tasks = [task(1.0, "load", graph=i // each) for i in range(each * times)]
     graphs = [graph(after=i - 1 if i else None) for i in range(times)]
     run = cluster(workers, threads).run(tasks, graphs)
     assert not found(changed(run, key=lambda row: f"load-{row % each}"))  # the user's own keys: new work each time
-    finding = only(found(changed(run, key=lambda row: f"load-{row % each:032x}")), "recomputation")
+    finding = golden_once(only(found(changed(run, key=lambda row: f"load-{row % each:032x}")), "recomputation"))
     assert finding.lost_s == pytest.approx((times - 1) * each)
-    assert f"up to {times} times each" in finding.summary
-    assert "persist" in finding.remedy
 
 
 @pytest.mark.parametrize(
@@ -260,7 +241,7 @@ def test_recomputation(cluster, task, graph, workers, threads, times):
         ({}, 0.0),  # what the tasks did is not known
     ],
 )
-def test_a_step_that_dask_fused_into_tasks_of_other_names(cluster, task, graph, stacks, share):
+def test_a_step_that_dask_fused_into_tasks_of_other_names(cluster, task, graph, stacks, share, golden):
     tasks = [task(1.0, prefix, graph=i) for i, prefix in enumerate(("chunk_min", "chunk_max")) for _ in range(16)]
     told = {"prefix": "chunk_max", "step": "load", "first": "chunk_min", "tasks": 16, "seconds": 16.0}
     run = cluster(4, events=[(9.0, AGAIN, told)]).run(tasks, [graph(), graph(after=0)])
@@ -274,7 +255,7 @@ def test_a_step_that_dask_fused_into_tasks_of_other_names(cluster, task, graph, 
     assert list(findings) == (["recomputation"] if share else [])
     if share:
         assert findings["recomputation"].lost_s == pytest.approx(share * 16, rel=0.05)
-        assert "computing `load` again, within 16 tasks such as `chunk_max`" in findings["recomputation"].summary
+    golden(*findings.values())
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -294,7 +275,7 @@ def test_retries_that_succeed_are_not_computed_again(cluster, task):
 
 
 @pytest.mark.parametrize("expected", [True, False])
-def test_results_that_left_with_a_worker(cluster, task, expected):
+def test_results_that_left_with_a_worker(cluster, task, expected, golden):
     """Lost with a worker that was scaled down; if it died, that is another cause."""
     removal = {"action": "remove-worker", "worker": "tcp://10.0.0.0:4000", "expected": expected}
     run = cluster(2, left={0: 10.5}, events=[(10.5, "all", removal)]).run(
@@ -303,6 +284,4 @@ def test_results_that_left_with_a_worker(cluster, task, expected):
     run = changed(run, key=lambda row: f"load-{(row - 20) * 2 if row >= 20 else row}")
     findings = found(run)
     assert list(findings) == (["recomputation"] if expected else [])
-    if expected:
-        assert "because workers left with them" in findings["recomputation"].summary
-        assert "retire_workers" in findings["recomputation"].remedy
+    golden(*findings.values())

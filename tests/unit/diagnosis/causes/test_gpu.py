@@ -84,13 +84,11 @@ def test_workers_that_share_a_gpu_which_is_not_always_busy_are_healthy(cluster, 
     ],
 )
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_starved_gpu(cluster, task, find, use, word, threads):
+def test_a_starved_gpu(cluster, task, find, use, word, threads, golden):
     found = find(seen(cluster(4, threads).run([task(2.0)] * 40), {"work": use}))
     assert codes(found) == ["gpu-starved"]
-    starved = found["gpu-starved"]
+    starved = golden(found["gpu-starved"])
     assert starved.lost_s == pytest.approx(0.7 * 80)
-    assert starved.severity is Severity.HIGH
-    assert word in starved.remedy
     if word in ("DataLoader", "at a time"):
         assert starved.gain.change == {"threads_per_worker": 3 * threads}
 
@@ -116,11 +114,11 @@ def test_tasks_without_a_gpu_on_workers_with_one(cluster, task, find):
     assert codes(find(observed(asked, alone.tables))) == ["gpu-unused"]
 
 
-def test_tasks_that_need_a_gpu_on_workers_without_one(cluster, task, find):
+def test_tasks_that_need_a_gpu_on_workers_without_one(cluster, task, find, golden):
     trial = cluster(4, slower={3: 5.0}).run([task(2.0)] * 60)
     found = find(seen(trial, {"work": Use(0.95)}, without=(3,)))
     assert list(found) == ["gpu-missing"]
-    assert "1 of 4 workers have none" in found["gpu-missing"].summary
+    golden(found["gpu-missing"])
 
 
 def error(text):
@@ -153,13 +151,13 @@ def test_a_gpu_that_is_slower_than_the_others(cluster, task, find, facts, code):
 
 
 @pytest.mark.parametrize(("read_s", "severity"), [(1.0, Severity.HIGH), (0.01, Severity.INFO)])
-def test_results_that_dask_cuda_moves_to_the_host(cluster, task, find, read_s, severity):
+def test_results_that_dask_cuda_moves_to_the_host(cluster, task, find, read_s, severity, golden):
     """distributed counts the time as reading from disk and writing to it."""
     trial = cluster(1, gap_s=1.0).run([task(2.0)] * 20)
     trial.tables["tasks"]["disk_read"] = [read_s] * 20
     found = find(seen(trial, {"work": Use(0.95)}, _0={"moved": 5 * 10**9}))
     assert found["gpu-memory-full"].severity is severity
     assert found["gpu-memory-full"].lost_s == pytest.approx(20 * read_s)
-    assert "4.66 GiB" in found["gpu-memory-full"].summary
     assert "memory-spill" not in found
     assert "gpu-memory-full" not in find(seen(trial, {"work": Use(0.95)}, _0={"moved": 10**6}))
+    golden(found["gpu-memory-full"])

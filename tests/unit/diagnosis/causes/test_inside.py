@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from support.findings import findings_of, observed
+from support.findings import findings_of, observed, only
 from support.inside import inside
 
 from scalescope.model.finding import Severity
@@ -64,21 +64,15 @@ def test_library_code_below_a_library_is_the_work(cluster, task):
 
 
 @pytest.mark.parametrize(
-    ("call", "function"),
+    "call",
     [
-        ("lock.__enter__()", "lock.__enter__"),
-        ("self._lock.acquire()", "self._lock.acquire"),
-        ("fcntl.flock()", "fcntl.flock"),
-        ("filelock._api.acquire;time.sleep()", "filelock._api.acquire"),
-        ("dask.utils.__enter__;self.lock.__enter__()", "dask.utils.__enter__"),
+        *("lock.__enter__()", "self._lock.acquire()", "fcntl.flock()", "filelock._api.acquire;time.sleep()"),
+        "dask.utils.__enter__;self.lock.__enter__()",
     ],
 )
-def test_a_lock(cluster, task, call, function):
+def test_a_lock_is_named_by_its_call(cluster, task, call, golden):
     run = ran(cluster, task, {f"job.py:7 load;{call}": 0.75, SLEEP: 0.25})
-    finding = found(run)["lock-bound"]
-    assert list(found(run)) == ["lock-bound"]  # more threads do not help
-    assert f"`{function}` at job.py:7 load" in finding.summary
-    assert finding.severity is Severity.HIGH
+    finding = golden(only(found(run), "lock-bound"))  # more threads do not help
     assert finding.lost_s == pytest.approx(0.75 * run.seconds("busy"))
 
 
@@ -108,27 +102,18 @@ def test_a_database_or_a_pool_is_a_lock_where_tasks_end_one_after_another(cluste
 
 
 @pytest.mark.parametrize(
-    ("stack", "words", "remedy"),
+    "stacks",
     [
-        (IMPORT, "importing `torch`, called from job.py:7 load", "--preload torch"),
-        (PICKLE, "in `pickle.load`, called from job.py:7 load", "functools.cache"),
-        ("job.py:7 load;boto3.client;boto3.session.client", "in `session.client` (boto3)", "once in each process"),
-        ("job.py:7 load;numba.core.dispatcher._compile_for_args", "(numba)", "cache=True"),
-        ("job.py:7 load;gzip.write;self.compress.compress()", "in `write` (gzip)", "compresslevel=1"),
+        pytest.param({IMPORT: 0.95, COMPUTE: 0.05}, id="import"),
+        pytest.param({PICKLE: 0.95, COMPUTE: 0.05}, id="pickle"),
+        pytest.param({"job.py:7 load;boto3.client;boto3.session.client": 0.95, COMPUTE: 0.05}, id="boto3"),
+        pytest.param({"job.py:7 load;numba.core.dispatcher._compile_for_args": 0.95, COMPUTE: 0.05}, id="numba"),
+        pytest.param({"job.py:7 load;gzip.write;self.compress.compress()": 0.95, COMPUTE: 0.05}, id="gzip"),
+        pytest.param({"luigi.worker.run;luigi.worker.log": 0.8, "luigi.worker.run;job.py:7 load": 0.2}, id="framework"),
     ],
 )
-def test_what_surrounds_the_work(cluster, task, stack, words, remedy):
-    run = ran(cluster, task, {stack: 0.95, COMPUTE: 0.05})
-    finding = found(run)["task-overhead"]
-    assert finding.summary.startswith("`load` spends 95 % of its time")
-    assert words in finding.summary
-    assert remedy in finding.remedy
-    assert list(found(run)) == ["task-overhead"]
-
-
-def test_a_framework_around_the_function(cluster, task):
-    stacks = {"luigi.worker.run;luigi.worker.log": 0.8, "luigi.worker.run;job.py:7 load": 0.2}
-    assert "(luigi)" in found(ran(cluster, task, stacks))["task-overhead"].summary
+def test_what_surrounds_the_work_is_named_with_its_remedy(cluster, task, stacks, golden):
+    golden(only(found(ran(cluster, task, stacks)), "task-overhead"))
 
 
 # ------------------------------------------------------------------ the outside
@@ -136,10 +121,11 @@ def test_a_framework_around_the_function(cluster, task):
 
 @pytest.mark.parametrize("stack", [SLEEP, RECEIVE])
 @pytest.mark.parametrize(("workers", "each"), [(1, 16), (4, 20), (20, 16)])
-def test_more_threads_help_tasks_that_wait_for_the_outside(cluster, task, stack, workers, each):
-    finding = found(ran(cluster, task, {stack: 1.0}, workers=workers, each=each))["undersubscribed-threads"]
+def test_more_threads_help_tasks_that_wait_for_the_outside(cluster, task, stack, workers, each, golden_once):
+    finding = golden_once(
+        found(ran(cluster, task, {stack: 1.0}, workers=workers, each=each))["undersubscribed-threads"]
+    )
     assert finding.severity is Severity.LOW
-    assert "at job.py:7 load" in finding.summary
     assert finding.gain is not None
     assert finding.gain.predicted_s < 0.3 * finding.gain.now_s
     assert finding.gain.change == {"threads_per_worker": 8}

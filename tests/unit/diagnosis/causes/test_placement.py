@@ -17,7 +17,7 @@ SIZES = [2, 4, 10, 40, 200]
 @pytest.mark.parametrize("workers", SIZES)
 @pytest.mark.parametrize("allowed", [1, 2])
 @pytest.mark.parametrize("seconds", [0.1, 5.0])
-def test_worker_restriction(cluster, task, find, workers, allowed, seconds):
+def test_worker_restriction(cluster, task, find, workers, allowed, seconds, golden_once):
     if allowed >= workers:
         pytest.skip("no restriction")
     on = tuple(range(allowed))
@@ -26,32 +26,18 @@ def test_worker_restriction(cluster, task, find, workers, allowed, seconds):
         find(cluster(workers, events=events).run([task(seconds, "inc", on=on)] * 4 * workers)), "worker-restriction"
     )
     assert finding.severity is Severity.HIGH
-    assert f"may run on {allowed} of {workers} workers only" in finding.summary
-    assert f"remove `workers=[...]` from the call that makes `inc` tasks ({allowed} of {workers} w" in finding.remedy
+    golden_once(finding)
 
 
 AWAY = StandingTasks("train", 12, False, "", "", "", "no worker may run it: it asks for resources GPU=1", 0)
 STOPPED = Standstill(9.0, 4, 0, 12, 0, 0, (AWAY,), enough_s=5.0)
 
 
-@pytest.mark.parametrize(
-    ("asked", "said", "remedy"),
-    [
-        (
-            ": it asks for resources GPU=1",
-            "resources GPU=1",
-            "start workers that offer them (`dask worker --resources`)",
-        ),
-        (": it asks for workers tcp://10.0.0.9:1", "workers tcp://10.0.0.9:1", "name workers that are there"),
-        ("", "what no worker has", "name workers that are there"),
-    ],
-)
-def test_tasks_that_no_worker_may_run(cluster, standing, find, asked, said, remedy):
-    stopped = replace(STOPPED, groups=(replace(AWAY, problem=f"no worker may run it{asked}"),))
-    (finding,) = find(standing(cluster(4), stopped)).values()
-    assert (finding.code, finding.severity) == ("worker-restriction", Severity.HIGH)
-    assert finding.summary == (f"Nothing moved any more: no worker may run 12 tasks (`train`), which ask for {said}.")
-    assert finding.remedy.startswith(remedy)
+@pytest.mark.parametrize("asked", ["resources GPU=1", "workers tcp://10.0.0.9:1", ""])
+def test_tasks_that_no_worker_may_run_are_confined(cluster, standing, find, asked, golden):
+    problem = f"no worker may run it{f': it asks for {asked}' if asked else ''}"
+    stopped = replace(STOPPED, groups=(replace(AWAY, problem=problem),))
+    assert golden(only(find(standing(cluster(4), stopped)), "worker-restriction")).severity is Severity.HIGH
 
 
 @pytest.mark.parametrize(
@@ -66,11 +52,9 @@ def test_what_was_stopped_and_could_run(cluster, standing, find, stopped):
     assert not find(standing(cluster(4), stopped))
 
 
-def test_restricted_among_others(cluster, task, find):
+def test_restricted_among_others(cluster, task, find, golden):
     tasks = [task(1.0) for _ in range(100)] + [task(1.0, "write", on=(3,)) for _ in range(40)]
-    finding = find(cluster(10).run(tasks))["worker-restriction"]
-    assert "`write`" in finding.summary
-    assert "`tcp://10.0.0.3:4000`" in finding.summary
+    golden(find(cluster(10).run(tasks))["worker-restriction"])
 
 
 def test_restrictions_that_do_not_hurt(cluster, task, find):
@@ -87,7 +71,7 @@ def test_each_task_on_a_worker_of_its_own_but_most_on_one(cluster, task, find):
     assert list(find(cluster(10).run(tasks))) == ["worker-restriction"]
 
 
-def test_resources(cluster, task, find):
+def test_tasks_that_ask_for_resources_are_confined(cluster, find, golden):
     """Each worker has four threads and one GPU."""
     events = [(0.0, "restriction", {"prefix": "train", "workers": [], "hosts": [], "resources": {"GPU": 1}})]
     run = cluster(4, 4, events=events)
@@ -98,9 +82,7 @@ def test_resources(cluster, task, find):
         }
         for i in range(40)
     ]  # fmt: skip
-    finding = only(find(run.observe([row | {"start": row["start"] + 1e-9} for row in rows])), "worker-restriction")
-    assert "ask for resources (GPU=1)" in finding.summary
-    assert "`resources=`" in finding.remedy
+    golden(only(find(run.observe([row | {"start": row["start"] + 1e-9} for row in rows])), "worker-restriction"))
 
 
 # ------------------------------------------------------------------ late workers
@@ -108,25 +90,22 @@ def test_resources(cluster, task, find):
 
 @pytest.mark.parametrize("workers", SIZES)
 @pytest.mark.parametrize("late", [0.5, 0.9])
-def test_late_workers(cluster, task, find, workers, late):
+def test_late_workers(cluster, task, find, workers, late, golden_once):
     """They come in the middle of the run."""
     count = min(workers - 1, round(late * workers))
     joined = {workers - 1 - i: 5.0 for i in range(count)}
-    finding = only(find(cluster(workers, joined=joined).run([task(1.0)] * 10 * workers)), "late-workers")
-    assert f"{count} worker" in finding.summary
-    assert f"client.wait_for_workers({workers})" in finding.remedy
+    finding = golden_once(only(find(cluster(workers, joined=joined).run([task(1.0)] * 10 * workers)), "late-workers"))
     assert finding.lost_s == pytest.approx(5.0 * count, rel=0.01)
 
 
-def test_late_workers_that_get_nothing(cluster, task, find):
+def test_late_workers_that_get_nothing(cluster, task, find, golden):
     """All tasks had been assigned to the first two before the others came, and stay there."""
     joined = dict.fromkeys(range(2, 10), 1.5)
     tasks = [task(1.0, on=(i % 2,), pinned=False) for i in range(40)]
     findings = find(cluster(10, joined=joined).run(tasks))
     assert next(iter(findings)) == "late-workers"
-    assert "8 of them never got a task" in findings["late-workers"].summary
-    assert "work-stealing" in findings["late-workers"].remedy
     assert "data-locality" not in findings
+    golden(findings["late-workers"])
 
 
 def test_late_workers_that_nobody_needed(cluster, task, find):
@@ -145,21 +124,18 @@ def test_a_replacement_is_not_late(cluster, task, find):
 
 @pytest.mark.parametrize("workers", SIZES)
 @pytest.mark.parametrize("seconds", [0.2, 5.0])
-def test_one_input_for_all(cluster, task, find, workers, seconds):
+def test_one_input_for_all(cluster, task, find, workers, seconds, golden_once):
     tasks = [task(0.1, "load", on=(1,), pinned=False, nbytes=10**9)]
     tasks += [task(seconds, "use", (0,), on=(1,), pinned=False) for _ in range(4 * workers)]
-    finding = only(find(cluster(workers).run(tasks)), "data-locality")
+    finding = golden_once(only(find(cluster(workers).run(tasks)), "data-locality"))
     assert finding.severity is Severity.HIGH
-    assert "hold their input `load-0` (954 MiB)" in finding.summary
-    assert "default-task-durations: {use: 1m}" in finding.remedy
     assert finding.confidence == 0.9
 
 
-def test_inputs_on_a_few_workers(cluster, task, find):
+def test_inputs_on_a_few_workers(cluster, task, find, golden):
     tasks = [task(0.1, "load", on=(i % 3,), pinned=False, nbytes=10**8) for i in range(30)]
     tasks += [task(1.0, "use", (i % 30,), on=(i % 30 % 3,), pinned=False) for i in range(60)]
-    finding = only(find(cluster(20).run(tasks)), "data-locality")
-    assert "`tcp://10.0.0.0:4000`, `tcp://10.0.0.1:4000`, `tcp://10.0.0.2:4000`" in finding.summary
+    golden(only(find(cluster(20).run(tasks)), "data-locality"))
 
 
 def test_inputs_everywhere_and_most_work_at_some_of_them(cluster, task, find):
@@ -170,14 +146,13 @@ def test_inputs_everywhere_and_most_work_at_some_of_them(cluster, task, find):
     assert finding.lost_s == pytest.approx(6 * 4 + 3 * 7 + 6 + 3)
 
 
-def test_scattered_inputs_are_not_recorded(cluster, task, find):
-    finding = only(find(cluster(10).run([task(1.0, on=(2,), pinned=False)] * 40)), "data-locality")
+def test_scattered_inputs_are_not_recorded(cluster, task, find, golden):
+    finding = golden(only(find(cluster(10).run([task(1.0, on=(2,), pinned=False)] * 40)), "data-locality"))
     assert finding.confidence == 0.6
-    assert "broadcast=True" in finding.remedy
 
 
 @pytest.mark.parametrize(("copies", "found"), [(1, True), (10, False)])
-def test_scattered_inputs_that_are_recorded(cluster, task, find, copies, found):
+def test_scattered_inputs_that_are_recorded(cluster, task, find, copies, found, golden):
     """On half of the workers, which are too many to tell without the record."""
     tasks = [task(1.0, on=(i % 5,), pinned=False) for i in range(40)]
     assert not find(cluster(10).run(tasks))
@@ -190,7 +165,7 @@ def test_scattered_inputs_that_are_recorded(cluster, task, find, copies, found):
     if found:
         assert findings["data-locality"].confidence == 0.9
         assert findings["data-locality"].lost_s == pytest.approx(5 * 7)
-        assert "broadcast=True" in findings["data-locality"].remedy
+    golden(*findings.values())
 
 
 def test_locality_that_spreads(cluster, task, find):

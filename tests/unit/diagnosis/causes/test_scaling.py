@@ -74,51 +74,40 @@ def test_tasks_of_no_length(sized):
 
 
 @pytest.mark.parametrize("items", [None, 64])
-def test_something_outside_dask_that_serves_two_at_once(sized, items):
+def test_something_outside_dask_that_serves_two_at_once(sized, items, golden_once):
     found = verdict(*[sized(n, [max(1.0, n / 2)] * 64, items) for n in SIZES])
-    finding = found.findings[0]
+    finding = golden_once(found.findings[0])
     assert codes(found) == ["work-inflation"]
     assert finding.severity is Severity.HIGH
-    tasks = "`read` tasks"
-    assert f": {tasks} take 256 thread-seconds at 8 workers" in finding.summary
-    assert "a typical one takes 4 s instead of 1 s" in finding.summary
-    assert "ask for 2 workers" in finding.remedy
     assert finding.lost_s == pytest.approx(64 * 3.0)
     assert (finding.gain.now_s, finding.gain.predicted_s) == pytest.approx((32.0, 8.0))
 
 
-def test_it_is_found_where_each_worker_has_as_many_items(sized):
-    found = verdict(*[sized(n, [max(1.0, n / 2)] * 8 * n, 8 * n) for n in SIZES])
+def test_it_is_found_where_each_worker_has_as_many_items(sized, golden):
+    found = golden(verdict(*[sized(n, [max(1.0, n / 2)] * 8 * n, 8 * n) for n in SIZES]))
     assert codes(found) == ["work-inflation"]
-    assert "a typical one takes 4 s instead of 1 s" in found.line
 
 
-def test_it_is_found_among_threads(sized):
-    found = verdict(*[sized(1, [max(1.0, n / 2)] * 64, 64, threads=n) for n in SIZES])
+def test_it_is_found_among_threads(sized, golden):
+    found = golden(verdict(*[sized(1, [max(1.0, n / 2)] * 64, 64, threads=n) for n in SIZES]))
     assert codes(found) == ["work-inflation"]
-    assert "threads_per_worker=8" in found.line
-    assert "the interpreter lock, memory bandwidth" in found.line
 
 
-def test_a_slower_growth_leaves_the_larger_cluster_worth_it(sized):
-    found = verdict(*[sized(n, [n**0.3] * 64, 64) for n in SIZES])
+def test_a_slower_growth_leaves_the_larger_cluster_worth_it(sized, golden):
+    found = golden(verdict(*[sized(n, [n**0.3] * 64, 64) for n in SIZES]))
     assert codes(found) == ["work-inflation"]
-    assert "ask for" not in found.line
 
 
-def test_what_each_worker_does_first(sized):
+def test_what_each_worker_does_first(sized, golden):
     """It starts up: the first task of each takes longer."""
     found = verdict(*[sized(n, [9.0] * n + [1.0] * (64 - n), 64) for n in (1, 4, 16)])
     assert "work-inflation" in codes(found)
-    finding = next(each for each in found.findings if each.code == "work-inflation")
-    assert "such as the first on each worker" in finding.summary
-    assert "warmups: 1" in finding.remedy
+    golden(next(each for each in found.findings if each.code == "work-inflation"))
 
 
-def test_what_is_done_in_each_of_more_tasks(sized):
-    found = verdict(*[sized(n, [1.0] * 8 * n, 64) for n in SIZES])
+def test_what_is_done_in_each_of_more_tasks(sized, golden):
+    found = golden(verdict(*[sized(n, [1.0] * 8 * n, 64) for n in SIZES]))
     assert codes(found) == ["work-inflation"]
-    assert "there are 64 instead of 8, a typical one as long as before" in found.line
 
 
 def test_one_long_task_is_a_straggler_and_no_more(sized):
@@ -146,7 +135,7 @@ def test_what_findings_explain_is_not_told_again(sized, code):
 
 @pytest.mark.parametrize("busy", [1.0, 0.85, 0.71])
 @pytest.mark.parametrize("gain", [1.09, 1.0, 0.8])
-def test_a_sweep_whose_largest_point_is_no_faster_is_never_healthy(sized, busy, gain):
+def test_a_sweep_whose_largest_point_is_no_faster_is_never_healthy(sized, busy, gain, golden_once):
     """Twice the threads, at most 9 % faster, and busy enough for nothing else to be said."""
     small = sized(4, [1.0] * 64, 64)
     seconds = 16.0 / gain
@@ -155,9 +144,8 @@ def test_a_sweep_whose_largest_point_is_no_faster_is_never_healthy(sized, busy, 
     parts = dict.fromkeys(large.metrics.worker_time_s, 0.0)
     parts |= {"busy": whole * busy, "not_assigned": whole * (1 - busy)}
     metrics = replace(large.metrics, makespan_s=seconds, elapsed_s=seconds, worker_time_s=parts)
-    found = verdict(small, replace(large, metrics=metrics, findings=()))
+    found = golden_once(verdict(small, replace(large, metrics=metrics, findings=())))
     assert codes(found) == ["work-inflation"]
-    assert "ask for 4 workers" in found.line
 
 
 def test_too_few_items_excuse_it(sized):

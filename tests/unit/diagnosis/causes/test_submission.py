@@ -20,24 +20,21 @@ SEEDS = range(4)
 
 @pytest.mark.parametrize("workers", SIZES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_results_awaited_in_loop(cluster, task, graph, find, workers, seed):
+def test_results_awaited_in_loop(cluster, task, graph, find, workers, seed, golden_once):
     rng = random.Random(seed)
     rounds, seconds = rng.choice([8, 20, 60]), rng.choice([0.1, 1.0, 10.0])
     tasks = [task(seconds * rng.lognormvariate(0, rng.choice([0, 0.4])), "inc", graph=i) for i in range(rounds)]
     graphs = [graph(after=i - 1 if i else None, at=0.005) for i in range(rounds)]
-    finding = only(find(cluster(workers).run(tasks, graphs)), "results-awaited-in-loop")
+    finding = golden_once(only(find(cluster(workers).run(tasks, graphs)), "results-awaited-in-loop"))
     assert finding.severity is Severity.HIGH
-    assert f"sent {rounds} graphs of 1 task (`inc`)" in finding.summary
-    assert "`futures = client.map(inc, items)` and `client.gather(futures)` instead of" in finding.remedy
     observed = cluster(workers).run(tasks, graphs)
     assert finding.lost_s == pytest.approx(observed.seconds("no_runnable_task", "client", "tail"), rel=0.02)
 
 
-def test_compute_in_a_loop(cluster, task, graph, find):
+def test_compute_in_a_loop(cluster, task, graph, find, golden):
     tasks = [task(1.0, graph=i // 4) for i in range(80)]
     graphs = [graph(after=i - 1 if i else None, at=0.01) for i in range(20)]
-    finding = only(find(cluster(16).run(tasks, graphs)), "results-awaited-in-loop")
-    assert "dask.compute(*results)" in finding.remedy
+    golden(only(find(cluster(16).run(tasks, graphs)), "results-awaited-in-loop"))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -55,12 +52,11 @@ def test_rounds_that_are_healthy(cluster, task, graph, find, width, rounds):
 
 
 @pytest.mark.parametrize(("width", "wasted"), [(20, 12 / 32), (33, 15 / 48)])
-def test_rounds_whose_last_wave_does_not_fill_the_threads(cluster, task, graph, find, width, wasted):
+def test_rounds_whose_last_wave_does_not_fill_the_threads(cluster, task, graph, find, width, wasted, golden):
     tasks = [task(1.0, graph=i // width) for i in range(6 * width)]
     graphs = [graph(after=i - 1 if i else None, at=0.01) for i in range(6)]
     observed = cluster(16).run(tasks, graphs)
-    finding = find(observed)["results-awaited-in-loop"]
-    assert "a multiple of 16 tasks" in finding.remedy
+    finding = golden(find(observed)["results-awaited-in-loop"])
     assert observed.share_of(finding.lost_s) == pytest.approx(wasted, rel=0.05)
     assert "results-awaited-in-loop" not in find(cluster(16).run([task(1.0)] * 6 * width))  # one graph
 
@@ -75,15 +71,15 @@ def test_a_client_that_waits_and_needs_long_for_each_round(cluster, task, graph,
     assert "few-tasks-in-flight" not in found
 
 
-def test_a_round_is_what_a_client_sends_before_it_waits(cluster, task, graph, find):
+def test_a_round_is_what_a_client_sends_before_it_waits(cluster, task, graph, find, golden):
     """Four calls of `submit`, then their results: 8 rounds of 4 tasks, not 4 tasks kept in flight."""
     tasks = [task(0.4 + i % 4 / 5, graph=i) for i in range(32)]
     graphs = [graph(after=i - 1 - i % 4 if i >= 4 else None, at=0.61 + i % 4 / 1000) for i in range(32)]
     run = cluster(60).run(tasks, graphs)
     calls = [{"time": EPOCH, "seconds": 99.0, "where": "job.py:7 main", "what": "Client.gather", "waits": 1}]
     found = find(observed(run.trial, {**run.tables, "client": from_rows("client", calls)}))
-    assert "sent 8 rounds of 4 tasks" in found["results-awaited-in-loop"].summary
     assert "few-tasks-in-flight" not in found
+    golden(found["results-awaited-in-loop"])
 
 
 def test_few_rounds_of_chains_that_fill_no_threads(cluster, task, graph, find):
@@ -95,17 +91,15 @@ def test_few_rounds_of_chains_that_fill_no_threads(cluster, task, graph, find):
 
 @pytest.mark.parametrize(("window", "workers"), [(2, 8), (5, 20), (10, 100)])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_client_that_keeps_too_few_tasks_in_flight(cluster, task, graph, find, window, workers, seed):
+def test_a_client_that_keeps_too_few_tasks_in_flight(cluster, task, graph, find, window, workers, seed, golden_once):
     rng = random.Random(seed)
     count = 20 * window
     tasks = [task(rng.uniform(0.5, 1.5), "score", graph=i) for i in range(count)]
     graphs = [graph(after=i - window if i >= window else None, at=0.001) for i in range(count)]
-    finding = find(cluster(workers).run(tasks, graphs))["few-tasks-in-flight"]
-    assert finding.summary.startswith(f"The client keeps {window} tasks (`score`) in flight for {workers} threads")
-    assert f"submit {2 * workers} `score`" in finding.remedy
+    golden_once(find(cluster(workers).run(tasks, graphs))["few-tasks-in-flight"])
 
 
-def test_a_window_that_shrinks_below_the_threads(cluster, task, graph, find):
+def test_a_window_that_shrinks_below_the_threads(cluster, task, graph, find, golden):
     """Each of 12 items is worked on until it is good enough: after a while only some are left."""
     tasks, graphs, last = [], [], {}
     for step in range(40):
@@ -114,8 +108,7 @@ def test_a_window_that_shrinks_below_the_threads(cluster, task, graph, find):
                 graphs.append(graph(after=last.get(item), at=0.001))
                 last[item] = len(tasks)
                 tasks.append(task(0.9 + item / 50, "price", graph=len(tasks)))
-    finding = find(cluster(8).run(tasks, graphs))["few-tasks-in-flight"]
-    assert "in flight (the median), at times fewer than threads, for 8 threads" in finding.summary
+    golden(find(cluster(8).run(tasks, graphs))["few-tasks-in-flight"])
 
 
 def test_a_window_that_fills_the_threads(cluster, task, graph, find):
@@ -155,7 +148,7 @@ def test_without_the_table_of_graphs_nothing_is_said(cluster, task, graph, find)
 
 @pytest.mark.parametrize("workers", SIZES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_slow_submission(cluster, task, graph, find, workers, seed):
+def test_slow_submission(cluster, task, graph, find, workers, seed, golden_once):
     """The client takes four times as long between two calls as it may."""
     rng = random.Random(seed)
     seconds = rng.choice([0.5, 2.0])
@@ -165,7 +158,7 @@ def test_slow_submission(cluster, task, graph, find, workers, seed):
         find(cluster(workers).run(tasks, [graph(at=i * every) for i in range(len(tasks))])), "slow-submission"
     )
     assert finding.severity is Severity.HIGH
-    assert "client.map(inc, items)" in finding.remedy
+    golden_once(finding)
 
 
 def test_a_client_that_computes_between_results(cluster, task, graph, find):
@@ -199,28 +192,21 @@ def test_futures_that_depend_on_each_other(cluster, task, graph, find):
 # ------------------------------------------------------------------ large graph
 
 
-@pytest.mark.parametrize(
-    ("nbytes", "tasks", "hint"), [(500_000_000, 40, "client.scatter"), (2_000_000, 12_000, "larger chunks")]
-)
-def test_large_graph(cluster, task, graph, find, nbytes, tasks, hint):
+@pytest.mark.parametrize(("nbytes", "tasks"), [(500_000_000, 40), (2_000_000, 12_000)], ids=["bytes", "tasks"])
+def test_a_large_graph_delays_the_first_task(cluster, task, graph, find, nbytes, tasks, golden):
     work = [task(20.0 * 4 / tasks) for _ in range(tasks)]
     observation = cluster(4).run(work, [graph(at=0.0, seconds=30.0, nbytes=nbytes)])
     assert not find(observation)  # all of it was known at once: what the scheduler does with it delays nobody
     observation = cluster(4).run(work, [graph(at=0.0, seconds=30.0, nbytes=nbytes)])
     observation.tables["graphs"]["time"][0] -= 30.0
-    finding = find(observation)["large-graph"]
-    assert finding.severity is Severity.HIGH
-    assert finding.lost_s == pytest.approx(4 * 30.0)
-    assert hint in finding.remedy
+    assert golden(find(observation)["large-graph"]).lost_s == pytest.approx(4 * 30.0)
 
 
-def test_a_later_large_graph(cluster, task, graph, find):
+def test_a_later_large_graph(cluster, task, graph, find, golden):
     tasks = [*[task(10.0)] * 4, *[task(10.0, graph=1)] * 4]
     observation = cluster(4).run(tasks, [graph(), graph(after=0, at=12.0, seconds=10.0, nbytes=10**9)])
     observation.tables["graphs"]["time"][1] -= 10.0
-    finding = find(observation)["large-graph"]
-    assert finding.lost_s == pytest.approx(4 * 10.0)
-    assert "The scheduler needed 10 s to take in a graph of 4 tasks and 954 MiB" in finding.summary
+    assert golden(find(observation)["large-graph"]).lost_s == pytest.approx(4 * 10.0)
 
 
 @pytest.mark.parametrize(("seconds", "nbytes"), [(100.0, 10**9), (1.0, 1000)], ids=["costs little", "small"])
@@ -257,15 +243,13 @@ def row(name, number, worker, start, stop, graph=0, runnable=0.0):
 
 
 @pytest.mark.parametrize("workers", [4, 10, 40])
-def test_tasks_that_wait_for_tasks_of_their_own(nested, find, workers):
+def test_tasks_that_wait_for_tasks_of_their_own(nested, find, workers, golden_once):
     """Half of the workers wait, by `get_client()` and `.result()`, while the other half does their work."""
     half = workers // 2
     rows = [row("parent", i, i, 0.0, 10.0) for i in range(half)]
     rows += [row("child", i, half + i, 0.1, 9.9, 1 + i, 0.1) for i in range(half)]
-    finding = only(find(nested(workers, rows, [(0.1, i) for i in range(half)])), "nested-client")
+    finding = golden_once(only(find(nested(workers, rows, [(0.1, i) for i in range(half)])), "nested-client"))
     assert finding.lost_s == pytest.approx(half * 9.9, rel=0.1)
-    assert f"{half} tasks `parent` held their threads" in finding.summary
-    assert "with worker_client() as client:" in finding.remedy
 
 
 def test_a_single_graph_is_no_wider_when_the_client_sends_it(nested, find):
@@ -282,7 +266,7 @@ def test_a_side_input_of_beam_has_a_remedy_of_its_own(nested, find):
     assert "get_client" not in remedy
 
 
-def test_a_side_input_of_beam_that_each_bundle_computes(nested, find):
+def test_a_side_input_of_beam_that_each_bundle_computes(nested, find, golden):
     """The bundles secede, so that all threads are busy: with one and the same side input."""
 
     def findings(name):
@@ -290,9 +274,7 @@ def test_a_side_input_of_beam_that_each_bundle_computes(nested, find):
         rows += [row(name, i, i, 0.2, 3.2, 1 + i, 0.1) for i in range(4)]
         return find(nested(4, rows, [(0.1, i) for i in range(4)], held=False))
 
-    finding = findings("apply_dofn_to_bundle")["nested-client"]
-    assert finding.lost_s == pytest.approx(3 * 3.0)
-    assert "without_defaults()" in finding.remedy
+    assert golden(findings("apply_dofn_to_bundle")["nested-client"]).lost_s == pytest.approx(3 * 3.0)
     assert "nested-client" not in findings("child")
 
 
@@ -302,11 +284,10 @@ def test_tasks_that_secede_and_fill_the_threads(nested, find):
     assert not find(nested(4, rows, [(0.1, i) for i in range(4)], held=False))
 
 
-def test_tasks_that_secede_and_send_one_task_after_the_other(nested, find):
+def test_tasks_that_secede_and_send_one_task_after_the_other(nested, find, golden):
     rows = [row("parent", 0, 0, 0.0, 10.0)]
     rows += [row("child", i, i % 2, i + 0.01, i + 1.0, i + 1, i + 0.01) for i in range(10)]
-    finding = only(find(nested(20, rows, [(i + 0.01, 0) for i in range(10)], held=False)), "nested-client")
-    assert "gave up its thread, but sent 10 graphs of its own" in finding.summary
+    golden(only(find(nested(20, rows, [(i + 0.01, 0) for i in range(10)], held=False)), "nested-client"))
 
 
 def test_tasks_that_send_tasks_and_do_not_wait_for_them(nested, find):
@@ -328,14 +309,9 @@ STOPPED = Standstill(52.0, 4, 4, 6, 2, 0, (WAITING, STARVED))
 
 
 @pytest.mark.parametrize("finished", [0, 3])
-def test_a_deadlock_of_nested_clients(cluster, task, standing, find, finished):
+def test_a_deadlock_of_nested_clients(cluster, task, standing, find, finished, golden):
     observation = standing(cluster(4), STOPPED, [task(1.0)] * finished)
-    finding = find(observation)["nested-client"]
-    assert finding.severity is Severity.HIGH
-    assert finding.summary.startswith(
-        "Nothing moved any more: 4 tasks (`parent`) held 4 of 4 threads and waited for results in `result (client.py)` "
-        "at mine.py:7 in parent, while 2 tasks lacked a thread."
-    )
+    golden(find(observation)["nested-client"])
 
 
 def test_a_deadlock_on_one_of_several_workers(cluster, standing, find):

@@ -39,23 +39,21 @@ def codes(verdict):
 @pytest.mark.parametrize("workers", [4, 20, 100])
 @pytest.mark.parametrize("items", [None, 30])
 def test_a_loop_that_awaits_results_is_neither_sequential_nor_short_of_partitions(
-    cluster, task, graph, verdict, workers, items
+    cluster, task, graph, verdict, workers, items, golden_once
 ):
     tasks = [task(1.0, "inc", graph=i) for i in range(30)]
     graphs = [graph(after=i - 1 if i else None, at=0.005) for i in range(30)]
-    found = verdict(cluster(workers).run(tasks, graphs), items=items)
+    found = golden_once(verdict(cluster(workers).run(tasks, graphs), items=items))
     assert codes(found) == ["results-awaited-in-loop"]
     assert found.severity is Severity.HIGH
-    assert "Fix: use `futures = client.map(inc, items)`" in found.line
 
 
 @pytest.mark.parametrize("workers", [4, 20, 100])
-def test_a_leftover_restriction(cluster, task, verdict, workers):
-    found = verdict(cluster(workers).run([task(1.0, "inc", on=(0,))] * 3 * workers))
+def test_a_leftover_restriction(cluster, task, verdict, workers, golden_once):
+    found = golden_once(verdict(cluster(workers).run([task(1.0, "inc", on=(0,))] * 3 * workers)))
     assert codes(found)[0] == "worker-restriction"
     assert found.severity is Severity.HIGH
     assert "idle-workers-cause-unknown" not in codes(found)
-    assert f"Fix: remove `workers=[...]` from the call that makes `inc` tasks (1 of {workers} workers" in found.line
 
 
 @pytest.mark.parametrize("workers", [4, 20, 100])
@@ -81,12 +79,12 @@ def test_a_chain_is_sequential_and_nothing_else(cluster, task, verdict, workers)
     assert codes(found) == ["sequential-graph"]
 
 
-def test_chains_with_much_between_their_tasks_are_sequential(cluster, task, verdict):
+def test_chains_with_much_between_their_tasks_are_sequential(cluster, task, verdict, golden):
     """Six chains would keep six of ten threads busy, if their tasks did not fetch for half a second each."""
     chains = [task(1.0, needs=(i - 6,) if i >= 6 else (), transfer=0.5 if i >= 6 else 0.0) for i in range(120)]
     found = verdict(cluster(10).run(chains))
     assert codes(found)[0] == "sequential-graph"
-    assert "the longest path takes 29.5 s, 20 of them in tasks" in found.findings[0].summary
+    golden(found.findings[0])
 
 
 def test_few_partitions_and_nothing_else(cluster, task, verdict):
@@ -139,14 +137,11 @@ def test_unknown_stays_where_findings_explain_little(cluster, task):
 
 
 @pytest.mark.parametrize(("width", "said"), [(4, "results-awaited-in-loop"), (8, "too-few-partitions")])
-def test_rounds_that_are_too_narrow_for_the_threads(cluster, task, graph, verdict, width, said):
+def test_rounds_that_are_too_narrow_for_the_threads(cluster, task, graph, verdict, width, said, golden):
     tasks = [task(1.0, graph=i // width) for i in range(10 * width)]
     graphs = [graph(after=i - 1 if i else None) for i in range(10)]
-    found = verdict(cluster(32).run(tasks, graphs))
+    found = golden(verdict(cluster(32).run(tasks, graphs)))
     assert codes(found) == [said]
-    if said == "too-few-partitions":
-        assert "rounds of at most 8, for 32 threads" in found.line
-        assert "make at least 32 tasks of each round" in found.line
 
 
 def test_that_the_workload_raised_is_said_once(cluster, task):
