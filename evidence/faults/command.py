@@ -2,7 +2,8 @@
 
     python -m evidence faults [sweep | control_planes | pool | slurm | kubernetes ...] [options of pytest]
 
-Cells of the page that were not hit this time stay. What a machine lacks is left out.
+Rows of the page that were not hit this time stay, and with options of pytest, which may leave out stages of a row, all
+of it. What a machine lacks is left out.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def main() -> int:
     status = pytest("--numprocesses=2", *together, *options) if together else 0
     if "kubernetes" in chosen:  # its sweeps share one cluster
         status = pytest(str(FOLDER / "test_kubernetes.py"), *options) or status
-    if lines.exists():
+    if lines.exists() and not options:
         subprocess.run([sys.executable, ROOT / "docs" / "generate_faults.py", lines], check=True)
     return status
 
