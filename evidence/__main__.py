@@ -17,7 +17,7 @@ COMMANDS = {
     "check": ("evidence.cases.check:main", "that all cases are well formed (seconds)"),
     "outside": ("evidence.diagnosis.outside:main", "how often the cause of others' functions is named first"),
     "scripts": ("evidence.diagnosis.scripts:main", "the same of others' scripts and Prefect flows"),
-    "confusion": ("evidence.diagnosis.confusion:main", "the same of our own 170 labelled cases"),
+    "confusion": ("evidence.diagnosis.confusion:main", "the same of our own labelled cases (tests/causes)"),
     "prediction": ("evidence.prediction:main", "how far predictions of larger clusters are off"),
     "peers": ("evidence.peers.peers:main", "that other projects' tests end the same under the recorder"),
     "faults": ("evidence.faults.command:main", "that faults at every stage of a sweep lose and leave nothing"),
