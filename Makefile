@@ -50,15 +50,11 @@ docs: $(INSTALLED) ## Write the documentation as a site with search to site/; re
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "Look at it: $(BIN)/python -m http.server --directory site 8000"
 
-bench: $(INSTALLED) ## Measure speed as paired ratios (minutes; wants a quiet machine)
-	$(BIN)/python tests/benchmarks/run_all.py
+bench: $(INSTALLED) ## Measure speed and methods (an hour or two; wants a quiet machine)
+	$(BIN)/python -m evidence all
 
 faults: $(INSTALLED) ## Hit a sweep with every fault at every stage, and write docs/faults.md (an hour)
-	rm -f .faults.jsonl
-	export SCALESCOPE_FAULTS=$(CURDIR)/.faults.jsonl; \
-		$(PYTEST) tests/faults tests/slurm/test_faults.py --numprocesses=2; status=$$?; \
-		$(PYTEST) tests/kubernetes/test_faults.py -k api_server || status=$$?; \
-		$(BIN)/python docs/generate_faults.py .faults.jsonl && exit $$status
+	$(BIN)/python -m evidence faults
 
 constraints: $(INSTALLED) ## Renew constraints.txt from pyproject.toml
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-emit-index-url --no-emit-find-links \

@@ -32,7 +32,7 @@ from scalescope.model.workload import Workload, WorkloadParameter
 
 FOLDER = Path(__file__).with_name("reference")
 EXAMPLES = Path(__file__).with_name("cause_examples.py")
-OUTSIDE = Path(__file__).with_name("outside-set.md")
+OUTSIDE = Path(__file__).parents[1] / "evidence" / "outside.md"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
@@ -114,7 +114,7 @@ def _body(name: str) -> str:
 
 @cache
 def _cases() -> Sequence[tuple[Sequence[str], float, str, str]]:
-    """Labels, times faster, case and remedy of the workloads that others wrote, as docs/outside-set.md has them."""
+    """Labels, times faster, case and remedy of the workloads that others wrote, as evidence/outside.md has them."""
     rows = (
         line.strip("| ").split(" | ") for line in OUTSIDE.read_text(encoding="utf-8").splitlines() if line[:3] == "| `"
     )

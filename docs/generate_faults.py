@@ -1,4 +1,4 @@
-"""Writes the matrix in `docs/faults.md` from what was seen: `make faults` calls it."""
+"""Writes the matrix in `docs/faults.md` from what was seen: `python -m evidence faults` calls it."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Files(LoadFileScheduling):  # type: ignore[misc]
         def _split_scope(self, nodeid: str) -> str:
-            if nodeid.startswith("tests/faults/test_faults.py") and os.environ.get("SCALESCOPE_FAULTS"):
+            if nodeid.startswith("evidence/faults/test_sweep.py"):
                 return nodeid
             return groups.group(nodeid)
 

@@ -38,7 +38,7 @@ SAMPLES, SEED, LEVEL = 400, 20_260_101, 0.95  # samples of the bootstrap, seed o
 # knee in six would be read into noise.
 PARSIMONY = 2.0
 # Added to the AICc of models that jump: one whole number among hundreds fits noise as well as two smooth parameters do
-# (tests/benchmarks/bench_knee.py).
+# (python -m evidence knee).
 WAVE_PENALTY = 4.0
 _ROUNDS, _SHRINK, _SIDE = 60, 0.7, 9
 _SAME = 1e-9

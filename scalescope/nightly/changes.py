@@ -7,7 +7,7 @@
 3. A candidate must be large compared with the scatter of single nights, and show in the ranks of the unchanged values
    (Mann and Whitney 1947): t alone takes two or three outliers among the newest nights for a new level.
 
-`tests/benchmarks/bench_changes.py` measures how often this is right.
+`python -m evidence changes` measures how often this is right.
 """
 
 from __future__ import annotations

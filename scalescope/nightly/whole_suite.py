@@ -3,7 +3,7 @@
 All series of a night share its machine, so the night is the unit, however many series there are. Each series is taken
 relative to its own median; the median over the series is the level of the suite in a night. Change points of these
 levels are sought as those of a series are, with a smaller effect, and with a larger deviate because nothing is rerun.
-`tests/benchmarks/bench_year.py` measures how often this is right.
+`python -m evidence year` measures how often this is right.
 """
 
 from __future__ import annotations

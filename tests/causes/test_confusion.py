@@ -1,4 +1,4 @@
-"""Part of the confusion matrix; `tests/benchmarks/confusion.py` runs it all.
+"""Part of the confusion matrix; `python -m evidence confusion` runs it all.
 
 The cases run through the whole chain: driver, cluster, recorder, metrics, findings, verdict.
 """
@@ -30,9 +30,12 @@ CODES = set(by_code())
 NOT_PROVOKED = {
     *("oversubscribed-threads", "undersubscribed-threads", "late-workers", "idle-workers-cause-unknown"),
     *("experiments", "too-short"),  # information, which takes several points, and a trial of next to nothing
-    *("lock-bound", "task-overhead"),  # within busy time, and only real workers are profiled: `outside/of_inside.py`
+    *(
+        "lock-bound",
+        "task-overhead",
+    ),  # within busy time, and only real workers are profiled: `evidence/cases/of_inside.py`
     "garbage-collection",  # only real workers tell it: `unit/diagnosis/causes/test_memory.py`
-    # a sweep has neither flows nor adaptive clusters: `tests/benchmarks/scripts.py` runs scripts that do
+    # a sweep has neither flows nor adaptive clusters: `python -m evidence scripts` runs scripts that do
     *("adaptive-scaling", "scaled-down", "prefect-overhead", "prefect-server-in-workers", "unfinished-tasks"),
     # `test_gpu.py` has a stand-in for cards
     *("gpu-starved", "gpu-contended", "gpu-unused", "gpu-missing", "gpu-memory-full", "gpu-slow"),

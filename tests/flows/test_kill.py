@@ -1,4 +1,4 @@
-"""SIGKILL and Ctrl-C leave no process behind, also none of Prefect; tests/faults has every stage of a sweep."""
+"""SIGKILL and Ctrl-C leave no process behind, also none of Prefect; `python -m evidence faults` has every stage."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from support import prefect_home
-from support.faults import GONE_WITHIN_S, Commands
+from support.faults import GONE_WITHIN_S, Commands, see
 from support.waiting import wait_for
 
 pytestmark = pytest.mark.timeout(600)
@@ -44,3 +44,8 @@ def test_ctrl_c_ends_it_in_order(commands: Commands, prefect_server: None) -> No
     assert commands.processes() == []
     assert "the same command continues" in commands.text()
     assert commands.runs()[0].state == "stopped"
+
+
+def test_a_sweep_that_is_killed_leaves_nothing_and_is_continued(commands: Commands) -> None:
+    seen = see(commands, "flushing", lambda _, flow: flow.kill(), "--cluster=light")
+    assert (seen.ended, seen.leaks, seen.lost, seen.finished) == ("killed", (), 0, True), commands.text()

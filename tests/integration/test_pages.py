@@ -40,7 +40,7 @@ ELSEWHERE = {
     "$ scalescope run score.py": "tests/integration/test_pages.py",
     "$ scalescope run locked.py": "tests/unit/capture/test_inside_tasks.py",
     "16 workers are 1.00 times as fast as 4": "tests/integration/test_pytest_plugin.py",
-    "$ scalescope find-release --before before.txt": "tests/benchmarks/known_regressions.py",
+    "$ scalescope find-release --before before.txt": "evidence/methods/known_regressions.py",
     "pip install": "tests/integration/test_installed.py",
     "$ scalescope serve": "tests/unit/cli/test_file_server.py",
     # Prefect

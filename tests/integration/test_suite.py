@@ -1,4 +1,4 @@
-"""Some of the suite on two real workers, each result checked; `tests/benchmarks/bench_suite.py` runs all of it."""
+"""Some of the suite on two real workers, each result checked; `python -m evidence suite` runs all of it."""
 
 from __future__ import annotations
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +24,6 @@ from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
 from support.waiting import wait_for as waiting_for
 
-LINES = os.environ.get("SCALESCOPE_FAULTS", "")  # file for the outcome of every cell
 MARK = "SCALESCOPE_TEST_MARK"
 PATIENCE_S = 200.0  # for the next thing to happen: on a busy machine, importing Prefect takes long
 GONE_WITHIN_S = 15.0
@@ -35,8 +32,6 @@ STOPPED_S = 5.0  # for which a process is stopped
 COMMAND = "from scalescope.cli.main import main; main()"
 SWEEP = ("sweep", "--verbose", "-w", "futures-map", "-a", "workers=2", "-p", "items=2")
 TRIALS = ("--warmups", "1", "--repeats", "2")
-
-FILLER = "filler"
 
 # Stage -> the line of the log with which it begins, and its occurrence (the first trial is the warm-up). A trial is
 # being stored while another process holds the lock of the database, which is taken while the trial runs.
@@ -75,7 +70,7 @@ class Commands:
         self.mark = {MARK: uuid.uuid4().hex}
         self.program = COMMAND
         self.database = ""  # address of the store, if it is no file
-        self._before: Sequence[str] = ()
+        self.before: Sequence[str] = ()
         self.environ = {}
         self.see(folder)
         for path in (self.temporary, self.store.parent / "records", self.here):
@@ -95,27 +90,10 @@ class Commands:
         self.temporary, self.here, self.leases = folder / "tmp", folder / "here", folder / "leases"
         self.store = folder / "store" / "results.db"
 
-    @contextmanager
-    def on_small_disk(self, name: str) -> Iterator[Path]:
-        """Make a folder a file system of its own, in a mount name space of the commands."""
-        folder = self.log.parent
-        mount = 'mount -t tmpfs -o size=24m tmpfs "$0" && echo mounted && exec sleep 3600'
-        arguments = ["unshare", "-m", "sh", "-c", mount, str(folder / name)]
-        with subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) as holder:
-            try:
-                assert holder.stdout is not None
-                assert holder.stdout.readline() == "mounted\n"
-                self._before = ("nsenter", "-m", "-t", str(holder.pid), "--")
-                self.see(Path(f"/proc/{holder.pid}/root{folder}"))
-                yield Path(f"/proc/{holder.pid}/root{folder / name}")
-            finally:
-                self.kill()
-                holder.kill()
-
     def start(self, *arguments: str) -> psutil.Popen:
         with self.log.open("ab") as log:
             return psutil.Popen(
-                [*self._before, sys.executable, "-c", self.program, *arguments],
+                [*self.before, sys.executable, "-c", self.program, *arguments],
                 stdout=log, stderr=log, env=self.environ, cwd=self.here, start_new_session=True,
             )  # fmt: skip
 
@@ -166,98 +144,13 @@ def command(process: psutil.Process) -> str:
     return ""
 
 
-@contextmanager
-def behind_a_cable(folder: Path) -> Iterator[tuple[str, Callable[[str], object]]]:
-    """A scheduler and two workers in a network name space: the address, and what sets the cable `up` or `down`."""
-    name, cable, far = f"faults-{os.getpid()}", f"near{os.getpid()}", f"far{os.getpid()}"
-
-    def ip(*arguments: str) -> object:
-        return subprocess.run(["ip", *arguments], check=True)
-
-    ip("netns", "add", name)
-    started = []
-    try:
-        ip("link", "add", cable, "type", "veth", "peer", "name", far, "netns", name)
-        ip("address", "add", "10.211.77.1/30", "dev", cable)
-        ip("link", "set", cable, "up")
-        ip("-n", name, "address", "add", "10.211.77.2/30", "dev", far)
-        for device in (far, "lo"):
-            ip("-n", name, "link", "set", device, "up")
-        address = "tcp://10.211.77.2:8786"
-        dask = ["ip", "netns", "exec", name, sys.executable, "-m", "dask"]
-        worker = [*dask, "worker", address, "--nthreads=1", "--no-nanny", "--no-dashboard"]
-        with (folder / "dask.log").open("wb") as log:
-            for number, arguments in enumerate([[*dask, "scheduler", "--no-dashboard"], worker, worker]):
-                given = [*arguments, f"--local-directory={folder}/{number}"] if number else arguments
-                started.append(subprocess.Popen(given, stdout=log, stderr=log))
-        yield address, lambda state: ip("link", "set", cable, state)
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-        ip("netns", "delete", name)
-
-
 def wait_for(condition: Callable[[], Any], what: Callable[[], object]) -> Any:
     return waiting_for(condition, what, PATIENCE_S, look_s=0.005)
 
 
-# ------------------------------------------------------------------ who is hit
-
-
-def _driver(commands: Commands, flow: psutil.Process) -> psutil.Process:
+def driver_of(commands: Commands, flow: psutil.Process) -> psutil.Process:
     # Looking through all processes of the machine would take longer than some stages.
     return next(child for child in flow.children(recursive=True) if "-m scalescope.driver" in command(child))
-
-
-def _light(number: int) -> Callable[[Commands, psutil.Process], psutil.Process]:
-    def find(commands: Commands, flow: psutil.Process) -> psutil.Process:
-        (parent,) = _driver(commands, flow).children()
-        return sorted(parent.children(), key=lambda child: (child.create_time(), child.pid))[number]
-
-    return find
-
-
-def _local_worker(commands: Commands, flow: psutil.Process) -> psutil.Process:
-    def workers() -> list[psutil.Process]:
-        return [child for child in _driver(commands, flow).children() if "spawn_main" in command(child)]
-
-    return wait_for(workers, commands.text)[0]
-
-
-def _nanny(commands: Commands, flow: psutil.Process) -> psutil.Process:
-    def nannies() -> list[psutil.Process]:  # not the shell that starts one
-        return [each for each in commands.running("distributed.Nanny") if "python" in each.name()]
-
-    return wait_for(nannies, commands.text)[0]
-
-
-# Name -> kind of cluster, and how the process is found.
-PROCESSES: dict[str, tuple[str, Callable[[Commands, psutil.Process], psutil.Process]]] = {
-    "flow": ("light", lambda commands, flow: flow),
-    "driver": ("light", _driver),
-    "scheduler": ("light", _light(0)),
-    "host of workers": ("light", _light(1)),
-    "worker": ("local", _local_worker),
-    "nanny": ("ssh", _nanny),
-}
-
-
-# ------------------------------------------------------------------ what happens to it
-
-
-def signalled(number: signal.Signals, process: str) -> Callable[[Commands, psutil.Process], None]:
-    """Sends a signal; a stopped process goes on after a while."""
-
-    def hit(commands: Commands, flow: psutil.Process) -> None:
-        target = PROCESSES[process][1](commands, flow)
-        target.send_signal(number)
-        if number == signal.SIGSTOP:
-            time.sleep(STOPPED_S)
-            with suppress(psutil.NoSuchProcess):
-                target.send_signal(signal.SIGCONT)
-
-    return hit
 
 
 def freeze(pid: int, frozen: bool = True) -> None:
@@ -266,12 +159,6 @@ def freeze(pid: int, frozen: bool = True) -> None:
     for each in (parent, *parent.children(recursive=True)):
         with suppress(psutil.NoSuchProcess):
             each.send_signal(signal.SIGSTOP if frozen else signal.SIGCONT)
-
-
-def fill(folder: Path) -> None:
-    with open(folder / FILLER, "wb", buffering=0) as file, suppress(OSError):
-        while True:
-            file.write(bytes(4096))
 
 
 def see(
@@ -289,7 +176,7 @@ def see(
     driver = None
     if stage in HELD:
         with suppress(StopIteration, psutil.NoSuchProcess):  # at the teardown, it may have ended
-            driver = _driver(commands, flow)
+            driver = driver_of(commands, flow)
             driver.suspend()
     if stage == "storing":
         with sqlite3.connect(commands.store, isolation_level=None) as other:
@@ -361,14 +248,6 @@ def became(trial: Trial) -> str:
     """The state of a trial, and its reason or why it was run twice."""
     why = [said(trial.reason), *(text for text in trial.warnings if text.startswith("this is the second attempt"))]
     return ": ".join(filter(None, [trial.state, *map(said, why)]))
-
-
-def note(fault: str, process: str, stage: str, seen: Seen) -> None:
-    """Record the outcome for the page, and check what holds in every cell."""
-    if LINES:
-        with open(LINES, "a", encoding="utf-8") as lines:
-            lines.write(json.dumps({"fault": fault, "process": process, "stage": stage, **asdict(seen)}) + "\n")
-    assert (seen.leaks, seen.lost, seen.finished) == ((), 0, True), seen
 
 
 def said(text: str) -> str:

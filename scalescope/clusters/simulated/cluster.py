@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
 
-# Measured against real-time clusters by `tests/benchmarks/bench_simulated.py`.
+# Measured against real-time clusters by `python -m evidence simulated`.
 VALIDATED = (
     "0.05 to 0.5 s (1 to 10 %) below real time on 20 to 300 emulated workers where little data travels; see "
     "docs/accuracy.md"

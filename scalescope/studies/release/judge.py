@@ -8,7 +8,7 @@ went, and came again, it is one of several.
 If a trial shows something or not, a candidate is decided once one answer has a probability of 98 %. The share of trials
 that lie is learnt from how far the trials of all candidates agree (a sequential test of mixtures, after Wald 1945, with
 Jeffreys' prior). If none disagree, that takes three trials of each end and two of any other candidate; about 20 if 35 %
-lie. A candidate that as many trials as are in `max_pairs` do not decide is skipped. `tests/benchmarks/bench_release.py`
+lie. A candidate that as many trials as are in `max_pairs` do not decide is skipped. `python -m evidence release`
 measures how often the answer is wrong.
 
 If a trial gives a number, each candidate runs in interleaved pairs with the good end. It is bad if its log ratio lies
