@@ -69,7 +69,7 @@ class _Program:
 
 @dataclass(frozen=True)
 class _Senders:
-    """Who sent which tasks: the client, or other tasks, which are named by their rows."""
+    """Tasks by sender: the client, or other tasks, which are named by their rows."""
 
     tables: Tables
     needs: Mapping[int, Sequence[int]]
@@ -105,7 +105,7 @@ class _Senders:
         return cls(tables, needs, times, sent, by_sender, scattered_data(tables), waits, work, virtual)
 
     def merged(self) -> _Senders:
-        """As if the client had sent everything, what tasks sent with what it had sent last."""
+        """Let the client have sent everything: what tasks sent counts to what it had sent last."""
         inner = {self.sent[row] for sender, rows in self.rows.items() if sender != CLIENT for row in rows}
         last = [0]
         for number in range(1, len(self.times)):

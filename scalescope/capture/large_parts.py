@@ -280,7 +280,7 @@ def _names(function: Any) -> list[str]:
 
 
 def _variables(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """What is sent with a function: its closure, its defaults, and globals that it uses, if it is sent by value."""
+    """Names and values sent with a function: its closure, defaults, and globals that it uses if it is sent by value."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield name, cell.cell_contents

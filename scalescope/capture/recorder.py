@@ -1116,7 +1116,7 @@ def call_of(spec: Any) -> str:
 
 
 def fused_steps(key: Any, spec: Any) -> list[Any]:
-    """What tells apart the steps that Dask fused into a task, the last of them first; empty for any other task."""
+    """Names of the steps that Dask fused into a task, the last of them first; empty for any other task."""
     if getattr(getattr(spec, "func", None), "__name__", "") != "_execute_subgraph":
         return []
     part = key[1:] if isinstance(key, tuple) else ()  # steps of arrays have no part of their own in their key

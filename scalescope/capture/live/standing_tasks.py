@@ -48,7 +48,7 @@ _LIBRARY = re.compile(r"[/\\]lib[/\\]python3(\.\d+)?[/\\]", re.IGNORECASE)
 
 
 class RemoteCalls(Protocol):
-    """What `scalescope.capture.live.remote_calls` offers."""
+    """Calls that `scalescope.capture.live.remote_calls` offers."""
 
     def scheduler(self, shipment: Shipment, *arguments: Any, limit_s: float) -> Any: ...
 
@@ -71,7 +71,7 @@ class StandingTask:
 
 @dataclass(frozen=True)
 class Hang:
-    """What is found when nothing moves."""
+    """Tasks and workers of a cluster on which nothing moves."""
 
     since: float  # when a task last began or ended, in seconds since the epoch
     tasks: tuple[StandingTask, ...]
@@ -119,7 +119,7 @@ def counted(hang: Hang | None, since: float | None, found: Mapping[str, Any], en
 
 
 def states(asker: RemoteCalls, found: Mapping[str, Any]) -> dict[str, Mapping[str, str] | None]:
-    """What workers with free threads say of the tasks that they should have begun; None from a silent one.
+    """Answers of workers with free threads about tasks that they should have begun; None from a silent one.
 
     `found`: what `scalescope.capture.live.snapshot.standing_tasks` returned.
     """
