@@ -1,4 +1,4 @@
-"""What a sweep costs: an estimate before it, the sum while it runs, and a budget that ends it.
+"""Costs of a sweep: an estimate before it, the sum while it runs, and a budget that ends it.
 
 It counts the time for which a trial holds its workers, and for which workers in jobs wait for others; not what a
 cluster costs before its workers arrive or between trials. On Kubernetes a worker costs the largest of its shares of
@@ -26,7 +26,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True)
 class Prices:
-    """What an hour of a worker costs."""
+    """Price of an hour of a worker."""
 
     worker_hour: Mapping[str, float] = field(default_factory=dict)  # by partition or kind of cluster, or `default`
     currency: str = ""
@@ -79,7 +79,7 @@ _TABLES = ("worker_hour", "node_hour", "spot_node_hour")
 
 @dataclass(frozen=True)
 class Cost:
-    """What trials cost."""
+    """Cost of trials."""
 
     trials: int = 0
     time_s: float = 0.0  # real seconds, one trial after the other
@@ -111,7 +111,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class SweepEstimate:
-    """What a sweep will cost."""
+    """Estimated cost of a sweep."""
 
     cost: Cost
     measured: int  # trials that are counted with the mean of earlier trials of their point
@@ -177,7 +177,7 @@ def _of_trial(sweep: Sweep, trial: Trial, prices: Prices) -> Cost:
 
 @dataclass
 class Spending:
-    """What trials have cost so far, whether valid or not."""
+    """Cost of all trials so far, valid or not."""
 
     total: Cost = field(default_factory=Cost)
     points: dict[str, Cost] = field(default_factory=dict)  # by id of the point
@@ -203,7 +203,7 @@ class Spending:
 
 @dataclass(frozen=True)
 class Budget:
-    """What a sweep may cost; None is no limit."""
+    """Highest cost of a sweep; None is no limit."""
 
     core_hours: Annotated[float | None, Parameter("Hours of cores.", minimum=0)] = None
     money: Annotated[float | None, Parameter("Money, in the currency of the price table.", minimum=0)] = None

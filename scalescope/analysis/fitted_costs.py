@@ -1,4 +1,4 @@
-"""What a recorded trial tells of its cluster: how fast its links are, and what a task and a byte cost its workers.
+"""Costs fitted to a recorded trial: speed of the cluster's links, and seconds of a worker for a task and a byte.
 
 The simulated cluster charges these costs at sizes that were not run. What a trial cannot tell is None.
 """

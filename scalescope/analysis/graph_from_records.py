@@ -49,8 +49,27 @@ def recorded_graph(tables: Tables, *, nested: bool = True, virtual: bool = False
 
 
 @dataclass(frozen=True)
+class _Program:
+    """A client or a task that sends tasks."""
+
+    begin: float  # seconds since the epoch
+    end: float
+    work: Work
+    waited_s: Callable[[float], float]  # seconds until a time in which it waited for what it had sent
+    waited_work_s: Callable[[float], float]  # seconds of work that others could have done on its cores meanwhile
+    awaits: Sequence[
+        bool
+    ]  # whether it may have waited before each of its submissions but the first, and before its end
+
+    def own_s(self, since: float, until: float) -> float:
+        """Seconds that it computed itself."""
+        waited_s = self.waited_work_s(until) - self.waited_work_s(since)
+        return _rounded(self.work(until) - self.work(since) - waited_s)
+
+
+@dataclass(frozen=True)
 class _Senders:
-    """Who sent which tasks: the client, or other tasks, which are named by their rows."""
+    """Tasks by sender: the client, or other tasks, which are named by their rows."""
 
     tables: Tables
     needs: Mapping[int, Sequence[int]]
@@ -86,7 +105,7 @@ class _Senders:
         return cls(tables, needs, times, sent, by_sender, scattered_data(tables), waits, work, virtual)
 
     def merged(self) -> _Senders:
-        """As if the client had sent everything, what tasks sent with what it had sent last."""
+        """Let the client have sent everything: what tasks sent counts to what it had sent last."""
         inner = {self.sent[row] for sender, rows in self.rows.items() if sender != CLIENT for row in rows}
         last = [0]
         for number in range(1, len(self.times)):
@@ -106,7 +125,7 @@ class _Senders:
         return True
 
     def graph(self, sender: int) -> tuple[RecordedGraph, float]:
-        """What this sender sent, and the seconds that a task computed since all of that had ended."""
+        """Graph that this sender sent, and the seconds that a task computed since all of that had ended."""
         tables, tasks, sent = self.tables, self.tables["tasks"], self.sent
         rows = _in_order(tables, self.rows[sender], self.needs, sent)
         number = {row: i for i, row in enumerate(rows)}
@@ -118,30 +137,33 @@ class _Senders:
         used = sorted({sent[row] for row in rows})
         renumbered = {old: new for new, old in enumerate(used)}
         inner = {row: self.graph(row) for row in rows if row in self.rows}
+
+        def task(row: int) -> RecordedTask:
+            own, prefix = stage[number[row]], tasks["prefix"][row]
+            sends, seconds = inner[row] if row in inner else (None, self._seconds(row))
+            return RecordedTask(
+                stage=own,
+                seconds=seconds,
+                needs=tuple(sorted(number[need] for need in self.needs[row])),
+                allowed=spread.get(own, int(tasks["allowed"][row])),
+                submission=renumbered[sent[row]],
+                nbytes=max(int(sizes[row]), 0),
+                scattered=tuple(scattered.get(row, ())),
+                sends=sends,
+                secedes=sends is not None and not any(held for *_, held in self.waits.get(row, ())),
+                first_s=first.get(prefix, 0.0) if own in spread and self._after_barrier(row) else 0.0,
+            )
+
         *submissions, last = self._submissions(sender, rows, used)
         graph = RecordedGraph(
-            stages,
-            tuple(
-                RecordedTask(
-                    stage[i],
-                    inner[row][1] if row in inner else self._seconds(row),
-                    tuple(sorted(number[need] for need in self.needs[row])),
-                    spread.get(stage[i], int(tasks["allowed"][row])),
-                    renumbered[sent[row]],
-                    max(int(sizes[row]), 0),
-                    tuple(scattered.get(row, ())),
-                    inner[row][0] if row in inner else None,
-                    row in inner and not any(held for *_, held in self.waits.get(row, ())),
-                    first.get(tasks["prefix"][row], 0.0) if stage[i] in spread and self._after_barrier(row) else 0.0,
-                )
-                for i, row in enumerate(rows)
-            ),
-            tuple(submissions),
-            _cpu_shares(tables, dict(zip(stage, [tasks["prefix"][row] for row in rows], strict=True))),
-            sender != CLIENT or gathered(tables),
-            pieces,
-            tuple(spread),
-            bool(self.work),
+            stages=stages,
+            tasks=tuple(map(task, rows)),
+            submissions=tuple(submissions),
+            cpu=_cpu_shares(tables, dict(zip(stage, [tasks["prefix"][row] for row in rows], strict=True))),
+            gathered=sender != CLIENT or gathered(tables),
+            scattered=pieces,
+            spread=tuple(spread),
+            shares_cores=bool(self.work),
         )
         return graph, last.pause_s
 
@@ -159,33 +181,36 @@ class _Senders:
 
     def _submissions(self, sender: int, rows: Sequence[int], used: Sequence[int]) -> Iterator[Submission]:
         """Each of this sender, and what it did from the last one to its end."""
-        tasks, times = self.tables["tasks"], [self.times[number] for number in used]
-        start, work, waited_s = times[0], self._work(sender), waiting(self.tables) or (lambda _: 0.0)
-        waited_work_s = waited_s
-        awaits = [*self._awaits(times), False]
-        times.append(times[-1])
-        if sender != CLIENT:
-            waits = self.waits.get(sender, ())
-            waited_s, waited_work_s = _waited(waits, float), _waited(waits, work)
-            start, times[-1] = float(tasks["start"][sender]), float(tasks["stop"][sender])
-            awaits = [waited_s(time) > waited_s(before) for before, time in pairwise(times)]
+        times = [self.times[number] for number in used]
+        program = self._client(times) if sender == CLIENT else self._task(sender, times)
         ended = dict.fromkeys(used, 0.0)
         for row in rows:
-            ended[self.sent[row]] = max(ended[self.sent[row]], float(tasks["done"][row]))
+            ended[self.sent[row]] = max(ended[self.sent[row]], float(self.tables["tasks"]["done"][row]))
         by_end = list[tuple[float, int]]()  # of those sent before
-
-        def own_s(since: float, until: float) -> float:
-            return _rounded(work(until) - work(since) - (waited_work_s(until) - waited_work_s(since)))
-
-        yield Submission(pause_s=own_s(start, times[0]))
-        for position, (before, time) in enumerate(pairwise(times), 1):
+        yield Submission(pause_s=program.own_s(program.begin, times[0]))
+        for position, (before, time) in enumerate(pairwise([*times, program.end]), 1):
             insort(by_end, (ended[used[position - 1]], position - 1))
-            waited = awaits[position - 1]
+            waited = program.awaits[position - 1]
             last = bisect_right(by_end, (time, position)) - 1 if waited else -1  # it ended last before this was sent
             since, after = (before, -1) if last < 0 else (max(before, by_end[last][0]), by_end[last][1])
             pause_s = max(0.0, time - since)
-            idle_s = min(waited_s(time) - waited_s(since), pause_s)
-            yield Submission(after, own_s(since, time) if pause_s else 0.0, _rounded(idle_s), last + 1 == position)
+            own_s = program.own_s(since, time) if pause_s else 0.0
+            idle_s = min(program.waited_s(time) - program.waited_s(since), pause_s)
+            yield Submission(after, own_s, _rounded(idle_s), last + 1 == position)
+
+    def _client(self, times: Sequence[float]) -> _Program:
+        """The client from its first submission to its last."""
+        waited_s = waiting(self.tables) or (lambda _: 0.0)
+        awaits = [*self._awaits(times), False]
+        return _Program(times[0], times[-1], self._work(CLIENT), waited_s, waited_s, awaits)
+
+    def _task(self, sender: int, times: Sequence[float]) -> _Program:
+        """A task from its start to its end."""
+        tasks, work, waits = self.tables["tasks"], self._work(sender), self.waits.get(sender, ())
+        begin, end = float(tasks["start"][sender]), float(tasks["stop"][sender])
+        waited_s = _waited(waits, float)
+        awaits = [waited_s(time) > waited_s(before) for before, time in pairwise([*times, end])]
+        return _Program(begin, end, work, waited_s, _waited(waits, work), awaits)
 
     def _awaits(self, times: Sequence[float]) -> list[bool]:
         """Whether the client may have waited before it sent each graph but the first: it was seen to, or reacts."""
@@ -201,7 +226,7 @@ class _Senders:
 
 
 def _waited(waits: Waits, work: Work) -> Work:
-    """What others could have done on its cores while a task waited, until a time."""
+    """Work that others could have done on its cores while a task waited, until a time."""
     return lambda time: sum(max(work(min(end, time)) - work(begin), 0.0) for begin, end, _ in waits)
 
 

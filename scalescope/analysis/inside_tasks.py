@@ -1,4 +1,4 @@
-"""What the threads of tasks did: on a core or not, and in which function, by task prefix.
+"""Time of tasks' threads: on a core or not, and in which function, by task prefix.
 
 The workers tell CPU seconds and other seconds of all tasks of a prefix (`records.FINE_METRICS`). The part `busy` is
 shared among prefixes by the durations of their tasks, and within a prefix by what was told. What no worker told is
@@ -41,7 +41,7 @@ class Stack:
 
 @dataclass(frozen=True)
 class InsidePrefix:
-    """What the threads of one prefix did."""
+    """Time of the threads of one prefix."""
 
     seconds: Mapping[str, float]  # busy thread-seconds by part of `BUSY_PARTS`
     stacks: tuple[Stack, ...]  # the commonest
@@ -79,7 +79,7 @@ def is_users(frame: str) -> bool:
 
 
 def called_by_user(stack: Stack) -> str:
-    """What the innermost line of the user's code calls; empty where it computes by itself."""
+    """Function that the innermost line of the user's code calls; empty where it computes by itself."""
     below = stack.frames[stack.frames.index(stack.user) + 1 :] if stack.user else stack.frames
     return below[0].removesuffix("()") if below else ""
 

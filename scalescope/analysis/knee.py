@@ -43,7 +43,7 @@ _DRAWN = 120
 
 
 class Scaling(StrEnum):
-    """What a sweep keeps fixed while workers are added."""
+    """Quantity that a sweep keeps fixed while workers are added."""
 
     STRONG = "strong"
     WEAK = "weak"

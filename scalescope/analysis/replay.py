@@ -11,7 +11,7 @@ Not modelled: a scheduler or network that saturates at more threads, memory, pla
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from heapq import heappop, heappush, heapreplace
+from heapq import heapify, heappop, heappush, heapreplace
 
 import numpy as np
 
@@ -66,7 +66,7 @@ class Replay:
         if len(self.pauses) == 1 and not inside.any() and not np.any(np.diff(delay) < 0):
             return float(self.pauses[0]) + _independent(seconds, delay, threads)
         node, need = self.rank[self.graph.node[inside]], self.rank[self.graph.needs[inside]]
-        return _scheduled(seconds, delay, node, need, self.phase[order], self.pauses, threads)
+        return _Schedule.of(seconds, delay, node, need, self.phase[order], self.pauses).makespan(threads)
 
     def sent_at_once(self) -> Replay:
         """The same tasks in one phase: those that need nothing are runnable at its begin."""
@@ -139,49 +139,74 @@ def _independent(seconds: Floats, delay: Floats, threads: int) -> float:
     return max(free)
 
 
-def _scheduled(
-    seconds: Floats, delay: Floats, node: Ints, need: Ints, phase: Ints, pauses: Floats, threads: int
-) -> float:
-    count, length, wait = len(seconds), seconds.tolist(), delay.tolist()
-    missing, phases = np.bincount(node, minlength=count), phase.tolist()
-    dependents = node[np.argsort(need, kind="stable")].tolist()
-    first = np.concatenate([[0], np.cumsum(np.bincount(need, minlength=count))]).tolist()
-    roots = np.flatnonzero(missing == 0)
-    by_phase = np.bincount(phase[roots], minlength=len(pauses)).cumsum()[:-1]
-    starters = [part.tolist() for part in np.split(roots[np.argsort(phase[roots], kind="stable")], by_phase)]
-    left, unfinished = missing.tolist(), np.bincount(phase, minlength=len(pauses)).tolist()
-    now, free = 0.0, threads
-    ready: list[int] = []
-    events: list[tuple[float, int]] = []  # a task ends; or, below 0, its complement becomes runnable
+@dataclass(frozen=True)
+class _Schedule:
+    """Tasks by rank, as lists: elements of arrays are slow to read one by one."""
 
-    def release(task: int, at: float) -> None:
-        if at > now:
-            heappush(events, (at, ~task))
-        else:
-            heappush(ready, task)
+    seconds: list[float]  # duration of each
+    delay: list[float]  # seconds until runnable, from the end of its last need or the begin of its phase
+    missing: list[int]  # how many needs of each have not ended; counted down
+    dependents: list[int]  # tasks that need each, one after another
+    first: list[int]  # index in `dependents` at which those of each task begin, and the end of the last
+    phase: list[int]  # number of the phase of each
+    starters: list[list[int]]  # tasks of each phase that need nothing in it
+    unfinished: list[int]  # tasks of each phase; counted down
+    pauses: list[float]  # seconds before each phase
 
-    for task in starters[0]:
-        release(task, pauses[0] + wait[task])
-    while True:
-        while free and ready:
-            task = heappop(ready)
-            heappush(events, (now + length[task], task))
-            free -= 1
-        if not events:
-            return now
-        now = events[0][0]
-        while events and events[0][0] == now:  # all that happens now, before a thread chooses
-            task = heappop(events)[1]
-            if task < 0:
-                heappush(ready, ~task)
-                continue
-            free += 1
-            for dependent in dependents[first[task] : first[task + 1]]:
-                left[dependent] -= 1
-                if not left[dependent]:
-                    release(dependent, now + wait[dependent])
-            unfinished[phases[task]] -= 1
-            if not unfinished[phases[task]] and phases[task] + 1 < len(starters):
-                begin = now + float(pauses[phases[task] + 1])
-                for starter in starters[phases[task] + 1]:
-                    release(starter, begin + wait[starter])
+    @classmethod
+    def of(cls, seconds: Floats, delay: Floats, node: Ints, need: Ints, phase: Ints, pauses: Floats) -> _Schedule:
+        """Task `node[i]` needs `need[i]`."""
+        missing, uses = (np.bincount(which, minlength=len(seconds)) for which in (node, need))
+        roots = np.flatnonzero(missing == 0)
+        by_phase = np.bincount(phase[roots], minlength=len(pauses)).cumsum()[:-1]
+        starters = np.split(roots[np.argsort(phase[roots], kind="stable")], by_phase)
+        return cls(
+            seconds=seconds.tolist(),
+            delay=delay.tolist(),
+            missing=missing.tolist(),
+            dependents=node[np.argsort(need, kind="stable")].tolist(),
+            first=np.concatenate([[0], np.cumsum(uses)]).tolist(),
+            phase=phase.tolist(),
+            starters=[part.tolist() for part in starters],
+            unfinished=np.bincount(phase, minlength=len(pauses)).tolist(),
+            pauses=pauses.tolist(),
+        )
+
+    def makespan(self, threads: int) -> float:
+        """Seconds until the last task has ended; can be asked once."""
+        seconds, delay, missing, phase, unfinished = self.seconds, self.delay, self.missing, self.phase, self.unfinished
+        now, free = 0.0, threads
+        ready: list[int] = []  # a heap of tasks
+        running: list[tuple[float, int]] = []  # heaps of tasks, by when they end and by when they become runnable
+        delayed = self._started(0, now)
+        heapify(delayed)
+        while True:
+            while free and ready:
+                task = heappop(ready)
+                heappush(running, (now + seconds[task], task))
+                free -= 1
+            if not running and not delayed:
+                return now
+            now = running[0][0] if not delayed or (running and running[0] < delayed[0]) else delayed[0][0]
+            # All that happens now, before a thread chooses.
+            while running and running[0][0] == now:
+                task = heappop(running)[1]
+                free += 1
+                for dependent in self.dependents[self.first[task] : self.first[task + 1]]:
+                    missing[dependent] -= 1
+                    if not missing[dependent] and delay[dependent]:
+                        heappush(delayed, (now + delay[dependent], dependent))
+                    elif not missing[dependent]:
+                        heappush(ready, dependent)
+                unfinished[phase[task]] -= 1
+                if not unfinished[phase[task]]:
+                    delayed += self._started(phase[task] + 1, now)
+                    heapify(delayed)
+            while delayed and delayed[0][0] <= now:
+                heappush(ready, heappop(delayed)[1])
+
+    def _started(self, phase: int, after: float) -> list[tuple[float, int]]:
+        """When each task becomes runnable that needs nothing of its phase, once the phase before has ended."""
+        if phase == len(self.starters):
+            return []
+        return [(after + self.pauses[phase] + self.delay[task], task) for task in self.starters[phase]]

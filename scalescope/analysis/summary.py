@@ -52,7 +52,7 @@ class MeanInterval:
 
 @dataclass(frozen=True)
 class PointSummary:
-    """What the valid trials of a point measured, and what became of the others; without warm-ups."""
+    """Measurements of a point's valid trials, and states of the others; without warm-ups."""
 
     point: Point
     valid: int = 0  # trials that are data points
@@ -113,7 +113,7 @@ def summarise(trials: Iterable[Trial]) -> tuple[PointSummary, ...]:
 
 
 def spoilt_points(trials: Iterable[Trial]) -> tuple[PointSummary, ...]:
-    """What failed and invalid trials recorded at points without a data point, as if they counted."""
+    """Records of failed and invalid trials at points without a data point, as if they counted."""
     trials = list(trials)
     counted = {trial.point.id for trial in trials if trial.counts}
     return summarise(

@@ -16,7 +16,7 @@ GAIN = 0.05  # share of the bound below which a gain is not worth more threads
 
 @dataclass(frozen=True)
 class WorkSpan:
-    """What the recorded graph allows on any number of threads."""
+    """Work and span of the recorded graph, which bound its run time on any number of threads."""
 
     work_s: float  # T1, the sum of durations
     span_s: float  # T∞, the longest dependency path; as the recorder followed it if the graph is unknown

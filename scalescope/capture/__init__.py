@@ -1,1 +1,1 @@
-"""What is recorded of a trial."""
+"""Records of a trial."""

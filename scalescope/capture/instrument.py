@@ -28,7 +28,7 @@ class NotInstrumented(Exception):
 
 
 class Hook:
-    """What is called at the beginning of a function, at each of its returns, and at its end.
+    """Functions called at the beginning of a function, at each of its returns, and at its end.
 
     - `enter` takes the arguments and returns a token for the others; by default, these are the token.
     - `leave` takes the token and the result, and returns the result.

@@ -194,7 +194,7 @@ class _Search:
         if size or many:
             self._add(value, size, place, calls)
         else:
-            for inner, at in self._parts(value, place):
+            for inner, at in _parts(value, place):
                 self._visit(inner, at, depth + 1, calls)
 
     def _add(self, value: Any, size: int, place: _Place, calls: int) -> None:
@@ -208,29 +208,64 @@ class _Search:
             if size > found.largest:
                 found.largest, found.kind = size, _kind(value)
 
-    def _parts(self, value: Any, place: _Place) -> Iterator[tuple[Any, _Place]]:
-        if isinstance(value, Mapping):
-            for name, each in value.items():
-                named = place.what in _WRAPPING and isinstance(name, str)
-                yield each, replace(place, what=f"argument `{name}`") if named else place
-        elif isinstance(value, list | tuple | set | frozenset):
-            yield from ((each, place) for each in value)
-        elif isinstance(value, functools.partial):
-            yield value.func, place
-            yield from ((each, place) for each in value.args)
-            yield from ((each, replace(place, what=f"argument `{name}`")) for name, each in value.keywords.items())
-        elif isinstance(value, MethodType):
-            owner = type(value.__self__).__name__
-            yield value.__self__, replace(place, what=f"`self` of `{owner}.{value.__func__.__name__}`")
-        elif isinstance(value, FunctionType):
-            for name, each in _variables(value):
-                # what a decorator wraps, such as a task of Prefect
-                kept = isinstance(each, FunctionType | MethodType) or "fn" in getattr(each, "__dict__", ())
-                yield each, place if kept else replace(place, what=f"variable `{name}`, which the function uses,")
-        elif hasattr(type(value), "func") and hasattr(type(value), "args"):  # a task within a task
-            yield from ((each, place) for each in (value.func, *value.args, *getattr(value, "kwargs", {}).values()))
-        else:
-            yield from ((each, place) for each in getattr(value, "__dict__", {}).values())
+
+def _parts(value: Any, place: _Place) -> Iterator[tuple[Any, _Place]]:
+    parts = next((parts for is_one, parts in _KINDS if is_one(value)), _attributes)
+    return parts(value, place)
+
+
+def _of_mapping(value: Mapping[Any, Any], place: _Place) -> Iterator[tuple[Any, _Place]]:
+    for name, each in value.items():
+        named = place.what in _WRAPPING and isinstance(name, str)
+        yield each, replace(place, what=f"argument `{name}`") if named else place
+
+
+def _of_collection(value: Iterable[Any], place: _Place) -> Iterator[tuple[Any, _Place]]:
+    return ((each, place) for each in value)
+
+
+def _of_partial(value: functools.partial[Any], place: _Place) -> Iterator[tuple[Any, _Place]]:
+    yield from _of_collection((value.func, *value.args), place)
+    yield from ((each, replace(place, what=f"argument `{name}`")) for name, each in value.keywords.items())
+
+
+def _of_method(value: MethodType, place: _Place) -> Iterator[tuple[Any, _Place]]:
+    owner = type(value.__self__).__name__
+    yield value.__self__, replace(place, what=f"`self` of `{owner}.{value.__func__.__name__}`")
+
+
+def _of_function(value: FunctionType, place: _Place) -> Iterator[tuple[Any, _Place]]:
+    for name, each in _variables(value):
+        # what a decorator wraps, such as a task of Prefect
+        kept = isinstance(each, FunctionType | MethodType) or "fn" in getattr(each, "__dict__", ())
+        yield each, place if kept else replace(place, what=f"variable `{name}`, which the function uses,")
+
+
+def _of_task(value: Any, place: _Place) -> Iterator[tuple[Any, _Place]]:
+    return _of_collection((value.func, *value.args, *getattr(value, "kwargs", {}).values()), place)
+
+
+def _attributes(value: Any, place: _Place) -> Iterator[tuple[Any, _Place]]:
+    return _of_collection(getattr(value, "__dict__", {}).values(), place)
+
+
+def _is_a(*kinds: type) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, kinds)
+
+
+def _is_task(value: Any) -> bool:
+    return hasattr(type(value), "func") and hasattr(type(value), "args")
+
+
+# Kinds of values that are entered: the first that fits, else the value's attributes.
+_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, _Place], Iterator[tuple[Any, _Place]]]], ...] = (
+    (_is_a(Mapping), _of_mapping),
+    (_is_a(list, tuple, set, frozenset), _of_collection),
+    (_is_a(functools.partial), _of_partial),
+    (_is_a(MethodType), _of_method),
+    (_is_a(FunctionType), _of_function),
+    (_is_task, _of_task),  # a task within a task
+)
 
 
 def _step(count: int) -> int:
@@ -245,7 +280,7 @@ def _names(function: Any) -> list[str]:
 
 
 def _variables(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """What is sent with a function: its closure, its defaults, and globals that it uses, if it is sent by value."""
+    """Names and values sent with a function: its closure, defaults, and globals that it uses if it is sent by value."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield name, cell.cell_contents

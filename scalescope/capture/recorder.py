@@ -8,21 +8,23 @@ How an attempt gets into the record:
 
     transition()       appends entries to the flat list `held`: about six calls a task, the only hot path
     close_batch()      puts a full list into `batches`
-    pack()             turns the oldest batch into `rows` of 80 bytes, when `drain` or `finish` is called
+    pack()             turns the oldest batch into `rows` of 88 bytes, when `drain` or `finish` is called
     take()             cuts columns out of `rows` and compresses them, as `scalescope.model.spool` describes
 
-The entries of `held`, one after another (dictionaries or a tuple for each task miss the cache and are much slower):
+An entry of `held` is three values and the details of its kind, one after another (dictionaries or a tuple for each task
+miss the cache and are much slower). `transition()` writes it and `pack()` reads it by `_ENTRIES`:
 
-    given to a worker  key, time, WorkerState of the worker
-    stolen             key, time, _Stolen
-    runnable, waits    key, time, RUNNABLE
-    waits no longer    key, 0.0, UNQUEUED (for a worker, or for what it needs: it was released)
-    forgotten          key, 0.0, FORGOTTEN
-    ended              key, time, DONE or _Ending, and seven details: task group, keys that it needed, worker, thread,
-                       bytes of its result, start, stop. If it did more than compute, its list of steps stands in
-                       place of start, and stop is 0.0.
-    no worker fits     key, 0.0, UNASSIGNED, and then as an attempt that ended
-    graph taken in     number of its row in the table `graphs`, time, SENT, keys
+    key | time | WorkerState                                      given to that worker
+    key | time | _Stolen                                          went to the queue of another worker
+    key | time | RUNNABLE                                         waits for a worker
+    key | 0.0  | UNQUEUED                                         released while it waited for a worker or for its needs
+    key | 0.0  | FORGOTTEN
+    key | time | DONE or _Ending | group | needs | worker | thread | nbytes | begin | end
+    key | 0.0  | UNASSIGNED                                       no worker fits; an entry with an _Ending follows
+    row | time | SENT | keys                                      graph taken in; `row` is its number in table `graphs`
+
+`begin` and `end` are seconds since the epoch. If a task did more than compute, `begin` is the list of its steps, and
+`end` is 0.0.
 """
 
 from __future__ import annotations
@@ -41,7 +43,8 @@ import zlib
 from array import array
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any, NamedTuple
 
 import dask
@@ -85,30 +88,36 @@ HELD, SECEDED = "scalescope-held", "scalescope-seceded"  # actions with the time
 ACTOR_CALLS = "scalescope-actor-calls"  # topic of events that `scalescope.capture.actors` sends
 
 FINISHED, ERRED, LOST = 0, 1, 2
+_FINISHED = FINISHED, 0, 0  # status, retries and restriction of most attempts
 
-# Third entries of a transition, compared with `is`.
+# Kinds of entries
 RUNNABLE, UNQUEUED, FORGOTTEN, UNASSIGNED, DONE = "runnable", "unqueued", "forgotten", "unassigned", "done"
 SENT = "sent"
 
-_ROW = struct.Struct("<iiiiqqddddddq")
-# Byte at which each column of the table `tasks` lies in a row, and its type: a multiple of its size.
+# Columns of the table `tasks`, as they lie in a row of 88 bytes, and their types:
+#
+#     byte 0       4       8      12      13       14       16      24      32  40  48  56  64  72  80
+#          worker  prefix  group  status  retries  allowed  thread  nbytes  six times in seconds   graph
+#
+# Each begins at a multiple of its size, so that a column can be cut out of many rows.
 _FIELDS = {
-    "worker": (0, "i"),
-    "prefix": (4, "i"),
-    "group": (8, "i"),  # -1: its name is the key
-    "status": (12, "b"),  # this and the next two are one number of 32 bits when a row is packed
-    "retries": (13, "b"),
-    "allowed": (14, "h"),
-    "thread": (16, "q"),
-    "nbytes": (24, "q"),
-    "runnable": (32, "d"),
-    "assigned": (40, "d"),
-    "start": (48, "d"),
-    "stop": (56, "d"),
-    "done": (64, "d"),
-    "span": (72, "d"),
-    "graph": (80, "q"),
+    "worker": "i",
+    "prefix": "i",
+    "group": "i",  # -1: its name is the key
+    "status": "b",
+    "retries": "b",
+    "allowed": "h",
+    "thread": "q",
+    "nbytes": "q",
+    "runnable": "d",
+    "assigned": "d",
+    "start": "d",
+    "stop": "d",
+    "done": "d",
+    "span": "d",
+    "graph": "q",
 }
+_ROW = struct.Struct("<" + "".join(_FIELDS.values()))
 
 # Steps of a task whose seconds are columns of their own.
 _STEPS = {"transfer": 0, "deserialize": 1, "disk-read": 2, "disk-write": 3}
@@ -625,8 +634,12 @@ class _Attempts:
             elif start == "processing":
                 task = tasks[key]
                 what: Any = DONE
-                rare = finish != "memory" or task.worker_restrictions
-                if rare or task.host_restrictions or task.resource_restrictions:
+                if (
+                    finish != "memory"
+                    or task.worker_restrictions
+                    or task.host_restrictions
+                    or task.resource_restrictions
+                ):
                     what, erred = self._ending(task, finish, others)
                     if erred is not None:
                         told = ("worker", "thread", "nbytes", "startstops")
@@ -635,36 +648,46 @@ class _Attempts:
                 begin: Any = startstops or ()
                 end = 0.0
                 if self.own_steps is not None:
-                    whose, own = self.own_steps
-                    self.own_steps = None
-                    if whose == key:  # else that message came for a task that had ended
-                        begin = [*begin, *own]
+                    begin = self._with_own_steps(key, begin)
                 if len(begin) == 1 and (step := begin[0])["action"] == "compute":
                     begin, end = step["start"], step["stop"]
                     if end - begin > LONG_S:
                         self.note_long(task, end - begin)
                 elif begin:
-                    computed = [each["stop"] - each["start"] for each in begin if each["action"] == "compute"]
-                    if (seconds := sum(computed)) > LONG_S:
-                        self.note_long(task, seconds)
+                    self._note_steps(task, begin)
                 self.held.extend((task.key, now(), what, task.group, needs, worker, thread, nbytes, begin, end))
                 if len(self.held) > BATCH:
                     self.close_batch()
             elif finish == "forgotten":
                 self.held.extend((key, 0.0, FORGOTTEN))
-            elif finish == "queued" or finish == "no-worker":
-                if start == "waiting":
+            elif start == "waiting":
+                if finish == "queued" or finish == "no-worker":
                     self.held.extend((key, now(), RUNNABLE))
-            elif start == "queued" or start == "no-worker":
-                if finish == "erred" and others.get("cause") == key:  # no worker could take it
-                    what, _ = self._ending(tasks[key], finish, others)
-                    self.held.extend((key, 0.0, UNASSIGNED, key, now(), what, tasks[key].group, (), "", 0, 0, (), 0.0))
-                else:
+                elif finish == "released":
                     self.held.extend((key, 0.0, UNQUEUED))
-            elif start == "waiting" and finish == "released":
-                self.held.extend((key, 0.0, UNQUEUED))
+            elif start == "queued" or start == "no-worker":
+                self._leave_queue(key, finish, others)
 
         return transition
+
+    def _with_own_steps(self, key: Any, steps: Any) -> Any:
+        assert self.own_steps is not None
+        (whose, own), self.own_steps = self.own_steps, None
+        return [*steps, *own] if whose == key else steps  # else they came for a task that had ended
+
+    def _note_steps(self, task: Any, steps: Any) -> None:
+        seconds = sum([each["stop"] - each["start"] for each in steps if each["action"] == "compute"])
+        if seconds > LONG_S:
+            self.note_long(task, seconds)
+
+    def _leave_queue(self, key: Any, finish: str, details: dict[str, Any]) -> None:
+        if finish == "erred" and details.get("cause") == key:  # no worker could take it
+            task = self.scheduler.tasks[key]
+            what, _ = self._ending(task, finish, details)
+            self.held.extend((key, 0.0, UNASSIGNED))
+            self.held.extend((key, time.time(), what, task.group, (), "", 0, 0, (), 0.0))
+        elif finish != "queued" and finish != "no-worker":
+            self.held.extend((key, 0.0, UNQUEUED))
 
     def _ending(self, task: Any, finish: str, details: dict[str, Any]) -> tuple[_Ending, dict[str, Any] | None]:
         erred = None
@@ -718,74 +741,79 @@ class _Attempts:
             self.close_batch()
         if not self.batches or self.batches[0][0] > until:
             return False
-        self._replay(iter(self.batches.popleft()[1]))
+        self._replay(self.batches.popleft()[1])
         return True
 
-    def _replay(self, entries: Iterator[Any]) -> None:
-        take = entries.__next__
-        running, ready, row_of = self.running, self.ready, self.row_of
-        for key in entries:
-            when, what = take(), take()
-            if what is FORGOTTEN:
-                row_of.pop(key, None)
-                self.sent.pop(key, None)
-                if self.tried:
-                    self.tried.pop(key, None)
-                if key in self.released:
-                    self.released.discard(key)
-                    self.cancelled[key_split(key)] += 1
-            elif what is RUNNABLE:
-                ready[key] = when
-            elif what is DONE:
-                self._add_row(key, when, None, take)
-            elif what is UNQUEUED:
-                ready.pop(key, None)
-                self.released.add(key)
-            elif what is SENT:
-                self._add_sent(key, take())
-            elif what is UNASSIGNED:
-                self.unassigned += 1
-                running[key] = ("", 0.0)
-            elif type(what) is _Ending:
-                self._add_row(key, when, what, take)
-                if what.status == LOST:
-                    self.released.add(key)
-            elif type(what) is _Stolen:
-                if key in running:
-                    ready.setdefault(key, running[key][1])
-                    running[key] = (what.thief, when)
-            else:
+    def _replay(self, held: list[Any]) -> None:
+        values, find, running, released = iter(held), _ENTRIES.get, self.running, self.released
+        for key, when, what in zip(values, values, values, strict=True):
+            if (entry := find(what if type(what) is str else type(what))) is None:  # the kind is a WorkerState
                 running[key] = (what.address, when)
-                if self.released:
-                    self.released.discard(key)
+                if released:
+                    released.discard(key)
+            else:
+                read, details = entry
+                read(self, key, when, what, islice(values, details) if details else ())
 
-    def _add_sent(self, graph: int, tasks: Any) -> None:
+    def _read_stolen(self, key: Any, when: float, stolen: _Stolen, details: Iterable[Any]) -> None:
+        if key in self.running:
+            self.ready.setdefault(key, self.running[key][1])
+            self.running[key] = (stolen.thief, when)
+
+    def _read_runnable(self, key: Any, when: float, what: str, details: Iterable[Any]) -> None:
+        self.ready[key] = when
+
+    def _read_unqueued(self, key: Any, when: float, what: str, details: Iterable[Any]) -> None:
+        self.ready.pop(key, None)
+        self.released.add(key)
+
+    def _read_forgotten(self, key: Any, when: float, what: str, details: Iterable[Any]) -> None:
+        self.row_of.pop(key, None)
+        self.sent.pop(key, None)
+        if self.tried:
+            self.tried.pop(key, None)
+        if key in self.released:
+            self.released.discard(key)
+            self.cancelled[key_split(key)] += 1
+
+    def _read_unassigned(self, key: Any, when: float, what: str, details: Iterable[Any]) -> None:
+        self.unassigned += 1
+        self.running[key] = ("", 0.0)
+
+    def _read_sent(self, graph: int, when: float, what: str, details: Iterable[Any]) -> None:
+        (tasks,) = details
         if len(self.sent) + len(tasks) <= HELD_SENT:
             for key in tasks:
                 if key not in self.row_of:  # it was there before, and this graph only needs it
                     self.sent.setdefault(key, graph)
 
-    def _add_row(self, key: Any, done: float, ending: _Ending | None, take: Callable[[], Any]) -> None:
-        group, needs, worker, thread, nbytes, begin, end = take(), take(), take(), take(), take(), take(), take()
+    def _read_ended(self, key: Any, done: float, what: Any, details: Iterable[Any]) -> None:
+        group, needs, worker, thread, nbytes, begin, end = details
         attempt = self.running.pop(key, None)
-        if attempt is None and ending is not None and ending.refused:  # the scheduler tells first that it failed
-            attempt = worker, done
+        ending: _Ending | None = None
+        if what is not DONE:
+            ending = what
+            if what.status == LOST:
+                self.released.add(key)
+            if attempt is None and what.refused:  # the scheduler tells first that it failed
+                attempt = worker, done
         if attempt is None:
             self.foreign += 1
             return
         given_to, assigned = attempt
         runnable = self.ready.pop(key, 0.0)
         worker = worker or given_to
-        outcome = FINISHED
+        status, retries, allowed = _FINISHED
         if ending is not None or self.tried:
-            outcome = self._outcome(key, worker, done, ending)
-        if len(self.keys) >= self.held_rows:
+            status, retries, allowed = self._outcome(key, worker, done, ending)
+        keys = self.keys
+        if len(keys) >= self.held_rows:
             self.dropped += 1
             return
-        if isinstance(begin, (list, tuple)):
+        if end == 0.0 and isinstance(begin, (list, tuple)):
             begin, end = self._add_steps(group.prefix.name, begin)
         span = end - begin if end > begin else 0.0
-        number = self.taken + len(self.keys)
+        number = self.taken + len(keys)
         if needs:
             span += self._add_needs(number, needs)
         numbers = self.names.get(group) or self._name(key, group)
@@ -793,7 +821,9 @@ class _Attempts:
             self.workers[worker],
             numbers[0],
             numbers[1],
-            outcome,
+            status,
+            retries,
+            allowed,
             thread or 0,
             nbytes or 0,
             runnable or assigned,
@@ -804,19 +834,20 @@ class _Attempts:
             span,
             self.sent.get(key, 0),
         )
-        self.keys.append(key)
-        if outcome & 0xFF == FINISHED:
+        keys.append(key)
+        if status == FINISHED:
             self.row_of[key] = (number, span)
 
-    def _outcome(self, key: Any, worker: str, done: float, ending: _Ending | None) -> int:
+    def _outcome(self, key: Any, worker: str, done: float, ending: _Ending | None) -> tuple[int, int, int]:
+        """Status, retries, and workers that may run the task; 0 where it is not restricted."""
         retries = self.tried.get(key, 0)
         if ending is None:
-            return FINISHED | retries << 8
+            return FINISHED, retries, 0
         if ending.status == ERRED or worker in ending.leaving:
             self.tried[key] = min(retries + 1, 127)
         if ending.status == ERRED:
             self.event("task-erred", describe_error(key, worker, ending.error, ending.call), done)
-        return ending.status | retries << 8 | ending.allowed << 16
+        return ending.status, retries, ending.allowed
 
     def _add_steps(self, prefix: str, steps: Any) -> tuple[float, float]:
         begin = end = 0.0
@@ -1012,6 +1043,19 @@ class _Attempts:
         return after - self.assigned_before
 
 
+# By kind of an entry: the method that reads it, and how many details follow key, time and kind.
+_ENTRIES: dict[Any, tuple[Callable[..., None], int]] = {
+    _Stolen: (_Attempts._read_stolen, 0),
+    RUNNABLE: (_Attempts._read_runnable, 0),
+    UNQUEUED: (_Attempts._read_unqueued, 0),
+    FORGOTTEN: (_Attempts._read_forgotten, 0),
+    DONE: (_Attempts._read_ended, 7),
+    _Ending: (_Attempts._read_ended, 7),
+    UNASSIGNED: (_Attempts._read_unassigned, 0),
+    SENT: (_Attempts._read_sent, 1),
+}
+
+
 def _some(names: Any) -> Any:
     return names if isinstance(names, dict) else sorted(names)[:5] if names else []
 
@@ -1032,11 +1076,12 @@ def packed_numbers(numbers: array[Any]) -> list[Any]:
 
 
 def _columns(raw: bytes) -> dict[str, list[Any]]:
-    columns, view = {}, memoryview(raw)
-    for name, (offset, kind) in _FIELDS.items():
+    columns, view, offset = {}, memoryview(raw), 0
+    for name, kind in _FIELDS.items():
         items: Any = view.cast(kind)  # type: ignore[call-overload]
         column = items[offset // items.itemsize :: _ROW.size // items.itemsize]
         columns[name] = [kind, zlib.compress(column.tobytes(), 1)]
+        offset += items.itemsize
     return columns
 
 
@@ -1071,7 +1116,7 @@ def call_of(spec: Any) -> str:
 
 
 def fused_steps(key: Any, spec: Any) -> list[Any]:
-    """What tells apart the steps that Dask fused into a task, the last of them first; empty for any other task."""
+    """Names of the steps that Dask fused into a task, the last of them first; empty for any other task."""
     if getattr(getattr(spec, "func", None), "__name__", "") != "_execute_subgraph":
         return []
     part = key[1:] if isinstance(key, tuple) else ()  # steps of arrays have no part of their own in their key

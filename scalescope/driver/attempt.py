@@ -1,4 +1,4 @@
-"""What is known of a trial so far, and how it is judged and described: pure functions."""
+"""Facts of a trial so far, and how they are judged and described: pure functions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CONSEQUENCES = ("CancelledError", "CommClosedError", "KilledWorker")
 
 @dataclass
 class Attempt:
-    """What is known of a trial so far."""
+    """Facts of a trial so far."""
 
     problem: str = ""  # what the machine did wrong
     raised: str = ""  # what the workload did wrong, in a sentence
@@ -73,7 +73,7 @@ def changes(
 
 
 def kept_result(result: Any) -> Any:
-    """What a workload returned, as far as JSON can carry it; a word stands for what is left out."""
+    """Result of a workload, as far as JSON can carry it; a word stands for what is left out."""
     carried = _carried(result)
     if carried is _NOTHING and isinstance(result, dict):  # the rest of it is kept
         carried = _carried({str(name): _or_word(value) for name, value in result.items()})

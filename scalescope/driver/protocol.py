@@ -78,7 +78,7 @@ class Opened(Message):
 
 @dataclass(frozen=True)
 class PhaseBegan(Message):
-    """What the driver does now."""
+    """Phase of a driver and its time limit."""
 
     kind: ClassVar[str] = "progress"
     phase: str  # one word

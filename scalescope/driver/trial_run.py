@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ import distributed
 from scalescope import workloads
 from scalescope.capture import host
 from scalescope.capture.client_thread import ClientWatch
-from scalescope.capture.partition_calls import noted
+from scalescope.capture.partition_calls import Notes, noted
 from scalescope.clusters.trial_watch import HaltWatch
 from scalescope.driver.attempt import Attempt, changes, describe, kept_result
 from scalescope.driver.open_cluster import OpenCluster
@@ -28,6 +28,7 @@ from scalescope.model.trial import STOOD_STILL
 from scalescope.workloads._beam import around as around_beam
 
 if TYPE_CHECKING:
+    from scalescope.clusters.base import Cluster
     from scalescope.model.workload import Workload
 
 LOAD_LIMIT_S, RECORD_LIMIT_S = 120.0, 300.0  # real seconds to import a workload, and to read the records
@@ -124,48 +125,22 @@ class TrialRunner:
     def _measure(self, request: RunTrial, workload: Workload, point: Point, attempt: Attempt) -> list[str]:
         """Run and record; returns the addresses of workers that left during the trial."""
         opened = self._opened
-        cluster, capture, enter = opened.cluster, opened.capture, opened.enter
+        cluster, capture = opened.cluster, opened.capture
         assert cluster is not None
         assert capture is not None
         client = opened.clients.open(cluster)
         clients = set(distributed.Client._instances)
         load = host.HostLoad()
-        enter("preparing to record", RECORD_LIMIT_S, "installing the recorder")
+        opened.enter("preparing to record", RECORD_LIMIT_S, "installing the recorder")
         with capture.trial(Path(request.spool, RECORDS)) as recording, load:
             self.function = workload.run
-            enter(RUNNING, request.timeout_s, f"running {workload.name} with {dict(point.params)}")
-            fault = parse(FAULT, point.fault or NONE, cluster.spec.faults, cluster.kind)
-            breaking = cluster.breaking(fault) if fault else None
-            halts = HaltWatch() if cluster.spec.real_time and fault is None else None  # a fault may be a halt
-            watch = ClientWatch(workload.run, cluster.time, cluster.watched)
-            with (
-                halts or nullcontext(),
-                cluster.running(workload, point),
-                around_beam(workload, client.scheduler.address),
-                noted(workload.modules) as asked,
-                breaking or nullcontext(),
-                watch,
-            ):
-                try:
-                    result = workload.run(client, **point.params)
-                except InfrastructureError:
-                    raise
-                except BaseException as error:  # noqa: BLE001 - a workload's `sys.exit` must not end the driver
-                    attempt.error = describe(error)
-                    verb = "computed a wrong answer:" if isinstance(error, WrongAnswer) else "raised"
-                    attempt.raised = f"the workload {verb} {attempt.error['message']}"
-            attempt.elapsed_s = watch.ended - watch.began
-            if halts is not None and halts.reason:
-                attempt.problem = attempt.facts[STOOD_STILL] = halts.reason
-            enter("recording", RECORD_LIMIT_S, "reading the records")
-            kept = {"client": watch.columns(recording.ahead_s)}
-            if breaking is not None:
-                attempt.facts[FAULT] = breaking.facts
-                if breaking.problem:
-                    attempt.problem = f"the fault {point.fault} did not fire: {breaking.problem}"
-                else:
-                    kept["faults"] = breaking.columns(recording.ahead_s)
-            _write(Path(request.spool, CLIENT_RECORDS), kept, attempt)
+            opened.enter(RUNNING, request.timeout_s, f"running {workload.name} with {dict(point.params)}")
+            watches = _Watches(cluster, workload, point)
+            with watches.around(client.scheduler.address):
+                result = _result(workload, client, point, attempt)
+            attempt.elapsed_s = watches.client.ended - watches.client.began
+            opened.enter("recording", RECORD_LIMIT_S, "reading the records")
+            _write(Path(request.spool, CLIENT_RECORDS), watches.judged(recording.ahead_s, attempt), attempt)
         if recording.no_room:
             raise spool.unwritable(Path(request.spool), recording.reason)
         if attempt.raised:
@@ -176,7 +151,6 @@ class TrialRunner:
             attempt.problem = attempt.problem or OWN_CLIENT
         attempt.warnings += recording.warnings
         attempt.missing = "" if recording.complete else recording.reason
-        attempt.facts |= asked.facts()
         attempt.facts["host"] = {"load": load.load.to_mapping() if load.load else None, "load_unknown": load.reason}
         attempt.facts["capture"] = {name: getattr(recording, name) for name in _CAPTURE_FACTS}
         return recording.workers_left
@@ -191,6 +165,58 @@ class TrialRunner:
                 _write(Path(request.spool, CLUSTER_RECORDS), tables, attempt)
         except ClusterError as error:
             attempt.warnings.append(f"logs of the workers could not be kept: {error}")
+
+
+class _Watches:
+    """Watches a workload while it runs, and breaks its cluster if the point asks for a fault."""
+
+    def __init__(self, cluster: Cluster[Any], workload: Workload, point: Point) -> None:
+        fault = parse(FAULT, point.fault or NONE, cluster.spec.faults, cluster.kind)
+        self.client = ClientWatch(workload.run, cluster.time, cluster.watched)
+        self._cluster, self._workload, self._point = cluster, workload, point
+        self._breaking = cluster.breaking(fault) if fault else None
+        self._halts = HaltWatch() if cluster.spec.real_time and fault is None else None  # a fault may be a halt
+        self._notes = Notes()
+
+    @contextmanager
+    def around(self, scheduler: str) -> Iterator[None]:
+        """Watch while the body runs the workload; its time is taken inside of all others."""
+        with (
+            self._halts or nullcontext(),
+            self._cluster.running(self._workload, self._point),
+            around_beam(self._workload, scheduler),
+            noted(self._workload.modules) as self._notes,
+            self._breaking or nullcontext(),
+            self.client,
+        ):
+            yield
+
+    def judged(self, ahead_s: float, attempt: Attempt) -> dict[str, Columns]:
+        """Add what was seen to the attempt; returns the tables to keep, by the scheduler's clock."""
+        attempt.facts |= self._notes.facts()
+        if self._halts is not None and self._halts.reason:
+            attempt.problem = attempt.facts[STOOD_STILL] = self._halts.reason
+        kept = {"client": self.client.columns(ahead_s)}
+        if self._breaking is not None:
+            attempt.facts[FAULT] = self._breaking.facts
+            if self._breaking.problem:
+                attempt.problem = f"the fault {self._point.fault} did not fire: {self._breaking.problem}"
+            else:
+                kept["faults"] = self._breaking.columns(ahead_s)
+        return kept
+
+
+def _result(workload: Workload, client: distributed.Client, point: Point, attempt: Attempt) -> Any:
+    """Result of the workload; None if it raised, which is noted in the attempt."""
+    try:
+        return workload.run(client, **point.params)
+    except InfrastructureError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a workload's `sys.exit` must not end the driver
+        attempt.error = describe(error)
+        verb = "computed a wrong answer:" if isinstance(error, WrongAnswer) else "raised"
+        attempt.raised = f"the workload {verb} {attempt.error['message']}"
+        return None
 
 
 def _write(path: Path, tables: Mapping[str, Columns], attempt: Attempt) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 
 from scalescope.capture.live import snapshot, standing_tasks
 from scalescope.capture.live.remote_calls import ClientCalls, DirectCalls
-from scalescope.capture.live.standing_tasks import Hang, described, states
+from scalescope.capture.live.standing_tasks import Hang, counted, described, states
 from scalescope.capture.shipping import Shipment
 from scalescope.clusters.observed_cluster import CHECK_SCHEDULER, root_cause
 from scalescope.errors import ClusterError
 from scalescope.interpreters import OLDEST_DISTRIBUTED
-from scalescope.model.standstill import STILL_S
+from scalescope.model.standstill import STILL_S, Standstill
 
 # Seconds between two looks; more where a look would take the scheduler more than this share of the time
 INTERVAL_S, SHARE = 2.0, 0.005
@@ -57,6 +57,7 @@ class Look:
     retired: int  # of these, by request, as an adaptive cluster does
     came: int  # workers that have come meanwhile
     standstill: Hang | None
+    standing: Standstill | None = None  # the tasks of that standstill by line of code
 
     @property
     def idle(self) -> int:
@@ -119,7 +120,7 @@ class ClusterWatch:
             tuple(self._left),
             len(self._retired),
             self.came,
-            self._standstill(now, seen),
+            *self._standstill(now, seen),
         )
         return self.last
 
@@ -194,21 +195,22 @@ class ClusterWatch:
 
         return tuple(Group(name, done, total, remaining(name, done, total)) for name, done, total in groups)
 
-    def _standstill(self, now: float, seen: Mapping[str, Any]) -> Hang | None:
+    def _standstill(self, now: float, seen: Mapping[str, Any]) -> tuple[Hang | None, Standstill | None]:
         counters = (seen["began"], seen["ended"])
         if counters != self._moved[0]:
             self._moved = (counters, float((seen["moved_at"] if self.looks == 1 else None) or now))
         since = self._moved[1]
         if now - since < STILL_S or not any(seen["left"].values()):
             self._stacks = None
-            return None
+            return None, None
         answer_s = standing_tasks.ANSWER_S
         found = self._ask(Shipment(snapshot, "standing_tasks"), answer_s, limit_s=CALL_S + answer_s)
         stacks = ([task["key"] for task in found["tasks"]], found["stacks"])
         before, self._stacks = self._stacks, stacks
         if before != stacks:
-            return None
-        return described(since, found, states(self.asker, found))
+            return None, None
+        hang = described(since, found, states(self.asker, found))
+        return hang, counted(hang, since, found, STILL_S)
 
 
 def check_release(version: str, address: str) -> None:

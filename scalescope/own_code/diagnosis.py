@@ -1,4 +1,4 @@
-"""What was recorded of a user's program: measured and judged like a trial of a sweep."""
+"""Diagnosis of a recorded program: measured and judged like a trial of a sweep."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WIDTH = 100
 
 
 class Diagnosis(Shown):
-    """What a block did, and why it was not faster; known once the block has ended."""
+    """Record of a block, and why it was not faster; known once the block has ended."""
 
     def __init__(self) -> None:
         self._run: SweepRun | None = None
@@ -64,7 +64,7 @@ class Diagnosis(Shown):
 
     @property
     def name(self) -> str:
-        """Of the script or block, and the number of its cluster."""
+        """Name of the script or block, and the number of its cluster."""
         return self._shown().sweep.workload
 
     @property

@@ -10,9 +10,9 @@ from typing import Self
 from distributed import Client
 
 from scalescope.capture.live.remote_calls import ClientCalls
-from scalescope.capture.live.standing_tasks import Hang, standstill
+from scalescope.capture.live.standing_tasks import Hang
 from scalescope.capture.unheard import unheard
-from scalescope.model.standstill import STILL_S, Standstill
+from scalescope.model.standstill import Standstill
 from scalescope.own_code.cluster_watch import CALL_S, INTERVAL_S, ClusterWatch
 
 MOST_FAILURES = 3  # looks one after the other that fail, after which it is not watched any more
@@ -51,12 +51,11 @@ class HangWatch:
         while failures < MOST_FAILURES and not self._over.wait(INTERVAL_S):
             try:
                 look = watch.look()
-                self.found = standstill(self._calls, CALL_S, STILL_S) if look.stands else None
             except Exception as error:  # noqa: BLE001 - an old, busy or closed cluster, or a broken connection
                 logger.info("the cluster could not be looked at: %r", error)
                 self.found, failures = None, failures + 1  # nobody knows whether it still stands
                 continue
-            failures = 0
+            self.found, failures = look.standing if look.stands else None, 0
             if look.stands and look.standstill is not None and not self._told:
                 self._told = True
                 self._says(look.standstill, look.time)

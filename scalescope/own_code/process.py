@@ -125,7 +125,7 @@ class _Witness:
 
 
 def _dying() -> Callable[[], None]:
-    """What has the kernel kill the process that calls it when this one ends."""
+    """Make a function that has the kernel kill its process when this one ends."""
     if sys.platform != "linux":
         return lambda: None
     import ctypes

@@ -1,4 +1,4 @@
-"""What is recorded of a user's program, on disk: written by its process while it runs, judged by another afterwards.
+"""Record of a user's program on disk: written by its process while it runs, judged by another afterwards.
 
 ```
 FOLDER/
@@ -27,7 +27,7 @@ CLUSTER, EVENTS, RUN = "cluster.json", "events.jsonl", "run.json"
 
 @dataclass(frozen=True)
 class Recorded:
-    """What is known of a recorded cluster besides its raw records."""
+    """Facts of a recorded cluster besides its raw records."""
 
     attempt: Attempt
     name: str

@@ -54,7 +54,7 @@ class ScriptOutcome:
 
 @dataclass(frozen=True)
 class Program:
-    """What is run: `script` is a path, or the name of a module."""
+    """Program to run: `script` is a path, or the name of a module."""
 
     script: str
     arguments: Sequence[str] = ()

@@ -17,7 +17,7 @@ PATIENCE_S = 10.0  # longest wait for quiet, in seconds; a Prefect server with a
 
 @dataclass
 class Load:
-    """What the orchestrator did around one trial."""
+    """Load of the orchestrator around one trial."""
 
     waited_s: float = 0.0  # until it was quiet
     cpu_s: float = 0.0  # its CPU seconds while the trial ran

@@ -1,4 +1,4 @@
-"""What is asked of a run, checked once, before anything is started."""
+"""Request of a run, checked once, before anything is started."""
 
 from __future__ import annotations
 

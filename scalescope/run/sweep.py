@@ -265,7 +265,7 @@ def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
 
 
 def of_site(cluster: ClusterSpec) -> str:
-    """What Dask's configuration on this machine makes of a cluster, in a sentence; empty if nothing."""
+    """Changes to a cluster by Dask's configuration on this machine, in a sentence; empty if none."""
     own, left_out = cluster.of_site(), cluster.site_config().left_out
     values = ", ".join(f"{name} {getattr(cluster, name)}" for name in own)
     parts = [f"from {', '.join(dict.fromkeys(own.values()))}: {values}"] if own else []

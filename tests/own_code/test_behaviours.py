@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import sysconfig
-import tempfile
 import termios
 import time
 from collections.abc import Iterator, Sequence
@@ -56,13 +55,6 @@ class Outcome:
     stdout: str
     stderr: str
     files: dict[str, str]  # mode and contents by name; of bytecode the mode alone
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Short, since it becomes part of the addresses of sockets."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:
-        yield Path(made)
 
 
 @pytest.fixture(scope="session")
@@ -128,18 +120,19 @@ def outcome(start: Sequence[str], behaviour: Behaviour, folder: Path) -> Outcome
     write(work, behaviour)
     asked = ["-m", behaviour.module] if behaviour.module else [script]
     command = [*behaviour.launcher, *start, *asked, *behaviour.arguments]
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("COVERAGE", "DASK", "PYTEST", "PYTHON"))
-    }
-    environment |= {"SCALESCOPE_STORE": str(folder / "kept.db"), "TMPDIR": str(temporary)}
+    environment = plain_environment() | {"SCALESCOPE_STORE": str(folder / "kept.db"), "TMPDIR": str(temporary)}
     environment |= {name: value.format(folder=work) for name, value in behaviour.environment.items()}
     if behaviour.terminal:
         status, stdout, stderr = on_a_terminal(command, behaviour, work, environment)
     else:
         status, stdout, stderr = with_files(command, behaviour, work, environment)
     return Outcome(status, told(stdout), told(stderr), files_of(work))
+
+
+def plain_environment() -> dict[str, str]:
+    """Variables of this process that do not change what a script does."""
+    ours = ("COVERAGE", "DASK", "PYTEST", "PYTHON")
+    return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
 
 def write(work: Path, behaviour: Behaviour) -> None:

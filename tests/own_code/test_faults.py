@@ -26,7 +26,7 @@ from typing import Any, Self
 
 import psutil
 import pytest
-from own_code.test_behaviours import SCALESCOPE, files_of, told
+from own_code.test_behaviours import SCALESCOPE, files_of, plain_environment, told
 
 from scalescope.own_code import block, guest
 
@@ -148,13 +148,13 @@ class Started:
         self._out, self._err = folder / "stdout", folder / "stderr"
         self.work.mkdir(parents=True)
         (self.work / "theirs.py").write_text(dedent(source).lstrip("\n"))
-        variables: dict[str, str | None] = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("COVERAGE", "DASK", "PYTEST", "PYTHON"))
+        variables: dict[str, str | None] = {**plain_environment(), "SCALESCOPE_STORE": str(folder / "kept.db")}
+        variables |= {
+            "XDG_STATE_HOME": str(folder / "state"),
+            MARK: self.mark,
+            **self._injected(faults),
+            **(environment or {}),
         }
-        variables |= {"SCALESCOPE_STORE": str(folder / "kept.db"), "XDG_STATE_HOME": str(folder / "state")}
-        variables |= {MARK: self.mark, **self._injected(faults), **(environment or {})}
         self._terminal, theirs = os.openpty() if terminal else (-1, -1)
         with self._out.open("wb") as out, self._err.open("wb") as err:
             streams: dict[str, Any] = {"preexec_fn": lambda: os.login_tty(theirs)}
@@ -255,13 +255,6 @@ class Started:
         return Ended(status, stdout, stderr, files_of(self.work), [str(each) for each in left])
 
 
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Short, since it becomes part of the addresses of sockets."""
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as made:
-        yield Path(made)
-
-
 def by(start: Sequence[str], source: str, folder: Path, **options: Any) -> Ended:
     with Started(start, source, folder, **options) as started:
         return started.ended()
@@ -273,9 +266,9 @@ def by_python(source: str, *arguments: str, merged: bool = False) -> Ended:
         return by(PYTHON, source, Path(folder), arguments=arguments, merged=merged)
 
 
-def judged(source: str, folder: Path, **options: Any) -> tuple[Ended, dict[str, Any]]:
+def judged(source: str, folder: Path, *, saves: bool = True, **options: Any) -> tuple[Ended, dict[str, Any]]:
     """How a script ended, and what was told of it as data."""
-    seen = by((*RUN, "--json"), source, folder, **options)
+    seen = by((*RUN, "--json", *([] if saves else ["--no-save"])), source, folder, **options)
     assert seen.stdout, seen.stderr
     return seen, json.loads(seen.stdout)
 
@@ -431,7 +424,7 @@ with LocalCluster(**FEW) as cluster, Client(cluster) as client:
 @pytest.mark.parametrize(
     ("source", "before", "more"),
     [
-        pytest.param(ONE, FILL, (), id="from-the-beginning"),
+        pytest.param(ONE, FILL, (), id="from-the-beginning", marks=VARIANT),
         pytest.param(FILLS, "true", (), id="in-the-middle"),
         pytest.param(FILLS, "true", ("again",), id="for-a-while", marks=VARIANT),
     ],
@@ -546,46 +539,34 @@ RAISING = [
     *of("capture.instrument", "instrumented", "Instrumented.put"),
 ]
 MISSING = [
-    *of("own_code.guest", "", does="is missing"),
-    *of("own_code.block", "", does="is missing"),
-    *of("capture.instrument", "", does="is missing"),
-    *of("capture.recording", "", does="is missing"),
-    *of("capture.large_parts", "", does="is missing"),
+    Fault(f"scalescope.{module}", does="is missing")
+    for module in ("own_code.guest", "own_code.block", "capture.instrument", "capture.recording", "capture.large_parts")
 ]
 WITHOUT_SOURCE = [
     Fault("distributed.client", f"Client.{name}", "has no source")
     for name in ("__init__", "_start", "close", "_close", "_send_to_scheduler", "_graph_to_futures")
 ]
 # Shown by every run of the tests with the shorter script; all of them by `make test-all`
-SHOWN = {
-    "Guest._client_made": (),
-    "Guest._cluster_closes": (),
-    "Block._keep": ("long",),
-    "Capture.__init__": (),
-    "ClientWatch._sample": (),
-    "Client.close": (),
-}
+SHOWN = ("Guest._client_made", "ClientWatch._sample", "Client.close")
 
 
 def fault_parameters() -> list[object]:
+    """Faults, the script, and how many clusters it makes."""
     faults = [*RAISING, *MISSING, *WITHOUT_SOURCE]
     names = [f"{each.module.removeprefix('scalescope.')}-{each.name}".rstrip("-") for each in faults]
-    return [pytest.param(each, id=name, marks=VARIANT) for each, name in zip(faults, names, strict=True)]
+    short = [
+        pytest.param(each, ONE, 1, id=f"shortly-{name}")
+        for each, name in zip(faults, names, strict=True)
+        if each.name in SHOWN
+    ]
+    each_of_all = zip(faults, names, strict=True)
+    return [*short, *(pytest.param(each, ALL, CLUSTERS, id=name, marks=VARIANT) for each, name in each_of_all)]
 
 
-@pytest.mark.parametrize("fault", fault_parameters())
-def test_a_script_does_not_notice_a_recorder_that_fails(fault: Fault, folder: Path) -> None:
-    shown = assert_unnoticed([fault], ALL, folder)
-    assert shown["problems"] or len(shown["clusters"]) == CLUSTERS, shown
-
-
-@pytest.mark.parametrize(("name", "arguments"), SHOWN.items(), ids=SHOWN)
-def test_a_short_script_does_not_notice_a_recorder_that_fails(
-    name: str, arguments: tuple[str, ...], folder: Path
-) -> None:
-    fault = next(each for each in (*RAISING, *WITHOUT_SOURCE) if each.name == name)
-    shown = assert_unnoticed([fault], ONE, folder, *arguments)
-    assert shown["problems"] or len(shown["clusters"]) == 1, shown
+@pytest.mark.parametrize(("fault", "source", "clusters"), fault_parameters())
+def test_a_script_does_not_notice_a_recorder_that_fails(fault: Fault, source: str, clusters: int, folder: Path) -> None:
+    shown = assert_unnoticed([fault], source, folder)
+    assert shown["problems"] or len(shown["clusters"]) == clusters, shown
 
 
 @VARIANT
@@ -595,13 +576,10 @@ def test_a_script_does_not_notice_a_recorder_that_cannot_tell_that_it_failed(nam
 
 
 def assert_unnoticed(faults: Sequence[Fault], source: str, folder: Path, *arguments: str) -> dict[str, Any]:
-    """Returns what was told of it as data."""
-    start = (*RUN, "--json", "--no-save")
-    with Started(start, source, folder, faults=faults, arguments=arguments) as started:
-        seen = started.ended()
+    """Run a script with faults; returns what was told of it as data."""
+    seen, shown = judged(source, folder, faults=faults, arguments=arguments, saves=False)
     assert_same(by_python(source, *arguments, merged=True), seen, with_json=True)
-    assert started.happened.exists(), "Nothing called that."
-    shown: dict[str, Any] = json.loads(seen.stdout)
+    assert (folder / "happened").exists(), "Nothing called that."
     return shown
 
 
@@ -671,12 +649,13 @@ def test_a_script_is_killed_with_what_started_it_and_judged_later(folder: Path) 
 
 
 @VARIANT
-def test_a_script_whose_judge_was_killed_is_judged_later(folder: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_script_whose_judge_was_ended_is_judged_later(number: signal.Signals, folder: Path) -> None:
     expected = by_python(ONE)
     with Started(RUN, ONE, folder, faults=[JUDGE]) as started:
         started.until_happened()
-        started.send(signal.SIGKILL, "starter")
-        assert started.process.wait() == -signal.SIGKILL
+        started.send(number, "starter")
+        started.process.wait(LIMIT_S)
         assert_same(expected, started.seen(expected.status))
         assert tasks(judged_later(started)) == [8]
     assert not records(folder)
@@ -706,8 +685,7 @@ JUDGING = [
 @VARIANT
 @pytest.mark.parametrize("fault", [pytest.param(each, id=f"{each.module}-{each.name}") for each in JUDGING])
 def test_a_script_does_not_notice_a_judge_that_fails(fault: Fault, folder: Path) -> None:
-    faults = [replace(fault, where="judge")]
-    with Started((*RUN, "--json"), ONE, folder, faults=faults, arguments=("long",)) as started:
+    with Started((*RUN, "--json"), ONE, folder, faults=[replace(fault, where="judge")], arguments=("long",)) as started:
         seen = started.ended()
     assert started.happened.exists(), "Nothing called that."
     assert_same(by_python(ONE, "long", merged=True), seen, with_json=True)
@@ -722,15 +700,6 @@ def test_a_signal_in_the_moment_in_which_the_script_ends_leaves_its_status(folde
         for number in (signal.SIGINT, signal.SIGUSR1):
             started.send(number, "starter")
         assert_same(by_python(ONE), started.ended())
-
-
-@VARIANT
-def test_a_judge_that_is_terminated_leaves_the_record(folder: Path) -> None:
-    with Started(RUN, ONE, folder, faults=[JUDGE]) as started:
-        started.until_happened()
-        started.send(signal.SIGTERM, "starter")
-        assert "Traceback" not in started.ended().stderr
-        assert tasks(judged_later(started)) == [8]
 
 
 BREAKS = (
@@ -844,8 +813,6 @@ SENT = (
 # Shown by every run of the tests, the others by `make test-all`
 SHOWN_SIGNALS = (
     ("SIGTERM", "starter", 1, "before-imports"),
-    ("SIGTERM", "group", 1, "closed"),
-    ("SIGINT", "starter", 1, "imported"),
     ("SIGINT", "group", 1, "imported"),
     ("SIGINT", "terminal", 2, "tasks"),
     ("SIGKILL", "script", 1, "making"),
@@ -886,7 +853,7 @@ def signalled(
         return started.ended()
 
 
-@pytest.mark.parametrize(("name", "to"), [("SIGKILL", "script"), ("SIGTERM", "starter")])
+@pytest.mark.parametrize(("name", "to"), [("SIGKILL", "script"), pytest.param("SIGTERM", "starter", marks=VARIANT)])
 def test_a_script_that_is_killed_is_judged_by_what_it_did_until_then(name: str, to: str, folder: Path) -> None:
     number = signal.Signals[name]
     seen = signalled((*RUN, "--json", "--no-save"), number, to, 1, "tasks", folder, RECORDED_S)

@@ -1,1 +1,1 @@
-"""What stands still on a cluster right now."""
+"""Tasks that stand still on a cluster right now."""

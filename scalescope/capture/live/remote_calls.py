@@ -43,12 +43,12 @@ class DirectCalls:
         self._runner.close()
 
     def scheduler(self, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
-        """What a function that takes `dask_scheduler` returns there; raises what it raises."""
+        """Call a function that takes `dask_scheduler` there; returns what it returns and raises what it raises."""
         call = {"function": dumps(shipment), "args": dumps(arguments), "kwargs": dumps({}), "wait": True}
         return _result(self._runner.run(asyncio.wait_for(self._call("run_function", **call), limit_s)))
 
     def worker(self, worker: str, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
-        """What a function that takes `dask_worker` returns on a worker, through the scheduler."""
+        """Call a function that takes `dask_worker` on a worker, through the scheduler; returns what it returns."""
         call = {"function": dumps(shipment), "args": dumps(arguments), "kwargs": dumps({}), "wait": True}
         asked = self._call("broadcast", msg={"op": "run", **call}, workers=[worker], on_error="raise")
         return _result(self._runner.run(asyncio.wait_for(asked, limit_s))[worker])

@@ -1,4 +1,4 @@
-"""What a scheduler knows at this moment, and what stands still on its workers. Nothing is installed or changed.
+"""State of a scheduler at this moment, and tasks that stand still on its workers. Nothing is installed or changed.
 
 The source text is sent to the scheduler and to workers: the standard library and `distributed` alone, from 2023.5 on. A
 snapshot looks at workers and groups of tasks, never at all tasks.

@@ -48,7 +48,7 @@ _LIBRARY = re.compile(r"[/\\]lib[/\\]python3(\.\d+)?[/\\]", re.IGNORECASE)
 
 
 class RemoteCalls(Protocol):
-    """What `scalescope.capture.live.remote_calls` offers."""
+    """Calls that `scalescope.capture.live.remote_calls` offers."""
 
     def scheduler(self, shipment: Shipment, *arguments: Any, limit_s: float) -> Any: ...
 
@@ -71,7 +71,7 @@ class StandingTask:
 
 @dataclass(frozen=True)
 class Hang:
-    """What is found when nothing moves."""
+    """Tasks and workers of a cluster on which nothing moves."""
 
     since: float  # when a task last began or ended, in seconds since the epoch
     tasks: tuple[StandingTask, ...]
@@ -87,12 +87,19 @@ def standstill(asker: RemoteCalls, limit_s: float, enough_s: float = STILL_S) ->
     more for its workers.
     """
     found = asker.scheduler(Shipment(snapshot, "standing_tasks"), ANSWER_S, limit_s=limit_s + ANSWER_S)
-    still_s = None if found["moved_at"] is None else max(found["time"] - found["moved_at"], 0.0)
+    since = found["moved_at"]
+    stands = since is not None and found["time"] - since >= enough_s
+    hang = described(since, found, states(asker, found)) if stands else None
+    return counted(hang, since, found, enough_s)
+
+
+def counted(hang: Hang | None, since: float | None, found: Mapping[str, Any], enough_s: float) -> Standstill:
+    """The tasks of a hang by line of code; without groups where there is none. `since`: when a task last moved."""
+    still_s = None if since is None else max(found["time"] - since, 0.0)
     threads = sum(count for count, _, _ in found["workers"].values())
     seen = Standstill(still_s, threads, found["taken"], found["left"], found["ready"], 0, (), enough_s=enough_s)
-    if still_s is None or still_s < enough_s:
+    if hang is None:
         return seen
-    hang = described(found["moved_at"], found, states(asker, found))
     stuck = _stuck(hang, found)
     groups = Counter(
         StandingTasks(
@@ -107,12 +114,12 @@ def standstill(asker: RemoteCalls, limit_s: float, enough_s: float = STILL_S) ->
         )
         for each in hang.tasks
     )
-    counted = tuple(replace(each, tasks=n, stuck=n * each.stuck) for each, n in groups.most_common(GROUPS))
-    return replace(seen, computing=len(hang.computing), groups=counted, hints=hang.hints)
+    largest = tuple(replace(each, tasks=n, stuck=n * each.stuck) for each, n in groups.most_common(GROUPS))
+    return replace(seen, computing=len(hang.computing), groups=largest, hints=hang.hints)
 
 
 def states(asker: RemoteCalls, found: Mapping[str, Any]) -> dict[str, Mapping[str, str] | None]:
-    """What workers with free threads say of the tasks that they should have begun; None from a silent one.
+    """Answers of workers with free threads about tasks that they should have begun; None from a silent one.
 
     `found`: what `scalescope.capture.live.snapshot.standing_tasks` returned.
     """

@@ -116,7 +116,7 @@ class Watcher:
             self.say(ended=True, error=said, missing=missing, schedulers=schedulers, prefect=prefect)
 
     def say(self, **event: object) -> None:
-        """As `scalescope.own_code.record.say` would, without an import: see `_interrupted_again` in the guest."""
+        """Write like `scalescope.own_code.record.say`, without an import: see `_interrupted_again` in the guest."""
         try:
             with open(os.path.join(self.folder, "events.jsonl"), "a", encoding="ascii") as stream:
                 stream.write(as_json(event) + "\n")

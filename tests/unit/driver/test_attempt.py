@@ -68,8 +68,8 @@ def test_workers_that_were_lost_or_joined_are_named() -> None:
     after = {"tcp://a": BEFORE["tcp://a"], "tcp://c": ("1", 1, "running")}
     lost, joined = "lost 1 of 2 workers during the trial (1)", "1 workers joined during the trial (1)"
     assert changes(BEFORE, after) == f"{lost} and {joined}"
-    assert changes(BEFORE, BEFORE, ["tcp://c"]) == "1 workers joined during the trial (tcp://c)"
-    assert changes(BEFORE, BEFORE, ["tcp://a"]) == "lost 1 of 2 workers during the trial (0)"
+    assert changes(BEFORE, BEFORE, ["tcp://c"]) == joined.replace("(1)", "(tcp://c)")
+    assert changes(BEFORE, BEFORE, ["tcp://a"]) == lost.replace("(1)", "(0)")
 
 
 def test_many_lost_workers_are_not_all_named() -> None:
@@ -136,7 +136,7 @@ def test_an_error_that_cannot_be_shown_is_described() -> None:
 
 def test_an_error_of_ours_keeps_its_parts() -> None:
     message = describe(WorkersMissing("1 of 2", cause="it died", next_step="look"))["message"]
-    assert message == "1 of 2\n  cause: it died\n  next: look"
+    assert message.split() == ["1", "of", "2", "cause:", "it", "died", "next:", "look"]
 
 
 @settings(max_examples=30)

@@ -317,7 +317,7 @@ def test_a_workload_may_return_anything(trial: Trial) -> None:
 
 def test_a_lost_worker_makes_the_trial_invalid_and_not_the_next(trial: Trial) -> None:
     outcome = trial("loses_a_worker")
-    assert "lost 1 of 2 workers during the trial" in outcome.reason
+    assert "lost 1 of 2 workers" in outcome.reason
     assert outcome.state is TrialState.INVALID
     assert trial("healthy").reason == ""
 
@@ -372,8 +372,8 @@ def test_a_driver_in_simulated_time(workloads: Path, tmp_path: Path) -> None:
     assert first.elapsed_s == second.elapsed_s
     assert first.facts["cluster"]["clock"] == "virtual"
     assert first.facts["cluster"]["shows"].endswith("exactly repeatable")
-    assert "timed out after 1 s of real time while running: the scheduler has no task that has not" in stuck.reason
-    assert "scaling to 3 workers of 1 threads" in said
+    assert "timed out after 1 s of real time" in stuck.reason
+    assert "3 workers of 1 threads" in said
 
 
 # ---------------------------------------------------------------- what hangs
@@ -428,7 +428,6 @@ def test_what_hangs_in_real_time(
 ) -> None:
     outcome, found = hung(spec, tmp_path, f"{workloads}:{workload}", 12.0)
     assert said in outcome.reason
-    assert "no task has begun or ended for 1" in outcome.reason
     assert found == codes
 
 
@@ -486,7 +485,7 @@ def test_a_workload_that_hangs_is_stopped_and_takes_the_driver_with_it(driver: D
     assert len(processes) > 1
     outcome = driver.run(plan(), f"{workloads}:hangs", timeout_s=1)
     assert outcome.state is TrialState.INVALID
-    assert "no task that has not ended; last seen: hangs" in outcome.reason
+    assert "last seen: hangs" in outcome.reason
     assert str(workloads) in outcome.reason
     assert not driver.alive
     wait_until_gone(processes)
@@ -519,7 +518,8 @@ def test_closing_stops_a_trial(driver: Driver, workloads: Path) -> None:
     closer = when_logged(driver.log, "about to hang", driver.close)
     outcome = driver.run(plan(), f"{workloads}:hangs", timeout_s=60)
     closer.join()
-    assert (outcome.state, outcome.reason) == (TrialState.INVALID, "the parent asked the driver to close")
+    assert outcome.state is TrialState.INVALID
+    assert "parent asked" in outcome.reason
     assert not psutil.pid_exists(driver.pid)
 
 
@@ -534,7 +534,7 @@ def test_workers_do_not_outlive_a_driver_that_is_killed(driver: Driver, workload
     killer = when_logged(driver.log, "about to hog", kill)
     outcome = driver.run(plan(), f"{workloads}:hogs", timeout_s=60)
     killer.join()
-    assert "the driver was killed by SIGKILL" in outcome.reason
+    assert "killed by SIGKILL" in outcome.reason
     assert len(processes) > 1
     assert not alive(processes)
 

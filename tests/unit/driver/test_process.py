@@ -113,7 +113,7 @@ def test_only_the_last_words_of_this_driver_are_shown(fake: Fake, tmp_path: Path
 
 @pytest.mark.parametrize("line", ["Segmentation fault", '{"kind": "nonsense"}'])
 def test_a_driver_that_speaks_nonsense(line: str, fake: Fake, tmp_path: Path) -> None:
-    with pytest.raises(DriverError, match="between the driver and its parent"):
+    with pytest.raises(DriverError, match="its parent"):
         start(fake(f"print({line!r}, flush=True); import time; time.sleep(60)"), tmp_path)
 
 
@@ -164,7 +164,7 @@ def test_a_task_that_ends_the_process_that_all_share(fake: Fake, tmp_path: Path)
     source = fake(ASKED + 'progress("running", 9); os._exit(3)')
     with Driver.start(SimulatedSpec(), folder=tmp_path / "run", python=source) as driver:
         reason = driver.run(TRIAL, "w", timeout_s=5).reason
-    assert "a task ended the process (ended with exit status 3)" in reason
+    assert "exit status 3" in reason
     assert "-c local" in reason
 
 

@@ -38,11 +38,10 @@ def test_only_what_stands_at_the_last_look_stands_at_the_end(
             if step is None:
                 watch._over.set()
                 step = "stands" if stands else "moves"
-            return SimpleNamespace(stands=step == "stands", standstill="here", time=1.0)
+            return SimpleNamespace(stands=step == "stands", standstill="here", standing="standing", time=1.0)
 
     monkeypatch.setattr(hang_watch, "ClusterWatch", Watch)
     monkeypatch.setattr(hang_watch, "ClientCalls", lambda client: None)
-    monkeypatch.setattr(hang_watch, "standstill", lambda *given: "standing")
     monkeypatch.setattr(hang_watch, "INTERVAL_S", 0.001)
     watch = HangWatch(None, lambda found, now: told.append(found))  # type: ignore[arg-type]
     watch._watch()

@@ -110,7 +110,7 @@ def test_what_cannot_be_sent_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     assert "cannot pickle 'generator' object" in refused.value.cause
     with pytest.raises(UsageError) as refused:
         named({"workload": lambda client: data})
-    assert refused.value.cause == "with what it refers to, it has 9.54 MiB"
+    assert refused.value.cause.endswith(" 9.54 MiB")
 
 
 def test_a_folder_that_others_can_write_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

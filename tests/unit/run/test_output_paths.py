@@ -80,14 +80,14 @@ def test_full_paths_and_addresses_are_as_they_were_given(store: Store, tmp_path:
 
 @pytest.mark.parametrize("name", ["../x.html", "../../x.html", "a/../../x.html", ".", "..", ".hidden", "a/.b/c.html"])
 def test_nothing_leaves_the_folder_of_its_run(store: Store, name: str) -> None:
-    with pytest.raises(InvalidField, match="within the folder of the run") as caught:
+    with pytest.raises(InvalidField) as caught:
         OutputPath.of("report", name, store, Temporary())
     assert "absolute path" in caught.value.next_step
 
 
 def test_what_cannot_be_written_is_refused_first(store: Store, tmp_path: Path) -> None:
     (tmp_path / "records").write_text("in the way")
-    with pytest.raises(StoreError, match="report could not be written"):
+    with pytest.raises(StoreError, match="report could not"):
         OutputPath.of("report", "report.html", store, Temporary())
 
 
@@ -108,7 +108,7 @@ def test_addresses_that_cannot_be(store: Store, name: str, error: type[Exception
 def test_an_address_whose_package_is_missing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "s3fs", None)
     monkeypatch.delitem(_registry, "s3", raising=False)  # the class, once it was imported
-    with pytest.raises(StoreError, match="report could not be written: Install s3fs") as caught:
+    with pytest.raises(StoreError, match="Install s3fs") as caught:
         OutputPath.of_report("s3://bucket/report.html", store, Runner())
     assert "[s3]" in caught.value.next_step
 

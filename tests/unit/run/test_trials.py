@@ -176,7 +176,8 @@ def test_a_trial_in_which_something_stood_still_is_run_once_more(fake: Any, addr
     carry_out(asked({**SWEEP, "axes": {"workers": [2]}}, store=address))
     [trial] = saved(address)
     assert trial.counts
-    assert trial.warnings == (f"this is the second attempt; in the first, because it should {what}",)
+    [warning] = trial.warnings
+    assert warning.endswith(f"because it should {what}")
     assert trial.facts["cluster"]["held_worker_s"] == pytest.approx(2 * 0.1)  # the first cost, too
     assert len(fake.begun) == 2
 
@@ -185,7 +186,7 @@ def test_a_trial_that_stands_still_twice_is_invalid(fake: Any, address: str) -> 
     fake.script = dict.fromkeys(range(2), "stand still")
     finished, _ = carry_out(asked(SWEEP, store=address))
     assert [trial.state for trial in finished] == [TrialState.INVALID, TrialState.VALID, TrialState.VALID]
-    assert finished[0].reason == "because it should stand still"
+    assert finished[0].reason.endswith("stand still")
     assert len(fake.begun) == 4
 
 
@@ -195,7 +196,7 @@ def test_a_trial_beyond_the_limit_of_emulation_is_invalid(fake: Any, address: st
     found = {trial.point.workers: trial for trial in saved(address)}
     assert found[1].state is TrialState.VALID
     assert found[4].state is TrialState.INVALID
-    assert "beyond what this host can emulate" in found[4].reason
+    assert "this host" in found[4].reason
 
 
 def test_a_driver_that_is_gone_before_the_trial_begins_costs_no_trial(fake: Any, address: str) -> None:
@@ -380,7 +381,7 @@ def test_the_price_table_comes_from_a_file(tmp_path: Path, monkeypatch: pytest.M
     request = asked(sweep, store=address, budget={"money": 10})
     assert request.budget is not None
     assert request.budget.prices.of(request.sweep.cluster) == 2.5
-    with pytest.raises(InvalidField, match="a worker-hour of cpu has no price"):
+    with pytest.raises(InvalidField, match="of cpu has no price"):
         asked({**SWEEP, "cluster": {"kind": "slurm", "partition": "cpu"}}, store=address, budget={"money": 10})
     table.write_text("worker_hour: [")
     with pytest.raises(InvalidField, match=price_table.VARIABLE):
@@ -454,7 +455,7 @@ def test_no_room_for_the_folder_of_a_driver_is_one_clear_error(
 ) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
-    with pytest.raises(StoreError, match="Could not make a folder for raw records"):
+    with pytest.raises(StoreError, match="raw records"):
         carry_out(asked(SWEEP, store=address))
 
 
