@@ -12,6 +12,7 @@ from scalescope.model import fields
 from scalescope.model.cluster import kinds
 from scalescope.model.parameters import declared
 from scalescope.model.sweep import Point, digest
+from scalescope.model.words import change
 from scalescope.nightly import night_record, regression_script
 from scalescope.nightly.night_record import (
     Alert,
@@ -30,7 +31,6 @@ from scalescope.nightly.whole_suite import SuiteChange, is_suite
 from scalescope.report.table import markdown_list, markdown_text
 from scalescope.run.runner import Event, Publication
 from scalescope.store.store import Store
-from scalescope.studies.comparison.judge import change
 
 CONFIRMED = "scalescope.regression.confirmed"  # name of the event; automations match it
 WHOLE = 20_000  # characters of the longest script inside a bug report; a longer one is attached

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from scalescope.model.environment import Environment
 from scalescope.model.study import Study
-from scalescope.model.words import MISSING
+from scalescope.model.words import MISSING, change
 from scalescope.nightly import alerts, decisions
 from scalescope.nightly.night_record import ChangeOutcome, Drift, Judged, Measured, NightRecord
 from scalescope.nightly.series import SETTLED
 from scalescope.nightly.whole_suite import is_suite
 from scalescope.report.table import ReportTable, Row, Tone
 from scalescope.store.store import SweepRun
-from scalescope.studies.comparison.judge import change
 from scalescope.studies.report import common
 from scalescope.studies.report.pictures import Picture
 from scalescope.studies.report.sheet import Note, Sheet, pairs, share
