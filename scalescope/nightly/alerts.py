@@ -91,12 +91,18 @@ def line(alert: Alert) -> str:
     return f"{worst.series.words}{others}: {worst.series.metric} {size} since {alert.culprit.line}"
 
 
-def event(alert: Alert, history: str) -> Event:
-    """The event for an orchestrator, with everything that is needed to act."""
+def explains(alert: Alert, changed: str) -> bool:
+    """Whether an alert's cause is among changes of packages, as `mixtures.difference` writes them."""
+    both = set(alert.culprit.changed.split(", ")) & set(changed.split(", "))
+    return any(each.split()[0] == alert.culprit.package for each in both) or alert.culprit.changed == changed
+
+
+def event(alert: Alert, history: str, night: str) -> Event:
+    """The event for an orchestrator, with everything that is needed to act; `night` confirmed the regression."""
     payload = {
         "line": line(alert),
         "history": history,
-        "night": alert.night,
+        "night": night,
         "culprit": alert.culprit.to_mapping(),
         "series": [
             {
@@ -117,9 +123,9 @@ def event(alert: Alert, history: str) -> Event:
         "command": alert.command,
         "script": alert.script,
         "issue": issue(alert),
-        "show": f"scalescope show {alert.night}",
+        "show": f"scalescope show {night}",
     }
-    key = f"{CONFIRMED} {alert.night} {alert.id}"
+    key = f"{CONFIRMED} {night} {alert.id}"
     return Event(CONFIRMED, f"scalescope.alert.{alert.id}", line(alert), key, payload)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 
 from scalescope import owner
 from scalescope.errors import InvalidField
@@ -79,4 +79,5 @@ def _day(text: str) -> str:
 
 
 def _today() -> str:
-    return datetime.now(UTC).date().isoformat()
+    """The day by the clock of this machine, in its time zone: that of the person who says until when."""
+    return datetime.now().astimezone().date().isoformat()

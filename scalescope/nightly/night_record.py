@@ -225,12 +225,18 @@ class NightRecord(Mapped):
     judged: tuple[Judged, ...] = ()
     drifts: tuple[Drift, ...] = ()
     alerts: tuple[Alert, ...] = ()  # raised by this night
+    standing: tuple[Alert, ...] = ()  # raised by earlier nights, and confirmed again by reruns of this one
     trials: Mapping[str, int] = field(default_factory=dict)  # number planned, and number by state, without warm-ups
     problems: tuple[str, ...] = ()  # what could not be measured or told, and why
     ended_early: str = ""  # why the budget ended it
     decisions: tuple[Decision, ...] = ()  # of people, in force that night
     changed: tuple[str, ...] = ()  # ids of all series that were off their level, whether looked into or not
     track: TrackRecord = field(default_factory=TrackRecord)  # of this night and those before
+
+    @property
+    def regressions(self) -> tuple[Alert, ...]:
+        """Alerts that this night confirmed, new ones first."""
+        return (*self.alerts, *self.standing)
 
     @cached_property
     def by_series(self) -> dict[str, Measured]:
@@ -267,10 +273,9 @@ def amend(store: Store, night: str, **parts: Any) -> NightRecord:
     """Replace parts of a stored night. Alerts are added, or replace those with the same id."""
 
     def change(result: Mapping[str, Any]) -> dict[str, Any]:
-        before = NightRecord.from_mapping(result)
-        if "alerts" in parts:
-            alerts = {each.id: each for each in (*before.alerts, *parts["alerts"])}
-            return replace(before, **{**parts, "alerts": tuple(alerts.values())}).to_mapping()
-        return replace(before, **parts).to_mapping()
+        before, after = NightRecord.from_mapping(result), dict(parts)
+        for kind in parts.keys() & {"alerts", "standing"}:
+            after[kind] = tuple({each.id: each for each in (*getattr(before, kind), *parts[kind])}.values())
+        return replace(before, **after).to_mapping()
 
     return NightRecord.from_mapping(store.studies.amend(night, change).result)

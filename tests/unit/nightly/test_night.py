@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,7 +18,7 @@ from scalescope.environments import Built, PackageRelease
 from scalescope.errors import EnvironmentUnavailable, ExitStatus, InvalidField, UsageError
 from scalescope.model.environment import Environment
 from scalescope.model.sweep import PlannedTrial
-from scalescope.nightly import alerts, missing_nights, night_record, reruns
+from scalescope.nightly import alerts, decisions, missing_nights, night_record, reruns
 from scalescope.nightly.night_record import AlertState, ChangeOutcome, NightRecord
 from scalescope.nightly.running import run_nightly
 from scalescope.nightly.series import OTHERS
@@ -196,6 +197,27 @@ def test_the_package_is_found_among_several_and_its_release_among_those_between(
     assert "dask 1 → 2" in alert.culprit.changed
 
 
+def test_a_regression_of_a_cause_that_has_an_open_alert_is_told_and_an_alarm_again(night: Nights) -> None:
+    """The second workload came later, and gets slower by the release that an alert names already."""
+    night()
+    night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
+    night()
+    [alert] = night.records[-1].alerts
+    night.index["crunch"] = "1"
+    night(workloads=["bag-map"])
+    night.index["crunch"] = "2"
+    result = night(workloads=["bag-map"])
+    assert (result.alarm, night.records[-1].alerts) == (True, ())
+    assert alert.id in result.line
+    [standing] = night.records[-1].standing
+    assert {each.series.workload for each in standing.changes} == {"bag-map", "futures-map"}
+    assert len({event.identity for event in night.told}) == 2
+    assert night.told[-1].payload["night"] == result.study_id
+    with Store.open(night.address) as store:
+        assert len(alerts.every(store)) == 1
+        assert any(alert.id in note.text for note in sheet(store.studies.get(result.study_id), []).notes)
+
+
 @pytest.mark.thorough
 def test_two_causes_are_two_alerts(night: Nights) -> None:
     night()
@@ -313,6 +335,23 @@ def test_a_decision_that_cannot_be_meant_is_refused(night: Nights, options: list
     assert cli.run(["alerts", *options, "--store", night.address]) == ExitStatus.USAGE
     with Store.open(night.address) as store:
         assert store.decisions.of() == []
+
+
+@pytest.mark.parametrize("zone", ["WEST+12", "EAST-14"])  # at any moment, one of them has another day than UTC
+def test_a_day_ends_by_the_local_clock(night: Nights, monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
+    night()
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        today = datetime.now().astimezone().date()
+        with Store.open(night.address) as store:
+            with pytest.raises(InvalidField):
+                decisions.decide(store, "simulated", until=str(today - timedelta(days=1)), reason="over")
+            decisions.decide(store, "simulated", until=str(today), reason="today")
+            assert [each.until for each in decisions.in_force(store)] == [str(today)]
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
 
 
 # ------------------------------------------------------------------ nights that are missing

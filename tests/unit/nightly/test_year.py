@@ -11,7 +11,10 @@ from support.year import Event, Year
 from scalescope.nightly import alerts, whole_suite
 from scalescope.nightly.changes import Floats
 from scalescope.nightly.night_record import (
+    Alert,
+    AlertState,
     ChangeOutcome,
+    Culprit,
     Judged,
     NightlySeries,
     NightRecord,
@@ -133,6 +136,26 @@ def test_a_night_tells_a_slow_suite_once_and_first(address: str) -> None:
     assert "-w workload-5" in alert.command
     assert "dask==1" in alert.command
     assert "p = " in alerts.issue(alert)
+
+
+@pytest.mark.parametrize(("state", "told"), [(AlertState.OPEN, 0), (AlertState.RESOLVED, 1)])
+def test_a_suite_is_not_told_of_a_cause_that_has_an_open_alert(address: str, state: AlertState, told: int) -> None:
+    year = played(36, Event(30, np.full(SERIES, 1.03), "dask"))
+    [tonight] = [each.night for each in year.told if each.what == "suite"]
+    culprit = Culprit("dask 1 → 2", "dask", "1", "2", changed="dask 1 → 2")
+    one = Judged(STAND_IN, "", 1.0, 1.03, ChangeOutcome.CONFIRMED, "")
+    past = year.past[:tonight]
+    alert = Alert("a1", past[-2].id, culprit, (one,), "", state)
+    past[-2] = replace(past[-2], record=replace(past[-2].record, alerts=(alert,)))
+    asked = NightlyParameters()
+    with Store.open(address) as store:
+        study = store.studies.begin("nightly", asdict(asked), fresh=True)
+        record = replace(year.past[tonight].record, judged=(), alerts=())
+        store.studies.amend(study.id, lambda _: record.to_mapping())
+        night = NightInProgress(asked, study, past, store, Runner(), record)
+        night.judge_suite()
+    assert [each.outcome for each in night.record.judged] == [ChangeOutcome.SUITE]
+    assert len(night.record.alerts) == told
 
 
 def test_fewer_series_than_a_suite_are_none() -> None:
