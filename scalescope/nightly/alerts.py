@@ -155,9 +155,9 @@ def summary(alert: Alert) -> str:
 def _script(alert: Alert) -> str:
     shown = markdown_text(alert.shown)
     if not alert.script:
-        return f"There is no script without Scalescope: {shown}"
+        return f"No stand-alone script: {shown}"
     if len(alert.script) > WHOLE:
-        where = f"`scalescope alerts {alert.id} --script > slower.py` writes it; attach the file."
+        where = f"`scalescope alerts script {alert.id} > slower.py` writes it; attach the file."
         return f"**Without Scalescope**, by a script of its own: {where} {shown}"
     fence = "`" * (1 + max([2, *map(len, re.findall("`+", alert.script))]))
     return f"**Without Scalescope**: {shown}\n\n{fence}python\n{alert.script}{fence}"
@@ -176,7 +176,7 @@ def _interval(each: Judged) -> str:
 
 
 def publication(alert: Alert) -> Publication:
-    text = issue(alert) + f"\n\n`scalescope alerts {alert.id} --state acknowledged` (or accepted, false, resolved)\n"
+    text = issue(alert) + f"\n\n`scalescope alerts set {alert.id} acknowledged` (or accepted, false, resolved)\n"
     return Publication(f"regression in {alert.changes[0].series.workload}"[:40], alert.id, line(alert), text)
 
 
@@ -196,19 +196,24 @@ def resolve(store: Store, past: Sequence[Night], tonight: NightRecord, asked: Ni
     return found
 
 
-def set_state(store: Store, reference: str, state: str) -> Alert:
-    """Set the state of the alert whose id is or starts with `reference`.
+def find(store: Store, reference: str) -> Alert:
+    """The newest alert whose id is or starts with `reference`.
 
     Raises:
         UsageError: There is no such alert, or there are several.
     """
-    wanted = AlertState(fields.choice("state", state, [str(each) for each in AlertState]))
-    found = [each for each in every(store) if each.id.startswith(reference)]
+    found = [each for each in every(store) if reference and each.id.startswith(reference)]
     if len({each.id for each in found}) != 1:
         ids = ", ".join(dict.fromkeys(each.id for each in found or every(store))) or "none"
         what = "Several alerts begin" if found else "No alert begins"
         raise UsageError(f"{what} with {reference!r}", where=store.where, next_step=f"There are: {ids}.")
-    alert = replace(found[-1], state=wanted)
+    return found[-1]
+
+
+def set_state(store: Store, reference: str, state: str) -> Alert:
+    """Set the state of the alert whose id is or starts with `reference` (see `find`)."""
+    wanted = AlertState(fields.choice("state", state, [str(each) for each in AlertState]))
+    alert = replace(find(store, reference), state=wanted)
     night_record.amend(store, alert.night, alerts=[alert])
     return alert
 

@@ -27,7 +27,7 @@ def decide(store: Store, what: str, *, until: str = "", reason: str, history: st
     series = {each.series.id: each.series for night in nights for each in night.record.measured}.values()
     if not any(what in _names(each) for each in series):
         short = {name for each in series for name in _names(each)[1:]}
-        raise InvalidField("WHAT", what, f"a series as reports write it, or {suggest(what, short)}")
+        raise InvalidField("SERIES", what, f"a series as reports write it, or {suggest(what, short)}")
     store.decisions.keep(Decision(what, reason.strip(), day, history, owner.user()))
 
 
@@ -38,7 +38,7 @@ def undo(store: Store, what: str, history: str = "") -> None:
         InvalidField: Nothing was.
     """
     if not store.decisions.undo(what, history):
-        raise InvalidField("WHAT", what, suggest(what, {each.what for each in store.decisions.of(history)}))
+        raise InvalidField("SERIES", what, suggest(what, {each.what for each in store.decisions.of(history)}))
 
 
 def in_force(store: Store, history: str = "") -> tuple[Decision, ...]:
@@ -74,7 +74,7 @@ def _day(text: str) -> str:
     except ValueError:
         day = ""
     if day < _today():
-        raise InvalidField("--mute-until", text, "a day that is not over, such as 2027-01-31")
+        raise InvalidField("--until", text, "a day that is not over, such as 2027-01-31")
     return day
 
 

@@ -325,7 +325,7 @@ class Store:
             raise UsageError(
                 "All runs belong to studies or isolations, so none is `latest`",
                 where=self.where,
-                next_step=f"`scalescope show --list` lists studies. Runs: {ids}.",
+                next_step=f"`scalescope show list` lists studies. Runs: {ids}.",
             )
         if ids:
             next_step = f"There are: {ids}; or `latest`."

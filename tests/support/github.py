@@ -1,7 +1,7 @@
 """A server that speaks the part of GitHub's API with which issues are kept.
 
-It searches at once unless `lags`, as GitHub's index does for some seconds, takes one word of a query after the qualifiers, knows one
-repository and one token, and has no pages, permissions or notifications.
+It searches at once unless `lags`, as GitHub's index does for some seconds, takes one word of a query after the
+qualifiers, knows one repository and one token, and has no pages, permissions or notifications.
 """
 
 from __future__ import annotations

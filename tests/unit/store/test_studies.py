@@ -62,7 +62,7 @@ def test_where_all_runs_belong_to_studies_latest_points_to_the_list(store: Store
     run = begin(store, sweep, study=store.studies.begin("threshold", QUESTION).id)
     with pytest.raises(UsageError) as raised:
         store.run("latest")
-    assert "show --list" in raised.value.next_step
+    assert "show list" in raised.value.next_step
     assert run in raised.value.next_step
 
 
