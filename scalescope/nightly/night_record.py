@@ -173,11 +173,11 @@ class Alert(Mapped):
     changes: tuple[Judged, ...]  # the largest first
     command: str  # shows the largest change again
     state: AlertState = AlertState.OPEN
-    told: bool = False  # whether the orchestrator was told
+    told: bool = False  # True once the orchestrator has the event
     script: str = ""  # shows the change without Scalescope; may be empty
-    shown: str = ""  # what running the script showed, or why there is none
+    shown: str = ""  # last line of the script when it was run, or the reason why there is no script
     issue: str = ""  # address of its issue
-    issue_says: str = ""  # digest of what the issue's tracker was told
+    issue_says: str = ""  # digest of the state, cause and series that the tracker has
 
     @property
     def series(self) -> frozenset[str]:
@@ -227,10 +227,10 @@ class NightRecord(Mapped):
     alerts: tuple[Alert, ...] = ()  # raised by this night
     standing: tuple[Alert, ...] = ()  # raised by earlier nights, and confirmed again by reruns of this one
     trials: Mapping[str, int] = field(default_factory=dict)  # number planned, and number by state, without warm-ups
-    problems: tuple[str, ...] = ()  # what could not be measured or told, and why
+    problems: tuple[str, ...] = ()  # failures to measure or to report, with their causes, in sentences
     ended_early: str = ""  # why the budget ended it
     decisions: tuple[Decision, ...] = ()  # of people, in force that night
-    changed: tuple[str, ...] = ()  # ids of all series that were off their level, whether looked into or not
+    changed: tuple[str, ...] = ()  # ids of all series off their level, rerun or not
     track: TrackRecord = field(default_factory=TrackRecord)  # of this night and those before
 
     @property

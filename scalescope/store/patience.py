@@ -20,7 +20,7 @@ class HasServer(Protocol):
     is_here: bool  # no server has to answer
     where: str
     patience_s: float  # 0: nobody waits
-    says: Callable[[str], object]  # told while a server is waited for
+    says: Callable[[str], object]  # takes a sentence every few seconds of waiting
 
 
 S = TypeVar("S", bound=HasServer)
