@@ -201,12 +201,12 @@ def main() -> int:
         row("a run is resumed, of so many trials", 10_000, 5.0, lambda n: resume(folder, n, like))
         row(f"a budget looks {BUDGETED} times at so many trials", 10_000, 1.0, lambda n: budget(folder, n))
         stores = {n: filled(folder, n, like) for n in (10_000, 100_000)}
-        row("show --list, of so many trials", 100_000, 2.0, lambda n: command(stores[n][0], "--list"))
+        row("show list, of so many trials", 100_000, 2.0, lambda n: command(stores[n][0], "list"))
         row("show RUN", 100_000, 2.0, lambda n: command(stores[n][0], stores[n][1]))
         row(
             "show RUN, of one run with so many points", 10_000, 15.0, lambda n: command(*filled(folder, n, like, 1)[:2])
         )
-        row("show RUN --compare RUN", 100_000, 2.0, lambda n: command(*stores[n][:2], "--compare", stores[n][2]))
+        row("show compare RUN RUN", 100_000, 2.0, lambda n: command(stores[n][0], "compare", *stores[n][1:3]))
     print(table(["what", "n", "seconds", "at n/10", "at most"], [[*map(shown, each)] for each in found]))
     within = all(each[2] <= each[-1] for each in found)
     if arguments.tasks:

@@ -31,21 +31,15 @@ def _of_study(kind: str) -> Callable[..., None]:
     return study_command(kind)
 
 
-# Commands, their functions (or what returns them), and what their exit statuses mean; `scalescope environments` has
-# commands of its own. Only the command that is run is imported.
+# Commands, their functions (or what returns them, or groups of commands), and what their exit statuses mean. Only the
+# command that is run is imported.
 COMMANDS: Sequence[tuple[str, str | Callable[[], Callable[..., None]], str]] = (
     (
         "sweep",
         "scalescope.cli.commands.sweep:sweep",
         exit_statuses(*FINDING_OR_END, finding=f"{FINDING.help}, or a --require is not met"),
     ),
-    (
-        "show",
-        "scalescope.cli.commands.show:show",
-        exit_statuses(
-            FINDING, FAILED, finding="a critical finding, a --require is not met, or a study with bad news or no answer"
-        ),
-    ),
+    ("show", "scalescope.cli.commands.show:app", PLAIN),
     ("report", "scalescope.cli.commands.report:report", PLAIN),
     ("serve", "scalescope.cli.commands.serve:serve", PLAIN),
     ("trace", "scalescope.cli.commands.trace:trace", PLAIN),
@@ -68,7 +62,7 @@ COMMANDS: Sequence[tuple[str, str | Callable[[], Callable[..., None]], str]] = (
             finding="a confirmed regression, nothing measured, or no night --expected-within",
         ),
     ),
-    ("alerts", "scalescope.cli.commands.nightly:alerts", PLAIN),
+    ("alerts", "scalescope.cli.commands.alerts:app", PLAIN),
     ("workloads", "scalescope.cli.commands.workloads:workloads", PLAIN),
     (
         "watch",
@@ -89,6 +83,7 @@ COMMANDS: Sequence[tuple[str, str | Callable[[], Callable[..., None]], str]] = (
     ("leases", "scalescope.cli.commands.leases:leases", PLAIN),
     ("reap", "scalescope.cli.commands.leases:reap", PLAIN),
     ("prune", "scalescope.cli.commands.prune:prune", PLAIN),
+    ("environments", "scalescope.cli.commands.environments:app", PLAIN),
 )
 # Context of `run`: what follows the script belongs to it
 SCRIPT: dict[str, Any] = {"allow_interspersed_args": False, "ignore_unknown_options": False}
@@ -110,9 +105,6 @@ def _options(
     """Handled elsewhere: `run` takes `--debug` out, `_version` ends the process."""
 
 
-ENVIRONMENTS = "environments"
-
-
 @cache
 def app(command: str = "") -> typer.Typer:
     """The command line: with this command alone, or if there is none of that name with all."""
@@ -127,14 +119,13 @@ def app(command: str = "") -> typer.Typer:
     )
     names = [name for name, _, _ in COMMANDS]
     for name, target, statuses in COMMANDS:
-        if command == name or command not in (*names, ENVIRONMENTS):
-            function = pkgutil.resolve_name(target) if isinstance(target, str) else target()
-            made.command(name, epilog=statuses, context_settings=SCRIPT if name == "run" else None)(function)
-    if command == ENVIRONMENTS or command not in names:
-        from scalescope.cli.commands import environments
-
-        environments.app.rich_markup_mode = made.rich_markup_mode
-        made.add_typer(environments.app, name=ENVIRONMENTS)
+        if command == name or command not in names:
+            found = pkgutil.resolve_name(target) if isinstance(target, str) else target()
+            if isinstance(found, typer.Typer):
+                found.rich_markup_mode = made.rich_markup_mode
+                made.add_typer(found, name=name, epilog=statuses)
+            else:
+                made.command(name, epilog=statuses, context_settings=SCRIPT if name == "run" else None)(found)
     return made
 
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperGroup
 
 from scalescope.cli.output import say
 from scalescope.interpreters import refuse_old
@@ -80,6 +81,15 @@ RunOrStudy = Annotated[
         "study of that kind.",
     ),
 ]
+
+
+class DefaultGroup(TyperGroup):
+    """A group whose first command runs where none is named: `show ID` is `show result ID`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args or args[0] not in (*self.commands, "--help"):
+            args = [next(iter(self.commands)), *args]
+        return super().parse_args(ctx, args)
 
 
 @dataclass(frozen=True)

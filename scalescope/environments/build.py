@@ -32,12 +32,12 @@ _SHOWN_TEXT = 200
 class Built:
     """An environment that a driver can be started in."""
 
-    environment: Environment  # what was asked for
+    environment: Environment  # environment as asked for
     python: str  # path of its interpreter
     python_version: str  # of that, such as 3.11.7
     packages: dict[str, str]  # version of every distribution installed, by normalised name
     digest: str  # of `packages`, as trials record it
-    fresh: bool  # whether it was built for this
+    fresh: bool  # True if this call built it
     seconds: float  # real seconds that it took to have it
 
 

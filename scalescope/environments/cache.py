@@ -58,10 +58,10 @@ class Cached:
     path: Path  # its folder
     size: int  # bytes; files that it shares with uv's own cache count
     python_version: str  # of its interpreter
-    packages: int  # how many are installed
+    packages: int  # number of installed packages
     created: str  # when it was built, in UTC, ISO 8601
     last_used: float  # when it was last asked for, in seconds since the epoch
-    in_use: bool  # whether a living process uses it
+    in_use: bool  # True while a living process uses it
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class Reproducer:
 
 @dataclass(frozen=True)
 class Confirmation:
-    """What came of running a script."""
+    """Outcome of running a script."""
 
     confirmed: bool
     output: str

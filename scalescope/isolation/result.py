@@ -1,4 +1,4 @@
-"""What isolating a symptom gave."""
+"""Result of isolating a symptom."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Seen:
 class Isolation:
     """The smallest trial that still shows a symptom, and the way to it."""
 
-    run_id: str  # the run that it began with, as `sweep` and `seen`
+    run_id: str  # run in which the symptom was seen
     sweep: Sweep
     seen: tuple[Seen, ...]
     finding: Finding | None  # None if the symptom is a comparison of numbers
     symptom: str
-    start: Trial  # the trial that the search began with
+    start: Trial  # trial that was reduced
     reduction: Reduction[Setting]
     trial: Trial
-    notes: tuple[str, ...] = ()  # what could not be tried, and why
+    notes: tuple[str, ...] = ()  # removals that could not be tried, with the reason
 
     @property
     def setting(self) -> Setting:

@@ -46,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Isolated:
-    """What came of it."""
+    """Result of an isolation: the search, the script and the files written."""
 
     isolation: Isolation
     reproducer: Reproducer

@@ -46,7 +46,7 @@ class SettingMeasurer:
         symptom: Symptom,
         start: tuple[Setting, Trial],
         folder: str,  # path or address for recorded graphs
-        says: Callable[[str], None],  # told in a sentence whenever the driver begins something
+        says: Callable[[str], None],  # takes a sentence whenever the driver begins something
     ) -> None:
         self.store, self.address, self.isolation = store, address, isolation
         self.symptom, self.folder, self.says = symptom, folder, says

@@ -27,6 +27,30 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
+_HALF, _TWICE = 0.505, 1.995  # beyond, a factor is written as such: rounded, 2 is "2 times" from either side
+
+
+def change(ratio: float) -> str:
+    """A factor in words: `5.1 % higher`, `0.4 % lower`, `12 times as high`, `equal`."""
+    if math.isinf(ratio):
+        return "above 0, not 0"
+    if not _HALF < ratio < _TWICE:
+        return f"{number(ratio)} times as high"
+    share = 100 * (ratio - 1)
+    if abs(share) < 1e-9:
+        return "equal"
+    return f"{_digits(abs(share))} % {'higher' if share > 0 else 'lower'}"
+
+
+def signed_change(ratio: float) -> str:
+    """A factor, shorter: `+5.1 %`, `-0.4 %`, `12 times`."""
+    return f"{_digits(100 * (ratio - 1), '+')} %" if _HALF < ratio < _TWICE else f"{number(ratio)} times"
+
+
+def _digits(percent: float, sign: str = "") -> str:
+    return f"{percent:{sign}.2g}" if abs(percent) < 99.5 else f"{percent:{sign}.0f}"
+
+
 def some(names: Sequence[str], limit: int = 3) -> str:
     """The first names, and how many more there are."""
     more = f" and {len(names) - limit:,} more" if len(names) > limit else ""

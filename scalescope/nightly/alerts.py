@@ -12,6 +12,7 @@ from scalescope.model import fields
 from scalescope.model.cluster import kinds
 from scalescope.model.parameters import declared
 from scalescope.model.sweep import Point, digest
+from scalescope.model.words import change
 from scalescope.nightly import night_record, regression_script
 from scalescope.nightly.night_record import (
     Alert,
@@ -30,7 +31,6 @@ from scalescope.nightly.whole_suite import SuiteChange, is_suite
 from scalescope.report.table import markdown_list, markdown_text
 from scalescope.run.runner import Event, Publication
 from scalescope.store.store import Store
-from scalescope.studies.comparison.judge import change
 
 CONFIRMED = "scalescope.regression.confirmed"  # name of the event; automations match it
 WHOLE = 20_000  # characters of the longest script inside a bug report; a longer one is attached
@@ -91,12 +91,18 @@ def line(alert: Alert) -> str:
     return f"{worst.series.words}{others}: {worst.series.metric} {size} since {alert.culprit.line}"
 
 
-def event(alert: Alert, history: str) -> Event:
-    """The event for an orchestrator, with everything that is needed to act."""
+def explains(alert: Alert, changed: str) -> bool:
+    """Whether an alert's cause is among changes of packages, as `mixtures.difference` writes them."""
+    both = set(alert.culprit.changed.split(", ")) & set(changed.split(", "))
+    return any(each.split()[0] == alert.culprit.package for each in both) or alert.culprit.changed == changed
+
+
+def event(alert: Alert, history: str, night: str) -> Event:
+    """The event for an orchestrator, with everything that is needed to act; `night` confirmed the regression."""
     payload = {
         "line": line(alert),
         "history": history,
-        "night": alert.night,
+        "night": night,
         "culprit": alert.culprit.to_mapping(),
         "series": [
             {
@@ -117,9 +123,9 @@ def event(alert: Alert, history: str) -> Event:
         "command": alert.command,
         "script": alert.script,
         "issue": issue(alert),
-        "show": f"scalescope show {alert.night}",
+        "show": f"scalescope show {night}",
     }
-    key = f"{CONFIRMED} {alert.night} {alert.id}"
+    key = f"{CONFIRMED} {night} {alert.id}"
     return Event(CONFIRMED, f"scalescope.alert.{alert.id}", line(alert), key, payload)
 
 
@@ -149,9 +155,9 @@ def summary(alert: Alert) -> str:
 def _script(alert: Alert) -> str:
     shown = markdown_text(alert.shown)
     if not alert.script:
-        return f"There is no script without Scalescope: {shown}"
+        return f"No stand-alone script: {shown}"
     if len(alert.script) > WHOLE:
-        where = f"`scalescope alerts {alert.id} --script > slower.py` writes it; attach the file."
+        where = f"`scalescope alerts script {alert.id} > slower.py` writes it; attach the file."
         return f"**Without Scalescope**, by a script of its own: {where} {shown}"
     fence = "`" * (1 + max([2, *map(len, re.findall("`+", alert.script))]))
     return f"**Without Scalescope**: {shown}\n\n{fence}python\n{alert.script}{fence}"
@@ -170,7 +176,7 @@ def _interval(each: Judged) -> str:
 
 
 def publication(alert: Alert) -> Publication:
-    text = issue(alert) + f"\n\n`scalescope alerts {alert.id} --state acknowledged` (or accepted, false, resolved)\n"
+    text = issue(alert) + f"\n\n`scalescope alerts set {alert.id} acknowledged` (or accepted, false, resolved)\n"
     return Publication(f"regression in {alert.changes[0].series.workload}"[:40], alert.id, line(alert), text)
 
 
@@ -190,19 +196,24 @@ def resolve(store: Store, past: Sequence[Night], tonight: NightRecord, asked: Ni
     return found
 
 
-def set_state(store: Store, reference: str, state: str) -> Alert:
-    """Set the state of the alert whose id is or starts with `reference`.
+def find(store: Store, reference: str) -> Alert:
+    """The newest alert whose id is or starts with `reference`.
 
     Raises:
         UsageError: There is no such alert, or there are several.
     """
-    wanted = AlertState(fields.choice("state", state, [str(each) for each in AlertState]))
-    found = [each for each in every(store) if each.id.startswith(reference)]
+    found = [each for each in every(store) if reference and each.id.startswith(reference)]
     if len({each.id for each in found}) != 1:
         ids = ", ".join(dict.fromkeys(each.id for each in found or every(store))) or "none"
         what = "Several alerts begin" if found else "No alert begins"
         raise UsageError(f"{what} with {reference!r}", where=store.where, next_step=f"There are: {ids}.")
-    alert = replace(found[-1], state=wanted)
+    return found[-1]
+
+
+def set_state(store: Store, reference: str, state: str) -> Alert:
+    """Set the state of the alert whose id is or starts with `reference` (see `find`)."""
+    wanted = AlertState(fields.choice("state", state, [str(each) for each in AlertState]))
+    alert = replace(find(store, reference), state=wanted)
     night_record.amend(store, alert.night, alerts=[alert])
     return alert
 

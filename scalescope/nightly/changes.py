@@ -25,7 +25,7 @@ from scalescope.errors import InvalidField
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-EFFECT = 0.05  # smallest change that is reported, as a share; an improvement by the same factor counts as much
+EFFECT = 0.05  # smallest change that is reported, as a share, in either direction
 WINDOW = 40  # most nights on either side that a change is judged by: a level wanders over months
 BASELINE = 14  # nights before the first possible change: fewer say little about the scatter
 LEAST = 4  # shortest level, in nights

@@ -8,9 +8,9 @@ from math import exp, log, log1p, sqrt
 
 import numpy as np
 
+from scalescope.model.words import change
 from scalescope.nightly.changes import MAD, WINDOW
 from scalescope.nightly.night_record import Measured, Night, NightlySeries, NightRecord
-from scalescope.studies.comparison.judge import change
 from scalescope.workloads.suite import CONTROLS
 
 METRIC = "work_s"  # of a control, whatever the night compares: no package can change what happens inside its tasks

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 
 from scalescope import owner
 from scalescope.errors import InvalidField
@@ -27,7 +27,7 @@ def decide(store: Store, what: str, *, until: str = "", reason: str, history: st
     series = {each.series.id: each.series for night in nights for each in night.record.measured}.values()
     if not any(what in _names(each) for each in series):
         short = {name for each in series for name in _names(each)[1:]}
-        raise InvalidField("WHAT", what, f"a series as reports write it, or {suggest(what, short)}")
+        raise InvalidField("SERIES", what, f"a series as reports write it, or {suggest(what, short)}")
     store.decisions.keep(Decision(what, reason.strip(), day, history, owner.user()))
 
 
@@ -38,7 +38,7 @@ def undo(store: Store, what: str, history: str = "") -> None:
         InvalidField: Nothing was.
     """
     if not store.decisions.undo(what, history):
-        raise InvalidField("WHAT", what, suggest(what, {each.what for each in store.decisions.of(history)}))
+        raise InvalidField("SERIES", what, suggest(what, {each.what for each in store.decisions.of(history)}))
 
 
 def in_force(store: Store, history: str = "") -> tuple[Decision, ...]:
@@ -74,9 +74,10 @@ def _day(text: str) -> str:
     except ValueError:
         day = ""
     if day < _today():
-        raise InvalidField("--mute-until", text, "a day that is not over, such as 2027-01-31")
+        raise InvalidField("--until", text, "a day that is not over, such as 2027-01-31")
     return day
 
 
 def _today() -> str:
-    return datetime.now(UTC).date().isoformat()
+    """The day by the clock of this machine, in its time zone: that of the person who says until when."""
+    return datetime.now().astimezone().date().isoformat()

@@ -57,24 +57,33 @@ class GitHubIssues:
         return f"{SCHEME}{self.repository}#"
 
     def find(self, alert: str, marker: str) -> tuple[str, str] | None:
+        """See `IssueTracker`; first among the newest issues, because GitHub's search lags behind what was opened."""
         query = quote(f"repo:{self.repository} is:issue in:body {alert}", safe="")
-        items = self._ask("GET", f"/search/issues?q={query}&per_page=100", {}, list, "items")
-        issues = [each for each in items if isinstance(each, dict) and isinstance(each.get("number"), int)]
-        found = sorted((each["number"], str(each.get("body"))) for each in issues if marker in str(each.get("body")))
-        return (f"{self.prefix}{found[0][0]}", found[0][1]) if found else None
+        for path, field in ((f"{self._issues}?state=all&per_page=100", ""), (f"/search/issues?q={query}", "items")):
+            items = [each for each in self._ask("GET", path, {}, list, field) if isinstance(each, dict)]
+            found = {each.get("number"): str(each.get("body")) for each in items if marker in str(each.get("body"))}
+            if numbers := [number for number in found if isinstance(number, int)]:
+                return f"{self.prefix}{min(numbers)}", found[min(numbers)]
+        return None
 
     def open(self, alert: str, title: str, text: str) -> str:
         body = {"title": title[:LONGEST_TITLE], "body": text[:LONGEST_TEXT]}
-        return f"{self.prefix}{self._ask('POST', f'/repos/{self.repository}/issues', body, int, 'number')}"
+        return f"{self.prefix}{self._ask('POST', self._issues, body, int, 'number')}"
 
     def comment(self, address: str, text: str, *, closed: bool | None) -> None:
-        path = f"/repos/{self.repository}/issues/{address.removeprefix(self.prefix)}"
-        self._ask("POST", f"{path}/comments", {"body": text[:LONGEST_TEXT]}, int, "id")
-        if closed is not None:
+        path = f"{self._issues}/{address.removeprefix(self.prefix)}"
+        if (
+            closed is not None
+        ):  # first, because it can be repeated: a comment before a refused one would come each night
             self._ask("PATCH", path, {"state": "closed" if closed else "open"}, int, "number")
+        self._ask("POST", f"{path}/comments", {"body": text[:LONGEST_TEXT]}, int, "id")
+
+    @property
+    def _issues(self) -> str:
+        return f"/repos/{self.repository}/issues"
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any], kind: type, field: str) -> Any:
-        """Send a request, and return a field of its answer."""
+        """Send a request, and return a field of its answer, or without a field the answer."""
         where = f"GitHub, {method} {path.partition('?')[0]}"
         address = _base() + path
         headers = {"Accept": "application/vnd.github+json", "Authorization": f"Bearer {_token()}"}
@@ -99,14 +108,16 @@ class GitHubIssues:
             ) from None
         except ValueError:
             found = None
-        if not isinstance(found, dict) or not isinstance(found.get(field), kind):
+        if field:
+            found = found.get(field) if isinstance(found, dict) else None
+        if not isinstance(found, kind):
             raise InfrastructureError(
                 "GitHub gave an answer that is not of its API",
                 where=where,
                 next_step="See whether a proxy answers, and whether GITHUB_API_URL is right.",
                 category="answer",
             )
-        return found[field]
+        return found
 
 
 def _refused(error: HTTPError, where: str) -> InfrastructureError:

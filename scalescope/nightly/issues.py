@@ -113,6 +113,6 @@ def _tell(alert: Alert, tracker: IssueTracker) -> Alert:
             again = f"Found again by night `{alert.night}`.\n\n{alerts.summary(alert)}"
             tracker.comment(address, hide(again), closed=False)
     else:
-        marker = f"Alert `{alert.id}` of night `{alert.night}`: `scalescope alerts {alert.id}` shows it."
+        marker = f"Alert `{alert.id}` of night `{alert.night}`: `scalescope alerts show {alert.id}` shows it."
         address = tracker.open(alert.id, hide(alerts.line(alert)), f"{marker}\n\n{hide(alerts.issue(alert))}")
     return replace(alert, issue=address, issue_says=says)

@@ -27,7 +27,7 @@ def event(night: Night) -> Event:
 class LastNight:
     """The last night that measured something."""
 
-    late: bool  # whether it is longer ago than expected, or there is none
+    late: bool  # True if it ended longer ago than expected, or no night has measured anything
     line: str
 
 

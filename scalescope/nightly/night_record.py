@@ -173,11 +173,11 @@ class Alert(Mapped):
     changes: tuple[Judged, ...]  # the largest first
     command: str  # shows the largest change again
     state: AlertState = AlertState.OPEN
-    told: bool = False  # whether the orchestrator was told
+    told: bool = False  # True once the orchestrator has the event
     script: str = ""  # shows the change without Scalescope; may be empty
-    shown: str = ""  # what running the script showed, or why there is none
+    shown: str = ""  # last line of the script when it was run, or the reason why there is no script
     issue: str = ""  # address of its issue
-    issue_says: str = ""  # digest of what the issue's tracker was told
+    issue_says: str = ""  # digest of the state, cause and series that the tracker has
 
     @property
     def series(self) -> frozenset[str]:
@@ -225,12 +225,18 @@ class NightRecord(Mapped):
     judged: tuple[Judged, ...] = ()
     drifts: tuple[Drift, ...] = ()
     alerts: tuple[Alert, ...] = ()  # raised by this night
+    standing: tuple[Alert, ...] = ()  # raised by earlier nights, and confirmed again by reruns of this one
     trials: Mapping[str, int] = field(default_factory=dict)  # number planned, and number by state, without warm-ups
-    problems: tuple[str, ...] = ()  # what could not be measured or told, and why
+    problems: tuple[str, ...] = ()  # failures to measure or to report, with their causes, in sentences
     ended_early: str = ""  # why the budget ended it
     decisions: tuple[Decision, ...] = ()  # of people, in force that night
-    changed: tuple[str, ...] = ()  # ids of all series that were off their level, whether looked into or not
+    changed: tuple[str, ...] = ()  # ids of all series off their level, rerun or not
     track: TrackRecord = field(default_factory=TrackRecord)  # of this night and those before
+
+    @property
+    def regressions(self) -> tuple[Alert, ...]:
+        """Alerts that this night confirmed, new ones first."""
+        return (*self.alerts, *self.standing)
 
     @cached_property
     def by_series(self) -> dict[str, Measured]:
@@ -267,10 +273,9 @@ def amend(store: Store, night: str, **parts: Any) -> NightRecord:
     """Replace parts of a stored night. Alerts are added, or replace those with the same id."""
 
     def change(result: Mapping[str, Any]) -> dict[str, Any]:
-        before = NightRecord.from_mapping(result)
-        if "alerts" in parts:
-            alerts = {each.id: each for each in (*before.alerts, *parts["alerts"])}
-            return replace(before, **{**parts, "alerts": tuple(alerts.values())}).to_mapping()
-        return replace(before, **parts).to_mapping()
+        before, after = NightRecord.from_mapping(result), dict(parts)
+        for kind in parts.keys() & {"alerts", "standing"}:
+            after[kind] = tuple({each.id: each for each in (*getattr(before, kind), *parts[kind])}.values())
+        return replace(before, **after).to_mapping()
 
     return NightRecord.from_mapping(store.studies.amend(night, change).result)

@@ -26,7 +26,7 @@ from scalescope.workloads.suite import SUITE, SuiteEntry
 
 LIKE = 7  # nights whose median is what a night is expected to take
 # rough seconds that a run of the suite takes on 2 cores, with cluster and warm-up, at small sizes and at those of a
-# night: only a first night is told by them
+# night: an estimate for a first night alone
 RUN_S = {True: 10.0, False: 50.0}
 VIRTUAL_RUN_S = 3.0  # the same on a cluster in virtual time
 

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 from scalescope.model.environment import Environment
 from scalescope.model.study import Study
-from scalescope.model.words import MISSING
+from scalescope.model.words import MISSING, change
 from scalescope.nightly import alerts, decisions
 from scalescope.nightly.night_record import ChangeOutcome, Drift, Judged, Measured, NightRecord
 from scalescope.nightly.series import SETTLED
 from scalescope.nightly.whole_suite import is_suite
 from scalescope.report.table import ReportTable, Row, Tone
 from scalescope.store.store import SweepRun
-from scalescope.studies.comparison.judge import change
 from scalescope.studies.report import common
 from scalescope.studies.report.pictures import Picture
 from scalescope.studies.report.sheet import Note, Sheet, pairs, share
@@ -76,12 +75,12 @@ def _row(each: Measured, judged: Judged | None, record: NightRecord) -> Row:
 
 def _notes(record: NightRecord) -> list[Note]:
     notes = [Note(each.reason, TONES.get(each.outcome, Tone.PLAIN)) for each in record.judged if is_suite(each.series)]
-    notes += [Note(f"Alert ({each.state}) {each.id}: {alerts.line(each)}", Tone.BAD) for each in record.alerts]
-    notes += [Note(f"Issue of alert {each.id}: {each.issue}") for each in record.alerts if each.issue]
-    notes += [Note(f"To reproduce: {each.command}") for each in record.alerts]
+    notes += [Note(f"Alert ({each.state}) {each.id}: {alerts.line(each)}", Tone.BAD) for each in record.regressions]
+    notes += [Note(f"Issue of alert {each.id}: {each.issue}") for each in record.regressions if each.issue]
+    notes += [Note(f"To reproduce: {each.command}") for each in record.regressions]
     notes += [
-        Note(f"Script without Scalescope: scalescope alerts {each.id} --script. {each.shown}")
-        for each in record.alerts
+        Note(f"Script without Scalescope: scalescope alerts script {each.id}. {each.shown}")
+        for each in record.regressions
         if each.script
     ]
     notes += [Note(f"{each.series.words}: {_reason(each)}") for each in record.judged if not is_suite(each.series)]

@@ -101,7 +101,7 @@ def run_nightly(given: Mapping[str, Any], runner: Runner | None = None) -> Study
             failed = runner.do(ISSUES, store, asked.history, tracker)
             night.amend(problems=(*night.record.problems, *failed))
 
-        alarm = not night.record.measured or any(each.state in alerts.ONGOING for each in night.record.alerts)
+        alarm = not night.record.measured or any(each.state in alerts.ONGOING for each in night.record.regressions)
         store.studies.finish(study.id, _line(night.record, resolved), night.record.to_mapping(), alarm=alarm)
         study = store.studies.get(study.id)
         if night.record.measured:
@@ -240,8 +240,8 @@ class NightInProgress:
             self.amend(judged=(*self.record.judged, judged))
 
     def raise_alerts(self, again: Reruns) -> None:
-        """Raise an alert for each cause of a confirmed regression, or extend its known alert."""
-        covered = {series for alert in self.record.alerts for series in alert.series}
+        """Raise an alert for each cause of a confirmed regression, or extend its known alert, which then stands."""
+        covered = {series for alert in self.record.regressions for series in alert.series}
         confirmed = [each for each in self.record.judged if each.outcome is ChangeOutcome.CONFIRMED]
         for found, good, changes in self._causes(again, [each for each in confirmed if each.series.id not in covered]):
             known = alerts.known(self.past, alerts.alert_id(self.asked.history, found))
@@ -250,7 +250,10 @@ class NightInProgress:
                 self.amend(alerts=[again.try_script(alert)])
             elif known.state is not AlertState.FALSE:
                 others = tuple(each for each in changes if each.series.id not in known.series)
-                night_record.amend(self.store, known.night, alerts=[replace(known, changes=(*known.changes, *others))])
+                known = replace(known, changes=(*known.changes, *others))
+                night_record.amend(self.store, known.night, alerts=[known])
+                if known.state in alerts.ONGOING:
+                    self.amend(standing=[replace(known, told=False)])
 
     def trace_improvements(self, again: Reruns) -> None:
         """Search what brought each confirmed improvement."""
@@ -285,18 +288,20 @@ class NightInProgress:
         for found in whole_suite.judge(self.record, self.past):
             self._say(f"The suite as a whole: {found.judged.reason}")
             self.amend(judged=(*self.record.judged, found.judged))
-            known = {each.culprit.changed for each in self.record.alerts}
-            if found.judged.outcome is ChangeOutcome.SUITE and found.changed not in known:
+            every = [alert for night in self.past for alert in night.record.alerts if alert.state in alerts.ONGOING]
+            known = any(alerts.explains(each, found.changed) for each in (*every, *self.record.alerts))
+            if found.judged.outcome is ChangeOutcome.SUITE and not known:
                 alert = alerts.of_suite(self.asked, self.study.id, found, self.record.lock)
                 self.amend(alerts=[alert] if alerts.known(self.past, alert.id) is None else [])
 
     def tell(self) -> None:
         """Report each alert once, by an event and by a page."""
-        for alert in self.record.alerts:
-            if not alert.told:
-                self.runner.send(alerts.event(alert, self.asked.history))
-                self.runner.publish(lambda alert=alert: alerts.publication(alert))  # type: ignore[misc]
-                self.amend(alerts=[replace(alert, told=True)])
+        for kind in ("alerts", "standing"):
+            for alert in getattr(self.record, kind):
+                if not alert.told:
+                    self.runner.send(alerts.event(alert, self.asked.history, self.study.id))
+                    self.runner.publish(lambda alert=alert: alerts.publication(alert))  # type: ignore[misc]
+                    self.amend(**{kind: [replace(alert, told=True)]})
 
     def _say(self, text: str) -> None:
         self.runner.tell(Progress(0, 0, text, notable=True))
@@ -320,8 +325,9 @@ def _span(study: Study, record: NightRecord) -> telemetry.Span:
 
 
 def _line(tonight: NightRecord, resolved: Sequence[Alert]) -> str:
-    raised = [alerts.line(each) for each in tonight.alerts]
-    first = f"Regression: {'; '.join(raised)}." if raised else "No regression."
+    found = [alerts.line(each) for each in tonight.alerts]
+    found += [f"{alerts.line(each)} (alert {each.id} of {each.night} stands)" for each in tonight.standing]
+    first = f"Regression: {'; '.join(found)}." if found else "No regression."
     first = first if tonight.measured else "Nothing was measured."
     loaded = [taken for each in tonight.measured if (taken := each.host.get(OTHERS, 0.0)) >= host_cpu.OTHERS]
     if loaded:

@@ -55,8 +55,8 @@ class ChangeCandidate:
     before: float  # level in the unit of the series
     after: float
     worse: bool
-    answered: bool = False  # whether a rerun has judged it in an earlier night
-    control: ControlMove | None = None  # the control that explains it
+    answered: bool = False  # True if a rerun of an earlier night has judged it
+    control: ControlMove | None = None  # control workload whose own move explains the change
 
     @property
     def series(self) -> NightlySeries:

@@ -15,11 +15,11 @@ from statistics import NormalDist
 
 import numpy as np
 
+from scalescope.model.words import change
 from scalescope.nightly.changes import LEAST, WINDOW, Change, Floats, find_changes
 from scalescope.nightly.controls import explaining, is_control
 from scalescope.nightly.night_record import ChangeOutcome, Judged, Night, NightlySeries, NightRecord
 from scalescope.nightly.series import SETTLED, answered, since_baseline
-from scalescope.studies.comparison.judge import change
 from scalescope.studies.release.mixtures import difference
 from scalescope.studies.symptom import LARGER_IS_BETTER
 

@@ -61,9 +61,12 @@ def make_folder(place: str, what: str) -> None:
 
 def read(place: str, what: str) -> str:
     """The text of a file; empty if there is none."""
-    with _explained(what, place):
+    with _explained(what, place, "read"):
         fs, path = fsspec.core.url_to_fs(absolute(place))
-        return str(fs.cat_file(path).decode()) if fs.exists(path) else ""
+        try:
+            return str(fs.cat_file(path).decode())
+        except FileNotFoundError:
+            return ""
 
 
 def write(place: str | Path, text: str, what: str) -> None:
@@ -99,14 +102,17 @@ def replacing(place: str | Path, what: str) -> Iterator[Path]:
 
 
 @contextmanager
-def _explained(what: str, place: str) -> Iterator[None]:
+def _explained(what: str, place: str, done: str = "written") -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise _failure(what, place, str(error), f"For s3://: {install_command('s3')}") from error
+        raise _failure(what, place, str(error), done, f"For s3://: {install_command('s3')}") from error
     except Exception as error:  # every kind of file system has errors of its own
-        raise _failure(what, place, getattr(error, "strerror", None) or f"{type(error).__name__}: {error}") from error
+        why = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+        raise _failure(what, place, why, done) from error
 
 
-def _failure(what: str, place: str, why: str, next_step: str = "Give another place for it.") -> StoreError:
-    return StoreError(f"The {what} could not be written: {redact(why)}", where=redact(place), next_step=next_step)
+def _failure(what: str, place: str, why: str, done: str = "written", next_step: str = "") -> StoreError:
+    usual = "Give another place for it." if done == "written" else "Correct the permissions, or give another place."
+    text = f"The {what} could not be {done}: {redact(why)}"
+    return StoreError(text, where=redact(place), next_step=next_step or usual)

@@ -8,11 +8,12 @@ from __future__ import annotations
 import logging
 import math
 import os
+import socket
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
 import scalescope
@@ -25,11 +26,13 @@ from scalescope.store.store import SweepRun
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
+    from opentelemetry.metrics import Meter
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.trace import Tracer
 
 VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
+TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 PAUSE_S = 600.0  # seconds in which a collector that failed is sent nothing: each try can cost ten
 # Upper bounds of the histogram's buckets, in seconds: the default ones are for milliseconds
 MAKESPANS_S = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
@@ -37,7 +40,6 @@ MAKESPANS_S = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 Attributes = Mapping[str, str | int | float | bool]
 
 logger = logging.getLogger(__name__)
-_paused = {"until": 0.0}  # by `time.monotonic`
 
 
 @dataclass(frozen=True)
@@ -97,24 +99,50 @@ def _of_trial(trial: Trial, run: SweepRun, about: Attributes) -> Span:
 
 def send(span: Span) -> None:
     """Send a span with its parts, and what is counted of them, if `is_on`."""
-    if time.monotonic() < _paused["until"]:
-        return
-    why: object = "it did not take the spans"
-    try:
-        if _send_spans(span):
-            _count(span)
-            if _meters().force_flush():
-                return
-    except ImportError as error:
-        why = f"{error}; {install_command('otel')}"
-    except Exception as error:  # noqa: BLE001 - of the collector or of its client: it costs the telemetry, not the run
-        why = error
-    _paused["until"] = time.monotonic() + PAUSE_S
-    logger.warning("The OpenTelemetry collector (%s) was not told of %s: %s", VARIABLE, span.name, hide(str(why)))
+    _collector().send(span)
 
 
 def is_on() -> bool:
     return bool(os.environ.get(VARIABLE)) and os.environ.get("OTEL_SDK_DISABLED", "").lower() != "true"
+
+
+@dataclass
+class Collector:
+    """The collector that the environment names, as this process found it."""
+
+    paused_until: float = 0.0  # `time.monotonic` before which it is sent nothing
+
+    def send(self, span: Span) -> None:
+        if time.monotonic() < self.paused_until:
+            return
+        why: object = "it did not take the spans"
+        try:
+            if _send_spans(span):
+                _count(span, self._meters.get_meter("scalescope", scalescope.__version__))
+                if self._meters.force_flush():
+                    return
+        except ImportError as error:
+            why = f"{error}; {install_command('otel')}"
+        except Exception as error:  # noqa: BLE001 - of the collector or its client: it costs the telemetry, not the run
+            why = error
+        self.paused_until = time.monotonic() + PAUSE_S
+        logger.warning("The OpenTelemetry collector (%s) was not told of %s: %s", VARIABLE, span.name, hide(str(why)))
+
+    @cached_property
+    def _meters(self) -> MeterProvider:
+        """Counts since the last message (delta): a sum since the start of a process that soon ends has no rate."""
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider
+        from opentelemetry.sdk.metrics.export import AggregationTemporality, PeriodicExportingMetricReader
+
+        delta = AggregationTemporality.DELTA
+        ours: dict[type, AggregationTemporality] = {Counter: delta, Histogram: delta}
+        exporter = OTLPMetricExporter(preferred_temporality=None if os.environ.get(TEMPORALITY) else ours)
+        reader = PeriodicExportingMetricReader(exporter, export_interval_millis=math.inf)
+        return MeterProvider([reader], resource=_resource(), shutdown_on_exit=False)
+
+
+_collector = cache(Collector)
 
 
 def _send_spans(span: Span) -> bool:
@@ -150,8 +178,7 @@ def _record(tracer: Tracer, span: Span, parent: Context | None) -> None:
     started.end(end_time=_ns(span.end))
 
 
-def _count(span: Span) -> None:
-    meter = _meters().get_meter("scalescope", scalescope.__version__)
+def _count(span: Span, meter: Meter) -> None:
     names = ("scalescope.workload", "scalescope.cluster.kind", "scalescope.size", "scalescope.trial.state")
     about = {name: span.attributes[name] for name in names if name in span.attributes}
     if "scalescope.trial.state" in about:
@@ -167,24 +194,19 @@ def _count(span: Span) -> None:
         codes = {key: value for key, value in attributes.items() if key.endswith((".code", ".severity"))}
         meter.create_counter(f"{name}s", "{event}", "Events of this name").add(1, _hidden({**about, **codes}))
     for part in span.parts:
-        _count(part)
-
-
-@cache
-def _meters() -> MeterProvider:
-    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
-    from opentelemetry.sdk.metrics import MeterProvider
-    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
-
-    reader = PeriodicExportingMetricReader(OTLPMetricExporter(), export_interval_millis=math.inf)
-    return MeterProvider([reader], resource=_resource(), shutdown_on_exit=False)
+        _count(part, meter)
 
 
 def _resource() -> Resource:
-    from opentelemetry.sdk.resources import Resource
+    """Identity of the sender: one for all processes of a host, so that their counts add up in one series."""
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
-    name = os.environ.get("OTEL_SERVICE_NAME") or "scalescope"
-    return Resource.create({"service.name": name, "service.version": scalescope.__version__})
+    about = {
+        "service.name": "scalescope",
+        "service.version": scalescope.__version__,
+        "service.instance.id": socket.gethostname(),
+    }
+    return Resource.create(about).merge(OTELResourceDetector().detect())
 
 
 def _hidden(attributes: Attributes) -> Attributes:

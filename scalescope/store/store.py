@@ -84,7 +84,7 @@ class Store:
         self._before: dict[str, _Before] = {}
         self.is_here = location.path is not None and "://" not in record_root  # no server has to answer
         self.patience_s = 0.0  # for a server that is away, from the moment at which a run begins
-        self.says: Callable[[str], object] = logger.warning  # told again and again while a server is waited for
+        self.says: Callable[[str], object] = logger.warning  # takes a sentence every few seconds of waiting
         self.where = location.shown  # address, without password
         self.studies = Studies(self.reading, self.writing, self.where)
         self.decisions = Decisions(self.reading, self.writing)
@@ -325,7 +325,7 @@ class Store:
             raise UsageError(
                 "All runs belong to studies or isolations, so none is `latest`",
                 where=self.where,
-                next_step=f"`scalescope show --list` lists studies. Runs: {ids}.",
+                next_step=f"`scalescope show list` lists studies. Runs: {ids}.",
             )
         if ids:
             next_step = f"There are: {ids}; or `latest`."

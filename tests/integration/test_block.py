@@ -82,7 +82,7 @@ def test_it_is_kept_and_shown_like_a_run(client: Client, tmp_path: Path, capsys:
     capsys.readouterr()
     assert cli.run(["show", run, "--store", str(tmp_path / "store.db")]) == 0
     assert "No fault found" in capsys.readouterr().out
-    assert cli.run(["show", "--list", "--store", str(tmp_path / "store.db")]) == 0
+    assert cli.run(["show", "list", "--store", str(tmp_path / "store.db")]) == 0
     assert "the morning's job" in capsys.readouterr().out
 
 

@@ -96,7 +96,7 @@ with few() as cluster, Client(cluster) as client:
     assert "distributed" in page.partition("Versions")[2].partition("</dd>")[0]
     assert "Script</dt>" in page
     assert "randomised" not in page
-    assert cli.run(["show", "--list", "--store", str(tmp_path / "kept.db")]) == 0
+    assert cli.run(["show", "list", "--store", str(tmp_path / "kept.db")]) == 0
     assert "theirs.py" in capsys.readouterr().out
 
 

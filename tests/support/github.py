@@ -1,7 +1,7 @@
 """A server that speaks the part of GitHub's API with which issues are kept.
 
-It searches at once (GitHub's index lags by some seconds), takes one word of a query after the qualifiers, knows one
-repository and one token, and has no pages, permissions or notifications.
+It searches at once unless `lags`, as GitHub's index does for some seconds, takes one word of a query after the
+qualifiers, knows one repository and one token, and has no pages, permissions or notifications.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class GitHub(ThreadingHTTPServer):
         self.comments: list[tuple[int, str]] = []
         self.asked: list[str] = []
         self.fails: tuple[int, dict[str, str], bytes] | None = None  # status, headers and body of every answer
+        self.refuses = ""  # method that the token may not use
+        self.lags = False  # whether the index for searches has nothing yet
         self.silent = False  # whether it answers nothing
         self.ended = Event()
 
@@ -41,9 +43,14 @@ class GitHub(ThreadingHTTPServer):
         if (method, path) == ("GET", "/search/issues"):
             repository, kind, within, word = query["q"][0].split()
             assert (repository, kind, within) == (f"repo:{REPOSITORY}", "is:issue", "in:body")
-            return 200, {"items": [each for each in self.issues if word in each["body"]]}
+            return 200, {"items": [each for each in self.issues if word in each["body"] and not self.lags]}
         if parts[:4] != ["repos", *REPOSITORY.split("/"), "issues"]:
             return 404, {"message": "Not Found"}
+        if method == self.refuses:
+            return 403, {"message": "Resource not accessible by personal access token"}
+        if method == "GET" and len(parts) == 4:
+            assert query["state"] == ["all"]
+            return 200, self.issues[:-101:-1]
         if method == "POST" and len(parts) == 4:
             assert len(body["title"]) <= 256
             assert len(body["body"]) <= 65_536

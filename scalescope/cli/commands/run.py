@@ -55,7 +55,7 @@ def run(
         ),
     ] = "",
     no_save: Annotated[
-        bool, typer.Option("--no-save", help="Do not keep the result; `scalescope show --list` has those kept.")
+        bool, typer.Option("--no-save", help="Do not keep the result; `scalescope show list` has those kept.")
     ] = False,
     last_record: Annotated[
         bool,

@@ -12,8 +12,8 @@ import typer
 from rich.text import Text
 
 from scalescope.cli.carrying import read_store
-from scalescope.cli.options import GivenOptions, Json, Require, RunOrStudy, options
-from scalescope.cli.output import print_json, print_table, say, stdout
+from scalescope.cli.options import DefaultGroup, GivenOptions, Json, Require, RunOrStudy, options
+from scalescope.cli.output import exit_statuses, print_json, print_table, say, stdout
 from scalescope.errors import ExitStatus, UsageError
 from scalescope.model.finding import Severity, Verdict
 from scalescope.model.study import Study
@@ -29,46 +29,80 @@ LINE = 90  # characters of an answer in the list
 WIDE = 100  # columns of the narrowest terminal on which the list has all its columns
 
 
-@options(Storage, without=("fresh",))
-def show(
-    asked: GivenOptions,
-    run: RunOrStudy = "latest",
-    list_runs: Annotated[bool, typer.Option("--list", help="List the newest runs and studies.")] = False,
-    all_runs: Annotated[bool, typer.Option("--all", help="With --list: also list the runs of studies.")] = False,
-    compare: Annotated[
-        str, typer.Option(metavar="RUN", help="Compare with this other run, side by side.", show_default=False)
-    ] = "",
-    log: Annotated[
-        str,
-        typer.Option(
-            metavar="TEXT",
-            help="Show log records of the run's workers and scheduler that contain this text.",
-            show_default=False,
-        ),
-    ] = "",
-    require: Require = None,
-    as_json: Json = False,
-) -> None:
+app = typer.Typer(
+    cls=DefaultGroup, help="Show what a sweep or a study found: `show RUN` is `show result RUN`, with its options."
+)
+STORE = options(Storage, without=("fresh",))
+OneRun = Annotated[str, typer.Argument(metavar="[RUN]", help="Run: an id, the start of an id, or `latest`.")]
+
+
+def _opened(asked: GivenOptions) -> Store:
+    return read_store(asked.given.get("store", ""))
+
+
+@app.command(
+    epilog=exit_statuses(
+        *(ExitStatus.FINDING, ExitStatus.FAILED),
+        finding="a critical finding, a --require is not met, or a study with bad news or no answer",
+    )
+)
+@STORE
+def result(asked: GivenOptions, run: RunOrStudy = "latest", require: Require = None, as_json: Json = False) -> None:
     """Show what a sweep or a study found."""
     from scalescope.store.studies import is_study
     from scalescope.studies.requirement import requirement
 
     required = [requirement(text) for text in require or ()]
-    if required and (list_runs or compare or is_study(run)):
+    if required and is_study(run):
         raise UsageError("--require judges one run", next_step="give the id of a run, or none for the latest")
-    with read_store(asked.given.get("store", "")) as opened:
-        if list_runs:
-            _list(opened, all_runs=all_runs, as_json=as_json)
-        elif compare:
-            _compare(opened, run, compare, as_json=as_json)
-        elif log:
-            _log(opened.run(run), opened, log, as_json=as_json)
-        elif is_study(run):
-            study = opened.studies.get(run)
-            show_study(study, [opened.run(each) for each in study.runs], as_json=as_json)
-        else:
-            found = opened.run(run)
-            raise typer.Exit(show_run(found, required, opened.studies.following(found.id), as_json=as_json))
+    with _opened(asked) as store:
+        if is_study(run):
+            study = store.studies.get(run)
+            show_study(study, [store.run(each) for each in study.runs], as_json=as_json)
+        found = store.run(run)
+        raise typer.Exit(show_run(found, required, store.studies.following(found.id), as_json=as_json))
+
+
+@app.command("list", epilog=exit_statuses())
+@STORE
+def list_runs(
+    asked: GivenOptions,
+    all_runs: Annotated[bool, typer.Option("--all", help="Also list the runs of studies.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List the newest runs and studies."""
+    with _opened(asked) as store:
+        _list(store, all_runs=all_runs, as_json=as_json)
+
+
+@app.command(epilog=exit_statuses())
+@STORE
+def compare(asked: GivenOptions, run: OneRun, other: OneRun) -> None:
+    """Show two runs side by side."""
+    from scalescope.store.studies import is_study
+
+    if studies := [each for each in (run, other) if is_study(each)]:
+        next_step = f"`scalescope show {studies[0]}` lists its runs"
+        raise UsageError(f"Runs are compared, and {studies[0]} is a study", next_step=next_step)
+    from scalescope.report.terminal import render_comparison
+
+    with _opened(asked) as store:
+        runs = store.run(run), store.run(other)
+        first, second = (f"{each.id} {each.sweep.workload}" for each in runs)
+        stdout().print(render_comparison(*runs, (first, second), width=stdout().width))
+
+
+@app.command(epilog=exit_statuses())
+@STORE
+def log(
+    asked: GivenOptions,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="A part of the records, in lower or upper case.")],
+    run: OneRun = "latest",
+    as_json: Json = False,
+) -> None:
+    """Show log records of the run's workers and scheduler that contain a text."""
+    with _opened(asked) as store:
+        _log(store.run(run), store, text, as_json=as_json)
 
 
 def show_run(
@@ -132,23 +166,6 @@ def _print_links(found: tuple[RelatedLink, ...]) -> None:
 
     if found:
         stdout().print(Text("\n".join(["", *lines(found)])), soft_wrap=True)
-
-
-def _compare(store: Store, left: str, right: str, *, as_json: bool) -> None:
-    from scalescope.store.studies import is_study
-
-    if as_json:
-        raise UsageError("--compare has no JSON form", next_step="`scalescope show RUN --json` of each run")
-    if studies := [each for each in (left, right) if is_study(each)]:
-        raise UsageError(
-            f"--compare sets two runs side by side, and {studies[0]} is a study",
-            next_step=f"`scalescope show {studies[0]}` lists its runs",
-        )
-    from scalescope.report.terminal import render_comparison
-
-    runs = store.run(left), store.run(right)
-    first, second = (f"{run.id} {run.sweep.workload}" for run in runs)
-    stdout().print(render_comparison(*runs, (first, second), width=stdout().width))
 
 
 # ------------------------------------------------------------------ log records

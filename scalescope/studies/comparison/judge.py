@@ -39,7 +39,7 @@ from scalescope.analysis.paired import (
 from scalescope.model import parameters
 from scalescope.model.mapping import Mapped, from_mapping
 from scalescope.model.parameters import Parameter
-from scalescope.model.words import number, plural
+from scalescope.model.words import change, plural, signed_change
 from scalescope.studies.comparison.parameters import FEWEST, ComparisonParameters, MaxPairs, SmallestEffect
 
 # Pairs after which a comparison without a valid pair ends.
@@ -187,25 +187,6 @@ def judge(question: ComparisonQuestion, pairs: Pairs) -> PairedComparison:
     )
 
 
-_HALF, _TWICE = 0.505, 1.995  # beyond, a factor is written as such: rounded, 2 is "2 times" from either side
-
-
-def change(ratio: float) -> str:
-    """A factor in words: `5.1 % higher`, `0.4 % lower`, `12 times as high`, `equal`."""
-    if math.isinf(ratio):
-        return "above 0, not 0"
-    if not _HALF < ratio < _TWICE:
-        return f"{number(ratio)} times as high"
-    share = 100 * (ratio - 1)
-    if abs(share) < 1e-9:
-        return "equal"
-    return f"{_digits(abs(share))} % {'higher' if share > 0 else 'lower'}"
-
-
-def _digits(percent: float, sign: str = "") -> str:
-    return f"{percent:{sign}.2g}" if abs(percent) < 99.5 else f"{percent:{sign}.0f}"
-
-
 # ------------------------------------------------------------------ many
 
 
@@ -279,7 +260,7 @@ def _line(question: ComparisonQuestion, found: Effects, decision: ComparisonDeci
     if found.exact:
         figures = f"{size}, exactly so in each of {pairs}"
     else:
-        ends = f"{_end(found.ratio(low))} to {_end(found.ratio(high))}"
+        ends = f"{signed_change(found.ratio(low))} to {signed_change(found.ratio(high))}"
         figures = f"{size} ({100 * (1 - question.alpha):g} % interval {ends}, p = {p:.2g}, {pairs})"
     head = _head(question)
     a, b, smallest = question.a, question.b, f"{100 * question.smallest_effect:g} %"
@@ -314,10 +295,6 @@ def _too_few(question: ComparisonQuestion, found: Effects) -> str:
     if not found.dropped:
         return f"{have}. Allow more time."
     return f"{have}, {plural(found.dropped, 'pair')} had a trial that was not valid. See the reasons of its trials."
-
-
-def _end(ratio: float) -> str:
-    return f"{_digits(100 * (ratio - 1), '+')} %" if _HALF < ratio < _TWICE else f"{number(ratio)} times"
 
 
 def _set_aside(question: ComparisonQuestion, found: Effects) -> str:

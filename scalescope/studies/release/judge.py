@@ -31,8 +31,8 @@ from scalescope.analysis.paired import Effects, Floats, effects, interval, t_tes
 from scalescope.errors import InvalidField, UsageError
 from scalescope.model import parameters
 from scalescope.model.mapping import Mapped
-from scalescope.model.words import plural
-from scalescope.studies.comparison.judge import change, order
+from scalescope.model.words import change, plural
+from scalescope.studies.comparison.judge import order
 from scalescope.studies.release.parameters import (
     FEWEST_PAIRS,
     MaxEnvironments,

@@ -167,7 +167,7 @@ def test_keys_that_dask_or_a_plugin_may_know(name: str) -> None:
 
 
 def test_reading_makes_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for command in (["show"], ["show", "--list"], ["report"], ["trace"]):
+    for command in (["show"], ["show", "list"], ["report"], ["trace"]):
         assert cli.run([*command, "--store", str(tmp_path / "none" / "x.db")]) == ExitStatus.INFRASTRUCTURE
         assert "There is no store" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()

@@ -69,11 +69,11 @@ def test_log_records_are_searched_in_all_trials(
 
     monkeypatch.setattr(fake_driver, "write_records", write)
     run = run_of(address, workers=(1, 2))
-    assert cli.run(["show", run, "--log", "UNRESPONSIVE", "--json", "--store", address]) == 0
+    assert cli.run(["show", "log", "UNRESPONSIVE", run, "--json", "--store", address]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [each["text"] for each in found] == ["Event loop was unresponsive"] * 2
     assert len({each["trial"] for each in found}) == 2
-    assert cli.run(["show", run, "--log", "no such text", "--store", address]) == 0
+    assert cli.run(["show", "log", "no such text", run, "--store", address]) == 0
     assert "No log record of run" in capsys.readouterr().err
 
 
@@ -118,7 +118,7 @@ def test_runs_and_studies_are_listed_together_newest_first(
     kept: Any, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, study, last = run_of(address), kept(), run_of(address)
-    listing = ["show", "--list", "--store", address]
+    listing = ["show", "list", "--store", address]
     assert cli.run([*listing, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [each.get("run") or each["study"] for each in found] == [last, study.id, first]
@@ -137,7 +137,7 @@ def test_runs_and_studies_are_listed_together_newest_first(
     [
         (["show", "threshold-1999"], "There is no study 'threshold-1999'"),
         (["show", "threshold-"], "Several studies begin with 'threshold-'"),
-        (["show", "latest", "--compare", "threshold"], "threshold is a study"),
+        (["show", "compare", "latest", "threshold"], "threshold is a study"),
         (["report", "release"], "There is no study 'release'"),
         (["report", "threshold", "--trial", "x"], "--trial looks into a trial of a run"),
     ],

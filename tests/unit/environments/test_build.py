@@ -136,7 +136,7 @@ def test_what_was_added_is_named_where_it_is_in_the_way(
     page = fewer / "numpy" / "index.html"
     page.write_text("".join(line for line in page.read_text().splitlines(keepends=True) if "numpy-2" in line))
     monkeypatch.setenv("UV_DEFAULT_INDEX", fewer.as_uri())
-    with pytest.raises(EnvironmentFailed, match="numpy<2, which the old release of dask needs"):
+    with pytest.raises(EnvironmentFailed, match=r"numpy<2, .* of dask"):
         have("distributed==2023.5.0")
 
 

@@ -136,8 +136,8 @@ def test_from_the_release_to_the_commit_that_a_merge_brought(
     ends = repository.git("rev-parse", f"{slow}^"), slow
     assert result.result["versions"] == [f"git+{repository.address}@{end}" for end in ends]
     release, merge = result.result["earlier"]
-    assert release.startswith("tiny-thing 1.9 is the first that moves makespan_s")
-    assert "(merge feature) is the first" in merge
+    assert release.startswith("tiny-thing 1.9 ")
+    assert "(merge feature)" in merge
     assert f"{slow[:10]} (sleep) is the first" in result.line
     assert len(result.study.runs) == 3
     table = sheet(result.study, result.runs).table

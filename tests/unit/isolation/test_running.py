@@ -190,13 +190,13 @@ def test_bad_questions(given: dict[str, Any], field: str) -> None:
 
 def test_a_run_without_the_symptom(isolated: Any, fake: Any) -> None:
     begun = len(fake.begun)
-    with pytest.raises(InvalidField, match="holds for a valid trial"):
+    with pytest.raises(InvalidField, match="valid trial"):
         isolated(metric="workers_used > 100")
     with pytest.raises(InvalidField, match="this one is healthy"):
         isolated(metric="")
-    with pytest.raises(InvalidField, match="a finding of this run"):
+    with pytest.raises(InvalidField, match="of this run"):
         isolated(metric="", finding="straggler")
-    with pytest.raises(UsageError, match="There is no run 'x'"):
+    with pytest.raises(UsageError, match="no run 'x'"):
         isolated(run="x")
     assert len(fake.begun) == begun
 
@@ -204,6 +204,6 @@ def test_a_run_without_the_symptom(isolated: Any, fake: Any) -> None:
 def test_a_folder_that_cannot_be_made(isolated: Any, fake: Any, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     begun = len(fake.begun)
-    with pytest.raises(StoreError, match="result could not be written"):
+    with pytest.raises(StoreError, match="result"):
         isolated(folder=str(tmp_path / "file" / "out"))
     assert len(fake.begun) == begun

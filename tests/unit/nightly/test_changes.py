@@ -131,7 +131,7 @@ def test_the_smallest_change_grows_with_the_noise_and_is_found_mostly() -> None:
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0])
 def test_what_is_no_measurement_is_refused(wrong: float) -> None:
     for judged in (find_changes, find_drift, smallest_change):
-        with pytest.raises(InvalidField, match="finite numbers from 0 on"):
+        with pytest.raises(InvalidField, match="finite numbers"):
             judged([1.0] * 20 + [wrong])
 
 

@@ -10,7 +10,7 @@ import pytest
 from support import github as server
 from support.github import REPOSITORY, TOKEN, GitHub
 
-from scalescope.errors import InfrastructureError, InvalidField
+from scalescope.errors import InfrastructureError, InvalidField, StoreError
 from scalescope.model.study import Study
 from scalescope.nightly import alerts, github, issues, night_record, regression_script
 from scalescope.nightly.github import GitHubIssues
@@ -145,7 +145,49 @@ def test_what_was_over_before_it_was_told_has_no_issue(hub: GitHub, store: Store
     assert hub.asked == []
 
 
+def test_an_issue_that_the_search_does_not_know_yet_is_found_among_the_newest(
+    hub: GitHub, store: Store, tracker: GitHubIssues
+) -> None:
+    study, hub.lags = night(store, 2), True
+    before = stored(store)
+    tell(store, tracker)
+    amend(store, study, before)
+    assert tell(store, tracker) == []
+    assert (len(hub.issues), hub.comments) == (1, [])
+
+
+def test_an_issue_that_is_no_longer_among_the_newest_is_found_by_the_search(
+    hub: GitHub, store: Store, tracker: GitHubIssues
+) -> None:
+    night(store, 2)
+    tell(store, tracker)
+    hub.issues += [{"number": number, "body": "another"} for number in range(2, 150)]
+    assert tracker.find(stored(store).id, stored(store).id) == (f"{tracker.prefix}1", hub.issues[0]["body"])
+
+
 # ------------------------------------------------------------------ what breaks
+
+
+def test_a_refused_close_adds_no_comment_and_is_tried_again(hub: GitHub, store: Store, tracker: GitHubIssues) -> None:
+    night(store, 2)
+    tell(store, tracker)
+    alerts.set_state(store, "a1b2", "resolved")
+    hub.refuses = "PATCH"
+    for _ in range(3):
+        assert len(tell(store, tracker)) == 1
+    assert (hub.comments, hub.issues[0]["state"]) == ([], "open")
+    hub.refuses = ""
+    assert tell(store, tracker) == []
+    assert (len(hub.comments), hub.issues[0]["state"]) == (1, "closed")
+
+
+def test_a_folder_that_cannot_be_read_is_a_problem_of_reading(store: Store, tmp_path: Path) -> None:
+    folder = issues.IssueFolder(str(tmp_path / "issues"))
+    Path(folder.folder, "alert-a1b2c3d4e5f6.md").mkdir(parents=True)
+    with pytest.raises(StoreError) as caught:
+        folder.find("a1b2c3d4e5f6", "a1b2")
+    assert "read" in caught.value.what.split(":")[0].split()
+
 
 MANY = {"x-ratelimit-remaining": "0"}
 
@@ -162,7 +204,7 @@ MANY = {"x-ratelimit-remaining": "0"}
         (301, {"location": "http://127.0.0.1:1/elsewhere"}, b"", "answer"),
         (500, {}, b"<html>", "answer"),
         (200, {}, b"<html>", "answer"),
-        (200, {}, b"[1]", "answer"),
+        (200, {}, b"{}", "answer"),
     ],
 )
 def test_what_github_refuses_is_said_and_tried_again(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,8 @@ from scalescope.environments import Built, PackageRelease
 from scalescope.errors import EnvironmentUnavailable, ExitStatus, InvalidField, UsageError
 from scalescope.model.environment import Environment
 from scalescope.model.sweep import PlannedTrial
-from scalescope.nightly import alerts, missing_nights, night_record, reruns
-from scalescope.nightly.night_record import AlertState, ChangeOutcome, NightRecord
+from scalescope.nightly import alerts, decisions, missing_nights, night_record, reruns
+from scalescope.nightly.night_record import Alert, AlertState, ChangeOutcome, Culprit, Judged, NightRecord
 from scalescope.nightly.running import run_nightly
 from scalescope.nightly.series import OTHERS
 from scalescope.owner import user
@@ -95,7 +97,8 @@ def night(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> Nights:
 def test_nights_that_are_alike_say_so(night: Nights) -> None:
     for _ in range(2):
         result = night()
-        assert (result.alarm, result.line) == (False, "No regression. 1 series measured.")
+        assert not result.alarm
+        assert (len(night.records[-1].measured), night.records[-1].judged) == (1, ())
     first, second = night.records
     assert [each.series.id for each in first.measured] == [each.series.id for each in second.measured]
     assert first.lock == second.lock
@@ -110,7 +113,7 @@ def test_an_improvement_is_rerun_and_traced_and_is_no_alarm(night: Nights) -> No
     night()
     night.index |= {"crunch": "2", "dask": "2"}
     result = night()
-    assert (result.alarm, result.line) == (False, "No regression. 1 series measured, 1 faster.")
+    assert not result.alarm
     [judged] = night.records[-1].judged
     assert (judged.outcome, judged.since) == (ChangeOutcome.FASTER, "crunch 1 → 2")
     assert judged.ratio == pytest.approx(1 / 1.5)
@@ -119,7 +122,7 @@ def test_an_improvement_is_rerun_and_traced_and_is_no_alarm(night: Nights) -> No
         study = store.studies.get(result.study_id)
         assert judged.study in study.followed_by
         notes = [note.text for note in sheet(study, []).notes]
-    assert any("faster since crunch 1 → 2. B (environment=tonight) is faster than A" in text for text in notes), notes
+    assert any(f"since {judged.since}." in text for text in notes), notes
     night()
     assert night.records[-1].judged == ()
 
@@ -148,11 +151,12 @@ def test_a_slow_drift_is_told_and_no_alarm(night: Nights) -> None:
     for _ in range(14):
         result = night()
         night.machine *= 1.005
-    assert result.line == "No regression. 1 series measured, 1 slow drift."
-    assert night.records[-1].judged == ()
+    assert not result.alarm
+    [drift] = night.records[-1].drifts
+    assert (drift.nights, night.records[-1].judged) == (14, ())
     with Store.open(night.address) as store:
         notes = [note.text for note in sheet(store.studies.get(result.study_id), []).notes]
-    assert any("drifts: 1 s → 1.07 s over 14 nights, without a step (6.7 % higher" in text for text in notes), notes
+    assert any("(6.7 % higher" in text for text in notes), notes
 
 
 # ------------------------------------------------------------------ what got worse
@@ -177,11 +181,11 @@ def test_one_alert_for_all_series_that_one_release_made_worse(night: Nights, tmp
     assert shown.table is not None
     assert [row.cells[-1] for row in shown.table.rows] == ["confirmed", "confirmed"]
     assert "crunch 1 → 2" in (tmp_path / "site/index.html").read_text()
-    assert "packages: crunch 1 → 2." in (tmp_path / "site/index.html").read_text()
-    assert alert.shown == "It was run, and shows it: A 1.000 s, B 1.500 s"
+    assert "packages: crunch 1" in (tmp_path / "site/index.html").read_text()
+    assert alert.shown.endswith(": A 1.000 s, B 1.500 s")
     [written] = (tmp_path / "site").glob("slower-*.py")
     assert written.read_text() == event.payload["script"] == alert.script
-    assert f"`scalescope alerts {alert.id} --script > slower.py` writes it" in event.payload["issue"]
+    assert f"scalescope alerts script {alert.id} >" in event.payload["issue"]
     assert len(list((tmp_path / "site").glob("*-map-*.html"))) == 2
 
 
@@ -194,6 +198,27 @@ def test_the_package_is_found_among_several_and_its_release_among_those_between(
     [alert] = night.records[-1].alerts
     assert (alert.culprit.package, alert.culprit.good, alert.culprit.bad) == ("crunch", "2", "3")
     assert "dask 1 → 2" in alert.culprit.changed
+
+
+def test_a_regression_of_a_cause_that_has_an_open_alert_is_told_and_an_alarm_again(night: Nights) -> None:
+    """The second workload came later, and gets slower by the release that an alert names already."""
+    night()
+    night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
+    night()
+    [alert] = night.records[-1].alerts
+    night.index["crunch"] = "1"
+    night(workloads=["bag-map"])
+    night.index["crunch"] = "2"
+    result = night(workloads=["bag-map"])
+    assert (result.alarm, night.records[-1].alerts) == (True, ())
+    assert alert.id in result.line
+    [standing] = night.records[-1].standing
+    assert {each.series.workload for each in standing.changes} == {"bag-map", "futures-map"}
+    assert len({event.identity for event in night.told}) == 2
+    assert night.told[-1].payload["night"] == result.study_id
+    with Store.open(night.address) as store:
+        assert len(alerts.every(store)) == 1
+        assert any(alert.id in note.text for note in sheet(store.studies.get(result.study_id), []).notes)
 
 
 @pytest.mark.thorough
@@ -246,8 +271,8 @@ def test_a_false_alert_is_remembered_and_a_resolved_one_is_not(
     night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
     night()
     [alert] = night.records[-1].alerts
-    assert cli.run(["alerts", alert.id[:6], "--state", state, "--store", night.address]) == 0
-    assert "makespan_s 1 s → 1.5 s" in capsys.readouterr().out.replace("\\", "")
+    assert cli.run(["alerts", "set", alert.id[:6], state, "--store", night.address]) == 0
+    assert capsys.readouterr().out.startswith(f"{alert.id} {state}: ")
     with Store.open(night.address) as store:
         assert [each.state for each in alerts.every(store)] == [state]
     assert night().alarm is again
@@ -260,8 +285,8 @@ def test_a_muted_workload_is_measured_and_not_rerun_until_that_is_undone(
     night: Nights, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     night()
-    command = ["alerts", "futures-map", "--store", night.address]
-    assert cli.run([*command, "--mute-until", "2999-01-31", "--reason", "its disk is noisy"]) == 0
+    asked = ["futures-map", "--store", night.address]
+    assert cli.run(["alerts", "mute", *asked, "--until", "2999-01-31", "--reason", "its disk is noisy"]) == 0
     night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
     result = night(site=str(tmp_path / "site"))
     assert (result.alarm, night.told) == (False, [])
@@ -277,11 +302,11 @@ def test_a_muted_workload_is_measured_and_not_rerun_until_that_is_undone(
         assert decision.line in page.read_text()
     assert "its disk is noisy" in (tmp_path / "site/index.html").read_text()
 
-    assert cli.run([*command, "--undo"]) == 0
-    assert cli.run([*command, "--undo"]) == ExitStatus.USAGE
+    assert cli.run(["alerts", "undo", *asked]) == 0
+    assert cli.run(["alerts", "undo", *asked]) == ExitStatus.USAGE
     assert night().alarm
     capsys.readouterr()
-    assert cli.run([*command[:1], *command[2:], "--json"]) == 0
+    assert cli.run(["alerts", "--store", night.address, "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
     assert (len(listed["alerts"]), listed["decisions"]) == (1, [])
 
@@ -291,7 +316,7 @@ def test_an_accepted_level_is_expected_from_then_on(night: Nights) -> None:
     night.machine = 1.5
     night()
     assert [each.outcome for each in night.records[-1].judged] == [ChangeOutcome.MACHINE]
-    assert cli.run(["alerts", "simulated", "--accept", "--reason", "a new CPU", "--store", night.address]) == 0
+    assert cli.run(["alerts", "accept", "simulated", "--reason", "a new CPU", "--store", night.address]) == 0
     night()
     assert night.records[-1].judged == ()
     night.machine = 1.0
@@ -302,10 +327,10 @@ def test_an_accepted_level_is_expected_from_then_on(night: Nights) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        ["futures-map", "--accept"],
-        ["futures-map", "--mute-until", "2020-01-01", "--reason", "late"],
-        ["futures-map", "--mute-until", "tomorrow", "--reason", "soon"],
-        ["no-such", "--accept", "--reason", "a typing error"],
+        ["accept", "futures-map"],
+        ["mute", "futures-map", "--until", "2020-01-01", "--reason", "late"],
+        ["mute", "futures-map", "--until", "tomorrow", "--reason", "soon"],
+        ["accept", "no-such", "--reason", "a typing error"],
     ],
 )
 def test_a_decision_that_cannot_be_meant_is_refused(night: Nights, options: list[str]) -> None:
@@ -313,6 +338,23 @@ def test_a_decision_that_cannot_be_meant_is_refused(night: Nights, options: list
     assert cli.run(["alerts", *options, "--store", night.address]) == ExitStatus.USAGE
     with Store.open(night.address) as store:
         assert store.decisions.of() == []
+
+
+@pytest.mark.parametrize("zone", ["WEST+12", "EAST-14"])  # at any moment, one of them has another day than UTC
+def test_a_day_ends_by_the_local_clock(night: Nights, monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
+    night()
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        today = datetime.now().astimezone().date()
+        with Store.open(night.address) as store:
+            with pytest.raises(InvalidField):
+                decisions.decide(store, "simulated", until=str(today - timedelta(days=1)), reason="over")
+            decisions.decide(store, "simulated", until=str(today), reason="today")
+            assert [each.until for each in decisions.in_force(store)] == [str(today)]
+    finally:
+        monkeypatch.delenv("TZ")
+        time.tzset()
 
 
 # ------------------------------------------------------------------ nights that are missing
@@ -353,7 +395,9 @@ def test_a_night_that_measured_nothing_is_an_alarm_and_no_night_that_came(
 
 def test_a_loaded_host_is_said_first(night: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scalescope.nightly.series._host", lambda trials: {OTHERS: 0.4})
-    assert night().line.startswith("The host was loaded: others took up to 40 % of it during 1 of 1 series. No regr")
+    before, _, after = night().line.partition("No regression.")
+    assert "40 %" in before
+    assert after
 
 
 # ------------------------------------------------------------------ what is not the software
@@ -367,7 +411,7 @@ def test_a_night_in_which_the_machine_was_different_raises_nothing(night: Nights
     assert night.told == []
     [judged] = night.records[-1].judged
     assert (judged.outcome, judged.since) == (ChangeOutcome.REFUTED, "")
-    assert judged.reason.startswith(f"Rerun now, tonight's environment is not {word}: the machine was. ")
+    assert f"is not {word}:" in judged.reason
 
 
 def test_a_rerun_that_shows_less_than_half_of_the_smallest_effect_confirms_nothing(night: Nights) -> None:
@@ -450,14 +494,15 @@ def test_a_night_that_was_stopped_long_ago_does_not_continue(night: Nights, monk
 def test_a_cluster_that_cannot_be_had_is_a_problem_of_that_workload_alone(night: Nights, refusal: Exception) -> None:
     night.fake.refusals = [refusal] * 3
     result = night(workloads=WORKLOADS)
-    assert result.line == "No regression. 1 series measured, 1 problem."
+    assert (result.alarm, len(night.records[-1].measured), len(night.records[-1].problems)) == (False, 1, 1)
     assert "no cluster today" in night.records[-1].problems[0]
 
 
 def test_what_the_budget_left_out_comes_first_in_the_next_night(night: Nights) -> None:
     given = {"workloads": WORKLOADS, "clusters": ["slurm"], "rounds": 1, "trial_timeout_s": 1}
     result = night(**given, budget={"hours": 1.05 / 3600})
-    assert "the budget does not allow more" in result.line
+    assert night.records[-1].ended_early in result.line
+    assert night.records[-1].ended_early
     assert [each.series.workload for each in night.records[-1].measured] == ["futures-map"]
     night(**given, budget={"hours": 1.05 / 3600})
     assert [each.series.workload for each in night.records[-1].measured] == ["bag-map"]
@@ -481,6 +526,60 @@ def test_what_is_wrong_is_said_before_anything_starts(night: Nights, given: dict
     assert night.fake.begun == []
 
 
-def test_an_alert_that_is_not_there(night: Nights) -> None:
-    with Store.open(night.address) as store, pytest.raises(UsageError, match="No alert begins"):
-        alerts.set_state(store, "abc", "false")
+@pytest.fixture
+def two_alerts(night: Nights) -> list[str]:
+    """Ids of two alerts; only the second has a script, and both begin with `a`."""
+    study, ids = night().study_id, ["a1", "a2"]
+    with Store.open(night.address) as store:
+        series = night.records[-1].measured[0].series
+        judged = (Judged(series, study, 1.0, 1.5, ChangeOutcome.CONFIRMED, "slower", 1.5),)
+        made = [Alert(each, study, Culprit("crunch 2"), judged, "compare", shown="too many workers") for each in ids]
+        night_record.amend(store, study, alerts=[made[0], replace(made[1], script="print(1)")])
+    return ids
+
+
+@pytest.mark.usefixtures("two_alerts")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["script", "a1"],
+        ["script", "a"],
+        ["show", "a"],
+        ["set", "a", "false"],
+        ["set", "", "false"],
+        ["set", "b", "false"],
+    ],
+)
+def test_what_names_no_single_alert_or_script_is_refused_and_prints_nothing(
+    night: Nights, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert cli.run(["alerts", *arguments, "--store", night.address]) == ExitStatus.USAGE
+    assert capsys.readouterr().out == ""
+    with Store.open(night.address) as store:
+        assert {each.state for each in alerts.every(store)} == {AlertState.OPEN}
+
+
+def test_alerts_are_listed_and_one_is_shown_or_its_script_printed(
+    night: Nights, two_alerts: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def printed(*arguments: str) -> str:
+        capsys.readouterr()
+        assert cli.run(["alerts", *arguments, "--store", night.address]) == 0
+        return capsys.readouterr().out
+
+    assert printed("script", "a2") == "print(1)\n"
+    assert "print(1)" in printed("show", "a2")
+    assert json.loads(printed("show", "a1", "--json"))["id"] == "a1"
+    assert printed() == printed("list")
+    assert all(each in printed() for each in two_alerts)
+
+
+def test_the_only_alert_is_not_set_without_its_id(night: Nights) -> None:
+    night()
+    night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
+    night()
+    with Store.open(night.address) as store:
+        with pytest.raises(UsageError):
+            alerts.set_state(store, "", "false")
+        assert [each.state for each in alerts.every(store)] == [AlertState.OPEN]

@@ -11,8 +11,12 @@ from support.year import Event, Year
 from scalescope.nightly import alerts, whole_suite
 from scalescope.nightly.changes import Floats
 from scalescope.nightly.night_record import (
+    Alert,
+    AlertState,
     ChangeOutcome,
+    Culprit,
     Judged,
+    Night,
     NightlySeries,
     NightRecord,
     SoftwareLock,
@@ -114,25 +118,46 @@ def test_a_suite_that_moved_with_the_controls_or_with_equal_software_is_the_mach
     assert (judged[0].control is None) is equal
 
 
+def in_progress(store: Store, past: list[Night], record: NightRecord) -> NightInProgress:
+    """A night that has measured and judged nothing yet."""
+    asked = NightlyParameters()
+    study = store.studies.begin("nightly", asdict(asked), fresh=True)
+    record = replace(record, judged=(), alerts=())
+    store.studies.amend(study.id, lambda _: record.to_mapping())
+    return NightInProgress(asked, study, past, store, Runner(), record)
+
+
 def test_a_night_tells_a_slow_suite_once_and_first(address: str) -> None:
     year = played(36, Event(30, some(1.015, 5) * 1.03, "dask"))
     [told] = [each.night for each in year.told if each.what == "suite"]
-    asked = NightlyParameters()
     with Store.open(address) as store:
-        study = store.studies.begin("nightly", asdict(asked), fresh=True)
-        record = replace(year.past[told].record, judged=(), alerts=())
-        store.studies.amend(study.id, lambda _: record.to_mapping())
-        night = NightInProgress(asked, study, year.past[:told], store, Runner(), record)
+        night = in_progress(store, year.past[:told], year.past[told].record)
         for _ in range(2):
             night.judge_suite()
         [alert] = night.record.alerts
         assert [each.outcome for each in night.record.judged] == [ChangeOutcome.SUITE]
-        notes = [note.text for note in sheet(store.studies.get(study.id), []).notes]
+        notes = [note.text for note in sheet(store.studies.get(night.study.id), []).notes]
     assert notes[0] == night.record.judged[0].reason
     assert "dask 1 → 2" in alert.culprit.changed
     assert "-w workload-5" in alert.command
     assert "dask==1" in alert.command
     assert "p = " in alerts.issue(alert)
+
+
+@pytest.mark.parametrize(("state", "told"), [(AlertState.OPEN, 0), (AlertState.RESOLVED, 1)])
+def test_a_suite_is_not_told_of_a_cause_that_has_an_open_alert(address: str, state: AlertState, told: int) -> None:
+    year = played(36, Event(30, np.full(SERIES, 1.03), "dask"))
+    [tonight] = [each.night for each in year.told if each.what == "suite"]
+    culprit = Culprit("dask 1 → 2", "dask", "1", "2", changed="dask 1 → 2")
+    one = Judged(STAND_IN, "", 1.0, 1.03, ChangeOutcome.CONFIRMED, "")
+    past = year.past[:tonight]
+    alert = Alert("a1", past[-2].id, culprit, (one,), "", state)
+    past[-2] = replace(past[-2], record=replace(past[-2].record, alerts=(alert,)))
+    with Store.open(address) as store:
+        night = in_progress(store, past, year.past[tonight].record)
+        night.judge_suite()
+    assert [each.outcome for each in night.record.judged] == [ChangeOutcome.SUITE]
+    assert len(night.record.alerts) == told
 
 
 def test_fewer_series_than_a_suite_are_none() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AGGREGATION_TEMPORALITY_DELTA as DELTA
+from opentelemetry.sdk import resources
 
 from scalescope import redaction
 from scalescope.run import telemetry
@@ -30,6 +33,7 @@ class Receiver(ThreadingHTTPServer):
         self.metrics: dict[str, Any] = {}
         self.bodies: list[bytes] = []
         self.service = ""
+        self.instances: set[str] = set()
         self.status = 200
 
     def take(self, path: str, body: bytes) -> None:
@@ -37,6 +41,7 @@ class Receiver(ThreadingHTTPServer):
         if path == "/v1/traces":
             for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
                 self.service = attributes(resource.resource)["service.name"]
+                self.instances.add(attributes(resource.resource)["service.instance.id"])
                 self.spans += [span for scope in resource.scope_spans for span in scope.spans]
         elif path == "/v1/metrics":
             for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
@@ -66,10 +71,9 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
         thread.start()
         monkeypatch.setenv(telemetry.VARIABLE, f"http://127.0.0.1:{server.server_address[1]}")
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", f"authorization={SECRET}")
-        monkeypatch.setitem(telemetry._paused, "until", 0.0)
-        telemetry._meters.cache_clear()
+        telemetry._collector.cache_clear()
         yield server
-        telemetry._meters.cache_clear()
+        telemetry._collector.cache_clear()
         server.shutdown()
         thread.join()
 
@@ -105,6 +109,30 @@ def test_a_run_that_is_continued_sends_the_rest(receiver: Receiver, fake: Any, a
     assert receiver.bodies == []
     run_sweep({**SWEEP, "store": address})
     assert len(receiver.spans) == 3
+
+
+def test_counts_of_several_processes_add_up_to_a_rate(receiver: Receiver, fake: Any, address: str) -> None:
+    for _ in range(2):  # a cached collector is what a process has of its own
+        for _ in range(2):
+            run_sweep({**SWEEP, "store": address, "fresh": True})
+            counted = receiver.metrics["scalescope.trials"].sum
+            assert counted.aggregation_temporality == DELTA
+            assert [each.as_int for each in counted.data_points] == [1, 1]
+            assert receiver.metrics["scalescope.trial.makespan"].histogram.aggregation_temporality == DELTA
+        telemetry._collector.cache_clear()
+        resources._service_instance_id = None
+    assert receiver.instances == {socket.gethostname()}
+
+
+def test_a_site_may_choose_identity_and_sums_since_the_start(
+    receiver: Receiver, fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=mine")
+    monkeypatch.setenv(telemetry.TEMPORALITY, "cumulative")
+    for _ in range(2):
+        run_sweep({**SWEEP, "store": address, "fresh": True})
+    assert [each.as_int for each in receiver.metrics["scalescope.trials"].sum.data_points] == [2, 2]
+    assert receiver.instances == {"mine"}
 
 
 def test_no_secret_is_sent(receiver: Receiver) -> None:

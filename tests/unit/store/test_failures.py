@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 from support.faults import freeze
 
+from scalescope import waiting
 from scalescope.errors import StoreError
 from scalescope.model.extras import install_command
 from scalescope.model.sweep import Sweep
@@ -68,7 +69,7 @@ class TestDisk:
                 while True:
                     file.write(bytes(4096))
             error = failure(lambda: store.save(run_id, make_trial(1, facts={"large": "x" * 100_000})))
-            assert "Could not save a trial" in error.what
+            assert "save a trial" in error.what
             assert "full" in error.cause
             assert "Free space" in error.next_step
             assert store.run().trials == tuple(saved)
@@ -96,7 +97,7 @@ class TestDisk:
         """
         path = str(tmp_path / "a.db")
         number, what, *rest = child(code, path, child_environment).splitlines()
-        assert what.startswith("Could not save a trial: ")
+        assert "save a trial:" in what
         assert rest[0] == f"  where: {path}"
         assert "ulimit -f" in rest[1]
         assert "next:" in rest[2]
@@ -190,7 +191,7 @@ class TestServer:
     )
     def test_it_refuses(self, postgresql: Any, name: str, given: dict[str, Any], meaning: str) -> None:
         error = failure(lambda: Store.open(postgresql.url(name, **given)))
-        assert "Could not open the store" in error.what
+        assert "open the store" in error.what
         assert meaning in error.cause
         assert "127.0.0.1" in error.where
         assert "s3cret" not in str(error)
@@ -242,7 +243,7 @@ class TestServer:
     def test_one_that_is_away_is_asked_again(
         self, postgresql: Any, sweep: Sweep, make_trial: Make, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(patience, "AGAIN_S", 0.0)
+        monkeypatch.setattr(waiting, "AGAIN_S", 0.0)
         with Store.open(postgresql.create()) as store:
             run_id = store.begin(sweep, [], workload_version=1).id
             save, refusals = store._save_row, [StoreError("Could not save a trial", category=AWAY)] * 2

@@ -104,7 +104,7 @@ def test_an_interrupted_write_is_not_seen(tmp_path: Path, make_tables: Make, mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "rename", full)
-    with pytest.raises(StoreError, match=r"Could not write the records: .*No space left") as error:
+    with pytest.raises(StoreError, match="No space left") as error:
         records.write(str(tmp_path / "run" / "other"), make_tables())
     assert "full" in error.value.cause
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["key"]
@@ -186,5 +186,5 @@ class TestRefuses:
 
     def test_a_file_where_the_folder_should_be(self, tmp_path: Path, make_tables: Make) -> None:
         (tmp_path / "run").touch()
-        with pytest.raises(StoreError, match="Could not write the records"):
+        with pytest.raises(StoreError, match="write the records"):
             records.write(str(tmp_path / "run" / "key"), make_tables())

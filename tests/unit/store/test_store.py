@@ -386,7 +386,7 @@ def test_a_store_that_was_moved_away_is_not_written_on(tmp_path: Path, sweep: Sw
     with Store.open(str(tmp_path / "a.db")) as store:
         run_id = begin(store, sweep)
         (tmp_path / "a.db").rename(tmp_path / "b.db")
-        with pytest.raises(StoreError, match="Could not save a trial: the store is gone"):
+        with pytest.raises(StoreError, match="the store is gone"):
             store.save(run_id, make_trial())
 
 
@@ -401,7 +401,7 @@ class TestFindsRuns:
     def test_the_beginning_of_an_id(self, store: Store, sweep: Sweep) -> None:
         ids = [begin(store, sweep, fresh=True) for _ in range(2)]
         assert store.run(ids[0][:-1]).id == ids[0]
-        with pytest.raises(UsageError, match="Several runs begin with '20'") as error:
+        with pytest.raises(UsageError, match=r"Several .* '20'") as error:
             store.run("20")
         assert all(run_id in str(error.value) for run_id in ids)
 
@@ -426,7 +426,7 @@ class TestRefuses:
             lambda: store.beat("none"),
             lambda: store.finish("none", "complete"),
         ):
-            with pytest.raises(StoreError, match="There is no run 'none'"):
+            with pytest.raises(StoreError, match="no run 'none'"):
                 act()
 
     @pytest.mark.parametrize("state", ["running", "done", ""])

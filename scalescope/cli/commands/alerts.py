@@ -1,0 +1,159 @@
+"""`scalescope alerts`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from scalescope.cli.carrying import open_store
+from scalescope.cli.options import DefaultGroup, GivenOptions, Json, options
+from scalescope.cli.output import exit_statuses, print_json, print_table, say
+from scalescope.errors import UsageError
+from scalescope.run.parameters import Storage
+
+if TYPE_CHECKING:
+    from scalescope.store.store import Store
+
+app = typer.Typer(
+    cls=DefaultGroup,
+    help="List the regressions that nights have confirmed, say what became of one, or mute series. Alone: the list.",
+)
+STORE = options(Storage, without=("fresh",))
+OneAlert = Annotated[str, typer.Argument(metavar="ALERT", help="Its id, or the start of its id.")]
+SomeSeries = Annotated[
+    str,
+    typer.Argument(
+        metavar="SERIES",
+        help="A workload, a kind of cluster, or a series as reports write it: 'bag-map (4 workers, 40 items, local)'.",
+    ),
+]
+Reason = Annotated[str, typer.Option(help="Why, in a few words: it is shown wherever the series are.")]
+OneHistory = Annotated[str, typer.Option(help="In this history alone.", show_default=False)]
+
+
+def _opened(asked: GivenOptions) -> Store:
+    return open_store(str(asked.given.get("store", "")))
+
+
+@app.command("list", epilog=exit_statuses())
+@STORE
+def list_all(asked: GivenOptions, as_json: Json = False) -> None:
+    """List all alerts, newest first, and which series are muted or accepted."""
+    with _opened(asked) as store:
+        _list(store, as_json=as_json)
+
+
+@app.command(epilog=exit_statuses())
+@STORE
+def show(asked: GivenOptions, alert: OneAlert, as_json: Json = False) -> None:
+    """Print the text of an alert for a bug tracker."""
+    from scalescope.nightly import alerts
+
+    with _opened(asked) as store:
+        found = alerts.find(store, alert)
+    if as_json:
+        print_json(found.to_mapping())
+    else:
+        print(alerts.issue(found))
+
+
+@app.command(epilog=exit_statuses())
+@STORE
+def script(asked: GivenOptions, alert: OneAlert) -> None:
+    """Print the script that shows a regression without Scalescope.
+
+    Example: scalescope alerts script 3fa1 > slower.py
+    """
+    from scalescope.nightly import alerts
+
+    with _opened(asked) as store:
+        found = alerts.find(store, alert)
+    if not found.script:
+        next_step = f"`scalescope alerts show {found.id}` has the command that shows the regression again"
+        raise UsageError(f"Alert {found.id} has no script", cause=found.shown, next_step=next_step)
+    print(found.script)
+
+
+@app.command("set", epilog=exit_statuses())
+@STORE
+def set_state(
+    asked: GivenOptions,
+    alert: OneAlert,
+    state: Annotated[
+        str,
+        typer.Argument(
+            metavar="STATE",
+            help="acknowledged, accepted (later nights expect the new level), false (not reported again), resolved, or "
+            "open.",
+        ),
+    ],
+) -> None:
+    """Set what became of an alert."""
+    from scalescope.nightly import alerts
+
+    with _opened(asked) as store:
+        found = alerts.set_state(store, alert, state)
+    print(f"{found.id} {found.state}: {alerts.line(found)}")
+
+
+@app.command(epilog=exit_statuses())
+@STORE
+def mute(
+    asked: GivenOptions,
+    series: SomeSeries,
+    until: Annotated[
+        str, typer.Option(metavar="DAY", help="The last day, such as 2027-01-31, by the clock of this machine.")
+    ],
+    reason: Reason = "",
+    history: OneHistory = "",
+) -> None:
+    """Measure and show series, and raise no alert, until the end of a day.
+
+    Example: scalescope alerts mute bag-map --until 2027-01-31 --reason 'its disk is being replaced'
+    """
+    from scalescope.nightly import decisions
+
+    with _opened(asked) as store:
+        decisions.decide(store, series, until=until, reason=reason, history=history)
+        _list(store)
+
+
+@app.command(epilog=exit_statuses())
+@STORE
+def accept(asked: GivenOptions, series: SomeSeries, reason: Reason = "", history: OneHistory = "") -> None:
+    """Expect the present level of series from now on."""
+    from scalescope.nightly import decisions
+
+    with _opened(asked) as store:
+        decisions.decide(store, series, reason=reason, history=history)
+        _list(store)
+
+
+@app.command(epilog=exit_statuses())
+@STORE
+def undo(asked: GivenOptions, series: SomeSeries, history: OneHistory = "") -> None:
+    """Undo what `mute` and `accept` did to series."""
+    from scalescope.nightly import decisions
+
+    with _opened(asked) as store:
+        decisions.undo(store, series, history)
+        _list(store)
+
+
+def _list(store: Store, *, as_json: bool = False) -> None:
+    from scalescope.nightly import alerts, decisions
+
+    found, decided = alerts.every(store)[::-1], decisions.in_force(store)
+    if as_json:
+        listed = {"alerts": found, "decisions": decided}
+        print_json({name: [each.to_mapping() for each in some] for name, some in listed.items()})
+        return
+    if found:
+        rows = [(each.id, str(each.state), each.night, alerts.line(each)) for each in found]
+        print_table(["alert", "state", "night", "what"], rows, whole=(0,))
+    if decided:
+        cells = [(each.what, each.kind, each.who, each.reason) for each in decided]
+        print_table(["series", "decision", "who", "why"], cells)
+    if not found and not decided:
+        say("No alerts, and nothing is muted.", "dim")
