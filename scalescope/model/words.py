@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import Any
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -25,6 +26,11 @@ def capital(text: str) -> str:
 def percent(share: float) -> str:
     """`12 %` for 0.12."""
     return f"{100 * share:.0f} %"
+
+
+def pairs(values: Mapping[str, Any]) -> str:
+    """`workers=200, items=199`."""
+    return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
 def some(names: Sequence[str], limit: int = 3) -> str:
