@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from scalescope.errors import OthersCode
 from scalescope.model.environment import Environment
+from scalescope.model.run_facts import USER
 from scalescope.owner import user
-from scalescope.store.row_conversion import USER
 from scalescope.store.store import SweepRun
 
 
