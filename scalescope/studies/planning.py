@@ -94,6 +94,7 @@ def shared_settings(
         others_code.check(found, others_code=asked.others_code)
         taken = found.sweep.to_mapping()
         if sweep.get("workload", taken["workload"]) == taken["workload"]:
+            others_code.check_can_run_again(found)
             values = {**_worst_values(found, {*values, *asked.params}), **values}
             sweep = {**{name: taken[name] for name in _TAKEN if name in taken}, **sweep}
         follows = found.id

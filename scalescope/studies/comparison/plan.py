@@ -32,6 +32,13 @@ from scalescope.studies.symptom import LARGER_IS_BETTER, Quantity, quantity
 
 def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
     asked = parameters.check(ComparisonParameters, given)
+    if not asked.b and not asked.a.keys() & {CLUSTER, ENVIRONMENT}:  # the other side of these has a default
+        raise InvalidField(
+            "b",
+            {},
+            "what B changes",
+            next_step="add --b NAME=VALUE; to compare equals, the same values for --a and --b",
+        )
     workloads = [fields.text("workloads", each) for each in asked.workloads]
     shared = shared_settings({**given, "workload": workloads[0] if workloads else ""}, asked, store, records)
     arms = {
