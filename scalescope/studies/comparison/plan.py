@@ -9,9 +9,8 @@ from typing import Any
 from scalescope.analysis.summary import settings
 from scalescope.errors import InvalidField
 from scalescope.model import fields, parameters
-from scalescope.model.fault import NONE
 from scalescope.model.fields import Scalar
-from scalescope.model.sweep import CLUSTER, ENVIRONMENT, FAULT, Point
+from scalescope.model.sweep import CLUSTER, DEFAULT_CLUSTER, ENVIRONMENT, NOTHING, Point
 from scalescope.model.trial import Trial
 from scalescope.run.growth import ExtraTrial
 from scalescope.run.request import RunRequest
@@ -79,7 +78,7 @@ check = ask
 
 
 def _default(shared: SharedSettings, name: str) -> Scalar:
-    given = shared.sweep.get(name) or {CLUSTER: "simulated", ENVIRONMENT: "present"}[name]
+    given = shared.sweep.get(name) or {CLUSTER: DEFAULT_CLUSTER, **NOTHING}[name]
     return str(given["kind"]) if isinstance(given, Mapping) else str(given)
 
 
@@ -136,7 +135,7 @@ def _pairing(
 
 
 def _labels(a: Point, b: Point) -> tuple[str, str]:
-    sides = [{"workers": point.workers, "items": point.items, FAULT: NONE, **settings(point)} for point in (a, b)]
+    sides = [{"workers": point.workers, "items": point.items, **NOTHING, **settings(point)} for point in (a, b)]
     names = [name for name in dict.fromkeys([*sides[0], *sides[1]]) if sides[0].get(name) != sides[1].get(name)]
     if not names:
         return "A", "B, which is the same,"

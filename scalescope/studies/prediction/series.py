@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from scalescope.model import fault
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
-from scalescope.model.sweep import ENVIRONMENT, FAULT, ITEMS, ITEMS_PER_WORKER, WORKERS
+from scalescope.model.sweep import ENVIRONMENT, ITEMS, ITEMS_PER_WORKER, NOTHING, WORKERS
 from scalescope.model.trial import Trial
 from scalescope.store.store import SweepRun
 
@@ -70,8 +69,8 @@ def _rate(rates: Sequence[Scalar], trial: Trial) -> Scalar:
 
 def _settings(trial: Trial) -> dict[str, Scalar]:
     point = trial.point
-    rest = {name: value for name, value in point.values.items() if name not in (WORKERS, ITEMS)}
-    return {**rest, ENVIRONMENT: _named(ENVIRONMENT, point.environment), FAULT: point.fault or fault.NONE}
+    rest = {name: _named(name, value) for name, value in point.values.items() if name not in (WORKERS, ITEMS)}
+    return {**NOTHING, **rest}
 
 
 def _named(name: str, value: Scalar) -> Scalar:
