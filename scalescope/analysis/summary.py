@@ -13,7 +13,8 @@ from typing import Any
 from scalescope.analysis.distributions import t_quantile
 from scalescope.model.environment import Environment
 from scalescope.model.fields import Scalar
-from scalescope.model.metrics import METRICS, OTHER_CLUSTER, WORKER_TIME, Combine, Metric, Metrics, Unit
+from scalescope.model.finding import Severity, Verdict
+from scalescope.model.metrics import METRICS, OTHER_CLUSTER, WORKER_TIME, WORKING, Combine, Metric, Metrics, Unit
 from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.sweep import ENVIRONMENT, ITEMS, WORKERS, Point
 from scalescope.model.trial import BLAMED, PASSED_ON, Trial, TrialState
@@ -121,6 +122,15 @@ def spoilt_points(trials: Iterable[Trial]) -> tuple[PointSummary, ...]:
         for trial in trials
         if trial.metrics is not None and trial.point.id not in counted
     )
+
+
+def worst_point(summaries: Sequence[PointSummary], verdict: Verdict | None) -> PointSummary | None:
+    """The measured point of the first finding, or else the one with the smallest busy share."""
+    measured = {summary.point.id: summary for summary in summaries if summary.metrics is not None}
+    for finding in verdict.findings if verdict else ():
+        if finding.severity is not Severity.INFO and finding.points and finding.points[0] in measured:
+            return measured[finding.points[0]]
+    return min(measured.values(), key=lambda summary: summary.share(*WORKING), default=None)
 
 
 def order(point: Point) -> tuple[object, ...]:

@@ -103,10 +103,11 @@ def isolate(given: Mapping[str, Any], runner: Runner | None = None) -> Isolated:
     asked, kept = check(loaded)
     with shown(runner) as runner, Store.open(kept.store, records) as store:
         place = OutputPath.of("folder", asked.folder, store, runner)
-        if not place.among_records:
+        if asked.sweep and not place.among_records:  # before the sweep takes its time
             files.check_folder(asked.folder, WHAT)
         run = run_sweep({**asked.sweep, "store": given.get("store", "")}, runner).run_id if asked.sweep else asked.run
         origin = store.run(run)
+        others_code.check_can_run_again(origin)
         others_code.check(origin, others_code=asked.others_code)
         runner.label([f"run:{origin.id}", f"workload:{origin.sweep.workload}"])
         symptom, finding, trial = choose(origin, asked)

@@ -14,6 +14,7 @@ from scalescope.errors import CaptureError, DriverError, InfrastructureError
 from scalescope.isolation.reduce import Move, SymptomReading
 from scalescope.isolation.removals import QUICK_S, Setting, checked, sentence
 from scalescope.model.recorded_graph import RecordedGraph
+from scalescope.model.run_facts import STEP_OF
 from scalescope.model.sweep import digest
 from scalescope.model.trial import Trial
 from scalescope.report import files
@@ -22,7 +23,6 @@ from scalescope.run.request import RunRequest, check
 from scalescope.run.signals import shielded
 from scalescope.run.sweep import abort, analyse, begin
 from scalescope.run.trials import run_trials
-from scalescope.store.row_conversion import STEP_OF
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store
 from scalescope.studies.symptom import Symptom

@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any
@@ -16,7 +16,7 @@ from scalescope.errors import InvalidField, UnknownName
 from scalescope.model import axis, fault, fields, parameters
 from scalescope.model.cluster import KINDS, ClusterSpec, cluster_spec
 from scalescope.model.environment import ENVIRONMENT as ENVIRONMENT
-from scalescope.model.environment import Environment
+from scalescope.model.environment import PRESENT, Environment
 from scalescope.model.fields import Scalar
 from scalescope.model.mapping import Mapped, differing
 from scalescope.model.parameters import Parameter
@@ -27,7 +27,6 @@ CLUSTER, GROUPS, FAULT = "cluster", "groups", "fault"
 # Dask configuration key of simulated clusters: tasks return their results and take no time
 ZERO_LENGTH = "scalescope.zero-length-tasks"
 OF_GROUP = f"{WORKERS}@"  # prefix of the axis of a worker group
-OWN_AXES = (WORKERS, THREADS, CLUSTER, ENVIRONMENT, FAULT)  # axes that every sweep can have
 # Most trials of one sweep, so that a typing error does not plan for hours; most threads of a worker
 MAX_TRIALS, MAX_THREADS = 100_000, 1024
 DEFAULT_CLUSTER = "simulated"
@@ -77,14 +76,14 @@ class Point(Mapped):
     @property
     def values(self) -> dict[str, Scalar]:
         """The values of axes that give this point."""
-        place = {CLUSTER: self.cluster, ENVIRONMENT: self.environment, FAULT: self.fault}
+        own = {name: value for name in OWN_AXES if (value := getattr(self, name))}
         return {
-            WORKERS: self.workers,
-            THREADS: self.threads_per_worker,
+            WORKERS: own.pop(WORKERS),
+            THREADS: own.pop(THREADS),
             **{f"{OF_GROUP}{name}": number for name, number in self.groups.items()},
             **self.params,
             **self.dask_config,
-            **{name: value for name, value in place.items() if value},
+            **own,
         }
 
     def to_mapping(self) -> dict[str, Any]:
@@ -127,6 +126,16 @@ AXES_SCHEMA = {
 }
 
 
+@dataclass(frozen=True)
+class OwnAxis:
+    """An axis that every sweep can have; the field of `Point` of the same name holds its value."""
+
+    reads: Callable[[str, object, ClusterSpec], Any]  # gives the value of the field, from where, value and cluster
+    absent: Scalar  # value where a point does not name it
+    nothing: str = ""  # text for labels, where the field is empty
+    means: str = ""  # explanation in the help, without parentheses
+
+
 def _read_points(where: str, given: object) -> tuple[dict[str, Scalar], ...]:
     if not isinstance(given, list | tuple):
         raise InvalidField(where, given, "a list")
@@ -148,6 +157,35 @@ def _read_environment(where: str, text: object) -> str:
         Environment.parse(text, where)
     return text
 
+
+def _read_workers(where: str, value: object, cluster: ClusterSpec) -> int:
+    return fields.integer(where, value, minimum=1, maximum=cluster.max_workers)
+
+
+def _read_kind(where: str, value: object, cluster: ClusterSpec) -> str:
+    kind = str(value)
+    if kind and kind not in KINDS:
+        raise InvalidField(where, kind, fields.suggest(kind, KINDS))
+    return kind
+
+
+def _read_fault(where: str, value: object, cluster: ClusterSpec) -> str:
+    return "" if fault.parse(where, str(value), cluster.faults, cluster.kind) is None else str(value)
+
+
+# A new axis is a row here and a field of `Point`
+OWN_AXES: Mapping[str, OwnAxis] = {
+    WORKERS: OwnAxis(_read_workers, 1),
+    THREADS: OwnAxis(lambda where, value, _: fields.integer(where, value, minimum=1, maximum=MAX_THREADS), 1),
+    CLUSTER: OwnAxis(_read_kind, "", means="a kind"),
+    ENVIRONMENT: OwnAxis(lambda where, value, _: _read_environment(where, value), "", PRESENT),
+    FAULT: OwnAxis(
+        _read_fault, fault.NONE, fault.NONE, f"what is broken on purpose: {', '.join((fault.NONE, *fault.KINDS))}"
+    ),
+}
+# Values of points that do not name an axis, for labels
+NOTHING = {name: own.nothing for name, own in OWN_AXES.items() if own.nothing}
+_LISTED = ", ".join(f"{name} ({own.means})" if own.means else name for name, own in OWN_AXES.items())
 
 WorkloadParams = Annotated[
     Mapping[str, Scalar],
@@ -203,9 +241,8 @@ class Sweep:
         Mapping[str, tuple[Scalar, ...]],
         Parameter(
             "Values per axis: a list, or a range such as 1..8 or 50..300:50. All combinations are run. Axes are "
-            "workers, workers@NAME (how many of them are in a cluster's worker group), threads_per_worker, items, "
-            "items_per_worker, environment, cluster (a kind), fault (what is broken on purpose: none, kill-worker, "
-            "pause-worker, steal-cpu), any parameter of the workload, or any Dask configuration key.",
+            f"{_LISTED}, workers@NAME (how many workers are in a cluster's worker group), items, items_per_worker, any "
+            "parameter of the workload, or any Dask configuration key.",
             examples=({"workers": "1..4,8,16", "items": [100, 200]},),
             schema=AXES_SCHEMA,
             option=("--axis", "-a"),
@@ -321,22 +358,22 @@ class Sweep:
         return self._point("point", values, workload)
 
     def _point(self, where: str, values: Mapping[str, Scalar], workload: Workload) -> Point:
-        cluster = str(values.get(CLUSTER, ""))
-        if cluster and cluster not in KINDS:
-            raise InvalidField(f"{where}.{CLUSTER}", cluster, fields.suggest(cluster, KINDS))
+        cluster = _read_kind(f"{where}.{CLUSTER}", values.get(CLUSTER, ""), self.cluster)
         spec = self.cluster if cluster in ("", self.cluster.kind) else cluster_spec(cluster)
         params, config, groups = _sorted_values(where, values, workload, spec)
-        workers = fields.integer(f"{where}.{WORKERS}", values.get(WORKERS, 1), minimum=1, maximum=spec.max_workers)
-        threads = fields.integer(f"{where}.{THREADS}", values.get(THREADS, 1), minimum=1, maximum=MAX_THREADS)
-        spec.check_size(workers, threads)
+        given = {ENVIRONMENT: self.environment, **values}
+        own = {
+            name: own_axis.reads(f"{where}.{name}", given.get(name, own_axis.absent), spec)
+            for name, own_axis in OWN_AXES.items()
+        }
+        workers = own[WORKERS]
+        spec.check_size(workers, own[THREADS])
         if fields.boolean(f"{where}.{ZERO_LENGTH}", config.get(ZERO_LENGTH, False)) and spec.real_time:
             raise InvalidField(
                 f"{where}.{ZERO_LENGTH}", True, f"a simulated cluster: on a {spec.kind} cluster tasks take real time"
             )
         if sum(groups.values()) > workers:
             raise InvalidField(f"{where}.{WORKERS}", workers, f"at least {sum(groups.values())}, those of all groups")
-        broken = str(values.get(FAULT, fault.NONE))
-        works = fault.parse(f"{where}.{FAULT}", broken, spec.faults, spec.kind) is None
         if ITEMS_PER_WORKER in values:
             per_worker, field = values[ITEMS_PER_WORKER], f"{where}.{ITEMS_PER_WORKER}"
             if ITEMS in values or ITEMS in self.params:
@@ -344,14 +381,10 @@ class Sweep:
             params[ITEMS] = round(fields.number(field, per_worker, minimum=0) * workers)
         of_sweep = where == "axes" and not set(params) - set(self.params)
         return Point(
-            workers,
-            threads,
-            workload.bind({**self.params, **params}, section="params" if of_sweep else where),
-            config,
-            _read_environment(f"{where}.{ENVIRONMENT}", values.get(ENVIRONMENT, self.environment)),
-            cluster,
-            groups,
-            "" if works else broken,
+            params=workload.bind({**self.params, **params}, section="params" if of_sweep else where),
+            dask_config=config,
+            groups=groups,
+            **own,
         )
 
 

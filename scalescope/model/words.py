@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from typing import Any
 
 
 def number(value: float, digits: int = 3) -> str:
@@ -49,6 +50,11 @@ def signed_change(ratio: float) -> str:
 
 def _digits(percent: float, sign: str = "") -> str:
     return f"{percent:{sign}.2g}" if abs(percent) < 99.5 else f"{percent:{sign}.0f}"
+
+
+def pairs(values: Mapping[str, Any]) -> str:
+    """`workers=200, items=199`."""
+    return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
 def some(names: Sequence[str], limit: int = 3) -> str:

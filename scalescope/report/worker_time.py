@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scalescope.analysis.summary import PointSummary
-from scalescope.model.finding import Severity, Verdict
-from scalescope.model.metrics import BUSY_PARTS, GPU_PARTS, PARTS, WORKER_TIME, WORKING, Metrics
+from scalescope.analysis.summary import worst_point as worst_point
+from scalescope.model.metrics import BUSY_PARTS, GPU_PARTS, PARTS, WORKER_TIME, Metrics
 from scalescope.model.words import percent, plural
 
 WORTH_A_WORD = 0.05  # smallest share of the worker time whose cause is named
@@ -90,12 +90,3 @@ def apportion(amounts: Sequence[float], total: int) -> list[int]:
     for i in by_remainder[: total - sum(result)]:
         result[i] += 1
     return result
-
-
-def worst_point(summaries: Sequence[PointSummary], verdict: Verdict | None) -> PointSummary | None:
-    """The measured point of the first finding, or else the one with the smallest busy share."""
-    measured = {summary.point.id: summary for summary in summaries if summary.metrics is not None}
-    for finding in verdict.findings if verdict else ():
-        if finding.severity is not Severity.INFO and finding.points and finding.points[0] in measured:
-            return measured[finding.points[0]]
-    return min(measured.values(), key=lambda summary: summary.share(*WORKING), default=None)

@@ -17,6 +17,7 @@ from scalescope.errors import BudgetSpent, ClusterError, InfrastructureError, St
 from scalescope.model.cluster import ClusterSpec
 from scalescope.model.environment import Environment
 from scalescope.model.finding import Severity, Verdict
+from scalescope.model.run_facts import CODE, INSTEAD_OF
 from scalescope.model.sweep import PlannedTrial
 from scalescope.model.trial import TrialState
 from scalescope.model.words import plural
@@ -32,7 +33,6 @@ from scalescope.run.request import RunRequest, resolve
 from scalescope.run.runner import Publication, Runner, RunStep
 from scalescope.run.trials import run_trials
 from scalescope.store.patience import ENDING_S
-from scalescope.store.row_conversion import CODE, INSTEAD_OF
 from scalescope.store.schema import RunState
 from scalescope.store.store import Store, SweepRun
 from scalescope.waiting import PATIENCE_S

@@ -21,12 +21,6 @@ T = TypeVar("T")
 R = TypeVar("R")
 Named = TypeVar("Named", "RunRow", "StudyRow")
 INTERRUPTED = "interrupted"  # fact of a trial: it was stopped from outside, and runs again on resume
-# fact of a run: id of the larger thing it is a step of, such as an isolation; `latest` skips such runs
-STEP_OF = "step_of"
-USER = "user"  # fact of a run: the host's name of the user who began it
-# facts of a run: digest of the user's function and its local modules; id of the run that another digest kept from
-# resuming
-CODE, INSTEAD_OF = "code", "instead_of"
 PACKAGES = "packages"  # fact: packages; a whole list is stored once for all trials that share it
 LARGEST = 2**63  # columns hold smaller whole numbers than this; JSON holds any
 

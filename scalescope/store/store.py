@@ -20,7 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session, object_session, selectinload
 
 from scalescope.errors import StoreError, UsageError
-from scalescope.model import fields
+from scalescope.model import fields, run_facts
 from scalescope.model.extras import install_command
 from scalescope.model.finding import Verdict
 from scalescope.model.sweep import PlannedTrial, Sweep
@@ -144,8 +144,8 @@ class Store:
         nobody runs it: it was stopped or failed, or its owner is dead or is this process. Of two processes that resume
         at once, one gets a new run. If only the code differs, the fact `instead_of` names the run not resumed.
         """
-        known, environment = row_conversion.split_packages({**(facts or {}), row_conversion.USER: user()})
-        code = known.get(row_conversion.CODE, "")
+        known, environment = row_conversion.split_packages({**(facts or {}), run_facts.USER: user()})
+        code = known.get(run_facts.CODE, "")
         same = [
             RunRow.sweep_id == sweep.id,
             RunRow.workload_version == workload_version,
@@ -162,7 +162,7 @@ class Store:
             run_id = None if fresh else self._resume(session, resumable, ownership, watched)
             if run_id is None:
                 if not fresh and (other := _with_other_code(session, same, code)):
-                    known[row_conversion.INSTEAD_OF] = other
+                    known[run_facts.INSTEAD_OF] = other
                 run_id = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
                 row = RunRow(id=run_id, created_at=now, facts=known, study_id=study or None, **ownership)
                 row.sweep_id, row.spec, row.workload = sweep.id, sweep.to_mapping(), clean(sweep.workload)
@@ -313,7 +313,7 @@ class Store:
         with self.reading("read a run") as session:
             found: Sequence[RunRow] = []
             if reference == "latest":
-                own = RunRow.facts[row_conversion.STEP_OF].as_string().is_(None), RunRow.study_id.is_(None)
+                own = RunRow.facts[run_facts.STEP_OF].as_string().is_(None), RunRow.study_id.is_(None)
                 found = session.scalars(_newest_runs().where(*own).limit(1)).all()
             elif reference:
                 prefix = RunRow.id.startswith(clean(reference), autoescape=True)
@@ -430,7 +430,7 @@ class Store:
 
 
 _NEWEST = (RunRow.created_at.desc(), RunRow.id.desc())
-_CODE = RunRow.facts[row_conversion.CODE].as_string()
+_CODE = RunRow.facts[run_facts.CODE].as_string()
 _Heartbeat = tuple[str, datetime]  # owner of a run, and its last heartbeat by the owner's clock
 # a run before it was resumed: columns that resuming changes, and its findings
 _Before = tuple[Mapping[str, Any], Sequence[Mapping[str, Any]]]

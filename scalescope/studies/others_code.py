@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from scalescope.errors import OthersCode
+from scalescope.errors import InvalidField, OthersCode
 from scalescope.model.environment import Environment
+from scalescope.model.run_facts import USER
+from scalescope.model.trial import ran_what
 from scalescope.owner import user
-from scalescope.store.row_conversion import USER
 from scalescope.store.store import SweepRun
 
 
@@ -19,6 +20,18 @@ def check(run: SweepRun, *, others_code: bool) -> None:
             f"Run {run.id} was stored by {who or 'an unknown user'}, and names code that would run as you: {code}",
             where=run.where,
             next_step="read that code; if you trust it, add --others-code (others_code: true in a flow)",
+        )
+
+
+def check_can_run_again(run: SweepRun) -> None:
+    """Refuse the record of a script, a block or a cluster, which names no workload to run."""
+    if what := ran_what(run.trials):
+        raise InvalidField(
+            "run",
+            run.id,
+            f"a run of a sweep: the record of a {what} can be shown, reported and predicted from, not run again",
+            next_step="name a function of it as the workload, such as -w FILE.py:FUNCTION -a workers=1,2,4; "
+            f"or scalescope predict {run.id}",
         )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from scalescope.analysis.summary import summarise
+from scalescope.analysis.summary import summarise, worst_point
 from scalescope.errors import InvalidField
 from scalescope.model import fields
 from scalescope.model.environment import Environment
@@ -16,7 +16,6 @@ from scalescope.model.fields import Scalar
 from scalescope.model.sweep import ITEMS, ITEMS_PER_WORKER, Point, Sweep
 from scalescope.model.trial import Trial, TrialState
 from scalescope.model.words import plural
-from scalescope.report.worker_time import worst_point
 from scalescope.run import request
 from scalescope.run.growth import Growth
 from scalescope.run.request import RunRequest
@@ -95,6 +94,7 @@ def shared_settings(
         others_code.check(found, others_code=asked.others_code)
         taken = found.sweep.to_mapping()
         if sweep.get("workload", taken["workload"]) == taken["workload"]:
+            others_code.check_can_run_again(found)
             values = {**_worst_values(found, {*values, *asked.params}), **values}
             sweep = {**{name: taken[name] for name in _TAKEN if name in taken}, **sweep}
         follows = found.id

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Any
-
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
-from scalescope.diagnosis.evidence.prefect_tasks import waits
-from scalescope.diagnosis.evidence.submissions import submissions
+from scalescope.diagnosis.evidence.waits_in_tasks import waited_for, waits_for_others
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.standstill import RESULTS
@@ -70,18 +65,12 @@ def waiting_tasks(observation: Observation) -> Finding | None:
         lost_s,
         f"`{worst['prefix']}` waited in `{worst['what'].replace('.__enter__', '')}`{where}: {percent(share)} of the "
         f"worker time passed in {plural(tasks, 'task')} that held a thread and waited.",
-        REMEDIES.get(_waited_for(worst), OTHERWISE),
+        REMEDIES.get(waited_for(worst), OTHERWISE),
         Evidence("thread-seconds waited", round(lost_s, 3), "table events, topic waits"),
         Evidence("of these at that line", round(float(worst["seconds"]), 3), worst["where"] or worst["what"]),
         Evidence("tasks that waited there", int(worst["tasks"]), f"prefix {worst['prefix']}"),
         confidence=0.9,
     )
-
-
-def waits_for_others(observation: Observation) -> list[Mapping[str, Any]]:
-    """Waits with a thread, but those for tasks of their own."""
-    own = RESULTS if submissions(observation).nested_graphs else ()
-    return [wait for wait in waits(observation) if _waited_for(wait) not in own]
 
 
 def _stopped(observation: Observation) -> Finding | None:
@@ -101,7 +90,3 @@ def _stopped(observation: Observation) -> Finding | None:
         Evidence("tasks that held a thread and waited", tasks, "facts standstill"),
         confidence=0.9,
     )
-
-
-def _waited_for(wait: Mapping[str, Any]) -> str:
-    return re.split(r"[.(]", str(wait["what"]), maxsplit=1)[0]

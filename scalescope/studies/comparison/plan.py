@@ -9,9 +9,8 @@ from typing import Any
 from scalescope.analysis.summary import settings
 from scalescope.errors import InvalidField
 from scalescope.model import fields, parameters
-from scalescope.model.fault import NONE
 from scalescope.model.fields import Scalar
-from scalescope.model.sweep import CLUSTER, ENVIRONMENT, FAULT, Point
+from scalescope.model.sweep import CLUSTER, DEFAULT_CLUSTER, ENVIRONMENT, NOTHING, Point
 from scalescope.model.trial import Trial
 from scalescope.run.growth import ExtraTrial
 from scalescope.run.request import RunRequest
@@ -32,6 +31,13 @@ from scalescope.studies.symptom import LARGER_IS_BETTER, Quantity, quantity
 
 def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> PlannedStudy:
     asked = parameters.check(ComparisonParameters, given)
+    if not asked.b and not asked.a.keys() & {CLUSTER, ENVIRONMENT}:  # the other side of these has a default
+        raise InvalidField(
+            "b",
+            {},
+            "what B changes",
+            next_step="add --b NAME=VALUE; to compare equals, the same values for --a and --b",
+        )
     workloads = [fields.text("workloads", each) for each in asked.workloads]
     shared = shared_settings({**given, "workload": workloads[0] if workloads else ""}, asked, store, records)
     arms = {
@@ -72,7 +78,7 @@ check = ask
 
 
 def _default(shared: SharedSettings, name: str) -> Scalar:
-    given = shared.sweep.get(name) or {CLUSTER: "simulated", ENVIRONMENT: "present"}[name]
+    given = shared.sweep.get(name) or {CLUSTER: DEFAULT_CLUSTER, **NOTHING}[name]
     return str(given["kind"]) if isinstance(given, Mapping) else str(given)
 
 
@@ -129,7 +135,7 @@ def _pairing(
 
 
 def _labels(a: Point, b: Point) -> tuple[str, str]:
-    sides = [{"workers": point.workers, "items": point.items, FAULT: NONE, **settings(point)} for point in (a, b)]
+    sides = [{"workers": point.workers, "items": point.items, **NOTHING, **settings(point)} for point in (a, b)]
     names = [name for name in dict.fromkeys([*sides[0], *sides[1]]) if sides[0].get(name) != sides[1].get(name)]
     if not names:
         return "A", "B, which is the same,"

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean, pstdev
-from types import MappingProxyType
 from typing import Any
 
 from scalescope.analysis.cost import Prices
@@ -19,7 +18,7 @@ from scalescope.model import words
 from scalescope.model.finding import Finding, Severity
 from scalescope.model.mapping import Mapped, differing
 from scalescope.model.trial import Trial
-from scalescope.model.words import capital, number, percent, plural, seconds
+from scalescope.model.words import capital, number, pairs, percent, plural, seconds
 from scalescope.store.store import SweepRun
 from scalescope.studies.planning import StudyAnswer, because
 from scalescope.studies.prediction.measured import MeasuredSizes, elapsed_s, middle
@@ -36,6 +35,7 @@ MUCH_DATA = 1_000_000  # bytes that move between workers, from which on links ma
 NEAR = 1.1  # sizes within this factor of the fastest are as good
 # Share of what costs most, from which on another cause is named with it: of two repeats, either may come first.
 NEARLY = 0.75
+MOST_SETTINGS = 3  # other settings that the line names
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,9 @@ class Prediction(Mapped):
     room_bytes: float = 0.0  # results that a worker holds before it writes some to disk; 0: unknown, or no limit
     assumed: tuple[str, ...] = ()  # costs that the trial did not tell
     costs: Mapping[str, Any] = field(default_factory=dict)  # what the simulated cluster charged
+    settings: Mapping[str, Any] = field(default_factory=dict)  # those predicted, where the run measured several
+    other_settings: tuple[Mapping[str, Any], ...] = ()  # what else the run measured
+    missing: Mapping[str, str] = field(default_factory=dict)  # why there is no answer, by workers asked for
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -119,8 +122,8 @@ def judge(
     simulated: SimulatedSizes,
     asked: Sequence[int],
     prices: Prices,
-    not_simulated: Mapping[str, float] = MappingProxyType({}),
-    room_bytes: float = 0.0,
+    not_simulated: Mapping[str, float],
+    room_bytes: float,
 ) -> StudyAnswer:
     again = typical(simulated.again)
     if measured.largest not in again:
@@ -146,8 +149,24 @@ def judge(
     moved = max((first.metrics.transferred_bytes or 0.0 for first, *_ in ahead.values() if first.metrics), default=0.0)
     assumed = _assumed(run) if moved >= MUCH_DATA else ()
     costs = run.sweep.cluster.to_mapping()
-    found = Prediction(tuple(sizes), tuple(asked), ratio.factor, trust, not_simulated, room_bytes, assumed, costs)
-    return StudyAnswer(_line(found), found.to_mapping(), bool(found.doubts))
+    found = Prediction(
+        tuple(sizes),
+        tuple(asked),
+        ratio.factor,
+        trust,
+        not_simulated,
+        room_bytes,
+        assumed,
+        costs,
+        measured.settings,
+        measured.other_settings,
+        {str(workers): _why_missing(run, workers) for workers in asked if workers not in ahead},
+    )
+    return StudyAnswer(_line(found), found.to_mapping(), bool(found.doubts or found.missing))
+
+
+def _why_missing(run: SweepRun, workers: int) -> str:
+    return because([trial for trial in run.trials if trial.point.workers == workers]).strip()
 
 
 def typical(run: SweepRun) -> dict[int, Trial]:
@@ -303,15 +322,24 @@ def _assumed(run: SweepRun) -> tuple[str, ...]:
 
 def _line(found: Prediction) -> str:
     asked = [size for size in found.sizes if size.workers in found.asked]
+    missing = "; ".join(f"{plural(int(workers), 'worker')}: {why}" for workers, why in found.missing.items())
     if not asked:
-        return "Not predictable: no size that was asked for could be simulated."
-    parts = [f"{plural(size.workers, 'worker')}: {_time(size)}" for size in asked]
-    text = "; ".join(parts)
+        return f"Not predictable: no size that was asked for could be simulated. {missing}"
+    text = "; ".join(f"{plural(size.workers, 'worker')}: {_time(size)}" for size in asked)
     fastest = min(found.sizes, key=lambda size: size.predicted_s)
     cheapest = min(size.workers for size in found.sizes if size.predicted_s <= NEAR * fastest.predicted_s)
     text += f". {capital(plural(cheapest, 'worker'))} {'is' if cheapest == 1 else 'are'} "
     text += "the fastest" if cheapest == fastest.workers else "within 10 % of the fastest"
+    if found.settings:
+        text += f". Predicted for {pairs(found.settings)}; measured, too: {_others(found)} (-a chooses)"
+    text += f". Not predicted: {missing}" if missing else ""
     return f"Not to be relied on ({'; '.join(found.doubts)}): {text}" if found.doubts else text
+
+
+def _others(found: Prediction) -> str:
+    texts = [pairs(each) for each in found.other_settings[:MOST_SETTINGS]]
+    more = len(found.other_settings) - len(texts)
+    return "; ".join(texts) + (f"; and {more} more" if more else "")
 
 
 def _time(size: PredictedSize) -> str:

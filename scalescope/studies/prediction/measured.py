@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from statistics import fmean, median
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,14 @@ import numpy as np
 from scalescope.analysis.fitted_costs import GrowthOfDurations, straight_line
 from scalescope.analysis.graph_from_records import word
 from scalescope.errors import InvalidField
+from scalescope.model.fields import Scalar
 from scalescope.model.metrics import PrefixWork
 from scalescope.model.recorded_graph import RecordedGraph
-from scalescope.model.sweep import CLUSTER, ITEMS, THREADS, WORKERS
+from scalescope.model.sweep import CLUSTER, ITEMS, ITEMS_PER_WORKER, WORKERS
 from scalescope.model.trial import Trial
+from scalescope.model.words import pairs
 from scalescope.store.store import SweepRun
+from scalescope.studies.prediction.series import differing_values, series_of
 
 # The graph is the same while its number of tasks stays within this factor, or differs as much at one size (`set_index`
 # looks at the data once in a process).
@@ -35,24 +38,31 @@ class MeasuredSizes:
     others: Mapping[int, tuple[Trial, ...]] = field(default_factory=dict)  # sizes to compare with
     builds_by_workers: bool = False  # whether the graph is another one where there are more workers
     grows: bool = False  # whether items grow with the workers
+    settings: Mapping[str, Scalar] = field(default_factory=dict)  # values of axes that tell it from `other_settings`
+    other_settings: tuple[Mapping[str, Scalar], ...] = ()  # the same of what else the run measured
 
     @classmethod
-    def of(cls, run: SweepRun, using: Sequence[int] = ()) -> MeasuredSizes:
-        """The settings of a run that were measured at the most sizes; raises `InvalidField` if there is no trial.
+    def of(
+        cls, run: SweepRun, using: Sequence[int] = (), axes: Mapping[str, Sequence[Scalar]] = MappingProxyType({})
+    ) -> MeasuredSizes:
+        """The settings of a run that were measured at the most sizes; of equals, those that the sweep names first.
 
-        With `using`, the other sizes are only compared with.
+        With `using`, the other sizes are only compared with; with `axes`, only settings of these values count.
+        Raises `InvalidField` if there is no trial.
         """
-        by_settings: dict[str, dict[int, tuple[Trial, ...]]] = {}
-        for trial in run.trials:
-            if trial.counts and trial.records and trial.metrics is not None:
-                sizes = by_settings.setdefault(_settings(trial), {})
-                workers = trial.point.workers
-                sizes[workers] = (*sizes.get(workers, ()), trial)
-        if not by_settings:
+        trials = [trial for trial in run.trials if trial.counts and trial.records and trial.metrics is not None]
+        if not trials:
             raise InvalidField(
                 "run", run.id, "a run with a valid trial and its raw records", next_step=f"scalescope show {run.id}"
             )
-        sizes = max(by_settings.values(), key=lambda sizes: (len(sizes), max(sizes)))
+        found = series_of(run, trials)
+        values = differing_values(run, found)
+        meant = [i for i, each in enumerate(found) if each.has(axes)]
+        if not meant:
+            shown = dict.fromkeys(pairs(each) for each in (values if values[0] else [found[0].values]))
+            raise InvalidField("axes", dict(axes), f"settings that were measured: {'; '.join(shown)}")
+        best = max(meant, key=lambda i: (len(found[i].sizes), max(found[i].sizes)))
+        sizes = found[best].sizes
         if missing := set(using) - set(sizes):
             raise InvalidField("using", min(missing), f"sizes that were measured: {', '.join(map(str, sorted(sizes)))}")
         kept = {workers: trials for workers, trials in sizes.items() if not using or workers in using}
@@ -62,7 +72,9 @@ class MeasuredSizes:
             kept,
             {workers: trials for workers, trials in sizes.items() if workers not in kept},
             builds_by_workers=max(least for least, *_ in tasks) > SAME_GRAPH * min(each[-1] for each in tasks),
-            grows=len({trial.point.items for trials in sizes.values() for trial in trials}) > 1,
+            grows=ITEMS_PER_WORKER in found[best].values,
+            settings=values[best],
+            other_settings=tuple(each for each in values if each != values[best]),
         )
 
     @property
@@ -188,12 +200,6 @@ def _work(trial: Trial) -> Mapping[str, PrefixWork]:
 def _tasks(trial: Trial) -> int:
     assert trial.metrics is not None
     return trial.metrics.tasks
-
-
-def _settings(trial: Trial) -> str:
-    point = trial.point
-    rest = {name: value for name, value in point.values.items() if name not in (WORKERS, ITEMS)}
-    return json.dumps({**rest, THREADS: point.threads_per_worker}, sort_keys=True, default=str)
 
 
 def _factor(growth: GrowthOfDurations | None, base: int, workers: int) -> float:

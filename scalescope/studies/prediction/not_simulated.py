@@ -5,8 +5,8 @@ from __future__ import annotations
 from scalescope.analysis.events import Tables
 from scalescope.analysis.graph_from_records import recorded_graph
 from scalescope.analysis.scattered import scattered_data
-from scalescope.diagnosis.causes.waiting_tasks import waits_for_others
 from scalescope.diagnosis.evidence.submissions import submissions
+from scalescope.diagnosis.evidence.waits_in_tasks import waits_for_others
 from scalescope.diagnosis.observation import Observation
 
 MATTERS = 0.1  # share of the time, or of the tasks, from which on that matters

@@ -54,8 +54,9 @@ class PredictionParameters(StudySettings, OneWorkload):
     axes: Annotated[
         Mapping[str, Any],
         Parameter(
-            "With a workload: the sizes to measure first.",
-            title="Sizes to measure first",
+            "With a workload: the sizes to measure first. With a run of several settings: the one to predict, such as "
+            "items=100.",
+            title="Sizes to measure first, or the setting to predict",
             option=("--axis", "-a"),
             metavar="NAME=VALUES",
             syntax="axes",

@@ -21,14 +21,14 @@ from scalescope.errors import InvalidField
 from scalescope.model import parameters
 from scalescope.model.cluster import cluster_spec
 from scalescope.model.recorded_graph import RecordedGraph, Submission
-from scalescope.model.sweep import THREADS, WORKERS, digest
+from scalescope.model.sweep import THREADS, WORKERS, axis_values, digest
 from scalescope.model.trial import ran_what
 from scalescope.report import files
 from scalescope.run import orchestrator_load, price_table, request
 from scalescope.run.request import RunRequest
 from scalescope.store.store import Store, SweepRun
 from scalescope.studies import others_code
-from scalescope.studies.planning import PlannedStudy, RequestAfter, StudyAnswer
+from scalescope.studies.planning import PlannedStudy, RequestAfter, StudyAnswer, because
 from scalescope.studies.prediction.judge import SimulatedSizes, judge, typical
 from scalescope.studies.prediction.measured import MeasuredSizes
 from scalescope.studies.prediction.not_simulated import not_simulated
@@ -39,6 +39,8 @@ MANY_TASKS = 5_000  # in all simulated trials, from which they are divided among
 DRAWS = 3  # of each simulated trial: where tasks run is a matter of chance
 # In all simulated trials: from as many on, each is drawn once, and only the largest measured size is compared with.
 TOO_MANY_TASKS = 20_000
+# What a run of the study is for
+MEASURING, AGAIN, COUNTING, CHANGED, KNOWN = "measuring", "again", "counting", "changed", "known"
 AHEAD = (2, 4, 8, 16)  # times the most workers measured, where no sizes are asked for
 MEASURED = ("workload", "cluster", "environment", "seed", "trial_timeout_s", "params", "axes", "repeats")
 
@@ -49,14 +51,23 @@ def ask(given: Mapping[str, Any], store: str = "", records: str = "") -> Planned
     if asked.workload:
         sweep = {name: value for name in MEASURED if (value := given.get(name, getattr(asked, name))) not in ("", {})}
         first = request.check({**sweep, "store": store}, records=records)
-        prediction = _Prediction(asked, (store, records), None)
-        requests: tuple[RunRequest | RequestAfter, ...] = (first, *prediction.requests)
-        return PlannedStudy("prediction", {**sweep, **question}, requests, prediction.answer, "", prediction.so_far)
+        return _planned(_Prediction(asked, (store, records), None, first), {**sweep, **question})
     with Store.open(store, records) as opened:
-        origin = opened.run(asked.run or "latest")
-    prediction = _Prediction(asked, (store, records), MeasuredSizes.of(origin, sizes(asked.using)))
-    question = {"run": origin.id, "workload": origin.sweep.workload, **question}
-    return PlannedStudy("prediction", question, prediction.requests, prediction.answer, origin.id, prediction.so_far)
+        run = opened.run(asked.run or "latest")
+    axes = {name: axis_values(name, values) for name, values in asked.axes.items()}
+    origin = MeasuredSizes.of(run, sizes(asked.using), axes)
+    for name, value in asked.params.items():
+        if any(each.get(name) == value for each in origin.other_settings):
+            raise InvalidField(
+                f"params.{name}", value, "a value that was not measured", next_step=f"choose it by -a {name}={value}"
+            )
+    question = {"run": run.id, "workload": run.sweep.workload, **question, **({"axes": asked.axes} if axes else {})}
+    return _planned(_Prediction(asked, (store, records), origin), question, follows=run.id)
+
+
+def _planned(prediction: _Prediction, question: Mapping[str, Any], *, follows: str = "") -> PlannedStudy:
+    requests = tuple(prediction.steps.values())
+    return PlannedStudy("prediction", question, requests, prediction.answer, follows, prediction.so_far)
 
 
 def check(given: Mapping[str, Any], store: str = "") -> None:
@@ -71,6 +82,13 @@ def _checked(given: Mapping[str, Any]) -> PredictionParameters:
         raise InvalidField(
             "axes", dict(asked.axes), "the numbers of workers to measure first", next_step="add -a workers=1,2,4"
         )
+    if not asked.workload and WORKERS in asked.axes:
+        raise InvalidField(
+            f"axes.{WORKERS}",
+            asked.axes[WORKERS],
+            "a setting of the run",
+            next_step="--using chooses measured sizes, --workers names those to predict",
+        )
     cluster(FittedCosts(), asked.bandwidth)
     return asked
 
@@ -79,11 +97,22 @@ def _checked(given: Mapping[str, Any]) -> PredictionParameters:
 class _Prediction:
     asked: PredictionParameters
     address: tuple[str, str]  # of the store, and of its raw records
-    origin: MeasuredSizes | None  # None: the first run of the study measures
+    origin: MeasuredSizes | None  # None: the study measures first
+    first: RunRequest | None = None  # measures, where there is no origin
 
     @property
-    def requests(self) -> tuple[RequestAfter, ...]:
-        return (self.again, self.counted, self.changed, self.known)
+    def steps(self) -> Mapping[str, RunRequest | RequestAfter]:
+        """The runs of the study in their order, by what they are for; the last of them may be left out."""
+        steps: dict[str, RunRequest | RequestAfter] = {MEASURING: self.first} if self.first else {}
+        steps[AGAIN] = self.again
+        if self.settings:
+            steps[COUNTING] = self.counted
+        if self.changes:
+            steps[CHANGED] = self.changed
+        return {**steps, KNOWN: self.known}
+
+    def _by_step(self, runs: Sequence[SweepRun]) -> dict[str, SweepRun]:
+        return dict(zip(self.steps, runs, strict=False))
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -102,19 +131,19 @@ class _Prediction:
         compared = () if _is_large(measured) else measured.by_workers
         return self._simulated(measured, {*compared, measured.largest, *wanted}, store, folder)
 
-    def counted(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest | None:
+    def counted(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest:
         """The largest measured size with other parameters: how many tasks share the work of a prefix then."""
-        if not self.settings:
-            return None
         measured = self._measured(runs)
         return self._simulated(measured, [measured.largest], store, folder, durations=measured.mean_durations)
 
     def changed(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest | None:
-        """The sizes asked for, with what was asked to be changed."""
-        if not self.changes:
+        """The sizes asked for, with what was asked to be changed; None if the tasks could not be counted."""
+        measured, counted = self._measured(runs), self._by_step(runs).get(COUNTING)
+        if counted is None:
+            return self._simulated(measured, self._wanted(measured), store, folder, changed=True)
+        if not counted.trials[0].counts:
             return None
-        measured = self._measured(runs)
-        durations = measured.shared_durations(runs[-1].trials[0]) if self.settings else None
+        durations = measured.shared_durations(counted.trials[0])
         return self._simulated(measured, self._wanted(measured), store, folder, changed=True, durations=durations)
 
     def _wanted(self, measured: MeasuredSizes) -> tuple[int, ...]:
@@ -123,7 +152,7 @@ class _Prediction:
     def known(self, runs: Sequence[SweepRun], store: Store, folder: str) -> RunRequest | None:
         """The largest size that was measured, from the smaller ones: how far to trust the answer."""
         measured = self._measured(runs)
-        if measured.smaller is None:
+        if measured.smaller is None or (self.changes and CHANGED not in self._by_step(runs)):
             return None
         return self._simulated(measured.smaller, {measured.smaller.largest, measured.largest}, store, folder)
 
@@ -135,9 +164,11 @@ class _Prediction:
         return f"{self.answer(runs).line}. How far to trust it is not known yet."
 
     def answer(self, runs: Sequence[SweepRun]) -> StudyAnswer:
-        measured, (again, *rest) = self._measured(runs), runs if self.origin is not None else runs[1:]
-        rest = rest[1:] if self.settings else rest
-        changed = rest.pop(0) if self.changes else None
+        measured, by_step = self._measured(runs), self._by_step(runs)
+        if self.changes and CHANGED not in by_step:
+            why = because(by_step[COUNTING].trials)
+            return StudyAnswer(f"Not predictable: its tasks could not be counted.{why}", {}, alarm=True)
+        again, changed = by_step[AGAIN], by_step.get(CHANGED)
         with Store.open(*self.address) as store:
             base = Observation.of(measured.base, store.tables(measured.base))
             ahead = {workers: trial for workers, trial in typical(changed or again).items() if trial.records}
@@ -146,12 +177,12 @@ class _Prediction:
                 for workers, trial in ahead.items()
             }
         room, shares = held_results(base), not_simulated(base, replayed=not measured.builds_by_workers)
-        simulated = SimulatedSizes(held, again, changed, rest[0] if rest else None)
+        simulated = SimulatedSizes(held, again, changed, by_step.get(KNOWN))
         room_bytes = room.fits if room else 0.0
         return judge(measured, simulated, self._wanted(measured), price_table.load(), shares, room_bytes)
 
     def _measured(self, runs: Sequence[SweepRun]) -> MeasuredSizes:
-        return self.origin or MeasuredSizes.of(runs[0], sizes(self.asked.using))
+        return self.origin or MeasuredSizes.of(self._by_step(runs)[MEASURING], sizes(self.asked.using))
 
     def _simulated(
         self,
@@ -173,7 +204,10 @@ class _Prediction:
         if measured.builds_by_workers or durations is not None:
             self._may_build(measured)
             sweep["workload"] = measured.run.sweep.workload
-            spec |= {"task_cost": "recorded", "durations": durations or _durations(measured, workers)}
+            spec |= {
+                "task_cost": "recorded",
+                "durations": _durations(measured, workers) if durations is None else durations,
+            }
             settings = self.settings if durations is not None else {}
             points = [{**measured.values_at(each), **settings} for each in sorted(workers)]
         else:

@@ -56,6 +56,9 @@ def _table(found: Prediction) -> ReportTable:
     priced = any(size.money is not None for size in found.sizes)
     heads = (*HEADS, *(("cost",) if priced else ()))
     rows = [Row(_cells(size, priced), Tone.PLAIN if size.measured_s is None else Tone.FAINT) for size in found.sizes]
+    for workers, why in found.missing.items():
+        cells = (f"{int(workers):,}", *[MISSING] * 4, f"not predicted: {why}", *([MISSING] if priced else ()))
+        rows.append(Row(cells, Tone.DOUBT))
     return ReportTable("Predicted from what was measured", heads, tuple(rows), frozenset({0, 1, 2, 3, 4, 6}))
 
 

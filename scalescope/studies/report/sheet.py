@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from scalescope.model import words
 from scalescope.model.words import MISSING
+from scalescope.model.words import pairs as pairs
 from scalescope.report.table import ReportTable, Tone
 
 
@@ -38,11 +38,6 @@ def number(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     return words.number(value, 6)
-
-
-def pairs(values: Mapping[str, Any]) -> str:
-    """`workers=200, items=199`."""
-    return ", ".join(f"{name}={value}" for name, value in values.items())
 
 
 def share(value: float) -> str:

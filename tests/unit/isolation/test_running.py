@@ -17,7 +17,7 @@ from scalescope.errors import InvalidField, StoreError, UsageError
 from scalescope.isolation import running as isolation
 from scalescope.isolation.reproducer import Confirmation
 from scalescope.isolation.running import CONFIRM, Isolated, check, isolate
-from scalescope.store.row_conversion import STEP_OF
+from scalescope.model.run_facts import STEP_OF
 from scalescope.store.store import Store
 
 METRIC = "workers_used >= 3"

@@ -12,7 +12,8 @@ from scalescope.clusters.local.spec import LocalSpec
 from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.errors import InvalidField
 from scalescope.model.cluster import cluster_spec
-from scalescope.model.sweep import ZERO_LENGTH, Point, Sweep, digest
+from scalescope.model.parameters import declared
+from scalescope.model.sweep import OWN_AXES, ZERO_LENGTH, Point, Sweep, digest
 from scalescope.model.workload import Workload, WorkloadParameter
 
 WORKLOAD = Workload(
@@ -216,3 +217,18 @@ def test_a_fault_is_an_axis_whose_none_is_no_fault_at_all() -> None:
     assert broken.values["fault"] == "kill-worker@2.5"
     assert Point.from_mapping(broken.to_mapping()) == broken
     assert broken.id != whole.id
+
+
+@pytest.mark.parametrize("name", OWN_AXES)
+def test_an_axis_of_every_sweep_is_a_field_of_points_and_in_the_help(name: str) -> None:
+    assert name in Point.__dataclass_fields__
+    [axes] = (each for each in declared(Sweep) if each.name == "axes")
+    assert name in axes.about.help
+
+
+def test_the_values_of_a_point_give_that_point_again() -> None:
+    on_local = Sweep("sleep", cluster=LocalSpec(), axes={"workers": (1,)})
+    values = {"workers": 2, "threads_per_worker": 3, "environment": "a = x==1", "fault": "kill-worker@2"}
+    point = on_local.point({**values, "items": 5}, WORKLOAD)
+    assert on_local.point(point.values, WORKLOAD) == point
+    assert {name: point.values[name] for name in values} == values

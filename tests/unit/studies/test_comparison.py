@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.sentences import Golden
 
 from scalescope.errors import InvalidField
 from scalescope.studies.comparison.judge import (
@@ -53,44 +54,42 @@ def noisy(slower: float, seed: int, *, own: float = 0.022, outliers: float = 0.0
 # ------------------------------------------------------------------ clear answers
 
 
-def test_without_noise_seven_pairs_say_it_exactly() -> None:
+def test_without_noise_seven_pairs_say_it_exactly(golden: Golden) -> None:
     answer, pairs = run(lambda i: (1.0 + i, 1.05 * (1.0 + i)))
     assert (answer.decision, pairs) == (ComparisonDecision.SLOWER, 7)
     assert answer.low == answer.high == answer.ratio == pytest.approx(1.05)
     assert (answer.p, answer.minimal_effect) == (0.0, 0.0)
-    assert answer.line == "B is slower than A: makespan_s 5 % higher, exactly so in each of 7 pairs."
+    golden(answer.line)
 
 
-def test_equal_pairs_are_the_same_even_where_no_difference_is_small_enough() -> None:
+def test_equal_pairs_are_the_same_even_where_no_difference_is_small_enough(golden: Golden) -> None:
     answer, pairs = run(lambda _: (2.0, 2.0), ComparisonQuestion(smallest_effect=0.0))
     assert (answer.decision, pairs, answer.p) == (ComparisonDecision.SAME, 7, 1.0)
-    assert answer.line == "B is the same as A: makespan_s equal, exactly so in each of 7 pairs."
+    golden(answer.line)
 
 
-def test_a_difference_that_is_certain_but_too_small_is_the_same() -> None:
+def test_a_difference_that_is_certain_but_too_small_is_the_same(golden: Golden) -> None:
     answer, _ = run(noisy(0.01, seed=1, own=0.002))
     assert answer.p is not None
     assert answer.p < 0.01
     assert answer.decision is ComparisonDecision.SAME
-    assert answer.line.startswith("B is within 3 % of A: makespan_s 1.")
-    assert " % higher (95 % interval +0." in answer.line
+    golden(answer.line)
 
 
-def test_of_an_efficiency_more_is_better() -> None:
+def test_of_an_efficiency_more_is_better(golden: Golden) -> None:
     question = ComparisonQuestion(metric="efficiency", larger_is_slower=False, a="2023", b="2026", name="bag-map")
     answer, _ = run(noisy(-0.2, seed=1), question)
     assert answer.decision is ComparisonDecision.SLOWER
-    assert answer.line.startswith("bag-map: 2026 is slower than 2023: efficiency ")
-    assert " % lower (95 % interval " in answer.line
+    golden(answer.line)
     assert run(noisy(0.2, seed=1), question)[0].decision is ComparisonDecision.FASTER
 
 
-def test_a_clear_answer_comes_after_seven_pairs_and_a_faint_one_later() -> None:
+def test_a_clear_answer_comes_after_seven_pairs_and_a_faint_one_later(golden: Golden) -> None:
     assert run(noisy(0.5, seed=3))[1] == 7
     answer, pairs = run(noisy(0.02, seed=3, own=0.05))
     assert (answer.decision, pairs) == (ComparisonDecision.UNDECIDED, 20)
     assert answer.minimal_effect is not None
-    assert f"This run would have seen {100 * answer.minimal_effect:.2g} %" in answer.line
+    golden(answer.line)
 
 
 def test_counts_that_begin_at_zero_are_compared() -> None:
@@ -157,12 +156,12 @@ def test_where_the_tests_disagree_more_pairs_are_run() -> None:
     assert (answer.decision, further(strict, pairs)) == (ComparisonDecision.UNDECIDED, 3)
 
 
-def test_disagreement_is_said() -> None:
+def test_disagreement_is_said(golden: Golden) -> None:
     values = [0.1, 0.11, 0.12, 0.1, 0.11, 0.12, 0.1]
     question = ComparisonQuestion(alpha=0.015)  # seven pairs cannot have a smaller p than 2/128 by sign flips
     answer = judge(question, [(1.0, math.exp(value)) for value in values])
     assert answer.decision is ComparisonDecision.UNDECIDED
-    assert "the sign-flip test (p = 0.016) does not" in answer.line
+    golden(answer.line)
 
 
 def test_pairs_that_are_not_valid_are_replaced() -> None:
@@ -171,26 +170,23 @@ def test_pairs_that_are_not_valid_are_replaced() -> None:
     assert "2 more not valid" in answer.line
 
 
-def test_it_is_given_up_where_no_pair_is_valid() -> None:
+def test_it_is_given_up_where_no_pair_is_valid(golden: Golden) -> None:
     answer, pairs = run(lambda _: (None, 1.0))
     assert (answer.decision, pairs, answer.ratio) == (ComparisonDecision.UNDECIDED, FIRST, None)
-    assert answer.line == (
-        "Undecided whether B differs from A: 0 valid pairs of at least 7, 3 pairs had a trial that was not valid. "
-        "See the reasons of its trials."
-    )
+    golden(answer.line)
 
 
-def test_nothing_is_decided_before_seven_pairs() -> None:
+def test_nothing_is_decided_before_seven_pairs(golden: Golden) -> None:
     answer = judge(ComparisonQuestion(), [(1.0, 2.0)] * 6)
     assert (answer.decision, answer.ratio) == (ComparisonDecision.UNDECIDED, pytest.approx(2.0))
-    assert "6 valid pairs of at least 7. Allow more time." in answer.line
+    golden(answer.line)
 
 
-def test_an_outlier_does_not_hide_a_difference() -> None:
+def test_an_outlier_does_not_hide_a_difference(golden: Golden) -> None:
     values = [0.05, 0.06, 0.05, 0.04, 0.05, 0.06, -0.3]
     answer = judge(ComparisonQuestion(), [(1.0, math.exp(value)) for value in values])
     assert (answer.decision, answer.outlying) == (ComparisonDecision.SLOWER, 1)
-    assert "7 pairs, 1 set aside in which A was 35 % higher" in answer.line
+    golden(answer.line)
     # Rare trials that are slower by more make A and B no different after all.
     values[-1] = -1.0
     answer = judge(ComparisonQuestion(), [(1.0, math.exp(value)) for value in values])
@@ -244,12 +240,12 @@ def many(equal: int, slower: int) -> list[PairedComparison]:
     ]
 
 
-def test_a_family_shows_differences_and_counts_what_it_hides() -> None:
+def test_a_family_shows_differences_and_counts_what_it_hides(golden: Golden) -> None:
     found = family(many(6, 2))
 
     assert {each.question.name for each in found.members if each.different} == {"w6", "w7"}
     assert len(found.hidden) == 6
-    assert found.line == "8 comparisons: 2 slower; hidden: 6 same."
+    golden(found.line)
     carried = json.loads(json.dumps(found.to_mapping()))
     assert (carried["hidden"], carried["counts"]["slower"]) == (6, 2)
 

@@ -58,3 +58,27 @@ def test_code_of_another_user_is_not_run_unasked(
         others_code.check(store.run(run.id), others_code=False)
     with Store.open(address) as store:
         others_code.check(store.run(run.id), others_code=True)
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [("isolate", ["--folder", "isolated"]), ("isolate", []), ("compare", ["--b", "items=2"])],
+)
+def test_the_record_of_a_script_is_refused_before_anything_is_made(
+    fake: Any,
+    address: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    more: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = finished_run({"workload": "bag-map", "axes": {"workers": [1]}}, address)
+    monkeypatch.setattr(others_code, "ran_what", lambda trials: "script")
+    before = {path for path in tmp_path.rglob("*") if path.is_dir()}
+    assert cli.run([command, "latest", "--store", address, "--no-prefect", *more]) == 2
+    assert {path for path in tmp_path.rglob("*") if path.is_dir()} == before
+    said = capsys.readouterr().err
+    assert f"scalescope predict {run.id}" in said
+    assert "FILE.py:FUNCTION" in said

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +17,9 @@ from scalescope.analysis.cost import Prices
 from scalescope.errors import InvalidField
 from scalescope.model.finding import Finding, Severity
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
-from scalescope.model.trial import Trial
+from scalescope.model.study import Study
+from scalescope.model.sweep import Sweep
+from scalescope.model.trial import Trial, TrialState
 from scalescope.run.progress import Progress
 from scalescope.run.runner import Runner
 from scalescope.run.sweep import run_sweep
@@ -25,6 +29,7 @@ from scalescope.studies.prediction import judge, plan
 from scalescope.studies.prediction.judge import PredictedSize, Prediction, _Ratio, _ratio
 from scalescope.studies.prediction.measured import MeasuredSizes
 from scalescope.studies.prediction.not_simulated import ACTORS, WAITING
+from scalescope.studies.prediction.parameters import PredictionParameters
 from scalescope.studies.report import export
 from scalescope.studies.report.html import render_study
 from scalescope.studies.running import run_study
@@ -408,9 +413,87 @@ def test_what_a_simulation_shows_too_much_or_too_little_of_is_made_up_for(monkey
     assert (found.limit, found.also) == ("transfer-bound", ("waiting-tasks",))
 
 
+def run_of(*trials: Trial, **sweep: Any) -> Any:
+    return SimpleNamespace(
+        id="r1", sweep=Sweep("futures-map", **sweep), trials=[replace(t, records=True) for t in trials]
+    )
+
+
+@pytest.mark.parametrize(
+    ("axes", "given", "expected", "others"),
+    [
+        ({"workers": (2, 4), "items": (10, 100)}, {}, {"items": 10}, ({"items": 100},)),
+        ({"workers": (2, 4), "items": (100, 10)}, {}, {"items": 100}, ({"items": 10},)),
+        ({"workers": (2, 4), "items": (10, 100)}, {"items": (100,)}, {"items": 100}, ({"items": 10},)),
+        ({"workers": (2, 4), "items_per_worker": (5, 50)}, {}, {"items_per_worker": 5}, ({"items_per_worker": 50},)),
+        ({"workers": (2, 4), "items_per_worker": (5,)}, {}, {}, ()),
+        (
+            {"workers": (2, 4), "environment": ("b = x==1", "present")},
+            {},
+            {"environment": "b"},
+            ({"environment": "present"},),
+        ),
+    ],
+)
+def test_one_setting_of_several_is_predicted_and_named(
+    trial: Callable[..., Trial],
+    axes: dict[str, Any],
+    given: dict[str, Any],
+    expected: dict[str, Any],
+    others: tuple[dict[str, Any], ...],
+) -> None:
+    trials = []
+    for workers, setting in itertools.product(*axes.values()):
+        [name] = axes.keys() - {"workers"}
+        items = {"items": setting, "items_per_worker": workers * setting if name == "items_per_worker" else 0}.get(
+            name, 8
+        )
+        one = trial(workers, items, 8)
+        trials.append(replace(one, point=replace(one.point, environment=setting if name == "environment" else "")))
+    found = MeasuredSizes.of(run_of(*reversed(trials), axes=axes), axes=given)
+    assert (found.settings, found.other_settings) == (expected, others)
+    assert {workers: len(same) for workers, same in found.by_workers.items()} == {2: 1, 4: 1}
+    assert found.grows is (name == "items_per_worker")
+
+
+def test_a_setting_that_was_not_measured_cannot_be_chosen(trial: Callable[..., Trial]) -> None:
+    run = run_of(trial(2, 10, 8), trial(2, 100, 8), axes={"workers": (2,), "items": (10, 100)})
+    with pytest.raises(InvalidField) as error:
+        MeasuredSizes.of(run, axes={"items": (20,)})
+    assert error.value.field == "axes"
+    assert "items=10; items=100" in error.value.allowed
+
+
+def test_a_size_that_could_not_be_simulated_is_named_and_the_answer_is_an_alarm(trial: Callable[..., Trial]) -> None:
+    measured = MeasuredSizes.of(run_of(trial(2, 64, 64), trial(4, 64, 64), axes={"workers": (2, 4)}))
+    failed = trial(64, 64, 64, state=TrialState.INVALID, reason="took longer than 60 s")
+    again = run_of(trial(2, 64, 64), trial(4, 64, 64), trial(16, 64, 64), failed)
+    answer = judge.judge(measured, judge.SimulatedSizes({}, again), (16, 64), Prices(), {}, 0.0)
+    found = Prediction.from_mapping(answer.result)
+    assert [size.workers for size in found.sizes if size.workers in found.asked] == [16]
+    assert "60 s" in found.missing["64"]
+    assert "64 workers" in answer.line
+    assert answer.alarm
+    study = Study("p-1", "prediction", result=answer.result, question={"workload": "futures-map"})
+    assert [row["workers"] for row in export.to_rows(study, ())] == ["2", "4", "16", "64"]
+
+
+def test_other_parameters_whose_tasks_could_not_be_counted_are_not_predicted(trial: Callable[..., Trial]) -> None:
+    measured = MeasuredSizes.of(run_of(trial(2, 64, 64), axes={"workers": (2,)}))
+    prediction = plan._Prediction(PredictionParameters(params={"items": 8}), ("", ""), measured)
+    counted = run_of(trial(2, 8, 8, state=TrialState.FAILED, reason="ValueError: 8"))
+    runs: Any = [run_of(trial(2, 64, 64)), counted]
+    store: Any = None
+    assert prediction.changed(runs, store, "") is None
+    assert prediction.known(runs, store, "") is None
+    assert prediction.answer(runs).alarm
+    assert "ValueError: 8" in prediction.answer(runs).line
+
+
 @pytest.mark.parametrize(
     ("given", "field"),
     [
+        ({"run": "latest", "axes": {"workers": [1]}}, "axes.workers"),
         ({"workload": "futures-map"}, "axes"),
         ({"workload": "futures-map", "run": "latest", "axes": {"workers": [1]}}, "run"),
         ({"run": "latest", "workers": "4,none"}, "workers"),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from support.sentences import Golden
 
 from scalescope.cli.commands.show import status_of
 from scalescope.diagnosis.verdict import diagnose
@@ -31,10 +32,10 @@ def test_what_is_met_says_by_how_much(bag_trial: Build) -> None:
     assert status(answers) is ExitStatus.OK
 
 
-def test_what_is_not_met_says_where(bag_trial: Build) -> None:
+def test_what_is_not_met_says_where(golden: Golden, bag_trial: Build) -> None:
     trials = [bag_trial(workers, [1] * 8) for workers in (2, 4, 16)]
     [answer] = judge([requirement("efficiency  >=  0.9")], trials)
-    assert answer.line == "not met: efficiency >= 0.9 (efficiency is 0.5 at 16 workers, 8 items)"
+    golden(answer.line)
     assert answer.status is ExitStatus.FINDING
 
 
@@ -49,11 +50,13 @@ def test_the_number_is_that_of_the_table_over_all_repeats(bag_trial: Build) -> N
 @pytest.mark.parametrize(
     ("state", "expected"), [(TrialState.FAILED, ExitStatus.FAILED), (TrialState.INVALID, ExitStatus.INFRASTRUCTURE)]
 )
-def test_what_was_not_measured_is_not_known(bag_trial: Build, state: TrialState, expected: ExitStatus) -> None:
+def test_what_was_not_measured_is_not_known(
+    golden: Golden, bag_trial: Build, state: TrialState, expected: ExitStatus
+) -> None:
     trials = [bag_trial(2, [1] * 8), spoilt(bag_trial(4, [1] * 8), state)]
     answers = judge([requirement("efficiency > 0.5"), requirement("efficiency > 2 at workers=2")], trials)
     assert [answer.status for answer in answers] == [expected, ExitStatus.FINDING]
-    assert answers[0].line == "not known: efficiency > 0.5 (4 workers, 8 items: no such table)"
+    golden(answers[0].line)
     assert status(answers) is expected
     verdict = diagnose(Sweep("mine"), trials)
     assert status_of(trials[1:], verdict) is expected

@@ -1,0 +1,95 @@
+"""Trials of a run that differ only in workers, and in items in proportion: what one prediction is made from."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from scalescope.model.environment import Environment
+from scalescope.model.fields import Scalar
+from scalescope.model.sweep import ENVIRONMENT, ITEMS, ITEMS_PER_WORKER, NOTHING, WORKERS
+from scalescope.model.trial import Trial
+from scalescope.store.store import SweepRun
+
+
+@dataclass(frozen=True)
+class Series:
+    """The trials of one setting."""
+
+    values: Mapping[str, Scalar]  # values of all axes but workers; either `items` or `items_per_worker`
+    sizes: Mapping[int, tuple[Trial, ...]]  # trials by workers
+
+    def has(self, axes: Mapping[str, Sequence[Scalar]]) -> bool:
+        return all(self.values.get(name) in [_named(name, each) for each in values] for name, values in axes.items())
+
+
+def series_of(run: SweepRun, trials: Sequence[Trial]) -> list[Series]:
+    """The trials by their settings, those that the sweep names first in front."""
+    rates = [asked[ITEMS_PER_WORKER] for asked in _asked(run) if ITEMS_PER_WORKER in asked]
+    by_settings: dict[str, list[Trial]] = {}
+    for trial in trials:
+        by_settings.setdefault(json.dumps(_settings(trial), sort_keys=True, default=str), []).append(trial)
+    found = [each for same in by_settings.values() for each in _by_items(same, rates)]
+    return sorted(found, key=partial(_place, run))
+
+
+def differing_values(run: SweepRun, found: Sequence[Series]) -> list[dict[str, Scalar]]:
+    """The values of each that tell it from the others, of axes that the sweep names."""
+    asked = {ITEMS, ITEMS_PER_WORKER, *(name for combination in _asked(run) for name in combination)}
+    names = dict.fromkeys(name for each in found for name in each.values if name in asked)
+    several = [name for name in names if len({repr(each.values.get(name)) for each in found}) > 1]
+    return [{name: each.values[name] for name in several if name in each.values} for each in found]
+
+
+def _by_items(trials: Sequence[Trial], rates: Sequence[Scalar]) -> list[Series]:
+    """Trials of one setting by items or by items per worker, whichever makes fewer of them."""
+    same_items = _by(trials, ITEMS, lambda trial: trial.point.params.get(ITEMS))
+    if len(same_items) == 1 or any(trial.point.items is None for trial in trials):
+        return same_items
+    return min(same_items, _by(trials, ITEMS_PER_WORKER, partial(_rate, rates)), key=len)
+
+
+def _by(trials: Sequence[Trial], name: str, value: Callable[[Trial], Scalar]) -> list[Series]:
+    found: dict[Scalar, dict[int, tuple[Trial, ...]]] = {}
+    for trial in trials:
+        sizes = found.setdefault(value(trial), {})
+        sizes[trial.point.workers] = (*sizes.get(trial.point.workers, ()), trial)
+    return [Series({**_settings(trials[0]), name: each}, sizes) for each, sizes in found.items()]
+
+
+def _rate(rates: Sequence[Scalar], trial: Trial) -> Scalar:
+    """Items per worker, as the sweep names them or else as they are."""
+    items, workers = trial.point.items or 0, trial.point.workers
+    asked = (rate for rate in rates if isinstance(rate, int | float) and round(rate * workers) == items)
+    return next(asked, items / workers)
+
+
+def _settings(trial: Trial) -> dict[str, Scalar]:
+    point = trial.point
+    rest = {name: _named(name, value) for name, value in point.values.items() if name not in (WORKERS, ITEMS)}
+    return {**NOTHING, **rest}
+
+
+def _named(name: str, value: Scalar) -> Scalar:
+    return Environment.parse(str(value)).label if name == ENVIRONMENT else value
+
+
+def _asked(run: SweepRun) -> Iterator[Mapping[str, Scalar]]:
+    """The combinations of values that the sweep names, in its order."""
+    axes = run.sweep.axes
+    if axes:
+        yield from (dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values()))
+    yield from run.sweep.points
+
+
+def _place(run: SweepRun, series: Series) -> int:
+    """The place of the first combination of the sweep that means it; behind all where none does."""
+    number = 0
+    for asked in _asked(run):
+        number += 1
+        if series.has({name: [value] for name, value in asked.items() if name in series.values}):
+            return number
+    return number + 1
