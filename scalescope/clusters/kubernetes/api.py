@@ -26,7 +26,7 @@ from scalescope.clusters.kubernetes.port_forward import forwarded
 from scalescope.errors import RequestRefused
 
 REQUEST_TIMEOUT_S = 10.0
-SILENCE_S = 120.0  # for which a server that has answered this process may be silent, as during an update
+SILENCE_S = 120.0  # for which a server that has answered before may be silent, as during an update
 
 FORBIDDEN, NOT_FOUND, CONFLICT, SERVER_ERRORS = 403, 404, 409, 500
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -40,7 +40,6 @@ _CLEARED_AWAY = (
 _APPS = "apps/v1"
 _STRICT = {"fieldValidation": "Strict"}
 _PARTS = ((GROUP, "daskworkergroups"), (_APPS, "deployments"), ("v1", "pods"), ("v1", "services"), ("v1", "secrets"))
-_answered: set[tuple[str, str]] = set()  # contexts and kubeconfigs whose server has answered this process
 
 T = TypeVar("T")
 Raw = dict[str, Any]  # an object of Kubernetes, as its API writes it
@@ -50,13 +49,19 @@ class Api:
     """One namespace of one Kubernetes cluster. Its requests may come from any thread, and raise `ClusterError`.
 
     Without `context`, the current one of the kubeconfig; without `namespace`, the context's.
+
+    Args:
+        answered: Servers that have answered before, which are waited for when they are silent; this one is added.
     """
 
-    def __init__(self, context: str = "", namespace: str = "", *, kubeconfig: str = "") -> None:
+    def __init__(
+        self, context: str = "", namespace: str = "", *, kubeconfig: str = "", answered: set[object] | None = None
+    ) -> None:
         self._open = ExitStack()
         self._portal = self._open.enter_context(start_blocking_portal())
         self._known = (context, kubeconfig or os.environ.get("KUBECONFIG", ""))
-        self.patience_s = SILENCE_S  # for a server that has answered this process and is silent now
+        self._answered = set() if answered is None else answered
+        self.patience_s = SILENCE_S  # for a server that has answered before and is silent now
         self.silent_s = 0.0  # longest time in which a request had no answer; may be set to 0
         self._silent_since = 0.0  # by the monotonic clock; 0 if the last request was answered
         self.server, self.namespace = context or "the current context", namespace
@@ -270,7 +275,7 @@ class Api:
         return self._call(ask, what) if text else self._patiently(ask, what)  # for a log, the silent one is the node
 
     def _patiently(self, function: Callable[[], Awaitable[T]], what: str) -> T:
-        """Call again while the server is silent, or too busy, if it has answered this process before."""
+        """Call again while the server is silent, or too busy, if it has answered before."""
         began = time.monotonic()
         while True:
             asked = time.monotonic()
@@ -282,7 +287,7 @@ class Api:
                 if 0 < error.status < SERVER_ERRORS:
                     self._heard(asked)
                     raise
-                if self._known not in _answered:
+                if self._known not in self._answered:
                     raise
                 self._silent_since = self._silent_since or began
                 if time.monotonic() - began > self.patience_s:
@@ -306,7 +311,7 @@ class Api:
             raise refusal("Kubernetes does not answer", where, "Unreachable", detail=detail) from error
 
     def _heard(self, asked: float) -> None:
-        _answered.add(self._known)
+        self._answered.add(self._known)
         since, self._silent_since = self._silent_since or asked, 0.0
         self.silent_s = max(self.silent_s, time.monotonic() - since)
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from scalescope import owner, waiting
-from scalescope.clusters.jobqueue.slurm_watch import ENDING_S, LONGEST_S, JobWatch, excerpt
+from scalescope.clusters.jobqueue.slurm_watch import ENDING_S, JobWatch
+from scalescope.clusters.jobqueue.watching import LONGEST_S, excerpt
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.slurm import commands as slurm_commands
 from scalescope.slurm import job_facts

@@ -94,6 +94,13 @@ def test_a_server_that_is_away_is_waited_for_and_then_named(api: Api, server: Se
     assert (caught.value.category, caught.value.ends_run) == ("no-answer", True)
 
 
+def test_a_server_that_answered_an_earlier_cluster_is_waited_for(api: Api, server: Server) -> None:
+    server.until = time.monotonic() + 1.5
+    with pytest.raises(RequestRefused):
+        Api(namespace="team")
+    Api(namespace="team", answered=api._answered).close()
+
+
 def test_an_outage_is_the_reason_and_one_that_lasts_ends_the_run(
     api: Api, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
