@@ -1,4 +1,7 @@
-"""What the small clusters share: above all a keeper, which starts their parts and ends them when its owner dies."""
+"""What the small clusters share: above all a keeper, which starts their parts and ends them when its owner dies.
+
+The owner's side is `MiniCluster` with its `Keeper`; the keeper's own process calls `obey`.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,11 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -45,6 +50,42 @@ def end_with_parent() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
+def kill(pid: int, number: int = signal.SIGKILL) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def poll(done: Callable[[], bool], limit_s: float) -> bool:
+    """Wait until `done`, for `limit_s` at most; returns whether it is."""
+    deadline = time.monotonic() + limit_s
+    while not (found := done()) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return found
+
+
+def spawn(command: Sequence[str], log: Path, **options: Any) -> subprocess.Popen[Any]:
+    """Start a program that writes to the end of `log`, and ends with this process."""
+    with open(log, "ab") as file:
+        output = {"stdin": subprocess.DEVNULL, "stdout": file, "stderr": file}
+        return subprocess.Popen(command, preexec_fn=end_with_parent, **{**output, **options})
+
+
+def obey(act: Callable[[str], object], deaf: Sequence[int] = (signal.SIGTERM, signal.SIGHUP)) -> None:
+    """In a keeper: answer each line of standard input with what `act` returns, until the owner closes it or dies."""
+    for number in deaf:
+        signal.signal(number, signal.SIG_IGN)  # the pipe alone says when to end
+    with contextlib.suppress(BrokenPipeError):
+        for line in sys.stdin:
+            print(act(line.strip()), flush=True)
+
+
 class Keeper:
     """A process that answers each line on its standard input with a line, and ends everything when that closes."""
 
@@ -75,7 +116,8 @@ class Keeper:
         """Have the keeper end everything; returns when nothing is left."""
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
-                pipe.close()
+                with contextlib.suppress(BrokenPipeError):  # it died before it read all
+                    pipe.close()
         self.process.wait()
 
 
@@ -83,10 +125,45 @@ class MiniCluster(ABC):
     """A cluster of this process, and a context manager: it ends with the block, or when this process dies."""
 
     folder: Path  # for its logs, and until the end its data
+    environment: dict[str, str]  # variables by which commands find it
+    search_path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin", "/usr/local/sbin"])
     keeper: Keeper | None = None  # while it runs
 
     @abstractmethod
-    def start(self) -> Self: ...
+    def unmet(self) -> str:
+        """Why it cannot be started here; empty if it can."""
+
+    @abstractmethod
+    def _start(self) -> None: ...
+
+    def start(self) -> Self:
+        """Start all parts, and wait until it takes work."""
+        if reason := self.unmet():
+            raise MiniClusterError(reason)
+        try:
+            self._start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def run(self, *command: str, check: bool = True, stdin: str = "", limit_s: float = 60, **variables: str) -> str:
+        """Standard output of a command against this cluster."""
+        done = subprocess.run(
+            self._prepared(command),
+            env={**os.environ, "PATH": self.search_path, **self.environment, **variables},
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+        )
+        if check and done.returncode:
+            told = done.stderr.strip() or done.stdout.strip()
+            raise MiniClusterError(f"{' '.join(command)} exited with {done.returncode}: {told}")
+        return done.stdout.strip()
+
+    def _prepared(self, command: Sequence[str]) -> Sequence[str]:
+        return command
 
     def close(self) -> None:
         """End all of it, with all processes of jobs and pods; logs stay."""

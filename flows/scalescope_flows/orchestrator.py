@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalescope.errors import UsageError
 from scalescope.model.extras import install_command
-from scalescope.studies import STUDIES
+from scalescope.studies import OWN
 
 if TYPE_CHECKING:
     from prefect import Flow
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 if find_spec("prefect") is None:
     raise UsageError("Flows, saved clusters and saved stores need Prefect", next_step=install_command("prefect"))
 
-# Where flows are, by name
+# Where our own flows are, by name; those of plugins' studies are in `scalescope_flows.studies`, too
 FLOWS = {
     "scale-sweep": "scalescope_flows.sweep:scale_sweep",
-    **{study.command: f"scalescope_flows.studies:{study.function}" for study in STUDIES.values()},
+    **{study.command: f"scalescope_flows.studies:{study.function}" for study in OWN.values()},
     "isolate": "scalescope_flows.studies:isolate",
     "reap": "scalescope_flows.reaping:reap",
 }
@@ -81,7 +81,7 @@ PREFECT = PrefectOrchestrator()
 def load(name: str) -> Flow[..., Any]:
     """Load a flow by name, with Prefect's telemetry off unless the environment turns it on."""
     os.environ.setdefault("DO_NOT_TRACK", "1")
-    flow: Flow[..., Any] = resolve_name(FLOWS[name])
+    flow: Flow[..., Any] = resolve_name(FLOWS.get(name) or f"scalescope_flows.studies:{name.replace('-', '_')}")
     return flow
 
 

@@ -37,7 +37,7 @@ import mini_image  # noqa: E402
 from mini_config import GPU, PRODUCT, USERS, Configuration  # noqa: E402
 from mini_keeper import ADDRESSES, HOST, enter  # noqa: E402
 
-from infra.mini_cluster import Keeper, MiniCluster, MiniClusterError  # noqa: E402
+from infra.mini_cluster import Keeper, MiniCluster, MiniClusterError, alive, kill, poll  # noqa: E402
 
 CONTROL = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "coredns")
 PARTS = (*CONTROL, "kubelet", "kube-proxy", "kubectl", "helm")
@@ -47,7 +47,7 @@ NODES = ("cpu", "gpu")
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mini-kubernetes"
 HOW = "infra/kubernetes/programs/README.md says how to get them"
 START_S = 120.0
-_SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+COMMAND_S = 600.0  # for a command, such as one that loads an image
 
 
 def programs() -> Path:
@@ -80,7 +80,7 @@ def unmet() -> str:
     """Why a cluster cannot be started on this machine; empty if it can."""
     if os.geteuid() != 0:
         return "only root can make nodes: use sudo"
-    if missing := [package for program, package in NEEDED.items() if shutil.which(program, path=_SEARCH_PATH) is None]:
+    if missing := [NEEDED[name] for name in NEEDED if shutil.which(name, path=MiniCluster.search_path) is None]:
         return f"not installed: {', '.join(missing)} (Debian: apt-get install {' '.join(missing)})"
     if not Path("/proc/sys/net/bridge").exists():
         return "the kernel's module br_netfilter is not loaded: modprobe br_netfilter"
@@ -112,38 +112,33 @@ class MiniKubernetes(MiniCluster):
         self._asking = threading.Lock()
         self._pids: dict[str, int] = {}
 
-    def start(self) -> MiniKubernetes:
-        """Start all parts, and wait until both nodes are ready and the operator runs."""
-        if reason := unmet():
-            raise MiniClusterError(reason)
+    def unmet(self) -> str:
+        return unmet()
+
+    def _start(self) -> None:
         self.programs = programs()
         (self.folder / "log").mkdir(parents=True, exist_ok=True)
         self._store, self._image = mini_image.prepare(CACHE)
         options = (self.folder, *([self.network] if self.network else []))
         self.keeper = Keeper(str(HERE / "mini_keeper.py"), *options)
-        try:
-            answer = self._order(node="control")
-            self._pids["control"], self.network = answer["pid"], answer["network"]
-            tokens = {user: secrets.token_hex(16) for user in USERS}
-            self._config = Configuration(self.folder, answer["network"], tokens, mini_image.BASE)
-            self.host = self._config.address(HOST)
-            with ThreadPoolExecutor() as pool:
-                runtimes = pool.map(self._start_runtime, NODES)
-                self._start_control()
-                list(runtimes)
-            for name in NODES:
-                self._start_kubelet(name)
-            if self.operator:
-                self._install_operator()
-            for name in NODES:
-                self._await_node(name)
-            if self.operator and not _poll(self._operator_answers):
-                log = self.kubectl("logs", "-n", "dask-operator", "deployment/dask-kubernetes-operator", "--tail=20")
-                raise MiniClusterError(f"the operator of dask-kubernetes does not answer:\n{log}")
-        except BaseException:
-            self.close()
-            raise
-        return self
+        answer = self._order(node="control")
+        self._pids["control"], self.network = answer["pid"], answer["network"]
+        tokens = {user: secrets.token_hex(16) for user in USERS}
+        self._config = Configuration(self.folder, answer["network"], tokens, mini_image.BASE)
+        self.host = self._config.address(HOST)
+        with ThreadPoolExecutor() as pool:
+            runtimes = pool.map(self._start_runtime, NODES)
+            self._start_control()
+            list(runtimes)
+        for name in NODES:
+            self._start_kubelet(name)
+        if self.operator:
+            self._install_operator()
+        for name in NODES:
+            self._await_node(name)
+        if self.operator and not poll(self._operator_answers, START_S):
+            log = self.kubectl("logs", "-n", "dask-operator", "deployment/dask-kubernetes-operator", "--tail=20")
+            raise MiniClusterError(f"the operator of dask-kubernetes does not answer:\n{log}")
 
     def wait(self) -> None:
         """Wait until `down` ends the cluster; `MiniClusterError` if it ended by itself."""
@@ -154,12 +149,11 @@ class MiniKubernetes(MiniCluster):
 
     def kubectl(self, *arguments: str, stdin: str = "") -> str:
         """Run kubectl as the administrator; returns its standard output."""
-        return self._run(str(self.programs / "kubectl"), *arguments, stdin=stdin)
+        return self.run(str(self.programs / "kubectl"), *arguments, stdin=stdin, limit_s=COMMAND_S)
 
     def stop_node(self, name: str) -> None:
         """Cut the power of a node: its processes, mounts and interfaces are gone without notice."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._pids[name], signal.SIGKILL)
+        kill(self._pids[name])
 
     def start_node(self, name: str) -> None:
         """Start a stopped node with its old disk, and wait until it is ready."""
@@ -171,7 +165,7 @@ class MiniKubernetes(MiniCluster):
 
     def _start_control(self) -> None:
         config = self._config
-        self._run(*config.certificate())
+        self.run(*config.certificate())
         config.kubeconfig("admin", str(self.kubeconfig))
         self._part("control", "etcd", f"--data-dir={self.folder}/control/etcd", "--unsafe-no-fsync")
         self._part("control", "kube-apiserver", *config.api_server())
@@ -194,7 +188,7 @@ class MiniKubernetes(MiniCluster):
             load = (
                 f"tar --directory {shlex.quote(str(self._image))} --create . | ctr --namespace k8s.io images import -"
             )
-            self._run(*enter(self._pids[name], "bash", "-o", "pipefail", "-c", load))
+            self.run(*enter(self._pids[name], "bash", "-o", "pipefail", "-c", load))
 
     def _start_kubelet(self, name: str) -> None:
         config = self._config
@@ -244,7 +238,7 @@ class MiniKubernetes(MiniCluster):
             raise MiniClusterError('dask-kubernetes is not installed: pip install ".[kubernetes]"')
         chart = Path(spec.origin).parent / "operator/deployment/helm/dask-kubernetes-operator"
         home = str(self.folder / "control/helm")
-        self._run(
+        self.run(
             *(str(self.programs / "helm"), "install", "dask-kubernetes-operator", str(chart)),
             *("--namespace", "dask-operator", "--create-namespace", "--values", str(HERE / "operator-values.yaml")),
             HELM_CACHE_HOME=home,
@@ -260,33 +254,12 @@ class MiniKubernetes(MiniCluster):
             return any(self.kubectl("get", "--raw", f"{where}/{name}:8080/proxy/healthz") for name in names)
         return False
 
-    def _run(self, *command: str, stdin: str = "", **variables: str) -> str:
-        environment = {**os.environ, "PATH": _SEARCH_PATH, **self.environment, **variables}
-        done = subprocess.run(command, env=environment, input=stdin, capture_output=True, text=True, timeout=600)
-        if done.returncode:
-            raise MiniClusterError(f"{' '.join(command)} exited with {done.returncode}: {done.stderr.strip()}")
-        return done.stdout
-
     def _until(self, done: Callable[[], bool], node: str, part: str) -> None:
         pid = self._pids[f"{node}-{part}"]
-        if not (_poll(lambda: done() or not _alive(pid)) and _alive(pid)):
+        if not (poll(lambda: done() or not alive(pid), START_S) and alive(pid)):
             log = self.folder / "log" / f"{node}-{part}.log"
-            what = f"is not ready after {START_S:.0f} s" if _alive(pid) else "ended"
+            what = f"is not ready after {START_S:.0f} s" if alive(pid) else "ended"
             raise MiniClusterError(f"{part} on the node {node} {what}; the end of {log}:\n{log.read_text()[-2000:]}")
-
-
-def _poll(done: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + START_S
-    while not (found := done()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return found
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 # ------------------------------------------------------------------ the command

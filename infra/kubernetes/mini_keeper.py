@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from infra.mini_cluster import MiniClusterError, come_first, end_with_parent, sh
+from infra.mini_cluster import MiniClusterError, come_first, kill, obey, sh, spawn
 
 ADDRESSES = {"control": 1, "cpu": 2, "gpu": 3}  # last number of a node's address, third one of its pods' addresses
 HOST, SERVICES = 254, 10
@@ -46,10 +46,6 @@ def enter(pid: int, *command: str) -> list[str]:
     return ["nsenter", f"--target={pid}", "--mount", "--net", "--pid", "--ipc", "--uts", "--", *command]
 
 
-def _spawn(command: list[str], **output: Any) -> subprocess.Popen[str]:
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True, preexec_fn=end_with_parent, **output)
-
-
 class Nodes:
     """Nodes and programs of one cluster, below the existing `folder`."""
 
@@ -57,15 +53,15 @@ class Nodes:
         self.folder, self.candidates = folder, [network] if network is not None else list(NETWORKS)
         self.network = 0
         self.nodes: dict[str, int] = {}
-        self.started: list[subprocess.Popen[str]] = []
+        self.started: list[subprocess.Popen[Any]] = []
 
     def obey(self, order: dict[str, Any]) -> dict[str, Any]:
         """Carry out one order; returns the answer."""
         node = order["node"]
         if "command" not in order:
             return self.make_node(node)
-        with open(self.folder / "log" / f"{node}-{order['name']}.log", "ab") as log:
-            process = _spawn(enter(self.nodes[node], *order["command"]), stdout=log, stderr=log)
+        log = self.folder / "log" / f"{node}-{order['name']}.log"
+        process = spawn(enter(self.nodes[node], *order["command"]), log)
         self.started.append(process)
         return {"pid": process.pid}
 
@@ -74,12 +70,12 @@ class Nodes:
         for each in ("lib/cni/net.d", "log"):
             (data / each).mkdir(parents=True, exist_ok=True)
         unshare = shlex.split("unshare --fork --kill-child --pid --mount --net --ipc --uts --mount-proc")
-        with open(self.folder / "log" / f"{name}.log", "ab") as log:
-            node = [*unshare, sys.executable, __file__, "--node", name, str(data)]
-            process = _spawn(node, stdout=subprocess.PIPE, stderr=log)
+        log = self.folder / "log" / f"{name}.log"
+        node = [*unshare, sys.executable, __file__, "--node", name, str(data)]
+        process = spawn(node, log, stdout=subprocess.PIPE, text=True)
         self.started.append(process)
         if process.stdout is None or process.stdout.readline() != "ready\n":
-            raise MiniClusterError(f"the node {name} could not be made: {log.name}")
+            raise MiniClusterError(f"the node {name} could not be made: {log}")
         pid = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
         self.nodes[name] = pid
         if name == "control":
@@ -157,8 +153,7 @@ class Nodes:
     def end(self) -> None:
         """End all nodes, and wait until nothing is left of them."""
         for pid in self.nodes.values():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            kill(pid)
         for process in self.started:
             process.wait()
         self.remove_cgroups()
@@ -191,19 +186,18 @@ def keep(folder: Path, network: int | None) -> None:
         mine.truncate(0)
         mine.write(str(os.getpid()))
         mine.flush()
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         nodes = Nodes(folder, network)
         nodes.remove_data()  # of a keeper that was killed
-        try:
-            for line in sys.stdin:
-                try:
-                    answer = nodes.obey(json.loads(line))
-                except (MiniClusterError, OSError) as error:
-                    answer = {"error": str(error)}
-                print(json.dumps(answer), flush=True)
-        except (KeyboardInterrupt, BrokenPipeError):
-            pass
+
+        def act(line: str) -> str:
+            try:
+                return json.dumps(nodes.obey(json.loads(line)))
+            except (MiniClusterError, OSError) as error:
+                return json.dumps({"error": str(error)})
+
+        with contextlib.suppress(KeyboardInterrupt):
+            obey(act, deaf=(signal.SIGHUP,))
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         nodes.end()
 

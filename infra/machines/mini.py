@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from infra.mini_cluster import LIBC, Keeper, MiniClusterError, come_first, end_with_parent, sh
+from infra.mini_cluster import LIBC, Keeper, MiniClusterError, come_first, end_with_parent, kill, obey, sh
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -87,8 +87,7 @@ def down(network: int = NETWORK) -> None:
     group = _group(network)
     while pids := [pid for folder in (group, *group.glob("*/")) for pid in _processes(folder)]:
         for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+            kill(pid)
         time.sleep(0.02)
     for folder in (*group.glob("*/"), group):
         with contextlib.suppress(FileNotFoundError):
@@ -264,13 +263,15 @@ def serve(folder: str, network: int, threads: int, memory_mb: int, imports: Sequ
         size = {"nthreads": threads, "memory_limit": memory_mb * 2**20}
         return _fork(lambda: _worker(address, **place, **size), lambda: _enter(machine, network))
 
-    for line in sys.stdin:
+    def act(line: str) -> int:
         wanted = range(1, int(line) + 1)
-        leaving = {machine: running.pop(machine) for machine in list(running) if machine not in wanted}
-        _end(list(leaving.values()))
-        running = {machine: pid for machine, pid in running.items() if not _ended(pid)}
-        running |= {machine: worker(machine) for machine in wanted if machine not in running}
-        print(len(running), flush=True)
+        _end([running.pop(machine) for machine in list(running) if machine not in wanted])
+        for machine in [machine for machine, pid in running.items() if _ended(pid)]:
+            del running[machine]
+        running.update({machine: worker(machine) for machine in wanted if machine not in running})
+        return len(running)
+
+    obey(act, deaf=())
     for pid in (scheduler, *running.values()):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
@@ -316,13 +317,12 @@ def _fork(run: Callable[[], Coroutine[Any, Any, None]], before: Callable[[], Non
 
 def _end(pids: list[int]) -> None:
     for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGTERM)
+        kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + END_S
     while pids := [pid for pid in pids if not _ended(pid)]:
         if time.monotonic() > deadline:
             for pid in pids:
-                os.kill(pid, signal.SIGKILL)
+                kill(pid)
         time.sleep(0.02)
 
 

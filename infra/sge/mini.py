@@ -15,13 +15,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from infra.machines import mini as machines
-from infra.mini_cluster import Keeper, MiniCluster, MiniClusterError, end_with_parent, serve
+from infra.mini_cluster import Keeper, MiniCluster, MiniClusterError, obey, poll, serve, spawn
 
 PROGRAMS = ("sge_qmaster", "sge_execd", "qsub", "qstat", "qdel", "qconf", "qmod", "qalter", "unshare", "nsenter")
 VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")  # where commands find it
@@ -29,7 +28,6 @@ NETWORK = 60  # the hosts are 10.N.0.2 and up; tests of small machines take othe
 START_S = 60.0
 MASTER = "qmaster"
 _DEBIAN = Path("/usr/share/gridengine")
-_SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/lib/gridengine"])
 
 _BOOTSTRAP = """\
 admin_user        none
@@ -75,7 +73,7 @@ QUEUE = {
 
 def unmet() -> str:
     """Why it cannot be started here; empty if it can."""
-    if missing := [name for name in PROGRAMS if shutil.which(name, path=_SEARCH_PATH) is None]:
+    if missing := [name for name in PROGRAMS if shutil.which(name, path=MiniGridEngine.search_path) is None]:
         packages = "gridengine-master gridengine-exec gridengine-client"
         return f"no Grid Engine on this machine: {', '.join(missing)} missing (apt-get install {packages})"
     return machines.unmet()
@@ -83,6 +81,8 @@ def unmet() -> str:
 
 class MiniGridEngine(MiniCluster):
     """A Grid Engine of this process."""
+
+    search_path = os.pathsep.join([MiniCluster.search_path, "/usr/lib/gridengine"])
 
     def __init__(
         self, folder: str | os.PathLike[str], *, hosts: int = 2, slots: int = 4, network: int = NETWORK
@@ -95,37 +95,25 @@ class MiniGridEngine(MiniCluster):
         self.environment = dict(zip(VARIABLES, values, strict=True))
         self._stopped: set[str] = set()
 
-    def start(self) -> MiniGridEngine:
-        """Start all daemons and wait until every host takes jobs."""
-        if reason := unmet():
-            raise MiniClusterError(reason)
+    def unmet(self) -> str:
+        return unmet()
+
+    def _start(self) -> None:
         self._write_cell()
         machines.up(len(self.hosts), mbit=10_000, network=self.network)
-        variables = {**self.environment, "SGE_ND": "1", "PATH": _SEARCH_PATH}
+        variables = {**self.environment, "SGE_ND": "1", "PATH": self.search_path}
         self.keeper = Keeper(__file__, "--keeper", self.folder, self.network, **variables)
-        try:
-            self.ask(f"start {MASTER}")
-            self._until(lambda: self._answers("qconf", "-sh"), "the qmaster does not answer")
-            self._define_queue()
-            for name in self.hosts:
-                self.ask(f"start {name}")
-            self._await_hosts()
-        except BaseException:
-            self.close()
-            raise
-        return self
+        self.ask(f"start {MASTER}")
+        self._until(lambda: self._answers("qconf", "-sh"), "the qmaster does not answer")
+        self._define_queue()
+        for name in self.hosts:
+            self.ask(f"start {name}")
+        self._await_hosts()
 
     # ------------------------------------------------------------------ use
 
-    def run(self, *command: str, check: bool = True) -> str:
-        """Standard output of a command against this cluster."""
-        environment = {**os.environ, "PATH": _SEARCH_PATH, **self.environment}
-        prepared = ["unshare", "--mount", "sh", "-c", f'{_knows_hosts(self.folder)} && exec "$@"', "sh", *command]
-        done = subprocess.run(prepared, env=environment, cwd="/", capture_output=True, text=True, timeout=60)
-        if check and done.returncode:
-            told = done.stderr.strip() or done.stdout.strip()
-            raise MiniClusterError(f"{' '.join(command)} exited with {done.returncode}: {told}")
-        return done.stdout.strip()
+    def _prepared(self, command: Sequence[str]) -> Sequence[str]:
+        return ["unshare", "--mount", "sh", "-c", f'{_knows_hosts(self.folder)} && cd / && exec "$@"', "sh", *command]
 
     def submit(self, *options: str, command: str = "sleep 600", user: str = "") -> str:
         """Submit a command as a job, as this user of the machine if one is named; returns the job's number."""
@@ -219,13 +207,10 @@ class MiniGridEngine(MiniCluster):
         self._until(told, "not all hosts are up")
 
     def _until(self, done: Callable[[], bool], complaint: str) -> None:
-        deadline = time.monotonic() + START_S
-        while not done():
-            if time.monotonic() > deadline:
-                logs = sorted((self.folder / "log").iterdir()) + sorted(self.folder.glob("spool/*/messages"))
-                told = "\n".join(f"{log}:\n{log.read_text(errors='replace')[-1500:]}" for log in logs)
-                raise MiniClusterError(f"{complaint}\n{told}")
-            time.sleep(0.1)
+        if not poll(done, START_S):
+            logs = sorted((self.folder / "log").iterdir()) + sorted(self.folder.glob("spool/*/messages"))
+            told = "\n".join(f"{log}:\n{log.read_text(errors='replace')[-1500:]}" for log in logs)
+            raise MiniClusterError(f"{complaint}\n{told}")
 
 
 # ------------------------------------------------------------------ the keeper
@@ -233,43 +218,32 @@ class MiniGridEngine(MiniCluster):
 
 def keep(folder: Path, network: int) -> None:
     """Obey `start`, `stop`, `freeze` and `thaw` with a name; at the end of input, end all and remove the machines."""
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the pipe alone says when to end
     running: dict[str, subprocess.Popen[bytes]] = {}
-    for line in sys.stdin:
+
+    def act(line: str) -> str:
         verb, name = line.split()
         if verb == "start":
-            running[name] = _spawn(folder, network, name)
+            running[name] = spawn(_host_command(folder, network, name), folder / "log" / name, cwd="/")
         elif verb == "stop":
             _end(running.pop(name))
         else:
             _signal(running[name], signal.SIGSTOP if verb == "freeze" else signal.SIGCONT)
-        print("done", flush=True)
+        return "done"
+
+    obey(act)
     for process in running.values():
         _end(process)
     machines.down(network)
 
 
-def _spawn(folder: Path, network: int, name: str) -> subprocess.Popen[bytes]:
+def _host_command(folder: Path, network: int, name: str) -> list[str]:
     prepare = _knows_hosts(folder)
     command = ["unshare", "--fork", "--kill-child", "--pid", "--mount", "--mount-proc", "--uts"]
     if name == MASTER:
-        command += ["sh", "-c", f"{prepare} && exec sge_qmaster"]
-    else:
-        route = f"ip route replace default via 10.{network}.0.1"
-        space = f"/run/netns/machines{network}-{name.removeprefix('sge')}"
-        command += [
-            "nsenter",
-            f"--net={space}",
-            "sh",
-            "-c",
-            f"{prepare} && hostname {name} && {route} && exec sge_execd",
-        ]
-
-    with open(folder / "log" / name, "ab") as log:
-        return subprocess.Popen(
-            command, cwd="/", preexec_fn=end_with_parent, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-        )
+        return [*command, "sh", "-c", f"{prepare} && exec sge_qmaster"]
+    space = f"/run/netns/machines{network}-{name.removeprefix('sge')}"
+    steps = (prepare, f"hostname {name}", f"ip route replace default via 10.{network}.0.1", "exec sge_execd")
+    return [*command, "nsenter", f"--net={space}", "sh", "-c", " && ".join(steps)]
 
 
 def _knows_hosts(folder: Path) -> str:

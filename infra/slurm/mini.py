@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import pwd
 import random
 import re
-import select
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -21,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from infra.mini_cluster import LIBC, Keeper, MiniCluster, MiniClusterError, end_with_parent, serve
+from infra.mini_cluster import LIBC, Keeper, MiniCluster, MiniClusterError, alive, kill, obey, poll, serve, spawn
 
-PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "scancel", "sinfo", "scontrol")
+CONTROLLER = "slurmctld"
+PROGRAMS = (CONTROLLER, "slurmd", "sbatch", "squeue", "scancel", "sinfo", "scontrol")
 FAKE_GPUS = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty")
 PARTITIONS = {"main": "Default=YES MaxTime=04:00:00", "short": "MaxTime=00:02:00", "closed": "State=DOWN", "paid": ""}
 # job_submit.lua: jobs need an account in the partition `paid`.
@@ -59,7 +57,6 @@ START_S = 60.0
 TERM_S = 1.0  # what jobs get between SIGTERM and SIGKILL when the whole cluster ends
 PR_SET_CHILD_SUBREAPER = 36
 SOCKET_PATH = 107  # bytes of a Unix socket's path
-_SEARCH_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/usr/local/sbin"])
 
 _CONF = """\
 ClusterName=mini
@@ -111,7 +108,7 @@ NodeName=DEFAULT CPUs={cpus} RealMemory={memory_mb} {gres}
 
 
 def missing_programs() -> list[str]:
-    return [name for name in PROGRAMS if shutil.which(name, path=_SEARCH_PATH) is None]
+    return [name for name in PROGRAMS if shutil.which(name, path=MiniCluster.search_path) is None]
 
 
 class MiniSlurm(MiniCluster):
@@ -147,40 +144,31 @@ class MiniSlurm(MiniCluster):
         if len(os.fsencode(self.folder / "spool/n1000/n1000_1000000.4294967294")) > SOCKET_PATH:
             raise MiniClusterError(f"the path of the folder is too long for sockets: {self.folder}")
 
-    def start(self) -> MiniSlurm:
-        """Start all daemons and wait until every node is idle."""
-        if missing := missing_programs():
-            raise MiniClusterError(f"not installed: {', '.join(missing)} (Debian: apt-get install slurm-wlm)")
+    def unmet(self) -> str:
+        missing = missing_programs()
+        return f"not installed: {', '.join(missing)} (Debian: apt-get install slurm-wlm)" if missing else ""
+
+    def _start(self) -> None:
         for attempt in (3, 2, 1):
             self._configure()
             self.keeper = Keeper(__file__, "--keeper", self.folder)
             try:
-                self._pids = {name: self._order("start", name) for name in ("slurmctld", *self.nodes)}
+                self._pids = {name: self._order("start", name) for name in (CONTROLLER, *self.nodes)}
                 self._await_nodes()
                 self._healthy = self._partitions()
-            except BaseException as error:
+                return
+            except MiniClusterError as error:
                 self.close()
-                if attempt > 1 and "in use" in str(error):  # somebody took a port between our look and Slurm's
-                    continue
-                raise
-            break
-        return self
+                if attempt == 1 or "in use" not in str(error):  # else somebody took a port between our look and Slurm's
+                    raise
 
     def close(self) -> None:
         """End all daemons and all processes of all jobs; returns when none is left."""
         super().close()
         for pid in self.strays():  # none, unless the keeper itself was killed
-            _kill(pid, signal.SIGKILL)
+            kill(pid)
 
     # ------------------------------------------------------------------ use
-
-    def run(self, *command: str, check: bool = True, **variables: str) -> str:
-        """Standard output of a command against this cluster."""
-        environment = {**os.environ, "PATH": _SEARCH_PATH, **self.environment, **variables}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
-        if check and done.returncode:
-            raise MiniClusterError(f"{' '.join(command)} exited with {done.returncode}: {done.stderr.strip()}")
-        return done.stdout.strip()
 
     def submit(self, *options: str, command: str = "sleep 600") -> str:
         """Submit a shell command as a job and return the job's number."""
@@ -193,40 +181,40 @@ class MiniSlurm(MiniCluster):
             if alive := {job for job, state in jobs if state != "COMPLETING"}:  # each time: jobs may submit jobs
                 self.run("scancel", *alive, check=False)
             for pid in self.strays():  # Slurm itself would give them some seconds
-                _kill(pid, signal.SIGKILL)
+                kill(pid)
             return not jobs
 
-        self._until(empty, START_S, lambda: f"jobs do not end:\n{self.run('squeue')}")
+        self._until(empty, lambda: f"jobs do not end:\n{self.run('squeue')}")
 
     def reset(self) -> None:
         """Make it as after the start: no job, no reservation, all nodes up, partitions as given."""
         self.freeze(False)
         for name in self.nodes:  # first, for jobs of a silent node end late
-            if not _alive(self._pids[name]):
+            if not alive(self._pids[name]):
                 self.start_node(name)
         self.cancel_all()
         for name in re.findall(r"ReservationName=\S+", self.run("scontrol", "show", "reservation")):
             self.run("scontrol", "delete", name)
         if self._partitions() != self._healthy:
             self.run("scontrol", "reconfigure")
-            self._until(lambda: self._partitions() == self._healthy, START_S, lambda: "partitions do not come back")
+            self._until(lambda: self._partitions() == self._healthy, lambda: "partitions do not come back")
         self._await_nodes(resume=True)
 
     def stop_node(self, name: str, *, jobs: bool = True) -> None:
         """Kill the daemon of a node and, as a power failure does, the processes of its jobs."""
         self._order("stop", name)
         for pid in self.strays(name) if jobs else ():
-            _kill(pid, signal.SIGKILL)
+            kill(pid)
 
     def start_node(self, name: str) -> None:
         self._pids[name] = self._order("start", name)
 
     def resume_controller(self) -> None:
-        self._pids["slurmctld"] = self._order("resume", "slurmctld")
+        self._pids[CONTROLLER] = self._order("resume", CONTROLLER)
 
     def freeze(self, frozen: bool = True) -> None:
         """Stop the controller, or let it go on: meanwhile commands time out, and jobs run."""
-        os.kill(self._pids["slurmctld"], signal.SIGSTOP if frozen else signal.SIGCONT)
+        os.kill(self._pids[CONTROLLER], signal.SIGSTOP if frozen else signal.SIGCONT)
 
     def strays(self, node: str = "") -> list[int]:
         """Processes of jobs (of one node), whoever their parents are; Slurm's own come first."""
@@ -288,7 +276,7 @@ class MiniSlurm(MiniCluster):
     def _await_nodes(self, *, resume: bool = False) -> None:
         def idle() -> bool:
             for name, pid in self._pids.items():
-                if not _alive(pid):
+                if not alive(pid):
                     log = self.folder / "log" / f"{name}.out"
                     raise MiniClusterError(f"{name} ended:\n{log.read_text(errors='replace')[-2000:]}")
             states = dict(line.split() for line in self.run("sinfo", "-hN", "-o%N %T", check=False).splitlines())
@@ -297,18 +285,14 @@ class MiniSlurm(MiniCluster):
                 self.run("scontrol", "update", f"NodeName={','.join(lazy)}", "State=RESUME", check=False)
             return not lazy and not any(state.endswith("*") for state in states.values())
 
-        self._until(idle, START_S, lambda: f"not all nodes are idle:\n{self.run('sinfo', '-R', check=False)}")
+        self._until(idle, lambda: f"not all nodes are idle:\n{self.run('sinfo', '-R', check=False)}")
 
     def _partitions(self) -> str:
         return self.run("scontrol", "-o", "show", "partition")
 
-    @staticmethod
-    def _until(done: Callable[[], bool], seconds: float, complaint: Callable[[], str]) -> None:
-        deadline = time.monotonic() + seconds
-        while not done():
-            if time.monotonic() > deadline:
-                raise MiniClusterError(complaint())
-            time.sleep(0.05)
+    def _until(self, done: Callable[[], bool], complaint: Callable[[], str]) -> None:
+        if not poll(done, START_S):
+            raise MiniClusterError(complaint())
 
 
 # ------------------------------------------------------------------ the keeper
@@ -317,44 +301,25 @@ class MiniSlurm(MiniCluster):
 def keep(folder: Path) -> None:
     """Obey `start NAME`, `resume NAME` (with its saved state) and `stop NAME`; at the end of input, end all."""
     LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # the pipe alone says when to end
-    environment = {**os.environ, "PATH": _SEARCH_PATH, "SLURM_CONF": str(folder / "slurm.conf")}
+    signal.signal(signal.SIGCHLD, lambda *_: _reap())
+    conf = str(folder / "slurm.conf")
+    environment = {**os.environ, "PATH": MiniSlurm.search_path, "SLURM_CONF": conf}
     pids: dict[str, int] = {}
 
-    def start(name: str, *clean: str) -> int:
-        command = ["slurmctld", "-D", *clean] if name == "slurmctld" else ["slurmd", "-D", "-N", name]
-        with open(folder / "log" / f"{name}.out", "ab") as log:
-            return subprocess.Popen(
-                [*command, "-f", str(folder / "slurm.conf")],
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=end_with_parent,
-            ).pid
+    def act(line: str) -> int:
+        verb, name = line.split()
+        if verb == "stop":
+            kill(pids[name])
+            while alive(pids[name]):
+                time.sleep(0.01)
+            return pids[name]
+        fresh = ["-c"] if verb == "start" else []  # without its saved state
+        command = [CONTROLLER, "-D", *fresh] if name == CONTROLLER else ["slurmd", "-D", "-N", name]
+        log = folder / "log" / f"{name}.out"
+        pids[name] = spawn([*command, "-f", conf], log, env=environment, start_new_session=True).pid
+        return pids[name]
 
-    waiting = b""
-    while True:
-        ready, _, _ = select.select([0], [], [], 0.5)
-        _reap()
-        if not ready:
-            continue
-        got = os.read(0, 65536)
-        if not got:
-            break
-        *lines, waiting = (waiting + got).split(b"\n")
-        for line in lines:
-            verb, name = line.decode().split()
-            if verb in ("start", "resume"):
-                pids[name] = start(name, *(["-c"] if verb == "start" else []))
-            else:
-                _kill(pids[name], signal.SIGKILL)
-                while _alive(pids[name]):
-                    _reap()
-                    time.sleep(0.01)
-            os.write(1, b"%d\n" % pids[name])
+    obey(act)
     _end_descendants()
 
 
@@ -364,9 +329,9 @@ def _end_descendants() -> None:
     while left := _descendants():
         for pid in left:
             if time.monotonic() > deadline:
-                _kill(pid, signal.SIGKILL)
+                kill(pid)
             elif pid not in told:
-                _kill(pid, signal.SIGTERM)
+                kill(pid, signal.SIGTERM)
                 told.add(pid)
         _reap()
         time.sleep(0.02)
@@ -391,19 +356,6 @@ def _reap() -> None:
             pass
     except ChildProcessError:
         pass
-
-
-def _kill(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
 
 
 def _stat(process: Path) -> tuple[str, int]:

@@ -15,10 +15,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from scalescope import workloads
+from scalescope.diagnosis.causes import CAUSES
 from scalescope.driver.process import Driver
 from scalescope.environments.extra_requirements import package_name
 from scalescope.errors import ClusterError, ScalescopeError
-from scalescope.model.cluster import cluster_spec, kinds
+from scalescope.model.cluster import KINDS, cluster_spec, kinds
 from scalescope.model.emulation_limit import EmulationLimit
 from scalescope.model.extras import install_command
 from scalescope.model.sweep import PlannedTrial, Point
@@ -28,6 +29,7 @@ from scalescope.run import orchestrator_load
 from scalescope.run.orchestrator import needed
 from scalescope.slurm import commands as slurm_commands
 from scalescope.slurm import jobs as slurm_jobs
+from scalescope.studies import STUDIES
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ def all_checks() -> list[Check]:
         Check("python", "everything", True, f"{sys.version.split()[0]} at {sys.executable}", essential=True),
         *(_attempt(package.name, package.purpose, partial(_import, package), essential=True) for package in ESSENTIAL),
         *(_installed(package) for package in optional()),
+        *_plugins(),
         _attempt("store", "keeping results", _store, essential=True),
         _attempt("Prefect's scheduler", "schedules of deployments", lambda: needed().schedules(), essential=False),
         _attempt("Slurm", "clusters: slurm", _slurm, essential=False),
@@ -119,6 +122,13 @@ def all_checks() -> list[Check]:
         _attempt("light cluster", "many workers in real time", _emulation, essential=False),
         _attempt("local cluster", "worker processes on this machine", partial(_cluster, "local"), essential=False),
     ]
+
+
+def _plugins() -> Iterator[Check]:
+    for table in (KINDS, CAUSES, workloads.BUILTIN, STUDIES):
+        for name, package, error in table.plugins():
+            purpose = f"{table.group.rpartition('.')[2]}: {name}"
+            yield Check(package, purpose, error is None, str(error or metadata.version(package)))
 
 
 def _import(package: Package) -> str:

@@ -8,7 +8,7 @@ import pkgutil
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache, partial
 from typing import Annotated, Any, NoReturn
 
@@ -19,7 +19,7 @@ from scalescope.cli.output import FINDING_OR_END, exit_statuses, say_error
 from scalescope.errors import ExitStatus, ScalescopeError
 from scalescope.own_code.script import OUR_UTF8
 from scalescope.run.signals import noted
-from scalescope.studies import STUDIES
+from scalescope.studies import OWN, STUDIES, StudyType
 
 FINDING, BUDGET_SPENT, FAILED = FINDING_OR_END
 PLAIN = exit_statuses()
@@ -31,9 +31,19 @@ def _of_study(kind: str) -> Callable[..., None]:
     return study_command(kind)
 
 
+Row = tuple[str, str | Callable[[], Callable[..., None]], str]
+
+
+def _studies(studies: Iterable[tuple[str, StudyType]]) -> Iterator[Row]:
+    for kind, study in studies:
+        if study.plan:
+            statuses = exit_statuses(FINDING, ok=study.exit_ok, finding=study.exit_finding)
+            yield study.command, partial(_of_study, kind), statuses
+
+
 # Commands, their functions (or what returns them, or groups of commands), and what their exit statuses mean. Only the
 # command that is run is imported.
-COMMANDS: Sequence[tuple[str, str | Callable[[], Callable[..., None]], str]] = (
+COMMANDS: Sequence[Row] = (
     (
         "sweep",
         "scalescope.cli.commands.sweep:sweep",
@@ -48,11 +58,7 @@ COMMANDS: Sequence[tuple[str, str | Callable[[], Callable[..., None]], str]] = (
         "scalescope.cli.commands.isolate:isolate",
         exit_statuses(FINDING, ok="the script shows the symptom", finding="no script shows the symptom"),
     ),
-    *(
-        (study.command, partial(_of_study, kind), exit_statuses(FINDING, ok=study.exit_ok, finding=study.exit_finding))
-        for kind, study in STUDIES.items()
-        if study.plan
-    ),
+    *_studies(OWN.items()),
     (
         "nightly",
         "scalescope.cli.commands.nightly:nightly",
@@ -117,9 +123,10 @@ def app(command: str = "") -> typer.Typer:
         rich_markup_mode="rich" if all(each and each.isatty() for each in (sys.stdout, sys.stderr)) else None,
         callback=_options,
     )
-    names = [name for name, _, _ in COMMANDS]
-    for name, target, statuses in COMMANDS:
-        if command == name or command not in names:
+    every = command not in {name for name, _, _ in COMMANDS}
+    added = _studies((kind, STUDIES[kind]) for kind in STUDIES if kind not in OWN) if every else ()
+    for name, target, statuses in (*COMMANDS, *added):
+        if every or command == name:
             found = pkgutil.resolve_name(target) if isinstance(target, str) else target()
             if isinstance(found, typer.Typer):
                 found.rich_markup_mode = made.rich_markup_mode

@@ -50,6 +50,7 @@ class Cluster(ABC, Generic[S]):
     def __init__(self, spec: S, *, seed: int = 0) -> None:
         self.spec = spec
         self.seed = seed
+        self.answered: set[object] = set()  # control planes that have answered; the driver passes it on
         # The driver sets these before `scale`:
         self.report: Callable[[str], object] = lambda text: None  # told what `scale` waits for
         self.groups: Mapping[str, int] = {}  # worker group -> how many of the workers are in it

@@ -14,6 +14,7 @@ import aiohttp
 from dask_gateway import Gateway
 from dask_gateway.client import ClusterStatus, GatewayClusterError, GatewayServerError, GatewayWarning
 
+from scalescope.clusters.control_plane import ControlPlane
 from scalescope.clusters.observed_cluster import root_cause
 from scalescope.errors import ClusterError, UsageError
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from distributed.security import Security
 
 ANSWER_S = 20.0  # within which a live server answers
-RETRY_S, LOOK_S = 1.0, 0.3
+LOOK_S = 0.3
 LOGINS = {
     "basic": "dask_gateway.auth:BasicAuth",
     "jupyterhub": "dask_gateway.auth:JupyterHubAuth",
@@ -35,7 +36,7 @@ _DOWN = (502, 503, 504)  # statuses with which a proxy answers for a server that
 T = TypeVar("T")
 
 
-class GatewayServer:
+class GatewayServer(ControlPlane):
     """A server, and a login to it; whatever is empty is as Dask's configuration says (`gateway.*`)."""
 
     def __init__(
@@ -45,9 +46,8 @@ class GatewayServer:
         auth: str = "",
         login: Mapping[str, str] | None = None,  # arguments of the class in `LOGINS`
     ) -> None:
+        super().__init__()
         try:
-            self.silent_s = 0.0  # longest time in which a request had no answer; may be set to 0
-            self._silent_since = 0.0  # by the monotonic clock; 0 if the last request was answered
             self._auth = resolve_name(LOGINS[auth])(**(login or {})) if auth else None
             self.address, self.proxy_address = asyncio.run(_addresses(address, proxy_address, self._auth))
         except (ValueError, TypeError, ImportError) as error:
@@ -60,24 +60,14 @@ class GatewayServer:
 
     def ask(self, question: Callable[[Any], Awaitable[T]], limit_s: float = ANSWER_S, patience_s: float = 0.0) -> T:
         """The answer to a question that takes a `Gateway`; an absent server is asked again for `patience_s`."""
-        deadline = time.monotonic() + patience_s
-        while True:
-            asked = time.monotonic()
-            try:
-                answer = asyncio.run(asyncio.wait_for(self._asked(question), limit_s))
-                self._heard(asked, answered=True)
-                return answer
-            except (OSError, ValueError, aiohttp.ClientError, GatewayClusterError, GatewayServerError) as error:
-                told = self._told(error, limit_s)
-                self._heard(asked, answered=told.category != AWAY)
-                if told.category != AWAY or time.monotonic() > deadline:
-                    raise told from error
-            time.sleep(RETRY_S)
 
-    def _heard(self, asked: float, *, answered: bool) -> None:
-        since = self._silent_since or asked
-        self.silent_s = max(self.silent_s, time.monotonic() - since)
-        self._silent_since = 0.0 if answered else since
+        def ask() -> T:
+            try:
+                return asyncio.run(asyncio.wait_for(self._asked(question), limit_s))
+            except (OSError, ValueError, aiohttp.ClientError, GatewayClusterError, GatewayServerError) as error:
+                raise self._told(error, limit_s) from error
+
+        return self._wait(ask, lambda error: error.category == AWAY, lambda: patience_s)
 
     def report(self, name: str, patience_s: float = 0.0) -> ClusterReport:
         return self.ask(lambda gateway: gateway.get_cluster(name), patience_s=patience_s)

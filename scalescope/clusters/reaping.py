@@ -49,25 +49,21 @@ class Reaped:
     next_step: str = ""  # what to do about it, if anything
 
 
-# Removes what a dead owner left. Arguments: the lease, why its owner counts as dead, whether this is a dry run, and a
-# runner of Slurm's commands.
-Reaper = Callable[[Lease, str, bool, Run | None], Reaped]
+# Removes what a dead owner left. Arguments: the lease, why its owner counts as dead, and whether this is a dry run.
+Reaper = Callable[[Lease, str, bool], Reaped]
 
 # Removes what dead owners on other hosts left, if the backend itself can tell. Arguments: all leases of the ledger, and
 # whether this is a dry run.
 ReaperOfOthers = Callable[[Collection[Lease], bool], list[Reaped]]
 
 
-def reap(*, dry_run: bool = False, run: Run | None = None) -> list[Reaped]:
-    """Remove what dead owners left; returns what became of each lease, and of each folder of a dead driver.
-
-    `run` runs Slurm's commands; by default with the SLURM_CONF of each lease.
-    """
+def reap(*, dry_run: bool = False) -> list[Reaped]:
+    """Remove what dead owners left; returns what became of each lease, and of each folder of a dead driver."""
     results = list(_reap_drivers(dry_run))  # first: once a driver has ended, its jobs have no owner
     found, broken = leases.read_all()
     results += [_unreadable(error) for error in broken]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        results += pool.map(lambda lease: _reap(lease, dry_run, run), found)
+        results += pool.map(lambda lease: _reap(lease, dry_run), found)
     others: list[Reaped] = []
     for name in filter(None, (spec.reaper_of_others for spec in kinds().values())):
         reap_others: ReaperOfOthers = resolve_name(name)
@@ -81,7 +77,7 @@ def reap_here(backends: Collection[str], owner: Owner | None = None) -> list[Rea
     dead = [lease for lease in leases.read_all()[0] if lease.owner.is_here and leases.is_owned(lease) is False]
     chosen = [lease for lease in dead if lease.backend in backends and owner in (None, lease.owner)]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(lambda lease: _reap(lease, False, None), chosen))
+        return list(pool.map(lambda lease: _reap(lease, False), chosen))
 
 
 def _reap_drivers(dry_run: bool) -> Iterator[Reaped]:
@@ -99,9 +95,9 @@ def _reap_drivers(dry_run: bool) -> Iterator[Reaped]:
             yield Reaped(folder.name, LOCAL, Fate.REMOVED, numbers, words)
 
 
-def _reap(lease: Lease, dry_run: bool, run: Run | None) -> Reaped:
+def _reap(lease: Lease, dry_run: bool) -> Reaped:
     try:
-        owned, words = explain(lease, run=run)
+        owned, words = explain(lease)
         if owned:
             return Reaped(lease.label, lease.backend, Fate.OWNED, words=words)
         spec = kinds().get(lease.backend)
@@ -115,12 +111,12 @@ def _reap(lease: Lease, dry_run: bool, run: Run | None) -> Reaped:
             step = f"run `scalescope reap` on {lease.owner.host.split()[0]}"
             return elsewhere(lease, words, step if lease.limit_at is None else f"{step}, or wait for its time limit")
         reaper: Reaper = resolve_name(spec.reaper)
-        return reaper(lease, words, dry_run, run)
+        return reaper(lease, words, dry_run)
     except ScalescopeError as error:
         return failed(lease.label, lease.backend, error)
 
 
-def explain(lease: Lease, *, run: Run | None = None) -> tuple[bool | None, str]:
+def explain(lease: Lease) -> tuple[bool | None, str]:
     """Whether the owner of a lease lives (None: unknown), and how that is known.
 
     If the owner ran in a Slurm job on another host, Slurm tells whether that job is still there.
@@ -132,9 +128,9 @@ def explain(lease: Lease, *, run: Run | None = None) -> tuple[bool | None, str]:
         return owned, f"{owner} {'lives' if owned else unused}"
     if owned is False:
         return False, f"its time limit is over; its owner was {owner}"
-    if lease.owner_job and same_cluster(lease, run):
+    if lease.owner_job and same_cluster(lease):
         try:
-            alive = not slurm_jobs.is_over(lease.owner_job, run=commands(lease, run))
+            alive = not slurm_jobs.is_over(lease.owner_job, run=commands(lease))
         except ClusterError as error:
             return None, f"its owner is Slurm job {lease.owner_job}, and Slurm does not answer: {error.cause}"
         return alive, f"its owner, Slurm job {lease.owner_job}, {'runs' if alive else 'has ended'}"
@@ -142,16 +138,14 @@ def explain(lease: Lease, *, run: Run | None = None) -> tuple[bool | None, str]:
     return None, f"its owner is {owner}; this host cannot tell whether it lives{until}"
 
 
-def same_cluster(lease: Lease, run: Run | None) -> bool:
+def same_cluster(lease: Lease) -> bool:
     """Whether the Slurm that answers is the lease's; true if the lease does not name one."""
     name = lease.details.get("cluster", "")
-    return not name or slurm_jobs.cluster_name(run=commands(lease, run)) == name
+    return not name or slurm_jobs.cluster_name(run=commands(lease)) == name
 
 
-def commands(lease: Lease, run: Run | None) -> Run:
-    """`run`, or a runner of commands of the lease's Slurm."""
-    if run is not None:
-        return run
+def commands(lease: Lease) -> Run:
+    """A runner of commands of the lease's Slurm."""
     conf = str(lease.details.get("slurm_conf", ""))
     return slurm_commands.commands({"SLURM_CONF": conf} if conf and os.path.exists(conf) else None)
 

@@ -71,8 +71,8 @@ def _place(finding: Finding) -> int:
 
 def _in_proportion(finding: Finding) -> Finding:
     """Time that was lost is information where there was little of it; what failed or died stays what it is."""
-    cause = causes.by_code()[finding.code]
-    costs_time = cause is UNKNOWN or cause.parts not in ((), ("lost",))
+    cause = causes.by_code().get(finding.code)
+    costs_time = cause is not None and (cause is UNKNOWN or cause.parts not in ((), ("lost",)))
     return replace(finding, severity=Severity.INFO, gain=None) if costs_time else finding
 
 

@@ -63,6 +63,7 @@ class OpenCluster:
         self.left = ""  # what closed clusters left, and why
         self._request: Open | None = None
         self._config: dict[str, Any] = {}
+        self._answered: set[object] = set()  # control planes that have answered one of the clusters
         self._settings = ExitStack()  # of Dask, while the cluster is open
         self._observer: distributed.Client | None = None
         self._imported: set[tuple[str, str]] = set()  # workload, and an address that was asked to import
@@ -82,6 +83,7 @@ class OpenCluster:
         self._config = config
         self._imported.clear()
         self.cluster = clusters.build(spec, seed=self._request.seed)
+        self.cluster.answered = self._answered
         scratch = {}
         if spec.here and dask.config.get("temporary-directory", None) is None:
             scratch["temporary-directory"] = self._request.folder  # so that it is removed with the folder

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
-from functools import cache, partial
+from dataclasses import asdict, dataclass, field
+from functools import partial
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from scalescope.errors import InvalidField, UsageError
 from scalescope.model import fields
 from scalescope.model.extras import install_command
 from scalescope.model.parameters import Declared, Parameter, check_fields, declared
+from scalescope.model.plugins import Table
 from scalescope.model.site_config import SiteConfig
+
+
+def _kind(name: str, reference: str, found: object) -> type[ClusterSpec]:
+    if isinstance(found, type) and issubclass(found, ClusterSpec) and found.kind == name:
+        return found
+    raise TypeError(f"expected a class of ClusterSpec whose `kind` is {name}")
+
 
 # Kinds of clusters and their specifications, in the order in which they are shown: those on this machine first, and
 # of these the cheapest first
-KINDS = {
+_OWN = {
     "simulated": "scalescope.clusters.simulated.spec:SimulatedSpec",
     "light": "scalescope.clusters.light.spec:LightSpec",
     "local": "scalescope.clusters.local.spec:LocalSpec",
@@ -38,6 +45,7 @@ KINDS = {
     "oar": "scalescope.clusters.jobqueue.systems:OarSpec",
     "pbs": "scalescope.clusters.jobqueue.systems:PbsSpec",
 }
+KINDS: Table[type[ClusterSpec]] = Table("scalescope.clusters", _OWN, _kind)
 
 OPEN_LIMIT_S = 120.0  # seconds within which a scheduler on this machine starts, however busy the machine is
 # Options with which people ask for Dask's adaptive scaling
@@ -174,10 +182,18 @@ class ClusterSpec:
         return {"kind": self.kind} | {name: list(value) if isinstance(value, tuple) else value for name, value in given}
 
 
-@cache
+@dataclass(frozen=True)
+class HereSpec(ClusterSpec):
+    """Base of those whose workers are processes of this machine, in real time."""
+
+    here: ClassVar[bool] = True
+
+    start_timeout_s: Annotated[float, START_TIMEOUT] = field(default=120.0, kw_only=True)
+
+
 def kinds() -> Mapping[str, type[ClusterSpec]]:
     """All specifications by kind; imports them."""
-    return MappingProxyType({kind: pkgutil.resolve_name(name) for kind, name in KINDS.items()})
+    return dict(KINDS.items())
 
 
 def cluster_spec(data: object) -> ClusterSpec:
@@ -188,7 +204,7 @@ def cluster_spec(data: object) -> ClusterSpec:
     kind = given.pop("kind", None)
     if not isinstance(kind, str) or kind not in KINDS:
         raise InvalidField("cluster.kind", kind, fields.suggest(str(kind or ""), KINDS))
-    spec: type[ClusterSpec] = pkgutil.resolve_name(KINDS[kind])
+    spec = KINDS[kind]
     known = {each.name: each for each in declared(spec)}
     for name in given:
         if name in _ADAPTIVE and name not in known:

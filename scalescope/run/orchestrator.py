@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, Protocol
 
 from scalescope.errors import UsageError
 from scalescope.model.extras import install_command
+from scalescope.model.plugins import entry_points
 from scalescope.run.syntax import names_block
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def installed() -> Orchestrator | None:
 @cache
 def needed() -> Orchestrator:
     """The installed orchestrator; raises `UsageError` if there is none, or if it lacks a package."""
-    for point in entry_points(group=GROUP):
+    for point in entry_points(GROUP):
         found: Orchestrator = point.load()
         return found
     raise UsageError(

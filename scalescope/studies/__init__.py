@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
+from scalescope.model.plugins import Table
 from scalescope.model.study import Study
 
 if TYPE_CHECKING:
@@ -66,8 +67,13 @@ class StudyType:
         return picture
 
 
-# By kind: the first word of the ids of such studies.
-STUDIES: Mapping[str, StudyType] = {
+def _row(name: str, reference: str, found: object) -> StudyType:
+    if isinstance(found, StudyType):
+        return found
+    raise TypeError("expected a StudyType")
+
+
+OWN = {
     "threshold": StudyType(
         command="find-threshold",
         parameters_class="scalescope.studies.threshold.parameters:ThresholdParameters",
@@ -119,3 +125,5 @@ STUDIES: Mapping[str, StudyType] = {
         alarm=("high", "Regression"),
     ),
 }
+# By kind: the first word of the ids of such studies.
+STUDIES: Table[StudyType] = Table("scalescope.studies", OWN, _row)

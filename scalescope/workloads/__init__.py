@@ -8,17 +8,28 @@ from __future__ import annotations
 
 import ast
 import copyreg
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from pkgutil import resolve_name
 
 from scalescope.errors import InvalidField
 from scalescope.model import fields
+from scalescope.model.plugins import Table
 from scalescope.model.workload import Workload, module_of
 from scalescope.workloads._common import not_installed
 from scalescope.workloads.references import FORMS, load_function
 
-BUILTIN = {
+
+def _row(name: str, reference: str, found: object) -> Workload:
+    """The entry point of a plugin: a `Workload`, or a function as users write it."""
+    if not isinstance(found, Workload):
+        return replace(load_function(reference), name=name)
+    if found.name != name:
+        raise ValueError(f"the workload calls itself {found.name}")
+    return found
+
+
+_OWN = {
     "array-matmul": "scalescope.workloads.arrays:array_matmul",
     "array-mirror": "scalescope.workloads.arrays:array_mirror",
     "array-overlap": "scalescope.workloads.arrays:array_overlap",
@@ -70,12 +81,12 @@ BUILTIN = {
     "xgboost-train": "scalescope.workloads.learning:xgboost_train",
     "zarr-roundtrip": "scalescope.workloads.xarrays:zarr_roundtrip",
 }
+BUILTIN: Table[Workload] = Table("scalescope.workloads", _OWN, _row)
 
 
 def builtin() -> tuple[Workload, ...]:
-    """The workloads that come with Scalescope and run with their defaults, by name."""
-    every = map(resolve_name, BUILTIN.values())
-    return tuple(workload for workload in every if not any(each.required for each in workload.parameters))
+    """The workloads of the table that run with their defaults, by name."""
+    return tuple(found for found in BUILTIN.values() if not any(each.required for each in found.parameters))
 
 
 def load(reference: str) -> Workload:
@@ -88,8 +99,7 @@ def load(reference: str) -> Workload:
     if ":" in reference:
         return load_function(reference)
     if reference in BUILTIN:
-        workload: Workload = resolve_name(BUILTIN[reference])
-        return workload
+        return BUILTIN[reference]
     if reference.endswith(".py"):
         raise InvalidField("workload", reference, f"the file and a function of it: {_suggested(reference)}")
     raise InvalidField(

@@ -175,19 +175,21 @@ def test_a_store_saved_with_the_password_in_its_url_is_refused_without_showing_i
                 block_schema_id=blocks.ResultStore._block_schema_id,
             )
         )
-    with pytest.raises(InvalidField, match="an address without a password") as caught:
+    with pytest.raises(InvalidField) as caught:
         blocks.saved("store", f"result-store/{name}")
     assert "hunter2" not in str(caught.value)
 
 
 def test_blocks_that_are_not_there_or_of_another_type(name: str) -> None:
     blocks.LocalCluster().save(name)
-    with pytest.raises(InvalidField, match=r"cluster: expected .* got .local-cluster/none."):
-        blocks.saved("cluster", "local-cluster/none")
-    with pytest.raises(InvalidField, match=r"cluster: expected .* got .no-such-type/none."):
-        blocks.saved("cluster", "no-such-type/none")
-    with pytest.raises(InvalidField, match="a block for a store; this is a LocalCluster"):
-        blocks.saved("store", f"local-cluster/{name}")
+    for parameter, reference in (
+        ("cluster", "local-cluster/none"),
+        ("cluster", "no-such-type/none"),
+        ("store", f"local-cluster/{name}"),
+    ):
+        with pytest.raises(InvalidField) as refused:
+            blocks.saved(parameter, reference)
+        assert refused.value.field == parameter
 
 
 def test_a_flow_can_take_a_block_that_the_form_refers_to(name: str) -> None:

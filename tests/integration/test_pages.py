@@ -218,7 +218,7 @@ def test_the_kind_of_cluster_that_is_added_runs(folder: Path, monkeypatch: pytes
         (kind / f"{name}.py").write_text(block.text)
     (kind / "__init__.py").touch()
     monkeypatch.setattr(clusters, "__path__", [*clusters.__path__, str(kind.parent)])
-    monkeypatch.setitem(KINDS, "threads", "scalescope.clusters.threads.spec:ThreadsSpec")
+    monkeypatch.setitem(KINDS.own, "threads", "scalescope.clusters.threads.spec:ThreadsSpec")
     try:  # a limit that this process itself does not reach
         with closing(clusters.build(cluster_spec({"kind": "threads", "memory_limit_mb": 2**16}))) as cluster:
             cluster.open()

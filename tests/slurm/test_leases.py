@@ -153,13 +153,17 @@ def test_leases_of_another_slurm_are_left_alone(in_slurm: Any, start: Start, led
     assert path.exists()
 
 
-def test_where_slurm_does_not_answer_the_lease_is_kept(in_slurm: Any, start: Start, tmp_path: Path) -> None:
+def test_where_slurm_does_not_answer_the_lease_is_kept(
+    in_slurm: Any, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     process, label, _ = start("")
     kill(process)
     nowhere = tmp_path / "slurm.conf"
     text = in_slurm.conf.read_text().replace("SlurmctldPort=", "SlurmctldPort=1 #")
     nowhere.write_text(text + "MessageTimeout=1\n")
-    (result,) = reaping.reap(run=slurm_commands.commands({"SLURM_CONF": str(nowhere)}, timeout_s=3))
+    away = slurm_commands.commands({"SLURM_CONF": str(nowhere)}, timeout_s=3)
+    monkeypatch.setattr(reaping, "commands", lambda lease: away)
+    (result,) = reaping.reap()
     assert result.fate is Fate.FAILED
     assert "Slurm does not answer" in result.words
     assert [lease.label for lease in leases.read_all()[0]] == [label]

@@ -94,7 +94,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def nothing(mini, monkeypatch):
-    monkeypatch.setattr(mini, "_SEARCH_PATH", "/nowhere")
+    monkeypatch.setattr(mini.MiniCluster, "search_path", "/nowhere")
 
 def test_it(nothing, request):
     request.getfixturevalue("slurm")

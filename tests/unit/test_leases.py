@@ -198,7 +198,9 @@ def test_an_owner_on_another_host_cannot_be_judged_before_its_time_limit() -> No
         ("", "slurm_load_jobs error: Unable to contact slurm controller", None),
     ],
 )
-def test_slurm_tells_of_an_owner_in_a_job_on_another_host(answer: str, error: str, owned: bool | None) -> None:
+def test_slurm_tells_of_an_owner_in_a_job_on_another_host(
+    answer: str, error: str, owned: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lease = dataclasses.replace(elsewhere(leases.intend("slurm", leases.new_label())), owner_job="77")
     asked = []
 
@@ -206,7 +208,8 @@ def test_slurm_tells_of_an_owner_in_a_job_on_another_host(answer: str, error: st
         asked.append(command)
         return subprocess.CompletedProcess([], int(bool(error)), answer, error)
 
-    found, words = reaping.explain(lease, run=run)
+    monkeypatch.setattr(reaping, "commands", lambda lease: run)
+    found, words = reaping.explain(lease)
     assert found is owned
     assert owned is not None or "contact slurm controller" in words
     assert "77" in str(asked)
@@ -225,7 +228,7 @@ def test_a_backend_that_cannot_be_reaped_is_named(ledger: Path) -> None:
 
 
 def test_what_dead_owners_left_here_or_could_not_remove_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
-    def reaper(lease: leases.Lease, words: str, dry_run: bool, run: object) -> reaping.Reaped:
+    def reaper(lease: leases.Lease, words: str, dry_run: bool) -> reaping.Reaped:
         return reaping.removed(lease, dry_run, ["1"], words)
 
     monkeypatch.setattr("scalescope.clusters.kubernetes.reaper.reap", reaper)

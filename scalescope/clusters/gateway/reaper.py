@@ -9,13 +9,12 @@ from scalescope.clusters.reaping import Reaped
 from scalescope.errors import ClusterError
 from scalescope.leases import Lease
 from scalescope.model.cluster import cluster_spec
-from scalescope.slurm.commands import Run
 
 GONE_S = 60.0  # for a cluster to be gone
 CLOCKS_S = 60.0  # by which the clocks of server and owner may differ
 
 
-def reap(lease: Lease, words: str, dry_run: bool, run: Run | None) -> Reaped:
+def reap(lease: Lease, words: str, dry_run: bool) -> Reaped:
     """Stop the cluster of a lease; see `reaping.Reaper`."""
     known = dict(lease.details)
     name = str(known.pop("cluster", ""))

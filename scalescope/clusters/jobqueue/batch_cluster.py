@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from scalescope.clusters.jobqueue import job_script
 from scalescope.clusters.jobqueue.base_cluster import JobQueueCluster, PendingWorkers
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
-from scalescope.clusters.jobqueue.slurm_watch import LONGEST_S, SHARE, SHORTEST_S
+from scalescope.clusters.jobqueue.watching import interval_s
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.model.words import plural
 
@@ -27,7 +27,7 @@ _logger = logging.getLogger(__name__)
 
 
 class BatchCluster(JobQueueCluster):
-    """Workers in jobs of a batch system, which dask-jobqueue submits and cancels; never run on a real system."""
+    """Workers in jobs of a batch system, which dask-jobqueue submits and cancels."""
 
     def __init__(self, spec: JobQueueSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
@@ -98,7 +98,7 @@ class BatchCluster(JobQueueCluster):
             told = self._look(self._workers - arrived)
             if told != self._told:
                 self._told, self._changed_at = told, now
-            self._next_look = now + min(max(SHARE * (now - self._changed_at), SHORTEST_S), LONGEST_S)
+            self._next_look = now + interval_s(now - self._changed_at)
         return self._told
 
     def _look(self, missing: int) -> PendingWorkers:
@@ -109,14 +109,18 @@ class BatchCluster(JobQueueCluster):
             why = f"`{status.name}` gives no answer" if status else f"{self.kind} is not asked how its jobs stand"
             return self._in_queue(ids, f"{plural(missing, 'worker')} missing; jobs {listed(ids)}: {why}")
         pending = [job for job in known if job.state in status.waiting]
-        if not pending:
-            self._waiting_since = None
-            gone = sorted(set(ids) - {job.id for job in known})
-            words = f"{plural(missing, 'worker')} missing; {plural(len(known), 'job')} of them started"
-            return PendingWorkers(words + (f"; {self.kind} no longer knows jobs {listed(gone)}" if gone else ""))
         reasons = dict.fromkeys(job.reason or f"state {job.state}, no reason given" for job in pending)
-        words = f"{plural(len(pending), 'job')} waiting: {'; '.join([*reasons][:SHOWN])}"
-        return self._in_queue([job.id for job in pending], words, len(known) - len(pending))
+        if pending:
+            return self._wait([job.id for job in pending], "; ".join([*reasons][:SHOWN]), len(known) - len(pending))
+        gone = sorted(set(ids) - {job.id for job in known})
+        return self._started(missing, len(known), f"; {self.kind} no longer knows jobs {listed(gone)}" if gone else "")
+
+    def _started(self, missing: int, jobs: int, more: str = "") -> PendingWorkers:
+        self._waiting_since = None
+        return PendingWorkers(f"{plural(missing, 'worker')} missing; {plural(jobs, 'job')} of them started{more}")
+
+    def _wait(self, pending: Sequence[str], reasons: str, running: int) -> PendingWorkers:
+        return self._in_queue(pending, f"{plural(len(pending), 'job')} waiting: {reasons}", running)
 
     def _in_queue(self, job_ids: Sequence[str], words: str, running: int = 0) -> PendingWorkers:
         """Jobs wait in the queue; raises `ClusterError` if they have for too long."""

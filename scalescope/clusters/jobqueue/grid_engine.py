@@ -33,7 +33,7 @@ class GridEngineJob:
     """A job that Grid Engine still has: it forgets those that have ended."""
 
     id: str
-    state: str  # letters, such as `qw`, `r`, `Eqw` or `dr`
+    state: str  # letters, such as `qw`, `r`, `Rq` (waits again), `Rr` (runs again), `Eqw` or `dr`
     queue: str  # with the host, as `all.q@node1`; empty while it waits
 
     @property
@@ -42,7 +42,8 @@ class GridEngineJob:
 
     @property
     def is_pending(self) -> bool:
-        return "w" in self.state and not self.has_failed
+        """Whether it waits for a host, for the first time or again after Grid Engine rescheduled it."""
+        return ("w" in self.state or "q" in self.state) and not self.has_failed
 
     @property
     def has_failed(self) -> bool:

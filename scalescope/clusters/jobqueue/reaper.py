@@ -22,7 +22,7 @@ _Left = tuple[
 ]  # numbers of cancelled jobs, of those still there, of others of that name
 
 
-def reap(lease: Lease, words: str, dry_run: bool, run: Run | None) -> reaping.Reaped:
+def reap(lease: Lease, words: str, dry_run: bool) -> reaping.Reaped:
     """Cancel the jobs of a lease and remove what their cluster shared with them; see `reaping.Reaper`."""
     if lease.backend == "sge":
         engine = GridEngine({name: lease.details[name] for name in VARIABLES if name in lease.details})
@@ -32,12 +32,12 @@ def reap(lease: Lease, words: str, dry_run: bool, run: Run | None) -> reaping.Re
         command = " ".join([lease.details["cancel"], *lease.details.get("jobs", ())])
         step = f"`{command}` cancels its jobs, unless others have these numbers by now"
         return reaping.elsewhere(lease, f"{words}; {lease.backend} cannot be asked which jobs are left", step)
-    elif not reaping.same_cluster(lease, run):
+    elif not reaping.same_cluster(lease):
         name = lease.details["cluster"]
         words = f"{words}; its jobs are on Slurm cluster {name}, which is not the one that answers here"
         return reaping.elsewhere(lease, words, f"run `scalescope reap` on {name}")
     else:
-        numbers, left, others = _reap_slurm(lease, reaping.commands(lease, run), dry_run)
+        numbers, left, others = _reap_slurm(lease, reaping.commands(lease), dry_run)
         cancel, states = "scancel", "`squeue --name` and `sinfo -R`"
     if left:
         raise ClusterError(

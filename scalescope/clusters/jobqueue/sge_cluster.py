@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, TypeVar
 from scalescope.clusters.jobqueue.base_cluster import PendingWorkers
 from scalescope.clusters.jobqueue.batch_cluster import SHOWN, BatchCluster, listed
 from scalescope.clusters.jobqueue.grid_engine import GridEngine, GridEngineJob, GridEngineSilent
-from scalescope.clusters.jobqueue.slurm_watch import excerpt
 from scalescope.clusters.jobqueue.systems import SgeSpec
+from scalescope.clusters.jobqueue.watching import excerpt
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.model.words import plural
 from scalescope.waiting import CLOSING_S, PATIENCE_S, patiently
@@ -88,11 +88,9 @@ class SgeCluster(BatchCluster):
             self._hosts |= {job.id: job.host for job in seen.values() if job.host}
             self._raise_for_ended(seen)
             pending = [job for job in seen.values() if job.is_pending]
-            if not pending:
-                self._waiting_since = None
-                running = plural(len(seen), "job")
-                return PendingWorkers(f"{plural(missing, 'worker')} missing; {running} of them started")
-            return self._waiting(pending, len(seen) - len(pending))
+            if pending:
+                return self._waiting(pending, len(seen) - len(pending))
+            return self._started(missing, len(seen))
         except GridEngineSilent as error:
             if now - self._answered_at > PATIENCE_S:
                 raise
@@ -111,8 +109,7 @@ class SgeCluster(BatchCluster):
                 ends_run=True,
             )
         reasons = _list(self._engine.reasons(first)) or "Grid Engine is about to start them"
-        words = f"{plural(len(pending), 'job')} waiting: {reasons}"
-        return self._in_queue([job.id for job in pending], words, running)
+        return self._wait([job.id for job in pending], reasons, running)
 
     def _raise_for_ended(self, seen: Mapping[str, GridEngineJob]) -> None:
         """Raise for jobs that are gone, could not be started, or are on a host that does not answer."""

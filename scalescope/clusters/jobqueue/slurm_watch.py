@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from scalescope.clusters.jobqueue.base_cluster import PendingWorkers
+from scalescope.clusters.jobqueue.watching import LONGEST_S, excerpt, interval_s
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.model.words import plural
 from scalescope.slurm import failures
@@ -23,12 +23,9 @@ from scalescope.slurm.job_facts import job_facts
 from scalescope.slurm.jobs import FORGOTTEN, SlurmJob
 from scalescope.waiting import PATIENCE_S
 
-SHORTEST_S, LONGEST_S, SHARE = 1.0, 30.0, 0.2  # seconds between two looks: a share of the time since a change
 JITTER = 0.2  # the largest part by which an interval is made longer or shorter at random
 ENDING_S = 5.0  # seconds that a job which is being ended has to say how
-_ERROR_LINE = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Exit)\b")
-_SHOWN_ERRORS = 4
-_SHOWN_IDS, _TAIL_LINES, _TAIL_CHARACTERS, _LINE_CHARACTERS, _READ_BYTES = 8, 12, 2_000, 300, 65_536
+_SHOWN_IDS, _READ_BYTES = 8, 65_536
 
 
 class JobWatch:
@@ -151,7 +148,7 @@ class JobWatch:
         self._ending_since = {number: self._ending_since.get(number, now) for number in ending}
         if self._picture() != before:
             self._changed_at = now
-        self._plan(min(max(SHARE * (now - self._changed_at), SHORTEST_S), LONGEST_S))
+        self._plan(interval_s(now - self._changed_at))
 
     def _hurry(self) -> None:
         self._changed_at = self._next_look = self._clock()
@@ -308,16 +305,6 @@ class JobWatch:
 
 def _minute(moment: float) -> str:  # without seconds, so that a sentence that is said again is the same
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(moment))
-
-
-def excerpt(text: str) -> str:
-    """The end of a log without INFO, and before it earlier errors: the first of a chain is the cause."""
-    lines = [line for line in text.strip().splitlines() if " - INFO - " not in line]
-    before, end = lines[:-_TAIL_LINES], lines[-_TAIL_LINES:]
-    errors = dict.fromkeys(line for line in before if _ERROR_LINE.match(line))
-    shown = [line[:_LINE_CHARACTERS] for line in list(errors)[-_SHOWN_ERRORS:]]
-    first = "".join(f"{line}\n" for line in [*shown, *(["..."] if shown else [])])
-    return first + "\n".join(end)[len(first) - _TAIL_CHARACTERS :]
 
 
 def _ending(job: SlurmJob) -> str:

@@ -20,13 +20,14 @@ import httpx
 import kr8s
 from anyio.from_thread import start_blocking_portal
 
+from scalescope.clusters.control_plane import ControlPlane
 from scalescope.clusters.kubernetes.failures import OPERATOR_LABEL, refusal
 from scalescope.clusters.kubernetes.manifests import GROUP, INSTANCE, MANAGED_BY, OURS
 from scalescope.clusters.kubernetes.port_forward import forwarded
-from scalescope.errors import RequestRefused
+from scalescope.errors import ClusterError, RequestRefused
 
 REQUEST_TIMEOUT_S = 10.0
-SILENCE_S = 120.0  # for which a server that has answered this process may be silent, as during an update
+SILENCE_S = 120.0  # for which a server that has answered before may be silent, as during an update
 
 FORBIDDEN, NOT_FOUND, CONFLICT, SERVER_ERRORS = 403, 404, 409, 500
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -40,25 +41,29 @@ _CLEARED_AWAY = (
 _APPS = "apps/v1"
 _STRICT = {"fieldValidation": "Strict"}
 _PARTS = ((GROUP, "daskworkergroups"), (_APPS, "deployments"), ("v1", "pods"), ("v1", "services"), ("v1", "secrets"))
-_answered: set[tuple[str, str]] = set()  # contexts and kubeconfigs whose server has answered this process
 
 T = TypeVar("T")
 Raw = dict[str, Any]  # an object of Kubernetes, as its API writes it
 
 
-class Api:
+class Api(ControlPlane):
     """One namespace of one Kubernetes cluster. Its requests may come from any thread, and raise `ClusterError`.
 
     Without `context`, the current one of the kubeconfig; without `namespace`, the context's.
+
+    Args:
+        answered: Servers that have answered before, which are waited for when they are silent; this one is added.
     """
 
-    def __init__(self, context: str = "", namespace: str = "", *, kubeconfig: str = "") -> None:
+    def __init__(
+        self, context: str = "", namespace: str = "", *, kubeconfig: str = "", answered: set[object] | None = None
+    ) -> None:
+        super().__init__()
         self._open = ExitStack()
         self._portal = self._open.enter_context(start_blocking_portal())
         self._known = (context, kubeconfig or os.environ.get("KUBECONFIG", ""))
-        self.patience_s = SILENCE_S  # for a server that has answered this process and is silent now
-        self.silent_s = 0.0  # longest time in which a request had no answer; may be set to 0
-        self._silent_since = 0.0  # by the monotonic clock; 0 if the last request was answered
+        self._answered = set() if answered is None else answered
+        self.patience_s = SILENCE_S  # for a server that has answered before and is silent now
         self.server, self.namespace = context or "the current context", namespace
         self._server_time = (0.0, 0.0)  # the server's clock, and our monotonic clock at that time
 
@@ -270,27 +275,25 @@ class Api:
         return self._call(ask, what) if text else self._patiently(ask, what)  # for a log, the silent one is the node
 
     def _patiently(self, function: Callable[[], Awaitable[T]], what: str) -> T:
-        """Call again while the server is silent, or too busy, if it has answered this process before."""
-        began = time.monotonic()
-        while True:
-            asked = time.monotonic()
-            try:
-                answer = self._call(function, what)
-                self._heard(asked)
-                return answer
-            except RequestRefused as error:
-                if 0 < error.status < SERVER_ERRORS:
-                    self._heard(asked)
-                    raise
-                if self._known not in _answered:
-                    raise
-                self._silent_since = self._silent_since or began
-                if time.monotonic() - began > self.patience_s:
-                    silent_s = time.monotonic() - self._silent_since
-                    self.silent_s = max(self.silent_s, silent_s)
-                    what = f"Kubernetes did not answer for {silent_s:.0f} s"
-                    raise refusal(what, error.where, "Silent", detail=error.cause or error.what) from error
-                time.sleep(1)
+        """Call again while the server is silent, or too busy, if it has answered before."""
+        known = self._known in self._answered
+
+        def is_silent(error: ClusterError) -> bool:
+            return not (isinstance(error, RequestRefused) and 0 < error.status < SERVER_ERRORS)
+
+        try:
+            answer = self._wait(
+                lambda: self._call(function, what), is_silent, lambda: self.patience_s if known else 0.0
+            )
+        except RequestRefused as error:
+            if not is_silent(error):
+                self._answered.add(self._known)
+            elif known:
+                what = f"Kubernetes did not answer for {time.monotonic() - self._silent_since:.0f} s"
+                raise refusal(what, error.where, "Silent", detail=error.cause or error.what) from error
+            raise
+        self._answered.add(self._known)
+        return answer
 
     def _call(self, function: Callable[[], Awaitable[T]], what: str) -> T:
         where = f"{what} at {self.server}" + (f", namespace {self.namespace}" if self.namespace else "")
@@ -304,11 +307,6 @@ class Api:
         except (kr8s.APITimeoutError, httpx.HTTPError, OSError, ValueError, KeyError, RuntimeError) as error:
             detail = f"{type(error).__name__}: {error}".removesuffix(": ")
             raise refusal("Kubernetes does not answer", where, "Unreachable", detail=detail) from error
-
-    def _heard(self, asked: float) -> None:
-        _answered.add(self._known)
-        since, self._silent_since = self._silent_since or asked, 0.0
-        self.silent_s = max(self.silent_s, time.monotonic() - since)
 
 
 @contextmanager

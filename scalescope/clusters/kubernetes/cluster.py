@@ -94,7 +94,7 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
                 "every pod installs packages when it starts, which takes time, and versions may differ each time; "
                 "for measurements, build an image with the packages"
             )
-        self._api = api = Api(spec.context, spec.namespace)
+        self._api = api = Api(spec.context, spec.namespace, answered=self.answered)
         self._record = PodRecord(api, self.label)
         try:
             for each in reaping.reap_here((self.kind,), Owner.current()):  # what `close` could not remove

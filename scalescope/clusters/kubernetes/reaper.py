@@ -17,13 +17,12 @@ from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.clusters.reaping import Fate, Reaped
 from scalescope.errors import ClusterError
 from scalescope.leases import Lease
-from scalescope.slurm.commands import Run
 
 if TYPE_CHECKING:
     from scalescope.clusters.kubernetes.api import Api
 
 
-def reap(lease: Lease, words: str, dry_run: bool, run: Run | None) -> Reaped:
+def reap(lease: Lease, words: str, dry_run: bool) -> Reaped:
     """Remove the cluster of a lease of the ledger; see `reaping.Reaper`."""
     KubernetesSpec().require()
     from scalescope.clusters.kubernetes.namespace_reaper import reap_cluster

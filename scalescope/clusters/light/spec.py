@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
-from scalescope.model.cluster import START_TIMEOUT, ClusterSpec
+from scalescope.model.cluster import HereSpec
 from scalescope.model.parameters import Parameter
 
 
 @dataclass(frozen=True)
-class LightSpec(ClusterSpec):
+class LightSpec(HereSpec):
     """Hundreds of light workers in few processes: real ones, in real time, for tasks that wait."""
 
     kind: ClassVar[str] = "light"
@@ -20,14 +20,12 @@ class LightSpec(ClusterSpec):
     implementation: ClassVar[str] = "scalescope.clusters.light.cluster:LightCluster"
     example: ClassVar[Mapping[str, Any]] = MappingProxyType({"hosts": 2})
     max_workers: ClassVar[int] = 2_000
-    here: ClassVar[bool] = True
     shares_processes: ClassVar[bool] = True
 
     hosts: Annotated[
         int,
         Parameter("Processes that the workers share. 0: Scalescope chooses.", title="Processes", minimum=0, maximum=64),
     ] = 0
-    start_timeout_s: Annotated[float, START_TIMEOUT] = 120.0
     check_limit: Annotated[
         bool,
         Parameter(

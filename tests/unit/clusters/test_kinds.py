@@ -74,8 +74,9 @@ def test_a_missing_package_is_named_before_anything_is_started(
 ) -> None:
     spec.require()
     monkeypatch.setitem(sys.modules, missing, None)
-    with pytest.raises(UsageError, match=missing.replace("_", "-")) as caught:
+    with pytest.raises(UsageError) as caught:
         spec.require()
+    assert missing.replace("_", "-") in caught.value.what
     assert caught.value.next_step == install_command(extra)
     with pytest.raises(UsageError):
         clusters.build(spec)

@@ -60,6 +60,7 @@ def test_jobs_are_submitted_kept_and_cancelled(
 
 def test_without_its_commands_nothing_is_begun(cluster: BatchCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(ClusterError, match="qsub is not installed here"):
+    with pytest.raises(ClusterError) as caught:
         cluster.open()
+    assert caught.value.category == "batch-system-missing"
     assert leases.read_all() == ([], [])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from scalescope.clusters.jobqueue import batch_cluster, job_status
+from scalescope.clusters.jobqueue import job_status, watching
 from scalescope.clusters.jobqueue.base_cluster import SubmittedJob
 from scalescope.clusters.jobqueue.batch_cluster import BatchCluster
 from scalescope.clusters.jobqueue.job_status import JobStatus, StatusCommand
@@ -66,7 +66,7 @@ GONE = {
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(batch_cluster, "SHORTEST_S", 0.0)
+    monkeypatch.setattr(watching, "SHORTEST_S", 0.0)
 
 
 def cluster(spec: PbsSpec | LsfSpec | HtcondorSpec | OarSpec) -> BatchCluster:

@@ -176,7 +176,7 @@ def test_packages_that_pods_install_are_warned_of(
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     for environment, warned in (("A=b", False), ("EXTRA_PIP_PACKAGES=lightgbm", True)):
-        with pytest.raises(ClusterError, match="does not answer"):
+        with pytest.raises(ClusterError):
             clusters.build(KubernetesSpec(groups={"gpu": {"environment": environment}})).open()
         assert ("every pod installs packages" in caplog.text) is warned
 

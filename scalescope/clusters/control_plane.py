@@ -1,0 +1,45 @@
+"""Waiting for the server of a cluster that is silent, and how long it was."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from scalescope.errors import ClusterError
+
+AGAIN_S = 1.0  # seconds between a question that got no answer and the next try
+
+T = TypeVar("T")
+
+
+class ControlPlane:
+    """A server that is asked one question after the other."""
+
+    def __init__(self) -> None:
+        self.silent_s = 0.0  # longest time in which a request had no answer; may be set to 0
+        self._silent_since = 0.0  # by the monotonic clock; 0 if the last request was answered
+
+    def _wait(
+        self, ask: Callable[[], T], is_silent: Callable[[ClusterError], bool], patience_s: Callable[[], float]
+    ) -> T:
+        """The answer to `ask`; while errors are silence, it is asked again for `patience_s`."""
+        began = time.monotonic()
+        while True:
+            asked = time.monotonic()
+            try:
+                answer = ask()
+            except ClusterError as error:
+                silent = is_silent(error)
+                self._heard(asked, answered=not silent)
+                if not silent or time.monotonic() - began > patience_s():
+                    raise
+            else:
+                self._heard(asked, answered=True)
+                return answer
+            time.sleep(AGAIN_S)
+
+    def _heard(self, asked: float, *, answered: bool) -> None:
+        since = self._silent_since or asked
+        self.silent_s = max(self.silent_s, time.monotonic() - since)
+        self._silent_since = 0.0 if answered else since
