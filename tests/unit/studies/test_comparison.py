@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.sentences import Golden
+from support.golden import Compare
 
 from scalescope.errors import InvalidField
 from scalescope.studies.comparison.judge import (
@@ -54,7 +54,7 @@ def noisy(slower: float, seed: int, *, own: float = 0.022, outliers: float = 0.0
 # ------------------------------------------------------------------ clear answers
 
 
-def test_without_noise_seven_pairs_say_it_exactly(golden: Golden) -> None:
+def test_without_noise_seven_pairs_say_it_exactly(golden: Compare) -> None:
     answer, pairs = run(lambda i: (1.0 + i, 1.05 * (1.0 + i)))
     assert (answer.decision, pairs) == (ComparisonDecision.SLOWER, 7)
     assert answer.low == answer.high == answer.ratio == pytest.approx(1.05)
@@ -62,13 +62,13 @@ def test_without_noise_seven_pairs_say_it_exactly(golden: Golden) -> None:
     golden(answer.line)
 
 
-def test_equal_pairs_are_the_same_even_where_no_difference_is_small_enough(golden: Golden) -> None:
+def test_equal_pairs_are_the_same_even_where_no_difference_is_small_enough(golden: Compare) -> None:
     answer, pairs = run(lambda _: (2.0, 2.0), ComparisonQuestion(smallest_effect=0.0))
     assert (answer.decision, pairs, answer.p) == (ComparisonDecision.SAME, 7, 1.0)
     golden(answer.line)
 
 
-def test_a_difference_that_is_certain_but_too_small_is_the_same(golden: Golden) -> None:
+def test_a_difference_that_is_certain_but_too_small_is_the_same(golden: Compare) -> None:
     answer, _ = run(noisy(0.01, seed=1, own=0.002))
     assert answer.p is not None
     assert answer.p < 0.01
@@ -76,7 +76,7 @@ def test_a_difference_that_is_certain_but_too_small_is_the_same(golden: Golden) 
     golden(answer.line)
 
 
-def test_of_an_efficiency_more_is_better(golden: Golden) -> None:
+def test_of_an_efficiency_more_is_better(golden: Compare) -> None:
     question = ComparisonQuestion(metric="efficiency", larger_is_slower=False, a="2023", b="2026", name="bag-map")
     answer, _ = run(noisy(-0.2, seed=1), question)
     assert answer.decision is ComparisonDecision.SLOWER
@@ -84,7 +84,7 @@ def test_of_an_efficiency_more_is_better(golden: Golden) -> None:
     assert run(noisy(0.2, seed=1), question)[0].decision is ComparisonDecision.FASTER
 
 
-def test_a_clear_answer_comes_after_seven_pairs_and_a_faint_one_later(golden: Golden) -> None:
+def test_a_clear_answer_comes_after_seven_pairs_and_a_faint_one_later(golden: Compare) -> None:
     assert run(noisy(0.5, seed=3))[1] == 7
     answer, pairs = run(noisy(0.02, seed=3, own=0.05))
     assert (answer.decision, pairs) == (ComparisonDecision.UNDECIDED, 20)
@@ -156,7 +156,7 @@ def test_where_the_tests_disagree_more_pairs_are_run() -> None:
     assert (answer.decision, further(strict, pairs)) == (ComparisonDecision.UNDECIDED, 3)
 
 
-def test_disagreement_is_said(golden: Golden) -> None:
+def test_disagreement_is_said(golden: Compare) -> None:
     values = [0.1, 0.11, 0.12, 0.1, 0.11, 0.12, 0.1]
     question = ComparisonQuestion(alpha=0.015)  # seven pairs cannot have a smaller p than 2/128 by sign flips
     answer = judge(question, [(1.0, math.exp(value)) for value in values])
@@ -170,19 +170,19 @@ def test_pairs_that_are_not_valid_are_replaced() -> None:
     assert "2 more not valid" in answer.line
 
 
-def test_it_is_given_up_where_no_pair_is_valid(golden: Golden) -> None:
+def test_it_is_given_up_where_no_pair_is_valid(golden: Compare) -> None:
     answer, pairs = run(lambda _: (None, 1.0))
     assert (answer.decision, pairs, answer.ratio) == (ComparisonDecision.UNDECIDED, FIRST, None)
     golden(answer.line)
 
 
-def test_nothing_is_decided_before_seven_pairs(golden: Golden) -> None:
+def test_nothing_is_decided_before_seven_pairs(golden: Compare) -> None:
     answer = judge(ComparisonQuestion(), [(1.0, 2.0)] * 6)
     assert (answer.decision, answer.ratio) == (ComparisonDecision.UNDECIDED, pytest.approx(2.0))
     golden(answer.line)
 
 
-def test_an_outlier_does_not_hide_a_difference(golden: Golden) -> None:
+def test_an_outlier_does_not_hide_a_difference(golden: Compare) -> None:
     values = [0.05, 0.06, 0.05, 0.04, 0.05, 0.06, -0.3]
     answer = judge(ComparisonQuestion(), [(1.0, math.exp(value)) for value in values])
     assert (answer.decision, answer.outlying) == (ComparisonDecision.SLOWER, 1)
@@ -240,7 +240,7 @@ def many(equal: int, slower: int) -> list[PairedComparison]:
     ]
 
 
-def test_a_family_shows_differences_and_counts_what_it_hides(golden: Golden) -> None:
+def test_a_family_shows_differences_and_counts_what_it_hides(golden: Compare) -> None:
     found = family(many(6, 2))
 
     assert {each.question.name for each in found.members if each.different} == {"w6", "w7"}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.sentences import Golden
+from support.golden import Compare
 
 from scalescope.errors import InvalidField, UsageError
 from scalescope.studies.release.judge import (
@@ -68,7 +68,7 @@ def noisy(culprit: int, effect: float, seed: int, *, own: float = 0.022, outlier
 # ------------------------------------------------------------------ the plain case
 
 
-def test_the_culprit_is_named_after_two_trials_of_each_release_and_three_of_the_ends(golden: Golden) -> None:
+def test_the_culprit_is_named_after_two_trials_of_each_release_and_three_of_the_ends(golden: Compare) -> None:
     question = ReleaseQuestion(BEAM, subject="apache-beam", symptom="shows too-few-partitions")
     answer, readings = search(question, step(BEAM.index("2.63.0")))
     assert answer.decision is ReleaseDecision.FOUND
@@ -162,7 +162,7 @@ def test_a_history_that_comes_and_goes_gives_a_boundary_that_was_seen(inner: lis
     assert {each.index for each in answer.skipped} <= gone
 
 
-def test_what_could_not_be_installed_is_said(golden: Golden) -> None:
+def test_what_could_not_be_installed_is_said(golden: Compare) -> None:
     answer, _ = search(ReleaseQuestion(BEAM, subject="apache-beam"), step(13), {11, 13, 14})
     assert answer.decision is ReleaseDecision.BETWEEN
     golden(answer.line)
@@ -212,7 +212,7 @@ def test_ends_that_differ_by_less_than_asked_are_not_bisected() -> None:
     assert answer.decision is ReleaseDecision.NO_DIFFERENCE
 
 
-def test_a_search_that_is_not_over_says_so(golden: Golden) -> None:
+def test_a_search_that_is_not_over_says_so(golden: Compare) -> None:
     answer = judge(ReleaseQuestion(names(9)), [ReleaseReading(0, 0, False)])
     assert answer.decision is ReleaseDecision.UNFINISHED
     golden(answer.line)
@@ -315,7 +315,7 @@ def test_half_of_the_effect_is_neither() -> None:
     assert len(readings) == 8
 
 
-def test_a_count_that_was_zero_is_compared(golden: Golden) -> None:
+def test_a_count_that_was_zero_is_compared(golden: Compare) -> None:
     answer, _ = search(ReleaseQuestion(names(9), mode=Mode.METRIC), lambda candidate, _: 7.0 if candidate >= 5 else 0.0)
     assert answer.first_bad is not None
     assert answer.first_bad.index == 5

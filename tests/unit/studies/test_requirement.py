@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from support.sentences import Golden
+from support.golden import Compare
 
 from scalescope.cli.commands.show import status_of
 from scalescope.diagnosis.verdict import diagnose
@@ -32,7 +32,7 @@ def test_what_is_met_says_by_how_much(bag_trial: Build) -> None:
     assert status(answers) is ExitStatus.OK
 
 
-def test_what_is_not_met_says_where(golden: Golden, bag_trial: Build) -> None:
+def test_what_is_not_met_says_where(golden: Compare, bag_trial: Build) -> None:
     trials = [bag_trial(workers, [1] * 8) for workers in (2, 4, 16)]
     [answer] = judge([requirement("efficiency  >=  0.9")], trials)
     golden(answer.line)
@@ -51,7 +51,7 @@ def test_the_number_is_that_of_the_table_over_all_repeats(bag_trial: Build) -> N
     ("state", "expected"), [(TrialState.FAILED, ExitStatus.FAILED), (TrialState.INVALID, ExitStatus.INFRASTRUCTURE)]
 )
 def test_what_was_not_measured_is_not_known(
-    golden: Golden, bag_trial: Build, state: TrialState, expected: ExitStatus
+    golden: Compare, bag_trial: Build, state: TrialState, expected: ExitStatus
 ) -> None:
     trials = [bag_trial(2, [1] * 8), spoilt(bag_trial(4, [1] * 8), state)]
     answers = judge([requirement("efficiency > 0.5"), requirement("efficiency > 2 at workers=2")], trials)
