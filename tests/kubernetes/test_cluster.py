@@ -186,7 +186,7 @@ def test_a_sweep_over_the_size_of_one_group(
     where = {"cluster": {**given, "groups": {"gpu": GPU}}, "store": str(tmp_path / "store")}
     result = run_sweep({**asked, **where, "report": str(tmp_path / "report.html")})
     assert (result.valid, result.failed, result.invalid) == (2, 0, 0)
-    assert "ask for resources (gpu=1) and waited" in result.verdict
+    assert "resources (gpu=1)" in result.verdict
     assert "workers@gpu" in (tmp_path / "report.html").read_text()
     until(lambda: everything(kubernetes, namespace) == "")
 

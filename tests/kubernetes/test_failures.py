@@ -253,7 +253,7 @@ def test_a_node_that_comes_late_in_a_namespace_with_the_strictest_pod_security(
     finally:
         kubernetes.kubectl("label", "nodes", "cpu", "test/pool-")
         cluster.close()
-    assert any(words.endswith("waits for up to 120 s (cluster.autoscale_timeout_s)") for words in said)
+    assert any("120 s (cluster.autoscale_timeout_s)" in words for words in said)
 
 
 @pytest.mark.skipif(VARIABLE not in os.environ, reason=f"it takes 20 s; {VARIABLE} names a file to write")
@@ -287,6 +287,6 @@ def test_no_operator(new_site: Callable[[], FailureSite], kubernetes: Kubernetes
     table.add("operator was never installed", none.error, none.seconds)
     table.add("operator has two pods", two.error, two.seconds)
     assert (away.category, none.category, two.category) == ("operator-silent", "no-operator", "two-operators")
-    assert "has 0 of 0 pods ready" in str(away.error)
+    assert "0 of 0 pods" in str(away.error)
     assert away.seconds < _busy() * LIMIT_S
     assert max(none.seconds, two.seconds) < _busy() * LIMIT_S

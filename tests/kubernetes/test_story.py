@@ -119,8 +119,8 @@ def test_each_says_what_the_simulated_cluster_says(told: dict[str, Told], elsewh
     done = told[name]
     assert done.finding == elsewhere.finding
     assert elsewhere.finding[0] == "too-few-partitions"
-    assert "Apache Beam puts 128 items in a partition" in done.finding[1]
-    assert "puts 128 items in a partition" in done.report
+    assert "128 items" in done.finding[1]
+    assert "128 items" in done.report
     assert [trial.state for trial in done.run.trials] == [TrialState.VALID] * len(SIZES)
     for trial in done.run.trials:
         pods, gpus = trial.facts["cluster"]["pods"], trial.point.groups["gpu"]
@@ -167,5 +167,5 @@ def test_a_quota_for_half_of_the_workers(kubernetes: Kubernetes, namespace: str,
     [refused] = [trial for trial in trials if trial.state is TrialState.INVALID]
     assert refused.started_at < max(trial.started_at for trial in trials)  # it went on
     assert "exceeded quota: half" in refused.reason
-    assert "quota of the namespace is used up" in done.stdout
+    assert "quota of the namespace" in done.stdout
     until(lambda: not kubernetes.kubectl(*shlex.split(LEFT)[1:]))

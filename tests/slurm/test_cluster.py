@@ -203,7 +203,7 @@ def test_a_sweep_point_and_a_job_that_is_cancelled_in_the_middle(in_slurm: Any, 
     assert facts["job_script"].startswith("#!")
     assert [job["workers"] for job in facts["jobs"]] == [2, 2]
     assert broken.state is TrialState.INVALID
-    assert "2 of 4 workers were lost" in broken.reason
+    assert "2 of 4 workers" in broken.reason
     # On a slow host its processes are still being ended when the cluster no longer waits for the word.
     assert "CANCELLED" in broken.reason or "COMPLETING" in broken.reason
     assert broken.real_s < 30  # not the minute that the workload would have had

@@ -211,7 +211,7 @@ class TestRefused:
         assert [state.name for state in states] == ["Crashed", "Crashed"]
         assert "invalid partition specified: nowhere" in str(states[0].message)
         assert "set `partition`" in str(states[0].message)
-        assert "node configuration is not available" in str(states[1].message)
+        assert "configuration is not available" in str(states[1].message)
 
     async def test_a_job_that_can_never_start(self, bench: WorkerBench) -> None:
         async with bench.worker() as worker:

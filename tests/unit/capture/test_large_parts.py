@@ -71,7 +71,7 @@ def test_a_bound_method(noted: Any) -> None:
 def test_a_variable_of_a_closure(noted: Any) -> None:
     coordinates = table()
     found = noted(lambda client: client.submit(lambda i: coordinates[i], 1))
-    assert found.what == "variable `coordinates`, which the function uses,"
+    assert "`coordinates`" in found.what
 
 
 def test_an_argument_that_is_bound_already(noted: Any) -> None:

@@ -58,7 +58,7 @@ def test_what_to_do_about_tasks_that_stand_still_is_seen_on_a_small_terminal(wid
     assert max(map(len, shown)) <= width
     assert len(shown) <= 23
     text = "\n".join(shown)
-    assert "NOTHING MOVES: no task has begun or ended for 21 s" in text
+    assert "NOTHING MOVES" in text
     assert all(f"Hint {number}" in text for number in range(3))
     tasks = text.count("my_long_module_name.py:123 in a_function calls")
     assert tasks >= 1

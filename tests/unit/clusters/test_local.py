@@ -105,7 +105,7 @@ def test_workers_that_do_not_arrive_are_named_with_the_cause(tmp_path: Path, mon
             cluster.scale(1, 1)
     finally:
         cluster.close()
-    assert "0 of 1 local workers registered" in caught.value.what
+    assert "0 of 1 local workers" in caught.value.what
     assert "workers 0 on" in caught.value.where
     assert "exited with status 41" in caught.value.cause
     assert caught.value.next_step

@@ -58,7 +58,7 @@ def test_a_lost_worker_ends_the_trial_with_the_reason(cluster: distributed.Local
         close_one(client)
         with pytest.raises(CancelledError):
             never.result(timeout=20)
-    assert "Slurm job 7 was cancelled" in watching.lost
+    assert "job 7 was cancelled" in watching.lost
     assert re.findall(r"\d", watching.lost) == ["1", "2", "7", "1"]  # lost, of all, the job, left
 
 

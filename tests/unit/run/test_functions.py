@@ -68,7 +68,7 @@ def test_what_a_notebook_shows(result: SweepResult) -> None:
     shown = result._repr_html_()
     assert "<table>" in shown
     assert "<td>16</td>" in shown
-    assert "Worker time at 16 workers" in shown
+    assert "at 16 workers" in shown
     pytest.importorskip("bokeh")
     plot = result.plot()
     assert len(plot.figures) == 1

@@ -111,7 +111,7 @@ def partitions(planned: PlannedTrial) -> tuple[int, float]:
 def test_a_threshold_is_found_with_few_points(fake: Any, address: str) -> None:
     fake.measures = partitions
     [run], answer = carry_out(ask("threshold", THRESHOLD), address)
-    assert "tasks falls from 199 to 100 between items 199 and 200" in answer.line
+    assert "from 199 to 100" in answer.line
     assert [(jump["left"], jump["right"]) for jump in answer.result["jumps"]] == [(199, 200)]
     assert not answer.alarm
     assert len(fake.begun) == run.planned <= 12
@@ -204,7 +204,7 @@ def test_a_slower_b_is_found(fake: Any, address: str) -> None:
     [run], answer = carry_out(ask("comparison", {**COMPARISON, "cluster": "light"}), address)
     assert answer.alarm
     assert answer.result["decision"] == "slower"
-    assert "B (seconds=2.0) is slower than A (seconds=1.0)" in answer.line
+    assert "B (seconds=2.0) is slower" in answer.line
     trials = [trial for trial in run.trials if not trial.warmup]
     assert len(trials) == 2 * answer.result["pairs"]
     sides = [trial.point.params["seconds"] for trial in trials]

@@ -112,7 +112,7 @@ def test_says_what_it_can_emulate(cluster: LightCluster) -> None:
     cluster.scale(10, 1)
     facts = cluster.facts()
     assert facts["limit"]["seconds_per_task"] > 0
-    assert facts["emulation"].startswith("trustworthy up to 10 workers")
+    assert facts["emulation"].startswith("trustworthy up to 10")
 
 
 def test_close_ends_every_process_even_one_with_a_task_that_never_ends() -> None:

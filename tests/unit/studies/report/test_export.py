@@ -31,7 +31,7 @@ def test_json_has_identity_question_result_and_links(beam):
 
 def test_markdown_has_the_line_the_table_and_the_commands(beam):
     text = to_markdown(beam.study, beam.runs)
-    assert text.startswith("**tasks falls from 796 to 404")
+    assert text.startswith("**tasks falls")
     assert "| 200 | 404 | ▼ 796 → 404, × 0.508, between 199 and 200 |" in text
     assert f"- Run {beam.runs[0].id}: `scalescope show {beam.runs[0].id}`" in text
     assert "**How sure**" in text

@@ -53,9 +53,9 @@ def test_a_threshold_has_its_curve_and_its_table(studies):
     document = Document(text)
     assert charts(text) == ["chart-curve"]
     [place] = [each for each in document.all("div") if each.get("id") == "chart-curve"]
-    assert "796 to 404 between items 199 and 200" in (place["aria-label"] or "")
+    assert "796 to 404" in (place["aria-label"] or "")
     assert "▼ 796 → 404, × 0.508, between 199 and 200" in document.shown
-    assert "a jump, between its two values" in document.shown
+    assert "a jump" in document.shown
 
 
 def test_a_release_has_a_strip_with_its_boundary(studies):
@@ -67,7 +67,7 @@ def test_a_release_has_a_strip_with_its_boundary(studies):
     assert len([each for each in states if each and each.split()[0] in ("good", "bad", "unavailable", "open")]) == 10
     assert [each for each in states if "boundary" in (each or "")] == ["bad boundary"]
     assert "https://example.org/changes" in [link["href"] for link in document.all("a")]
-    assert "What else changed between them: dask 1 → 2." in document.shown
+    assert "dask 1 → 2" in document.shown
 
 
 def test_a_comparison_has_a_forest_and_a_single_one_its_pairs(studies):
@@ -103,7 +103,7 @@ def test_one_without_an_answer(studies, kind):
     empty = replace(made.study, line="", result={}, finished_at="", runs=())
     shown = Document(render_study(empty, [])).shown
     assert "Not finished" in shown
-    assert "Nothing has been measured yet." in shown
+    assert "Nothing has been measured" in shown
     assert "None has begun." in shown
     stopped = Document(render_study(empty, made.runs)).shown
     assert "None has begun." not in stopped
