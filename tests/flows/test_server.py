@@ -50,7 +50,7 @@ def test_a_server_that_does_not_start_is_explained(monkeypatch: pytest.MonkeyPat
     program = shutil.which("false")
     monkeypatch.setattr(temporary.sys, "executable", program)
     server = temporary.Server()
-    with pytest.raises(InfrastructureError, match="the temporary Prefect server ended") as error:
+    with pytest.raises(InfrastructureError, match="temporary Prefect server ended") as error:
         server.wait()
     assert "prefect server start" in error.value.next_step
 

@@ -499,7 +499,7 @@ def test_an_error_of_its_database_is_one_without_an_answer(status: int, away: bo
 
 def test_without_a_server_nothing_begins(fake: Any, address: str) -> None:
     nobody = {PREFECT_API_URL: "http://127.0.0.1:9/api", PREFECT_CLIENT_MAX_RETRIES: 0}
-    with temporary_settings(nobody), pytest.raises(InfrastructureError, match="Prefect server does not answer"):
+    with temporary_settings(nobody), pytest.raises(InfrastructureError, match="does not answer"):
         scale_sweep(**{**SWEEP, "params": {"items": 7}}, store=address)
     assert fake.started == []
 

@@ -171,7 +171,7 @@ def test_groups_are_scaled_and_replaced_each_by_itself(build: Any) -> None:
     cluster.scale(3, 1)
     assert ["-gpu-" in name for name in second & names(cluster._pods)] == [False]
     cluster.groups = {"cuda": 1}
-    with pytest.raises(ClusterError, match=r"1 of 2 workers of .* do not run") as caught:
+    with pytest.raises(ClusterError, match=r"1 of 2 workers") as caught:
         cluster.scale(2, 1)
     assert caught.value.category == "no-dask-cuda"
 
@@ -198,7 +198,7 @@ def test_the_roles_are_enough_from_outside(build: Any, kubernetes: Any, namespac
     token = kubernetes.kubectl("create", "token", "someone", "-n", namespace).strip()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("KUBECONFIG", with_token(kubernetes, token, tmp_path))
-        with pytest.raises(ClusterError, match="you may not get daskclusters, create daskclusters"):
+        with pytest.raises(ClusterError, match="get daskclusters, create daskclusters"):
             build().open()
         account = f"--serviceaccount={namespace}:someone"
         for name in ("scalescope", "scalescope-outside"):

@@ -347,7 +347,7 @@ def test_workers_that_wait_too_long_for_others_are_given_back(
     facts = cluster.facts()
     assert {job["id"] for job in facts["jobs"]} == set(queued)
     assert 0 < facts["held_worker_s"] < 60
-    with pytest.raises(JobsEnded, match="3 workers never run at the same time: there is room for 2"):
+    with pytest.raises(JobsEnded, match="there is room for 2"):
         cluster.scale(3, 1)
 
 

@@ -158,7 +158,7 @@ def test_what_is_no_budget(data: Any) -> None:
 
 
 def test_a_budget_of_money_needs_prices() -> None:
-    with pytest.raises(InvalidField, match="of new has no price"):
+    with pytest.raises(InvalidField, match="new has no price"):
         Budget.from_mapping({"money": 1}, PRICES, [SlurmSpec(partition="new")])
     Budget.from_mapping({"money": 1}, PRICES, [cluster_spec("light")])
 

@@ -59,7 +59,7 @@ def test_restricted_keeps_the_edges_inside():
 def test_a_table_of_another_trial_is_refused(records):
     tables = records([chain(0, 1), chain(1, 1)], {"a": {}})
     attempts = Attempts.read(tables)
-    with pytest.raises(CaptureError, match="name rows 0 to 2 of 2"):
+    with pytest.raises(CaptureError, match="rows 0 to 2"):
         Graph.read(tables | edges((2, 0)), attempts)
     with pytest.raises(CaptureError, match="ended later"):
         Graph.read(tables | edges((0, 1)), attempts)

@@ -94,7 +94,7 @@ def test_the_secret_is_kept_for_its_owner(folder: Path) -> None:
     assert len(secret) > 40
     assert secret_of(folder) == secret
     kept.chmod(0o644)
-    with pytest.raises(StoreError, match="Others can read the secret"):
+    with pytest.raises(StoreError, match="read the secret"):
         secret_of(folder)
 
 

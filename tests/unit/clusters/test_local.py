@@ -119,7 +119,7 @@ def test_workers_that_are_too_slow_are_ended_by_close(monkeypatch: pytest.Monkey
     before = set(psutil.Process().children(recursive=True))
     try:
         cluster.open()
-        with pytest.raises(WorkersMissing, match="0 of 1 local workers registered within 3 s"):
+        with pytest.raises(WorkersMissing, match="0 of 1 local workers"):
             cluster.scale(1, 1)
         started = set(psutil.Process().children(recursive=True)) - before
         assert started

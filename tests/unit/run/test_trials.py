@@ -381,7 +381,7 @@ def test_the_price_table_comes_from_a_file(tmp_path: Path, monkeypatch: pytest.M
     request = asked(sweep, store=address, budget={"money": 10})
     assert request.budget is not None
     assert request.budget.prices.of(request.sweep.cluster) == 2.5
-    with pytest.raises(InvalidField, match="of cpu has no price"):
+    with pytest.raises(InvalidField, match="cpu has no price"):
         asked({**SWEEP, "cluster": {"kind": "slurm", "partition": "cpu"}}, store=address, budget={"money": 10})
     table.write_text("worker_hour: [")
     with pytest.raises(InvalidField, match=price_table.VARIABLE):

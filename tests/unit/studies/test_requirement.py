@@ -70,10 +70,10 @@ def test_points_that_are_not_there(bag_trial: Build) -> None:
     trials = [bag_trial(workers, [1] * 8) for workers in (2, 4)]
     [answer] = judge([requirement("efficiency > 0.5 at workers=3")], trials)
     assert answer.status is ExitStatus.USAGE
-    with pytest.raises(InvalidField, match="there are: 2 workers, 8 items; 4 workers, 8 items"):
+    with pytest.raises(InvalidField, match="4 workers, 8 items"):
         check_points([requirement("efficiency > 0.5 at workers=3")], [trial.point for trial in trials])
     without = bag_trial(2, [1], params={"items": ...}).point
-    with pytest.raises(InvalidField, match="this one has no items"):
+    with pytest.raises(InvalidField, match="has no items"):
         check_points([requirement("tasks >= items")], [without])
 
 

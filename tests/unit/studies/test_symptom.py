@@ -93,7 +93,7 @@ def test_bad_comparisons(text: str, says: str) -> None:
 
 
 def test_items_that_the_workload_does_not_have() -> None:
-    with pytest.raises(InvalidField, match="this workload has no 'items'"):
+    with pytest.raises(InvalidField, match="has no 'items'"):
         metric_symptom("items > 3").shows(SWEEP, trial(10, None, 1))
 
 
@@ -141,5 +141,5 @@ def test_healthy_runs_and_unknown_codes_are_refused() -> None:
 
 def test_the_least_busy_trial_that_shows_a_comparison() -> None:
     assert worst_showing(metric_symptom("busy < 0.5"), SWEEP, [HEALTHY, BAD, WORSE]) is WORSE
-    with pytest.raises(InvalidField, match="holds for a valid trial"):
+    with pytest.raises(InvalidField, match="a valid trial"):
         worst_showing(metric_symptom("busy < 0.001"), SWEEP, [HEALTHY, BAD, WORSE])

@@ -261,7 +261,7 @@ def test_bad_reference(reference: str, message: str) -> None:
 
 
 def test_unknown_name_says_what_to_do() -> None:
-    with pytest.raises(InvalidField, match=r"next: `scalescope workloads` .* `path.py:function`"):
+    with pytest.raises(InvalidField, match=r"`scalescope workloads` .* `path.py:function`"):
         workloads.load("mine")
 
 
@@ -395,9 +395,9 @@ def test_bounds_help_and_choices_from_annotations() -> None:
         WorkloadParameter("factor", "auto", "", "any"),
     )
     assert workload.bind({"parts": "all", "items": 9})["parts"] == "all"
-    with pytest.raises(InvalidField, match=r"a whole number from 1 to 9, got 10"):
+    with pytest.raises(InvalidField, match=r"from 1 to 9, got"):
         workload.bind({"items": 10})
-    with pytest.raises(InvalidField, match=r"a whole number, at least 1, or null or 'all', got 0"):
+    with pytest.raises(InvalidField, match=r"or null or 'all', got 0"):
         workload.bind({"parts": 0})
 
 

@@ -142,7 +142,7 @@ def test_a_host_that_dies_is_a_clear_error() -> None:
         with cluster.client() as client:
             (host,) = set(client.run(os.getpid).values())
         os.kill(host, signal.SIGKILL)
-        with pytest.raises(ClusterError, match="host 0 process ended unexpectedly"):
+        with pytest.raises(ClusterError, match="host 0 process ended"):
             cluster.scale(4, 1)
     finally:
         cluster.close()
@@ -155,7 +155,7 @@ def test_workers_that_do_not_come_in_time_are_missing(monkeypatch: pytest.Monkey
     for process in processes():  # whoever answers, it is not in time
         process.suspend()
     try:
-        with pytest.raises(WorkersMissing, match="did not answer in time"):
+        with pytest.raises(WorkersMissing, match="did not answer"):
             cluster.scale(4, 1)
     finally:
         for process in processes():
