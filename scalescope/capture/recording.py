@@ -55,6 +55,10 @@ class Recording:
     members: list[tuple[Any, ...]] = field(default_factory=list)  # workers that came and left, as the scheduler says it
 
 
+# Errors of calls to a scheduler that has gone; a client that gives it up has none, which is an AttributeError
+_GONE = (OSError, TimeoutError, RuntimeError, ValueError, AttributeError)
+
+
 class Capture:
     """Installs the recorder on a cluster's scheduler, and records trials one after another.
 
@@ -137,14 +141,11 @@ class Capture:
 
     def close(self) -> None:
         """Remove what was installed, if the cluster is still there."""
-        if self.client.scheduler is None:
-            self._installed.clear()
-            return
-        with suppress(OSError, TimeoutError, RuntimeError, ValueError):
+        with suppress(*_GONE):
             self._call("uninstall")
-        while self._installed:
+        while self._installed and self.client.scheduler is not None:
             name, nanny = self._installed.pop()
-            with suppress(OSError, TimeoutError, RuntimeError, ValueError):
+            with suppress(*_GONE):
                 self.client.unregister_worker_plugin(name, nanny=nanny)
 
     def _call(self, command: str, *, timeout_s: float | None = None, **arguments: Any) -> Any:

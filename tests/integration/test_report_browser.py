@@ -220,8 +220,7 @@ def test_the_cursor_is_moved_and_the_time_axis_zoomed_with_the_keyboard(browser:
     slider.send_keys(Keys.END)
     # In the very last microseconds the call returns.
     assert "no task runs" in browser.script("return document.getElementById('reading').textContent")
-    shown = "const r = JSON.parse(document.getElementById('charts').textContent).reading.range;"
-    shown += "const m = Bokeh.documents[0].get_model_by_id(r); return [m.start, m.end]"
+    shown = "const m = Bokeh.documents[0].get_model_by_name('time'); return [m.start, m.end]"
     begin, end = browser.script(shown)
     browser.driver.find_element(By.CSS_SELECTOR, "[data-zoom=in]").send_keys(Keys.ENTER)
     nearer = browser.script(shown)
