@@ -458,7 +458,7 @@ def worker_killing_task(client):
     def parse(text):
         work(seconds=0.2)
         if text == "bad":
-            os._exit(1)  # as a crash in native code
+            os._exit(1)  # a crash in native code ends the process like this
         return text
 
     client.gather(client.map(parse, ["good"] * 3 + ["bad"] + ["good"] * 4, pure=False))

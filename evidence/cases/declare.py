@@ -33,15 +33,15 @@ class Case:
     near: tuple[str, ...] = ()  # codes that it resembles, wrongly
     lever: str = ""  # the remedy, in words
     mended_by: str = ""  # the function with the remedy applied, if it takes another one
-    factor: float = 1.4  # how much faster it is mended, at least; below 1: at most; 0 of a script: it ends valid
-    # Of a function of a client
+    factor: float = 1.4  # least speed-up when mended, or the most if below 1; 0: a script that ends valid
+    # For functions of a client
     cluster: Mapping[str, Any] = field(default_factory=dict)  # specification of the cluster; empty for a script
     workers: tuple[int, ...] = ()  # workers of each point
     threads: int = 1  # threads of each worker
     params: Mapping[str, Any] = field(default_factory=dict)  # parameters of the workload, and keys of Dask's settings
     mending: Mapping[str, Any] = field(default_factory=dict)  # fields of the point that mend it
     timeout_s: float = 60.0  # real seconds until a trial is stopped
-    without_server: bool = False  # whether a script runs without a Prefect server
+    without_server: bool = False  # True for a script that runs without a Prefect server
 
     config: Mapping[str, Any] = field(default_factory=dict)  # always empty: `params` has Dask's settings
     quiet_loss = "judged by its remedy instead"

@@ -35,7 +35,7 @@ NEAR_IDEAL = 1.25  # times the best possible time that the call of a healthy wor
 # Labels that show by a trial that is no measurement
 FAILING = {"worker-died", "worker-killing-task", "failed-trials", "invalid-trials", "memory-paused"}
 MORE_THREADS = "undersubscribed-threads"
-BANDS = (0.0, 0.5, 0.7, 0.9, 1.01)  # of confidence
+BANDS = (0.0, 0.5, 0.7, 0.9, 1.01)  # edges of the bands of confidence
 
 
 @dataclass(frozen=True)

@@ -57,9 +57,8 @@ class _Program:
     work: Work
     waited_s: Callable[[float], float]  # seconds until a time in which it waited for what it had sent
     waited_work_s: Callable[[float], float]  # seconds of work that others could have done on its cores meanwhile
-    awaits: Sequence[
-        bool
-    ]  # whether it may have waited before each of its submissions but the first, and before its end
+    # True where it may have waited: before each of its submissions but the first, and before its end
+    awaits: Sequence[bool]
 
     def own_s(self, since: float, until: float) -> float:
         """Seconds that it computed itself."""

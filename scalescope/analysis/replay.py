@@ -145,7 +145,7 @@ class _Schedule:
 
     seconds: list[float]  # duration of each
     delay: list[float]  # seconds until runnable, from the end of its last need or the begin of its phase
-    missing: list[int]  # how many needs of each have not ended; counted down
+    missing: list[int]  # needs of each that have not ended; counted down
     dependents: list[int]  # tasks that need each, one after another
     first: list[int]  # index in `dependents` at which those of each task begin, and the end of the last
     phase: list[int]  # number of the phase of each

@@ -46,10 +46,10 @@ class Cause(Generic[Looked]):
     parts: tuple[str, ...] = ()
     # What the remedy changes of the bound on the time. No finding predicts less than what remains of the bound allows.
     changes: tuple[Term, ...] = ()
-    predicts: bool = True  # whether the records allow a prediction of the remedy's effect
+    predicts: bool = True  # True if the records allow a prediction of the remedy's effect
     rules_out: tuple[str, ...] = ()  # codes not named beside it, in the same trial or at the same point
     precedence: int = LAST  # place among findings of one severity; `LAST` orders by worker time lost
-    workers_unused: bool = False  # whether it shows in workers without a task, which a script can count
+    workers_unused: bool = False  # True if it shows in workers without a task, which a script can count
     excusable: bool = False  # whether nobody is to blame for the idle threads that it explains
     find: Callable[[Looked], Finding | None] = field(init=False, repr=False)  # looks at one trial or sweep
 

@@ -254,7 +254,7 @@ def once(compute: Callable[Concatenate[Observation, P], T]) -> Callable[Concaten
 
     @wraps(compute)
     def computed(observation: Observation, /, *given: P.args, **named: P.kwargs) -> T:
-        key = (compute, given)
+        key = (compute, given, tuple(sorted(named.items())))
         if key not in observation.computed:
             observation.computed[key] = compute(observation, *given, **named)
         found: T = observation.computed[key]

@@ -72,9 +72,8 @@ class GitHubIssues:
 
     def comment(self, address: str, text: str, *, closed: bool | None) -> None:
         path = f"{self._issues}/{address.removeprefix(self.prefix)}"
-        if (
-            closed is not None
-        ):  # first, because it can be repeated: a comment before a refused one would come each night
+        # The state comes first, as it can be set again: a comment before a refusal would come each night.
+        if closed is not None:
             self._ask("PATCH", path, {"state": "closed" if closed else "open"}, int, "number")
         self._ask("POST", f"{path}/comments", {"body": text[:LONGEST_TEXT]}, int, "id")
 

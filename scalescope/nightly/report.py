@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from scalescope.model.environment import Environment
 from scalescope.model.study import Study
-from scalescope.model.words import MISSING, change
+from scalescope.model.words import MISSING, change, pairs
 from scalescope.nightly import alerts, decisions
 from scalescope.nightly.night_record import ChangeOutcome, Drift, Judged, Measured, NightRecord
 from scalescope.nightly.series import SETTLED
@@ -17,7 +17,7 @@ from scalescope.report.table import ReportTable, Row, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.report import common
 from scalescope.studies.report.pictures import Picture
-from scalescope.studies.report.sheet import Note, Sheet, pairs, share
+from scalescope.studies.report.sheet import Note, Sheet, share
 
 if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas

@@ -224,7 +224,7 @@ def test_a_night_that_was_killed_continues(tmp_path: Path, address: str) -> None
         [finished] = [each for each in store.runs() if each.finished_at]
     assert not killed.study.finished_at
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "No regression." in done.stdout
+    assert "No regression. 2 series" in done.stdout
     with Store.open(address) as store:
         [night] = nights(store)
         assert night.id == killed.id

@@ -216,7 +216,7 @@ def test_the_cursor_is_moved_and_the_time_axis_zoomed_with_the_keyboard(browser:
     slider.send_keys(Keys.HOME, Keys.ARROW_RIGHT)
     text = browser.script("return document.getElementById('reading').textContent")
     assert "300 threads" in text
-    assert "3 running" in text
+    assert "3 tasks runnable, 3 running" in text
     slider.send_keys(Keys.END)
     # In the very last microseconds the call returns.
     assert "no task runs" in browser.script("return document.getElementById('reading').textContent")

@@ -20,12 +20,8 @@ from scalescope.model.words import percent, plural
 TIMES = 2.0  # the time of the functions, which Prefect's engine must need: on a busy host it needs half a second a task
 MOSTLY = 0.5  # share of Prefect's time that one thing takes, from which that is named; and of heavy graphs
 
-OF_LARGE_CALLS = (
-    large_graph,
-    serialisation_bound,
-    slow_submission,
-    client_busy,
-)  # causes of flows whose calls carry data
+# Causes of flows whose calls carry data
+OF_LARGE_CALLS = (large_graph, serialisation_bound, slow_submission, client_busy)
 
 PREFECT_SERVER = TrialCause(
     code="prefect-server-in-workers",
@@ -124,7 +120,8 @@ def prefect_overhead(observation: Observation) -> Finding | None:
         f"which itself takes {words.duration(within)}: {percent(share)} of the worker time."
         + (largest_part(observation) if carries_data else ""),
         Remedy(
-            remedy,  # one task of each thread still costs it
+            remedy,
+            # One task of each thread still costs it.
             saved_s=max(lost_s / observation.threads - around, 0.0),
             shorter_s=max(lost_s - observation.threads * around, 0.0),
         ),

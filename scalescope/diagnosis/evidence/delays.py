@@ -101,9 +101,8 @@ def _client(observation: Observation, sent: Floats) -> tuple[Floats, Floats]:
     if not len(begin):
         return np.zeros((2, 0)), sent
     until = np.append(begin[waits], np.inf)[np.searchsorted(begin[waits], begin)]
-    last = np.append(-np.inf, sent)[
-        np.searchsorted(sent, until, side="right")
-    ]  # last graph sent before it waited again
+    # Arrival of the last graph sent before it waited again
+    last = np.append(-np.inf, sent)[np.searchsorted(sent, until, side="right")]
     begin, until = np.maximum(begin, 0.0), np.minimum(end, last)
     own = ~(waits | observation.client_elsewhere) & (until > begin)
     return np.array([begin[own], until[own]]), end[waits]

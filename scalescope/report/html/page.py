@@ -14,7 +14,7 @@ from scalescope.model.environment import Environment
 from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.metrics import METRICS, WORKER_TIME, WORKING
 from scalescope.model.trial import ran_what
-from scalescope.model.words import capital, number, percent, plural, seconds, size
+from scalescope.model.words import capital, number, pairs, percent, plural, seconds, size
 from scalescope.report import worker_time
 from scalescope.report.cluster_lines import cluster_lines
 from scalescope.report.run_tables import factors_table, to_measure
@@ -109,7 +109,7 @@ def provenance(run: SweepRun) -> list[tuple[str, str]]:
     else:
         mine = [
             ("Workload", f"{run.sweep.workload}, version {run.workload_version}"),
-            ("Parameters", ", ".join(f"{name}={value}" for name, value in _shared(run).items())),
+            ("Parameters", pairs(_shared(run))),
         ]
         rest = [
             ("Trials", _trials(run)),

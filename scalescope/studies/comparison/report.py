@@ -9,13 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from scalescope.model.study import Study
-from scalescope.model.words import MISSING, number
+from scalescope.model.words import MISSING, number, pairs
 from scalescope.report.table import ReportTable, Row, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.comparison.judge import ComparisonDecision, PairedComparison, ordered
 from scalescope.studies.report import common, headline
 from scalescope.studies.report.pictures import Chart, Picture, forest
-from scalescope.studies.report.sheet import Note, Sheet, pairs, share
+from scalescope.studies.report.sheet import Note, Sheet, share
 
 if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from scalescope.diagnosis import causes
 from scalescope.model.study import Study
-from scalescope.model.words import MISSING, percent, plural, seconds
+from scalescope.model.words import MISSING, pairs, percent, plural, seconds
 from scalescope.report.table import ReportTable, Row, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.prediction.judge import PredictedSize, Prediction
 from scalescope.studies.prediction.parameters import ASKED
 from scalescope.studies.report import common, headline
 from scalescope.studies.report.pictures import Chart, Picture
-from scalescope.studies.report.sheet import Note, Sheet, number, pairs
+from scalescope.studies.report.sheet import Note, Sheet, number
 
 if TYPE_CHECKING:
     from scalescope.report.html.charts import Canvas

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from scalescope.model.study import Study
 from scalescope.model.trial import Trial
-from scalescope.model.words import plural
+from scalescope.model.words import pairs, plural
 from scalescope.report.table import ReportTable, Row, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.release.judge import ALPHA, CandidateState, Mode, ReleaseDecision
 from scalescope.studies.report import common
 from scalescope.studies.report.pictures import Picture
-from scalescope.studies.report.sheet import Note, Sheet, number, pairs, share
+from scalescope.studies.report.sheet import Note, Sheet, number, share
 from scalescope.studies.symptom import quantity
 
 if TYPE_CHECKING:

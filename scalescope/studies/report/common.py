@@ -8,11 +8,10 @@ from typing import Any
 from scalescope.analysis.summary import summarise
 from scalescope.model.environment import Environment
 from scalescope.model.study import Study
-from scalescope.model.words import plural
+from scalescope.model.words import pairs, plural
 from scalescope.report import run_tables
 from scalescope.report.cluster_lines import cluster_lines
 from scalescope.store.store import SweepRun
-from scalescope.studies.report.sheet import pairs
 
 
 def asked(study: Study, runs: Sequence[SweepRun], *, environment: bool = True) -> list[tuple[str, str]]:

@@ -7,7 +7,6 @@ from typing import Any
 
 from scalescope.model import words
 from scalescope.model.words import MISSING
-from scalescope.model.words import pairs as pairs
 from scalescope.report.table import ReportTable, Tone
 
 

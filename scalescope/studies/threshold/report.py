@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from scalescope.model.study import Study
 from scalescope.model.sweep import ITEMS_PER_WORKER, Point
 from scalescope.model.words import number as to_digits
-from scalescope.model.words import plural
+from scalescope.model.words import pairs, plural
 from scalescope.report.table import ReportTable, Row, Tone
 from scalescope.store.store import SweepRun
 from scalescope.studies.report import common, headline
 from scalescope.studies.report.pictures import Chart, Picture
-from scalescope.studies.report.sheet import Note, Sheet, number, pairs, share
+from scalescope.studies.report.sheet import Note, Sheet, number, share
 from scalescope.studies.symptom import quantity
 from scalescope.studies.threshold.question import ThresholdQuestion
 

@@ -214,7 +214,7 @@ def test_a_budget_has_a_status_of_its_own(fake: Any, address: str, capsys: pytes
     command = ["sweep", "-w", "futures-map", "-a", "workers=1,2,4", "-p", "items=4", "--store", address]
     assert cli.run([*command, "--budget", "hours=0.01"]) == 4
     output = capsys.readouterr()
-    assert "budget" in output.err
+    assert "the budget ends" in output.err
     assert "larger budget continues" in output.err
     assert "Nothing was measured" in output.out
     assert cli.run(command) in (0, 1)
