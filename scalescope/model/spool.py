@@ -164,6 +164,8 @@ def _texts(packed: list[Any], rows: int, others: Columns) -> list[str]:
     if len(packed) == 2:
         return texts
     numbers = unpack_numbers(["i", packed[2]], "i")
+    if min(numbers, default=0) >= 0:
+        return list(map(texts.__getitem__, numbers))
     first = next(iter(others.values()), texts)
     return [texts[number] if number >= 0 else first[row] for row, number in enumerate(numbers)]
 
