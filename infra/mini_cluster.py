@@ -176,7 +176,7 @@ class MiniCluster(ABC):
         if self.keeper is None:
             raise MiniClusterError("the cluster is not running")
         if not (answer := self.keeper.ask(order)):
-            raise MiniClusterError(f"the keeper died; see {self.folder}/log")
+            raise MiniClusterError(f"the keeper process, which runs the cluster, died; see {self.folder}/log")
         return answer
 
     def __enter__(self) -> Self:

@@ -19,7 +19,7 @@ def main() -> None:
     ending = threading.Event()
     threading.Thread(target=_end_with_input, args=(sys.stdin.fileno(), ending), daemon=True).start()
 
-    import uvicorn  # after the thread has started: this takes seconds, in which the owner may die
+    import uvicorn  # takes seconds; the thread above already notices if the owner dies meanwhile
     from prefect.server.api.server import create_app
 
     server = uvicorn.Server(uvicorn.Config(create_app, factory=True, lifespan="on", log_level="error"))

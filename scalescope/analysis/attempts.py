@@ -85,7 +85,7 @@ class Attempts:
     thread: Ints  # identifier of the thread on its worker; 0 when unknown
     worker: Ints  # index into `addresses`
     runnable: Floats  # when the inputs were in memory
-    prepared_from: Floats  # when the scheduler assigned it: nothing was fetched for it before
+    prepared_from: Floats  # when the scheduler assigned it; its inputs were fetched after that
     start: Floats  # when its computation began
     stop: Floats
     transfer: Floats  # seconds of fetching inputs

@@ -1,4 +1,4 @@
-"""Makes a graph of a trial's records, to be run again without what its tasks did."""
+"""Rebuilds a trial's graph from its records, to run it again without the code of its tasks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from scalescope.model.recorded_graph import BARRIER, RecordedGraph, RecordedTask
 from scalescope.model.records import OTHER_CLUSTER, STATUS_FINISHED, STATUS_LOST
 
 MOST_TASKS = 50_000  # largest graph that is replayed, in about two minutes
-CLIENT, LOST = -1, -2  # the sender of what no task sent, and a task whose result was lost
-PROMPT = 0.2  # share of the time between ends of tasks, within which a client that reacts to an end sends
+CLIENT, LOST = -1, -2  # senders: the client, and a task whose result was lost
+PROMPT = 0.2  # share of the mean time between ends of tasks; a client that reacts to an end sends within it
 SAMPLED_S = 0.1  # longest between two samples of the client's thread, except on a virtual clock
 
 
@@ -39,7 +39,9 @@ def recorded_graph(tables: Tables, *, nested: bool = True, virtual: bool = False
     if not rows:
         raise CaptureError("no task finished")
     if len(rows) > MOST_TASKS:
-        raise CaptureError(f"{len(rows):,} tasks are too many to be replayed", next_step=f"at most {MOST_TASKS:,} are")
+        raise CaptureError(
+            f"{len(rows):,} tasks are too many to be replayed", next_step=f"replay at most {MOST_TASKS:,} tasks"
+        )
     if not _known(tables, rows):
         raise CaptureError("the dependencies of its tasks were not recorded")
     needs = _needs(tables, set(rows))
@@ -55,8 +57,8 @@ class _Program:
     begin: float  # seconds since the epoch
     end: float
     work: Work
-    waited_s: Callable[[float], float]  # seconds until a time in which it waited for what it had sent
-    waited_work_s: Callable[[float], float]  # seconds of work that others could have done on its cores meanwhile
+    waited_s: Callable[[float], float]  # by a time: seconds that it had waited for what it had sent
+    waited_work_s: Callable[[float], float]  # by a time: seconds of work possible on its cores while it waited
     # True where it may have waited: before each of its submissions but the first, and before its end
     awaits: Sequence[bool]
 
@@ -73,7 +75,7 @@ class _Senders:
     tables: Tables
     needs: Mapping[int, Sequence[int]]
     times: Sequence[float]  # when each graph arrived
-    sent: Mapping[int, int]  # graph of each row
+    sent: Mapping[int, int]  # index in `times` of each row's graph
     rows: Mapping[int, Sequence[int]]  # by sender
     scattered: Scattered
     waits: Mapping[int, Waits]  # of tasks that send tasks
@@ -89,11 +91,11 @@ class _Senders:
         numbers = tasks.get("graph", [0] * len(tasks["key"]))
         if len(times) > 1 and not any(numbers):
             raise CaptureError(
-                "with which graph each task came was not recorded",
+                "the records do not say which graph each task came with",
                 cause="the trial was measured by an older version of Scalescope",
                 next_step="measure it again",
             )
-        sent = {row: max(int(numbers[row]) - 1, 0) for row in rows}  # 0: it had been sent before the trial
+        sent = {row: max(int(numbers[row]) - 1, 0) for row in rows}  # numbers begin at 1; 0: sent before the trial
         by_key = {tasks["key"][row]: row for row in rows}
         senders = [by_key.get(key, LOST) if key else CLIENT for key in graphs.get("task", [""] * len(times))]
         by_sender: dict[int, list[int]] = {CLIENT: []}
@@ -104,7 +106,7 @@ class _Senders:
         return cls(tables, needs, times, sent, by_sender, scattered_data(tables), waits, work, virtual)
 
     def merged(self) -> _Senders:
-        """Let the client have sent everything: what tasks sent counts to what it had sent last."""
+        """The same with the client as the only sender: what tasks sent joins the client's graph before it."""
         inner = {self.sent[row] for sender, rows in self.rows.items() if sender != CLIENT for row in rows}
         last = [0]
         for number in range(1, len(self.times)):
@@ -114,7 +116,7 @@ class _Senders:
 
     @property
     def separate(self) -> bool:
-        """Whether tasks need only what the same sender sent, and no sender ended before what it sent."""
+        """Whether tasks depend only on tasks of the same sender, and no sending task ended before those it sent."""
         stop = self.tables["tasks"]["stop"]
         for sender, own in self.rows.items():
             if sender != CLIENT and (sender not in self.sent or max(stop[row] for row in own) > stop[sender]):
@@ -124,7 +126,7 @@ class _Senders:
         return True
 
     def graph(self, sender: int) -> tuple[RecordedGraph, float]:
-        """Graph that this sender sent, and the seconds that a task computed since all of that had ended."""
+        """The graph that this sender sent, and the seconds that it computed after that graph had ended."""
         tables, tasks, sent = self.tables, self.tables["tasks"], self.sent
         rows = _in_order(tables, self.rows[sender], self.needs, sent)
         number = {row: i for i, row in enumerate(rows)}
@@ -179,18 +181,18 @@ class _Senders:
         return any(word(self.tables["tasks"]["prefix"][need]) == BARRIER for need in self.needs[row])
 
     def _submissions(self, sender: int, rows: Sequence[int], used: Sequence[int]) -> Iterator[Submission]:
-        """Each of this sender, and what it did from the last one to its end."""
+        """Each submission of this sender, and what it did from the last submission to its end."""
         times = [self.times[number] for number in used]
         program = self._client(times) if sender == CLIENT else self._task(sender, times)
         ended = dict.fromkeys(used, 0.0)
         for row in rows:
             ended[self.sent[row]] = max(ended[self.sent[row]], float(self.tables["tasks"]["done"][row]))
-        by_end = list[tuple[float, int]]()  # of those sent before
+        by_end = list[tuple[float, int]]()  # (end, position) of each submission before
         yield Submission(pause_s=program.own_s(program.begin, times[0]))
         for position, (before, time) in enumerate(pairwise([*times, program.end]), 1):
             insort(by_end, (ended[used[position - 1]], position - 1))
             waited = program.awaits[position - 1]
-            last = bisect_right(by_end, (time, position)) - 1 if waited else -1  # it ended last before this was sent
+            last = bisect_right(by_end, (time, position)) - 1 if waited else -1  # the last to end before this was sent
             since, after = (before, -1) if last < 0 else (max(before, by_end[last][0]), by_end[last][1])
             pause_s = max(0.0, time - since)
             own_s = program.own_s(since, time) if pause_s else 0.0
@@ -225,7 +227,7 @@ class _Senders:
 
 
 def _waited(waits: Waits, work: Work) -> Work:
-    """Work that others could have done on its cores while a task waited, until a time."""
+    """By a time: the work that others could have done on a task's cores while the task waited."""
     return lambda time: sum(max(work(min(end, time)) - work(begin), 0.0) for begin, end, _ in waits)
 
 
@@ -315,10 +317,10 @@ def _in_order(
 
 
 def sent_after_waiting(tables: Tables, times: Floats, *, virtual: bool) -> Bools:
-    """For each graph but the first, by when they arrived, whether the client may have waited for a result before it.
+    """Whether the client may have waited for a result before each graph but the first. `times`: when they arrived.
 
-    It may if a task ended since the graph before, and the client fetched results meanwhile, or was seen to wait: for
-    longer than its thread is sampled at, or with nothing left to do. Where the client was not recorded, it may always.
+    It may if a task ended since the graph before, and meanwhile the client fetched results, waited for longer than the
+    sampling interval of its thread, or waited with no task left. If the client was not recorded, it always may.
     """
     client, tasks = waiting(tables), tables["tasks"]
     if client is None:
@@ -335,7 +337,7 @@ def sent_after_waiting(tables: Tables, times: Floats, *, virtual: bool) -> Bools
 
 
 def waiting(tables: Tables) -> Callable[[float], float] | None:
-    """The seconds until a time in which the client only waited for this cluster; None where that is not known."""
+    """By a time: seconds that the client had only waited for this cluster; None if the client was not recorded."""
     client = tables.get("client", {})
     if not len(client.get("time", ())):
         return None
@@ -346,7 +348,7 @@ def waiting(tables: Tables) -> Callable[[float], float] | None:
 
 
 def _cpu_shares(tables: Tables, prefixes: dict[int, str]) -> tuple[float, ...]:
-    """For each stage, by distributed's own metrics; empty where they do not tell."""
+    """Share of each stage's time on a core, by distributed's own metrics; empty where they do not tell."""
     told = {prefix: (on, on + off) for prefix, (on, off) in thread_seconds(tables).items()}
     shares = {prefix: on / whole for prefix, (on, whole) in told.items() if whole > 0}
     return tuple(round(shares.get(prefixes[i], 1.0), 3) for i in range(len(prefixes))) if shares else ()

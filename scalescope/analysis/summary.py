@@ -34,7 +34,7 @@ class TrialReason:
 
     state: TrialState  # `failed` or `invalid`
     text: str  # as the trials give it
-    count: int  # trials that give it
+    count: int  # number of trials with this reason
 
 
 @dataclass(frozen=True)

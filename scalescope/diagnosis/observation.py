@@ -43,7 +43,7 @@ class Observation:
     def of(cls, trial: Trial, tables: Tables) -> Observation:
         try:
             attempts = Attempts.read(tables)
-        except CaptureError:  # whoever measures says so, and the trial is not valid
+        except CaptureError:  # reported where the trial is measured, which makes it invalid
             attempts = None
         return cls(trial, tables, attempts)
 
@@ -95,14 +95,14 @@ class Observation:
         return self.share_of(self.seconds(*parts))
 
     def share_of(self, lost_s: float) -> float:
-        """The share of worker time in so many thread-seconds; 0 where nothing was measured."""
+        """`lost_s` thread-seconds as a share of the worker time; 0 where nothing was measured."""
         whole = 0.0 if self.attempts is None else self.threads * self.attempts.elapsed
         return lost_s / whole if whole > 0 else 0.0
 
     def saved_s(self, lost_s: float, parts: Collection[str]) -> float:
-        """Seconds of the call that these thread-seconds cost.
+        """Seconds by which the call would be shorter without these lost thread-seconds.
 
-        Idle threads are taken to be shared by all threads; time lost in tasks makes all tasks shorter in proportion.
+        Idle time is taken to be shared by all threads; time lost in tasks, to lengthen all tasks in proportion.
         """
         busy = self.seconds("busy", "lost")
         if self.attempts is not None and parts and set(parts) <= {"busy", "lost"} and busy > 0:
@@ -122,12 +122,12 @@ class Observation:
 
     @cached_property
     def client_elsewhere(self) -> Bools:
-        """In which rows of the table `client` it waited for another cluster."""
+        """Whether the client waited for another cluster, for each row of the table `client`."""
         return np.array([what == OTHER_CLUSTER for what in self.column("client", "what")], dtype=bool)
 
     @cached_property
     def client_waits(self) -> Bools:
-        """In which rows of the table `client` it waited for this cluster."""
+        """Whether the client waited for this cluster, for each row of the table `client`."""
         return (self.numbers("client", "waits") > 0) & ~self.client_elsewhere
 
     @cached_property

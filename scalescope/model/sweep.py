@@ -48,7 +48,7 @@ class Point(Mapped):
     dask_config: Mapping[str, Scalar] = field(default_factory=dict)  # Dask configuration keys to be set
     environment: str = ""  # software to run with, as `Environment.parse` reads it; empty: the present one
     cluster: str = ""  # kind of cluster; empty: that of the sweep
-    groups: Mapping[str, int] = field(default_factory=dict)  # workers of the cluster's worker groups, of all workers
+    groups: Mapping[str, int] = field(default_factory=dict)  # workers in each worker group, counted in `workers`
     fault: str = ""  # fault on purpose (`scalescope.model.fault`); empty: none
 
     @property
@@ -130,7 +130,7 @@ AXES_SCHEMA = {
 class OwnAxis:
     """An axis that every sweep can have; the field of `Point` of the same name holds its value."""
 
-    reads: Callable[[str, object, ClusterSpec], Any]  # gives the value of the field, from where, value and cluster
+    reads: Callable[[str, object, ClusterSpec], Any]  # (where, value, cluster) to the field's value
     absent: Scalar  # value where a point does not name it
     nothing: str = ""  # text for labels, where the field is empty
     means: str = ""  # explanation in the help, without parentheses
@@ -335,7 +335,7 @@ class Sweep:
     def plan(self, workload: Workload) -> tuple[PlannedTrial, ...]:
         """All trials in the order in which they run, warm-ups first.
 
-        Each repeat visits every point once in random order, so that slow drift of the machine looks like no axis.
+        Each repeat visits every point once in random order, so that slow drift of the machine favours no point.
         """
         points = self.expand(workload)
         rng = random.Random(self.seed)

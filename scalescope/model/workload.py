@@ -68,7 +68,7 @@ class Simpler:
 
     workload: str  # its name
     without: str  # the part left out, such as `file I/O`
-    # from the parameters of a trial of this workload, and its recorded work T1 in seconds, the parameters of the other
+    # gives its parameters, from those of a trial of the costlier workload and that trial's work T1 in seconds
     params: Callable[[Mapping[str, Scalar], float], Mapping[str, Scalar]] = field(compare=False, repr=False)
 
 
@@ -102,13 +102,13 @@ class Workload:
     # its tasks only sleep, so that a trial on the simulated cluster is reproducible to the last bit
     modelled: bool = False
     kinds: tuple[str, ...] = ()  # the only kinds of clusters that it can run on; empty where it can on all
-    changes_workers: bool = False  # whether it adds, retires or kills workers, which is then no fault of a trial
+    changes_workers: bool = False  # whether it adds, retires or kills workers; else a change makes a trial invalid
     # cheaper workloads that may replace it while a symptom is isolated; the closest one first
     simpler: tuple[Simpler, ...] = ()
 
     @property
     def client_first(self) -> str:
-        """A reminder to end a message with, where the first argument has no name that a client would have."""
+        """A reminder for the end of a message, if the first argument is not named like a client; else empty."""
         first = next(iter(inspect.signature(self.run).parameters), "client")
         known = first.lower() in ("c", "self") or any(word in first.lower() for word in ("client", "dask", "cluster"))
         return "" if known else f"; its first argument is called `{first}`: a workload is given the client first"

@@ -167,7 +167,7 @@ class ClusterWatch:
             return self.asker.scheduler(shipment, *arguments, limit_s=limit_s)
         except ValueError as error:
             raise ClusterError(
-                "the scheduler cannot be asked",
+                "the scheduler does not run functions that a client sends",
                 where=self.asker.address,
                 cause=str(error),
                 next_step="set `distributed.scheduler.pickle: true`, the default, in its Dask configuration",

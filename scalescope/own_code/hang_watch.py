@@ -15,7 +15,7 @@ from scalescope.capture.unheard import unheard
 from scalescope.model.standstill import Standstill
 from scalescope.own_code.cluster_watch import CALL_S, INTERVAL_S, ClusterWatch
 
-MOST_FAILURES = 3  # looks one after the other that fail, after which it is not watched any more
+MOST_FAILURES = 3  # failed looks in a row, after which the cluster is not watched any more
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 class HangWatch:
     """Looks every two seconds, in a thread of its own, as long as it is open.
 
-    `says` is told once what stands still, and the scheduler's time.
+    `says` is called once, with what stands still and the scheduler's time.
     """
 
     def __init__(self, client: Client, says: Callable[[Hang, float], object]) -> None:

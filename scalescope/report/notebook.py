@@ -106,8 +106,8 @@ class Plot:
         if not found:
             raise UsageError(
                 "There is no scaling to draw",
-                cause="no two points that were measured differ in workers alone",
-                next_step="to_dataframe() has all numbers",
+                cause="no two measured points differ only in workers",
+                next_step="measure at least two numbers of workers; to_dataframe() has the numbers of this run",
             )
         canvas = charts.Canvas()
         for number, each in enumerate(found):

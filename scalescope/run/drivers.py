@@ -59,7 +59,7 @@ class Drivers:
         self.prices = price_table.load()
         self.spending = Spending()  # what trials of the run have cost, as far as a budget has asked
         self._says, self._cores = says, list(cores)
-        self._opened: dict[tuple[str, str], _OpenDriver] = {}  # the last used last
+        self._opened: dict[tuple[str, str], _OpenDriver] = {}  # the least recently used first
 
     @property
     def stopped(self) -> bool:
@@ -104,7 +104,7 @@ class Drivers:
             if not self.stopped:
                 self._opened[place] = opened
                 return driver
-        opened.close(CLOSE_TIMEOUT_S)  # `stop`, called meanwhile, did not see it
+        opened.close(CLOSE_TIMEOUT_S)  # `stop` was called meanwhile and did not see it
         raise DriverError("the sweep was stopped")
 
     def use(self, point: Point) -> None:
@@ -126,11 +126,11 @@ class Drivers:
 
 _running: dict[str, list[Drivers]] = {}
 _stopped: set[str] = set()
-_changes = threading.Lock()  # guards these two, and which drivers are open
+_changes = threading.Lock()  # guards the two above and new entries of `_opened`
 
 
 def _together(ends: Sequence[Callable[[], None]]) -> None:
-    """Call all at once, since each may wait for one that hangs; the first error is raised in the end."""
+    """Call all in parallel, so that one that hangs delays no other; raise the first error once all have ended."""
     if ends:
         with ThreadPoolExecutor(len(ends), thread_name_prefix="scalescope-close") as pool:
             futures = [pool.submit(end) for end in ends]
@@ -141,7 +141,7 @@ def _together(ends: Sequence[Callable[[], None]]) -> None:
 def stop(run_id: str) -> None:
     """End all drivers of a run in this process, those of other threads too, and let none start.
 
-    Interrupted trials are not recorded. Their threads, which may be reading the folders, remove them.
+    Interrupted trials are not recorded. Their threads may still read the drivers' folders, and remove them later.
     """
     with _changes:
         _stopped.add(run_id)
@@ -158,7 +158,7 @@ def may_start(run_id: str) -> None:
 
 @contextmanager
 def registered(drivers: Drivers) -> Iterator[None]:
-    """Have `stop` find drivers."""
+    """Register drivers, so that `stop` finds them."""
     with _changes:
         _running.setdefault(drivers.run_id, []).append(drivers)
     try:

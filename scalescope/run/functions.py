@@ -97,7 +97,10 @@ def _private_folder() -> Path:
         found = folder.stat()
     except OSError as error:
         raise StoreError(
-            "A function cannot be kept for another process", where=str(folder), cause=str(error)
+            "Could not create the folder that keeps functions for other processes",
+            where=str(folder),
+            cause=str(error),
+            next_step="let this user create that folder and write in it",
         ) from error
     if found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise StoreError(

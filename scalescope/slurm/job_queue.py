@@ -16,12 +16,12 @@ from scalescope.slurm.commands import commands, plain, silent
 from scalescope.slurm.failures import POOL_FIELDS
 from scalescope.slurm.jobs import FORGOTTEN, SlurmJob
 
-NAME_PREFIX = "prefect-"  # of flow runs' jobs; a number alone may be another job's, for Slurm may count anew
+NAME_PREFIX = "prefect-"  # names of flow runs' jobs begin with it; a job number alone may be reused by Slurm
 
 SUBMIT_TIMEOUT_S = 60.0
 MISSES = 3  # looks in a row that do not show a job, before it is taken for forgotten
 
-_MAY_END = ("partition-closed", "job-held")  # a closed partition opens again, and a held job may be let go
+_MAY_END = ("partition-closed", "job-held")  # reasons that pass: a partition opens again, a held job is released
 
 
 def submission_environment(environ: Mapping[str, str], more: Mapping[str, str | None]) -> dict[str, str]:
@@ -53,7 +53,7 @@ class JobQueue:
         self._names.discard(name)
 
     async def look(self, job_id: str, *, max_age_s: float) -> SlurmJob | None:
-        """A job as it was at most so many seconds ago; None if Slurm does not show it."""
+        """A job as it was at most `max_age_s` seconds ago; None if Slurm does not show it."""
         async with self._lock:
             if time.monotonic() - self._at >= max_age_s:
                 found = await to_thread.run_sync(lambda: slurm_jobs.find(self._names, run=self._run))
@@ -65,7 +65,7 @@ class JobQueue:
         return max(found, key=lambda job: int(job.id), default=None)
 
     async def final(self, job_id: str, last: SlurmJob | None = None) -> SlurmJob:
-        """A job with its exit code, from the accounting if need be; forgotten if its number is another job's by now."""
+        """A job with its exit code, from `sacct` if need be; `FORGOTTEN` if its number is now another job's."""
         base = last or SlurmJob(id=job_id, name="", state=FORGOTTEN)
         shown = await to_thread.run_sync(lambda: slurm_jobs.details(job_id, run=self._run))
         name, state = shown.get("JobName", ""), shown.get("JobState", "")

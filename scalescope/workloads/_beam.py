@@ -47,7 +47,7 @@ def run_pipeline(
     build(beam, pipeline)
     with _beam_clients_closed(), own_receivers(client.scheduler.address):
         result = pipeline.run()
-        with result.client.as_current():  # its wait takes the default client to be its own
+        with result.client.as_current():  # `wait_until_finish` expects Beam's client to be the default
             result.wait_until_finish()
             return list(result.client.gather(result.futures[-1]))
 

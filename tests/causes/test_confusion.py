@@ -128,7 +128,7 @@ def test_a_busy_host_is_no_excuse_in_virtual_time() -> None:
 
 
 @pytest.mark.parametrize(("others", "right"), [(0.5, True), (0.05, False)])
-def test_a_busy_host_may_be_named_before_the_cause_where_it_was_busy(
+def test_host_overloaded_may_come_first_only_if_others_used_the_host(
     others: float, right: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Result, "others", others)

@@ -76,5 +76,5 @@ class ClientCalls:
 def _result(response: Any) -> Any:
     if response["status"] == "error":
         _, error, trace = clean_exception(**response)
-        raise (error or RuntimeError("it raised what cannot be sent")).with_traceback(trace)
+        raise (error or RuntimeError("it raised an error that could not be sent back")).with_traceback(trace)
     return response["result"]

@@ -30,7 +30,7 @@ ANSWER_S = 2.0  # seconds in which a worker must answer
 ASKED = 5  # most workers that are asked why they do not begin their tasks
 BUSY_CORES = 0.5  # cores in use at which a worker computes, whatever its call stacks show
 SAYS = "processing, says the scheduler; its worker"
-# Class that is waited for, by the file of `distributed`.
+# The class that a task waits for, by the file of `distributed` in which it waits.
 WAITED_FOR = {
     "actor.py": "ActorFuture",
     "client.py": "Client",
@@ -61,7 +61,7 @@ class StandingTask:
 
     key: str
     worker: str  # its address; empty where the scheduler has given it to none
-    since: float | None  # when it went there, in seconds since the epoch
+    since: float | None  # when it was assigned there, in seconds since the epoch
     where: str  # the line of the user's code, as `my_job.py:14 in load`
     call: str  # what is called there
     problem: str  # where scheduler and worker disagree, or why it has not begun
@@ -76,15 +76,15 @@ class Hang:
     since: float  # when a task last began or ended, in seconds since the epoch
     tasks: tuple[StandingTask, ...]
     beyond: int  # tasks that are not listed
-    computing: tuple[str, ...]  # workers that use the processor: it may be no standstill
+    computing: tuple[str, ...]  # workers that use a core, so that their tasks may only be slow
     hints: tuple[str, ...]
 
 
 def standstill(asker: RemoteCalls, limit_s: float, enough_s: float = STILL_S) -> Standstill:
-    """Where the tasks of a cluster stand; without groups if they move.
+    """The tasks of a cluster on which nothing moves, grouped by line of code; no groups if something moves.
 
-    The cluster stands still `enough_s` after a task last began or ended. The scheduler has `limit_s` to answer, and
-    more for its workers.
+    Nothing moves if no task has begun or ended for `enough_s` seconds. The scheduler has `limit_s` seconds to answer,
+    and `ANSWER_S` more to ask its workers.
     """
     found = asker.scheduler(Shipment(snapshot, "standing_tasks"), ANSWER_S, limit_s=limit_s + ANSWER_S)
     since = found["moved_at"]
@@ -94,7 +94,7 @@ def standstill(asker: RemoteCalls, limit_s: float, enough_s: float = STILL_S) ->
 
 
 def counted(hang: Hang | None, since: float | None, found: Mapping[str, Any], enough_s: float) -> Standstill:
-    """The tasks of a hang by line of code; without groups where there is none. `since`: when a task last moved."""
+    """The tasks of a hang, grouped by line of code; no groups without a hang. `since`: when a task last moved."""
     still_s = None if since is None else max(found["time"] - since, 0.0)
     threads = sum(count for count, _, _ in found["workers"].values())
     seen = Standstill(still_s, threads, found["taken"], found["left"], found["ready"], 0, (), enough_s=enough_s)

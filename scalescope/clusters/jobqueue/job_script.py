@@ -51,19 +51,19 @@ def job(spec: JobQueueSpec, request: JobRequest) -> Job:
         "python": shlex.quote(spec.python or sys.executable),
     }
     options |= spec.job_options(request)
-    job_class = resolve_name(spec.job_class)  # here: its import adds to the configuration, which `set` would undo
-    # The fields say all; dask-jobqueue would take what is empty from the configuration.
+    job_class = resolve_name(spec.job_class)  # not below: `set` would undo what its import configures
+    # Only the fields of `spec` count: dask-jobqueue would fill empty ones from its configuration.
     names = site_config.FIELDS.keys() | site_config.LEFT_OUT.keys()
     config = {f"jobqueue.{spec.kind}.{name}": None for name in names}
     with warnings.catch_warnings(), dask.config.set(config):
-        warnings.simplefilter("ignore", UserWarning)  # of OAR's memory, see docs/clusters.md
+        warnings.simplefilter("ignore", UserWarning)  # about memory on OAR, see docs/clusters.md
         made: Job = job_class(**options)
         return made
 
 
 def text(spec: JobQueueSpec, workers: int, threads: int) -> str:
     """The script of a full job, with placeholders; raises `ImportError` without dask-jobqueue."""
-    with tempfile.TemporaryDirectory() as folder:  # dask-jobqueue makes the folder of the logs
+    with tempfile.TemporaryDirectory() as folder:  # dask-jobqueue creates a log folder in it
         request = JobRequest(
             name="1",
             workers=min(workers, spec.job_workers),

@@ -27,7 +27,7 @@ from scalescope.clusters.kubernetes.port_forward import forwarded
 from scalescope.errors import ClusterError, RequestRefused
 
 REQUEST_TIMEOUT_S = 10.0
-SILENCE_S = 120.0  # for which a server that has answered before may be silent, as during an update
+SILENCE_S = 120.0  # seconds for which a server that has answered before may be silent, as during an update
 
 FORBIDDEN, NOT_FOUND, CONFLICT, SERVER_ERRORS = 403, 404, 409, 500
 _POD_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -89,7 +89,7 @@ class Api(ControlPlane):
         self.close()
 
     def close(self) -> None:
-        self.patience_s = 0.0  # of requests of other threads
+        self.patience_s = 0.0  # ends the waits of other threads' requests
         self._open.close()
 
     @property
@@ -149,7 +149,7 @@ class Api(ControlPlane):
         return self._list(GROUP, "daskclusters", labelSelector=f"{MANAGED_BY}={OURS}")
 
     def parts(self, label: str = "") -> list[tuple[str, str, Raw]]:
-        """Version, plural and metadata of the objects of our clusters, or of one, that this user may list."""
+        """Version, plural and metadata of all objects of our clusters (or of one) that this user may list."""
         selector = {"labelSelector": f"{MANAGED_BY}={OURS}" + (f",{INSTANCE}={label}" if label else "")}
         parts = []
         for version, what in _PARTS:

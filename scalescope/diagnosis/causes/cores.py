@@ -29,7 +29,7 @@ from scalescope.model.words import percent, plural, some
 OURS = 0.70  # share of a full host that our processes use, from which they compete with each other
 SIZES_LINK = "https://docs.dask.org/en/stable/best-practices.html#processes-threads-and-vm-sizes"
 
-CROWD = 1.25  # threads that want a core, for each core, from which they wait for each other
+CROWD = 1.25  # threads that want a core, per core; from here on they wait for each other
 OF_DASK = 20  # threads of a worker's process that run neither a task nor a library's pool, at most
 ONE_EACH = (
     "set OMP_NUM_THREADS=1, MKL_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 where workers start (nannies do, by "
@@ -68,7 +68,7 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
     own, pool = _threads_of_pools(observation)
     outside_s = _outside_of_tasks_s(observation, cores) if pool > 1 and at_once * pool >= CROWD * here.cpus else 0.0
     pools = cores >= 1.5 * tasks or outside_s >= SLACK * cores  # then tasks must have threads of their own
-    # running tasks per core, from which they wait for each other
+    # others fill the host, or neither pools nor running tasks exceed the cores
     if (here.ours < OURS and not outside_s) or (not pools and at_once < CROWD * here.cpus):
         return None
     beyond = np.maximum((found.cpu - found.running) if pools else (found.running - found.cpu), 0.0)
@@ -205,7 +205,7 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
 
 
 def _times_in_memory(observation: Observation) -> float:
-    """Factor on the threads that a worker has memory for, by its most memory besides results."""
+    """How many times its threads a worker has memory for, by its peak memory besides results."""
     limit, named = limit_of_workers(observation), worker_of_rows(observation, "memory") >= 0
     rss, managed = (observation.numbers("memory", name)[named] for name in ("rss", "managed"))
     if not limit or not len(rss):
@@ -215,7 +215,7 @@ def _times_in_memory(observation: Observation) -> float:
 
 
 def _outside(observation: Observation) -> tuple[str, ...]:
-    # what tasks wait for that needs no core of theirs; programs that they start may compute
+    # kinds of waits that use no core; a program that a task started may compute, unless the host's load is low
     here, attempts = host(observation), observation.measured
     at_once = float((attempts.stop - attempts.start).sum()) / attempts.makespan
     return (OUTSIDE, PROGRAM) if here and here.ours * here.cpus < SLACK * at_once else (OUTSIDE,)

@@ -21,9 +21,9 @@ from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent
 
 STALL_S = 0.1  # seconds; shorter stalls of an event loop are normal under load
-STALL_ON_FULL_HOST_S = 0.5  # seconds, on a host that others fill: every process waits for its turn there
+STALL_ON_FULL_HOST_S = 0.5  # seconds; where other processes fill the host, every process waits for a core
 GARBAGE = "table memory, column collecting"
-LAG_INTERVAL_S = 1.0  # seconds before a row of table `lag` in which its stall was (`capture.recorder`)
+LAG_INTERVAL_S = 1.0  # seconds that a row of table `lag` looks back (`capture.recorder`)
 
 ON_SCHEDULER = (
     "find what runs on the scheduler's loop (plugins, `client.run_on_scheduler`, dashboard, messages of megabytes) "
@@ -69,13 +69,13 @@ EVENT_LOOP_BLOCKED = TrialCause(
 
 @EVENT_LOOP_BLOCKED.finds
 def event_loop_blocked(observation: Observation) -> Finding | None:
-    """`lost_s`: threads idle while tasks waited during such stalls, but for spilling; at most `not_assigned`."""
+    """`lost_s`: threads idle while tasks waited during such stalls, less spilling; at most `not_assigned`."""
     attempts = observation.measured
     if not observation.noteworthy("not_assigned"):
         return None
     costly = [stalls for stalls in (_noted(observation), _gaps(observation)) if len(stalls.process)]
     by_process: dict[int, tuple[float, float, int]] = {}
-    for stalls in costly:  # both may have seen one stall: the larger sum of a process counts
+    for stalls in costly:  # both may show the same stall: for each process, the larger sum counts
         for process, felt in _felt(observation, stalls).items():
             by_process[process] = max(felt, by_process.get(process, felt))
     of_workers_s = sum(felt[0] for process, felt in by_process.items() if process >= 0)
@@ -123,7 +123,7 @@ def _collecting_s(observation: Observation, costly: Sequence[_LoopStalls]) -> fl
 
 
 def _computed_meanwhile(observation: Observation, costly: Sequence[_LoopStalls]) -> bool:
-    """Whether tasks ran, for most of these stalls, in the process whose loop stalled: one for scheduler and workers."""
+    """Whether scheduler and workers share one process, and tasks ran in it for most of the stalled time."""
     line = timeline(observation)
     if not in_one_process(observation):
         return False
@@ -158,7 +158,7 @@ def _one_lock(observation: Observation, lost_s: float, longest: float, count: in
 
 
 def _called(observation: Observation) -> str:
-    """The call of the client that ran longest on the scheduler's event loop, with its line; may be empty."""
+    """The longest `run_on_scheduler` call of the client, with its line; empty if there was none."""
     where, what, seconds = (observation.column("client", name) for name in ("where", "what", "seconds"))
     calls = [
         (float(spent), str(at))

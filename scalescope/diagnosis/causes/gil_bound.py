@@ -16,16 +16,16 @@ from scalescope.model.finding import Evidence, Finding
 from scalescope.model.sweep import THREADS, WORKERS
 from scalescope.model.words import plural
 
-OVERLAP = 1.5  # mean tasks at once in a sample, from which tasks compete for a lock
+OVERLAP = 1.5  # least mean number of running tasks in a sample; with fewer, none waits for a lock
 ONE_CORE = (0.75, 1.25)  # cores that a process under one lock uses: its event loop adds some, other processes take some
 NEVER_MORE = 1.4  # cores; nine in ten samples of such a process stay below
 # Seconds after which a computing thread yields the lock (`sys.getswitchinterval`), so handing over a task takes as
 # long.
 SWITCH_S = 0.005
-# Share of tasks handed over that late; with two threads, one in two gets its task at once by chance.
+# Least share of tasks handed over that late; with two threads, one in two gets its task at once by chance.
 HANDED_LATE = 1 / 3
 MIN_HANDED = 3  # tasks that waited while threads computed; fewer prove nothing about handing over
-# Idle cores of the host that prove that a process could have had more; on a small host, the share that is not full.
+# Idle cores of the host from which a process could have used more; on a small host, the share `FULL` of its cores.
 ROOM = 0.3
 
 
@@ -69,7 +69,7 @@ def locked_workers(observation: Observation) -> LockedWorkers | None:
 
 
 def _locked_by_host(observation: Observation) -> LockedWorkers | None:
-    """For one worker process, in a trial too short for samples: from what our processes used of the host."""
+    """The same from the host's load, for a trial with one worker process and too few samples."""
     here, attempts = host(observation), observation.measured
     one = in_one_process(observation)
     if here is None or (len(attempts.addresses) > 1 and not one) or observation.threads < 2:
@@ -154,12 +154,12 @@ def gil_bound(observation: Observation) -> Finding | None:
         Evidence("tasks running at once on these workers", round(locked.running, 2), "table tasks"),
         Evidence("cores in use meanwhile", round(locked.cpu, 3), locked.source),
         Evidence(
-            "every third task reached such a worker's thread later than, s",
+            "delay of handing a task to a thread, exceeded by one task in three, s",
             round(float(np.quantile(late, 1 - HANDED_LATE)), 4),
             "table tasks",
         ),
         Evidence("threads of each worker", threads, "table workers"),
-        Evidence("such as worker", names[0], "table workers"),
+        Evidence("one of these workers", names[0], "table workers"),
         *(() if here is None else (Evidence("share of the host idle", round(here.idle, 3), "facts host.load"),)),
         confidence=0.85 if here is not None else 0.6,
     )

@@ -203,7 +203,7 @@ def memory_paused(observation: Observation) -> Finding | None:
         Evidence("thread-seconds paused while tasks waited", round(during_s, 3), "events worker-status-change"),
         Evidence("thread-seconds idle afterwards, tasks waiting", round(after_s, 3), "tables tasks and workers"),
         Evidence("thread-seconds of writing to disk", round(disk_s, 3), "tables tasks and fine_metrics"),
-        Evidence("such as worker", attempts.addresses[int(pauses.worker[0])], "events worker-status-change"),
+        Evidence("one of these workers", attempts.addresses[int(pauses.worker[0])], "events worker-status-change"),
         Evidence("most resident bytes while paused", int(resident), "table memory, column rss"),
         Evidence("managed bytes then", int(managed), "table memory, column managed"),
         confidence=0.95,

@@ -61,7 +61,7 @@ def recomputation(observation: Observation) -> Finding | None:
         Evidence("tasks computed more than once", len(keys), "table tasks, by key"),
         Evidence("repeated computations", int(again.sum()), "table tasks, by key"),
         Evidence("thread-seconds in them", round(lost_s, 3), "table tasks"),
-        Evidence("such as key", next(iter(keys)), "table tasks"),
+        Evidence("one of these keys", next(iter(keys)), "table tasks"),
         Evidence("graphs sent", len(observation.column("graphs", "time")), "table graphs"),
         confidence=0.8,
     )
@@ -89,7 +89,7 @@ def _fused(observation: Observation) -> Finding | None:
         "(`dask.compute(a, b)`)",
         Evidence("tasks that repeat a step of others", tasks, "table events, topic again"),
         Evidence("thread-seconds in them", round(sum(float(each["seconds"]) for _, each in rows), 3), "table events"),
-        Evidence("thread-seconds alike", round(lost_s, 3), "tables events and inside"),
+        Evidence("thread-seconds in code that ran before", round(lost_s, 3), "tables events and inside"),
         Evidence("graphs sent", len(observation.column("graphs", "time")), "table graphs"),
         confidence=0.8,
     )

@@ -128,8 +128,8 @@ def few_tasks_in_flight(observation: Observation) -> Finding | None:
         f"{plural(observation.threads, 'thread')} and sends more when one has ended, so that {percent(share)} of the "
         "worker time was idle.",
         Remedy(
-            f"submit {enough:,} `{prefix}` before the loop over `as_completed` that adds one for each that ends, or "
-            "all at once where no result decides what comes next",
+            f"submit {enough:,} `{prefix}` tasks before the `as_completed` loop, which adds one for each that ends; or "
+            "submit all at once if no result decides what comes next",
             saved_s=sent_at_once_saves_s(observation),
         ),
         Evidence("tasks in flight after each graph, median", found.window, "tables graphs and tasks"),

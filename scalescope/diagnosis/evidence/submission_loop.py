@@ -37,7 +37,7 @@ class SubmissionLoop:
     graphs: int  # number of graphs; those sent without waiting in between count as one
     unit: str  # `graph`, or `round` where several were sent without waiting
     tasks: int  # tasks in all of them
-    awaited: float  # share of the time between them that ended when all earlier tasks had ended
+    awaited: float  # share of the time between graphs after which no earlier task was left
     gap_s: float  # seconds from the end of all earlier tasks to such an arrival, median
     round_s: float  # seconds from one arrival to the next, median
     waits: bool  # whether the client waits for results before it sends more, rather than being slow

@@ -27,7 +27,7 @@ class Series:
 
 
 def series_of(run: SweepRun, trials: Sequence[Trial]) -> list[Series]:
-    """The trials by their settings, those that the sweep names first in front."""
+    """The trials, one series for each setting, in the order in which the sweep names the settings."""
     rates = [asked[ITEMS_PER_WORKER] for asked in _asked(run) if ITEMS_PER_WORKER in asked]
     by_settings: dict[str, list[Trial]] = {}
     for trial in trials:
@@ -37,7 +37,7 @@ def series_of(run: SweepRun, trials: Sequence[Trial]) -> list[Series]:
 
 
 def differing_values(run: SweepRun, found: Sequence[Series]) -> list[dict[str, Scalar]]:
-    """The values of each that tell it from the others, of axes that the sweep names."""
+    """For each series, the values that tell it from the others, on axes that the sweep names."""
     asked = {ITEMS, ITEMS_PER_WORKER, *(name for combination in _asked(run) for name in combination)}
     names = dict.fromkeys(name for each in found for name in each.values if name in asked)
     several = [name for name in names if len({repr(each.values.get(name)) for each in found}) > 1]
@@ -61,7 +61,7 @@ def _by(trials: Sequence[Trial], name: str, value: Callable[[Trial], Scalar]) ->
 
 
 def _rate(rates: Sequence[Scalar], trial: Trial) -> Scalar:
-    """Items per worker, as the sweep names them or else as they are."""
+    """Items per worker: the number in the sweep that gives these items, or else the quotient."""
     items, workers = trial.point.items or 0, trial.point.workers
     asked = (rate for rate in rates if isinstance(rate, int | float) and round(rate * workers) == items)
     return next(asked, items / workers)
@@ -86,7 +86,7 @@ def _asked(run: SweepRun) -> Iterator[Mapping[str, Scalar]]:
 
 
 def _place(run: SweepRun, series: Series) -> int:
-    """The place of the first combination of the sweep that means it; behind all where none does."""
+    """Sort key: the position of the first combination in the sweep that asks for this series; last if none does."""
     number = 0
     for asked in _asked(run):
         number += 1

@@ -24,10 +24,10 @@ class Sheet:
 
     table: ReportTable | None  # None if nothing is measured yet
     notes: tuple[Note, ...] = ()  # the most important first
-    asked: tuple[tuple[str, str], ...] = ()  # terms and texts, as in `sure`
-    sure: tuple[tuple[str, str], ...] = ()  # what the answer rests on and how far it goes
+    asked: tuple[tuple[str, str], ...] = ()  # what was asked, as (term, text)
+    sure: tuple[tuple[str, str], ...] = ()  # what the answer rests on and how far it goes, as (term, text)
     changelog: str = ""  # an address; it comes from outside and may be any text
-    undecided: bool = False  # there is an answer: nothing could be told
+    undecided: bool = False  # whether the study ended without telling one way or the other
 
 
 def number(value: Any) -> str:

@@ -54,7 +54,7 @@ class Line:
 
     @classmethod
     def through(cls, points: Sequence[tuple[float, float, float]]) -> Line:
-        """Least squares of (x, y, weight), level if all lie at one x."""  # plain loops: called thousands of times
+        """Least squares of (x, y, weight); level if all x are equal."""  # plain loops: called thousands of times
         weight = x = y = spread = product = 0.0
         for a, b, w in points:
             weight += w

@@ -282,7 +282,7 @@ def test_an_uncertain_knee_asks_for_points_around_it() -> None:
     assert not set(found.refine) & set(workers)
 
 
-def test_points_to_add_keep_what_their_series_keeps() -> None:
+def test_points_to_add_keep_the_items_or_items_per_worker_of_their_series() -> None:
     asked = further(SWEEP, [*capped([10, 100, 300], 100, widest=100), *weak([11, 99], lambda n: n, per_worker=3)])
     assert {(point.workers, point.items) for point in asked} == {(32, 3000), (18, 3000), (33, 99), (57, 171), (19, 57)}
     assert further(SWEEP, capped(WORKERS, 100, widest=100)) == ()

@@ -78,7 +78,7 @@ def test_the_configuration_may_ask_for_more_partitions_of_what_can_be_divided():
         from_sequence([1])
 
 
-def test_what_the_user_wrote_is_named_and_not_what_it_calls_within(tmp_path):
+def test_the_call_that_the_user_wrote_is_noted_and_calls_within_it_are_not(tmp_path):
     dataframe = pytest.importorskip("dask.dataframe")
     (tmp_path / "a.csv").write_text("a\n1\n")
     with noted(()) as notes:

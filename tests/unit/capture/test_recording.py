@@ -329,7 +329,7 @@ def test_an_interrupted_trial_does_not_wait_for_its_tasks(client: Client, captur
     assert recording.complete
 
 
-def test_tasks_that_outlive_their_trial_are_named_in_both(client: Client, capture: Capture, tmp_path: Path) -> None:
+def test_a_task_that_outlives_its_trial_warns_in_both_trials(client: Client, capture: Capture, tmp_path: Path) -> None:
     capture.settle_s = 0.05
     with capture.trial(tmp_path / "first") as first:
         fire_and_forget(client.submit(nap, 0.6, key="straggler"))

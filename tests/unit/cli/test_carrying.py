@@ -40,7 +40,7 @@ def test_it_ends_with_the_status_of_its_signal(
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_other_errors_pass() -> None:
+def test_other_errors_are_raised_unchanged() -> None:
     with pytest.raises(RuntimeError, match="of another kind"), interrupted():
         raise RuntimeError("of another kind")
 

@@ -19,7 +19,7 @@ def test_it_prints_what_would_be_submitted(capsys: pytest.CaptureFixture[str]) -
     assert "--workers 2 --gpus" in shown
 
 
-def test_for_programs_and_other_systems(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_has_the_jobs_and_the_script_of_pbs(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--cluster-option", "memory_mb=100", "--cluster-option", "workers_per_job=4", "--workers", "9"]
     assert cli.run(["job-script", "-c", "pbs", "--json", *options]) == 0
     shown = json.loads(capsys.readouterr().out)

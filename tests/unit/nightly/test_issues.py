@@ -181,7 +181,7 @@ def test_a_refused_close_adds_no_comment_and_is_tried_again(hub: GitHub, store: 
     assert (len(hub.comments), hub.issues[0]["state"]) == (1, "closed")
 
 
-def test_a_folder_that_cannot_be_read_is_a_problem_of_reading(store: Store, tmp_path: Path) -> None:
+def test_the_error_for_an_unreadable_issue_says_that_reading_failed(store: Store, tmp_path: Path) -> None:
     folder = issues.IssueFolder(str(tmp_path / "issues"))
     Path(folder.folder, "alert-a1b2c3d4e5f6.md").mkdir(parents=True)
     with pytest.raises(StoreError) as caught:

@@ -100,7 +100,7 @@ def test_what_a_worker_does_for_a_task_lies_before_and_after_it() -> None:
     ]
 
 
-def test_it_is_clipped_by_the_task_before_and_by_when_it_was_assigned() -> None:
+def test_a_transfer_begins_after_the_task_before_and_after_its_own_task_was_assigned() -> None:
     tasks = [task("a", 0, 1, disk_write=9.0), task("a", 1.5, 2, transfer=9.0)]
     tasks.append(task("b", 1, 2, assigned=0.75, transfer=9.0, deserialize=0.125))
     found = list(trace.events(tables(tasks, [member("a"), member("b")])))

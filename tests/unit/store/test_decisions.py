@@ -16,7 +16,7 @@ def test_a_decision_is_kept_with_its_time_and_the_newest_of_its_kind_holds(store
     assert [each.until for each in store.decisions.of("mine")] == ["", "2027-02-28"]
 
 
-def test_without_a_history_it_holds_in_all_and_is_undone_by_its_name(store: Store) -> None:
+def test_a_decision_without_a_history_holds_in_all_until_it_is_undone_without_one(store: Store) -> None:
     store.decisions.keep(MUTED)
     store.decisions.keep(Decision("local", "a new CPU"))
     assert [each.what for each in store.decisions.of("other")] == ["local"]

@@ -317,7 +317,7 @@ def test_short_stalls_on_a_host_that_others_fill(cluster, task):
 
 
 @pytest.mark.parametrize(("workers", "cpus"), [(1, 4), (4, 16), (8, 16)])
-def test_pools_inside_tasks(cluster, task, workers, cpus, golden_once):
+def test_pools_inside_tasks_oversubscribe_threads(cluster, task, workers, cpus, golden_once):
     run = on(full(cluster, task, workers, 1), load(cpus, ours=0.95, others=0.01), cpu=0.95 * cpus / workers)
     golden_once(only(found(run), "oversubscribed-threads"))
 

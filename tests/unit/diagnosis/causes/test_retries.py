@@ -30,7 +30,7 @@ def test_a_few_attempts_that_fail_are_nothing(cluster, task, find):
 
 @pytest.mark.parametrize("workers", [4, 40])
 @pytest.mark.parametrize("share", [0.15, 0.5, 0.75])
-def test_attempts_that_fail(cluster, task, find, workers, share, golden_once):
+def test_attempts_that_fail_count_as_lost_time(cluster, task, find, workers, share, golden_once):
     finding = golden_once(find(failing(cluster(workers).run([task(1.0)] * 10 * workers), share))["retried-tasks"])
     failed = round(share * 10 * workers)
     assert finding.lost_s == pytest.approx(failed)
