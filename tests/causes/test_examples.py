@@ -44,6 +44,7 @@ def wrong(cases: list[Case]) -> Mapping[str, tuple[str, ...]]:
     }
 
 
+@pytest.mark.thorough
 def test_each_has_its_cause_until_it_is_mended() -> None:
     assert len(SIMULATED) >= 44
     assert {name + MENDED for name in NAMES if MENDED not in name} == {name for name in NAMES if MENDED in name}

@@ -89,6 +89,7 @@ def test_tasks_have_the_names_of_the_flow_and_their_functions_are_noted(client: 
     assert 0.79 <= noted(found)["load Prefect.function"] <= found.metrics.work_s
 
 
+@pytest.mark.thorough
 def test_what_a_task_waits_for_is_told_apart(client: Client) -> None:
     name = f"db-{time.time_ns()}"
     with get_client(sync_client=True) as api:

@@ -37,6 +37,7 @@ def test_the_installed_scheduler_works(tmp_path: Path, monkeypatch: pytest.Monke
     assert list(tmp_path.iterdir()) == []  # nothing of the user's is touched
 
 
+@pytest.mark.thorough
 def test_a_scheduler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sitecustomize.py").write_text(FAILS)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)

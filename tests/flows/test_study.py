@@ -45,6 +45,7 @@ def test_a_study_is_kept_and_published(fake: Any, address: str) -> None:
     assert len(mine["table"]["data"]) > 2
 
 
+@pytest.mark.thorough
 def test_a_study_that_was_stopped_continues(fake: Any, address: str) -> None:
     fake.measures = partitions
     fake.script = {4: KeyboardInterrupt()}

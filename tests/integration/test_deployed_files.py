@@ -88,6 +88,7 @@ def opened(url: str) -> str:
         return str(answer.read().decode())
 
 
+@pytest.mark.thorough
 def test_a_report_outlives_the_run_and_is_linked(site: Site) -> None:
     ended = run("scale-sweep/scale-sweep", axes=AXES, params={"items": 4}, report="report.html")
     assert ended.state.is_completed(), ended.state

@@ -204,7 +204,7 @@ def test_simulated_trials_of_old_releases_repeat_to_the_last_bit(place: Place) -
     [
         # apache/beam#26669 and dask/dask#10291: from 200 items on, 100 partitions
         (("2023.5", "simulated"), "beam-pardo", 199, 800, 199),
-        (("2023.5", "simulated"), "bag-map", 200, 201, 100),
+        pytest.param(("2023.5", "simulated"), "bag-map", 200, 201, 100, marks=pytest.mark.thorough),
         pytest.param(("2023.5", "simulated"), "beam-pardo", 200, 404, 100, marks=pytest.mark.thorough),
         # the first mend: a sawtooth
         pytest.param(("2023.9", "simulated"), "beam-pardo", 101, 208, 51, marks=pytest.mark.thorough),

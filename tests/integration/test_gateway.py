@@ -67,6 +67,7 @@ def configured(server: Server) -> dict[str, Any]:
     return {"gateway.address": server.address, "gateway.auth": login}
 
 
+@pytest.mark.thorough
 def test_sizes_are_exact_and_nothing_is_left(
     server: Server,
     opened: Any,

@@ -74,6 +74,7 @@ def automate(site: Site, inbox: Inbox) -> None:
         client.create_automation(AutomationCore.model_validate(automation))
 
 
+@pytest.mark.thorough
 def test_nights_that_come_are_not_told_and_the_first_that_does_not_is(site: Site, inbox: Inbox) -> None:
     automate(site, inbox)
     for number in range(2):

@@ -73,7 +73,7 @@ ELSEWHERE = {
     "currency: USD": "tests/unit/analysis/test_cost.py",
 }
 """How blocks begin whose commands need more than a page has, and the tests that run them."""
-TUTORIAL = pytest.mark.timeout(1200)
+TUTORIAL = (pytest.mark.timeout(1200), pytest.mark.thorough)
 """Its environments are built first, and `find-release` builds six."""
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 CLOSE = 0.1
@@ -232,6 +232,7 @@ def test_the_kind_of_cluster_that_is_added_runs(folder: Path, monkeypatch: pytes
             del sys.modules[name]
 
 
+@pytest.mark.thorough
 def test_the_metric_that_is_added_is_shown(folder: Path) -> None:
     declared, computed, shown = blocks(METRIC)
     shutil.copytree(ROOT / "scalescope", folder / "copy" / "scalescope", ignore=shutil.ignore_patterns("__pycache__"))

@@ -291,12 +291,14 @@ def steps(place: Place, run: str) -> list[tuple[str, str]]:
     return [(each["name"], each["state_name"]) for each in found]
 
 
+@pytest.mark.thorough
 def test_cancelling_leaves_nothing_behind_and_no_trial_has_crashed(place: Place, cancelled: str) -> None:
     assert drivers(place.worker) == []
     assert place.run(cancelled)["state"]["type"] == "CANCELLED"
     assert "Crashed" not in {state for _, state in steps(place, cancelled)}
 
 
+@pytest.mark.thorough
 def test_retry_goes_on_where_the_run_was_cancelled(place: Place, held: Path, cancelled: str) -> None:
     before = [name for name, state in steps(place, cancelled) if state == "Measured"]
     assert len(before) == 2

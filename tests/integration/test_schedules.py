@@ -122,6 +122,7 @@ def test_a_crash_of_reap_itself_triggers_nothing(file: str) -> None:
 # ------------------------------------------------------------------ what breaks
 
 
+@pytest.mark.thorough
 def test_a_killed_run_is_found_and_what_it_left_is_removed(site: Site, client: SyncPrefectClient, killed: UUID) -> None:
     assert site.driver_folders()
     wait_for(lambda: state(client, killed) == "Crashed", "the killed run was not found")

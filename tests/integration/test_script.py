@@ -152,6 +152,7 @@ def other_python(folder: Path) -> str:
     return str(folder / "bin" / "python")
 
 
+@pytest.mark.thorough
 def test_a_script_in_another_environment_which_stays_as_it_is(tmp_path: Path) -> None:
     script = """
 from distributed import Client

@@ -51,6 +51,7 @@ def opened(site: Path, tmp_path_factory: pytest.TempPathFactory, missing: Any) -
         server.shutdown()
 
 
+@pytest.mark.thorough
 def test_search_finds_symptoms(opened: tuple[Any, str]) -> None:
     driver, address = opened
     for words, page in FOUND.items():
@@ -64,6 +65,7 @@ def test_search_finds_symptoms(opened: tuple[Any, str]) -> None:
         assert any(page in each for each in found), (words, found)
 
 
+@pytest.mark.thorough
 def test_from_each_symptom_one_click_leads_to_where_it_is_explained(opened: tuple[Any, str]) -> None:
     driver, address = opened
     driver.get(f"{address}/index.html")

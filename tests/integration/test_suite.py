@@ -20,9 +20,9 @@ from scalescope.workloads.suite import SUITE
 ENTRIES = {entry.workload: entry for entry in SUITE}
 SAMPLE = (
     pytest.param("array-rechunk", marks=pytest.mark.thorough),
-    "beam-group-by-key",
+    pytest.param("beam-group-by-key", marks=pytest.mark.thorough),
     pytest.param("csv-to-parquet", marks=pytest.mark.thorough),
-    "dataframe-join",
+    pytest.param("dataframe-join", marks=pytest.mark.thorough),
     pytest.param("futures-window", marks=pytest.mark.thorough),
     pytest.param("sklearn-search", marks=pytest.mark.thorough),
     "tpch-q3",

@@ -61,6 +61,7 @@ def client(site: Site) -> Iterator[SyncPrefectClient]:
         yield made
 
 
+@pytest.mark.thorough
 def test_the_blocks_of_the_page_start_services(postgresql: Server, missing: Any, tmp_path: Path) -> None:
     """All but `prefect block register` and what follows it: the comments of deployments/ have the same commands."""
     page = (ROOT / "docs/prefect.md").read_text(encoding="utf-8")

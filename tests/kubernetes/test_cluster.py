@@ -148,6 +148,7 @@ def names(found: list[dict[str, Any]]) -> set[str]:
     return {pod["metadata"]["name"] for pod in found}
 
 
+@pytest.mark.thorough
 def test_groups_are_scaled_and_replaced_each_by_itself(build: Any) -> None:
     cluster = build(groups={"gpu": {**GPU, "shm_mb": 64}, "cuda": {**GPU, "cuda": True}}, tls=False)
     cluster.open()

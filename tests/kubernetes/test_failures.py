@@ -233,6 +233,7 @@ def test_nothing_of_them_is_left(seen: dict[str, Seen], kubernetes: Kubernetes) 
 # ------------------------------------------------------------------ what is no row
 
 
+@pytest.mark.thorough
 def test_a_node_that_comes_late_in_a_namespace_with_the_strictest_pod_security(
     new_site: Callable[[], FailureSite], kubernetes: Kubernetes
 ) -> None:

@@ -140,6 +140,7 @@ def as_user(kubernetes: Kubernetes, namespace: str, kubeconfig: Path, role: str 
     kubeconfig.write_text(yaml.safe_dump(config))
 
 
+@pytest.mark.thorough
 def test_a_lease_is_renewed_as_long_as_its_owner_lives_and_no_longer(
     kubernetes: Kubernetes, namespace: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -85,6 +85,7 @@ def rules(name: str) -> set[tuple[str, str, str]]:
 # ------------------------------------------------------------------ what is fine
 
 
+@pytest.mark.thorough
 def test_a_night_in_a_pod_leaves_verdict_report_and_trials_and_nothing_else(
     pool: Pool, client: SyncPrefectClient, runs: dict[str, UUID]
 ) -> None:
@@ -121,6 +122,7 @@ def test_no_password_is_in_a_job(pool: Pool, runs: dict[str, UUID]) -> None:
 # ------------------------------------------------------------------ what breaks
 
 
+@pytest.mark.thorough
 def test_a_run_whose_pod_never_comes_or_ends_at_once(
     pool: Pool, client: SyncPrefectClient, runs: dict[str, UUID]
 ) -> None:

@@ -173,6 +173,7 @@ def test_a_job_whose_number_never_came_is_not_submitted_again(
 
 
 @pytest.mark.parametrize("given_up", ["submission", pytest.param("cancellation", marks=pytest.mark.thorough)])
+@pytest.mark.thorough
 def test_what_an_outage_left_in_the_middle_is_reaped(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch, given_up: str
 ) -> None:
@@ -248,6 +249,7 @@ def test_jobs_whose_comment_was_rewritten_are_reaped_by_their_numbers(in_strict:
     assert leases.read_all()[0] == []
 
 
+@pytest.mark.thorough
 def test_what_is_refused_for_good_ends_the_run_at_once(
     in_strict: Any, state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -250,6 +250,7 @@ class TestCancellation:
         assert (await bench.state(run)).name == "Cancelled"
         assert [state for _, state in bench.jobs(run)] == ["CANCELLED"]
 
+    @pytest.mark.thorough
     async def test_a_running_job_that_does_not_end_by_itself(self, bench: WorkerBench) -> None:
         async with bench.worker() as worker:
             run = await bench.scheduled(

@@ -152,6 +152,7 @@ def test_runs_end_as_their_flows_do(site: Site) -> None:
     assert [line for line in told if "logged for Ada" in line] == ["logged for Ada, token of 4 letters"]
 
 
+@pytest.mark.thorough
 def test_the_deployments_of_the_repository(site: Site, deployed: str) -> None:
     assert deployed.count("successfully created") == len(DEPLOYMENTS)
     found = {name: site.client.read_deployment_by_name(name) for name in DEPLOYMENTS}

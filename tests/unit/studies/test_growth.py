@@ -138,6 +138,7 @@ def test_time_that_is_over_ends_a_search_and_says_so(fake: Any, address: str) ->
     assert answer.result["unresolved"]
 
 
+@pytest.mark.thorough
 def test_noise_is_answered_by_repeats(fake: Any, address: str) -> None:
     rng = random.Random(1)
     fake.measures = lambda planned: (1, (2.0 if planned.point.items >= 60 else 1.0) * rng.lognormvariate(0, 0.03))

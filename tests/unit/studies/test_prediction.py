@@ -64,6 +64,7 @@ def test_sizes_that_were_not_run_are_predicted_from_a_run(store: str) -> None:
     assert list(done.to_dataframe()["workers"]) == [2, 4, 16, 64]
 
 
+@pytest.mark.thorough
 def test_a_workload_can_be_measured_first(store: str) -> None:
     given = {**SWEEP, "cluster": "simulated", "axes": {"workers": [1, 2]}, "workers": "8", "store": store}
     done = run_study("prediction", given)
@@ -71,6 +72,7 @@ def test_a_workload_can_be_measured_first(store: str) -> None:
     assert [run.sweep.workload for run in done.runs] == ["futures-map", "replay", "replay"]
 
 
+@pytest.mark.thorough
 def test_a_graph_that_grows_with_the_workers_is_built_anew(store: str) -> None:
     sweep = {**SWEEP, "params": {"seconds": 1}, "axes": {"workers": [2, 4], "items_per_worker": [3]}, "store": store}
     done = run_study("prediction", {"run": run_sweep(sweep).run_id, "workers": "32", "store": store})
@@ -149,6 +151,7 @@ def part(seconds):
 """
 
 
+@pytest.mark.thorough
 def test_other_parameters_share_the_measured_work(store: str, tmp_path: Path) -> None:
     (tmp_path / "chunks.py").write_text(CHUNKS)
     measured = run_sweep(
@@ -175,7 +178,14 @@ def part(seconds):
 """
 
 
-@pytest.mark.parametrize(("whole", "each", "at_16"), [(24, 0, 1.5), (0, 2, 6.0), (24, 1, 4.5)])
+@pytest.mark.parametrize(
+    ("whole", "each", "at_16"),
+    [
+        pytest.param(24, 0, 1.5, marks=pytest.mark.thorough),
+        pytest.param(0, 2, 6.0, marks=pytest.mark.thorough),
+        (24, 1, 4.5),
+    ],
+)
 def test_tasks_of_which_more_workers_get_more_share_the_work_or_do_not(
     whole: float, each: float, at_16: float, store: str, tmp_path: Path
 ) -> None:
@@ -202,6 +212,7 @@ def both(a, b):
 """
 
 
+@pytest.mark.thorough
 def test_a_faster_network_is_not_taken_for_the_measured_one(store: str, tmp_path: Path) -> None:
     (tmp_path / "moving.py").write_text(MOVING)
     sweep = {"workload": f"{tmp_path}/moving.py:run", "axes": {"workers": [4]}, "repeats": 1, "store": store}
@@ -237,6 +248,7 @@ def part(i):
 """
 
 
+@pytest.mark.thorough
 def test_tasks_that_send_tasks_are_run_again_as_they_did(store: str, tmp_path: Path) -> None:
     (tmp_path / "nested.py").write_text(NESTED)
     cluster = {"kind": "simulated", "task_cost": "none"}  # CPU time of a busy host would decide who steals
@@ -342,7 +354,7 @@ def test_small_graphs_are_drawn_more_than_once(
     assert {trial.point.values.get("draw", 0) for trial in trials} == draws
 
 
-@pytest.mark.parametrize(("most", "told"), [(plan.TOO_MANY_TASKS, 0), (1, 1)])
+@pytest.mark.parametrize(("most", "told"), [pytest.param(plan.TOO_MANY_TASKS, 0, marks=pytest.mark.thorough), (1, 1)])
 def test_the_answer_about_a_large_graph_comes_before_it_is_known_how_far_to_trust_it(
     most: int, told: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -297,6 +297,7 @@ def outcomes(effect: float, series: int, **noise: float) -> Counter[str]:
     return found
 
 
+@pytest.mark.thorough
 def test_numbers_with_noise_lead_to_the_culprit() -> None:
     assert outcomes(0.5, 30)["right"] >= 29
     for found in (outcomes(0.1, 20), outcomes(0.2, 20, outliers=0.05)):
