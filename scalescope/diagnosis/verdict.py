@@ -16,6 +16,7 @@ from statistics import fmean
 from scalescope.analysis.summary import PointSummary, label, spoilt_points, summarise, varied
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.cause import DOUBTED, LAST
+from scalescope.diagnosis.causes.cores import HOST_OVERLOADED, OVERSUBSCRIBED_THREADS
 from scalescope.diagnosis.causes.no_known_cause import HEALTHY, TOO_SHORT, UNKNOWN, healthy
 from scalescope.diagnosis.evidence.graph_structure import sound
 from scalescope.diagnosis.sweep_case import SweepCase
@@ -23,6 +24,7 @@ from scalescope.model.finding import Finding, Severity, Verdict
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial, ran_what
 
+CROWDED = (HOST_OVERLOADED.code, OVERSUBSCRIBED_THREADS.code)  # limits of trust by which times are doubtful
 ByPoint = Mapping[str, Sequence[Finding]]  # findings of one code, by id of the point
 
 
@@ -49,17 +51,22 @@ def diagnose(sweep: Sweep, trials: Sequence[Trial]) -> Verdict:
 
 
 def _doubted(findings: Sequence[Finding], measured: Collection[str]) -> list[Finding]:
-    limited = {point for finding in findings if finding.limits_trust for point in finding.points}
-    return [
-        finding
-        if finding.limits_trust or finding.points[:1] == () or finding.points[0] not in limited
-        else replace(
-            finding,
-            confidence=DOUBTED * finding.confidence,
-            gain=finding.gain if finding.points[0] in measured else None,
-        )
-        for finding in findings
-    ]
+    limits = [finding for finding in findings if finding.limits_trust]
+    limited = {point for finding in limits for point in finding.points}
+    crowded = {point for finding in limits if finding.code in CROWDED for point in finding.points}
+    return [_doubted_at(finding, limited, crowded, measured) for finding in findings]
+
+
+def _doubted_at(
+    finding: Finding, limited: Collection[str], crowded: Collection[str], measured: Collection[str]
+) -> Finding:
+    if finding.limits_trust or finding.points[:1] == () or finding.points[0] not in limited:
+        return finding
+    cause = causes.by_code().get(finding.code)
+    if cause is not None and cause.by_times and finding.points[0] in crowded:
+        finding = finding.perhaps()
+    gain = finding.gain if finding.points[0] in measured else None
+    return replace(finding, confidence=DOUBTED * finding.confidence, gain=gain)
 
 
 def _place(finding: Finding) -> int:

@@ -26,6 +26,7 @@ STRAGGLER = TrialCause(
     remedy="Split the long task, or start it first with `priority=`",
     link="https://distributed.dask.org/en/stable/priority.html",
     parts=("no_runnable_task", "tail", "not_assigned"),
+    by_times=True,
     changes=(Term.SPAN,),
     rules_out=("sequential-graph",),
 )
@@ -81,6 +82,7 @@ SKEWED_TASKS = TrialCause(
     remedy="Cut the input into more parts of equal work, the longest first",
     link="https://docs.dask.org/en/stable/dataframe-best-practices.html",
     parts=("no_runnable_task", "tail", "not_assigned"),
+    by_times=True,
     changes=(Term.SPAN,),
     rules_out=("sequential-graph",),
 )
