@@ -254,8 +254,9 @@ HOST_OVERLOADED = TrialCause(
     code="host-overloaded",
     title="Others used the host",
     needs="At most 10 % of the host was idle and others used at least 15 %, or the hypervisor took 10 % (facts "
-    "host.load), while tasks ran or waited without a core.",
-    ruled_out_by="Idle cores. Our own processes filled the host (oversubscribed-threads). A virtual clock.",
+    "host.load), while tasks wanted a core and had none (table workers, or else memory), or waited for a thread.",
+    ruled_out_by="Idle cores. Tasks that need none: they sleep, or wait for the outside. Our own processes filled the "
+    "host (oversubscribed-threads). A virtual clock.",
     remedy="Free the host of other processes, or measure on dedicated cores.",
     link="https://pyperf.readthedocs.io/en/latest/system.html",
     parts=("busy", "not_assigned"),
@@ -270,7 +271,10 @@ def host_overloaded(observation: Observation) -> Finding | None:
     if here is None or not (here.crowded or here.stolen >= STOLEN):
         return None
     taken = (here.foreign if here.crowded else here.stolen) * here.cpus * observation.measured.makespan
-    if found is None:
+    lacked_s = float(observation.numbers("workers", "core_wait_s").sum())
+    if lacked_s > 0:
+        wanted = lacked_s + observation.seconds("not_assigned")
+    elif found is None:
         wanted = observation.seconds("busy", "not_assigned")
     else:
         wanted = float((np.maximum(found.running - found.cpu, 0.0) * found.seconds).sum())

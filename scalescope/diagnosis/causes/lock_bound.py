@@ -32,8 +32,8 @@ LOCK_BOUND = TrialCause(
     title="Tasks wait for one lock",
     needs="For at least 10 % of the worker time, threads of tasks were off the cores in a call that takes a lock "
     "(`acquire`, `with lock`, `flock`, or `sleep` after a file or lock was taken), or in one of a database or a pool "
-    "while tasks ran at once and never ended together, or in another that waits while, besides, some tasks took far "
-    "less than most: nobody was before them (table inside).",
+    "while tasks ran at once and never ended together, or in another that waits while, besides, a task took far less "
+    "than most: nobody was before it (table inside).",
     ruled_out_by="Locks of `distributed` (waiting-tasks). Tasks that wait for a network, a program or a rate "
     "(undersubscribed-threads). Threads at the interpreter lock, which are not in such a call (gil-bound).",
     remedy="Hold the lock for less, or have several: more threads only wait for it",

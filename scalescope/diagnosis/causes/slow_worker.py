@@ -140,12 +140,12 @@ def _machine(observation: Observation, slow: Sequence[tuple[int, float]]) -> _Ma
     worker, times = max(slow, key=lambda item: item[1])
     if any(takes_turns(observation, prefix) for prefix in _prefixes_on(observation, worker)):
         return None
-    shares_host = _shares_host(observation, [each for each, _ in slow])
-    if shares_host and here is not None and here.idle <= FULL:
+    shares_host, lacked = _shares_host(observation, [each for each, _ in slow]), _without_core(observation)
+    excess = 1 - 1 / times  # share of its time beyond the usual
+    if shares_host and here is not None and here.idle <= FULL and not 0 < lacked[worker] < excess / 4:
         return None  # which of its processes has a core is chance
     usual = np.setdiff1d(np.unique(attempts.worker[attempts.useful]), [each for each, _ in slow])
-    lacked = _without_core(observation)
-    if lacked[worker] - np.median(lacked[usual]) >= (1 - 1 / times) / 2:
+    if lacked[worker] - np.median(lacked[usual]) >= excess / 2:
         what = f"; its threads had no core for {percent(lacked[worker])} of the time"
         source = "table workers, column core_wait_s"
         return _Machine(what, (Evidence("share of its busy time without a core", round(lacked[worker], 3), source),))

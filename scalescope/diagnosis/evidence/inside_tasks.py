@@ -24,7 +24,7 @@ IMPORT, PICKLE = "import", "pickle"  # kinds of overhead around the work of a ta
 INNERMOST = 8  # frames in which a lock is looked for
 FEWEST, OVERLAP = 6, 1.5  # tasks, and tasks at a time, from which the order of their ends tells something
 MANY = 10  # as `FEWEST`, where the call is none of a database or a pool
-ALONE = 0.6  # share of the median duration that some tasks take at most: nobody was before them
+ALONE = 0.6  # share of the median duration that the shortest task takes at most: nobody was before it
 SERIAL = 0.4  # share of the mean time between two ends; tasks that hold one lock never end closer than that
 MOSTLY = 0.7  # share of the samples from which they count as one path
 
@@ -202,7 +202,7 @@ def takes_turns(observation: Observation, prefix: str) -> bool:
     if own.sum() < MANY or not _serial(observation, prefix):
         return False
     durations = (attempts.stop - attempts.start)[own]
-    return bool(np.quantile(durations, 0.05) <= ALONE * np.median(durations))
+    return bool(durations.min() <= ALONE * np.median(durations))
 
 
 @once

@@ -99,6 +99,17 @@ def slow_workers(observation: Observation) -> tuple[tuple[int, float], ...]:
     return tuple((int(present[i]), float(np.exp(above[i]))) for i in np.flatnonzero(slow))
 
 
+def are_first(observation: Observation, tasks: Ints) -> bool:
+    """Whether the long of these tasks are the first of their prefix on half of the workers; some ran others later."""
+    attempts, (warm, alone) = observation.measured, _warm(observation)
+    durations = (attempts.stop - attempts.start)[tasks]
+    long = tasks[durations > SLOW * np.median(durations)]
+    workers = np.unique(attempts.worker[tasks])
+    first = not warm[long].any() and not alone[long].all()
+    return first and len(np.unique(attempts.worker[long])) >= max(2, len(workers) / 2)
+
+
+@once
 def _warm(observation: Observation) -> tuple[Bools, Bools]:
     """Attempts that began after their worker had finished one of their prefix, and those where it ran no such."""
     attempts, (names, prefix) = observation.measured, task_prefixes(observation)

@@ -307,6 +307,15 @@ def test_causes_that_rest_on_times_are_doubted_where_cores_are_few(bag_trial, li
     assert (alone.findings[0].severity, alone.line.startswith(PERHAPS)) == (HIGH, False)
 
 
+@pytest.mark.parametrize(("for_core", "doubted"), [(0.0, True), (0.3, False), (3.0, True)])
+def test_times_of_tasks_that_had_their_cores_are_not_doubted(bag_trial, for_core, doubted):
+    """Of ten busy seconds; where Linux does not tell, they are."""
+    trial = replace(bag_trial(10, [1] * 10), findings=(told("host-overloaded", 90.0, MEDIUM), told("straggler")))
+    busy = {"computing": 0.0, "for_core": for_core, "waiting": 10.0 - for_core, "unknown": 0.0}
+    verdict = diagnose(BEAM, [replace(trial, metrics=replace(trial.metrics, busy_time_s=busy))])
+    assert verdict.line.startswith(PERHAPS) is doubted
+
+
 def test_a_limit_of_trust_is_the_verdict_where_no_cause_is_known(bag_trial):
     found = told("oversubscribed-threads", evidence=FEW_CORES)
     assert codes(diagnose(BEAM, [replace(bag_trial(10, [1] * 10), findings=(found,))])) == ["oversubscribed-threads"]

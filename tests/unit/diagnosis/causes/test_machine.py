@@ -350,6 +350,14 @@ def test_pools_of_libraries_are_a_cause_on_any_host(cluster, task):
     assert not only(found(seen), "oversubscribed-threads").limits_trust
 
 
+@pytest.mark.parametrize(("core_wait_s", "named"), [(0.0, True), (0.2, False), (8.0, True)])
+def test_a_full_host_matters_to_tasks_that_want_a_core(cluster, task, core_wait_s, named):
+    """Where Linux tells how long they had none; otherwise tasks that sleep may want one."""
+    run = on(full(cluster, task, 4, 1), load(4, ours=0.1, others=0.88), cpu=0.05)
+    workers = {**run.tables["workers"], "core_wait_s": [core_wait_s] * 4}
+    assert ("host-overloaded" in found(observed(run.trial, {**run.tables, "workers": workers}))) is named
+
+
 @pytest.mark.parametrize(("host", "doubted"), [(load(4, ours=0.4, others=0.58), True), (load(), False)])
 def test_stalls_on_a_host_that_others_fill_are_doubted(cluster, task, host, doubted):
     lag = [("scheduler", 2.0 * turn + 2.0, 1.0) for turn in range(4)]

@@ -129,3 +129,31 @@ def test_each_worker_of_an_emulated_cluster_is_a_machine(cluster, task, find):
     run = one_slow(cluster, task)
     facts = {"cluster": {"kind": "light", "emulation": "not measured"}}
     assert SLOW in find(observed(replace(run.trial, facts=facts), run.tables))
+
+
+# ------------------------------------------------------------------ first tasks
+
+
+def first_ones(cluster, task, *, longer, workers=4, waves=4):
+    """The first task of each worker takes so much longer, by worker."""
+    tasks = [task(1.0 + longer(i) * (i < workers)) for i in range(workers * waves)]
+    return cluster(workers).run(tasks)
+
+
+@pytest.mark.parametrize("longer", [lambda i: 10.0 if i == 0 else 1.0, lambda i: 12.0 if i < 2 else 1.5])
+def test_long_first_tasks_are_no_uneven_work(cluster, task, find, longer, golden_once):
+    findings = find(first_ones(cluster, task, longer=longer))
+    golden_once(*findings.values())
+    assert findings.keys() <= {"straggler", "skewed-tasks"}
+    for finding in findings.values():
+        assert finding.gain is None
+        assert "preload" in finding.remedy
+    assert findings
+
+
+@pytest.mark.parametrize("long", [(0,), (9,), (8, 13), (0, 9)])
+def test_a_few_long_tasks_are_not_what_workers_do_at_first(cluster, task, find, long):
+    tasks = [task(15.0 if i in long else 1.0) for i in range(20)]
+    findings = find(cluster(4).run(tasks))
+    assert findings
+    assert not any("preload" in finding.remedy for finding in findings.values())
