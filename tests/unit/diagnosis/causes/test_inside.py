@@ -81,6 +81,17 @@ def test_no_more_waits_than_the_threads_were_off_the_cores(cluster, task):
     assert found(run)["lock-bound"].lost_s == pytest.approx(0.4 * run.seconds("busy"))
 
 
+@pytest.mark.parametrize(
+    ("error", "is_lock"), [("BlockingIOError", True), ("FileExistsError", True), ("OSError", False)]
+)
+def test_a_lock_of_ones_own_is_no_failure_to_be_mended(cluster, task, error, is_lock):
+    """A lock file that another has, or `flock` without waiting, and a sleep before the next try."""
+    run = ran(cluster, task, {f"job.py:7 load;time.sleep [after {error}]()": 1.0})
+    findings = findings_of(run, {"lock-bound", "retried-tasks"})
+    assert list(findings) == (["lock-bound"] if is_lock else ["retried-tasks"])
+    assert not is_lock or findings["lock-bound"].gain is None
+
+
 def staggered(cluster, task, stack, apart):
     """Four tasks at a time, whose ends are so far apart."""
     run = ran(cluster, task, {stack: 1.0}, workers=4, each=10, cpu=0.01)
