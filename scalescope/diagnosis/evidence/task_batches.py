@@ -113,10 +113,13 @@ def are_first(observation: Observation, tasks: Ints) -> bool:
 def _warm(observation: Observation) -> tuple[Bools, Bools]:
     """Attempts that began after their worker had finished one of their prefix, and those where it ran no such."""
     attempts, (names, prefix) = observation.measured, task_prefixes(observation)
-    pairs, place = np.unique(attempts.worker * len(names) + prefix, return_inverse=True)
-    ended = np.full(len(pairs), np.inf)
+    place = attempts.worker * len(names) + prefix
+    if len(attempts.addresses) * len(names) > 4 * len(place):  # each key has a prefix of its own
+        place = np.unique(place, return_inverse=True)[1]
+    count = int(place.max(initial=0)) + 1
+    ended = np.full(count, np.inf)
     np.minimum.at(ended, place, attempts.stop)
     warm: Bools = attempts.start >= ended[place]
-    some = np.zeros(len(pairs), dtype=bool)
+    some = np.zeros(count, dtype=bool)
     some[place[warm]] = True
     return warm, ~some[place]

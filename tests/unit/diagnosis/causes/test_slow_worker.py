@@ -122,6 +122,12 @@ def test_without_evidence_of_the_machine_none_is_removed(cluster, task, find, ho
     assert finding.gain is None
 
 
+@pytest.mark.parametrize("others", [0, 300])
+def test_among_many_prefixes_a_slow_worker_is_found(cluster, task, find, others):
+    tasks = [*(task(1.0) for _ in range(100)), *(task(0.001, f"other{i}") for i in range(others))]
+    assert SLOW in find(cluster(10, slower={1: 4.0, 2: 4.0}, hosts=10).run(tasks))
+
+
 def test_each_worker_of_an_emulated_cluster_is_a_machine(cluster, task, find):
     run = one_slow(cluster, task)
     facts = {"cluster": {"kind": "light", "emulation": "not measured"}}
