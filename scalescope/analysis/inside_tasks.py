@@ -1,8 +1,9 @@
 """Time of tasks' threads: on a core or not, and in which function, by task prefix.
 
 The workers tell CPU seconds and other seconds of all tasks of a prefix (`records.FINE_METRICS`). The part `busy` is
-shared among prefixes by the durations of their tasks, and within a prefix by what was told. What no worker told is
-`unknown`: the parts of all prefixes are `busy`, without remainder.
+shared among prefixes by the durations of their tasks, and within a prefix by what was told. Seconds in which threads of
+tasks wanted a core and had none are told by worker: prefixes share them as they share the CPU seconds. What no worker
+told is `unknown`: the parts of all prefixes are `busy`, without remainder.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from scalescope.analysis.attempts import Attempts, codes
 from scalescope.analysis.events import Tables, fine_seconds
 
 _LINE = re.compile(r":\d+ \S+$")  # `my_job.py:61 load`
+COROUTINE, COROUTINE_S = "event-loop", 0.01  # first frame of stacks on an event loop, and seconds of each such sample
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,8 @@ def inside_tasks(tables: Tables, attempts: Attempts, busy_s: float) -> dict[str,
     every = np.bincount(place, weights=lasted, minlength=len(names))
     useful = np.bincount(place, weights=lasted * attempts.useful, minlength=len(names))
     whole = float(useful.sum())
+    used_s = sum(max(cpu, 0.0) for cpu, _ in told.values())
+    lacked = sum(tables.get("workers", {}).get("core_wait_s", ())) / used_s if used_s > 0 else 0.0  # of a CPU second
     found = {}
     for name, all_s, useful_s, gone_s in zip(names, *(each.tolist() for each in (every, useful, away_s)), strict=True):
         own_s = busy_s * useful_s / whole if whole > 0 else 0.0
@@ -110,8 +114,11 @@ def inside_tasks(tables: Tables, attempts: Attempts, busy_s: float) -> dict[str,
         # a task that was lost is told of, too
         scale = own_s / max(all_s, cpu + noncpu) if all_s > 0 else 0.0
         computing, waiting = cpu * scale, noncpu * scale
-        seconds = {"computing": computing, "waiting": waiting, "unknown": max(own_s - computing - waiting, 0.0)}
+        for_core, unknown = min(lacked * computing, waiting), max(own_s - computing - waiting, 0.0)
+        seconds = {"computing": computing, "for_core": for_core, "waiting": waiting - for_core, "unknown": unknown}
         own = sorted(stacks.get(name, ()), key=lambda stack: -stack.samples)
+        if any(stack.frames[0] == COROUTINE for stack in own):  # while it awaits, no sample is taken
+            samples[name] = max(samples[name], round(all_s / COROUTINE_S))
         found[name] = InsidePrefix(seconds, tuple(own), samples[name])
     return found
 

@@ -1,23 +1,31 @@
 """Where the worker's own profiler saw the threads of tasks, by task prefix.
 
 A worker of `distributed` samples the stacks of its task threads (10 ms). Its profile neither counts the innermost
-function nor tells lines apart: while this is installed, both are counted. The source text is sent to workers: the
-standard library and `distributed` alone.
+function nor tells lines apart: while this is installed, both are counted. Coroutine functions run on the worker's event
+loop, which no profile of a worker shows: while such a task runs, a thread looks there as often. The source text is sent
+to workers: the standard library and `distributed` alone.
 """
 
 from __future__ import annotations
 
 import dis
+import gc
 import os
 import sys
 import sysconfig
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
-from distributed import profile
+from dask.utils import key_split
+from distributed import profile, worker
 from distributed.diagnostics.plugin import WorkerPlugin
+
+from scalescope.capture.instrument import Hook, Instrumented
 
 NAME = "scalescope-inside"
 DEEPEST = 100  # frames of a stack that are looked at, from the innermost, as `distributed` does
@@ -26,6 +34,10 @@ STACKS, CUT = 60, 8  # commonest stacks of a prefix that are told as they are; o
 PREFIXES = 50  # most prefixes, those with most samples
 
 OFF = "the profiler of the workers is off (distributed.worker.profile.enabled)"
+
+COROUTINE = "event-loop"  # first frame of a stack that was seen on the event loop, in a coroutine function of a task
+COROUTINE_S = 0.01  # seconds of a sample of an event loop that runs such a task
+LINGER_S = 0.5  # after the last of them, before the thread that looks ends
 
 SENT = "<dynamic-code>"  # file of functions that cloudpickle sends by value; their globals know its name
 # Between the worker and the function of a task.
@@ -49,6 +61,8 @@ class InsideTasks(WorkerPlugin):  # type: ignore[misc]
         _count(-1)
 
     def begin(self) -> None:
+        self.on_loop: dict[str, Counter[str]] = {}  # what coroutine functions did on the event loop, by prefix
+        self.waited = _waited_for_a_core(self.worker)
         if "profile" in self.worker.periodic_callbacks:
             self.worker.cycle_profile()  # what it saw until now stays apart
 
@@ -57,7 +71,8 @@ class InsideTasks(WorkerPlugin):  # type: ignore[misc]
 
         Begins anew. A stack is frames from the outermost on with `;` between: `my_job.py:61 load` in the user's code,
         `json.decoder.decode` in a library's, and last the function in C that was called, as `time.sleep()`, or
-        `time.sleep [after OSError]()` while an exception was handled.
+        `time.sleep [after OSError]()` while an exception was handled. `core_wait_s`: seconds that threads of tasks
+        wanted a core and had none.
         """
         worker = self.worker
         stacks: dict[str, Counter[str]] = {}
@@ -65,10 +80,14 @@ class InsideTasks(WorkerPlugin):  # type: ignore[misc]
             for ended, trees in [*worker.profile_keys_history, (float("inf"), worker.profile_keys)]:
                 for prefix, tree in trees.items() if ended > since else ():
                     stacks.setdefault(prefix, Counter()).update(dict(_stacks(tree)))
+        for prefix, found in self.on_loop.items():
+            stacks.setdefault(prefix, Counter()).update(found)
+        now = _waited_for_a_core(worker)
+        core_wait_s = sum(max(seconds - self.waited.get(thread, 0.0), 0.0) for thread, seconds in now.items())
         self.begin()
         kept = sorted(stacks.items(), key=lambda item: -sum(item[1].values()))[:PREFIXES]
         told = {prefix: shortened(found) for prefix, found in kept if found}
-        return {"stacks": told, "absent": "" if profiles else OFF}
+        return {"stacks": told, "absent": "" if profiles else OFF, "core_wait_s": core_wait_s}
 
 
 def shortened(stacks: Counter[str], most: int = STACKS) -> dict[str, int]:
@@ -90,6 +109,96 @@ def _cut(stack: str) -> str:
     frames = stack.split(";")
     users = next((place for place, frame in enumerate(frames) if " " in frame), 0)
     return ";".join(frames[: max(CUT, users + 1)])
+
+
+def _waited_for_a_core(worker: Any) -> dict[int, float]:
+    """Seconds since their begin that threads of tasks waited for a core, by thread; only Linux tells."""
+    found = {}
+    for thread in tuple(getattr(worker.executors.get("default"), "_threads", ())):
+        with suppress(OSError, ValueError, IndexError), open(f"/proc/self/task/{thread.native_id}/schedstat") as file:
+            found[thread.native_id] = int(file.read().split()[1]) / 1e9
+    return found
+
+
+# ------------------------------------------------------------------ coroutine functions
+
+
+class _EventLoops:
+    """Looks at event loops while tasks run there; one for all workers of a process."""
+
+    def __init__(self) -> None:
+        self.running: dict[int, int] = {}  # tasks that have begun and not ended, by thread of their loop
+        self.watches = False
+        self.functions = Instrumented()
+        self.lock = threading.Lock()
+
+    def install(self) -> None:
+        for name in _RUNS_COROUTINES:
+            self.functions.put(getattr(worker, name, None), Hook(self.begins, end=self.ends))
+
+    def begins(self, *arguments: Any) -> int:
+        thread = threading.get_ident()
+        with self.lock:
+            self.running[thread] = self.running.get(thread, 0) + 1
+            if not self.watches:
+                self.watches = True
+                threading.Thread(target=self.watch, name="scalescope-coroutines", daemon=True).start()
+        return thread
+
+    def ends(self, thread: int) -> None:
+        with self.lock:
+            self.running[thread] -= 1
+
+    def watch(self) -> None:
+        last = before = time.monotonic()
+        while True:
+            time.sleep(COROUTINE_S)
+            now = time.monotonic()
+            with self.lock:
+                threads = [thread for thread, tasks in self.running.items() if tasks > 0]
+                if threads:
+                    last = now
+                elif now > last + LINGER_S:
+                    self.watches = False
+                    return
+            for thread in threads:
+                with suppress(Exception):  # nobody is to be told, and the next look may see more
+                    _look(thread, round((now - before) / COROUTINE_S))
+            before = now
+
+
+_RUNS_COROUTINES = ("_run_task_async", "apply_function_async")  # the second before distributed 2024.9
+_event_loops = _EventLoops()
+
+
+def _look(thread: int, samples: int) -> None:
+    deferred = sys.version_info < (3, 12) and gc.isenabled()
+    if deferred:  # a collection while frames of another thread are walked can crash Python 3.11 (CPython issue 106883)
+        gc.disable()
+    try:
+        frames: list[Any] = []
+        frame: Any = sys._current_frames().get(thread)
+        while frame is not None and frame.f_code.co_name not in _RUNS_COROUTINES and len(frames) < DEEPEST:
+            frames.append(frame)
+            frame = frame.f_back
+        while frame is not None and frame.f_code.co_name != "execute":
+            frame = frame.f_back
+        if frame is None or not frames:
+            return
+        running, prefix = frame.f_locals.get("self"), key_split(frame.f_locals.get("key"))
+        plugin = getattr(running, "plugins", {}).get(NAME)
+        if plugin is None:
+            return
+        texts = [frame_text(_info(each)) for each in reversed(frames)]
+        texts = [each for place, each in enumerate(texts) if place or not each.startswith(_DISPATCH)]
+        if call := called(frames[0].f_code, frames[0].f_lasti):
+            texts.append(f"{call}()")
+        if len(texts) > OUTER + INNER:
+            texts[OUTER:-INNER] = ["…"]
+        plugin.on_loop.setdefault(prefix, Counter())[";".join([COROUTINE, *texts])] += samples
+    finally:
+        if deferred:
+            gc.enable()
 
 
 # ------------------------------------------------------------------ stacks
@@ -148,8 +257,10 @@ def _count(change: int) -> None:
     _installed += change
     if _installed == 1 and change > 0:
         profile.process = _process
+        _event_loops.install()
     elif _installed == 0:
         profile.process = _original
+        _event_loops.functions.restore()
 
 
 def _process(frame: Any, child: Any, state: Any, **options: Any) -> Any:

@@ -37,8 +37,8 @@ class Gathered:
     gpu_samples: Columns = field(default_factory=lambda: empty("gpu"))
     inside: Columns = field(default_factory=lambda: empty("inside"))
     unprofiled: str = ""  # why there are no stacks of tasks; empty where there are
-    # Cores, threads, and threads of a library's pool, by worker
-    processes: dict[str, tuple[int, int, int]] = field(default_factory=dict)
+    # Cores, threads, threads of a library's pool, and seconds that tasks waited for a core, by worker
+    processes: dict[str, tuple[float, ...]] = field(default_factory=dict)
     monitored: bool = False  # whether a worker samples itself, and so sends heartbeats at their usual interval
 
 
@@ -93,7 +93,7 @@ def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, tim
     gathered.inside = _inside(asked)
     gathered.unprofiled = gathered.unprofiled or next((each["absent"] for each in asked if each["absent"]), "")
     gathered.processes = {
-        key: (sample["cores"], sample["threads"], sample["pool"])
+        key: (sample["cores"], sample["threads"], sample["pool"], (sample["inside"] or {}).get("core_wait_s", 0.0))
         for key, sample in workers.items()
         if key not in silent
     }

@@ -28,7 +28,8 @@ SETTLE_S = 5.0
 DRAIN_INTERVAL_S = 2.0
 CALL_TIMEOUT_S = 60.0
 _ATTEMPTS = 3
-OF_PROCESSES = ("cores", "process_threads", "pool_threads")  # columns of the table `workers` that each process tells
+# columns of the table `workers` that each process tells
+OF_PROCESSES = ("cores", "process_threads", "pool_threads", "core_wait_s")
 
 T = TypeVar("T")
 
@@ -277,7 +278,7 @@ class _Run:
         virtual = self.capture.drain_interval_s is None
         recording.unprofiled = "the time of this cluster is virtual" if virtual else gathered.unprofiled
         for row, address in enumerate(workers["worker"]):
-            for name, value in zip(OF_PROCESSES, gathered.processes.get(address, (0, 0, 0)), strict=True):
+            for name, value in zip(OF_PROCESSES, gathered.processes.get(address, (0, 0, 0, 0.0)), strict=True):
                 workers[name][row] = value
         try:
             spool.write_chunk(self.stream, "workers", workers)

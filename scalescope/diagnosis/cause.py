@@ -46,6 +46,7 @@ class Cause(Generic[Looked]):
     parts: tuple[str, ...] = ()
     # What the remedy changes of the bound on the time. No finding predicts less than what remains of the bound allows.
     changes: tuple[Term, ...] = ()
+    by_times: bool = False  # whether a host with too few cores for all that runs can look like it
     predicts: bool = True  # True if the records allow a prediction of the remedy's effect
     rules_out: tuple[str, ...] = ()  # codes not named beside it, in the same trial or at the same point
     precedence: int = LAST  # place among findings of one severity; `LAST` orders by worker time lost

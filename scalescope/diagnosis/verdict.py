@@ -9,20 +9,23 @@ that are no data points, with less confidence and without a prediction.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from statistics import fmean
 
 from scalescope.analysis.summary import PointSummary, label, spoilt_points, summarise, varied
 from scalescope.diagnosis import causes
-from scalescope.diagnosis.cause import DOUBTED, LAST
+from scalescope.diagnosis.cause import DOUBTED, LAST, NOTEWORTHY
+from scalescope.diagnosis.causes.cores import HOST_OVERLOADED, OVERSUBSCRIBED_THREADS
 from scalescope.diagnosis.causes.no_known_cause import HEALTHY, TOO_SHORT, UNKNOWN, healthy
 from scalescope.diagnosis.evidence.graph_structure import sound
 from scalescope.diagnosis.sweep_case import SweepCase
 from scalescope.model.finding import Finding, Severity, Verdict
+from scalescope.model.metrics import Metrics
 from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial, ran_what
 
+CROWDED = (HOST_OVERLOADED.code, OVERSUBSCRIBED_THREADS.code)  # limits of trust by which times are doubtful
 ByPoint = Mapping[str, Sequence[Finding]]  # findings of one code, by id of the point
 
 
@@ -36,7 +39,8 @@ def diagnose(sweep: Sweep, trials: Sequence[Trial]) -> Verdict:
     case = SweepCase(sweep, points, _explained(by_code), imports, summarise(zero_length), spoilt, ran_what(trials))
     findings = [_merged(points, by_point) for by_point in by_code.values()]
     findings += [finding for cause in causes.of_sweeps() if cause is not HEALTHY and (finding := cause.find(case))]
-    findings = _doubted(findings, {point.point.id for point, _ in case.measured})
+    had_cores = {point.point.id for point, metrics in case.measured if 0 < _without_core(metrics) < NOTEWORTHY}
+    findings = _doubted(findings, {point.point.id for point, _ in case.measured}, had_cores)
     if any(finding.code == TOO_SHORT.code for finding in findings):
         findings = [_in_proportion(finding) for finding in findings]
     elif all(finding.severity is Severity.INFO for finding in findings):
@@ -48,18 +52,29 @@ def diagnose(sweep: Sweep, trials: Sequence[Trial]) -> Verdict:
     return Verdict.of(findings)
 
 
-def _doubted(findings: Sequence[Finding], measured: Collection[str]) -> list[Finding]:
-    limited = {point for finding in findings if finding.limits_trust for point in finding.points}
-    return [
-        finding
-        if finding.limits_trust or finding.points[:1] == () or finding.points[0] not in limited
-        else replace(
-            finding,
-            confidence=DOUBTED * finding.confidence,
-            gain=finding.gain if finding.points[0] in measured else None,
-        )
-        for finding in findings
-    ]
+def _doubted(findings: Sequence[Finding], measured: Collection[str], had_cores: Set[str]) -> list[Finding]:
+    limits = [finding for finding in findings if finding.limits_trust]
+    limited = {point for finding in limits for point in finding.points}
+    crowded = {point for finding in limits if finding.code in CROWDED for point in finding.points} - had_cores
+    return [_doubted_at(finding, limited, crowded, measured) for finding in findings]
+
+
+def _doubted_at(
+    finding: Finding, limited: Collection[str], crowded: Collection[str], measured: Collection[str]
+) -> Finding:
+    if finding.limits_trust or finding.points[:1] == () or finding.points[0] not in limited:
+        return finding
+    cause = causes.by_code().get(finding.code)
+    if cause is not None and cause.by_times and finding.points[0] in crowded:
+        finding = finding.perhaps()
+    gain = finding.gain if finding.points[0] in measured else None
+    return replace(finding, confidence=DOUBTED * finding.confidence, gain=gain)
+
+
+def _without_core(metrics: Metrics) -> float:
+    """Share of the busy time in which tasks wanted a core and had none; 0 where that is not known."""
+    parts = metrics.busy_time_s or {}
+    return parts.get("for_core", 0.0) / max(sum(parts.values()), 1e-9)
 
 
 def _place(finding: Finding) -> int:

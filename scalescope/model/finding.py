@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from scalescope.errors import printable
@@ -12,7 +12,12 @@ from scalescope.model.mapping import Mapped
 from scalescope.model.words import number, percent
 
 # Codes of findings that say what the numbers are worth, and not why a workload is slow.
+# Their severity of information limits nothing.
 LIMITS_OF_TRUST = frozenset({"host-overloaded", "worker-died", "failed-trials", "invalid-trials", "nothing-measured"})
+
+
+BEYOND_CORES = "threads for which the host has no core"  # evidence by which a finding of any code limits trust
+PERHAPS = "Perhaps: "  # begins the summary of a cause that rests on times, where a busy host makes them doubtful
 
 
 class Severity(StrEnum):
@@ -83,7 +88,14 @@ class Finding(Mapped):
 
     @property
     def limits_trust(self) -> bool:
-        return self.code in LIMITS_OF_TRUST
+        if self.severity is Severity.INFO:
+            return False
+        return self.code in LIMITS_OF_TRUST or any(each.what == BEYOND_CORES for each in self.evidence)
+
+    def perhaps(self) -> Finding:
+        """The same where times prove nothing: of medium severity at most."""
+        severity = Severity.MEDIUM if self.severity is Severity.HIGH else self.severity
+        return replace(self, severity=severity, summary=PERHAPS + self.summary.removeprefix(PERHAPS))
 
     def __str__(self) -> str:
         return self.line

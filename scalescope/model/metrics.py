@@ -105,9 +105,9 @@ GPU_IDLE = ("loading", "python", "copying", "waiting")
 # What the threads of busy workers did inside tasks. Together these parts are the part `busy`.
 BUSY_PARTS: Mapping[str, WorkerTimePart] = {
     "computing": WorkerTimePart("computing", "the task’s thread was on a core"),
+    "for_core": WorkerTimePart("waiting for a core", "it could run, and others had the cores (only Linux tells)"),
     "waiting": WorkerTimePart(
-        "waiting inside tasks",
-        "it was not: it waited for another machine, a program, a lock, the interpreter or a core",
+        "waiting inside tasks", "it was not: it waited for another machine, a program, a lock or the interpreter"
     ),
     "unknown": WorkerTimePart("not known", "the worker did not tell: it left, or the task failed"),
 }

@@ -58,6 +58,7 @@ WORKERS: dict[str, str] = {
     "cores": "i",  # cores that its process may use; 0: unknown
     "process_threads": "i",  # threads of its process when the trial had ended, those of libraries too
     "pool_threads": "i",  # threads that a library (BLAS, OpenMP) starts there for one call; 0: unknown
+    "core_wait_s": "f",  # seconds that its threads of tasks wanted a core and had none; 0: none, or unknown
     "joined": "d",
     "left": "d",  # 0 while it is there
     "reason": "str",  # reason of its departure
@@ -96,7 +97,7 @@ GPU: dict[str, str] = {
 # What tasks did inside, by prefix: samples of the workers' profilers (10 ms), rare ones without their innermost frames;
 # the row without a stack has those whose stack is not told. A stack is frames from the outermost on with `;` between:
 # `my_job.py:61 load` in the user's code, `json.decoder.decode` in a library's, and last the function that is not in
-# Python, as `time.sleep()`.
+# Python, as `time.sleep()`. The first is `event-loop` where a coroutine function kept the worker's event loop.
 INSIDE: dict[str, str] = {"prefix": "str", "stack": "str", "samples": "q"}
 # The longest stall of an event loop within about a second; `process` is `scheduler` or an address.
 LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}

@@ -102,6 +102,7 @@ CLIENT_BUSY = TrialCause(
     remedy="Move that code into tasks, run it while tasks run (submit first), or send one graph",
     link="https://docs.dask.org/en/stable/best-practices.html",
     parts=("client",),
+    by_times=True,
     changes=(Term.CLIENT,),
     in_a_flow="submit it as a task (`name.submit(...)`) instead of calling it in the flow, or do it while tasks run",
 )

@@ -22,8 +22,9 @@ from scalescope.diagnosis.evidence.inside_tasks import OUTSIDE, PROGRAM, inside,
 from scalescope.diagnosis.evidence.task_table import worker_of_rows
 from scalescope.diagnosis.evidence.timeline import timeline
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
-from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.finding import BEYOND_CORES, Evidence, Finding, Severity
 from scalescope.model.sweep import THREADS
+from scalescope.model.trial import RAN
 from scalescope.model.words import percent, plural, some
 
 OURS = 0.70  # share of a full host that our processes use, from which they compete with each other
@@ -46,11 +47,13 @@ OVERSUBSCRIBED_THREADS = TrialCause(
     "processes' CPU time, on a host without an idle core that others may use, too.",
     ruled_out_by="Idle cores: pools inside tasks then use only what nobody else wants. Tasks that sleep. Other "
     "processes that fill the host (host-overloaded), unless libraries fill it as well.",
-    remedy="One thread per pool (OMP_NUM_THREADS=1 and the like), or no more task threads than cores",
+    remedy="One thread per pool (OMP_NUM_THREADS=1 and the like), or no more task threads than cores. Unless a sweep "
+    "on `local` asked about this host, too few cores limit trust in other causes",
     link="https://docs.dask.org/en/stable/array-best-practices.html#avoid-oversubscribing-threads",
     parts=("busy",),
     predicts=False,
 )
+ASKED = "local"  # kind of cluster of which a sweep asks how many threads this very host bears
 
 
 @OVERSUBSCRIBED_THREADS.finds
@@ -76,6 +79,7 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
     lost_s = min(lost_s, observation.seconds("busy"))
     if observation.share_of(lost_s) < NOTEWORTHY:
         return None
+    limit = not pools and not _asks_about_the_host(observation)
     evidence = (
         Evidence("tasks running at once", round(at_once, 2), "table tasks"),
         Evidence("cores in use for each of them", round(cores / tasks, 2), "table memory, column cpu"),
@@ -83,6 +87,7 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
         Evidence("share of the hosts idle", round(here.idle, 3), "facts host.load, or table memory"),
         *((Evidence("most threads of a worker's process", own, "table workers"),) if own else ()),
         *((Evidence("threads of a library's pool", pool, "table workers"),) if pool > 1 else ()),
+        *((Evidence(BEYOND_CORES, observation.threads - here.cpus, "facts host.load"),) if limit else ()),
     )
     ran, idle = f"{at_once:.1f} tasks ran at once on {plural(here.cpus, 'core')}", f"({percent(here.idle)} idle)"
     if pools:
@@ -90,10 +95,10 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
         summary = f"{ran}, and libraries inside them start {threads}: all cores are busy {idle}, and these compete."
         remedy = ONE_EACH
     else:
-        summary = (
-            f"{ran}, all busy {idle}: each got {percent(cores / tasks)} of one, so more workers or threads on this "
-            "host only slow each other down."
+        so = (
+            "a host with more cores would show other times" if limit else "more workers or threads only slow each other"
         )
+        summary = f"{ran}, all busy {idle}: each got {percent(cores / tasks)} of one, so {so}."
         remedy = (
             f"ask for at most {here.cpus} threads on this host (workers × threads_per_worker), or use a cluster with "
             "more cores" + (f"; {ONE_EACH}" if pool > _most_threads(observation) else "")
@@ -107,6 +112,15 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
         confidence=0.7 if pools else 0.9,
         link="" if pools else SIZES_LINK,
     )
+
+
+def _asks_about_the_host(observation: Observation) -> bool:
+    """Whether it is a trial of a sweep on this host's own cores, whose number is then the answer."""
+    facts = observation.trial.facts
+    return not facts.get(RAN) and (facts.get("cluster") or {}).get("kind") == ASKED
+
+
+TOLD = ("computing", "for_core", "waiting")  # parts of busy time that workers tell
 
 
 def _most_threads(observation: Observation) -> int:
@@ -123,8 +137,8 @@ def _threads_of_pools(observation: Observation) -> tuple[int, int]:
 def _outside_of_tasks_s(observation: Observation, cores_s: float) -> float:
     """The part of these CPU seconds that threads of tasks did not use; 0 if it is small, or workers did not tell."""
     seconds = [each.seconds for each in inside(observation).values()]
-    computing_s, waiting_s = (sum(each[part] for each in seconds) for part in ("computing", "waiting"))
-    told = computing_s + waiting_s >= SLACK * observation.seconds("busy") > 0
+    computing_s = sum(each["computing"] for each in seconds)
+    told = sum(each[part] for each in seconds for part in TOLD) >= SLACK * observation.seconds("busy") > 0
     outside_s = cores_s - computing_s if told and not in_one_process(observation) else 0.0
     return outside_s if outside_s >= SLACK * cores_s else 0.0
 
@@ -224,10 +238,9 @@ def _outside(observation: Observation) -> tuple[str, ...]:
 def _cores_of_a_task(observation: Observation) -> float | None:
     """Cores that a running task keeps busy, in its own thread or in its worker's process, whichever are more."""
     seconds = [each.seconds for each in inside(observation).values()]
-    computing, waiting = (sum(each[part] for each in seconds) for part in ("computing", "waiting"))
-    found = (
-        [computing / (computing + waiting)] if computing + waiting >= SLACK * observation.seconds("busy") > 0 else []
-    )
+    computing, for_core, waiting = (sum(each[part] for each in seconds) for part in TOLD)
+    told = computing + for_core + waiting
+    found = [(computing + for_core) / told] if told >= SLACK * observation.seconds("busy") > 0 else []
     sampled = samples(observation)
     if sampled is not None and len(sampled.worker) >= MIN_SAMPLES:
         running = float((sampled.running * sampled.seconds).sum())
@@ -241,8 +254,9 @@ HOST_OVERLOADED = TrialCause(
     code="host-overloaded",
     title="Others used the host",
     needs="At most 10 % of the host was idle and others used at least 15 %, or the hypervisor took 10 % (facts "
-    "host.load), while tasks ran or waited without a core.",
-    ruled_out_by="Idle cores. Our own processes filled the host (oversubscribed-threads). A virtual clock.",
+    "host.load), while tasks wanted a core and had none (table workers, or else memory), or waited for a thread.",
+    ruled_out_by="Idle cores. Tasks that need none: they sleep, or wait for the outside. Our own processes filled the "
+    "host (oversubscribed-threads). A virtual clock.",
     remedy="Free the host of other processes, or measure on dedicated cores.",
     link="https://pyperf.readthedocs.io/en/latest/system.html",
     parts=("busy", "not_assigned"),
@@ -257,7 +271,10 @@ def host_overloaded(observation: Observation) -> Finding | None:
     if here is None or not (here.crowded or here.stolen >= STOLEN):
         return None
     taken = (here.foreign if here.crowded else here.stolen) * here.cpus * observation.measured.makespan
-    if found is None:
+    lacked_s = float(observation.numbers("workers", "core_wait_s").sum())
+    if lacked_s > 0:
+        wanted = lacked_s + observation.seconds("not_assigned")
+    elif found is None:
         wanted = observation.seconds("busy", "not_assigned")
     else:
         wanted = float((np.maximum(found.running - found.cpu, 0.0) * found.seconds).sum())

@@ -8,20 +8,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, Floats, Ints
-from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.cause import NOTEWORTHY, severity_of
 from scalescope.diagnosis.causes.gil_bound import GIL_BOUND, gil_bound
 from scalescope.diagnosis.causes.serialisation_bound import serialisation_bound
 from scalescope.diagnosis.evidence.host_cpu import host, in_one_process, running
+from scalescope.diagnosis.evidence.inside_tasks import computes, on_event_loops
 from scalescope.diagnosis.evidence.spilling import spilling
 from scalescope.diagnosis.evidence.task_table import threads_of_workers, worker_of_rows
 from scalescope.diagnosis.evidence.timeline import timeline
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
-from scalescope.model.finding import Evidence, Finding
+from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.words import percent
 
 STALL_S = 0.1  # seconds; shorter stalls of an event loop are normal under load
 STALL_ON_FULL_HOST_S = 0.5  # seconds; where other processes fill the host, every process waits for a core
+COROUTINES_LINK = "https://distributed.dask.org/en/stable/asynchronous.html"
 GARBAGE = "table memory, column collecting"
 LAG_INTERVAL_S = 1.0  # seconds that a row of table `lag` looks back (`capture.recorder`)
 
@@ -57,13 +59,15 @@ EVENT_LOOP_BLOCKED = TrialCause(
     title="Event loops stalled",
     needs="At least 10 % of the worker time was idle with tasks waiting while an event loop stalled for 0.1 s or more "
     "(table lag, or late samples of workers in table memory). Where scheduler and workers share one process and tasks "
-    "ran meanwhile, that is called gil-bound: the two cannot be told apart there.",
+    "ran meanwhile, that is called gil-bound: the two cannot be told apart there. Or coroutine functions (`async def`) "
+    "as tasks kept event loops for a tenth of the worker time without awaiting (table inside).",
     ruled_out_by="Nothing waited, or all threads were busy. The scheduler took in a graph (large-graph). Tasks were "
     "being unpacked (serialisation-bound), or results written to disk (memory-spill). Stalls below 0.5 s on a host "
     "that others fill.",
     remedy="Move what blocks off the event loop; use one thread per worker where tasks hold the interpreter lock",
     link="https://github.com/dask/distributed/issues/6325",
     parts=("not_assigned",),
+    rules_out=("undersubscribed-threads", "uneven-waves"),
 )
 
 
@@ -71,6 +75,8 @@ EVENT_LOOP_BLOCKED = TrialCause(
 def event_loop_blocked(observation: Observation) -> Finding | None:
     """`lost_s`: threads idle while tasks waited during such stalls, less spilling; at most `not_assigned`."""
     attempts = observation.measured
+    if coroutines := _coroutines(observation):
+        return coroutines
     if not observation.noteworthy("not_assigned"):
         return None
     costly = [stalls for stalls in (_noted(observation), _gaps(observation)) if len(stalls.process)]
@@ -95,10 +101,11 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
     name = "scheduler" if scheduler else attempts.addresses[worst]
     if not called and _computed_meanwhile(observation, costly):
         return _one_lock(observation, lost_s, longest, count)
+    here = host(observation)
     who = "The scheduler's event loop" if scheduler else f"The event loop of worker {name}"
     who += f" (and {others:,} more)" if others else ""
     why = f" Garbage collections took {words.duration(collecting_s)} of that." if collecting_s else ""
-    return EVENT_LOOP_BLOCKED.finding(
+    finding = EVENT_LOOP_BLOCKED.finding(
         observation,
         lost_s,
         f"{who} was stalled {count:,} times, up to {words.duration(longest)}, while tasks waited and threads were "
@@ -111,6 +118,51 @@ def event_loop_blocked(observation: Observation) -> Finding | None:
         Evidence("thread-seconds idle meanwhile", round(lost_s, 3), "worker time `not_assigned`"),
         confidence=0.8,
     )
+    return finding.perhaps() if here is not None and here.crowded else finding
+
+
+def _coroutines(observation: Observation) -> Finding | None:
+    spent = on_event_loops(observation)
+    if spent is None or observation.share_of(spent.seconds) * _threads_each(observation) < NOTEWORTHY:
+        return None
+    idle_s = min(spent.seconds * (_threads_each(observation) - 1), observation.seconds("not_assigned"))
+    share, computing = observation.share_of(idle_s), computes(observation, spent.prefix)
+    call = " and" if computing else f", calls `{spent.function}`{spent.at} and"
+    cost = f": {percent(share)} of the worker time" if share >= NOTEWORTHY else ""
+    if computing:
+        remedy = (
+            f"make `{spent.prefix}` a plain function (`def`), and start workers with one thread each "
+            "(`threads_per_worker=1`), as many as there were threads"
+        )
+    else:
+        awaited = (
+            "asyncio.sleep(...)" if spent.function == "time.sleep" else f"asyncio.to_thread({spent.function}, ...)"
+        )
+        remedy = (
+            f"make `{spent.prefix}` a plain function (`def`), which runs on the worker's threads; or let it give up "
+            f"the loop: `await {awaited}`"
+            + ("; then raise `threads_per_worker`" if _threads_each(observation) == 1 else "")
+        )
+    return EVENT_LOOP_BLOCKED.finding(
+        observation,
+        idle_s if share >= NOTEWORTHY else 0.0,
+        f"`{spent.prefix}` is a coroutine function (`async def`): it runs on the event loop of its worker{call} keeps "
+        f"it for {percent(spent.share)} of its time without awaiting. A worker then runs one such task at a time, "
+        f"however many threads it has, and answers nobody{cost}.",
+        Remedy(remedy, saved_s=0.0) if computing or share < NOTEWORTHY else remedy,
+        Evidence("seconds in which such tasks kept an event loop", round(spent.seconds, 3), "table inside"),
+        Evidence("share of the time of these tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
+        Evidence("thread-seconds idle meanwhile", round(idle_s, 3), "worker time `not_assigned`"),
+        confidence=0.9,
+        severity=severity_of(share) if share >= NOTEWORTHY else Severity.LOW,
+        link=COROUTINES_LINK,
+    )
+
+
+def _threads_each(observation: Observation) -> float:
+    """Threads of the workers that share an event loop."""
+    loops = 1 if in_one_process(observation) else len(observation.measured.addresses)
+    return observation.threads / loops
 
 
 def _collecting_s(observation: Observation, costly: Sequence[_LoopStalls]) -> float:

@@ -22,6 +22,7 @@ GARBAGE_COLLECTION = TrialCause(
     "dictionaries), or `gc.freeze()` those that stay",
     link="https://docs.python.org/3/library/gc.html#gc.freeze",
     parts=("busy",),
+    by_times=True,
     changes=(Term.WORK, Term.SPAN),
 )
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
-from scalescope.diagnosis.evidence.inside_tasks import LOCK, waits
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.evidence.inside_tasks import AFTER, LOCK, waits
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent
 
@@ -22,12 +22,18 @@ OTHERWISE = (
     "processes (`threads_per_worker=1`) where the lock is one of the process"
 )
 
+TURNS = (
+    "find what serves one task at a time there (a lock file, a server with one thread, a limit of calls) and widen it, "
+    "or ask it for more at once: more threads or workers only wait as well"
+)
+
 LOCK_BOUND = TrialCause(
     code="lock-bound",
     title="Tasks wait for one lock",
     needs="For at least 10 % of the worker time, threads of tasks were off the cores in a call that takes a lock "
-    "(`acquire`, `with lock`, `flock`), or in one of a database or a pool while tasks ran at once and never ended "
-    "together (table inside).",
+    "(`acquire`, `with lock`, `flock`, or `sleep` after a file or lock was taken), or in one of a database or a pool "
+    "while tasks ran at once and never ended together, or in another that waits while, besides, a task took far less "
+    "than most: nobody was before it (table inside).",
     ruled_out_by="Locks of `distributed` (waiting-tasks). Tasks that wait for a network, a program or a rate "
     "(undersubscribed-threads). Threads at the interpreter lock, which are not in such a call (gil-bound).",
     remedy="Hold the lock for less, or have several: more threads only wait for it",
@@ -48,14 +54,17 @@ def lock_bound(observation: Observation) -> Finding | None:
     if spent is None or (share := observation.share_of(spent.seconds)) < NOTEWORTHY:
         return None
     name = spent.path[-1].removesuffix("()").rpartition(".")[2]
+    remedy = REMEDIES.get("get" if "queue.get" in spent.path else name, OTHERWISE)
+    turns = remedy == OTHERWISE and not spent.takes_a_lock
+    what, call = "its turn" if turns else "a lock", AFTER.sub("", spent.function)
     return LOCK_BOUND.finding(
         observation,
         spent.seconds,
-        f"`{spent.prefix}` spends {percent(spent.share)} of its time waiting for a lock in `{spent.function}`"
-        f"{spent.at}: {percent(share)} of the worker time.",
-        REMEDIES.get("get" if "queue.get" in spent.path else name, OTHERWISE),
+        f"`{spent.prefix}` spends {percent(spent.share)} of its time waiting for {what} in `{call}`{spent.at}: "
+        f"{percent(share)} of the worker time.",
+        Remedy(TURNS, saved_s=0.0) if turns else remedy,
         Evidence("thread-seconds waited for locks", round(spent.seconds, 3), "table inside"),
         Evidence("share of the time of these tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
         Evidence("where", " > ".join(spent.path[-4:]), "table inside, column stack"),
-        confidence=0.85,
+        confidence=0.7 if turns else 0.85,
     )

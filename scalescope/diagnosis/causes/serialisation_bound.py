@@ -44,6 +44,7 @@ SERIALISATION_BOUND = TrialCause(
     remedy="Load the objects inside tasks, or scatter them once and pass the future",
     link="https://docs.dask.org/en/stable/best-practices.html#load-data-with-dask",
     parts=("serialisation", "not_assigned", "no_runnable_task", "client"),
+    by_times=True,
     changes=(Term.CLIENT,),
     rules_out=("event-loop-blocked",),
 )

@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 
-from scalescope.analysis.attempts import Bools
+from scalescope.analysis.attempts import Bools, Floats
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.causes.worker_restriction import WORKER_RESTRICTION
 from scalescope.diagnosis.evidence.delayed_batches import CANDIDATES, IdleThreads
+from scalescope.diagnosis.evidence.gpu import on_gpu
+from scalescope.diagnosis.evidence.host_cpu import FULL, MIN_SAMPLES, host, in_one_process, samples
+from scalescope.diagnosis.evidence.inside_tasks import OUTSIDE, takes_turns, waits
 from scalescope.diagnosis.evidence.placement import confined
 from scalescope.diagnosis.evidence.rescheduled import placed_anywhere_saves_s
 from scalescope.diagnosis.evidence.task_batches import slow_workers, task_batches
+from scalescope.diagnosis.evidence.task_table import most_common_prefix, task_prefixes, worker_of_rows
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import number, percent, plural
 
+COMPUTES = 0.5  # cores of a running task, from which tasks compute and the processor tells
+
 SLOW_WORKER = TrialCause(
     code="slow-worker",
     title="A worker is slow at everything",
-    needs="A worker's tasks (at least two) took at least 1.5 times as long as others of the same groups, three "
-    "quarters of them clearly so and more than the spread of durations explains. At most a third of the workers are "
-    "like that.",
-    ruled_out_by="Single long tasks on a worker that is fast otherwise (straggler). Durations so spread that a slow "
-    "median is chance (skewed-tasks). All workers alike. Tasks that may not run elsewhere, which may just be larger "
-    "(worker-restriction).",
-    remedy="Retire the worker and look at its host",
+    needs="A worker's tasks took at least 1.5 times as long as others of the same groups, three quarters of them "
+    "clearly so and more than the spread of durations explains, in two batches of tasks, or in three besides its "
+    "first. At most a third of the workers are like that. On a host that others share, its processor must show it: "
+    "more CPU seconds for a task (table memory), or more time without a core (table workers); or two functions.",
+    ruled_out_by="Single long tasks on a worker that is fast otherwise (straggler). The first task of a function on a "
+    "worker, which imports and connects. Tasks that take turns at something (lock-bound). A host without an idle core "
+    "(host-overloaded). Durations so spread that a slow median is chance (skewed-tasks). All workers alike. Tasks that "
+    "may not run elsewhere, which may just be larger (worker-restriction).",
+    remedy="Run the same task there and elsewhere; retire the worker if its processor is slow, and look at its host",
     link="https://distributed.dask.org/en/stable/diagnosing-performance.html",
     parts=("busy", "no_runnable_task", "tail", "not_assigned"),
+    by_times=True,
     changes=(Term.WORK, Term.SPAN),
     rules_out=("sequential-graph",),
 )
@@ -40,6 +52,12 @@ def slow_worker(observation: Observation) -> Finding | None:
     if not slow:
         return None
     attempts, found = observation.measured, task_batches(observation)
+    worker, times = max(slow, key=lambda item: item[1])
+    own = attempts.useful & (attempts.worker == worker)
+    bound = bool(confined(observation)[own].all())
+    machine = _Machine() if bound else _machine(observation, slow)
+    if machine is None:
+        return None
     ratio = np.ones(len(attempts.addresses))
     for worker, times in slow:
         ratio[worker] = times
@@ -56,9 +74,7 @@ def slow_worker(observation: Observation) -> Finding | None:
     lost_s = excess_s + waited_s
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
-    worker, times = max(slow, key=lambda item: item[1])
-    own = attempts.useful & (attempts.worker == worker)
-    count, bound = int(own.sum()), bool(confined(observation)[own].all())
+    count = int(own.sum())
     names = [attempts.addresses[each] for each, _ in sorted(slow, key=lambda item: -item[1])]
     which = (
         f"Worker `{names[0]}`{observation.place(names[0])} is"
@@ -71,6 +87,7 @@ def slow_worker(observation: Observation) -> Finding | None:
         Evidence("times slower, median of its tasks", round(times, 3), f"table tasks, worker {names[0]}"),
         Evidence("thread-seconds of computing beyond the usual", round(excess_s, 3), "table tasks"),
         Evidence("thread-seconds of others waiting for them", round(waited_s, 3), "tasks and worker time"),
+        *machine.evidence,
     )
     if bound:
         return WORKER_RESTRICTION.finding(
@@ -86,18 +103,108 @@ def slow_worker(observation: Observation) -> Finding | None:
             *evidence,
             confidence=0.7,
         )
+    if machine.evidence:
+        remedy = Remedy(
+            f"take {words.some(names)} out (`client.retire_workers`) and look at the host: other processes, fewer or "
+            "slower cores, throttling",
+            shorter_s=excess_s,
+        )
+    else:
+        function = most_common_prefix(observation, own)
+        remedy = Remedy(
+            f"run one `{function}` there and on another worker (`client.submit(..., workers=[...])`): if it is slow "
+            "there again, look at the host (its disk, network and cores); if not, at what its tasks waited for",
+            saved_s=0.0,
+        )
     return SLOW_WORKER.finding(
         observation,
         lost_s,
-        f"{which} {number(times, 2)} times slower than the others at the same tasks {costs}.",
-        Remedy(
-            f"take {words.some(names)} out (`client.retire_workers`) and look at the host: other processes, fewer or "
-            "slower cores, throttling, a slow disk",
-            shorter_s=excess_s,
-        ),
+        f"{which} {number(times, 2)} times slower than the others at the same tasks {costs}{machine.why}.",
+        remedy,
         *evidence,
-        confidence=0.9 if count >= 3 else 0.7,
+        confidence=0.9 if machine.evidence else 0.7,
     )
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """What speaks for a slow machine."""
+
+    why: str = ""  # ends the summary
+    evidence: tuple[Evidence, ...] = ()  # of its processor; without it, nothing but durations tells
+
+
+def _machine(observation: Observation, slow: Sequence[tuple[int, float]]) -> _Machine | None:
+    """None where other workers of the same host are not slow, and nothing tells the two apart."""
+    attempts, here = observation.measured, host(observation)
+    worker, times = max(slow, key=lambda item: item[1])
+    if any(takes_turns(observation, prefix) for prefix in _prefixes_on(observation, worker)):
+        return None
+    shares_host, lacked = _shares_host(observation, [each for each, _ in slow]), _without_core(observation)
+    excess = 1 - 1 / times  # share of its time beyond the usual
+    if shares_host and here is not None and here.idle <= FULL and not 0 < lacked[worker] < excess / 4:
+        return None  # which of its processes has a core is chance
+    usual = np.setdiff1d(np.unique(attempts.worker[attempts.useful]), [each for each, _ in slow])
+    if lacked[worker] - np.median(lacked[usual]) >= excess / 2:
+        what = f"; its threads had no core for {percent(lacked[worker])} of the time"
+        source = "table workers, column core_wait_s"
+        return _Machine(what, (Evidence("share of its busy time without a core", round(lacked[worker], 3), source),))
+    used = _cores_of_a_task(observation)
+    others = float(np.nanmedian(used[usual])) if np.isfinite(used[usual]).any() else 0.0
+    if others >= COMPUTES and not shares_host and used[worker] / others * times >= times**0.5:
+        more = float(used[worker] / others * times)
+        what = f"; a task takes {number(more, 2)} times the CPU seconds there"
+        return _Machine(
+            what, (Evidence("times the CPU seconds of a task", round(more, 3), "table memory, column cpu"),)
+        )
+    if shares_host and len(_prefixes_on(observation, worker)) < 2:
+        return None
+    spent = waits(observation).get(OUTSIDE)
+    return _Machine(f"; `{spent.prefix}` waits in `{spent.function}`{spent.at}" if spent else "")
+
+
+def _prefixes_on(observation: Observation, worker: int) -> list[str]:
+    """Prefixes of which the worker ran two tasks or more."""
+    attempts, (names, place) = observation.measured, task_prefixes(observation)
+    count = np.bincount(place[attempts.useful & (attempts.worker == worker)], minlength=len(names))
+    return [names[each] for each in np.flatnonzero(count >= 2).tolist()]
+
+
+def _shares_host(observation: Observation, slow: Sequence[int]) -> bool:
+    """Whether others share the host of a slow worker; a worker of an emulated cluster, or with a GPU, is a machine."""
+    emulated = observation.trial.virtual or "emulation" in (observation.trial.facts.get("cluster") or {})
+    if emulated or on_gpu(observation):
+        return False
+    hosts, place = np.array(observation.column("workers", "host")), worker_of_rows(observation, "workers")
+    ours = np.isin(place, slow)
+    return bool(np.isin(hosts[ours], hosts[~ours]).any())
+
+
+def _without_core(observation: Observation) -> Floats:
+    """Share of the busy time of each worker in which its threads of tasks wanted a core and had none."""
+    attempts, waited = observation.measured, observation.numbers("workers", "core_wait_s")
+    count = len(attempts.addresses)
+    busy = np.bincount(attempts.worker, attempts.seconds, count)
+    lacked = np.zeros(count)
+    if len(waited):
+        np.add.at(lacked, worker_of_rows(observation, "workers"), waited)
+    share: Floats = np.divide(lacked, busy, out=np.zeros(count), where=busy > 0)
+    return share
+
+
+def _cores_of_a_task(observation: Observation) -> Floats:
+    """Cores that a running task of each worker kept busy; NaN where its process did not tell enough."""
+    found, count = samples(observation), len(observation.measured.addresses)
+    if found is None or in_one_process(observation):
+        return np.full(count, np.nan)
+    computing = found.running >= COMPUTES
+    used, ran = (
+        np.bincount(found.worker, np.where(computing, each * found.seconds, 0.0), count)
+        for each in (found.cpu, found.running)
+    )
+    enough = np.bincount(found.worker, computing, count) >= MIN_SAMPLES
+    mean: Floats = np.divide(used, ran, out=np.full(count, np.nan), where=enough)
+    return mean
 
 
 def _last_on(observation: Observation, slow: Bools) -> list[int]:

@@ -149,6 +149,7 @@ SLOW_SUBMISSION = TrialCause(
     remedy="Use `client.map` instead of `client.submit` in a loop; prepare inputs in tasks",
     link="https://docs.dask.org/en/stable/futures.html",
     parts=("no_runnable_task", "client"),
+    by_times=True,
     changes=(Term.CLIENT,),
     in_a_flow="give each task more to do (`{task}.map(batches)`, a list of items for each), pass it little (a path "
     "rather than the data), and move what the flow computes between two submissions into the tasks",

@@ -36,6 +36,7 @@ TASK_OVERHEAD = TrialCause(
     remedy="Do it once in each process, or before the first task",
     link="https://docs.dask.org/en/stable/how-to/customize-initialization.html",
     parts=("busy",),
+    by_times=True,
     changes=(Term.WORK, Term.SPAN),
     rules_out=("undersubscribed-threads", "work-inflation", "straggler", "skewed-tasks", "slow-worker", "uneven-waves"),
 )

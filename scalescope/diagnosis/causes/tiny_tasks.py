@@ -30,6 +30,7 @@ TINY_TASKS = TrialCause(
     remedy="Let each task do more: lists of items, larger partitions or chunks",
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-very-large-graphs",
     parts=("not_assigned",),
+    by_times=True,
     changes=(Term.CLIENT,),
 )
 

@@ -39,6 +39,7 @@ TRANSFER_BOUND = TrialCause(
     "need to all workers once",
     link="https://distributed.dask.org/en/stable/locality.html",
     parts=("transfer",),
+    by_times=True,
 )
 
 

@@ -7,12 +7,17 @@ import numpy as np
 from scalescope.analysis.attempts import Floats
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.delayed_batches import LARGE_RESULT, delayed_batches
-from scalescope.diagnosis.evidence.task_batches import task_batches
+from scalescope.diagnosis.evidence.task_batches import are_first, task_batches
 from scalescope.diagnosis.evidence.task_table import short_key, task_column
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
+
+FIRST = (
+    "do once, before the tasks, what each worker does at first (imports, connections, a model to be loaded: "
+    "`distributed.worker.preload`, a worker plugin); if those tasks have more to do instead, divide them"
+)
 
 STRAGGLER = TrialCause(
     code="straggler",
@@ -26,6 +31,7 @@ STRAGGLER = TrialCause(
     remedy="Split the long task, or start it first with `priority=`",
     link="https://distributed.dask.org/en/stable/priority.html",
     parts=("no_runnable_task", "tail", "not_assigned"),
+    by_times=True,
     changes=(Term.SPAN,),
     rules_out=("sequential-graph",),
 )
@@ -44,6 +50,7 @@ def straggler(observation: Observation) -> Finding | None:
     prefix, worker = attempts.prefix[longest], attempts.addresses[int(attempts.worker[longest])]
     took = float(attempts.stop[longest] - attempts.start[longest])
     median = float(task_batches(observation).median[worst.batch])
+    first = are_first(observation, task_batches(observation).tasks(worst.batch))
     others = f" ({len(worst.tasks) - 1:,} more like it)" if len(worst.tasks) > 1 else ""
     began = float(attempts.start[task_batches(observation).tasks(worst.batch)].min())
     early = began + took <= worst.end_s and attempts.start[longest] > began
@@ -57,8 +64,10 @@ def straggler(observation: Observation) -> Finding | None:
         lost_s,
         f"{plural(len(worst.tasks), 'task')} of {tasks:,} `{prefix}` held up the others: "
         f"`{short_key(observation, longest)}` took {words.duration(took)}{others}, the median is "
-        f"{words.duration(median)}, and {percent(share)} of the worker time was spent waiting for it.",
-        Remedy(
+        f"{words.duration(median)}, and {percent(share)} of the worker time was spent waiting for it.{_said(first)}",
+        Remedy(FIRST, saved_s=0.0)
+        if first
+        else Remedy(
             f"{act}; if it is fast when run alone, look at its worker {worker} instead", changes=() if early else None
         ),
         Evidence("longest task of the stage, s", round(took, 4), f"table tasks, {short_key(observation, longest)}"),
@@ -81,6 +90,7 @@ SKEWED_TASKS = TrialCause(
     remedy="Cut the input into more parts of equal work, the longest first",
     link="https://docs.dask.org/en/stable/dataframe-best-practices.html",
     parts=("no_runnable_task", "tail", "not_assigned"),
+    by_times=True,
     changes=(Term.SPAN,),
     rules_out=("sequential-graph",),
 )
@@ -100,6 +110,7 @@ def skewed_tasks(observation: Observation) -> Finding | None:
     prefix = attempts.prefix[int(worst.tasks[-1])]
     nbytes = task_column(observation, "nbytes")[worst.tasks]
     by_size = _correlated(nbytes, durations) and float(np.median(nbytes)) >= LARGE_RESULT
+    first = are_first(observation, worst.tasks)
     sizes = f", and with their results ({words.size(nbytes.min())} to {words.size(nbytes.max())})" if by_size else ""
     longest = f"{words.duration(float(durations[-1]))} for `{short_key(observation, int(worst.tasks[-1]))}`"
     return SKEWED_TASKS.finding(
@@ -107,8 +118,10 @@ def skewed_tasks(observation: Observation) -> Finding | None:
         lost_s,
         f"The durations of {len(durations):,} `{prefix}` tasks differ widely: 80 % take {words.duration(low)} to "
         f"{words.duration(high)}, the longest {longest}{sizes}. {percent(share)} of the worker time was spent waiting "
-        "for the last of them.",
-        Remedy(
+        f"for the last of them.{_said(first)}",
+        Remedy(FIRST, saved_s=0.0)
+        if first
+        else Remedy(
             ("repartition by size" if by_size else "divide the work into equal parts")
             + f", and into more of them: at least {4 * worst.wide:,} `{prefix}` tasks for "
             f"{plural(worst.wide, 'thread')}, the longest first (`priority=`)",
@@ -121,6 +134,10 @@ def skewed_tasks(observation: Observation) -> Finding | None:
         Evidence("thread-seconds idle at the end of such stages", round(lost_s, 3), "tasks and worker time"),
         confidence=0.9,
     )
+
+
+def _said(first: bool) -> str:
+    return " The long ones are the first on their workers." if first else ""
 
 
 def _correlated(first: Floats, second: Floats) -> bool:

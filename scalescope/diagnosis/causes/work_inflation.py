@@ -29,6 +29,7 @@ WORK_INFLATION = SweepCause(
     remedy="Find what tasks share outside Dask and widen it, or use no more workers than it can serve",
     link="https://distributed.dask.org/en/stable/diagnosing-performance.html",
     parts=("busy",),
+    by_times=True,
     changes=(Term.WORK, Term.SPAN),
 )
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from scalescope.analysis.attempts import Floats
 from scalescope.diagnosis.cause import NOTEWORTHY, severity_of
-from scalescope.diagnosis.evidence.departures import deaths, departures
+from scalescope.diagnosis.evidence.departures import Departure, after_all_results, deaths, departures
 from scalescope.diagnosis.evidence.process_end import (
     KILLED_LINK,
     ON_PURPOSE,
@@ -27,7 +29,8 @@ WORKER_DIED = TrialCause(
     code="worker-died",
     title="Workers died",
     needs="A worker left before the last computation ended, and nobody had asked it to (events remove-worker).",
-    ruled_out_by="It left by request (scaled down, retired, closed gracefully) or after the work. One task was on "
+    ruled_out_by="It left by request (scaled down, retired, closed gracefully) or after the work: every task had "
+    "finished once, and the client waited for nothing more (information). One task was on "
     "every worker that died (worker-killing-task).",
     remedy="It depends on why the process ended, which the finding tells from exit code, nanny and log: memory, a "
     "native crash, the resource manager or a lost machine",
@@ -46,6 +49,10 @@ def worker_died(observation: Observation) -> Finding | None:
     dead = deaths(observation)
     if not dead:
         return None
+    late = [death for death in dead if after_all_results(observation, death)]
+    if len(late) == len(dead):
+        return _after_all_results(observation, late)
+    dead = tuple(death for death in dead if death not in late)
     on_purpose = {death.worker for death in dead} == {observation.trial.facts.get("fault", {}).get("worker")}
     how, last = ON_PURPOSE if on_purpose else how_ended(dead, observation.trial.reason), dead[-1]
     share = observation.share("lost")
@@ -66,6 +73,22 @@ def worker_died(observation: Observation) -> Finding | None:
         confidence=0.9 if last.exit_code is not None or last.over_memory else 0.8,
         severity=severity_of_loss(observation, share),
         link=how.link,
+    )
+
+
+def _after_all_results(observation: Observation, late: Sequence[Departure]) -> Finding:
+    again = len(frozenset().union(*(death.held for death in late)))
+    return WORKER_DIED.finding(
+        observation,
+        0.0,
+        f"{plural(len(late), 'worker')} ended when every task had its result, and nobody waited for what was lost with "
+        "them: it cost nothing.",
+        "nothing has to be done; `client.retire_workers` before workers are ended keeps the scheduler from computing "
+        "their results again",
+        Evidence("workers that ended", len(late), "table workers"),
+        Evidence("tasks that were with them", again, "table tasks"),
+        confidence=0.9,
+        severity=Severity.INFO,
     )
 
 

@@ -67,6 +67,31 @@ def deaths(observation: Observation) -> tuple[Departure, ...]:
     return tuple(departure for departure in departures(observation) if not departure.expected)
 
 
+WAITED_S = 0.1  # seconds for which the client must have waited, before somebody missed what was lost
+
+
+def after_all_results(observation: Observation, departure: Departure) -> bool:
+    """Whether every task had finished once when the worker left, and the client waited for nothing afterwards."""
+    if departure.time < _all_finished(observation) or not len(observation.column("client", "time")):
+        return False
+    began, ended = observation.client_spans
+    left = departure.time - observation.measured.epoch
+    waited = np.maximum(ended - np.maximum(began, left), 0.0)[observation.client_waits]
+    return float(waited.sum()) < WAITED_S
+
+
+@once
+def _all_finished(observation: Observation) -> float:
+    """When the last task finished for the first time, in seconds since the epoch; infinite if one never did."""
+    key, done = observation.column("tasks", "key"), observation.numbers("tasks", "done")
+    status = np.asarray(observation.column("tasks", "status"), dtype=np.int64)
+    first: dict[str, float] = {}
+    for row in np.flatnonzero(status == STATUS_FINISHED).tolist():
+        first[key[row]] = min(float(done[row]), first.get(key[row], np.inf))
+    complete = observation.attempts is not None and len(first) == len(set(key)) > 0
+    return max(first.values()) if complete else np.inf
+
+
 def _last_work(observation: Observation) -> float:
     done = observation.numbers("tasks", "done")
     # The scheduler notes the ends of a dying worker's attempts just before it lists the worker as gone.

@@ -11,17 +11,20 @@ from functools import lru_cache
 
 import numpy as np
 
-from scalescope.analysis.inside_tasks import InsidePrefix, Stack, called_by_user, inside_tasks, is_users
+from scalescope.analysis.inside_tasks import COROUTINE, InsidePrefix, Stack, called_by_user, inside_tasks, is_users
 from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.observation import Observation, once
 
 # what a sample waits for: a lock, another machine or thread, a program, Dask itself, the next try of what failed
 LOCK, OUTSIDE, PROGRAM, CLUSTER, RETRY = "lock", "outside", "program", "cluster", "retry"
+ON_LOOP = "loop"  # a coroutine function keeps the worker's event loop
 WAITS = (LOCK, OUTSIDE, PROGRAM, RETRY)
 IMPORT, PICKLE = "import", "pickle"  # kinds of overhead around the work of a task, besides names of libraries
 
 INNERMOST = 8  # frames in which a lock is looked for
 FEWEST, OVERLAP = 6, 1.5  # tasks, and tasks at a time, from which the order of their ends tells something
+MANY = 10  # as `FEWEST`, where the call is none of a database or a pool
+ALONE = 0.6  # share of the median duration that the shortest task takes at most: nobody was before it
 SERIAL = 0.4  # share of the mean time between two ends; tasks that hold one lock never end closer than that
 MOSTLY = 0.7  # share of the samples from which they count as one path
 
@@ -34,6 +37,7 @@ _OUTSIDE_CALLS = {
 }
 _OUTSIDE_MODULES = {"socket", "ssl", "select", "selectors", "http", "urllib", "asyncio", "concurrent"}
 _RETRY_LIBRARIES = {"tenacity", "backoff", "retrying", "retry"}
+_TAKEN = {"BlockingIOError", "FileExistsError"}  # of a lock that another has
 _IMPORTS = ("importlib._bootstrap", "importlib.import_module", "importlib.__import__")
 AFTER = re.compile(r" \[after (\w+)\]$")  # ends a call that was made while an exception was handled
 _PICKLE_CALL = re.compile(r"(?:c?loudpickle|_?pickle|dill|joblib(?:\.numpy_pickle)?)\.(?:load|dump)s?")
@@ -81,6 +85,11 @@ class Spent:
         called = called_by_user(Stack(self.path, 0)) if self.line else ""
         return called or self.path[-1].removesuffix("()").split()[-1]
 
+    @property
+    def takes_a_lock(self) -> bool:
+        """Whether a call on that path takes a lock, by its name."""
+        return any(_name(frame.removesuffix("()")) in _LOCKS for frame in self.path)
+
 
 @once
 def waits(observation: Observation) -> Mapping[str, Spent]:
@@ -92,9 +101,22 @@ def waits(observation: Observation) -> Mapping[str, Spent]:
 @once
 def overheads(observation: Observation) -> Mapping[str, Spent]:
     """Time around the work of tasks, computing or waiting, by `IMPORT`, `PICKLE` or library."""
-    kinds = {kind for told in _kinds(observation).values() for kind in told} - {"", CLUSTER, *WAITS}
+    kinds = {kind for told in _kinds(observation).values() for kind in told} - {"", CLUSTER, ON_LOOP, *WAITS}
     found = {each: _spent(observation, each) for each in sorted(kinds)}
     return {each: spent for each, spent in found.items() if spent}
+
+
+@once
+def on_event_loops(observation: Observation) -> Spent | None:
+    """Time in which coroutine functions of tasks kept the event loop of their worker."""
+    return _spent(observation, ON_LOOP)
+
+
+def computes(observation: Observation, prefix: str) -> bool:
+    """Whether most samples of a prefix show neither a wait nor a call out of Python."""
+    stacks = inside(observation)[prefix].stacks
+    idle = sum(stack.samples for stack in stacks if _waits_for(observation, prefix, stack))
+    return 2 * idle < sum(stack.samples for stack in stacks)
 
 
 @once
@@ -102,7 +124,10 @@ def _kinds(observation: Observation) -> Mapping[str, list[str]]:
     # by prefix: what each of its stacks shows; empty where that is the work itself
     return {
         prefix: [
-            _overhead(observation, prefix, stack) or _waits_for(observation, prefix, stack) for stack in each.stacks
+            ON_LOOP
+            if stack.frames[:1] == (COROUTINE,)
+            else _overhead(observation, prefix, stack) or _waits_for(observation, prefix, stack)
+            for stack in each.stacks
         ]
         for prefix, each in inside(observation).items()
     }
@@ -148,7 +173,9 @@ def _waits_for(observation: Observation, prefix: str, stack: Stack) -> str:
     frames, call = [frame for frame in stack.frames if not frame.endswith("()")], stack.call.rpartition(".")[2]
     if any(_library(frame) == "distributed" for frame in frames):
         return CLUSTER
-    if AFTER.search(call) or (call == "sleep" and any(map(_tries_again, frames))):
+    if (after := AFTER.search(call)) and after[1] in _TAKEN:  # a lock of one's own, by a file that must not be there
+        return LOCK
+    if after or (call == "sleep" and any(map(_tries_again, frames))):
         return RETRY
     innermost = _library(frames[-1]) if frames else ""
     names = {_name(frame) for frame in frames[-INNERMOST:]}
@@ -158,12 +185,24 @@ def _waits_for(observation: Observation, prefix: str, stack: Stack) -> str:
         return LOCK
     if any(_library(frame) == "subprocess" for frame in frames) or call in ("waitpid", "wait4", "system"):
         return PROGRAM
-    outside = call in _OUTSIDE_CALLS | _MAYBE_LOCKS or innermost in {"threading", *_OUTSIDE_MODULES}
-    return OUTSIDE if outside else ""
+    if call not in _OUTSIDE_CALLS | _MAYBE_LOCKS and innermost not in {"threading", *_OUTSIDE_MODULES}:
+        return ""
+    return LOCK if takes_turns(observation, prefix) else OUTSIDE
 
 
 def _tries_again(frame: str) -> bool:
     return _library(frame) in _RETRY_LIBRARIES or frame.startswith("urllib3.util.retry.")
+
+
+@once
+def takes_turns(observation: Observation, prefix: str) -> bool:
+    """Whether something serves one task of a prefix at a time: they never end together, and some took far less."""
+    attempts, (names, place) = observation.measured, task_prefixes(observation)
+    own = place == names.index(prefix) if prefix in names else np.zeros(len(place), bool)
+    if own.sum() < MANY or not _serial(observation, prefix):
+        return False
+    durations = (attempts.stop - attempts.start)[own]
+    return bool(durations.min() <= ALONE * np.median(durations))
 
 
 @once

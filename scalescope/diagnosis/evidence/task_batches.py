@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scalescope.analysis.attempts import Floats, Ints, codes, ordered
+from scalescope.analysis.attempts import Bools, Floats, Ints, codes, ordered
+from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.observation import Observation, once
 
 
@@ -51,6 +52,7 @@ def task_batches(observation: Observation) -> TaskBatches:
 
 
 MIN_TASKS = 3  # tasks of a batch; in a smaller batch no task can be called long
+AGAIN = 3  # slow tasks on a worker, first ones left out, that show as much as two batches with such
 SLOW = 1.5  # ratio of a slow worker to the median one
 SURE = 6.0  # standard errors by which a slow worker must differ from the median one
 NOISE = 0.05  # least spread of durations assumed (standard deviation of their logarithms)
@@ -60,22 +62,25 @@ NOISE = 0.05  # least spread of durations assumed (standard deviation of their l
 def slow_workers(observation: Observation) -> tuple[tuple[int, float], ...]:
     """Workers that are slow in all they do (indices into `Attempts.addresses`), and how many times slower.
 
-    A worker's score is the median, over its tasks, of log(duration / median of the batch). It is slow if that is `SLOW`
-    above the (lower) median worker's, by more than `SURE` standard errors of a median (1.25 σ / √n, σ from the median
-    absolute deviation), in three quarters of its tasks; and if at most a third of the workers are.
+    A worker's score is the median, over its tasks, of log(duration / median of the batch); tasks that began before it
+    had finished one of their prefix are left out where it ran others (imports, connections). It is slow if its score is
+    `SLOW` above the (lower) median worker's, by more than `SURE` standard errors of a median (1.25 σ / √n, σ from the
+    median absolute deviation), in three quarters of its tasks, in two batches or in `AGAIN` tasks after the first; and
+    if at most a third of the workers are.
     """
     attempts, found = observation.measured, task_batches(observation)
     big = found.size[found.batch] >= MIN_TASKS
-    task, usual = found.task[big], found.median[found.batch[big]]
+    task, usual, batch = found.task[big], found.median[found.batch[big]], found.batch[big]
     durations = (attempts.stop - attempts.start)[task]
-    known = (durations > 0) & (usual > 0)
-    task, score = task[known], np.log(durations[known] / usual[known])
-    worker = attempts.worker[task]
+    warm, alone = _warm(observation)
+    known = (durations > 0) & (usual > 0) & (warm | alone)[task]
+    task, score, batch = task[known], np.log(durations[known] / usual[known]), batch[known]
+    worker, later = attempts.worker[task], warm[task]
     present = np.unique(worker)
     if len(present) < 2:
         return ()
     order = ordered(worker, score)
-    score, worker = score[order], worker[order]
+    score, worker, batch, later = score[order], worker[order], batch[order], later[order]
     first = np.concatenate([np.searchsorted(worker, present), [len(worker)]])
     count = np.diff(first)
     middle = score[first[:-1] + (count - 1) // 2]
@@ -85,6 +90,36 @@ def slow_workers(observation: Observation) -> tuple[tuple[int, float], ...]:
     quarter = score[first[:-1] + (count - 1) // 4]  # three quarters of its tasks are slower than this
     above = middle - typical
     slow = (above >= math.log(SLOW)) & (above >= SURE * error) & (count >= 2) & (quarter - typical >= math.log(1.2))
+    for i in np.flatnonzero(slow):
+        own = slice(first[i], first[i + 1])
+        late = score[own] - typical >= math.log(1.2)
+        slow[i] = (late & later[own]).sum() >= AGAIN or len(np.unique(batch[own][late])) >= 2
     if not slow.any() or slow.sum() > max(1, len(present) / 3):
         return ()
     return tuple((int(present[i]), float(np.exp(above[i]))) for i in np.flatnonzero(slow))
+
+
+def are_first(observation: Observation, tasks: Ints) -> bool:
+    """Whether the long of these tasks are the first of their prefix on half of the workers; some ran others later."""
+    attempts, (warm, alone) = observation.measured, _warm(observation)
+    durations = (attempts.stop - attempts.start)[tasks]
+    long = tasks[durations > SLOW * np.median(durations)]
+    workers = np.unique(attempts.worker[tasks])
+    first = not warm[long].any() and not alone[long].all()
+    return first and len(np.unique(attempts.worker[long])) >= max(2, len(workers) / 2)
+
+
+@once
+def _warm(observation: Observation) -> tuple[Bools, Bools]:
+    """Attempts that began after their worker had finished one of their prefix, and those where it ran no such."""
+    attempts, (names, prefix) = observation.measured, task_prefixes(observation)
+    place = attempts.worker * len(names) + prefix
+    if len(attempts.addresses) * len(names) > 4 * len(place):  # each key has a prefix of its own
+        place = np.unique(place, return_inverse=True)[1]
+    count = int(place.max(initial=0)) + 1
+    ended = np.full(count, np.inf)
+    np.minimum.at(ended, place, attempts.stop)
+    warm: Bools = attempts.start >= ended[place]
+    some = np.zeros(count, dtype=bool)
+    some[place[warm]] = True
+    return warm, ~some[place]

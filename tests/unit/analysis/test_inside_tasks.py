@@ -31,15 +31,33 @@ def test_where_workers_told_nothing_busy_is_not_divided(records, seconds):
 def test_busy_time_is_divided_by_what_workers_told(records):
     stacks = {"job.py:7 load;time.sleep()": 60, "job.py:8 load;zlib.decompress()": 20, "": 20}
     metrics = measured(records, {"load": (0.6, 2.4)}, stacks)
-    assert metrics.busy_time_s == pytest.approx({"computing": 0.6, "waiting": 2.4, "unknown": 1.0})
+    assert metrics.busy_time_s == pytest.approx({"computing": 0.6, "for_core": 0.0, "waiting": 2.4, "unknown": 1.0})
     load = metrics.busy_by_prefix["load"]
     assert (load.where, load.what, load.share) == ("job.py:7 load", "time.sleep", 0.6)
-    assert metrics.busy_by_prefix["train"].seconds == pytest.approx({"computing": 0.0, "waiting": 0.0, "unknown": 1.0})
+    assert metrics.busy_by_prefix["train"].seconds == pytest.approx(
+        {"computing": 0.0, "for_core": 0.0, "waiting": 0.0, "unknown": 1.0}
+    )
+
+
+@pytest.mark.parametrize(("lacked", "for_core"), [(0.0, 0.0), (0.8, 0.8), (9.0, 1.2)])
+def test_waiting_for_a_core_is_that_of_tasks_that_compute(records, lacked, for_core):
+    """`train` sleeps, so none of it is charged to it; no more than the threads were off the cores."""
+    tables = records(TASKS, {"a": {"core_wait_s": lacked}, "b": {}})
+    metrics = measure(tables | inside({"load": (1.8, 1.2), "train": (0.0, 1.0)}), threads=2, elapsed_s=3)
+    assert metrics.busy_time_s == pytest.approx(
+        {"computing": 1.8, "for_core": for_core, "waiting": 2.2 - for_core, "unknown": 0.0}
+    )
+
+
+@pytest.mark.parametrize(("samples", "share"), [(150, 0.5), (300, 1.0), (3, 0.01)])
+def test_an_event_loop_that_awaits_is_not_sampled(records, samples, share):
+    metrics = measured(records, {"load": (0.0, 3.0)}, {"event-loop;job.py:7 load;time.sleep()": samples})
+    assert metrics.busy_by_prefix["load"].share == pytest.approx(share)
 
 
 def test_more_than_a_prefix_took_is_cut_in_proportion(records):
     metrics = measured(records, {"load": (2.0, 4.0), "train": (0.5, 0.5)})  # such as of tasks that seceded
-    assert metrics.busy_time_s == pytest.approx({"computing": 1.5, "waiting": 2.5, "unknown": 0.0})
+    assert metrics.busy_time_s == pytest.approx({"computing": 1.5, "for_core": 0.0, "waiting": 2.5, "unknown": 0.0})
 
 
 def test_of_distributeds_own_metrics_only_seconds_within_tasks_count(records):
@@ -48,7 +66,7 @@ def test_of_distributeds_own_metrics_only_seconds_within_tasks_count(records):
     rows = [{"context": a, "prefix": "load", "activity": b, "unit": c, "value": 1.0} for a, b, c in sorted(known)]
     tables = records(TASKS, WORKERS) | {"fine_metrics": from_rows("fine_metrics", rows)}
     metrics = measure(tables, threads=2, elapsed_s=3)
-    assert metrics.busy_time_s == pytest.approx({"computing": 1.0, "waiting": 0.0, "unknown": 3.0})
+    assert metrics.busy_time_s == pytest.approx({"computing": 1.0, "for_core": 0.0, "waiting": 0.0, "unknown": 3.0})
 
 
 seconds = st.floats(-0.001, 50)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import os
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,8 +23,9 @@ from scalescope.analysis.inside_tasks import InsidePrefix, inside_tasks, thread_
 from scalescope.capture import inside_tasks as shipped
 from scalescope.capture.memory import _inside
 from scalescope.capture.recording import Capture, Recording
+from scalescope.diagnosis.causes.event_loop_blocked import event_loop_blocked
 from scalescope.diagnosis.causes.retried_tasks import retried_tasks
-from scalescope.diagnosis.evidence.inside_tasks import LOCK, OUTSIDE, RETRY, waits
+from scalescope.diagnosis.evidence.inside_tasks import LOCK, OUTSIDE, RETRY, on_event_loops, waits
 from scalescope.diagnosis.observation import Observation
 from scalescope.model import spool
 from scalescope.model.sweep import Point
@@ -117,6 +123,70 @@ def test_the_workers_profiler_is_as_it_was_afterwards(workers: Client, tmp_path:
 
     recorded(workers, tmp_path, sleeping)
     assert set(workers.run(owner).values()) == {"distributed.profile"}
+
+
+# ------------------------------------------------------------------ coroutine functions
+
+
+async def fetching(_: int) -> None:
+    time.sleep(0.15)
+
+
+async def awaiting(_: int) -> None:
+    await asyncio.sleep(0.15)
+
+
+def test_a_call_that_blocks_the_event_loop_is_named(tmp_path: Path) -> None:
+    """In the process of the client, whose loop the worker shares; one that awaits keeps no loop."""
+    with Client(processes=False, n_workers=1, threads_per_worker=4, dashboard_address=None) as client:
+        recording, tables = recorded(client, tmp_path, fetching, awaiting)
+        assert recording.unprofiled == ""
+    trial = Trial("t", Point(1, 4), 0, False, TrialState.VALID)
+    seen = Observation.of(trial, tables)
+    spent = on_event_loops(seen)
+    assert spent is not None
+    assert (spent.prefix, spent.function) == ("fetching", "time.sleep")
+    assert spent.line.startswith("test_inside_tasks.py:")
+    assert spent.seconds >= 0.8 * 12 * 0.15
+    finding = event_loop_blocked(seen)
+    assert finding is not None
+    assert "`time.sleep` at test_inside_tasks.py" in finding.summary
+    assert "asyncio.to_thread" in finding.remedy or "asyncio.sleep" in finding.remedy
+    samples = Counter[str]()
+    for prefix, count in zip(tables["inside"]["prefix"], tables["inside"]["samples"], strict=True):
+        samples[prefix] += count
+    assert samples["awaiting"] < samples["fetching"] / 2
+
+
+def test_nobody_looks_at_event_loops_without_such_tasks(workers: Client, tmp_path: Path) -> None:
+    def watches() -> list[str]:
+        return [thread.name for thread in threading.enumerate() if thread.name == "scalescope-coroutines"]
+
+    recorded(workers, tmp_path, sleeping)
+    assert not any(workers.run(watches).values())
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads cannot be pinned")
+def test_threads_that_share_a_core_wait_for_it() -> None:
+    core = min(os.sched_getaffinity(0))
+
+    def hashing() -> None:  # without the interpreter lock
+        os.sched_setaffinity(0, {core})
+        while time.thread_time() < 0.3:
+            hashlib.sha256(bytes(10**6)).digest()
+
+    both = threading.Barrier(2)
+    with ThreadPoolExecutor(2) as pool:
+
+        def turn() -> None:
+            both.wait()
+            hashing()
+
+        for future in [pool.submit(turn) for _ in range(2)]:
+            future.result()
+        told = shipped._waited_for_a_core(SimpleNamespace(executors={"default": pool}))
+    assert len(told) == 2
+    assert max(told.values()) > 0.05
 
 
 # ------------------------------------------------------------------ parts

@@ -65,6 +65,7 @@ class Cluster:
     slower: Mapping[int, float] = field(default_factory=dict)  # how many times slower a worker is, by index
     dispatch_s: float = 0.0  # what the scheduler needs to hand out a task, one after the other
     gap_s: float = 0.0  # what a worker needs before each task
+    hosts: int = 1  # hosts on which the workers are, in turn
     asked: int = 0  # workers asked for; as many as there are unless given
     events: Sequence[tuple[float, str, Mapping[str, Any]]] = ()
 
@@ -104,8 +105,11 @@ class Cluster:
         return Observation.of(trial, tables)
 
     def _member(self, worker: int) -> dict[str, Any]:
-        known = {"worker": address(worker), "name": str(worker), "host": "h", "nthreads": self.threads}
+        known = {"worker": address(worker), "name": str(worker), "host": self._host(worker), "nthreads": self.threads}
         return {**known, "joined": self.joined.get(worker, -5.0), "left": self.left.get(worker, 0.0)}
+
+    def _host(self, worker: int) -> str:
+        return f"h{worker % self.hosts}" if self.hosts > 1 else "h"
 
 
 def address(worker: int) -> str:

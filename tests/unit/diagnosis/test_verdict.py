@@ -10,7 +10,7 @@ from scalescope.clusters.local.spec import LocalSpec
 from scalescope.diagnosis.cause import DOUBTED
 from scalescope.diagnosis.partitions import BAG_100, BAG_ROOT, BEAM_128, matching
 from scalescope.diagnosis.verdict import diagnose
-from scalescope.model.finding import Finding, Gain, Severity
+from scalescope.model.finding import BEYOND_CORES, PERHAPS, Evidence, Finding, Gain, Severity
 from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.sweep import ZERO_LENGTH, Sweep
 from scalescope.model.trial import TrialState
@@ -278,6 +278,47 @@ def test_invalid_trials_alone_are_severe(bag_trial, golden):
     verdict = golden(diagnose(BEAM, trials))
     assert codes(verdict) == ["invalid-trials"]
     assert (verdict.severity, verdict.trust, verdict.text) == (Severity.HIGH, (), verdict.line)
+
+
+# ------------------------------------------------------------------ busy hosts
+
+
+FEW_CORES = (Evidence(BEYOND_CORES, 6, "facts host.load"),)
+
+
+def told(code, lost_s=10.0, severity=HIGH, **given):
+    return Finding(code, severity, f"{code}.", "a remedy", lost_s=lost_s, **given)
+
+
+@pytest.mark.parametrize(
+    "limit", [told("host-overloaded", 90.0, MEDIUM), told("oversubscribed-threads", 90.0, evidence=FEW_CORES)]
+)
+@pytest.mark.parametrize(
+    ("code", "doubted"), [("straggler", True), ("tiny-tasks", True), ("memory-spill", False), ("late-workers", False)]
+)
+def test_causes_that_rest_on_times_are_doubted_where_cores_are_few(bag_trial, limit, code, doubted):
+    trial = replace(bag_trial(10, [1] * 10), findings=(limit, told(code)))
+    verdict = diagnose(BEAM, [trial])
+    assert codes(verdict) == [code, limit.code]
+    assert verdict.trust[0].code == limit.code
+    assert verdict.line.startswith(PERHAPS) is doubted
+    assert verdict.findings[0].severity is (MEDIUM if doubted else HIGH)
+    alone = diagnose(BEAM, [replace(trial, findings=(told(code),))])
+    assert (alone.findings[0].severity, alone.line.startswith(PERHAPS)) == (HIGH, False)
+
+
+@pytest.mark.parametrize(("for_core", "doubted"), [(0.0, True), (0.3, False), (3.0, True)])
+def test_times_of_tasks_that_had_their_cores_are_not_doubted(bag_trial, for_core, doubted):
+    """Of ten busy seconds; where Linux does not tell, they are."""
+    trial = replace(bag_trial(10, [1] * 10), findings=(told("host-overloaded", 90.0, MEDIUM), told("straggler")))
+    busy = {"computing": 0.0, "for_core": for_core, "waiting": 10.0 - for_core, "unknown": 0.0}
+    verdict = diagnose(BEAM, [replace(trial, metrics=replace(trial.metrics, busy_time_s=busy))])
+    assert verdict.line.startswith(PERHAPS) is doubted
+
+
+def test_a_limit_of_trust_is_the_verdict_where_no_cause_is_known(bag_trial):
+    found = told("oversubscribed-threads", evidence=FEW_CORES)
+    assert codes(diagnose(BEAM, [replace(bag_trial(10, [1] * 10), findings=(found,))])) == ["oversubscribed-threads"]
 
 
 # ------------------------------------------------------------------ all

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from support.findings import findings_of, only
+from support.findings import findings_of, only, watched
 
 from scalescope.diagnosis.evidence.departures import deaths
 from scalescope.diagnosis.observation import Observation
@@ -119,6 +119,46 @@ def worker_killing(workers: int, items: int, *, seed: int = 0, code: int = 3, tr
         names[slot], clock[slot], fresh = fresh, end + 1.0, fresh + 1
     story.bad = f"work-{bad}"  # type: ignore[attr-defined]
     return story
+
+
+# ------------------------------------------------------------------ workers that end after the work
+
+GATHER, PAUSE = ("job.py:9", "client.gather", 1), ("job.py:12", "time.sleep", 0)
+
+
+def ended_early(*doing, more=0, again=()):
+    """Sixteen tasks on four workers, three of which end after 5 s; the client did this meanwhile."""
+    story = Story(4)
+    story.evenly(16, 4)
+    for number in range(more):
+        story.finished(f"more-{number}", 0, 4.0 + number)
+    for worker in (1, 2, 3):
+        story.leaves(worker, 5.0)
+        story.finished(f"work-{worker}", 0, 5.0 + more + worker)
+    for key in again:
+        story.cut_short(key, 1, 4.5, 5.0)
+    return watched(story.observation(state=TrialState.VALID), *doing)
+
+
+@pytest.mark.parametrize("doing", [[(4.1, GATHER), (9.0, PAUSE)], [(4.1, GATHER)], [(4.9, PAUSE), (0.15, GATHER)]])
+def test_deaths_that_cost_nobody_anything_are_information(doing, golden_once):
+    finding = golden_once(only(find(ended_early(*doing)), "worker-died"))
+    assert (finding.severity, finding.lost_s, finding.limits_trust) == (Severity.INFO, 0.0, False)
+
+
+@pytest.mark.parametrize(
+    ("doing", "given"),
+    [
+        ([(4.1, GATHER), (1.0, PAUSE), (3.0, GATHER)], {}),  # it asks for what was lost
+        ([(4.1, GATHER), (9.0, PAUSE)], {"more": 3}),  # others had not ended
+        ([(4.1, GATHER), (9.0, PAUSE)], {"again": ["more-1"]}),  # a task had no result yet
+        ([], {}),  # nobody knows what the client did
+    ],
+)
+def test_deaths_before_all_has_its_result(doing, given):
+    finding = find(ended_early(*doing, **given))["worker-died"]
+    assert finding.severity is not Severity.INFO
+    assert finding.limits_trust
 
 
 # ------------------------------------------------------------------ worker-killing task

@@ -81,6 +81,17 @@ def test_no_more_waits_than_the_threads_were_off_the_cores(cluster, task):
     assert found(run)["lock-bound"].lost_s == pytest.approx(0.4 * run.seconds("busy"))
 
 
+@pytest.mark.parametrize(
+    ("error", "is_lock"), [("BlockingIOError", True), ("FileExistsError", True), ("OSError", False)]
+)
+def test_a_lock_of_ones_own_is_no_failure_to_be_mended(cluster, task, error, is_lock):
+    """A lock file that another has, or `flock` without waiting, and a sleep before the next try."""
+    run = ran(cluster, task, {f"job.py:7 load;time.sleep [after {error}]()": 1.0})
+    findings = findings_of(run, {"lock-bound", "retried-tasks"})
+    assert list(findings) == (["lock-bound"] if is_lock else ["retried-tasks"])
+    assert not is_lock or findings["lock-bound"].gain is None
+
+
 def staggered(cluster, task, stack, apart):
     """Four tasks at a time, whose ends are so far apart."""
     run = ran(cluster, task, {stack: 1.0}, workers=4, each=10, cpu=0.01)
@@ -144,3 +155,51 @@ def test_more_threads_than_tasks_do_not_help(cluster, task):
     assert found(ran(cluster, task, {SLEEP: 1.0}, workers=8, each=1)) == {}
     few = found(ran(cluster, task, {SLEEP: 1.0}, workers=8, each=4))
     assert {finding.severity for finding in few.values()} <= {Severity.INFO}
+
+
+# ------------------------------------------------------------------ coroutine functions
+
+LOOP_CODES = {"event-loop-blocked", "undersubscribed-threads", "gil-bound", "lock-bound", "uneven-waves"}
+BLOCKS = "event-loop;job.py:7 load;time.sleep()"
+
+
+def on_loops(cluster, task, stack, share, *, threads=4, workers=2, each=40):
+    """Coroutine functions of half a second, one at a time on each worker, which has so many threads."""
+    run = cluster(workers).run([task(0.5, "load") for _ in range(workers * each)])
+    spent = workers * each * 0.5
+    tables = {**run.tables, **inside({"load": (0.0, spent)}, {stack: round(100 * spent * share)})}
+    tables["workers"] = {**tables["workers"], "nthreads": [threads] * workers}
+    metrics = replace(run.trial.metrics, elapsed_s=run.attempts.makespan)
+    trial = replace(run.trial, point=replace(run.trial.point, threads_per_worker=threads), metrics=metrics)
+    return findings_of(observed(replace(trial, facts={"cluster": {"clock": "real"}}), tables), LOOP_CODES)
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["time.sleep()", "requests.api.get;urllib3.connection.request;ssl.read;self._sslobj.read()", "lock.acquire()"],
+)
+@pytest.mark.parametrize("threads", [2, 8])
+def test_a_call_that_blocks_the_event_loop_is_named(cluster, task, call, threads, golden):
+    findings = on_loops(cluster, task, f"event-loop;job.py:7 load;{call}", 0.95, threads=threads)
+    finding = golden(only(findings, "event-loop-blocked"))
+    assert finding.lost_s == pytest.approx(0.95 * 40.0 * (threads - 1), rel=0.1)
+    assert finding.gain.predicted_s < 0.6 * finding.gain.now_s
+
+
+def test_with_one_thread_each_nothing_is_promised(cluster, task, golden):
+    finding = golden(only(on_loops(cluster, task, BLOCKS, 0.95, threads=1), "event-loop-blocked"))
+    assert (finding.severity, finding.lost_s, finding.gain) == (Severity.LOW, 0.0, None)
+
+
+def test_threads_do_not_help_coroutines_that_compute(cluster, task, golden):
+    finding = golden(only(on_loops(cluster, task, "event-loop;job.py:7 load", 1.0), "event-loop-blocked"))
+    assert finding.gain is None
+
+
+@pytest.mark.parametrize("share", [0.0, 0.02])
+def test_coroutines_that_await_keep_no_loop(cluster, task, share):
+    assert "event-loop-blocked" not in on_loops(cluster, task, BLOCKS, share)
+
+
+def test_plain_functions_that_sleep_are_no_coroutines(cluster, task):
+    assert "event-loop-blocked" not in on_loops(cluster, task, SLEEP, 1.0)

@@ -10,7 +10,7 @@ import pytest
 from support.findings import findings_of, observed, only
 
 from scalescope.diagnosis.evidence import host_cpu
-from scalescope.model.finding import Severity
+from scalescope.model.finding import PERHAPS, Severity
 from scalescope.model.records import from_rows
 
 SIZES = [(1, 2), (1, 4), (4, 4), (20, 2), (100, 8)]
@@ -327,6 +327,43 @@ def test_more_task_threads_than_cores(cluster, task, workers, threads, cpus, gol
     run = on(full(cluster, task, workers, threads), load(cpus, ours=0.97, others=0.01), cpu=0.97 * cpus / workers)
     finding = golden_once(only(found(run), "oversubscribed-threads"))
     assert finding.lost_s == pytest.approx((workers * threads - 0.97 * cpus) * run.attempts.makespan, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("facts", "limit"),
+    [
+        ({"cluster": {"kind": "local"}}, False),  # a sweep that asks how many threads this host bears
+        ({"cluster": {"kind": "local"}, "ran": "script"}, True),
+        ({"cluster": {"kind": "LocalCluster"}, "ran": "script"}, True),
+        ({"cluster": {"kind": "light"}}, True),
+    ],
+)
+def test_too_few_cores_limit_trust_unless_the_host_is_what_was_asked_about(cluster, task, facts, limit):
+    run = on(full(cluster, task, 8, 1), load(2, ours=0.97, others=0.01), cpu=0.97 * 2 / 8)
+    seen = observed(replace(run.trial, facts={**run.trial.facts, **facts}), run.tables)
+    assert only(found(seen), "oversubscribed-threads").limits_trust is limit
+
+
+def test_pools_of_libraries_are_a_cause_on_any_host(cluster, task):
+    run = on(full(cluster, task, 4, 1), load(16, ours=0.95, others=0.01), cpu=3.8)
+    seen = observed(replace(run.trial, facts={**run.trial.facts, "ran": "script"}), run.tables)
+    assert not only(found(seen), "oversubscribed-threads").limits_trust
+
+
+@pytest.mark.parametrize(("core_wait_s", "named"), [(0.0, True), (0.2, False), (8.0, True)])
+def test_a_full_host_matters_to_tasks_that_want_a_core(cluster, task, core_wait_s, named):
+    """Where Linux tells how long they had none; otherwise tasks that sleep may want one."""
+    run = on(full(cluster, task, 4, 1), load(4, ours=0.1, others=0.88), cpu=0.05)
+    workers = {**run.tables["workers"], "core_wait_s": [core_wait_s] * 4}
+    assert ("host-overloaded" in found(observed(run.trial, {**run.tables, "workers": workers}))) is named
+
+
+@pytest.mark.parametrize(("host", "doubted"), [(load(4, ours=0.4, others=0.58), True), (load(), False)])
+def test_stalls_on_a_host_that_others_fill_are_doubted(cluster, task, host, doubted):
+    lag = [("scheduler", 2.0 * turn + 2.0, 1.0) for turn in range(4)]
+    finding = found(on(starved(cluster, task, 4), host, lag=lag))["event-loop-blocked"]
+    assert finding.summary.startswith(PERHAPS) is doubted
+    assert (finding.severity is Severity.HIGH) is not doubted
 
 
 def elsewhere(run, cores, process_threads=20, hosts=1):

@@ -138,17 +138,17 @@ def test_slow_worker(cluster, task, find, workers, times, seed, golden_once):
         barrier = (begin - 1,) if stage else ()
         tasks += [task(noisy(rng, 1.0), f"stage-{stage}", barrier) for _ in range(max(workers, 6) * 2 - 1)]
         tasks += [task(0.01, f"join-{stage}", tuple(range(begin, len(tasks))))]
-    golden_once(only(find(cluster(workers, slower={slow: times}).run(tasks)), "slow-worker"))
+    golden_once(only(find(cluster(workers, slower={slow: times}, hosts=workers).run(tasks)), "slow-worker"))
 
 
 def test_the_node_of_a_slow_worker_is_named(cluster, task, find, golden):
     pods = [{"worker": "tcp://10.0.0.1:4000", "node": "n7", "instance_type": "g2-standard-8", "spot": True}]
-    seen = cluster(3, slower={1: 4.0}).run([task(1.0)] * 300, facts={"cluster": {"pods": pods}})
+    seen = cluster(3, slower={1: 4.0}, hosts=3).run([task(1.0)] * 300, facts={"cluster": {"pods": pods}})
     golden(find(seen)["slow-worker"])
 
 
 def test_slow_worker_that_only_costs_its_own_time(cluster, task, find):
-    finding = find(cluster(3, slower={1: 4.0}).run([task(1.0)] * 300))["slow-worker"]
+    finding = find(cluster(3, slower={1: 4.0}, hosts=3).run([task(1.0)] * 300))["slow-worker"]
     makespan = 300 / (2 + 1 / 4)
     assert finding.lost_s == pytest.approx(0.75 * makespan, rel=0.1)
     assert finding.severity is Severity.MEDIUM

@@ -1,0 +1,162 @@
+"""Workers that only seem slow, and what must speak for a slow machine."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from support.findings import observed
+from support.inside import inside
+
+from scalescope.model.records import from_rows
+
+EPOCH = 1_000.0
+SLOW = "slow-worker"
+
+
+def measured(run, *, cpu=None, core_wait_s=None, idle=0.5, stacks=None, kind="own"):
+    """The same trial with samples of each worker's CPU, seconds without a core, and a host with so much idle."""
+    tables, addresses = dict(run.tables), run.attempts.addresses
+    if cpu is not None:
+        moments = range(int(run.attempts.makespan))
+        rows = [
+            {"worker": address, "time": EPOCH + moment + 0.1, "cpu": cpu(worker)}
+            for worker, address in enumerate(addresses)
+            for moment in moments
+        ]
+        tables["memory"] = from_rows("memory", rows)
+    if core_wait_s is not None:
+        tables["workers"] = {**tables["workers"], "core_wait_s": [core_wait_s(i) for i in range(len(addresses))]}
+    if stacks:
+        tables |= inside({"work": (0.1, 100.0)}, stacks)
+    load = {"cpus": 8, "seconds": 9.0, "ours": 1 - idle, "others": 0.0, "stolen": 0.0, "idle": idle}
+    trial = replace(run.trial, facts={"host": {"hostname": "h", "load": load}, "cluster": {"kind": kind}})
+    return observed(replace(trial, metrics=replace(trial.metrics, elapsed_s=run.attempts.makespan)), tables)
+
+
+def one_slow(cluster, task, *, hosts=1, functions=1, **given):
+    """Two batches of a function or two, in which everything takes three times as long on one of four workers."""
+    names = [f"work-{i}" if functions > 1 else "work" for i in range(2)]
+    tasks = [task(1.0, names[0]) for _ in range(24)]
+    tasks += [task(0.01, "join", tuple(range(24)))]
+    tasks += [task(1.0, names[1], (24,)) for _ in range(24)]
+    return measured(cluster(4, slower={1: 3.0}, hosts=hosts).run(tasks), **given)
+
+
+# ------------------------------------------------------------------ innocents
+
+
+@pytest.mark.parametrize("each", [3, 7, 12])
+@pytest.mark.parametrize(("workers", "threads"), [(4, 2), (4, 4), (10, 4)])
+def test_a_first_import_is_not_the_machines(cluster, task, find, workers, threads, each):
+    """All threads of one worker need five times as long for their first task, on a host of its own."""
+    first = [task(5.0, on=(1,), pinned=False) for _ in range(threads)]
+    tasks = [*first, *(task(1.0) for _ in range(workers * threads * each))]
+    assert SLOW not in find(cluster(workers, threads, hosts=workers).run(tasks))
+
+
+def test_first_tasks_of_a_single_wave_are_not_the_machines(cluster, task, find):
+    tasks = [task(5.0 if i % 4 == 1 else 1.0, on=(i % 4,), pinned=False) for i in range(16)]
+    assert SLOW not in find(cluster(4, 4, hosts=4).run(tasks))
+
+
+def queue(cluster, *, hosts, unfair, seed=0, tasks=20):
+    """Each task needs what one thing serves in 0.3 s; the worker 1 loses more often than not."""
+    rng, now, rows = random.Random(seed), 0.0, []
+    since = dict.fromkeys(range(4), 0.0)
+    for number in range(tasks):
+        now += 0.3
+        worker = rng.choices(list(since), [1.0 / unfair if each == 1 else 1.0 for each in since])[0]
+        begin, since[worker] = since[worker], now
+        rows.append({"key": f"k{number}", "prefix": "work", "group": "work", "worker": f"tcp://10.0.0.{worker}:4000"})
+        rows[-1] |= {"thread": 1, "runnable": EPOCH, "assigned": EPOCH, "start": EPOCH + begin + 1e-3}
+        rows[-1] |= {"stop": EPOCH + now, "done": EPOCH + now}
+    return measured(cluster(4, hosts=hosts).observe(rows), stacks={"job.py:7 work;time.sleep()": 1000})
+
+
+@pytest.mark.parametrize("hosts", [1, 4])
+@pytest.mark.parametrize("unfair", [1, 3, 8])
+@pytest.mark.parametrize("seed", range(5))
+def test_who_loses_the_race_for_one_writer_is_not_slow(cluster, find, hosts, unfair, seed):
+    findings = find(queue(cluster, hosts=hosts, unfair=unfair, seed=seed, tasks=40))
+    assert SLOW not in findings
+    assert findings["lock-bound"].gain is None
+    assert "undersubscribed-threads" not in findings
+
+
+@pytest.mark.parametrize("idle", [0.5, 0.02])
+def test_others_on_the_same_host_are_fast(cluster, task, find, idle):
+    assert SLOW not in find(one_slow(cluster, task, idle=idle))
+    assert SLOW not in find(one_slow(cluster, task, idle=idle, cpu=lambda worker: 1.0))
+
+
+@pytest.mark.parametrize("functions", [1, 2])
+def test_on_a_full_host_it_is_chance_who_has_a_core(cluster, task, find, functions):
+    run = one_slow(cluster, task, idle=0.02, functions=functions, core_wait_s=lambda worker: 12.0 * (worker == 1))
+    assert SLOW not in find(run)
+
+
+# ------------------------------------------------------------------ slow machines
+
+
+def test_a_processor_that_needs_more_seconds(cluster, task, find, golden):
+    finding = find(one_slow(cluster, task, hosts=4, cpu=lambda worker: 1.0))[SLOW]
+    assert "retire_workers" in golden(finding).remedy
+    assert finding.gain is not None
+
+
+@pytest.mark.parametrize("hosts", [1, 4])
+def test_threads_without_a_core(cluster, task, find, hosts, golden_once):
+    """As on a core that another process uses, which is not that of the other workers."""
+    finding = find(one_slow(cluster, task, hosts=hosts, core_wait_s=lambda worker: 12.0 * (worker == 1)))[SLOW]
+    assert "retire_workers" in golden_once(finding).remedy
+
+
+@pytest.mark.parametrize(("hosts", "functions"), [(4, 1), (1, 2)])
+def test_without_evidence_of_the_machine_none_is_removed(cluster, task, find, hosts, functions, golden):
+    stacks = {"job.py:7 work;os.open()": 1000} if functions == 1 else None
+    run = one_slow(cluster, task, hosts=hosts, functions=functions, cpu=lambda worker: 0.05, stacks=stacks)
+    finding = golden(find(run)[SLOW])
+    assert "retire" not in finding.remedy
+    assert finding.gain is None
+
+
+@pytest.mark.parametrize("others", [0, 300])
+def test_among_many_prefixes_a_slow_worker_is_found(cluster, task, find, others):
+    tasks = [*(task(1.0) for _ in range(100)), *(task(0.001, f"other{i}") for i in range(others))]
+    assert SLOW in find(cluster(10, slower={1: 4.0, 2: 4.0}, hosts=10).run(tasks))
+
+
+def test_each_worker_of_an_emulated_cluster_is_a_machine(cluster, task, find):
+    run = one_slow(cluster, task)
+    facts = {"cluster": {"kind": "light", "emulation": "not measured"}}
+    assert SLOW in find(observed(replace(run.trial, facts=facts), run.tables))
+
+
+# ------------------------------------------------------------------ first tasks
+
+
+def first_ones(cluster, task, *, longer, workers=4, waves=4):
+    """The first task of each worker takes so much longer, by worker."""
+    tasks = [task(1.0 + longer(i) * (i < workers)) for i in range(workers * waves)]
+    return cluster(workers).run(tasks)
+
+
+@pytest.mark.parametrize("longer", [lambda i: 10.0 if i == 0 else 1.0, lambda i: 12.0 if i < 2 else 1.5])
+def test_long_first_tasks_are_no_uneven_work(cluster, task, find, longer, golden_once):
+    findings = find(first_ones(cluster, task, longer=longer))
+    golden_once(*findings.values())
+    assert findings.keys() <= {"straggler", "skewed-tasks"}
+    for finding in findings.values():
+        assert finding.gain is None
+        assert "preload" in finding.remedy
+    assert findings
+
+
+@pytest.mark.parametrize("long", [(0,), (9,), (8, 13), (0, 9)])
+def test_a_few_long_tasks_are_not_what_workers_do_at_first(cluster, task, find, long):
+    tasks = [task(15.0 if i in long else 1.0) for i in range(20)]
+    findings = find(cluster(4).run(tasks))
+    assert findings
+    assert not any("preload" in finding.remedy for finding in findings.values())
