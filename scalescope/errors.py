@@ -99,8 +99,15 @@ class ScalescopeError(Exception):
 
 
 def told(text: str) -> dict[str, str]:
-    """The parts `where`, `cause` and `next` of an error that was printed or stored as text, as far as it has them."""
-    return dict(reversed(re.findall(r"^ *(where|cause|next): (.+)", text, re.MULTILINE)))  # the first of each
+    """The parts `where`, `cause` and `next` of an error that was printed or stored as text, as far as it has them.
+
+    Of a log that a part quotes, the last line.
+    """
+    found = re.findall(r"^ *(where|cause|next): (.+)((?:\n +\| .*)*)", text, re.MULTILINE)
+    parts = [
+        (name, f"{part} {quoted.splitlines()[-1].strip(' |')}" if quoted else part) for name, part, quoted in found
+    ]
+    return dict(reversed(parts))  # the first of each
 
 
 class UsageError(ScalescopeError):

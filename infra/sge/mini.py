@@ -133,11 +133,12 @@ class MiniGridEngine(MiniCluster):
         return [line.split() for line in self.run("qstat", "-u", "*").splitlines()[2:]]
 
     def reset(self) -> None:
-        """Make it as after the start: no job, all hosts up, the queue open."""
+        """Make it as after the start: no job, all hosts up, the queue open and without errors."""
         for name in sorted(self._stopped):
             self.start_host(name)
         self._await_hosts()
         self.run("qmod", "-e", "*", check=False)
+        self.run("qmod", "-cq", "*", check=False)  # of queues in error state
         self._until(self._is_empty, "jobs do not end")
 
     def stop_host(self, name: str) -> None:

@@ -100,10 +100,29 @@ DefMemPerCPU=100
 SlurmdParameters=config_overrides
 JobSubmitPlugins=lua
 {gpu_types}
+{power}
 {extra}
 NodeName=DEFAULT CPUs={cpus} RealMemory={memory_mb} {gres}
 {nodes}
 {partitions}
+"""
+
+
+_POWER = """\
+ResumeProgram={folder}/resume
+SuspendProgram=/bin/true
+SuspendTime=3600
+ResumeTimeout={resume_timeout_s}
+"""
+# Starts the daemons of nodes as a cloud would; with a file `no-power` they never come.
+_RESUME = """\
+#!/bin/sh
+export PATH="{path}"
+sleep 3  # seconds that a node takes to boot
+test -e {folder}/no-power || for node in $(scontrol show hostnames "$1"); do
+  setsid --fork slurmd -D -b -N $node -f {folder}/slurm.conf </dev/null >>{folder}/log/$node.out 2>&1
+done
+sleep 1  # when this ends, slurmctld kills what is not in a session of its own yet
 """
 
 
@@ -127,12 +146,16 @@ class MiniSlurm(MiniCluster):
         sizes: Sequence[str] = (),  # options of nodes in the words of slurm.conf, given out in turn
         rules: str = RULES,  # text of job_submit.lua
         kill_wait_s: int = 2,  # between SIGTERM and SIGKILL of a cancelled job
+        cloud: int = 0,  # so many of the nodes, the last ones, are powered off until a job needs them
+        resume_timeout_s: int = 60,  # then a node that does not come is given up
     ) -> None:
         self.folder = Path(folder).resolve()
         self.nodes = [f"n{i + 1}" for i in range(nodes)]
         self.cpus, self.memory_mb, self.gpus = cpus, memory_mb, gpus
         self.partitions, self.extra = dict(partitions), extra
         self.sizes, self.rules, self.kill_wait_s = sizes, rules, kill_wait_s
+        self.awake, self.asleep = self.nodes[: nodes - cloud], self.nodes[nodes - cloud :]
+        self.resume_timeout_s = resume_timeout_s
         self.conf = self.folder / "slurm.conf"
         self.environment = {"SLURM_CONF": str(self.conf)}
         self._pids: dict[str, int] = {}
@@ -153,7 +176,7 @@ class MiniSlurm(MiniCluster):
             self._configure()
             self.keeper = Keeper(__file__, "--keeper", self.folder)
             try:
-                self._pids = {name: self._order("start", name) for name in (CONTROLLER, *self.nodes)}
+                self._pids = {name: self._order("start", name) for name in (CONTROLLER, *self.awake)}
                 self._await_nodes()
                 self._healthy = self._partitions()
                 return
@@ -189,7 +212,7 @@ class MiniSlurm(MiniCluster):
     def reset(self) -> None:
         """Make it as after the start: no job, no reservation, all nodes up, partitions as given."""
         self.freeze(False)
-        for name in self.nodes:  # first, for jobs of a silent node end late
+        for name in self.awake:  # first, for jobs of a silent node end late
             if not alive(self._pids[name]):
                 self.start_node(name)
         self.cancel_all()
@@ -255,11 +278,15 @@ class MiniSlurm(MiniCluster):
             gpu_types="GresTypes=gpu" if self.gpus else "",
             gres=f"Gres=gpu:{self.gpus}" if self.gpus else "",
             kill_wait_s=self.kill_wait_s,
+            power=_POWER.format(folder=self.folder, resume_timeout_s=self.resume_timeout_s) if self.asleep else "",
             extra=self.extra,
             partitions="\n".join(f"PartitionName={n} Nodes={everywhere} {o}" for n, o in self.partitions.items()),
         )
         self.conf.write_text(text)
         (self.folder / "job_submit.lua").write_text(self.rules)
+        resume = self.folder / "resume"
+        resume.write_text(_RESUME.format(folder=self.folder, path=self.search_path))
+        resume.chmod(0o755)
         devices = ",".join(FAKE_GPUS[: self.gpus])
         gres = f"NodeName=n[1-{len(self.nodes)}] Name=gpu File={devices}\n" if self.gpus else ""
         (self.folder / "gres.conf").write_text(gres)
@@ -268,6 +295,7 @@ class MiniSlurm(MiniCluster):
 
     def _node(self, index: int, port: int) -> str:
         size = self.sizes[index % len(self.sizes)] if self.sizes else ""
+        size += " State=CLOUD" if self.nodes[index] in self.asleep else ""
         return f"NodeName={self.nodes[index]} NodeHostname={_host()} NodeAddr=127.0.0.1 Port={port} {size}"
 
     def _order(self, verb: str, name: str) -> int:
@@ -280,10 +308,10 @@ class MiniSlurm(MiniCluster):
                     log = self.folder / "log" / f"{name}.out"
                     raise MiniClusterError(f"{name} ended:\n{log.read_text(errors='replace')[-2000:]}")
             states = dict(line.split() for line in self.run("sinfo", "-hN", "-o%N %T", check=False).splitlines())
-            lazy = [name for name in self.nodes if states.get(name) not in {"idle", "idle*"}]
+            lazy = [name for name in self.awake if states.get(name) not in {"idle", "idle*"}]
             if lazy and resume and states:
                 self.run("scontrol", "update", f"NodeName={','.join(lazy)}", "State=RESUME", check=False)
-            return not lazy and not any(state.endswith("*") for state in states.values())
+            return not lazy and not any(states[name].endswith("*") for name in self.awake)
 
         self._until(idle, lambda: f"not all nodes are idle:\n{self.run('sinfo', '-R', check=False)}")
 

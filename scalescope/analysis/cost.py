@@ -136,12 +136,16 @@ def cost(
     *,
     waited_s: float = 0.0,
     held_worker_s: float = 0.0,
+    cores_per_worker: float | None = None,
 ) -> Cost:
-    """The cost of a trial that waited `waited_s` of its real seconds for workers and held `held_worker_s` meanwhile."""
+    """The cost of a trial that waited `waited_s` of its real seconds for workers and held `held_worker_s` meanwhile.
+
+    `cores_per_worker` is what the cluster had; without it, what `spec` reserves.
+    """
     if spec.here:
         return Cost(1, seconds)
     hours = (point.workers * max(seconds - waited_s, 0.0) + held_worker_s) / 3600
-    cores = hours * spec.cores_per_worker(point.threads_per_worker)
+    cores = hours * (cores_per_worker or spec.cores_per_worker(point.threads_per_worker))
     price = prices.of(spec, pods)
     return Cost(1, seconds, hours, cores, None if price is None else hours * price)
 
@@ -171,8 +175,16 @@ def _of_trial(sweep: Sweep, trial: Trial, prices: Prices) -> Cost:
     spec, pods, held_s = sweep.cluster_of(trial.point), facts.get("pods", ()), facts.get("held_worker_s")
     if held_s is None:  # the cluster does not say
         return cost(spec, trial.point, trial.real_s, prices, pods)
-    waited_s = facts["waited_for_workers_s"]
-    return cost(spec, trial.point, trial.real_s, prices, pods, waited_s=waited_s, held_worker_s=held_s)
+    return cost(
+        spec,
+        trial.point,
+        trial.real_s,
+        prices,
+        pods,
+        waited_s=facts["waited_for_workers_s"],
+        held_worker_s=held_s,
+        cores_per_worker=facts.get("cores_per_worker"),
+    )
 
 
 @dataclass

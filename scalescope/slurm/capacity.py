@@ -1,4 +1,7 @@
-"""How many workers the nodes of a partition hold at the same time when nobody else uses them."""
+"""How many workers the nodes of a partition hold at the same time when nobody else uses them.
+
+Slurm hides CLOUD nodes that are powered off: of them is known only what its partitions have beyond the nodes it shows.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from scalescope.slurm.commands import Run, answer
-from scalescope.slurm.jobs import is_closed, leading_number
+from scalescope.slurm.job_facts import size, tres
+from scalescope.slurm.jobs import is_closed, leading_number, parse_scontrol
+
+_MANY = 10**6  # GPUs of hidden nodes: Slurm counts those of a partition only where the site has it count them
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,19 @@ class SlurmCapacity:
 
 
 @dataclass(frozen=True)
+class _Asleep:
+    """Nodes of a partition that are powered off and hidden."""
+
+    all: SlurmNodeShape  # what they have together
+    count: int
+    alone: bool  # whether no two jobs share a node
+
+    def room(self) -> list[tuple[SlurmNodeShape, bool]]:
+        """At least their room: one of them may have nearly all, so only what they lack together is refused."""
+        return [(self.all, True)] * self.count if self.alone else [(self.all, False)]
+
+
+@dataclass(frozen=True)
 class SlurmRoom:
     """Where jobs may run."""
 
@@ -64,38 +83,70 @@ class SlurmRoom:
 
         Jobs on a node that drains run on, so the nodes of our own jobs, `ours`, count as working.
         """
-        rows = self._rows(run)
+        all_rows = self._rows(run)
+        rows = self._fitting(all_rows, run)
         nodes = self._nodes(rows, run)
         if nodes is None:
             return None
-        jobs, most = _workers(nodes.values(), job, full)
+        asleep = [node for each in self._asleep(all_rows, run) for node in each.room()]
+        jobs, most = _workers([*nodes.values(), *asleep], job, full)
         if not jobs:
             return None
         closed = {name: state for name, state in _closed(rows).items() if name not in ours}
-        _, now = _workers([node for name, node in nodes.items() if name not in closed], job, full)
+        _, now = _workers([*(node for name, node in nodes.items() if name not in closed), *asleep], job, full)
         return SlurmCapacity(most, now, closed)
+
+    def cores_of_whole_nodes(self, run: Run) -> int:
+        """Most cores of a node, where each job has its node for itself; else 0."""
+        rows = self._rows(run)
+        awake = [node.cores for node, alone in (self._nodes(self._fitting(rows, run), run) or {}).values() if alone]
+        asleep = [math.ceil(each.all.cores / each.count) for each in self._asleep(rows, run) if each.alone]
+        return max(awake + asleep, default=0)
 
     def closed_nodes(self, run: Run) -> dict[str, tuple[str, str]]:
         """State and reason of the nodes that are down or drained."""
-        return _closed(self._rows(run))
+        return _closed(self._fitting(self._rows(run), run))
 
     def _rows(self, run: Run) -> list[list[str]]:
-        """Our nodes, once for each partition."""
+        """The nodes of our partitions that Slurm shows, once for each partition."""
         partition = ("-p", self.partition) if self.partition else ()
         text = answer(run, "sinfo", "-h", "-N", *partition, "-o", "%N|%P|%f|%c|%X %Y %Z|%m|%B|%h|%G|%T|%E")
         rows = [row for line in text.splitlines() if len(row := line.split("|", 10)) == 11]
+        return [row for row in rows if self.partition or row[1].endswith("*")]
+
+    def _fitting(self, rows: Iterable[list[str]], run: Run) -> list[list[str]]:
+        """Those that jobs may use, without their partitions and features."""
         left_out = answer(run, "scontrol", "show", "hostnames", self.exclude).split() if self.exclude else []
         wanted = set(self.constraint.split("&")) if re.fullmatch(r"[\w.&-]+", self.constraint) else set()
         return [
             [name, *rest]
-            for name, in_partition, features, *rest in rows
-            if self.partition or in_partition.endswith("*")
+            for name, _, features, *rest in rows
             if name not in left_out and wanted <= set(features.split(","))
         ]
 
+    def _asleep(self, rows: Iterable[list[str]], run: Run) -> list[_Asleep]:
+        shown: dict[str, dict[str, list[str]]] = {}
+        for name, partition, *row in rows:
+            shown.setdefault(partition.removesuffix("*"), {})[name] = row
+        found = []
+        for fields in map(parse_scontrol, answer(run, "scontrol", "show", "partition", "-o").splitlines()):
+            name = fields["PartitionName"]
+            nodes = shown.get(name, {}).values()
+            count = leading_number(fields.get("TotalNodes", "")) - len(nodes)
+            is_ours = name in self.partition.split(",") if self.partition else fields.get("Default") == "YES"
+            if is_ours and count > 0:
+                memory_mb = (size(tres(fields.get("TRES", "")).get("mem", "")) or 0) // 2**20
+                all_nodes = SlurmNodeShape(
+                    leading_number(fields.get("TotalCPUs", "")) - sum(leading_number(row[1]) for row in nodes),
+                    memory_mb - sum(leading_number(row[3]) for row in nodes),
+                    _MANY,
+                )
+                alone = self.whole_nodes or _linear(_config(run)) or fields.get("OverSubscribe") == "EXCLUSIVE"
+                found.append(_Asleep(all_nodes, count, alone))
+        return found
+
     def _nodes(self, rows: Iterable[list[str]], run: Run) -> dict[str, tuple[SlurmNodeShape, bool]] | None:
-        config = answer(run, "scontrol", "show", "config")
-        linear = re.search(r"^SelectType\s*=\s*select/linear", config, re.MULTILINE) is not None
+        config = _config(run)
         # If this process is a job itself, it keeps its cores.
         own = {os.environ.get("SLURMD_NODENAME", ""): leading_number(os.environ.get("SLURM_CPUS_ON_NODE", ""))}
         found: dict[str, tuple[SlurmNodeShape, bool]] = {}
@@ -109,8 +160,16 @@ class SlurmRoom:
             sockets, per_socket, threads = map(int, topology.split())
             whole_cores = "CR_CPU" not in config and sockets * per_socket * threads == leading_number(cpus)
             shape = SlurmNodeShape(cores, leading_number(memory), gpus, threads if whole_cores else 1)
-            found[name] = shape, self.whole_nodes or linear or shared.startswith("EXCLUSIVE")
+            found[name] = shape, self.whole_nodes or _linear(config) or shared.startswith("EXCLUSIVE")
         return found
+
+
+def _config(run: Run) -> str:
+    return answer(run, "scontrol", "show", "config")
+
+
+def _linear(config: str) -> bool:
+    return re.search(r"^SelectType\s*=\s*select/linear", config, re.MULTILINE) is not None
 
 
 def _closed(rows: Iterable[list[str]]) -> dict[str, tuple[str, str]]:

@@ -23,7 +23,8 @@ COMMAND_TIMEOUT_S = 20.0  # seconds; Slurm's own tools give up on their controll
 _FILTERS = ("SQUEUE_", "SINFO_", "SACCT_", "SCANCEL_", "SCONTROL_")
 
 _SILENT = re.compile(
-    r"unable to contact|timed out|connect failure|communication connection|temporarily|no answer", re.IGNORECASE
+    r"unable to contact|timed out|connect failure|communication connection|temporarily|no answer|standby mode",
+    re.IGNORECASE,
 )
 
 T = TypeVar("T")
@@ -33,6 +34,7 @@ class CommandSilent(ClusterError):
     """A command of Slurm, or its controller, gave no answer in time; it may answer in a minute."""
 
     ends_run = True
+    said = ""  # what the command has written to standard error until it was ended
 
 
 def commands(
@@ -63,7 +65,10 @@ def commands(
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise silent(command, f"no answer within {timeout_s:g} s") from error
+            written = error.stderr if isinstance(error.stderr, bytes) else b""
+            away = silent(command, f"no answer within {timeout_s:g} s")
+            away.said = plain(written.decode(errors="replace"))
+            raise away from error
 
     return run
 

@@ -1,4 +1,4 @@
-"""What Slurm's refusals, reasons (https://slurm.schedmd.com/job_reason_codes.html), states and exit codes mean."""
+"""What the categories of Slurm's refusals and reasons (`reasons`), its states and its exit codes mean."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from scalescope.slurm import reasons
 from scalescope.slurm.jobs import COMPLETING, FORGOTTEN, SlurmJob, is_down
 
 CLUSTER_FIELDS = {
     "partition": "`cluster.partition`",
     "time_limit": "`cluster.walltime`",
     "memory": "`cluster.memory_mb`",
+    "cores": "`cluster.cores`, or the axis threads_per_worker",
+    "fewer_jobs": "put more workers into each job with `cluster.workers_per_job`",
     "gres": "`cluster.gpus` or `cluster.gres`",
     "account": "`cluster.account` or `cluster.qos`",
     "constraint": "`cluster.constraint`",
@@ -27,6 +30,8 @@ POOL_FIELDS = CLUSTER_FIELDS | {
     "partition": "`partition`",
     "time_limit": "`time_limit`",
     "memory": "`memory`",
+    "cores": "`cpus`",
+    "fewer_jobs": "let fewer flow runs go on at once, with the concurrency limit of the work pool",
     "gres": "`gres`",
     "account": "`account` or `qos`",
     "constraint": "`constraint`",
@@ -55,6 +60,8 @@ class SlurmFailure:
         return self.next_step.format_map({**fields, "job": job_id})
 
 
+_AGAIN = "try again when the queue is shorter, or ask for less"
+_LIMITS = "`sacctmgr show qos` and `sacctmgr show associations user=$USER` show the limits"
 _NODES = "`sinfo -o '%P %D %c %m %G %f'` shows what nodes have; ask for less per job, or change {constraint}"
 _ASSOCIATIONS = "`sacctmgr show associations user=$USER format=account,partition,qos` lists yours; set {account}"
 _ENVIRONMENT = "install the environment on a file system that the nodes share, or activate it in {prologue}"
@@ -62,7 +69,70 @@ _VERSIONS = "compare the versions here and on the nodes, and look at {script}"
 _LOST_NODE = "`sinfo -R` shows since when and why; {exclude} keeps away from it"
 
 _TABLE = {
+    # ------------------------------------------------------------------ waiting
+    "not-looked-at": ("Slurm has not looked at it yet", _AGAIN),
+    "nodes-busy": ("not enough of its nodes are free; it is next in its queue", _AGAIN),
+    "jobs-ahead": ("jobs with a higher priority are ahead of it", _AGAIN),
+    "nodes-away": ("the nodes that fit are down, drained, reserved or not available now", _AGAIN),
+    "nodes-prepare": ("its nodes are being prepared", _AGAIN),
+    "nodes-power-up": (
+        "its nodes are being powered up, booted or set up",
+        "`scontrol show node` and `sinfo -R` show whether they come; ask the administrators, or set another "
+        "{partition}",
+    ),
+    "maintenance": ("its nodes are reserved for maintenance", "try again after it: `scontrol show reservation`"),
+    "burst-buffer": (
+        "its burst buffer is not ready, or is not to be had",
+        "`scontrol show burstbuffer` shows its state; look for a burst buffer in {directives}",
+    ),
+    "power-cap": ("the site's limit on electric power is reached", _AGAIN),
+    "reservation-to-come": ("its reservation has not begun", "`scontrol show reservation` shows when it begins"),
+    "begin-time": ("it is not to start before a certain time, or it was requeued", _AGAIN),
+    "dependency-waits": ("it depends on a job that has not ended", "look for --dependency in {directives}"),
+    "licences-busy": ("all licences are in use", "`scontrol show licenses` shows who has them"),
+    "federation": ("another cluster of the federation considers or runs it", "look at `squeue --federation`"),
+    "running-jobs-limit": (
+        "a limit on the number of jobs that run at once is reached",
+        "{fewer_jobs}, or set another {account}; " + _LIMITS,
+    ),
+    "submitted-jobs-limit": (
+        "a limit on the number of jobs in the queue is reached",
+        "{fewer_jobs}, or set another {account}; " + _LIMITS,
+    ),
+    "use-limit": (
+        "a limit on what jobs use at once is reached (a job that exceeds the limit by itself will never start)",
+        "ask for less at once, or set another {account}; " + _LIMITS,
+    ),
+    "usage-spent": (
+        "the account, or the QOS, has used up its computing time",
+        "`sshare` and `sacctmgr show associations` show it; set another {account}, or ask for more",
+    ),
+    "remaining-time-limit": (
+        "the time that running jobs may still take, added up, is at its limit",
+        "lower {time_limit}; " + _LIMITS,
+    ),
+    "queue-full": (
+        "Slurm holds as many jobs as it may (MaxJobCount); those that have ended count for some minutes more",
+        "{fewer_jobs}, or wait until the queue is shorter; `scontrol show config` shows MaxJobCount",
+    ),
+    "state-folder-full": (
+        "Slurm's controller cannot write to its StateSaveLocation: it is full, or its disk fails",
+        "tell the administrators; `scontrol show config` names StateSaveLocation, and `df` on the host of the "
+        "controller shows its room",
+    ),
     # ------------------------------------------------------------------ refused, or never to start
+    "unnamed-limit": (
+        "a limit of the account or QOS is exceeded, and Slurm does not say which: number of jobs, size or time",
+        _LIMITS,
+    ),
+    "reservation-gone": (
+        "its reservation does not exist any more, or is not for you",
+        "`scontrol show reservation` lists them; look for --reservation in {directives}",
+    ),
+    "job-minutes-limit": (
+        "one job asks for more cores, or other resources, times minutes than a job may have",
+        "lower {time_limit}, or ask for less per job; " + _LIMITS,
+    ),
     "unknown-partition": (
         "there is no such partition, or you may not use it",
         "`sinfo -s` lists the partitions; set {partition}",
@@ -102,7 +172,7 @@ _TABLE = {
     ),
     "job-limit": (
         "one job asks for more, or less, than the account, QOS or partition allows a job",
-        "`sacctmgr show qos` and `sacctmgr show associations user=$USER` show the limits; change what one job asks for",
+        _LIMITS + "; change what one job asks for: {memory}, {cores}, or {gres}",
     ),
     "unknown-option": ("sbatch does not know an option of the job", "look at {directives} and at {script}"),
     "dependency-failed": (
@@ -165,6 +235,10 @@ _TABLE = {
         "use a QOS or a {partition} without preemption, or expect this now and then",
     ),
     "node-lost": ("its node died or did not boot", _LOST_NODE),
+    "reconfiguration-failed": ("its node could not be set up with the features of the job", _LOST_NODE),
+    "launch-failed": ("Slurm could not launch it on its node", "`scontrol show job {job}` and `sinfo -R` show more"),
+    "system-failure": ("Slurm itself failed", "tell the administrators; the logs of slurmctld and slurmd say more"),
+    "inactive": ("Slurm ended it as inactive (InactiveLimit)", "ask the administrators for a higher InactiveLimit"),
     "deadline": ("it could not have ended before its deadline", "look for --deadline in {directives}"),
     "ending": (
         "its processes are being ended: somebody cancelled it, a job with a higher priority preempted it, or its node "
@@ -178,42 +252,20 @@ _TABLE = {
     "forgotten": ("Slurm has forgotten the job, and keeps no accounting of it", "read the job's output"),
     "failed": ("its command failed", "read the job's output, and `scontrol show job {job}`"),
 }
-_MAY_RETURN = frozenset({"time-limit-reached", "cancelled", "preempted", "node-lost", "ending", "workers-left"})
+_MAY_RETURN = frozenset(
+    {"time-limit-reached", "cancelled", "preempted", "node-lost", "ending", "workers-left", "queue-full"}
+    | {"state-folder-full"}
+)
+# A job that waits for one of these never starts by itself.
+_NEVER = frozenset(
+    {"time-limit-too-long", "too-many-nodes", "too-much-memory", "partition-closed", "partition-not-allowed"}
+    | {"dependency-failed", "reservation-gone", "job-held", "account-refused", "no-such-node", "job-limit"}
+    | {"job-minutes-limit"}
+)
 _BY_CATEGORY = {category: SlurmFailure(category, *texts) for category, texts in _TABLE.items()}
 
 # ------------------------------------------------------------------ how each is known
 
-_REFUSALS = (
-    (r"invalid partition|partition name", "unknown-partition"),
-    (r"gres|generic resource", "unknown-gres"),
-    (r"memory specification|memory", "too-much-memory"),
-    (r"licen[cs]e", "unknown-licence"),
-    (r"time ?limit", "time-limit-too-long"),
-    (r"account|association|qos", "account-refused"),
-    (r"feature|constraint", "unknown-feature"),
-    (
-        r"node configuration|too many|more processors|cpu count|node count|nodes? .*not available|invalid node",
-        "no-such-node",
-    ),
-    (r"partition.*(down|inactive|drained)|required partition not available", "partition-closed"),
-    (r"job violates|policy", "job-limit"),
-    (r"unrecognized option|invalid option|invalid --|unknown option", "unknown-option"),
-)
-_NEVER = (
-    (r"PartitionTimeLimit", "time-limit-too-long"),
-    (r"PartitionNodeLimit", "too-many-nodes"),
-    (r"PartitionDown|PartitionInactive", "partition-closed"),
-    (r"DependencyNeverSatisfied", "dependency-failed"),
-    (r"JobHeld|requeued held|RESV_DEL_HOLD|held state", "job-held"),
-    (r"InvalidAccount|InvalidQOS|QOSNotAllowed|AssociationNotFound", "account-refused"),
-    (r"not permitted to use this partition|can't use this partition", "partition-not-allowed"),
-    (r"BadConstraints", "no-such-node"),
-    (
-        r"PerJobLimit|Max(Cpu|GRES|Mem|Node|TRES)\w*PerJob|MaxWallDuration|MaxCpuMinutesPerJob|TimeLimit"
-        r"|Min\w*(NotSatisfied|PerJob)",
-        "job-limit",
-    ),
-)
 _LOGS = (
     (r"scalescope: \S+ cannot reach the scheduler", "scheduler-unreachable"),
     (
@@ -252,31 +304,18 @@ _STATES = {
     "BOOT_FAIL": "node-lost",
     "DEADLINE": "deadline",
     "OUT_OF_MEMORY": "out-of-memory",
+    "LAUNCH_FAILED": "launch-failed",
+    "RECONFIG_FAIL": "reconfiguration-failed",
+    "REVOKED": "federation",
     "COMPLETED": "workers-left",
     FORGOTTEN: "forgotten",
 }
+_REASONS_OF_ENDS = ("JobLaunchFailure", "SystemFailure", "InactiveLimit", "OutOfMemory", "BurstBufferOperation")
 _OWN_DOING = ("TIMEOUT", "FAILED", "OUT_OF_MEMORY")
 
-_WAITING = (
-    (r"^$", "Slurm has not looked at it yet"),
-    (r"^Resources", "not enough of its nodes are free; it is next in its queue"),
-    (r"^Priority", "jobs with a higher priority are ahead of it"),
-    (r"maintenance", "its nodes are reserved for maintenance"),
-    (r"^Reservation", "its reservation has not begun"),
-    (r"^ReqNodeNotAvail|DOWN, DRAINED", "the nodes that fit are reserved or not available now"),
-    (r"^BeginTime", "it is not to start before a certain time, or it was requeued"),
-    (r"^Dependency", "it depends on a job that has not ended"),
-    (r"^Licenses", "all licences are in use"),
-    (
-        r"^(AssocGrp|QOSGrp|QOSMax|AssocMax)",
-        "a limit on running jobs is reached (a job that exceeds the limit by itself will never start)",
-    ),
-    (r"^(QOSResource|MaxJobs|QOSUsage)", "a limit on running jobs is reached"),
-    (r"^(Prolog|Cleaning|NodesPrep|BurstBuffer)", "its nodes are being prepared"),
-    (r"", "it waits"),
-)
-_LACKS_NODES = re.compile(r"^Resources|DOWN, DRAINED|ReqNodeNotAvail|UnavailableNodes|NodeDown", re.IGNORECASE)
+_LACKS_NODES = frozenset({"nodes-busy", "nodes-away", "node-lost"})
 _SHOWN_NODES = 4
+_POWER = {"#": "powers up", "~": "is powered off", "%": "powers down", "!": "is to power down", "@": "boots"}
 
 
 def _first(patterns: Iterable[tuple[str, str]], text: str, flags: int = 0) -> SlurmFailure | None:
@@ -284,29 +323,42 @@ def _first(patterns: Iterable[tuple[str, str]], text: str, flags: int = 0) -> Sl
 
 
 def refused(said: str) -> SlurmFailure:
-    unknown = SlurmFailure("refused", "", "run `sbatch` with {script}: it says the same")
-    return _first(_REFUSALS, said, re.IGNORECASE) or unknown
+    unknown = SlurmFailure("refused", "this refusal is not known to Scalescope", "run `sbatch` with {script}")
+    return _BY_CATEGORY.get(reasons.of_refusal(said), unknown)
 
 
-def never(reason: str) -> SlurmFailure | None:
+def waiting(reason: str) -> SlurmFailure:
+    """Why a job waits. A reason that is not known is no one else's."""
+    if re.search("maintenance", reason, re.IGNORECASE):
+        return _BY_CATEGORY["maintenance"]
+    unknown = SlurmFailure("unknown-reason", "this reason is not known to Scalescope", _AGAIN)
+    return _BY_CATEGORY.get(reasons.of_reason(reason), unknown)
+
+
+def never(reason: str, state: str = "") -> SlurmFailure | None:
     """Why a waiting job can never start; None if it may start by itself."""
-    return _first(_NEVER, reason)
+    failure = _BY_CATEGORY["job-held"] if state == "RESV_DEL_HOLD" else waiting(reason)
+    return failure if failure.category in _NEVER else None
 
 
 def lacks_nodes(reason: str) -> bool:
     """Whether a job with this reason waits for nodes, some of which may be down or drained."""
-    return bool(_LACKS_NODES.search(reason)) and not re.search("maintenance", reason, re.IGNORECASE)
+    return waiting(reason).category in _LACKS_NODES
+
+
+def has_power_to_come(state: str) -> bool:
+    """Whether a node in this state is powered off, powers up or boots."""
+    return state[-1:] in _POWER
 
 
 def nodes_in_words(nodes: Mapping[str, tuple[str, str]]) -> str:
     """`n2 is drained (cooling)`, of states and reasons by name."""
-    said = [f"{name} is {state}{f' ({why})' if why else ''}" for name, (state, why) in nodes.items()]
-    more = [f"{len(said) - _SHOWN_NODES} more are down or drained"] if len(said) > _SHOWN_NODES else []
+    said = [
+        f"{name} {_POWER.get(state[-1:]) or f'is {state}'}{f' ({why})' if why else ''}"
+        for name, (state, why) in nodes.items()
+    ]
+    more = [f"and {len(said) - _SHOWN_NODES} more nodes"] if len(said) > _SHOWN_NODES else []
     return ", ".join(said[:_SHOWN_NODES] + more)
-
-
-def waiting(reason: str) -> str:
-    return next(words for pattern, words in _WAITING if re.search(pattern, reason))
 
 
 def ended(
@@ -322,10 +374,12 @@ def ended(
         exits = _EXITS | _WORKER_EXITS if of_workers else _EXITS
         if category := exits.get(job.exit_code):
             return _BY_CATEGORY[category]
-        if job.reason == "JobLaunchFailure":
-            return _BY_CATEGORY["output-not-writable"]
+        if job.reason in _REASONS_OF_ENDS:
+            return _BY_CATEGORY[reasons.of_reason(job.reason)]
     if category := _STATES.get(job.outcome):
         return _BY_CATEGORY[category]
+    if job.outcome != "FAILED":
+        return SlurmFailure("unknown-state", "this state is not known to Scalescope", _TABLE["failed"][1])
     status, _, signal = (job.exit_code or "1:0").partition(":")
     what = f"its command ended with exit status {status}" if status != "0" else f"signal {signal} ended its command"
     return replace(_BY_CATEGORY["failed"], cause=what)

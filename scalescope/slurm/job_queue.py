@@ -95,7 +95,7 @@ class JobQueue:
 
 def cannot_start(job: SlurmJob) -> str:
     """Why a waiting job will never start, and what to do; empty if it may start."""
-    failure = failures.never(f"{job.reason} {job.state}") if job.is_pending else None
+    failure = failures.never(job.why, job.state) if job.is_pending else None
     if failure is None or failure.category in _MAY_END:
         return ""
     step = failure.step(POOL_FIELDS, job.id)
@@ -105,7 +105,7 @@ def cannot_start(job: SlurmJob) -> str:
 def progress(job: SlurmJob) -> str:
     if job.is_pending:
         why = f" ({job.reason})" if job.reason else ""
-        return f"Slurm job {job.id} waits in partition {job.partition}: {failures.waiting(job.reason)}{why}"
+        return f"Slurm job {job.id} waits in partition {job.partition}: {failures.waiting(job.why).cause}{why}"
     return f"Slurm job {job.id} is {job.state} on {job.nodes or 'no node'}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import time
@@ -13,9 +14,8 @@ from pathlib import Path
 from scalescope import owner
 from scalescope.slurm.commands import Run, answer, is_silent, plain, silent
 
-PENDING = frozenset(
-    {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
-)
+POWERING = frozenset({"CONFIGURING", "POWER_UP_NODE"})  # it has nodes, which are powered up, booted or set up
+PENDING = POWERING | frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "RESV_DEL_HOLD", "SPECIAL_EXIT"})
 ENDED = frozenset(
     {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY"}
     | {"PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT"}
@@ -27,8 +27,9 @@ FORGOTTEN = "FORGOTTEN"  # a state of our own: Slurm no longer knows the job
 
 ENDED_ANYHOW = re.compile(r"already complet|invalid job id", re.IGNORECASE)  # standard error about a job that has ended
 
-_FORMAT = "%i|%T|%P|%V|%S|%e|%N|%u|%j|%r|%k"
-_OUTCOMES = {"TimeLimit": "TIMEOUT", "NonZeroExitCode": "FAILED", "JobLaunchFailure": "FAILED", "NodeDown": "NODE_FAIL"}
+_FORMAT = "%i|%T|%P|%V|%S|%e|%N|%u|%j|%r|%l|%m|%a|%q|%D|%k"
+_OUTCOMES = {"TimeLimit": "TIMEOUT", "NodeDown": "NODE_FAIL", "OutOfMemory": "OUT_OF_MEMORY", "DeadLine": "DEADLINE"}
+_OUTCOMES |= dict.fromkeys(("NonZeroExitCode", "RaisedSignal", "JobLaunchFailure"), "FAILED")
 _LOOK_S = 0.2
 
 
@@ -49,6 +50,16 @@ class SlurmJob:
     started: float | None = None
     estimated_start: float | None = None  # of a waiting job, as Slurm's backfill estimates it
     ended: float | None = None
+    time_limit: str = ""  # this and the next ones in Slurm's words
+    memory: str = ""
+    account: str = ""
+    qos: str = ""
+    node_count: str = ""
+
+    @property
+    def why(self) -> str:
+        """Why it waits: its reason, or the state of a job that has nodes, but does not run yet."""
+        return self.reason or (self.state if self.state in POWERING else "")
 
     @property
     def is_pending(self) -> bool:
@@ -77,10 +88,11 @@ def find(labels: Iterable[str], *, run: Run, user: str = "") -> list[SlurmJob]:
 def parse_squeue(text: str) -> list[SlurmJob]:
     jobs = []
     for line in text.splitlines():
-        parts = line.split("|", 10)
-        if len(parts) != 11:
+        parts = line.split("|", 15)
+        if len(parts) != 16:
             continue
-        number, state, partition, submitted, started, ended, nodes, user, name, reason, comment = parts
+        number, state, partition, submitted, started, ended, nodes, user, name, reason, *given, comment = parts
+        time_limit, memory, account, qos, node_count = map(_known, given)
         waiting = state in PENDING
         jobs.append(
             SlurmJob(
@@ -96,6 +108,11 @@ def parse_squeue(text: str) -> list[SlurmJob]:
                 started=None if waiting else when(started),
                 estimated_start=when(started) if waiting else None,
                 ended=when(ended) if state in (*ENDED, COMPLETING) else None,
+                time_limit=time_limit,
+                memory=memory,
+                account=account,
+                qos=qos,
+                node_count=node_count,
             )
         )
     return jobs
@@ -212,6 +229,12 @@ def cluster_name(*, run: Run) -> str:
     return found[1] if found else ""
 
 
+def most_jobs(*, run: Run) -> int:
+    """How many jobs the controller holds at most, ended ones among them (MaxJobCount); 0 if it does not say."""
+    found = re.search(r"^MaxJobCount\s*=\s*(\d+)", answer(run, "scontrol", "show", "config"), re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
 def lease_details(*, run: Run) -> dict[str, str]:
     """What a reaper needs to find jobs again."""
     conf = os.environ.get("SLURM_CONF")
@@ -224,6 +247,20 @@ def when(text: str) -> float | None:
         return datetime.fromisoformat(text.strip()).timestamp()
     except ValueError:
         return None
+
+
+def seconds(text: str) -> float | None:
+    """Seconds of a time limit as Slurm reads and writes it: `30`, `30:00`, `1:00:00`, `1-12`; None if it is none."""
+    if text == "UNLIMITED":
+        return math.inf
+    days, dash, clock = text.rpartition("-")
+    parts = clock.split(":")
+    if not all(part.isdigit() for part in (*parts, days or "0")) or len(parts) > 3:
+        return None
+    # without days, one part is minutes, and two are minutes and seconds
+    parts = [*parts, "0", "0"][:3] if dash else [*(["0"] if len(parts) < 3 else []), *parts, "0"][:3]
+    hours, minutes, rest = map(int, parts)
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + rest
 
 
 def leading_number(text: str) -> int:

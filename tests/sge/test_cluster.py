@@ -114,6 +114,37 @@ def test_what_keeps_jobs_from_starting_is_said(opened: Opened, in_sge: Any) -> N
     cluster.scale(1, 1)
 
 
+@pytest.mark.thorough
+def test_a_queue_in_error_and_a_host_that_is_away_are_named_and_what_was_changed(opened: Opened, in_sge: Any) -> None:
+    cluster = opened(queue_timeout_s=30.0, walltime="01:00:00")
+    first, second = in_sge.hosts
+    said: list[str] = []
+
+    def go(text: str) -> None:
+        said.append(text)
+        (job,) = [job["id"] for job in cluster.facts()["jobs"]]
+        if len(said) == 1:
+            in_sge.run("qalter", "-l", "h_rt=600", job)
+        if "in error state" in text and "does not answer" in text and "600 s in place of" in text:
+            in_sge.run("qmod", "-cq", f"all.q@{second}")
+
+    cluster.report = go
+    in_sge.run("qconf", "-mattr", "queue", "prolog", "/bin/false", "all.q")
+    try:
+        in_sge.run("qmod", "-d", f"all.q@{first}")
+        failed = in_sge.submit()
+        until(lambda: "E" in in_sge.run("qstat", "-f"))
+        in_sge.run("qdel", failed)
+        in_sge.stop_host(first)
+        until(lambda: first in in_sge.run("qselect", "-qs", "u", check=False))
+    finally:
+        in_sge.run("qconf", "-mattr", "queue", "prolog", "NONE", "all.q")
+    cluster.scale(1, 1)  # a host that is down is no reason to refuse it
+    both = ("in error state", f"all.q@{second}", "does not answer", f"all.q@{first}")
+    assert any(all(words in text for words in both) for text in said), said
+    assert len(cluster.facts()["changed"]) == 1
+
+
 def test_what_grid_engine_does_not_take_is_refused(opened: Opened) -> None:
     for category, given in (
         ("bad-parallel-environment", {"parallel_environment": "none"}),

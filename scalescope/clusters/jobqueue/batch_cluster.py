@@ -8,12 +8,14 @@ import shlex
 import shutil
 import tempfile
 import time
+from collections import ChainMap
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scalescope.clusters.jobqueue import job_script
 from scalescope.clusters.jobqueue.base_cluster import JobQueueCluster, PendingWorkers
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
+from scalescope.clusters.jobqueue.job_terms import JobTerms, in_words
 from scalescope.clusters.jobqueue.watching import interval_s
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.model.words import plural
@@ -36,6 +38,8 @@ class BatchCluster(JobQueueCluster):
         self._told: PendingWorkers | None = None
         self._waiting_since: float | None = None
         self._next_look = self._changed_at = 0.0
+        # What the system gave each job in place of what it was asked for, by number.
+        self._changes_of: dict[str, dict[str, str]] = {}
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
         self._waiting_since, self._next_look = None, 0.0
@@ -108,6 +112,9 @@ class BatchCluster(JobQueueCluster):
         if status is None or known is None:
             why = f"`{status.name}` gives no answer" if status else f"{self.kind} is not asked how its jobs stand"
             return self._in_queue(ids, f"{plural(missing, 'worker')} missing; jobs {listed(ids)}: {why}")
+        asked = JobTerms(self.spec.walltime_s, partition=getattr(self.spec, "queue", ""), account=self.spec.account)
+        for job in known:
+            self._changes_of[job.id] = asked.changes(job.terms)
         pending = [job for job in known if job.state in status.waiting]
         reasons = dict.fromkeys(job.reason or f"state {job.state}, no reason given" for job in pending)
         if pending:
@@ -117,10 +124,22 @@ class BatchCluster(JobQueueCluster):
 
     def _started(self, missing: int, jobs: int, more: str = "") -> PendingWorkers:
         self._waiting_since = None
-        return PendingWorkers(f"{plural(missing, 'worker')} missing; {plural(jobs, 'job')} of them started{more}")
+        words = f"{plural(missing, 'worker')} missing; {plural(jobs, 'job')} of them started{more}{self._changed()}"
+        return PendingWorkers(words)
 
     def _wait(self, pending: Sequence[str], reasons: str, running: int) -> PendingWorkers:
-        return self._in_queue(pending, f"{plural(len(pending), 'job')} waiting: {reasons}", running)
+        return self._in_queue(pending, f"{plural(len(pending), 'job')} waiting: {reasons}{self._changed()}", running)
+
+    @property
+    def _changes(self) -> dict[str, str]:
+        return dict(ChainMap(*(self._changes_of.get(job.id, {}) for job in self._jobs)))
+
+    def _changed(self) -> str:
+        words = in_words(self._changes, self.kind)
+        return f"; {words}" if words else ""
+
+    def _facts_of_jobs(self) -> dict[str, Any]:
+        return {"changed": list(self._changes.values())}
 
     def _in_queue(self, job_ids: Sequence[str], words: str, running: int = 0) -> PendingWorkers:
         """Jobs wait in the queue; raises `ClusterError` if they have for too long."""

@@ -13,10 +13,42 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scalescope import owner
+from scalescope.clusters.jobqueue.job_terms import NO_TERMS, JobTerms, clock_s
 from scalescope.errors import ClusterError
 
 COMMAND_TIMEOUT_S = 20.0
 VARIABLES = ("SGE_ROOT", "SGE_CELL", "SGE_CLUSTER_NAME", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")  # name a Grid Engine
+
+# What each letter of a job's state means, as sge_status(5) and qstat(1) of 8.1.9 list them; the first that a state has
+# names its category.
+JOB_STATES = {
+    "z": "finished",
+    "d": "deleted",
+    "E": "start-failed",
+    "h": "held",  # if it waits: else it runs, and would not run again
+    "q": "waiting",
+    "w": "waiting",
+    "s": "suspended",  # by qmod
+    "S": "suspended",  # with its queue
+    "T": "suspended",  # by a threshold of its queue
+    "r": "running",
+    "t": "running",  # about to
+}
+# What each letter of a queue's state on a host means (`qstat -f`).
+QUEUE_STATES = {
+    "u": "its host does not answer",
+    "E": "it is in error state, until an administrator clears it with `qmod -cq`",
+    "d": "it is disabled",
+    "D": "its calendar has disabled it",
+    "s": "it is suspended",
+    "C": "its calendar has suspended it",
+    "S": "it is suspended for the sake of another queue",
+    "a": "its host is too loaded",
+    "A": "its host is too loaded, and suspends jobs",
+    "c": "its configuration is ambiguous",
+    "o": "it is no longer configured, and only ends its jobs",
+    "P": "it was preempted",
+}
 
 _LOOK_S = 0.2
 _SILENT = re.compile(r"commlib error|unable to (send|contact)|got (send|read) error|timeout", re.IGNORECASE)
@@ -35,24 +67,32 @@ class GridEngineJob:
     id: str
     state: str  # letters, such as `qw`, `r`, `Rq` (waits again), `Rr` (runs again), `Eqw` or `dr`
     queue: str  # with the host, as `all.q@node1`; empty while it waits
+    terms: JobTerms = NO_TERMS  # what it asks for by now
 
     @property
     def host(self) -> str:
         return self.queue.partition("@")[2]
 
     @property
+    def category(self) -> str:
+        """What its state means, by `JOB_STATES`; empty if that is not known."""
+        waits = "q" in self.state or "w" in self.state
+        found = (name for letter, name in JOB_STATES.items() if letter in self.state and (waits or letter != "h"))
+        return next(found, "") if set(self.state) <= {*JOB_STATES, "R"} else ""  # R: rescheduled
+
+    @property
     def is_pending(self) -> bool:
         """Whether it waits for a host, for the first time or again after Grid Engine rescheduled it."""
-        return ("w" in self.state or "q" in self.state) and not self.has_failed
+        return self.category in ("waiting", "held")
 
     @property
     def has_failed(self) -> bool:
         """Whether it could not be started, and waits for somebody to clear the error."""
-        return "E" in self.state
+        return self.category == "start-failed"
 
     @property
     def is_deleted(self) -> bool:
-        return "d" in self.state
+        return self.category in ("deleted", "finished")
 
 
 class GridEngine:
@@ -88,7 +128,7 @@ class GridEngine:
 
     def jobs(self, label: str) -> list[GridEngineJob]:
         """This user's jobs of exactly this name."""
-        text = self.ask("qstat", "-u", owner.user(), "-xml")
+        text = self.ask("qstat", "-u", owner.user(), "-r", "-ext", "-xml")
         try:
             queue = ElementTree.fromstring(text)  # noqa: S314 - the batch system is trusted
         except ElementTree.ParseError as error:
@@ -96,9 +136,23 @@ class GridEngine:
         found = []
         for each in queue.iter("job_list"):
             if each.findtext("JB_name") == label:
-                told = (each.findtext(name) or "" for name in ("JB_job_number", "state", "queue_name"))
-                found.append(GridEngineJob(*told))
+                number, state, place = (each.findtext(name) or "" for name in ("JB_job_number", "state", "queue_name"))
+                found.append(GridEngineJob(number, state, place, _terms(each)))
         return found
+
+    def queue_states(self) -> dict[str, tuple[str, str]]:
+        """State letters of each queue on each host (`all.q@node1`) that has any, and why it is in error state."""
+        text = self.ask("qstat", "-f", "-explain", "E", "-xml")
+        try:
+            queues = ElementTree.fromstring(text).iter("Queue-List")  # noqa: S314 - the batch system is trusted
+        except ElementTree.ParseError as error:
+            raise _silent(("qstat",), " ".join(text.split())) from error
+        states = {each.findtext("name") or "": (each.findtext("state") or "", each) for each in queues}
+        return {
+            name: (state, " ".join(each.findtext("message", "").split()))
+            for name, (state, each) in states.items()
+            if state
+        }
 
     def details(self, job_id: str) -> dict[str, list[str]]:
         """The lines of each field of `qstat -j`; none if the job has ended."""
@@ -154,8 +208,8 @@ class GridEngine:
         """Why a job waits, by its scheduler's last look, or else by a look now; empty if it may start."""
         looked = [line for line in self.details(job_id)["scheduling info"] if '"' in line]
         told = [re.sub(r'^queue instance "(.*)" dropped because it', r"\1", line) for line in looked]
-        away = self.unreachable() if any("not available" in line for line in told) else set()
-        told = [f"{line} (its host does not answer)" if line.split()[0] in away else line for line in told]
+        states = self.queue_states() if any("not available" in line for line in told) else {}
+        told = [f"{line}{in_words(*states.get(line.split()[0], ('', '')))}" for line in told]
         return told or self.verify(job_id, "p")
 
     def verify(self, job_id: str, level: str) -> list[str]:
@@ -164,6 +218,36 @@ class GridEngine:
         if "verification: no suitable queues" not in lines:
             return []
         return [re.sub(r"^Job \d+ ", "", line) for line in lines if not line.startswith("verification:")]
+
+
+def in_words(states: str, why: str = "") -> str:
+    """What the state letters of a queue mean, in brackets; empty if there are none."""
+    told = [QUEUE_STATES.get(letter, f"state {letter}, which is not known to Scalescope") for letter in states]
+    return f" ({', '.join(told)}{f': {why}' if why else ''})" if told else ""
+
+
+def asked(script: str) -> JobTerms:
+    """What a job script asks for; the last directive counts."""
+    text = "\n".join(line[2:] for line in script.splitlines() if line.startswith("#$"))
+    limits, queues = re.findall(r"\bh_rt=([\d:]+)", text), re.findall(r"(?:^|\s)-q (\S+)", text)
+    slots, projects = re.findall(r"(?:^|\s)-pe \S+ (\d+)(?!\S)", text), re.findall(r"(?:^|\s)-P (\S+)", text)
+    return JobTerms(
+        time_s=clock_s(limits[-1]) if limits else None,
+        partition=queues[-1] if queues else "",
+        account=projects[-1] if projects else "",
+        cores=int(slots[-1]) if slots else None,
+    )
+
+
+def _terms(job: ElementTree.Element) -> JobTerms:
+    limits = [each.text or "" for each in job.iter("hard_request") if each.get("name") == "h_rt"]
+    slots = job.findtext("requested_pe") or ""
+    return JobTerms(
+        time_s=clock_s(limits[-1]) if limits else None,
+        partition=",".join(each.text or "" for each in job.iter("hard_req_queue")),
+        account=job.findtext("JB_project") or "",
+        cores=int(slots) if slots.isdigit() else None,
+    )
 
 
 def _silent(command: Sequence[str], cause: str) -> GridEngineSilent:

@@ -8,6 +8,8 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scalescope.clusters.jobqueue.job_terms import NO_TERMS, JobTerms, clock_s
+
 COMMAND_TIMEOUT_S = 20.0  # seconds; a busy PBS answers `qstat` within a few
 
 
@@ -18,6 +20,7 @@ class JobStatus:
     id: str
     state: str  # as the system writes it
     reason: str = ""  # why it waits, in the system's words
+    terms: JobTerms = NO_TERMS  # what it has by now
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,7 @@ class StatusCommand:
     job: re.Pattern[str]  # one job of the output, with the groups `id`, `state` and `reason`
     waiting: frozenset[str]  # states of jobs in the queue
     gone: re.Pattern[str]  # what is written of jobs that are no longer known
+    terms: tuple[re.Pattern[str], ...] = ()  # what a job has, with the groups `time` (h:m:s), `partition` and `account`
 
     @property
     def name(self) -> str:
@@ -51,10 +55,24 @@ class StatusCommand:
 
     def read(self, text: str) -> list[JobStatus]:
         unfolded = text.replace("\n\t", "")
+        jobs = list(self.job.finditer(unfolded))
+        ends = [job.start() for job in jobs[1:]] + [len(unfolded)]
         return [
-            JobStatus(found["id"], found["state"], (found["reason"] or "").strip(" ;"))
-            for found in self.job.finditer(unfolded)
+            JobStatus(
+                job["id"], job["state"], (job["reason"] or "").strip(" ;"), self._terms(unfolded[job.start() : end])
+            )
+            for job, end in zip(jobs, ends, strict=False)
         ]
+
+    def _terms(self, text: str) -> JobTerms:
+        found = {
+            name: value
+            for form in self.terms
+            if (match := form.search(text))
+            for name, value in match.groupdict().items()
+        }
+        time_s = clock_s(found["time"]) if found.get("time") else None
+        return JobTerms(time_s=time_s, partition=found.get("partition", ""), account=found.get("account", ""))
 
 
 PBS = StatusCommand(
@@ -65,6 +83,11 @@ PBS = StatusCommand(
     ),
     frozenset("QHWT"),
     re.compile("Unknown Job Id|Job has finished"),
+    (
+        re.compile(r"^ +Resource_List\.walltime = (?P<time>[\d:]+)$", re.MULTILINE),
+        re.compile(r"^ +queue = (?P<partition>\S+)$", re.MULTILINE),
+        re.compile(r"^ +Account_Name = (?P<account>\S+)$", re.MULTILINE),
+    ),
 )
 LSF = StatusCommand(
     """bjobs -noheader -o "jobid stat pend_reason delimiter='|'" {}""",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from scalescope.clusters.jobqueue.base_cluster import PendingWorkers
 from scalescope.clusters.jobqueue.batch_cluster import SHOWN, BatchCluster, listed
-from scalescope.clusters.jobqueue.grid_engine import GridEngine, GridEngineJob, GridEngineSilent
+from scalescope.clusters.jobqueue.grid_engine import GridEngine, GridEngineJob, GridEngineSilent, asked
+from scalescope.clusters.jobqueue.job_terms import NO_TERMS, JobTerms
 from scalescope.clusters.jobqueue.systems import SgeSpec
 from scalescope.clusters.jobqueue.watching import excerpt
 from scalescope.errors import ClusterError, JobsEnded
@@ -33,6 +34,7 @@ class SgeCluster(BatchCluster):
         self._engine = GridEngine()
         self._hosts: dict[str, str] = {}
         self._answered_at = 0.0
+        self._asked: dict[str, JobTerms] = {}
 
     def scale(self, workers: int, threads_per_worker: int) -> None:
         self._answered_at = time.monotonic()
@@ -55,7 +57,9 @@ class SgeCluster(BatchCluster):
 
     def _send(self, sizes: Sequence[int], jobs: Sequence[Job]) -> Iterator[tuple[int, Job, str]]:
         self._patiently(lambda: self._engine.jobs(self.label))
-        yield from super()._send(sizes, jobs)
+        for size, job, number in super()._send(sizes, jobs):
+            self._asked[number] = asked(job.job_script())
+            yield size, job, number
 
     def _patiently(self, ask: Callable[[], T]) -> T:
         return patiently(
@@ -86,11 +90,13 @@ class SgeCluster(BatchCluster):
             seen = {job.id: job for job in self._engine.jobs(self.label)}
             self._answered_at = now
             self._hosts |= {job.id: job.host for job in seen.values() if job.host}
+            for job in seen.values():
+                self._changes_of[job.id] = self._asked.get(job.id, NO_TERMS).changes(job.terms)
             self._raise_for_ended(seen)
             pending = [job for job in seen.values() if job.is_pending]
             if pending:
                 return self._waiting(pending, len(seen) - len(pending))
-            return self._started(missing, len(seen))
+            return self._started(missing, len(seen), self._not_running(seen.values()))
         except GridEngineSilent as error:
             if now - self._answered_at > PATIENCE_S:
                 raise
@@ -109,7 +115,17 @@ class SgeCluster(BatchCluster):
                 ends_run=True,
             )
         reasons = _list(self._engine.reasons(first)) or "Grid Engine is about to start them"
+        if pending[0].category == "held":
+            reasons = f"job {first} is held (`qrls {first}` lets it go if you held it, or it waits for another job)"
         return self._wait([job.id for job in pending], reasons, running)
+
+    def _not_running(self, jobs: Iterable[GridEngineJob]) -> str:
+        """What keeps jobs that have a host from running."""
+        suspended = [job.id for job in jobs if job.category == "suspended"]
+        unknown = dict.fromkeys(job.state for job in jobs if not job.category)
+        told = [f"jobs {listed(suspended)} are suspended"] if suspended else []
+        told += [f"state {state} is not known to Scalescope" for state in unknown]
+        return "".join(f"; {words}" for words in told)
 
     def _raise_for_ended(self, seen: Mapping[str, GridEngineJob]) -> None:
         """Raise for jobs that are gone, could not be started, or are on a host that does not answer."""
@@ -120,7 +136,8 @@ class SgeCluster(BatchCluster):
         lost = [number for number in ours if number in seen and seen[number].queue in away]
         if gone:
             output = self._output(gone[0])
-            cause = f"the end of its output:\n    | {output}" if output else "somebody deleted it, or a limit ended it"
+            cause = "somebody deleted it, or a limit ended it" + self._changed()
+            cause = f"the end of its output:\n    | {output}" if output else cause
             raise self._ended(gone, "ended too early", cause, "jobs-gone", may_return=not output)
         if failed:
             reason = " ".join(self._engine.details(failed[0])["error reason 1"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -67,7 +68,7 @@ class SlurmCluster(JobQueueCluster):
     def _send(self, sizes: Sequence[int], jobs: Sequence[Job]) -> Iterator[tuple[int, Job, str]]:
         def submit(job: Job) -> str:
             number = "" if self._closing.is_set() else self._sbatch(job)
-            self._watch.expect([number] if number else [])
+            self._watch.expect([number] if number else [], job.job_script())
             return number
 
         with ThreadPoolExecutor(SUBMISSIONS, thread_name_prefix="sbatch") as pool:
@@ -125,7 +126,26 @@ class SlurmCluster(JobQueueCluster):
             looks = 2  # a controller that wakes up obeys in any order what it was told meanwhile
             return submission.submit(job.job_script(), run=self._run)
 
-        return self._patiently(submit)
+        deadline = time.monotonic() + min(self.spec.queue_timeout_s, waiting.PATIENCE_S)
+        while True:
+            try:
+                return self._patiently(submit)
+            except JobsEnded as error:  # a full queue and a full disk have room again by and by
+                if not error.may_return or time.monotonic() > deadline or self._never_holds(error):
+                    raise
+                self.report(f"{error.what}: {error.cause}; it is submitted again until that has passed")
+                if self._closing.wait(waiting.AGAIN_S):
+                    raise
+
+    def _never_holds(self, error: JobsEnded) -> bool:
+        """Whether a full queue holds fewer jobs than this point has."""
+        if error.category != "queue-full":
+            return False
+        most = self._patiently(lambda: slurm_jobs.most_jobs(run=self._run))
+        needed = math.ceil(self._workers / self.spec.job_workers)
+        if never := 0 < most <= needed:
+            error.cause = f"Slurm's MaxJobCount is {most}, and {plural(needed, 'job')} and a spare one do not fit in"
+        return never
 
     def _arrived(self, name: str) -> str:
         for job in slurm_jobs.find([self.label], run=self._run):
@@ -153,7 +173,15 @@ class SlurmCluster(JobQueueCluster):
     def _facts_of_jobs(self) -> dict[str, Any]:
         if not self._watch.expected:
             return {}
-        return {"slurm": self._watch.facts(), "walltime_reached": bool(self._lost) and self._watch.timed_out}
+        facts = self._watch.facts()
+        cpus = {job["id"]: job["tres"].get("cpu", "") for job in facts["jobs"]}
+        cores = [int(found) for job in self._jobs if (found := cpus.get(job.id, "")).isdigit()]
+        return {
+            "slurm": facts,
+            "changed": list(self._watch.changes.values()),
+            "cores_per_worker": sum(cores) / self._workers if cores and len(cores) == len(self._jobs) else None,
+            "walltime_reached": bool(self._lost) and self._watch.timed_out,
+        }
 
     def _is_stale(self) -> bool:
         return self._watch.timed_out

@@ -121,6 +121,11 @@ class SlurmSpec(JobQueueSpec):
                 "cluster.processes", self.processes, "0 with GPUs: a process sees only the GPU of its worker"
             )
 
+    def cores_per_worker(self, threads: int) -> float:
+        """Those of whole nodes, where no two jobs share one; asks Slurm once."""
+        whole = _cores_of_whole_nodes(self._room)
+        return whole / self.job_workers if whole else super().cores_per_worker(threads)
+
     def priced_as(self) -> tuple[str, ...]:
         return tuple(name for name in self.partition.split(",") if name) or (_default_partition() or self.kind,)
 
@@ -203,6 +208,16 @@ class SlurmSpec(JobQueueSpec):
             "job_directives_skip": [*self.directives_skip, *([] if self.memory_mb else ["--mem="])],
             "job_extra_directives": [*added, *self.directives_add],
         }
+
+
+@cache
+def _cores_of_whole_nodes(room: SlurmRoom) -> int:
+    from scalescope.slurm import commands
+
+    try:
+        return room.cores_of_whole_nodes(commands.commands())
+    except ClusterError:
+        return 0
 
 
 @cache

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from scalescope.clusters.jobqueue.base_cluster import PendingWorkers
+from scalescope.clusters.jobqueue.job_terms import NO_TERMS, JobTerms, in_words
 from scalescope.clusters.jobqueue.watching import LONGEST_S, excerpt, interval_s
 from scalescope.errors import ClusterError, JobsEnded
 from scalescope.model.words import plural
@@ -19,13 +21,23 @@ from scalescope.slurm import failures
 from scalescope.slurm import jobs as slurm_jobs
 from scalescope.slurm.commands import CommandSilent, Run, commands
 from scalescope.slurm.failures import CLUSTER_FIELDS
-from scalescope.slurm.job_facts import job_facts
+from scalescope.slurm.job_facts import job_facts, size
 from scalescope.slurm.jobs import FORGOTTEN, SlurmJob
 from scalescope.waiting import PATIENCE_S
 
 JITTER = 0.2  # the largest part by which an interval is made longer or shorter at random
 ENDING_S = 5.0  # seconds that a job which is being ended has to say how
 _SHOWN_IDS, _READ_BYTES = 8, 65_536
+_NODE_LOST = ("NODE_FAIL", "BOOT_FAIL")  # states
+# What of a job script says what `JobTerms` has, by its short or long name.
+_TERMS = {"t": "time", "p": "partition", "A": "account", "q": "qos", "N": "nodes"}
+_TERM = re.compile(r"^#SBATCH\s+(?:-([tpAqN])\s*|--(time|mem|partition|account|qos|nodes)[= ])(\S+)", re.MULTILINE)
+# What a changed term makes of an end: the category of the end by name of the term.
+_BY_CHANGE = {"time-limit-reached": "time_s", "out-of-memory": "memory_mb"}
+_CHANGED = (
+    "ask the administrators which limit or plugin changes it, set another `cluster.partition`, or look for SBATCH_ "
+    "variables in the environment"
+)
 
 
 class JobWatch:
@@ -46,6 +58,7 @@ class JobWatch:
         self.log_directory = Path(log_directory)
         self.queue_timeout_s = queue_timeout_s
         self.closed: dict[str, tuple[str, str]] = {}  # nodes that are down or drained, while jobs wait for nodes
+        self.powering: dict[str, tuple[str, str]] = {}  # nodes of jobs that have some, but do not run yet
         self.asked = ""  # why our jobs are not to start yet, if that was asked of Slurm
         self._closed_nodes = closed_nodes
         self._run = run or commands()
@@ -53,6 +66,7 @@ class JobWatch:
         self._rng = rng or random.Random()
         self._jobs: dict[str, SlurmJob] = {}
         self.expected: set[str] = set()  # numbers of the jobs that were submitted
+        self._terms: dict[str, JobTerms] = {}  # of the jobs that were submitted, by number
         self._dismissed: set[str] = set()
         self._waiting_since: float | None = None  # some job of ours, not always the same
         self._ending_since: dict[str, float] = {}
@@ -60,9 +74,10 @@ class JobWatch:
         self._changed_at = self._next_look = self._answered_at = clock()
         self._silence: CommandSilent | None = None
 
-    def expect(self, job_ids: Iterable[str]) -> None:
+    def expect(self, job_ids: Iterable[str], script: str = "") -> None:
         """Add submitted jobs, so that one that Slurm forgets before the first look is noticed, too."""
         new = set(job_ids) - self.expected
+        self._terms |= dict.fromkeys(new, _asked(script))
         self.expected |= new
         if new:
             self._hurry()
@@ -99,6 +114,14 @@ class JobWatch:
     def timed_out(self) -> bool:
         """Whether the time limit ended all jobs that have ended."""
         return {job.outcome for job in self._ours() if self._is_over(job)} == {"TIMEOUT"}
+
+    @property
+    def changes(self) -> dict[str, str]:
+        """What Slurm gave our jobs in place of what they were asked for, as sentences by `JobTerms`."""
+        found: dict[str, str] = {}
+        for job in self._ours():
+            found |= self._terms.get(job.id, NO_TERMS).changes(_given(job))
+        return found
 
     def facts(self) -> dict[str, Any]:
         return job_facts(self.label, run=self._run, job_ids=(self.expected | self._jobs.keys()) - self._dismissed)
@@ -137,13 +160,16 @@ class JobWatch:
         self._silence, self._answered_at = None, now
         before = self._picture()
         self._jobs |= {job.id: job for job in (*found, *gone)}
-        if not self._pending():
-            self._waiting_since = None
-        else:
+        if self._pending():
             self._waited_s()
+        elif any(job.started for job in self._ours() if job.outcome not in _NODE_LOST):
+            self._waiting_since = None  # else they were lost with nodes that did not come, and others will wait
         with suppress(CommandSilent):
-            lacks = any(failures.lacks_nodes(job.reason) for job in self._pending())
+            lacks = any(failures.lacks_nodes(job.why) for job in self._pending())
             self.closed = self._closed_nodes() if lacks else {}
+            powering = ",".join(job.nodes for job in self._ours() if job.state in slurm_jobs.POWERING and job.nodes)
+            states = slurm_jobs.node_states(powering, run=self._run)
+            self.powering = {name: told for name, told in states.items() if failures.has_power_to_come(told[0])}
         ending = {job.id for job in found if job.state == slurm_jobs.COMPLETING}
         self._ending_since = {number: self._ending_since.get(number, now) for number in ending}
         if self._picture() != before:
@@ -157,7 +183,7 @@ class JobWatch:
         self._next_look = self._clock() + interval_s * self._rng.uniform(1 - JITTER, 1 + JITTER)
 
     def _picture(self) -> dict[str, tuple[str, str]]:
-        return {number: (job.state, job.reason) for number, job in self._jobs.items()}
+        return {number: (job.state, job.why) for number, job in self._jobs.items()}
 
     def _forgotten(self, number: str) -> SlurmJob:
         before = self._jobs.get(number, SlurmJob(number, self.label, ""))
@@ -187,14 +213,18 @@ class JobWatch:
         alike = [job for job in over if (job.state, job.reason) == told]
         first, log, path = self._post_mortem(alike[0])
         failure = failures.ended(first, log=log, nodes=self._nodes(first), of_workers=True)
+        cause, step, changes = failure.cause, failure.step(CLUSTER_FIELDS, first.id), self.changes
+        if (changed := changes.get(_BY_CHANGE.get(failure.category, ""))) is not None:
+            cause += f"; {in_words({'': changed}, 'Slurm')}"
+            step = _CHANGED
         others = [f"{count} {' '.join(kind).strip()}" for kind, count in kinds.items() if kind != told]
         where = _places(alike)
         where += f"; others of it: {', '.join(others)}" if others else ""
         raise JobsEnded(
             f"{plural(len(alike), 'Slurm job')} of {self.label} ended too early: {_ending(first)}",
             where=where,
-            cause=_with_tail(failure.cause, log, path),
-            next_step=failure.step(CLUSTER_FIELDS, first.id),
+            cause=_with_tail(cause, log, path),
+            next_step=step,
             category=failure.category,
             job_ids=tuple(job.id for job in over),
             may_return=failure.may_return and all(failures.ended(job).may_return for job in over if job not in alike),
@@ -257,8 +287,8 @@ class JobWatch:
         pending = self._pending()
         if not pending:
             return None
-        reason = Counter(job.reason for job in pending).most_common(1)[0][0]
-        alike = [job for job in pending if job.reason == reason]
+        reason = Counter(job.why for job in pending).most_common(1)[0][0]
+        alike = [job for job in pending if job.why == reason]
         since_s = self._waited_s()
         starts = [job.estimated_start for job in pending if job.estimated_start is not None]
         first, last = min(starts, default=None), max(starts, default=None)
@@ -270,24 +300,30 @@ class JobWatch:
             f": {reason or 'no reason given'}",
             f"{_ids(pending)}, partition {pending[0].partition}",
             words,
+            failures.waiting(reason).step(CLUSTER_FIELDS, alike[0].id),
         )
 
-    def _too_late(self, what: str, why: str, where: str, cause: str) -> ClusterError:
+    def _too_late(
+        self, what: str, why: str, where: str, cause: str, step: str = "try again when they are back"
+    ) -> ClusterError:
         return ClusterError(
             f"{what} within {self.queue_timeout_s:g} s{why}",
             where=where,
             cause=cause,
-            next_step="try again when the queue is shorter, ask for less, or raise `cluster.queue_timeout_s`",
+            next_step=f"{step}; or raise `cluster.queue_timeout_s`",
             category="queue-timeout",
         )
 
     def _sentence(self, alike: list[SlurmJob], estimate: float | None, since_s: float) -> str:
-        reason = alike[0].reason
+        reason = alike[0].why
         text = f"{plural(len(alike), 'Slurm job')} waiting"
-        why = self.asked if self.asked and reason == "BeginTime" else failures.waiting(reason)
+        why = self.asked if self.asked and reason == "BeginTime" else failures.waiting(reason).cause
         text += f"{f' ({reason})' if reason else ''}: {why}"
         if self.closed and failures.lacks_nodes(reason):
             text += f"; {failures.nodes_in_words(self.closed)}"
+        if self.powering and alike[0].state in slurm_jobs.POWERING:
+            text += f"; {failures.nodes_in_words(self.powering)}"
+        text += self._history()
         if started := sum(job.state == "RUNNING" for job in self._ours()):
             text += f"; {plural(started, 'job')} of this cluster run already"
         if estimate is None:
@@ -296,11 +332,46 @@ class JobWatch:
         until = time.time() + self.queue_timeout_s - since_s
         return f"{text}, but `cluster.queue_timeout_s` ends at {_minute(until)}" if until < estimate else text
 
+    def _history(self) -> str:
+        """What happened to jobs before these."""
+        lost = [job for job in self._jobs.values() if job.id in self._dismissed and job.state in _NODE_LOST]
+        told = f"{plural(len(lost), 'job')} before ended with nodes that failed or never came: {_places(lost)}"
+        changed = in_words(self.changes, "Slurm")
+        return "".join(f"; {words}" for words in (told if lost else "", changed) if words)
+
     def _starting(self, missing: str) -> PendingWorkers:
         running = [job for job in self._ours() if not self._is_over(job)]
         if not running:
             return PendingWorkers(f"{missing} missing; Slurm has no job of {self.label} yet")
-        return PendingWorkers(f"{missing} missing; {plural(len(running), 'job')} of this cluster run")
+        others = Counter(job.state for job in running if job.state != "RUNNING")
+        states = "".join(f", {count} of them {state}" for state, count in others.items())
+        words = f"{missing} missing; {plural(len(running), 'job')} of this cluster run{states}{self._history()}"
+        return PendingWorkers(words)
+
+
+def _asked(script: str) -> JobTerms:
+    """What a job script asks for; the last directive counts."""
+    found = {_TERMS.get(short, short) or long: value.strip("\"'") for short, long, value in _TERM.findall(script)}
+    nodes = found.get("nodes", "1")
+    return JobTerms(
+        time_s=slurm_jobs.seconds(found.get("time", "")),
+        memory_mb=_mb(found.get("mem", "")),
+        partition=found.get("partition", ""),
+        account=found.get("account", ""),
+        qos=found.get("qos", ""),
+        nodes=int(nodes) if nodes.isdigit() else None,
+    )
+
+
+def _given(job: SlurmJob) -> JobTerms:
+    nodes = None if job.state == "PENDING" or not job.node_count.isdigit() else int(job.node_count)
+    time_s = slurm_jobs.seconds(job.time_limit)
+    return JobTerms(time_s, _mb(job.memory), job.partition, job.account, job.qos, nodes)
+
+
+def _mb(text: str) -> float | None:
+    found = size(f"{text}M" if text.isdigit() else text)
+    return found / 2**20 if found else None
 
 
 def _minute(moment: float) -> str:  # without seconds, so that a sentence that is said again is the same

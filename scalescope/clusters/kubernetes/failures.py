@@ -32,6 +32,10 @@ class Failure(NamedTuple):
 
 MUST_ACT, UNLIKELY, ROOM, STARTING = Outlook.MUST_ACT, Outlook.UNLIKELY, Outlook.ROOM, Outlook.STARTING
 _ASK = r"^(FailedCreate|HTTP \d+): .*"  # Kubernetes refuses to create a pod, or another object
+_START = (
+    "^(CrashLoopBackOff|Error|Failed|StartError|ContainerCannotRun|RunContainerError|CreateContainerError|"
+    "UnexpectedAdmissionError): .*"
+)
 _PULL = r"^(ErrImagePull|ImagePullBackOff).*"
 _SPOT = "run again, or keep off spot nodes with `cluster.{}node_selector`"
 _ROLE = "apply the Role of docs/kubernetes.md, or ask an administrator for it"
@@ -93,7 +97,7 @@ FAILURES = tuple(Failure(*row) for row in (
      "the service account does not exist", "`kubectl get serviceaccounts` lists them; set `cluster.service_account`"),
     ("no-priority-class", UNLIKELY, _ASK + "PriorityClass",
      "the priority class does not exist", "`kubectl get priorityclasses` lists them; set `cluster.priority_class`"),
-    ("create-refused", UNLIKELY, "^FailedCreate",
+    ("create-refused", UNLIKELY, "^FailedCreate(:|$)",
      "Kubernetes refuses to create it", "change what the text above names"),
     ("credentials", MUST_ACT, "^HTTP 401",
      "your credentials have expired, or belong to another cluster",
@@ -154,7 +158,8 @@ FAILURES = tuple(Failure(*row) for row in (
     ("gated", ROOM, "^SchedulingGated",
      "a scheduling gate, for example of a job queue, holds the pod back",
      "`kubectl get pod POD -o jsonpath={.spec.schedulingGates}` names it; wait longer with `cluster.queue_timeout_s`"),
-    ("unschedulable", ROOM, "^Unschedulable", "no node can take the pod now", "see `kubectl describe pod POD`"),
+    ("unschedulable", ROOM, "^(Unschedulable|FailedScheduling)",
+     "no node can take the pod now", "see `kubectl describe pod POD`"),
     # ---- images
     ("registry-limit", STARTING, _PULL + "(toomanyrequests|429)",
      "the registry's rate limit is reached",
@@ -177,6 +182,20 @@ FAILURES = tuple(Failure(*row) for row in (
     ("image-never-pulled", MUST_ACT, "^ErrImageNeverPull",
      "the image is not on the node, and may not be pulled there",
      "load it on every node, or set `cluster.image` to one of a registry"),
+    ("image-signature", MUST_ACT, "^SignatureValidationFailed",
+     "the node does not accept the image's signature", "use a signed image, or ask an administrator for the policy"),
+    ("no-registry", UNLIKELY, "^RegistryUnavailable",
+     "the nodes do not reach the registry, or do not trust it",
+     "check the registry's name in `cluster.image`; without one, the node's runtime decides"),
+    ("image-inspect", UNLIKELY, "^(ImageInspectError|InspectFailed)",
+     "the node cannot read the image that it has", "an administrator removes the image from NODE"),
+    ("image-pull", STARTING,
+     "^(BackOff: Back-off pulling|Failed: (Failed to pull|Error: (ErrImagePull|ImagePullBackOff)))",
+     "the node cannot pull the image",
+     "check that nodes reach the registry and that `cluster.image` is right; see `kubectl describe pod POD`"),
+    ("no-pull-secret", UNLIKELY, "^FailedToRetrieveImagePullSecret",
+     "a secret with a registry's credentials does not exist",
+     "`kubectl get secrets` lists them; check `cluster.pull_secrets`"),
     ("image-name", MUST_ACT, "^InvalidImageName", "this is not the name of an image", "check `cluster.image`"),
     # ---- the start of a container
     ("own-secret-deleted", UNLIKELY,
@@ -185,21 +204,42 @@ FAILURES = tuple(Failure(*row) for row in (
     ("no-secret", UNLIKELY, "^(CreateContainerConfigError|FailedMount): .*(secret|configmap).*not found",
      "a secret that the pod uses does not exist",
      "`kubectl get secrets` lists them; check `cluster.environment_secrets`"),
-    ("volume", STARTING, "^(FailedMount|FailedAttachVolume|FailedMapVolume)",
+    ("volume", STARTING,
+     "^(FailedMount|FailedAttachVolume|FailedMapVolume|FailedBinding|ProvisioningFailed|VolumeResizeFailed|"
+     "FileSystemResizeFailed)",
      "the node cannot reach a volume of the pod", "see `kubectl describe pod POD`; ask an administrator"),
-    ("pod-network", STARTING, "^(FailedCreatePodSandBox|NetworkNotReady)",
+    ("pod-network", STARTING,
+     "^(FailedCreatePodSandBox|CreatePodSandboxError|ConfigPodSandboxError|SandboxChanged|NetworkNotReady)",
      "the node cannot give the pod a network; it may have no free address",
      "`kubectl describe node NODE` shows its state; ask an administrator"),
-    ("gpu-driver", MUST_ACT, "nvidia-container|nvml|libnvidia|nvidia driver|NVIDIA_VISIBLE|CDI device",
+    ("gpu-driver", MUST_ACT,
+     _START + "(nvidia-container|nvml|libnvidia|nvidia driver|NVIDIA_VISIBLE|CDI device)",
      "the node's NVIDIA driver or container toolkit does not work",
      "an administrator looks at the pods of the GPU operator on NODE; avoid that node with `cluster.node_selector`"),
-    ("architecture", MUST_ACT, "exec format error",
+    ("architecture", MUST_ACT, _START + "exec format error",
      "the image is for another kind of processor than the node's",
      "use an image for it, or set `cluster.{}node_selector` to nodes whose kubernetes.io/arch is the image's"),
-    ("no-dask", MUST_ACT, "executable file not found|no such file or directory",
+    ("no-dask", MUST_ACT, _START + "(executable file not found|no such file or directory)",
      "the image has no program `dask`",
      "set `cluster.image` to one with dask and distributed installed, and their programs on PATH"),
+    ("container-not-created", MUST_ACT,
+     "^(CreateContainer(Config)?Error|RunContainerError|StartError|ContainerCannotRun|Failed|(Pre|Post)StartHookError|"
+     "PreCreateHookError|FailedPostStartHook)(:|$)",
+     "the node could not create or start its container", "see `kubectl describe pod POD`; ask an administrator"),
+    ("container-not-ended", STARTING,
+     "^(KillContainerError|KillPodSandboxError|RemoveContainerError|FailedKillPod|ExceededGracePeriod|FailedPreStopHook)",
+     "the node could not end a container in order", "`kubectl describe node NODE` shows its state"),
+    ("unready", STARTING, "^(Unready|Unhealthy|ProbeWarning)",
+     "its container runs, but does not answer its probe", "read the log of POD: its process is busy or stands still"),
+    ("node-not-synced", STARTING, "^(FailedSync|FailedValidation|HostPortConflict|CgroupsPerQOS)",
+     "the node cannot set the pod up", "see `kubectl describe pod POD`; ask an administrator"),
+    ("claim", UNLIKELY, "^FailedPrepareDynamicResources",
+     "the node cannot prepare a claimed device", "`kubectl get resourceclaims` shows its state; ask an administrator"),
+    ("scheduler-error", UNLIKELY, "^SchedulerError",
+     "Kubernetes' own scheduler failed on the pod", "change what the text above names, or ask an administrator"),
     # ---- the end of a container or a pod
+    ("container-lost", UNLIKELY, "^ContainerStatusUnknown",
+     "its node lost sight of the container, as after a restart of the node", _SPOT),
     ("out-of-memory", MUST_ACT, "^OOMKilled|exit code 137",
      "it used more memory than its limit", "raise `cluster.{}memory_mb`, or give it less to hold"),
     ("out-of-disk", UNLIKELY, "^Evicted: .*(ephemeral|EmptyDir|disk|nodefs|imagefs|inodes)",
@@ -223,7 +263,8 @@ FAILURES = tuple(Failure(*row) for row in (
     ("node-gone", UNLIKELY, "^DeletionByPodGC",
      "its node was removed from the cluster, as a reclaimed spot node is", _SPOT),
     ("node-refused", UNLIKELY,
-     "^(UnexpectedAdmissionError|OutOf|NodeAffinity|NodeName|NodePorts|TopologyAffinityError)",
+     "^(UnexpectedAdmissionError|OutOf|InsufficientFree|NodeAffinity|NodeName|NodePorts|NodeSelectorMismatching|"
+     "TopologyAffinityError|AppArmor|PodFeatureUnsupported|HostNetworkNotSupported)",
      "the node refused the pod that was sent there: a promised resource, often a GPU, is gone or broken",
      "`kubectl describe node NODE` shows what it has; an administrator looks at its device plugin"),
     ("deadline", MUST_ACT, "^DeadlineExceeded",
@@ -231,11 +272,11 @@ FAILURES = tuple(Failure(*row) for row in (
     ("deleted", UNLIKELY, "^Deleted",
      "somebody deleted it, or the operator removed the idle cluster",
      "see `kubectl get events`; raise `cluster.idle_timeout_s` if trials wait for long"),
-    ("node-lost", UNLIKELY, "^NodeLost",
+    ("node-lost", UNLIKELY, "^(NodeLost|NodeNotReady|Rebooted)",
      "its node does not answer; Kubernetes still reports its pods as Running",
      "`kubectl get nodes` shows NODE as NotReady; run again without it"),
     ("crashed", MUST_ACT,
-     r"^(CrashLoopBackOff|Error|Completed|StartError|ContainerCannotRun|RunContainerError|CreateContainer\w*)",
+     r"^(CrashLoopBackOff|Error|Completed|BackOff: Back-off restarting)",
      "its process ended by itself",
      "read the end of its log above; if it never starts, try `docker run IMAGE dask worker --version`"),
 ))

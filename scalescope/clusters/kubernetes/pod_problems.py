@@ -73,6 +73,8 @@ def explain(problem: PodProblem, log: str = "") -> Explanation:
     rows = matching("Log", log) if log and problem.reason in _ENDED_BY_ITSELF else ()
     rows += matching(problem.reason, problem.message)
     category, cause, step = "", "", "see `kubectl describe pod POD`"
+    if not rows and problem.reason not in _STARTING:
+        category, cause = "unknown-reason", "this reason is not known to Scalescope"
     if rows:
         category, _, _, cause, step = rows[0]
     if problem.reason == "Unschedulable" and len(rows) > 1:  # nodes have different reasons; the last row is for all

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scalescope.errors import ScalescopeError, told
 from scalescope.model import words
 from scalescope.model.words import number, shortened
 
@@ -61,3 +62,11 @@ def test_long_keys_keep_both_ends() -> None:
         == "process-8e4756d7-b9cd-4947-a68d…792b3c6c9-b9cd-7"
     )
     assert words.middle_cut("inc-1") == "inc-1"
+
+
+def test_of_a_log_that_an_error_quotes_the_last_line_is_told() -> None:
+    error = ScalescopeError(
+        "what", cause="its end; the end of its log:\n    | started\n    | OSError: -3", next_step="go"
+    )
+    assert told(f"before\n{error}") == {"cause": "its end; the end of its log: OSError: -3", "next": "go"}
+    assert told(str(ScalescopeError("what", where="here", cause="it ended"))) == {"where": "here", "cause": "it ended"}

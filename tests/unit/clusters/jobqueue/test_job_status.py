@@ -10,6 +10,7 @@ from scalescope.clusters.jobqueue import job_status, watching
 from scalescope.clusters.jobqueue.base_cluster import SubmittedJob
 from scalescope.clusters.jobqueue.batch_cluster import BatchCluster
 from scalescope.clusters.jobqueue.job_status import JobStatus, StatusCommand
+from scalescope.clusters.jobqueue.job_terms import JobTerms
 from scalescope.clusters.jobqueue.systems import HtcondorSpec, LsfSpec, OarSpec, PbsSpec
 from scalescope.errors import ClusterError
 
@@ -134,3 +135,23 @@ def test_what_cannot_be_asked_is_not_waited_for_for_ever(
     assert waiting is not None
     assert waiting.in_queue
     assert has_wait_ended(made, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("asked", "changed"),
+    [
+        ({"walltime": "01:00:00", "queue": "v1_gpu72", "account": "team"}, set()),
+        ({"walltime": "00:59:30"}, set()),
+        ({"walltime": "02:00:00", "queue": "long", "account": "guests"}, {"time_s", "partition", "account"}),
+    ],
+)
+def test_what_pbs_changed_is_told(asked: dict[str, str], changed: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    terms = "    Resource_List.walltime = 01:00:00\n    Account_Name = team\n"
+    told = job_status.PBS.read(PBS.replace("    Hold_Types = n\n", terms))
+    assert told[0].terms == JobTerms(3600, partition="v1_gpu72", account="team")
+    assert told[1].terms == JobTerms(partition="v1_gpu72")
+    monkeypatch.setattr(StatusCommand, "ask", lambda status, ids: told[:2])
+    made = cluster(PbsSpec(memory_mb=1, **asked))
+    words = made._look(3).words
+    assert made._changes.keys() == changed
+    assert ("in place of" in words) is bool(changed)

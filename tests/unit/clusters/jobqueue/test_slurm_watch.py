@@ -28,7 +28,8 @@ ME = owner.user()
 def line(number: int, state: str, reason: str = "None", *, start: str = "N/A", nodes: str = "", **given: str) -> str:
     user, name, partition = given.get("user", ME), given.get("name", LABEL), given.get("partition", "main")
     times = f"2026-01-01T10:00:00|{start}|N/A"
-    return f"{number}|{state}|{partition}|{times}|{nodes}|{user}|{name}|{reason}|{LABEL}"
+    terms = given.get("terms", "1:00:00|400M|(null)|(null)|1")
+    return f"{number}|{state}|{partition}|{times}|{nodes}|{user}|{name}|{reason}|{terms}|{LABEL}"
 
 
 @dataclass
@@ -283,7 +284,10 @@ def test_jobs_of_others_are_not_ours(watch: JobWatch, slurm: Slurm) -> None:
         ("User's group not permitted to use this partition", "partition-not-allowed"),
         ("BadConstraints", "no-such-node"),
         ("QOSMaxCpuPerJobLimit", "job-limit"),
-        ("AssocMaxWallDurationPerJobLimit", "job-limit"),
+        ("AssocMaxWallDurationPerJobLimit", "time-limit-too-long"),
+        ("QOSMaxMemoryPerJob", "job-limit"),
+        ("MaxMemPerLimit", "too-much-memory"),
+        ("ReservationDeleted", "reservation-gone"),
         ("QOSMinCpuNotSatisfied", "job-limit"),
     ],
 )
@@ -355,6 +359,110 @@ def test_the_time_in_the_queue_is_that_of_a_point_whichever_its_jobs(
     with pytest.raises(ClusterError) as found:
         watch.check(1, 0)
     assert found.value.category == "queue-timeout"
+
+
+# ------------------------------------------------------------------ nodes that power up
+
+
+def test_a_job_on_a_node_that_powers_up_is_said_so_and_what_was_lost_before(
+    watch: JobWatch, slurm: Slurm, clock: Clock
+) -> None:
+    slurm.queue, slurm.node_states = [line(1, "CONFIGURING", nodes="c1")], "c1|allocated#|none"
+    waiting = watch.check(1, 0)
+    assert waiting is not None
+    assert (waiting.in_queue, waiting.reason) == (True, "CONFIGURING")
+    assert "c1 powers up" in waiting.words
+    clock.now += 300
+    slurm.queue = [line(1, "NODE_FAIL", "NodeDown", nodes="c1")]
+    with pytest.raises(JobsEnded) as found:
+        watch.check(1, 0)
+    assert (found.value.category, found.value.may_return) == ("node-lost", True)
+    watch.dismiss(["1"])
+    watch.expect(["2"])
+    slurm.queue.append(line(2, "CONFIGURING", nodes="c2"))
+    waiting = watch.check(1, 0)
+    assert waiting is not None
+    assert "job 1 on c1" in waiting.words
+    clock.now += 301  # with those of the job before it
+    with pytest.raises(ClusterError) as late:
+        watch.check(1, 0)
+    assert late.value.category == "queue-timeout"
+    assert "scontrol show node" in late.value.next_step
+    assert "job 1 on c1" in late.value.cause
+
+
+def test_a_limit_that_is_reached_has_its_own_next_step(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
+    slurm.queue = [line(1, "RUNNING"), line(2, "PENDING", "QOSMaxJobsPerUserLimit")]
+    watch.check(2, 1)
+    clock.now += 601
+    with pytest.raises(ClusterError) as found:
+        watch.check(2, 1)
+    assert "workers_per_job" in found.value.next_step
+
+
+def test_jobs_that_are_suspended_do_not_count_as_running(watch: JobWatch, slurm: Slurm) -> None:
+    slurm.queue = [line(1, "RUNNING"), line(2, "SUSPENDED")]
+    waiting = watch.check(2, 0)
+    assert waiting is not None
+    assert "1 of them SUSPENDED" in waiting.words
+
+
+# ------------------------------------------------------------------ what was asked for, and what was given
+
+
+SCRIPT = """#!/bin/bash
+#SBATCH -J scalescope-0123456789ab
+#SBATCH -p main
+#SBATCH -A Research
+#SBATCH -n 1
+#SBATCH --cpus-per-task=1
+#SBATCH --mem=400M
+#SBATCH -t 01:00:00
+#SBATCH --qos=normal
+"""
+
+
+@pytest.mark.parametrize(
+    ("terms", "partition", "changed"),
+    [
+        ("1:00:00|400M|research|normal|1", "main", set()),
+        ("1:00:59|400M|(null)|(null)|", "main", set()),
+        ("1:00|400M|research|normal|1", "main", {"time_s"}),
+        ("2:00:00|400M|research|normal|1", "main", {"time_s"}),
+        ("UNLIMITED|400M|research|normal|1", "main", {"time_s"}),
+        ("1:00:00|100M|guests|normal|2", "main", {"memory_mb", "account", "nodes"}),
+        ("1:00:00|1G|research|low|1", "small", {"memory_mb", "partition", "qos"}),
+    ],
+)
+def test_what_slurm_changed_is_known(
+    watch: JobWatch, slurm: Slurm, terms: str, partition: str, changed: set[str]
+) -> None:
+    slurm.queue = [line(1, "RUNNING", nodes="n1", terms=terms, partition=partition)]
+    watch.expect(["1"], SCRIPT)
+    waiting = watch.check(1, 0)
+    assert watch.changes.keys() == changed
+    assert waiting is not None
+    assert ("in place of" in waiting.words) is bool(changed)
+
+
+def test_what_was_not_asked_for_is_no_change(watch: JobWatch, slurm: Slurm) -> None:
+    slurm.queue = [line(1, "PENDING", "Priority", terms="1:00|1M|x|y|7"), line(2, "RUNNING", terms="1:00|1M|x|y|7")]
+    watch.expect(["1"], "#SBATCH -p main,short\n#SBATCH -N 7\n")
+    watch.check(1, 0)  # the second is not ours to compare: nobody knows what it was asked for
+    assert watch.changes == {}
+
+
+@pytest.mark.parametrize(("terms", "own"), [("1:00|400M|x|y|1", False), ("1:00:00|400M|x|y|1", True)])
+def test_the_next_step_after_a_time_limit_that_was_cut_is_not_to_raise_it(
+    watch: JobWatch, slurm: Slurm, terms: str, own: bool
+) -> None:
+    slurm.queue = [line(1, "TIMEOUT", "TimeLimit", nodes="n1", terms=terms)]
+    watch.expect(["1"], "#SBATCH -t 01:00:00\n")
+    with pytest.raises(JobsEnded) as found:
+        watch.check(1, 0)
+    assert found.value.category == "time-limit-reached"
+    assert ("cluster.walltime" in found.value.next_step) is own
+    assert ("60 s" in found.value.cause) is not own
 
 
 # ------------------------------------------------------------------ Slurm itself

@@ -1,0 +1,60 @@
+"""What a job was asked for, and what the batch system made of it: plugins, defaults and administrators change it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from scalescope.model.words import duration
+
+MINUTE_S = 60  # seconds: batch systems round a time limit up to a minute
+
+
+@dataclass(frozen=True)
+class JobTerms:
+    """What a job was asked for, or has. None and empty: it was not asked for, or the system does not say."""
+
+    time_s: float | None = None
+    memory_mb: float | None = None
+    partition: str = ""  # or queue; or several, separated by commas
+    account: str = ""
+    qos: str = ""
+    nodes: int | None = None
+    cores: int | None = None
+
+    def changes(self, given: JobTerms) -> dict[str, str]:
+        """What differs from what was asked, as sentences by name of the field."""
+        found = {}
+        if self.time_s and given.time_s and not 0 <= given.time_s - self.time_s < MINUTE_S:
+            found["time_s"] = f"a time limit of {_time(given.time_s)} in place of {_time(self.time_s)}"
+        if self.memory_mb and given.memory_mb and abs(given.memory_mb - self.memory_mb) >= 1:
+            found["memory_mb"] = f"{given.memory_mb:g} MB of memory in place of {self.memory_mb:g} MB"
+        for name in ("nodes", "cores"):
+            wanted, count = getattr(self, name), getattr(given, name)
+            if wanted and count and count != wanted:
+                found[name] = f"{count} {name} in place of {wanted}"
+        for name, title in (("partition", "partition"), ("account", "account"), ("qos", "QOS")):
+            asked, has = getattr(self, name).lower(), getattr(given, name).lower()
+            if asked and has and not set(has.split(",")) <= set(asked.split(",")):
+                found[name] = f"{title} {getattr(given, name)} in place of {getattr(self, name)}"
+        return found
+
+
+NO_TERMS = JobTerms()
+
+
+def in_words(changes: dict[str, str], system: str) -> str:
+    """A sentence about what a system changed; empty if it changed nothing."""
+    return f"{system} gave the jobs {', '.join(changes.values())}" if changes else ""
+
+
+def _time(seconds: float) -> str:
+    return "no end" if math.isinf(seconds) else duration(seconds)
+
+
+def clock_s(text: str) -> float:
+    """Seconds of `3600` or `1:00:00`."""
+    total = 0
+    for part in text.split(":"):
+        total = total * 60 + int(part or 0)
+    return total

@@ -1,0 +1,238 @@
+"""Sites that differ: nodes that are powered off, a full queue, a full disk, and plugins that change what was asked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from support.opening import opening
+from support.waiting import wait_for as until
+
+from scalescope import leases, waiting
+from scalescope.clusters.jobqueue.slurm_cluster import SlurmCluster
+from scalescope.clusters.jobqueue.slurm_spec import SlurmSpec, _cores_of_whole_nodes
+from scalescope.errors import ClusterError, JobsEnded
+from scalescope.slurm import commands as slurm_commands
+
+RULES = """\
+function slurm_job_submit(job, partition, uid)
+  if job.partition == "capped" then
+    job.time_limit = 1
+  end
+  return slurm.SUCCESS
+end
+function slurm_job_modify(job, record, partition, uid)
+  return slurm.SUCCESS
+end
+"""
+Site = Callable[..., Any]
+Opened = Callable[..., SlurmCluster]
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv(leases.VARIABLE, str(tmp_path / "leases"))
+    monkeypatch.setattr(waiting, "AGAIN_S", 0.3)
+    _cores_of_whole_nodes.cache_clear()
+
+
+@pytest.fixture
+def site(mini: ModuleType, missing: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
+    """Starts a small Slurm of two nodes with two CPUs each, which commands of this process find."""
+    if programs := mini.missing_programs():
+        missing("slurm", f"no Slurm on this machine: {', '.join(programs)} missing (apt-get install slurm-wlm)")
+    with ExitStack() as stack:
+
+        def start(*, state_mb: int = 0, **given: Any) -> Any:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="slurm-", ignore_cleanup_errors=True))
+            if state_mb:
+                stack.enter_context(_small_disk(Path(folder, "state"), state_mb))
+            usual = {"nodes": 2, "cpus": 2, "gpus": 0, "partitions": {"main": "Default=YES", "capped": ""}}
+            slurm = stack.enter_context(mini.MiniSlurm(folder, **{**usual, "rules": RULES, **given}))
+            monkeypatch.setenv("SLURM_CONF", str(slurm.conf))
+            return slurm
+
+        yield start
+
+
+@contextmanager
+def _small_disk(folder: Path, size_mb: int) -> Iterator[None]:
+    folder.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mb}m", "tmpfs", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@pytest.fixture
+def opened(site: Site) -> Iterator[Opened]:
+    def spec(**given: Any) -> SlurmSpec:
+        return SlurmSpec(**{"start_timeout_s": 60.0, "memory_mb": 400, **given})
+
+    with opening(spec) as opened:
+        yield opened
+
+
+def told(cluster: SlurmCluster) -> list[str]:
+    """What the cluster reports from now on."""
+    said: list[str] = []
+    cluster.report = said.append
+    return said
+
+
+# ------------------------------------------------------------------ nodes that are powered off
+
+
+def test_nodes_that_are_powered_off_are_room_and_whole_nodes_cost_their_cores(site: Site) -> None:
+    """The real Slurm hides them: without them there is room for 2 of the 4 jobs that it runs at the same time."""
+    site(nodes=4, cloud=2, extra="SelectType=select/linear\nSelectTypeParameters=CR_Memory")
+    run = slurm_commands.commands()
+    shown = set(run(("sinfo", "-hN", "-o%N"), "").stdout.split())
+    assert shown == {"n1", "n2"}
+    room = SlurmSpec(memory_mb=400).require_room(4, 1, run=run)
+    assert room is not None
+    assert (room.most, room.now) == (4, 4)
+    with pytest.raises(JobsEnded) as caught:
+        SlurmSpec(memory_mb=400).require_room(5, 1, run=run)
+    assert caught.value.category == "no-room"
+    assert SlurmSpec(memory_mb=400).cores_per_worker(1) == 2  # of the node, where the job asked for one
+    assert SlurmSpec(memory_mb=800, workers_per_job=2).cores_per_worker(1) == 1
+
+
+@pytest.mark.thorough
+def test_where_jobs_share_nodes_those_that_are_powered_off_have_the_rest_of_the_partition(site: Site) -> None:
+    site(nodes=4, cloud=2)
+    run = slurm_commands.commands()
+    room = SlurmSpec(memory_mb=400).require_room(8, 1, run=run)
+    assert room is not None
+    assert (room.most, room.now) == (8, 8)
+    with pytest.raises(JobsEnded):
+        SlurmSpec(memory_mb=400).require_room(9, 1, run=run)
+    assert SlurmSpec(memory_mb=400, cores=2).cores_per_worker(1) == 2
+    assert SlurmSpec(memory_mb=400).cores_per_worker(1) == 1
+
+
+@pytest.mark.thorough
+def test_jobs_on_nodes_that_power_up_wait_for_them_and_run(site: Site, opened: Opened) -> None:
+    slurm = site(nodes=2, cloud=1, extra="SelectType=select/linear\nSelectTypeParameters=CR_Memory")
+    cluster = opened()
+    said = told(cluster)
+    cluster.scale(2, 1)
+    assert any("CONFIGURING" in text and f"{slurm.asleep[0]} powers up" in text for text in said), said
+    facts = cluster.facts()
+    assert facts["cores_per_worker"] == 2
+    assert facts["changed"] == []
+
+
+@pytest.mark.thorough
+def test_nodes_that_never_come_are_named_with_the_jobs_that_were_lost(site: Site, opened: Opened) -> None:
+    slurm = site(
+        nodes=2, cloud=1, resume_timeout_s=10, extra="SelectType=select/linear\nSelectTypeParameters=CR_Memory"
+    )
+    (slurm.folder / "no-power").touch()
+    cluster = opened(queue_timeout_s=30.0, replace_jobs=2)
+    said = told(cluster)
+    with pytest.raises(ClusterError) as caught:
+        cluster.scale(2, 1)
+    (lost,) = slurm.asleep
+    assert caught.value.category == "queue-timeout"
+    assert "NODE_FAIL" in " ".join(said)
+    assert f"on {lost}" in caught.value.cause
+
+
+# ------------------------------------------------------------------ limits
+
+
+def test_a_point_of_more_jobs_than_slurm_holds_is_refused(site: Site, opened: Opened) -> None:
+    site(extra="MaxJobCount=3")
+    cluster = opened()
+    cluster._run = slurm_commands.commands(timeout_s=3)  # sbatch itself sleeps and tries again for two minutes
+    with pytest.raises(JobsEnded) as caught:
+        cluster.scale(4, 1)
+    assert caught.value.category == "queue-full"
+    assert "workers_per_job" in caught.value.next_step
+    cluster.close()
+
+
+@pytest.mark.thorough
+def test_a_queue_that_is_full_of_others_is_waited_for_as_that(site: Site, opened: Opened) -> None:
+    slurm = site(extra="MaxJobCount=4\nMinJobAge=2")
+    others = [slurm.submit("--hold") for _ in range(3)]
+    cluster = opened()
+    cluster._run = slurm_commands.commands(timeout_s=3)
+    said = told(cluster)
+
+    def go(text: str) -> None:
+        said.append(text)
+        if len(said) == 1:
+            slurm.run("scancel", *others)
+
+    cluster.report = go
+    cluster.scale(2, 1)
+    assert "MaxJobCount" in said[0]
+
+
+@pytest.mark.thorough
+def test_a_full_disk_of_the_controller_is_waited_for_as_that(site: Site, opened: Opened, missing: Any) -> None:
+    if os.getuid() != 0:
+        missing("slurm", "only root can mount a small disk")
+    slurm = site(state_mb=2)
+    filler = slurm.folder / "state" / "filler"
+    subprocess.run(["dd", "if=/dev/zero", f"of={filler}", "bs=4k"], stderr=subprocess.DEVNULL, check=False)
+    cluster = opened()
+    said: list[str] = []
+
+    def go(text: str) -> None:
+        said.append(text)
+        filler.unlink(missing_ok=True)
+
+    cluster.report = go
+    cluster.scale(1, 1)
+    assert "StateSaveLocation" in said[0]
+
+
+# ------------------------------------------------------------------ what the site changes
+
+
+@pytest.mark.thorough
+def test_a_time_limit_that_a_plugin_has_cut_is_told_and_is_the_cause_of_its_end(site: Site, opened: Opened) -> None:
+    slurm = site()
+    cluster = opened(partition="capped", walltime="01:00:00")
+    cluster.scale(1, 1)
+    facts = cluster.facts()
+    (change,) = facts["changed"]
+    assert ("60 s" in change, "3600 s" in change.replace(",", "")) == (True, True)
+    (job,) = facts["jobs"]
+    slurm.run("scontrol", "update", f"JobId={job['id']}", "EndTime=now+1")
+
+    def ended() -> JobsEnded | None:
+        try:
+            cluster._explain(0)
+        except JobsEnded as error:
+            return error
+        return None
+
+    error = until(ended, "its end is never seen", 60)
+    assert error.category == "time-limit-reached"
+    assert "60 s" in error.cause
+    assert "cluster.walltime" not in error.next_step
+
+
+def test_what_a_job_has_as_it_was_asked_for_is_no_change(site: Site, opened: Opened) -> None:
+    slurm = site()
+    cluster = opened(partition="main", walltime="00:01:30")  # Slurm rounds it up
+    cluster.scale(1, 1)
+    assert cluster.facts()["changed"] == []
+    (job,) = cluster.facts()["jobs"]
+    slurm.run("scontrol", "update", f"JobId={job['id']}", "TimeLimit=1")
+    cluster._watch.refresh()
+    assert len(cluster.facts()["changed"]) == 1
