@@ -64,6 +64,7 @@ EVENT_LOOP_BLOCKED = TrialCause(
     remedy="Move what blocks off the event loop; use one thread per worker where tasks hold the interpreter lock",
     link="https://github.com/dask/distributed/issues/6325",
     parts=("not_assigned",),
+    premise="The loop stood still, and samples of its thread show where.",
 )
 
 

@@ -23,6 +23,7 @@ GARBAGE_COLLECTION = TrialCause(
     link="https://docs.python.org/3/library/gc.html#gc.freeze",
     parts=("busy",),
     changes=(Term.WORK, Term.SPAN),
+    premise="The collections are recorded, with their seconds.",
 )
 
 

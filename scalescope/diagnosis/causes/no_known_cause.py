@@ -18,6 +18,7 @@ HEALTHY = SweepCause(
     ruled_out_by="Any finding of low severity or worse.",
     remedy="",
     precedence=60,
+    premise="There is no remedy.",
 )
 
 
@@ -60,6 +61,7 @@ TOO_SHORT = SweepCause(
     ruled_out_by="A longer call, or more work. Simulated time, which has no noise.",
     remedy="Give it more to do, then look again",
     precedence=55,
+    premise="It proposes a longer measurement, and promises nothing.",
 )
 
 
@@ -92,6 +94,7 @@ UNKNOWN = SweepCause(
     ruled_out_by="Any other cause that explains most of it.",
     remedy="Run the experiment that the finding names for the largest part of the lost time",
     precedence=LAST + 1,
+    premise="It proposes an experiment, and promises nothing.",
 )
 
 

@@ -46,6 +46,7 @@ SERIALISATION_BOUND = TrialCause(
     parts=("serialisation", "not_assigned", "no_runnable_task", "client"),
     changes=(Term.CLIENT,),
     rules_out=("event-loop-blocked",),
+    premise="The seconds of packing and the size of what is packed are recorded.",
 )
 
 

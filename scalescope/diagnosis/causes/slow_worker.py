@@ -30,6 +30,7 @@ SLOW_WORKER = TrialCause(
     parts=("busy", "no_runnable_task", "tail", "not_assigned"),
     changes=(Term.WORK, Term.SPAN),
     rules_out=("sequential-graph",),
+    premise="The same tasks took longer on this worker than on the others.",
 )
 
 

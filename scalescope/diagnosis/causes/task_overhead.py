@@ -38,6 +38,7 @@ TASK_OVERHEAD = TrialCause(
     parts=("busy",),
     changes=(Term.WORK, Term.SPAN),
     rules_out=("undersubscribed-threads", "work-inflation", "straggler", "skewed-tasks", "slow-worker", "uneven-waves"),
+    premise="Samples show what tasks do around their function.",
 )
 
 

@@ -31,6 +31,7 @@ TINY_TASKS = TrialCause(
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-very-large-graphs",
     parts=("not_assigned",),
     changes=(Term.CLIENT,),
+    premise="The tasks are shorter than what Dask needs for each.",
 )
 
 

@@ -30,6 +30,7 @@ WORK_INFLATION = SweepCause(
     link="https://distributed.dask.org/en/stable/diagnosing-performance.html",
     parts=("busy",),
     changes=(Term.WORK, Term.SPAN),
+    premise="The same tasks take longer on more workers.",
 )
 
 
