@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Finding, Gain, Severity
@@ -31,6 +31,14 @@ class Term(StrEnum):
     CLIENT = "client"
 
 
+@dataclass(frozen=True)
+class Premise(Generic[Looked]):
+    """What must be true for a remedy to help; where it is not, the remedy is not named and no gain is promised."""
+
+    text: str  # the condition, in words
+    holds: Callable[[Looked], bool]  # looks at what the finding is about: a trial, or the worst point of a sweep
+
+
 @dataclass(eq=False, kw_only=True)
 class Cause(Generic[Looked]):
     """Declaration of one cause, and the function that finds it."""
@@ -40,6 +48,8 @@ class Cause(Generic[Looked]):
     needs: str  # the evidence without which it is not named
     ruled_out_by: str  # similar sights with other causes, and how they are told apart
     remedy: str  # the general advice, empty if there is none; a finding names the exact option or line
+    # What must be true for it to help. A text says why a premise is not checked: what the cause needs is one already.
+    premise: Premise[Any] | str = ""
     link: str = ""  # address of a page with more; may be empty
     # Parts of worker time (`WORKER_TIME`) in which the time that it explains lies. Threads without a task that a
     # finding of a trial explains are not blamed on the structure of the graph again.
@@ -58,6 +68,10 @@ class Cause(Generic[Looked]):
         self.find = function
         return function
 
+    def helps(self, looked: Any) -> bool:
+        """Whether what must be true for the remedy is, as far as the records say."""
+        return isinstance(self.premise, str) or self.premise.holds(looked)
+
     def gain(
         self,
         metrics: Metrics,
@@ -67,6 +81,7 @@ class Cause(Generic[Looked]):
         shorter_s: float = 0.0,  # thread-seconds less in tasks, where the remedy changes T1
         client_s: float = 0.0,  # seconds that the client itself computes
         changes: Collection[Term] | None = None,  # terms of this finding, in place of those of its cause
+        least_s: float = 0.0,  # seconds that the cores of the host need in any case
         change: Mapping[str, Scalar] = MappingProxyType({}),
     ) -> Gain | None:
         """Effect of the remedy, at most down to the bound of the graph that it leaves; None below `GAIN`."""
@@ -78,6 +93,7 @@ class Cause(Generic[Looked]):
             0.0 if Term.THREADS in changes else work_s / threads,
             0.0 if Term.SPAN in changes else metrics.span_s,
             0.0 if Term.CLIENT in changes else client_s,
+            0.0 if Term.WORK in changes else least_s,
         )
         now_s = metrics.elapsed_s
         predicted_s = max(now_s - saved_s, possible_s)

@@ -14,7 +14,7 @@ from scalescope.analysis.attempts import Attempts, Bools, Floats
 from scalescope.analysis.events import Tables, told
 from scalescope.analysis.measure import Stage, stages_of
 from scalescope.analysis.worker_time import divide
-from scalescope.diagnosis.cause import NOTEWORTHY, Cause, Term, severity_of
+from scalescope.diagnosis.cause import NOTEWORTHY, Cause, Premise, Term, severity_of
 from scalescope.errors import CaptureError
 from scalescope.model.emulation_limit import EmulationLimit
 from scalescope.model.fields import Scalar
@@ -145,6 +145,16 @@ class Observation:
             return True
         return not EmulationLimit.from_mapping(limit).beyond(self.metrics.tasks, self.metrics.makespan_s)
 
+    @cached_property
+    def computing_s(self) -> float:
+        """Seconds in which the cores of the host do what tasks computed; 0 where that was not recorded."""
+        from scalescope.diagnosis.evidence.host_cpu import host  # they look at an observation, too
+        from scalescope.diagnosis.evidence.inside_tasks import inside
+
+        if self.attempts is None or (here := host(self)) is None:
+            return 0.0
+        return sum(each.seconds.get("computing", 0.0) for each in inside(self).values()) / here.cpus
+
     def noteworthy(self, *parts: str) -> bool:
         return self.share(*parts) >= NOTEWORTHY
 
@@ -179,6 +189,17 @@ class Remedy:
     saved_s: float | None = None  # seconds of the call that it saves; by default what the lost thread-seconds cost
     shorter_s: float | None = None  # thread-seconds by which it makes tasks shorter; by default those lost
     changes: Collection[Term] | None = None  # terms of the bound on the time; by default those of the cause
+    premise: Premise[Observation] | None = None  # what else must be true than the premise of the cause
+    otherwise: Remedy | None = None  # the remedy where one of them is not true; None: none is known
+
+    @classmethod
+    def options(cls, observation: Observation, *given: Remedy) -> Remedy:
+        """Those whose premises are true, as alternatives."""
+        return cls(", or ".join(each.text for each in given if _holds(each, observation)))
+
+    def changes_nothing(self, observation: Observation) -> bool:
+        values = observation.trial.point.values
+        return bool(self.change) and all(values.get(name) == value for name, value in self.change.items())
 
 
 @dataclass(eq=False, kw_only=True)
@@ -204,8 +225,8 @@ class TrialCause(Cause[Observation]):
         link: str = "",  # by default that of the cause
     ) -> Finding:
         severity, metrics, gain = severity or severity_of(observation.share_of(lost_s)), observation.metrics, None
-        act = Remedy(remedy) if isinstance(remedy, str) else remedy
-        if metrics is not None and observation.emulated and severity is not Severity.INFO:
+        act = self._that_helps(observation, Remedy(remedy) if isinstance(remedy, str) else remedy)
+        if act.text and metrics is not None and observation.emulated and severity is not Severity.INFO:
             gain = self.gain(
                 metrics,
                 observation.threads,
@@ -213,12 +234,21 @@ class TrialCause(Cause[Observation]):
                 shorter_s=lost_s if act.shorter_s is None else act.shorter_s,
                 client_s=observation.client_s,
                 changes=act.changes,
+                least_s=observation.computing_s,
                 change=act.change,
             )
         text, link = act.text, link or self.link
-        if self.in_a_flow and observation.by_prefect:
+        if text and self.in_a_flow and observation.by_prefect:
             text = self.in_a_flow.replace("{task}", _usual_task(observation))
         return Finding(self.code, severity, summary, text, evidence, confidence, lost_s=lost_s, link=link, gain=gain)
+
+    def _that_helps(self, observation: Observation, remedy: Remedy) -> Remedy:
+        helps = self.helps(observation)
+        while not helps or remedy.changes_nothing(observation) or not _holds(remedy, observation):
+            if remedy.otherwise is None:
+                return Remedy("")
+            helps, remedy = True, remedy.otherwise
+        return remedy
 
     def standing(
         self,
@@ -242,6 +272,10 @@ class TrialCause(Cause[Observation]):
             severity=Severity.HIGH,
             link=link,
         )
+
+
+def _holds(remedy: Remedy, observation: Observation) -> bool:
+    return remedy.premise is None or remedy.premise.holds(observation)
 
 
 def _usual_task(observation: Observation) -> str:

@@ -98,5 +98,7 @@ class SweepCause(Cause[SweepCase]):
         gain: Gain | None = None,
     ) -> Finding:
         """A finding of this cause at some points, worst first; the rest is as `Finding` has it."""
+        if points and not self.helps(points[0]):
+            remedy, gain = "", None
         ids = tuple(summary.point.id for summary in points)
         return Finding(self.code, severity, summary, remedy, evidence, confidence, ids, lost_s, link, gain)

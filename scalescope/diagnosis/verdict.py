@@ -26,6 +26,14 @@ from scalescope.model.sweep import Sweep
 from scalescope.model.trial import Trial, ran_what
 
 CROWDED = (HOST_OVERLOADED.code, OVERSUBSCRIBED_THREADS.code)  # limits of trust by which times are doubtful
+SHORT_S = 1.0  # real seconds of a worker, below which only what grows with the work is more than information
+# Codes of causes that cost as large a share where there is more of the same work.
+GROWING = frozenset(
+    {
+        *("results-awaited-in-loop", "few-tasks-in-flight", "slow-submission", "too-few-partitions", "narrow-stage"),
+        *("tiny-tasks", "gil-bound", "lock-bound", "recomputation", "nested-client", "oversubscribed-threads"),
+    }
+)
 ByPoint = Mapping[str, Sequence[Finding]]  # findings of one code, by id of the point
 
 
@@ -41,9 +49,10 @@ def diagnose(sweep: Sweep, trials: Sequence[Trial]) -> Verdict:
     findings += [finding for cause in causes.of_sweeps() if cause is not HEALTHY and (finding := cause.find(case))]
     had_cores = {point.point.id for point, metrics in case.measured if 0 < _without_core(metrics) < NOTEWORTHY}
     findings = _doubted(findings, {point.point.id for point, _ in case.measured}, had_cores)
-    if any(finding.code == TOO_SHORT.code for finding in findings):
-        findings = [_in_proportion(finding) for finding in findings]
-    elif all(finding.severity is Severity.INFO for finding in findings):
+    trifle = any(finding.code == TOO_SHORT.code for finding in findings)
+    if trifle or _short(case):
+        findings = [each for finding in findings if (each := _in_proportion(finding, trifle=trifle)) is not None]
+    if not trifle and all(finding.severity is Severity.INFO for finding in findings):
         excused = any(cause.excusable for finding in findings if (cause := causes.by_code().get(finding.code)))
         if sound(case) or not excused:
             findings.insert(0, healthy(case))
@@ -84,11 +93,23 @@ def _place(finding: Finding) -> int:
     return 0 if finding.severity in (Severity.HIGH, Severity.MEDIUM) and finding.code != UNKNOWN.code else 2
 
 
-def _in_proportion(finding: Finding) -> Finding:
-    """Time that was lost is information where there was little of it; what failed or died stays what it is."""
+def _short(case: SweepCase) -> bool:
+    found = [(summary.point.threads_per_worker, metrics.elapsed_s) for summary, metrics in case.measured]
+    return bool(found) and case.sweep.cluster.real_time and all(each * s < SHORT_S for each, s in found)
+
+
+def _in_proportion(finding: Finding, *, trifle: bool) -> Finding | None:
+    """The finding where little time passed; None where it is not worth a line.
+
+    Time that was lost is information, but for what would cost more work as much; what failed or died stays what it is.
+    """
     cause = causes.by_code().get(finding.code)
-    costs_time = cause is not None and (cause is UNKNOWN or cause.parts not in ((), ("lost",)))
-    return replace(finding, severity=Severity.INFO, gain=None) if costs_time else finding
+    if cause is None or not (cause is UNKNOWN or cause.parts not in ((), ("lost",))):
+        return finding
+    if finding.code not in GROWING or finding.severity is Severity.INFO:
+        return None if trifle else replace(finding, severity=Severity.INFO, gain=None)
+    said = f"{finding.summary} It grows with the work."
+    return replace(finding, summary=said, **({"severity": Severity.INFO, "gain": None} if trifle else {}))
 
 
 def _without_experiments(trials: Sequence[Trial]) -> tuple[Sequence[Trial], Sequence[Trial]]:

@@ -8,6 +8,7 @@ from scalescope.model.mapping import Mapped
 from scalescope.model.words import number
 
 TOLERANCE = 0.10  # largest share of a task's duration that emulating all workers at once may add
+BEYOND = "beyond what this host can emulate"  # begins the reason why such a trial does not count
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class EmulationLimit(Mapped):
         if share <= self.tolerance:
             return ""
         return (
-            f"beyond what this host can emulate: the bookkeeping of {tasks} tasks takes it "
+            f"{BEYOND}: the bookkeeping of {tasks} tasks takes it "
             f"{number(tasks * self.seconds_per_task, 2)} s, {share:.0%} of a makespan of {number(makespan_s, 2)} s "
             f"(at most {self.tolerance:.0%} is trusted); take longer or fewer tasks, or the simulated cluster"
         )

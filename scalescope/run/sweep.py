@@ -14,11 +14,12 @@ from scalescope.clusters import reaping
 from scalescope.diagnosis import causes
 from scalescope.diagnosis.verdict import diagnose
 from scalescope.errors import BudgetSpent, ClusterError, InfrastructureError, StoreError
-from scalescope.model.cluster import ClusterSpec
+from scalescope.model.cluster import ClusterSpec, cluster_spec
+from scalescope.model.emulation_limit import BEYOND
 from scalescope.model.environment import Environment
 from scalescope.model.finding import Severity, Verdict
 from scalescope.model.run_facts import CODE, INSTEAD_OF
-from scalescope.model.sweep import PlannedTrial
+from scalescope.model.sweep import DEFAULT_CLUSTER, PlannedTrial
 from scalescope.model.trial import TrialState
 from scalescope.model.words import plural
 from scalescope.report import export, html, links
@@ -26,6 +27,7 @@ from scalescope.report.notebook import Shown
 from scalescope.run import orchestrator_load, price_table, run_names, signals, telemetry
 from scalescope.run.drivers import Drivers, may_start, stop
 from scalescope.run.functions import named
+from scalescope.run.growth import SweepGrowth
 from scalescope.run.output_paths import OutputPath, WrittenFile
 from scalescope.run.progress import Meter, Progress, current_meter
 from scalescope.run.progress_bar import shown
@@ -92,6 +94,10 @@ def run_sweep(given: Mapping[str, Any] | RunRequest, runner: Runner | None = Non
         runner.label([f"sweep:{sweep.id}", f"workload:{sweep.workload}", f"cluster:{sweep.cluster.kind}"])
         place = OutputPath.of_report(request.report, store, runner)
         done = carry_out(request, store, runner)
+        if instead := _simulated(request, done.run):
+            beyond = f"This host cannot emulate it ({sweep.cluster.kind}): run on the simulated cluster instead"
+            runner.tell(Progress(0, 0, beyond, notable=True))
+            done = carry_out(instead, store, runner)
         run, written = done.run, None
         try:
             if place:
@@ -114,6 +120,18 @@ def run_sweep(given: Mapping[str, Any] | RunRequest, runner: Runner | None = Non
         ended_early=done.ended_early,
         run=run,
     )
+
+
+def _simulated(request: RunRequest, run: SweepRun) -> RunRequest | None:
+    """The same on the simulated cluster, if this host cannot emulate some of its points; else None."""
+    counted = {trial.point.id for trial in run.trials if trial.counts}
+    beyond = {trial.point.id for trial in run.trials if not trial.warmup and trial.reason.startswith(BEYOND)}
+    kinds, clusters = request.workload.kinds, request.sweep.clusters(planned.point for planned in request.plan)
+    if not beyond - counted or len(clusters) > 1 or (kinds and DEFAULT_CLUSTER not in kinds):
+        return None
+    sweep = replace(request.sweep, cluster=cluster_spec({"kind": DEFAULT_CLUSTER}))
+    grow = replace(request.grow, sweep=sweep) if isinstance(request.grow, SweepGrowth) else None
+    return replace(request, sweep=sweep, plan=sweep.plan(request.workload), grow=grow)
 
 
 def prepare(request: RunRequest, says: Callable[[str], None]) -> None:

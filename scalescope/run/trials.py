@@ -17,6 +17,7 @@ from scalescope.analysis.attempts import Attempts
 from scalescope.analysis.events import Tables, told
 from scalescope.analysis.measure import measure as metrics_of
 from scalescope.diagnosis import blame, causes
+from scalescope.diagnosis.causes.no_known_cause import is_trifle
 from scalescope.diagnosis.observation import Observation
 from scalescope.driver.process import Driver, TrialOutcome
 from scalescope.errors import BudgetSpent, CaptureError, DriverError, EnvironmentFailed, InfrastructureError, StoreError
@@ -145,7 +146,8 @@ def _measured(trial: Trial, tables: Tables, attempts: Attempts, elapsed_s: float
     metrics = metrics_of(tables, threads=trial.point.threads, elapsed_s=elapsed_s, attempts=attempts)
     trial = replace(trial, metrics=metrics)
     if limit := trial.facts["cluster"].get("limit"):
-        trial = _spoilt(trial, EmulationLimit.from_mapping(limit).beyond(metrics.tasks, metrics.makespan_s))
+        if not is_trifle(metrics):  # of which nothing is said anyway
+            trial = _spoilt(trial, EmulationLimit.from_mapping(limit).beyond(metrics.tasks, metrics.makespan_s))
     return trial
 
 

@@ -139,7 +139,7 @@ def show_run(
 def status_of(trials: Sequence[Trial], verdict: Verdict) -> ExitStatus:
     """The exit status of a run without requirements. If no trial is valid and no cause known, it says whose fault."""
     states = {trial.state for trial in trials if not trial.warmup}
-    known = bool(verdict.findings) and not verdict.findings[0].limits_trust and states == {TrialState.INVALID}
+    known = bool(verdict.findings) and not verdict.findings[0].limits_trust and TrialState.INVALID in states
     if states and TrialState.VALID not in states and not known:
         return ExitStatus.FAILED if TrialState.FAILED in states else ExitStatus.INFRASTRUCTURE
     return ExitStatus.FINDING if verdict.severity is Severity.HIGH else ExitStatus.OK

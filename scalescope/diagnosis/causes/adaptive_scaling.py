@@ -29,6 +29,7 @@ ADAPTIVE_SCALING = TrialCause(
     link="https://docs.dask.org/en/stable/adaptive.html",
     parts=("late_start", "lost"),
     rules_out=("late-workers", "workers-missing", "data-locality"),
+    premise="The records show that these workers were there once: the cluster can have them.",
 )
 
 
@@ -80,6 +81,7 @@ SCALED_DOWN = TrialCause(
     parts=("late_start", "lost"),
     predicts=False,
     excusable=True,
+    premise="Nothing is to be done.",
 )
 
 

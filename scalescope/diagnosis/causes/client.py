@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from scalescope.analysis.attempts import Bools, codes
-from scalescope.diagnosis.cause import NOTEWORTHY, Term
-from scalescope.diagnosis.evidence.client_time import AFTER, BEFORE, BETWEEN, actor_calls, client_time
+from scalescope.diagnosis.cause import NOTEWORTHY, Premise, Term
+from scalescope.diagnosis.evidence.client_time import AFTER, BEFORE, BETWEEN, ClientTime, actor_calls, client_time
 from scalescope.diagnosis.evidence.submission_loop import SHORT_S, loop, one_by_one
 from scalescope.diagnosis.evidence.submissions import heavy, large, submissions
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
@@ -24,10 +24,13 @@ DO_INSTEAD = {
     BETWEEN: "move it into tasks so that one graph does it all, or submit the next graph before it",
     AFTER: "move it into the tasks, or do it with `as_completed` while others still run",
 }
+IN_BATCHES = "move it into the tasks, do it for many results at once, or in a thread of its own"
 SEND_LESS = "load within tasks what the client sends"
 GATHER_LESS = "gather less: reduce, count or write on the workers (`client.map(reduce, futures)`)"
 CALL_MORE = "an actor runs one method at a time: spread what it does over more actors, or do it in tasks"
 NAME_META = "say what it returns by `meta=` where the function is passed on (Dask calls it even if `dtype=` is given)"
+# Times that the client did the same while tasks ran, and the share of its seconds, from which on it is a habit
+OFTEN, OVERLAP = 2, 0.02
 MOSTLY = 0.9  # share of the client's time on one line, from which only that line is named
 
 
@@ -40,6 +43,7 @@ class ClientSpending:
     at: str  # the line with most of it, among lines of one function that do the same
     what: str  # the function called there; empty for the code itself, or if unknown
     most: float  # share of all these lines, from 0 to 1
+    meanwhile: bool  # whether the client did the same while tasks ran, too
 
     @classmethod
     def of(cls, observation: Observation, chosen: Bools, without: Collection[int]) -> ClientSpending | None:
@@ -57,7 +61,12 @@ class ClientSpending:
         place, _, function = best.partition(" ")
         at = f"at {place} (`{function}`)" if place else "at a line that is not known"
         what = doing[int(most.argmax())].rpartition(" ")[0]
-        return cls(lost_s, tuple(seconds.sum(axis=0).tolist()), at, what, float(most.max()) / lost_s)
+        meanwhile = _meanwhile(observation, found, chosen & (same == most.argmax()))
+        return cls(lost_s, tuple(seconds.sum(axis=0).tolist()), at, what, float(most.max()) / lost_s, meanwhile)
+
+    @property
+    def not_yet_meanwhile(self) -> Premise[Observation]:
+        return Premise("The client does not do it while tasks run already.", lambda observation: not self.meanwhile)
 
     @property
     def when(self) -> str:
@@ -68,6 +77,10 @@ class ClientSpending:
     def finding(self, cause: TrialCause, observation: Observation, did: str, said: str, remedy: str) -> Finding:
         """The finding of a cause: what the client did, what is to be said of it, and what to do."""
         done_in_tasks = cause is CLIENT_BUSY  # all threads then share what the client computed
+        saved_s = self.lost_s / observation.threads * (1 - done_in_tasks / observation.threads)
+        act = Remedy(remedy, saved_s=saved_s)
+        if remedy == DO_INSTEAD[AFTER]:
+            act = replace(act, premise=self.not_yet_meanwhile, otherwise=Remedy(IN_BATCHES, saved_s=saved_s))
         most = ""
         if self.most < MOSTLY:
             worked = "worked" if cause is CLIENT_BUSY else "waited for the cluster"
@@ -79,7 +92,7 @@ class ClientSpending:
             self.lost_s,
             f"{percent(observation.share_of(self.lost_s))} of the worker time passed while the client {did}, "
             f"{self.when}, with no task to run{said}{most}.",
-            Remedy(remedy, saved_s=self.lost_s / observation.threads * (1 - done_in_tasks / observation.threads)),
+            act,
             *(
                 Evidence(
                     f"seconds {text}", round(self.phases[phase] / observation.threads, 3), "tables client and tasks"
@@ -89,6 +102,16 @@ class ClientSpending:
             Evidence(f"share of these {self.at}", round(self.most, 4), "table client"),
             confidence=0.8 if len(observation.column("client", "time")) else 0.6,
         )
+
+
+def _meanwhile(observation: Observation, found: ClientTime, rows: Bools) -> bool:
+    begin, end = observation.client_spans
+    if not len(begin):
+        return False
+    first, last = observation.measured.pending[0, 0], observation.measured.pending[-1, 1]
+    total_s = float((end - begin)[rows].sum())
+    beside_s = total_s - float(found.seconds[rows].sum()) / observation.threads
+    return int((rows & (end > first) & (begin < last)).sum()) >= OFTEN and beside_s >= OVERLAP * total_s
 
 
 CLIENT_BUSY = TrialCause(
@@ -105,6 +128,7 @@ CLIENT_BUSY = TrialCause(
     by_times=True,
     changes=(Term.CLIENT,),
     in_a_flow="submit it as a task (`name.submit(...)`) instead of calling it in the flow, or do it while tasks run",
+    premise="Samples show the code: it ran while nothing else did.",
 )
 
 
@@ -145,6 +169,7 @@ CLIENT_WAITS = TrialCause(
     remedy="Reduce on the workers what the client gathers; load in tasks what the client sends",
     link="https://distributed.dask.org/en/stable/efficiency.html#leave-data-on-the-cluster",
     parts=("client",),
+    premise="Samples show the wait: nothing else ran meanwhile.",
 )
 
 

@@ -52,6 +52,7 @@ OVERSUBSCRIBED_THREADS = TrialCause(
     link="https://docs.dask.org/en/stable/array-best-practices.html#avoid-oversubscribing-threads",
     parts=("busy",),
     predicts=False,
+    premise="More threads than cores computed, as the processes of the workers show.",
 )
 ASKED = "local"  # kind of cluster of which a sweep asks how many threads this very host bears
 
@@ -159,6 +160,7 @@ UNDERSUBSCRIBED_THREADS = TrialCause(
     remedy="More threads per worker if tasks wait for something other than a core; otherwise more workers",
     link=SIZES_LINK,
     changes=(Term.THREADS,),
+    premise="Cores are idle, or tasks wait for something else than a core, and memory is left.",
 )
 
 
@@ -261,6 +263,7 @@ HOST_OVERLOADED = TrialCause(
     link="https://pyperf.readthedocs.io/en/latest/system.html",
     parts=("busy", "not_assigned"),
     predicts=False,
+    premise="Others used the host, as its own counters show.",
 )
 
 

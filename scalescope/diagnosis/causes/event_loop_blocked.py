@@ -68,6 +68,7 @@ EVENT_LOOP_BLOCKED = TrialCause(
     link="https://github.com/dask/distributed/issues/6325",
     parts=("not_assigned",),
     rules_out=("undersubscribed-threads", "uneven-waves"),
+    premise="The loop stood still, and samples of its thread show where.",
 )
 
 

@@ -27,6 +27,7 @@ EXPERIMENTS = SweepCause(
     "of zero length.",
     ruled_out_by="Points that differ in more than one thing.",
     remedy="Look at the causes that remain",
+    premise="It proposes what was measured.",
 )
 
 

@@ -24,6 +24,7 @@ GARBAGE_COLLECTION = TrialCause(
     parts=("busy",),
     by_times=True,
     changes=(Term.WORK, Term.SPAN),
+    premise="The collections are recorded, with their seconds.",
 )
 
 

@@ -107,6 +107,7 @@ GIL_BOUND = TrialCause(
     link="https://distributed.dask.org/en/stable/efficiency.html#adjust-between-threads-and-processes",
     parts=("busy",),
     changes=(Term.WORK, Term.SPAN),
+    premise="Tasks of one process computed one at a time, on cores that were idle.",
 )
 
 

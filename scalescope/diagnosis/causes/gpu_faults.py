@@ -39,6 +39,7 @@ GPU_MISSING = TrialCause(
     rules_out=("slow-worker", "retried-tasks", "skewed-tasks", "straggler"),
     without_attempts=True,
     precedence=10,
+    premise="Tasks ran where no GPU is, and others where one is.",
 )
 _PLACE = (
     "start GPU workers with `--resources GPU=1` and make such tasks under `dask.annotate(resources={'GPU': 1})`, or "
@@ -104,6 +105,7 @@ GPU_MEMORY_FULL = TrialCause(
     rules_out=("retried-tasks",),
     without_attempts=True,
     precedence=10,
+    premise="The memory of the GPU is recorded.",
 )
 
 
@@ -165,6 +167,7 @@ GPU_SLOW = TrialCause(
     parts=SLOW_WORKER.parts,
     changes=SLOW_WORKER.changes,
     rules_out=("slow-worker", "sequential-graph", "gpu-starved"),
+    premise="Clock and temperature of the GPU itself are recorded.",
 )
 
 

@@ -31,6 +31,7 @@ GPU_STARVED = TrialCause(
     link="https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide.html",
     parts=("busy",),
     changes=(Term.WORK, Term.SPAN),
+    premise="The GPU was idle while its tasks ran.",
 )
 _DID = {
     "loading": "read and decoded data",
@@ -100,6 +101,7 @@ GPU_CONTENDED = TrialCause(
     parts=("busy",),
     changes=(Term.WORK, Term.SPAN),
     rules_out=("work-inflation", "slow-worker", "skewed-tasks"),
+    premise="Tasks shared a GPU, as its processes show.",
 )
 
 
@@ -145,6 +147,7 @@ GPU_UNUSED = TrialCause(
     link="https://distributed.dask.org/en/stable/resources.html",
     parts=("busy",),
     changes=(Term.THREADS,),
+    premise="The GPU was idle while tasks ran that import its library.",
 )
 
 

@@ -29,6 +29,7 @@ FEWER_ITEMS_THAN_WORKERS = SweepCause(
     changes=(Term.THREADS,),
     workers_unused=True,
     excusable=True,
+    premise="There are fewer items than threads, and fewer workers do the same.",
 )
 
 
@@ -65,6 +66,7 @@ SEQUENTIAL_GRAPH = SweepCause(
     link="https://docs.dask.org/en/stable/phases-of-computation.html",
     parts=WITHOUT_TASKS,
     changes=(Term.SPAN, Term.THREADS),
+    premise="The edges of the graph show how many threads can be busy.",
 )
 
 
@@ -108,6 +110,7 @@ UNEVEN_WAVES = SweepCause(
     remedy="Make the number of tasks a multiple of the threads, or the tasks smaller",
     parts=WITHOUT_TASKS,
     excusable=True,
+    premise="Tasks of equal length are divided by the number of threads.",
 )
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from scalescope.diagnosis.cause import NOTEWORTHY, Term
+from scalescope.diagnosis.cause import NOTEWORTHY, Premise, Term
 from scalescope.diagnosis.evidence.client_time import BEFORE, BETWEEN, client_time
 from scalescope.diagnosis.evidence.submission_loop import packing, unwanted_s
 from scalescope.diagnosis.evidence.submissions import LARGE_BYTES, SCATTER, large, largest_part, submissions
 from scalescope.diagnosis.evidence.task_table import task_prefixes
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
+from scalescope.diagnosis.premises import ENOUGH
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
@@ -27,6 +28,7 @@ LARGE_GRAPH = TrialCause(
     changes=(Term.CLIENT,),
     in_a_flow="load large objects in a task and pass its future on (`{task}.map(items, unmapped(data.submit()))`), or "
     "pass paths instead; make fewer tasks that each do more",
+    premise="The bytes and tasks of the graph are recorded.",
 )
 
 
@@ -57,12 +59,14 @@ def large_graph(observation: Observation) -> Finding | None:
     worst = int(np.flatnonzero(which)[(sent.seconds + 1e-9 * sent.nbytes)[which].argmax()])
     nbytes, tasks, longest_s = int(sent.nbytes[worst]), int(sent.tasks[worst]), float(sent.seconds[worst])
     by_bytes = nbytes >= LARGE_BYTES
-    remedy = (
-        f"take large objects out of the calls: load them within tasks, or {SCATTER}"
-        if by_bytes
-        else "make fewer tasks of it: larger chunks or partitions, `blocksize=` or `npartitions=` for about "
-        f"{max(observation.threads * 10, 1):,} tasks per step, or functions that do several steps"
+    wanted, several = max(observation.threads * 10, 1), "functions that do several steps"
+    fewer = Remedy(
+        "make fewer tasks of it: larger chunks or partitions, `blocksize=` or `npartitions=` for about "
+        f"{wanted:,} tasks per step, or {several}",
+        premise=Premise("A step has more tasks now.", lambda trial: _widest(trial) >= ENOUGH * wanted),
+        otherwise=Remedy(f"make fewer tasks of it: {several}"),
     )
+    remedy = Remedy(f"take large objects out of the calls: load them within tasks, or {SCATTER}") if by_bytes else fewer
     one = f"a graph of {plural(tasks, 'task')} and {words.size(nbytes)}"
     took = f"The scheduler needed {words.duration(longest_s)} to take in {one}"
     if under_way_s > lost_s / 2:
@@ -89,6 +93,10 @@ def large_graph(observation: Observation) -> Finding | None:
         Evidence("thread-seconds idle during the makespan", round(within_s, 3), "tables graphs and tasks"),
         confidence=0.9,
     )
+
+
+def _widest(observation: Observation) -> int:
+    return int(np.bincount(task_prefixes(observation)[1]).max(initial=0))
 
 
 def _most_tasks(observation: Observation, tasks: int) -> str:

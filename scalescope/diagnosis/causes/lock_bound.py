@@ -44,6 +44,7 @@ LOCK_BOUND = TrialCause(
         *("undersubscribed-threads", "gil-bound", "work-inflation", "straggler", "skewed-tasks", "slow-worker"),
         *("sequential-graph", "uneven-waves"),
     ),
+    premise="Samples show the lock: more threads would wait for it as well.",
 )
 
 

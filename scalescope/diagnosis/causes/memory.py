@@ -6,18 +6,27 @@ import numpy as np
 
 from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.evidence.gpu import moved_bytes
-from scalescope.diagnosis.evidence.held_results import HeldResults, held_results, limit_of_workers, peaks
+from scalescope.diagnosis.evidence.held_results import (
+    HeldResults,
+    held_results,
+    limit_needed,
+    limit_of_workers,
+    peaks,
+)
 from scalescope.diagnosis.evidence.process_end import MORE_MEMORY
 from scalescope.diagnosis.evidence.spilling import WORTH_TELLING, Spilling, spilling
 from scalescope.diagnosis.evidence.task_table import largest_prefix, worker_of_rows
 from scalescope.diagnosis.evidence.timeline import free_threads, timeline
-from scalescope.diagnosis.observation import Observation, TrialCause, once
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause, once
+from scalescope.diagnosis.premises import SEVERAL_THREADS, host_has, larger_limit
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
 from scalescope.model.standstill import PAUSED
 from scalescope.model.words import percent, plural
 
 MEMORY_LINK = "https://distributed.dask.org/en/stable/worker-memory.html"
+KEPT_BESIDES = "find what the tasks keep besides their results (caches, globals, leaks)"
+MORE_MEMORY_OR_SMALLER = MORE_MEMORY.replace(" or fewer threads", "")  # for workers of one thread
 MOSTLY = 0.5  # share of something that counts as most of it
 UNUSED = 1 / 3  # share of the results held that no task needs any more, from which letting go of them is the remedy
 MANY_TIMES = 10  # times the workers there are, up to which it is advised to use so many
@@ -33,6 +42,7 @@ MEMORY_SPILL = TrialCause(
     remedy="Give each worker more memory or fewer threads, use smaller partitions, or release results earlier",
     link=f"{MEMORY_LINK}#spilling-based-on-managed-memory",
     parts=("spill", "not_assigned", "transfer"),
+    premise="What is proposed is checked by each option: limit, number of workers, threads.",
 )
 
 
@@ -58,7 +68,9 @@ def memory_spill(observation: Observation) -> Finding | None:
         lost_s,
         f"{percent(share)} of the worker time was spent writing results to disk and reading them back{whose}{pauses}"
         f"{amount}: {_need(observation, held)}.",
-        _remedy(held) if held else f"{MORE_MEMORY}; release results that are no longer needed, or use more workers",
+        _remedy(observation, held)
+        if held
+        else f"{MORE_MEMORY}; release results that are no longer needed, or use more workers",
         Evidence("thread-seconds of disk access", round(observation.seconds("spill"), 3), "worker time"),
         Evidence("seconds reading", round(float(attempts.disk_read.sum()), 3), "table tasks, column disk_read"),
         Evidence("seconds writing", round(float(attempts.disk_write.sum()), 3), "table tasks, column disk_write"),
@@ -78,7 +90,7 @@ def _at_no_cost(observation: Observation, disk: Spilling, held: HeldResults | No
         disk.lost_s,
         f"{words.size(disk.written)} of results were written to disk, and {back} read back, which cost "
         f"{percent(share)} of the worker time: {_need(observation, held)}.",
-        _remedy(held),
+        _remedy(observation, held),
         *_where(disk, 0.0),
         *_evidence(held),
         confidence=0.95,
@@ -96,13 +108,23 @@ def _need(observation: Observation, held: HeldResults | None) -> str:
     )
 
 
-def _remedy(held: HeldResults) -> str:
-    more = MORE_MEMORY
+def _remedy(observation: Observation, held: HeldResults) -> str:
+    more = MORE_MEMORY if SEVERAL_THREADS.holds(observation) else MORE_MEMORY_OR_SMALLER
     if held.limit:
-        more = f"give each worker `memory_limit='{held.limit_for_all / 2**20:.0f}MiB'`"
-        if held.workers < held.workers_for_all <= MANY_TIMES * held.workers:
-            more += f", or use {held.workers_for_all:,} such workers"
-        more += ", or make the partitions smaller"
+        limit, workers = limit_needed(observation, held), held.workers_for_all
+        options = Remedy.options(
+            observation,
+            Remedy(
+                f"give each worker `memory_limit='{limit / 2**20:.0f}MiB'`",
+                premise=larger_limit(held, limit),
+            ),
+            *(
+                [Remedy(f"use {workers:,} such workers", premise=host_has(workers * held.limit))]
+                if held.workers < workers <= MANY_TIMES * held.workers
+                else []
+            ),
+        ).text
+        more = f"{options}, or make the partitions smaller" if options else _keep_less(observation)
     if held.kept < UNUSED:
         return more
     return (
@@ -110,6 +132,12 @@ def _remedy(held: HeldResults) -> str:
         "persisted collection that keeps them, drop each future that `as_completed(futures)` gives, or return less; "
         f"else {more}"
     )
+
+
+def _keep_less(observation: Observation) -> str:
+    """The remedy where no larger limit is known to help, or the host has no more."""
+    fewer = ", run fewer tasks at once (`threads_per_worker`)" if SEVERAL_THREADS.holds(observation) else ""
+    return f"make the partitions smaller{fewer}, and {KEPT_BESIDES}"
 
 
 def _where(disk: Spilling, paused_s: float) -> tuple[Evidence, ...]:
@@ -137,10 +165,10 @@ def _evidence(held: HeldResults | None) -> tuple[Evidence, ...]:
     )
 
 
-UNMANAGED = (
-    "find what the tasks keep besides their results (caches, globals, leaks), run fewer at once "
-    "(`threads_per_worker`), or give each worker more memory (`memory_limit=`, `--memory-limit`)"
-)
+def _unmanaged(observation: Observation) -> str:
+    fewer = "run fewer at once (`threads_per_worker`), or " if SEVERAL_THREADS.holds(observation) else "or "
+    return f"{KEPT_BESIDES}, {fewer}give each worker more memory (`memory_limit=`, `--memory-limit`)"
+
 
 MEMORY_PAUSED = TrialCause(
     code="memory-paused",
@@ -153,6 +181,7 @@ MEMORY_PAUSED = TrialCause(
     link=f"{MEMORY_LINK}#pause-worker",
     parts=("paused", "not_assigned"),
     without_attempts=True,
+    premise="What is proposed is checked by each option: limit, number of workers, threads.",
 )
 
 
@@ -197,7 +226,7 @@ def memory_paused(observation: Observation) -> Finding | None:
         observation,
         lost_s,
         f"{text}.",
-        UNMANAGED if unmanaged or what is None else _remedy(what),
+        _unmanaged(observation) if unmanaged or what is None else _remedy(observation, what),
         Evidence("pauses", len(pauses.worker), "events worker-status-change"),
         Evidence("seconds paused, all workers", round(length, 3), "events worker-status-change"),
         Evidence("thread-seconds paused while tasks waited", round(during_s, 3), "events worker-status-change"),
@@ -220,7 +249,7 @@ def _stopped(observation: Observation) -> Finding | None:
         observation,
         f"{plural(tasks, 'task')} (`{groups[0].prefix}`) had been given to workers that paused because their memory "
         f"was almost full{_limit(observation)}, and nothing freed it.",
-        UNMANAGED,
+        _unmanaged(observation),
         Evidence("tasks on paused workers", tasks, "facts standstill"),
         confidence=0.9,
     )

@@ -35,6 +35,7 @@ NARROW_STAGE = TrialCause(
     parts=WITHOUT_TASKS,
     changes=(Term.SPAN,),
     rules_out=("sequential-graph",),
+    premise="Threads were idle while the stage ran, and had nothing else to do.",
 )
 
 

@@ -35,6 +35,7 @@ NESTED_CLIENT = TrialCause(
     parts=("busy", "no_runnable_task", "tail"),
     changes=(Term.WORK, Term.SPAN),
     without_attempts=True,
+    premise="Tasks sent tasks and waited for them, as their graphs show.",
 )
 
 

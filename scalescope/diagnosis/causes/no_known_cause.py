@@ -8,7 +8,7 @@ from scalescope.diagnosis.evidence.graph_structure import points_of, put_down_to
 from scalescope.diagnosis.sweep_case import SweepCase, SweepCause
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding, Severity
-from scalescope.model.metrics import OTHER_CLUSTER, PARTS, WORKER_TIME, WORKING
+from scalescope.model.metrics import OTHER_CLUSTER, PARTS, WORKER_TIME, WORKING, Metrics
 from scalescope.model.words import percent, plural
 
 HEALTHY = SweepCause(
@@ -18,6 +18,7 @@ HEALTHY = SweepCause(
     ruled_out_by="Any finding of low severity or worse.",
     remedy="",
     precedence=60,
+    premise="There is no remedy.",
 )
 
 
@@ -53,6 +54,11 @@ def _left_out(summary: PointSummary) -> str:
 # Seconds of a call, and of all its tasks, below which it is too short to find a fault in it
 SHORT_CALL_S, SHORT_WORK_S = 2.0, 0.5
 
+
+def is_trifle(metrics: Metrics) -> bool:
+    return metrics.elapsed_s < SHORT_CALL_S and metrics.work_s < SHORT_WORK_S
+
+
 TOO_SHORT = SweepCause(
     code="too-short",
     title="Too short to say",
@@ -60,6 +66,7 @@ TOO_SHORT = SweepCause(
     ruled_out_by="A longer call, or more work. Simulated time, which has no noise.",
     remedy="Give it more to do, then look again",
     precedence=55,
+    premise="It proposes a longer measurement, and promises nothing.",
 )
 
 
@@ -67,14 +74,14 @@ TOO_SHORT = SweepCause(
 def too_short(case: SweepCase) -> Finding | None:
     """Find trials too short to judge; other findings then count as information."""
     found = [metrics for _, metrics in case.measured]
-    short = all(each.elapsed_s < SHORT_CALL_S and each.work_s < SHORT_WORK_S for each in found)
-    if not found or not short or not case.sweep.cluster.real_time:
+    if not found or not all(map(is_trifle, found)) or not case.sweep.cluster.real_time:
         return None
     longest = max(found, key=lambda metrics: metrics.elapsed_s)
     return TOO_SHORT.finding(
         Severity.INFO,
-        f"Too short to say: {words.duration(longest.work_s)} of work in a call of {words.duration(longest.elapsed_s)}.",
-        "give it more to do, then look again",
+        f"Too little work to judge ({words.duration(longest.work_s)}, in a call of {words.duration(longest.elapsed_s)}): "
+        "nothing to gain.",
+        "",
         Evidence("seconds of the call", round(longest.elapsed_s, 3), "the longest of them"),
         Evidence("thread-seconds in tasks", round(longest.work_s, 3), "table tasks"),
         points=points_of(case.measured),
@@ -92,6 +99,7 @@ UNKNOWN = SweepCause(
     ruled_out_by="Any other cause that explains most of it.",
     remedy="Run the experiment that the finding names for the largest part of the lost time",
     precedence=LAST + 1,
+    premise="It proposes an experiment, and promises nothing.",
 )
 
 

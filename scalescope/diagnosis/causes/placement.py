@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scalescope.diagnosis.cause import NOTEWORTHY
+from scalescope.diagnosis.cause import NOTEWORTHY, Premise
 from scalescope.diagnosis.evidence.placement import SCATTERED, TasksNearData, late_workers_of, tasks_near_data
 from scalescope.diagnosis.evidence.rescheduled import placed_anywhere_saves_s
 from scalescope.diagnosis.evidence.task_table import most_common_prefix, short_key, task_column
@@ -21,6 +21,7 @@ LATE_WORKERS = TrialCause(
     remedy="Call `client.wait_for_workers(n)` before the first task is sent",
     link="https://github.com/dask/distributed/issues/5599",
     parts=("late_start", "not_assigned"),
+    premise="Tasks waited on other workers until these had come.",
 )
 
 
@@ -44,12 +45,25 @@ def late_workers(observation: Observation) -> Finding | None:
             f"call `client.wait_for_workers({observation.trial.point.workers})` before the first task is sent"
             + (", and leave `distributed.scheduler.work-stealing` on" if late.idle_s > late.missing_s else ""),
             saved_s=placed_anywhere_saves_s(observation),
+            premise=_worth_waiting(float(joined.max())),
+            otherwise=Remedy(
+                f"start {plural(len(names), 'worker')} earlier, before the work: it takes as long to wait for them",
+                saved_s=placed_anywhere_saves_s(observation),
+            ),
         ),
         Evidence("workers that joined late", len(names), f"table workers: {words.some(names)}"),
         Evidence("last of them joined after, s", round(float(joined.max()), 3), "table workers"),
         Evidence("thread-seconds before they joined, tasks waiting", round(late.missing_s, 3), "tables workers, tasks"),
         Evidence("thread-seconds idle afterwards, tasks waiting", round(late.idle_s, 3), "tables workers, tasks"),
         confidence=0.9,
+    )
+
+
+def _worth_waiting(until_s: float) -> Premise[Observation]:
+    """That all is done sooner where no task is sent until then."""
+    return Premise(
+        "Waiting for the workers takes less time than doing without them.",
+        lambda trial: until_s + trial.seconds("busy") / trial.threads < trial.measured.makespan,
     )
 
 
@@ -64,6 +78,7 @@ DATA_LOCALITY = TrialCause(
     link="https://github.com/dask/distributed/issues/6573",
     parts=("not_assigned",),
     workers_unused=True,
+    premise="Threads were idle elsewhere while these tasks waited, and nothing bound them.",
 )
 
 

@@ -35,6 +35,7 @@ PREFECT_SERVER = TrialCause(
     parts=("busy",),
     changes=(Term.WORK, Term.SPAN),
     rules_out=("straggler", "skewed-tasks", "slow-worker"),
+    premise="The workers noted the servers that they started.",
 )
 
 
@@ -78,6 +79,7 @@ PREFECT_OVERHEAD = TrialCause(
     parts=("busy",),
     changes=(Term.WORK, Term.SPAN),
     rules_out=("tiny-tasks",),
+    premise="Prefect's own time is recorded for each task, apart from its function.",
 )
 
 

@@ -31,6 +31,7 @@ RECOMPUTATION = TrialCause(
     changes=(Term.WORK,),
     in_a_flow="let tasks that run again read what they wrote: `@task(persist_result=True, cache_policy=INPUTS)` for "
     "`{task}` (from `prefect.cache_policies`); and keep workers until the flow ends",
+    premise="The same work ran again, as keys or lines show.",
 )
 
 

@@ -29,6 +29,7 @@ RETRIED_TASKS = TrialCause(
     link="https://distributed.dask.org/en/stable/resilience.html#user-code-failures",
     parts=("lost",),
     precedence=20,
+    premise="The attempts and their errors are recorded.",
 )
 
 

@@ -47,6 +47,7 @@ SERIALISATION_BOUND = TrialCause(
     by_times=True,
     changes=(Term.CLIENT,),
     rules_out=("event-loop-blocked",),
+    premise="The seconds of packing and the size of what is packed are recorded.",
 )
 
 

@@ -42,6 +42,7 @@ SLOW_WORKER = TrialCause(
     by_times=True,
     changes=(Term.WORK, Term.SPAN),
     rules_out=("sequential-graph",),
+    premise="The same tasks took longer on this worker than on the others.",
 )
 
 

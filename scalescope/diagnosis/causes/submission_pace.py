@@ -17,6 +17,7 @@ from scalescope.diagnosis.evidence.submission_loop import (
 )
 from scalescope.diagnosis.evidence.task_table import most_common_prefix, task_prefixes
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
+from scalescope.diagnosis.premises import RESULTS_FIT, room
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
@@ -37,6 +38,7 @@ RESULTS_AWAITED_IN_LOOP = TrialCause(
     parts=("no_runnable_task", "client", "tail"),
     in_a_flow="call `{task}.submit(item)` for all items first (or `{task}.map(items)`), then `.result()` of each; pass "
     "futures themselves to the next task, without `.result()` in between",
+    premise=RESULTS_FIT,
 )
 
 
@@ -84,9 +86,21 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
             f"{remedy}; wait only where a round needs the result of the one before"
             + (f", and give such a round a multiple of {threads:,} tasks" if fills else ""),
             saved_s=sent_at_once_saves_s(observation),
+            otherwise=_a_few_at_a_time(observation, prefix),
         ),
         *loop_evidence(found, lost_s),
         confidence=0.95 if found.gap_s <= 0.1 * found.round_s else 0.8,
+    )
+
+
+def _a_few_at_a_time(observation: Observation, prefix: str) -> Remedy | None:
+    """The remedy where the results of all tasks do not fit into memory; its effect is not known."""
+    if RESULTS_FIT.holds(observation):
+        return None
+    enough = 2 * observation.threads
+    return Remedy(
+        f"keep {enough:,} `{prefix}` in flight with `as_completed`, and let go of each result ({room(observation)})",
+        saved_s=0.0,
     )
 
 
@@ -107,6 +121,7 @@ FEW_TASKS_IN_FLIGHT = TrialCause(
     parts=("no_runnable_task",),
     in_a_flow="pass the future itself to the next task, without `.result()` in between: "
     "`wait([second.submit(first.submit(item)) for item in items])`",
+    premise=RESULTS_FIT,
 )
 
 
@@ -131,6 +146,7 @@ def few_tasks_in_flight(observation: Observation) -> Finding | None:
             f"submit {enough:,} `{prefix}` tasks before the `as_completed` loop, which adds one for each that ends; or "
             "submit all at once if no result decides what comes next",
             saved_s=sent_at_once_saves_s(observation),
+            otherwise=_a_few_at_a_time(observation, prefix),
         ),
         Evidence("tasks in flight after each graph, median", found.window, "tables graphs and tasks"),
         *loop_evidence(found, lost_s),
@@ -153,6 +169,7 @@ SLOW_SUBMISSION = TrialCause(
     changes=(Term.CLIENT,),
     in_a_flow="give each task more to do (`{task}.map(batches)`, a list of items for each), pass it little (a path "
     "rather than the data), and move what the flow computes between two submissions into the tasks",
+    premise=RESULTS_FIT,
 )
 
 
@@ -180,6 +197,7 @@ def slow_submission(observation: Observation) -> Finding | None:
             f"send all at once with `client.map({prefix}, items)` (or one `dask.compute`), and move what the client "
             f"computes between two calls ({words.duration(found.round_s)}) into the tasks",
             saved_s=sent_at_once_saves_s(observation, in_tasks=True),
+            otherwise=_a_few_at_a_time(observation, prefix),
         ),
         *loop_evidence(found, lost_s),
         Evidence("tasks sent per second", round(rate, 3), "table graphs"),

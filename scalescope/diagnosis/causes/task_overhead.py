@@ -39,6 +39,7 @@ TASK_OVERHEAD = TrialCause(
     by_times=True,
     changes=(Term.WORK, Term.SPAN),
     rules_out=("undersubscribed-threads", "work-inflation", "straggler", "skewed-tasks", "slow-worker", "uneven-waves"),
+    premise="Samples show what tasks do around their function.",
 )
 
 

@@ -32,6 +32,7 @@ TINY_TASKS = TrialCause(
     parts=("not_assigned",),
     by_times=True,
     changes=(Term.CLIENT,),
+    premise="The tasks are shorter than what Dask needs for each.",
 )
 
 

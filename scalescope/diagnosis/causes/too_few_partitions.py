@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from scalescope.analysis.summary import PointSummary
-from scalescope.diagnosis.cause import WITHOUT_TASKS, Term
+from scalescope.diagnosis.cause import WITHOUT_TASKS, Premise, Term
 from scalescope.diagnosis.evidence.graph_structure import (
     asked_and_used,
     idle_seconds,
@@ -50,6 +50,10 @@ TOO_FEW_PARTITIONS = SweepCause(
     parts=WITHOUT_TASKS,
     changes=(Term.SPAN,),
     workers_unused=True,
+    premise=Premise(
+        "There can be more partitions than there are.",
+        lambda worst: worst.metrics is None or in_rounds(worst.metrics, worst.point.threads) or _can_be_more(worst),
+    ),
 )
 
 
@@ -170,6 +174,10 @@ def _part(origin: PartitionCall) -> str:
 def _enough(summary: PointSummary) -> int:
     threads, items = summary.point.threads, summary.items
     return threads if items is None else max(1, min(threads, items))
+
+
+def _can_be_more(summary: PointSummary) -> bool:
+    return _enough(summary) > summary.partitions
 
 
 def _gain(case: SweepCase, worst: PointSummary, metrics: Metrics) -> Gain | None:

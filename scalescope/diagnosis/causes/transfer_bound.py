@@ -8,7 +8,8 @@ import numpy as np
 
 from scalescope.diagnosis.cause import NOTEWORTHY
 from scalescope.diagnosis.evidence.task_table import largest_prefix, task_name
-from scalescope.diagnosis.observation import Observation, TrialCause
+from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
+from scalescope.diagnosis.premises import fits_on_each_worker
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
@@ -40,6 +41,7 @@ TRANSFER_BOUND = TrialCause(
     link="https://distributed.dask.org/en/stable/locality.html",
     parts=("transfer",),
     by_times=True,
+    premise="Inputs moved between workers, as the records show.",
 )
 
 
@@ -56,7 +58,7 @@ def transfer_bound(observation: Observation) -> Finding | None:
         return None
     prefix, part = largest_prefix(attempts.transfer, observation)
     amount = "" if moved is None else f", {words.size(moved.nbytes)} in all"
-    remedy = (
+    remedy = Remedy(
         "keep data that is used together on one worker: fewer, larger workers (threads of one process share their "
         f"data), or one task instead of several from `{prefix}` on (`map_partitions`, `map_blocks`, larger chunks)"
     )
@@ -70,9 +72,11 @@ def transfer_bound(observation: Observation) -> Finding | None:
         evidence.append(Evidence("bytes moved", int(moved.nbytes), "tables dependencies and tasks"))
         if moved.readers > 2 and moved.most_nbytes >= SHARED * moved.nbytes:
             key = task_name(observation, str(observation.column("tasks", "key")[moved.most]))
-            remedy = (
+            remedy = Remedy(
                 f"send `{key}` to all workers once, before the tasks that need it: `client.scatter([value], "
-                "broadcast=True)` or `client.replicate([future])`"
+                "broadcast=True)` or `client.replicate([future])`",
+                premise=fits_on_each_worker(moved.most_nbytes / moved.readers),
+                otherwise=remedy,
             )
             evidence.append(Evidence(f"bytes of `{key}`", int(moved.most_nbytes), f"went to {moved.readers} workers"))
     return TRANSFER_BOUND.finding(

@@ -20,6 +20,7 @@ NOTHING_MEASURED = SweepCause(
     ruled_out_by="One valid trial; warm-ups do not count. Another reason why trials do not count (invalid-trials).",
     remedy="Compute through the client that the workload is given",
     precedence=40,
+    premise="No task came to this cluster.",
 )
 
 
@@ -55,6 +56,7 @@ FAILED_TRIALS = SweepCause(
     ruled_out_by="A machine that misbehaved (invalid-trials).",
     remedy="Run that point alone and fix the workload",
     precedence=50,
+    premise="The error is recorded.",
 )
 
 
@@ -71,6 +73,7 @@ INVALID_TRIALS = SweepCause(
     needs="Trials were invalid: workers missing or lost, recording incomplete, host overloaded, or timed out.",
     ruled_out_by="A workload that raised (failed-trials). Workers that died (worker-died, worker-killing-task).",
     remedy="Run the same sweep again; on an overloaded host, use fewer workers or the simulated cluster",
+    premise="The trial says why it does not count.",
 )
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from scalescope.analysis.attempts import Floats
-from scalescope.diagnosis.cause import NOTEWORTHY, Term
+from scalescope.diagnosis.cause import NOTEWORTHY, Premise, Term
 from scalescope.diagnosis.evidence.delayed_batches import LARGE_RESULT, delayed_batches
 from scalescope.diagnosis.evidence.task_batches import are_first, task_batches
 from scalescope.diagnosis.evidence.task_table import short_key, task_column
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
+from scalescope.diagnosis.premises import ENOUGH
 from scalescope.model import words
 from scalescope.model.finding import Evidence, Finding
 from scalescope.model.words import percent, plural
@@ -34,6 +35,7 @@ STRAGGLER = TrialCause(
     by_times=True,
     changes=(Term.SPAN,),
     rules_out=("sequential-graph",),
+    premise="Its duration and those of the others are recorded; whether starting it first is enough follows from both.",
 )
 
 
@@ -93,6 +95,7 @@ SKEWED_TASKS = TrialCause(
     by_times=True,
     changes=(Term.SPAN,),
     rules_out=("sequential-graph",),
+    premise="All durations are recorded, and threads waited for the longest.",
 )
 
 
@@ -112,6 +115,8 @@ def skewed_tasks(observation: Observation) -> Finding | None:
     by_size = _correlated(nbytes, durations) and float(np.median(nbytes)) >= LARGE_RESULT
     first = are_first(observation, worst.tasks)
     sizes = f", and with their results ({words.size(nbytes.min())} to {words.size(nbytes.max())})" if by_size else ""
+    divide, wanted = "repartition by size" if by_size else "divide the work into equal parts", 4 * worst.wide
+    saved_s = (lost_s + sum(each.last_wave_s for each in held)) / observation.threads
     longest = f"{words.duration(float(durations[-1]))} for `{short_key(observation, int(worst.tasks[-1]))}`"
     return SKEWED_TASKS.finding(
         observation,
@@ -122,10 +127,11 @@ def skewed_tasks(observation: Observation) -> Finding | None:
         Remedy(FIRST, saved_s=0.0)
         if first
         else Remedy(
-            ("repartition by size" if by_size else "divide the work into equal parts")
-            + f", and into more of them: at least {4 * worst.wide:,} `{prefix}` tasks for "
+            f"{divide}, and into more of them: at least {wanted:,} `{prefix}` tasks for "
             f"{plural(worst.wide, 'thread')}, the longest first (`priority=`)",
-            saved_s=(lost_s + sum(each.last_wave_s for each in held)) / observation.threads,
+            saved_s=saved_s,
+            premise=Premise("There are fewer tasks now.", lambda _: wanted >= ENOUGH * len(durations)),
+            otherwise=Remedy(f"{divide}, the longest first (`priority=`)", saved_s=saved_s),
         ),
         Evidence("10 % of the tasks are shorter than, s", round(low, 4), f"table tasks, prefix {prefix}"),
         Evidence("median, s", round(middle, 4), f"table tasks, prefix {prefix}"),

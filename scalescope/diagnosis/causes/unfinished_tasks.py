@@ -27,6 +27,7 @@ UNFINISHED_TASKS = TrialCause(
     without_attempts=True,
     in_a_flow="keep the futures and wait for them at the end of the flow: `futures = {task}.map(items)`, then "
     "`prefect.futures.wait(futures)`, or return the futures",
+    premise="Tasks ran on after the end of the call.",
 )
 
 

@@ -45,6 +45,7 @@ WAITING_TASKS = TrialCause(
     changes=(Term.WORK, Term.SPAN),
     rules_out=("straggler", "skewed-tasks", "slow-worker", "sequential-graph", "uneven-waves"),
     without_attempts=True,
+    premise="Samples show what tasks wait for.",
 )
 
 

@@ -31,6 +31,7 @@ WORK_INFLATION = SweepCause(
     parts=("busy",),
     by_times=True,
     changes=(Term.WORK, Term.SPAN),
+    premise="The same tasks take longer on more workers.",
 )
 
 

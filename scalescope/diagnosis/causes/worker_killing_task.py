@@ -107,6 +107,7 @@ WORKER_KILLING_TASK = TrialCause(
     rules_out=("worker-died", "invalid-trials"),
     precedence=10,
     without_attempts=True,
+    premise="Each worker that ended ran this task.",
 )
 
 

@@ -40,6 +40,7 @@ WORKER_DIED = TrialCause(
     rules_out=("invalid-trials",),
     precedence=20,
     without_attempts=True,
+    premise="Exit codes and logs say how the processes ended.",
 )
 
 
@@ -104,6 +105,7 @@ WORKERS_MISSING = TrialCause(
     rules_out=("invalid-trials",),
     precedence=30,
     without_attempts=True,
+    premise="The records show when workers came and went.",
 )
 
 

@@ -26,6 +26,7 @@ WORKER_RESTRICTION = TrialCause(
     parts=("not_assigned", "no_runnable_task", "tail"),
     workers_unused=True,
     without_attempts=True,
+    premise="The restriction is recorded, and threads were idle elsewhere.",
 )
 
 

@@ -42,7 +42,7 @@ class HeldResults:
         """The limit of a worker with which all would have fitted."""
         most = max(self.largest, self.nbytes / self.workers)
         needed = max(most / TARGET, (most + self.process) / SPILL)
-        return math.ceil(needed / ROUND_TO) * ROUND_TO
+        return _rounded(needed)
 
     @property
     def workers_for_all(self) -> int:
@@ -80,6 +80,18 @@ def held_results(observation: Observation) -> HeldResults | None:
     limit = limit_of_workers(observation)
     workers = max(len(np.unique(attempts.members.worker)), 1)
     return HeldResults(nbytes, float(managed.max()), *whose, workers, limit, process)
+
+
+def limit_needed(observation: Observation, held: HeldResults) -> float:
+    """Bytes: the limit of a worker with which all results would have fitted, and all that its process had besides."""
+    resident, on_disk = peaks(observation, "rss"), peaks(observation, "spilled")
+    most = max((resident[each] + on_disk.get(each, 0.0) for each in resident), default=0.0)
+    # a process that never reached the share at which it writes to disk needs no more than it has
+    return max(held.limit_for_all, _rounded(most / SPILL) if most > SPILL * held.limit else 0.0)
+
+
+def _rounded(nbytes: float) -> float:
+    return math.ceil(nbytes / ROUND_TO) * ROUND_TO
 
 
 def peaks(observation: Observation, column: str) -> dict[str, float]:

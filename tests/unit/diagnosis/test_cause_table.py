@@ -43,6 +43,7 @@ def test_a_declaration_says_what_it_must(cause: Cause):
     assert cause.needs
     assert cause.ruled_out_by
     assert cause.remedy or cause.code == "healthy"
+    assert cause.premise if isinstance(cause.premise, str) else cause.premise.text and callable(cause.premise.holds)
     assert cause.link.startswith("https://") or not isinstance(cause, TrialCause)
     assert set(cause.parts) <= set(WORKER_TIME) - {OTHER_CLUSTER}
     assert {*cause.rules_out} <= {*by_code()} - {cause.code}

@@ -195,6 +195,37 @@ def test_little_work_in_real_time_is_too_short_to_say(bag_trial):
     assert diagnose(local, [short, failed]).findings[0].code == "failed-trials"
 
 
+def short(bag_trial, elapsed_s, work_s, **findings):
+    """A verdict on a trial in real time with findings of these codes and severities."""
+    trial = bag_trial(300, chunks(300, 1))
+    found = tuple(Finding(code.replace("_", "-"), severity, f"{code}.", "do it") for code, severity in findings.items())
+    metrics = replace(trial.metrics, elapsed_s=elapsed_s, work_s=work_s)
+    return diagnose(replace(FUTURES, cluster=LocalSpec()), [replace(trial, metrics=metrics, findings=found)])
+
+
+@pytest.mark.parametrize(("elapsed_s", "work_s"), [(0.3, 0.1), (1.9, 0.4)])
+def test_a_trifle_gets_one_line(bag_trial, elapsed_s, work_s):
+    verdict = short(bag_trial, elapsed_s, work_s, client_busy=HIGH, transfer_bound=MEDIUM, tiny_tasks=HIGH)
+    assert codes(verdict) == ["too-short", "tiny-tasks"]  # the latter grows
+    assert verdict.severity is INFO
+    assert verdict.findings[0].fix == ""
+    assert codes(short(bag_trial, elapsed_s, work_s, client_busy=HIGH, worker_killing_task=HIGH))[0] != "too-short"
+
+
+@pytest.mark.parametrize("code", ["client_busy", "client_waits", "transfer_bound", "straggler", "late_workers"])
+def test_below_a_second_of_a_worker_s_time_nothing_is_accused(bag_trial, code):
+    verdict = short(bag_trial, 0.9, 40.0, **{code: HIGH})
+    assert (codes(verdict)[0], verdict.severity) == ("healthy", INFO)
+    assert short(bag_trial, 1.1, 40.0, **{code: HIGH}).severity is HIGH
+
+
+@pytest.mark.parametrize("code", ["results_awaited_in_loop", "tiny_tasks", "gil_bound"])
+def test_what_grows_with_the_work_is_said_even_then(bag_trial, code):
+    finding, long = (short(bag_trial, elapsed_s, 40.0, **{code: HIGH}).findings[0] for elapsed_s in (0.9, 1.1))
+    assert (finding.code, finding.severity) == (long.code, HIGH)
+    assert len(finding.summary) > len(long.summary)  # it says that it grows
+
+
 # ------------------------------------------------------------------ what a remedy would bring
 
 

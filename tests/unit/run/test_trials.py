@@ -7,6 +7,7 @@ import signal
 import tempfile
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from scalescope.model.finding import Severity
 from scalescope.model.trial import Trial, TrialState
 from scalescope.run import orchestrator_load, price_table
 from scalescope.run.drivers import Drivers, registered, stop
-from scalescope.run.progress import Meter
+from scalescope.run.progress import Meter, Progress
 from scalescope.run.request import RunRequest
 from scalescope.run.runner import Publication, Runner, RunStep
 from scalescope.run.signals import noted, shielded
@@ -197,6 +198,37 @@ def test_a_trial_beyond_the_limit_of_emulation_is_invalid(fake: Any, address: st
     assert found[1].state is TrialState.VALID
     assert found[4].state is TrialState.INVALID
     assert "this host" in found[4].reason
+
+
+def test_a_trifle_is_no_failure_of_emulation(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.limit = EmulationLimit(seconds_per_task=0.1).to_mapping()
+    monkeypatch.setattr("scalescope.run.trials.is_trifle", lambda metrics: True)
+    carry_out(asked(SWEEP, store=address))
+    assert {trial.state for trial in saved(address)} == {TrialState.VALID}
+
+
+def test_what_the_host_cannot_emulate_is_simulated(fake: Any, address: str) -> None:
+    request = asked({**SWEEP, "cluster": "light"}, store=address)
+    fake.limit = EmulationLimit(seconds_per_task=0.0).to_mapping()
+    assert run_sweep(request).run.sweep.cluster.kind == "light"
+    fake.limit = EmulationLimit(seconds_per_task=0.1).to_mapping()
+    told: list[str] = []
+    done = run_sweep(replace(request, fresh=True), Telling(told))
+    assert done.run.sweep.cluster.kind == "simulated"
+    assert {trial.point.workers for trial in done.run.trials} == {trial.point.workers for trial in saved(address)}
+    assert len([text for text in told if "simulated cluster" in text]) == 1
+
+
+class Telling(Runner):
+    """Keeps what it is told that is worth a line."""
+
+    def __init__(self, told: list[str]) -> None:
+        super().__init__()
+        self._told = told
+
+    def tell(self, progress: Progress) -> None:
+        if progress.notable:
+            self._told.append(progress.text)
 
 
 def test_a_driver_that_is_gone_before_the_trial_begins_costs_no_trial(fake: Any, address: str) -> None:

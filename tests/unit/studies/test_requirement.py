@@ -64,6 +64,9 @@ def test_what_was_not_measured_is_not_known(
     few = [replace(bag_trial(8, [8]), state=state, reason="it ended early")]  # the graph says why, whatever the time
     known = ExitStatus.FINDING if state is TrialState.INVALID else expected
     assert status_of(few, diagnose(Sweep("mine"), few)) is known
+    failed = replace(few[0], state=TrialState.FAILED, repeat=1)  # beside one that did not count
+    both = [replace(few[0], state=TrialState.INVALID), failed]
+    assert status_of(both, diagnose(Sweep("mine"), both)) is ExitStatus.FINDING
 
 
 def test_points_that_are_not_there(bag_trial: Build) -> None:

@@ -1,0 +1,72 @@
+"""What must be true for remedies of several causes to help."""
+
+from __future__ import annotations
+
+from scalescope.diagnosis.cause import Premise
+from scalescope.diagnosis.evidence.held_results import HeldResults, held_results
+from scalescope.diagnosis.evidence.task_table import task_column, task_needs
+from scalescope.diagnosis.observation import Observation
+from scalescope.model import words
+
+ENOUGH = 1.1  # times what is there, from which on another value makes a difference
+
+
+def _results_fit(observation: Observation) -> bool:
+    held = held_results(observation)
+    return held is None or not held.limit or kept_bytes(observation) <= held.workers * held.fits
+
+
+def kept_bytes(observation: Observation) -> float:
+    """Bytes of all results that no other task needs: what is kept where all work is sent at once."""
+    attempts, (_, made) = observation.measured, task_needs(observation)
+    kept = attempts.useful.copy()
+    kept[made] = False
+    return float(task_column(observation, "nbytes")[kept].sum())
+
+
+RESULTS_FIT = Premise("The results of all work that is sent at once fit into the memory of the workers.", _results_fit)
+
+
+def room(observation: Observation) -> str:
+    """Says what is to be kept, and in how much memory."""
+    held = held_results(observation)
+    assert held is not None  # else nothing says that it does not fit
+    return f"{words.size(kept_bytes(observation))} of results do not fit into {words.size(held.workers * held.fits)}"
+
+
+def _threads_share_a_worker(observation: Observation) -> bool:
+    return observation.trial.point.threads_per_worker > 1
+
+
+SEVERAL_THREADS = Premise("A worker has more than one thread.", _threads_share_a_worker)
+
+
+def host_has(needed: float) -> Premise[Observation]:
+    """That the host has as much memory, where all workers are on it and its memory is known."""
+
+    def holds(observation: Observation) -> bool:
+        host = observation.trial.facts.get("host") or {}
+        there = [host[name] for name in ("memory_bytes", "cgroup_memory_bytes") if host.get(name)]
+        elsewhere = {"127.0.0.1", "localhost", "::1", host.get("hostname")}.isdisjoint(
+            observation.column("workers", "host")
+        )
+        return elsewhere or not there or needed <= min(there)
+
+    return Premise(f"The host has {words.size(needed)} of memory.", holds)
+
+
+def fits_on_each_worker(nbytes: float) -> Premise[Observation]:
+    def holds(observation: Observation) -> bool:
+        held = held_results(observation)
+        return held is None or not held.limit or nbytes <= held.fits
+
+    return Premise(f"Each worker has {words.size(nbytes)} of memory for results.", holds)
+
+
+def larger_limit(held: HeldResults, limit: float) -> Premise[Observation]:
+    """That this limit of a worker's memory differs from what it has, and the host has as much for all."""
+    host = host_has(held.workers * limit)
+    return Premise(
+        "The limit differs from what is there, and the host has as much for all workers.",
+        lambda observation: limit >= ENOUGH * held.limit and host.holds(observation),
+    )
