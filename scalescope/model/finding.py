@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -11,6 +12,7 @@ from scalescope.model.fields import Scalar
 from scalescope.model.mapping import Mapped
 from scalescope.model.words import number, percent
 
+_LINE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+)(?: (?:in )?(?P<function>\S+))?")
 # Codes of findings that say what the numbers are worth, and not why a workload is slow.
 LIMITS_OF_TRUST = frozenset({"host-overloaded", "worker-died", "failed-trials", "invalid-trials", "nothing-measured"})
 
@@ -58,6 +60,22 @@ class Gain(Mapped):
 
 
 @dataclass(frozen=True)
+class Place(Mapped):
+    """A line of the user's code."""
+
+    file: str  # name of the file, without its folder
+    line: int  # from 1
+    function: str = ""  # function that it is in, or `<module>`; empty if unknown
+    name: str = ""  # argument or variable there that it is about
+
+    @classmethod
+    def of(cls, text: str, name: str = "") -> Place | None:
+        """The place that records name as `my_job.py:14 in run` or `my_job.py:14 run`; None for other texts."""
+        found = _LINE.fullmatch(text.strip())
+        return cls(found["file"], int(found["line"]), found["function"] or "", name) if found else None
+
+
+@dataclass(frozen=True)
 class Finding(Mapped):
     """One cause, as a sentence that a person can act on."""
 
@@ -71,6 +89,7 @@ class Finding(Mapped):
     lost_s: float = 0.0  # thread-seconds lost to it at these points
     link: str = ""  # address of a page with more; may be empty
     gain: Gain | None = None  # effect of the remedy; None: unknown
+    place: Place | None = None  # line to look at, or to change; None: unknown
 
     @property
     def fix(self) -> str:

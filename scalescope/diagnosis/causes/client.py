@@ -14,7 +14,7 @@ from scalescope.diagnosis.evidence.submission_loop import SHORT_S, loop, one_by_
 from scalescope.diagnosis.evidence.submissions import heavy, large, submissions
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
-from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.records import FLOW, META, ONCE
 from scalescope.model.words import percent, plural
 
@@ -38,6 +38,7 @@ class ClientSpending:
     lost_s: float  # thread-seconds
     phases: tuple[float, ...]  # thread-seconds in each of `PHASES`
     at: str  # the line with most of it, among lines of one function that do the same
+    where: str  # the same line as records name it; may be empty
     what: str  # the function called there; empty for the code itself, or if unknown
     most: float  # share of all these lines, from 0 to 1
 
@@ -57,7 +58,7 @@ class ClientSpending:
         place, _, function = best.partition(" ")
         at = f"at {place} (`{function}`)" if place else "at a line that is not known"
         what = doing[int(most.argmax())].rpartition(" ")[0]
-        return cls(lost_s, tuple(seconds.sum(axis=0).tolist()), at, what, float(most.max()) / lost_s)
+        return cls(lost_s, tuple(seconds.sum(axis=0).tolist()), at, best, what, float(most.max()) / lost_s)
 
     @property
     def when(self) -> str:
@@ -88,6 +89,7 @@ class ClientSpending:
             ),
             Evidence(f"share of these {self.at}", round(self.most, 4), "table client"),
             confidence=0.8 if len(observation.column("client", "time")) else 0.6,
+            place=Place.of(self.where),
         )
 
 

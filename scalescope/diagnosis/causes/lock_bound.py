@@ -5,7 +5,7 @@ from __future__ import annotations
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.inside_tasks import LOCK, waits
 from scalescope.diagnosis.observation import Observation, TrialCause
-from scalescope.model.finding import Evidence, Finding
+from scalescope.model.finding import Evidence, Finding, Place
 from scalescope.model.words import percent
 
 # By the last name of the call that waits.
@@ -58,4 +58,5 @@ def lock_bound(observation: Observation) -> Finding | None:
         Evidence("share of the time of these tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
         Evidence("where", " > ".join(spent.path[-4:]), "table inside, column stack"),
         confidence=0.85,
+        place=Place.of(spent.line),
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from scalescope.analysis.attempts import Bools
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
+from scalescope.diagnosis.evidence.client_time import asked_at
 from scalescope.diagnosis.evidence.departures import deaths
 from scalescope.diagnosis.evidence.inside_tasks import inside
 from scalescope.diagnosis.evidence.task_table import TOKEN, largest_prefix, task_column
@@ -64,6 +65,7 @@ def recomputation(observation: Observation) -> Finding | None:
         Evidence("such as key", next(iter(keys)), "table tasks"),
         Evidence("graphs sent", len(observation.column("graphs", "time")), "table graphs"),
         confidence=0.8,
+        place=asked_at(observation),
     )
 
 
@@ -92,6 +94,7 @@ def _fused(observation: Observation) -> Finding | None:
         Evidence("thread-seconds alike", round(lost_s, 3), "tables events and inside"),
         Evidence("graphs sent", len(observation.column("graphs", "time")), "table graphs"),
         confidence=0.8,
+        place=asked_at(observation),
     )
 
 

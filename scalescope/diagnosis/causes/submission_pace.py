@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
+from scalescope.diagnosis.evidence.client_time import asked_at
 from scalescope.diagnosis.evidence.delayed_batches import last_wave_s
 from scalescope.diagnosis.evidence.rescheduled import sent_at_once_saves_s
 from scalescope.diagnosis.evidence.submission_loop import (
@@ -57,6 +58,7 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
             Evidence("calls that ran at a time, mean", round(called.at_once, 2), "events of actors"),
             Evidence("thread-seconds idle meanwhile", round(called.lost_s, 3), "tables client and tasks"),
             confidence=0.9,
+            place=asked_at(observation),
         )
     found, threads = loop(observation) or wide_rounds(observation), observation.threads
     if found is None or not found.waits or ROUND <= found.width < threads:
@@ -87,6 +89,7 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
         ),
         *loop_evidence(found, lost_s),
         confidence=0.95 if found.gap_s <= 0.1 * found.round_s else 0.8,
+        place=asked_at(observation),
     )
 
 
@@ -135,6 +138,7 @@ def few_tasks_in_flight(observation: Observation) -> Finding | None:
         Evidence("tasks in flight after each graph, median", found.window, "tables graphs and tasks"),
         *loop_evidence(found, lost_s),
         confidence=0.85,
+        place=asked_at(observation),
     )
 
 
@@ -184,4 +188,5 @@ def slow_submission(observation: Observation) -> Finding | None:
         Evidence("tasks sent per second", round(rate, 3), "table graphs"),
         Evidence("tasks per second that the threads could take", round(needed, 3), "threads by mean duration"),
         confidence=0.7,
+        place=asked_at(observation),
     )
