@@ -19,7 +19,7 @@ from scalescope.diagnosis.evidence.submission_loop import (
 from scalescope.diagnosis.evidence.task_table import most_common_prefix, task_prefixes
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
-from scalescope.model.finding import Evidence, Finding
+from scalescope.model.finding import IN_FLIGHT, Evidence, Finding
 from scalescope.model.words import percent, plural
 
 ROUND = 6  # tasks at once; a graph of that many is a round that is too narrow, not one item of many
@@ -135,6 +135,7 @@ def few_tasks_in_flight(observation: Observation) -> Finding | None:
             "all at once where no result decides what comes next",
             saved_s=sent_at_once_saves_s(observation),
         ),
+        Evidence(IN_FLIGHT, enough, "twice the threads"),
         Evidence("tasks in flight after each graph, median", found.window, "tables graphs and tasks"),
         *loop_evidence(found, lost_s),
         confidence=0.85,

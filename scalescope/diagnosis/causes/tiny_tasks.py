@@ -12,13 +12,12 @@ from scalescope.diagnosis.evidence.task_table import most_common_prefix
 from scalescope.diagnosis.evidence.timeline import handed_over
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
-from scalescope.model.finding import Evidence, Finding, Place
+from scalescope.model.finding import TIMES, Evidence, Finding, Place
 from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.words import percent, plural
 
 HANDLING_S = 0.001  # seconds that scheduler and worker each spend on a task besides computing it
 SLOW_S = 0.005  # seconds from a free thread to the next task in hand, from which the worker is slow at it
-TIMES = "times as much for each task"  # evidence that names a number
 TRANSITIONS = 6  # transitions that the scheduler makes for a task that finishes
 
 TINY_TASKS = TrialCause(
