@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+from pathlib import Path
 from textwrap import dedent
 
 import libcst
@@ -28,6 +30,16 @@ def patched(code: str, name: str, text: str, place: Place | None = None, **chang
     assert isinstance(answer, Patched), answer
     ast.parse(answer.module.code)
     return answer.module.code
+
+
+def test_the_page_names_each_cause_with_a_rewrite_and_no_other() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "fix.md").read_text(encoding="utf-8")
+    halves = page.partition("## Causes with a rewrite")[2].split("## Causes without one")
+    first = (re.findall(r"^\| (`.+?) \|", half, re.MULTILINE) for half in halves)
+    having, lacking = ({code for cell in cells for code in re.findall(r"`([\w-]+)`", cell)} for cells in first)
+    assert having == set(REWRITES)
+    assert lacking <= set(by_code()) - having
+    assert len(lacking) > 10
 
 
 def test_the_table_names_causes_and_functions() -> None:
