@@ -41,8 +41,8 @@ def fix(
     found.patch, found.times, found.proven, found.withdrawn, found.left
     ```
 
-    The script runs several times, in copies of its folder; nothing of yours is written. Raises `UsageError` for one that
-    reaches beyond its folder without `side_effects`, before it does.
+    The script runs several times, in copies of its folder; nothing of yours is written. Raises `UsageError` for one
+    that reaches beyond its folder without `side_effects`, before it does.
     """
     program = resolve_name("scalescope.own_code.script:Program")(script, arguments)
     return resolve_name("scalescope.fixing.running:fix")(program, budget_s=budget_s, side_effects=side_effects)

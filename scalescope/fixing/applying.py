@@ -17,9 +17,12 @@ CHANGED = "has changed since the patch was proven"
 
 
 def write_patch(found: Fix) -> Path:
-    """Write the patch beside the script as NAME.patch, and keep it for `apply_kept`."""
-    path = found.script.with_suffix(".patch")
-    path.write_text(found.patch, encoding="utf-8")
+    """Write the patch beside the script as NAME.patch, or with a number where there is another file of that name."""
+    content, number, path = found.patch.encode(errors="surrogateescape"), 1, found.script.with_suffix(".patch")
+    while path.exists() and path.read_bytes() != content:
+        number += 1
+        path = found.script.with_name(f"{found.script.stem}-{number}.patch")
+    path.write_bytes(content)
     return path
 
 

@@ -73,8 +73,8 @@ class Guarded:
     def check(self) -> None:
         """Raise `SideEffect` if something was refused."""
         with suppress(FileNotFoundError):
-            first = self.file("events").read_text(encoding="ascii").splitlines()[:1]
-            for event in map(json.loads, first):
+            lines = self.file("events").read_text(encoding="ascii").splitlines()
+            for event in map(json.loads, lines[:1]):
                 beyond = "another machine" if event["what"] == "connects" else "a file outside of its folder"
                 raise SideEffect(
                     f"The script reaches beyond its folder ({beyond}); it was stopped before that",
@@ -144,7 +144,7 @@ def _watched(process: subprocess.Popen[bytes], guarded: Guarded, until: float) -
     while process.poll() is None:
         time.sleep(LOOK_S)
         now = time.monotonic()
-        if events.exists() or now > until:
+        if now > until or (events.exists() and events.stat().st_size):  # an event is written in one step
             process.kill()
         if now - looked >= MEMORY_S:
             looked, peak = now, max(peak, _memory(process.pid))

@@ -92,6 +92,8 @@ def prove(
         done["b"].copy.remove()
         if len(originals) > 3:
             originals.pop().copy.remove()
+        if done["a"].status != recorded.status:
+            return _proof(pairs, level, peaks, varies, reason="the original ends otherwise from run to run")
         if changed:
             return _proof(pairs, level, peaks, varies, reason=changed[0], changed=True)
         if len(pairs) == 1:  # the fewer looks the budget allows, the less each costs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -27,6 +28,8 @@ MOST = 6  # patches that are proven one after another
 LIMIT = 10.0  # times the script's own time, after which a run of it is stopped
 LEAST_S = 60.0  # seconds that a run may take in any case
 FEWEST = LOOKS[0]
+
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 Says = Callable[[str], object]
 
@@ -81,7 +84,7 @@ class Fix:
     def to_json(self) -> dict[str, Any]:
         return {
             "script": str(self.script),
-            "patch": self.patch,
+            "patch": shown(self.patch),
             "times": self.times,
             **{name: [asdict(each) for each in getattr(self, name)] for name in ("proven", "withdrawn", "left")},
             "notes": list(self.notes),
@@ -227,7 +230,7 @@ class _Fixing:
                 patched = answer.module.bytes
                 if patched == source or (name, patched.decode(errors="replace")) in refused:
                     continue
-                text = diff(file, source, patched)
+                text = shown(diff(file, source, patched))
                 self.says(f"✗ {finding.line}\n{text}")
                 proof = self._prove(recorded, {**self.current, file: patched})
                 tried = Tried(finding.code, finding.line, name, answer.what, text, proof)
@@ -285,10 +288,15 @@ def _worth(found: Sequence[Diagnosis]) -> list[Finding]:
 
 
 def diff(name: Path, before: bytes, after: bytes) -> str:
-    """A unified diff of a file, by its relative path."""
-    old, new = (each.decode(errors="replace").splitlines(keepends=True) for each in (before, after))
+    """A unified diff of a file, by its relative path; bytes that are not UTF-8 are surrogates."""
+    old, new = (_LINE.findall(each.decode(errors="surrogateescape")) for each in (before, after))
     found = difflib.unified_diff(old, new, f"a/{name}", f"b/{name}")
     return "".join(each if each.endswith("\n") else f"{each}\n\\ No newline at end of file\n" for each in found)
+
+
+def shown(text: str) -> str:
+    """A text without surrogates, for terminals and JSON."""
+    return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
 def told(found: Fix) -> str:

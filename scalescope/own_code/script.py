@@ -36,7 +36,7 @@ LEAST_FREE = 64 << 10  # bytes with which a record can be written
 MOST = 10  # clusters that are judged, those with most worker time
 # Schedulers of Dask itself, by module
 DASKS = {"dask.threaded": "threads", "dask.multiprocessing": "processes", "dask.local": "one thread"}
-LAST = "last.json"  # which script was run last
+LAST = "last-script.json"  # which script was run last
 LATER = "`scalescope run --last-record` does it."
 NO_WORKER = "Nanny failed to start"  # what `distributed` raises where the script has no main guard
 
@@ -243,22 +243,27 @@ def new_folder() -> Path:
 
 def note_last(program: Program) -> None:
     """Keep which script was run, and where, for `last_program`."""
-    told = {"script": program.script, "arguments": [*program.arguments], "python": program.python, "cwd": os.getcwd()}
+    told = {
+        "script": program.script,
+        "arguments": [*program.arguments],
+        "python": program.python,
+        "folder": os.getcwd(),
+    }
     with suppress(UsageError, OSError):
-        records().mkdir(mode=0o700, parents=True, exist_ok=True)
-        part = records() / f"{LAST}.{os.getpid()}"
+        path = records().with_name(LAST)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}")
         part.touch(mode=0o600)
         part.write_text(json.dumps({**told, "is_module": program.is_module}))
-        part.replace(records() / LAST)
+        part.replace(path)
 
 
 def last_program() -> Program:
     """The script that `scalescope run` ran last, and its folder; `UsageError` if there is none."""
     try:
-        told = json.loads((records() / LAST).read_text())
-    except (OSError, ValueError) as error:
+        return Program(**json.loads(records().with_name(LAST).read_text()))
+    except (OSError, ValueError, TypeError) as error:
         raise UsageError("no script has been run yet", next_step="name it: scalescope fix SCRIPT.py") from error
-    return Program(told["script"], told["arguments"], told["is_module"], told["python"], told["cwd"])
 
 
 def last_folder() -> Path:

@@ -81,11 +81,17 @@ def fix(
         says=lambda text: say(text),
         agrees=lambda: yes or not sys.stdin.isatty() or typer.confirm("Run it?", err=True),
     )
-    applied = _kept(found, program, apply=apply)
+    applied: list[str] = []
+    patch = ""
+    if found.proven and apply:
+        applied = [str(each) for each in applying.apply(found)]
+    elif found.proven:
+        applying.keep(found, program)
+        patch = str(applying.write_patch(found))
     if as_json:
-        print_json({**found.to_json(), "applied": applied})
+        print_json({**found.to_json(), "patch_file": patch, "applied": applied})
     else:
-        _tell(found, program, applied)
+        _tell(found, program, patch, applied)
     raise typer.Exit(ExitStatus.OK if found.proven else ExitStatus.FINDING)
 
 
@@ -93,19 +99,7 @@ def _python(environment: str) -> str:
     return python_of(environment) or script_python()
 
 
-def _kept(found: Fix, program: Program, *, apply: bool) -> list[str]:
-    from scalescope.fixing import applying
-
-    if not found.proven:
-        return []
-    if apply:
-        return [str(each) for each in applying.apply(found)]
-    applying.keep(found, program)
-    applying.write_patch(found)
-    return []
-
-
-def _tell(found: Fix, program: Program, applied: list[str]) -> None:
+def _tell(found: Fix, program: Program, patch: str, applied: list[str]) -> None:
     from rich.text import Text
 
     from scalescope.fixing import running
@@ -118,10 +112,9 @@ def _tell(found: Fix, program: Program, applied: list[str]) -> None:
     console.print(Text(running.told(found), style="bold green" if found.proven else ""))
     if applied:
         _tell_applied(applied, as_json=False)
-    elif found.proven:
-        patch = os.path.relpath(found.script.with_suffix(".patch"))
+    elif patch:
         command = shlex.join(["scalescope", "fix", "--apply", program.script, *program.arguments])
-        console.print(Text(f"Apply it: {command} (or: git apply {patch})"))
+        console.print(Text(f"Apply it: {command} (or: patch -p1 < {shlex.quote(os.path.relpath(patch))})"))
 
 
 def _tell_applied(files: list[str], *, as_json: bool) -> None:

@@ -68,8 +68,9 @@ class Guard:
     def refuse(self, **event: str) -> None:
         self.is_busy = True
         try:
-            with open(self.events, "a", encoding="ascii") as stream:
-                stream.write(json.dumps(event) + "\n")
+            file = os.open(self.events, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            os.write(file, json.dumps(event).encode("ascii") + b"\n")
+            os.close(file)
         finally:
             self.is_busy = False
         raise PermissionError(f"scalescope fix: the script {event['what']} {event['where']}")

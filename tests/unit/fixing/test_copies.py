@@ -193,3 +193,13 @@ def test_git_applies_the_patch(found: Fix) -> None:
     environ = {**os.environ, "GIT_CEILING_DIRECTORIES": str(found.root.parent)}
     subprocess.run(["git", "apply", path.name], cwd=found.root, check=True, env=environ)
     assert found.script.read_bytes() == b"a\nc"
+
+
+def test_a_patch_of_any_bytes_is_written_and_no_other_file_replaced(found: Fix) -> None:
+    (found.root / "job.patch").write_text("theirs")
+    path = applying.write_patch(found)
+    assert path.name == "job-2.patch"
+    assert b"+x = 2\r\n # \xe4\r\n" in path.read_bytes()
+    assert applying.write_patch(found) == path
+    assert (found.root / "job.patch").read_text() == "theirs"
+    found.to_json()["patch"].encode()

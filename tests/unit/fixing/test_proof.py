@@ -75,6 +75,12 @@ def test_other_results_end_the_proof_after_the_first_pair() -> None:
     assert len(found.pairs) == 1
 
 
+def test_an_original_that_fails_now_and_then_proves_nothing() -> None:
+    found = prove(lambda which: outcome(2.0 - (which == "b"), status=which == "a"), outcome(), budget_s=1e9)
+    assert not found.proven
+    assert not found.changed
+
+
 @pytest.mark.parametrize(("budget_s", "looks"), [(0.0, (3,)), (35.0, (3,)), (60.0, (3, 4, 5, 6)), (1e9, LOOKS)])
 def test_a_budget_allows_looks(budget_s: float, looks: tuple[int, ...]) -> None:
     assert affordable(budget_s, 10.0) == looks
