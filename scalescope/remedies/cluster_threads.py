@@ -8,7 +8,19 @@ import libcst as cst
 
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Finding, Place
-from scalescope.remedies.source import NotHere, Patched, Refused, Source, answer, argument, becomes, called, dotted
+from scalescope.remedies.source import (
+    NotHere,
+    Patched,
+    Refused,
+    Source,
+    answer,
+    argument,
+    becomes,
+    bound,
+    called,
+    dotted,
+    used,
+)
 
 MAKES = ("Client", "LocalCluster")
 WORKERS, THREADS = "workers", "threads_per_worker"  # names of axes
@@ -23,6 +35,10 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patche
     def edit(source: Source, call: cst.Call) -> Patched:
         if any(each.star or each.keyword is None for each in call.args):
             raise Refused("its options are not written out")
+        function = source.function(call)
+        parameters = bound(function.params) if isinstance(function, cst.FunctionDef) else set()
+        if any(used(known.value) & parameters for name in change if (known := argument(call, OPTIONS[name]))):
+            raise Refused("the number is a parameter of the function that makes the cluster")
         return _changed(source, call, change)
 
     source = Source(module)

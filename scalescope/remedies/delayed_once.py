@@ -31,7 +31,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patche
         arg = large_argument(source, call, call.args, function, place)
         assert isinstance(arg.value, cst.Name)
         name = arg.value.value
-        check_unchanged(source, call, name)
+        check_unchanged(source, call, arg, [*call.args], function)
         lazy = source.unused(f"{name}_once")
         (line,) = source.statements(f"{lazy} = {found[call]}({name})\n")
         edits = {arg: becomes(arg.with_changes(value=cst.Name(lazy))), outermost(source, call): before(line)}

@@ -18,6 +18,7 @@ from scalescope.remedies.source import (
     called,
     changed,
     is_client,
+    stored,
     targets,
     walk,
 )
@@ -91,7 +92,13 @@ def outermost(source: Source, call: cst.Call) -> cst.BaseStatement:
     return around[-1] if around else source.statement(call)
 
 
-def check_unchanged(source: Source, call: cst.Call, name: str) -> None:
+def check_unchanged(source: Source, call: cst.Call, arg: cst.Arg, args: list[cst.Arg], function: cst.CSTNode) -> None:
+    """Refuse an argument that the loop may change between calls, or that tasks, which then share it, change."""
+    assert isinstance(arg.value, cst.Name)
+    name, taken = arg.value.value, _parameter(source, function, args, arg)
+    for each in source.all(cst.FunctionDef):
+        if isinstance(function, cst.Name) and each.name.value == function.value and taken in stored(each.body):
+            raise Refused(f"the task changes `{taken}`")
     for each in loops(source, call):
         others = [one for one in walk(each) if isinstance(one, cst.Call) and one is not call and call not in walk(one)]
         lines = each.body.body if isinstance(each, cst.For) else []
@@ -105,7 +112,7 @@ def _scattered(source: Source, call: cst.Call, arg: cst.Arg) -> Patched:
     assert isinstance(arg.value, cst.Name)
     assert isinstance(call.func, cst.Attribute)
     name = arg.value.value
-    check_unchanged(source, call, name)
+    check_unchanged(source, call, arg, [*call.args[1:]], call.args[0].value)
     future, client = source.unused(f"{name}_on_workers"), source.text(call.func.value)
     (line,) = source.statements(f"[{future}] = {client}.scatter([{name}], broadcast=True)\n")
     changed_arg = arg.with_changes(value=cst.Name(future))

@@ -22,6 +22,7 @@ HARMLESS = {
 }
 PURE_MODULES = {"np", "numpy", "pd", "pandas", "da", "dd", "db", "xr", "math", "dask"}  # but for what is random
 LOOKS = {"format", "join", "split", "strip", "lower", "upper", "items", "keys", "values", "get", "copy"}
+TAKING = {"pop", "remove", "clear", "sort", "fill", "reverse", "popitem", "discard", "resize", "put"}
 ADDING = {"append", "extend", "add", "update", "insert", "setdefault"}  # methods that change their container alone
 
 
@@ -257,6 +258,20 @@ def _names(target: cst.CSTNode) -> set[str]:
 def targets(target: cst.CSTNode) -> list[str]:
     """Names of the target of a loop in their order."""
     return [node.value for node in walk(target) if isinstance(node, cst.Name) and node.value in _names(target)]
+
+
+def stored(*nodes: cst.CSTNode) -> set[str]:
+    """Names whose objects are plainly changed: by an assignment to a part, or a method that does so."""
+    found = set()
+    for node in (each for every in nodes for each in walk(every)):
+        match node:
+            case cst.AssignTarget(target=target) if not isinstance(target, cst.Name):
+                found.add(root(target))
+            case cst.AugAssign(target=target):
+                found.add(root(target))
+            case cst.Call(func=cst.Attribute(value=value)) if called(node) in ADDING | TAKING:
+                found.add(root(value))
+    return found - {""}
 
 
 def changed(*nodes: cst.CSTNode) -> set[str]:

@@ -392,6 +392,19 @@ REFUSED = {
         CLIENT + "for i in range(3):\n    f = client.submit(predict, model, i)\n    model.update(f)",
         {},
     ),
+    "scatter: changed by the task": (
+        "large-graph",
+        "scatter",
+        CLIENT
+        + "def predict(model, i):\n    model[i] += 1\n    return model.sum()\n\nclient.submit(predict, table, 3)",
+        {},
+    ),
+    "delayed: changed by the task": (
+        "large-graph",
+        "delayed_once",
+        "@delayed\ndef f(big, i):\n    big.sort()\n    return big[i]\n\nparts = [f(table, i) for i in range(3)]",
+        {},
+    ),
     "scatter: two arguments": ("large-graph", "scatter", CLIENT + "client.submit(predict, model, other)", {}),
     "scatter: no client": ("large-graph", "scatter", "pool.submit(predict, model)", {}),
     "delayed: no loop": ("large-graph", "delayed_once", "x = delayed(f)(big)", {}),
@@ -404,6 +417,12 @@ REFUSED = {
         "cluster_threads",
         "client = Client(processes=False)",
         {"workers": 4, "threads_per_worker": 1},
+    ),
+    "threads: a parameter": (
+        "undersubscribed-threads",
+        "cluster_threads",
+        "def made(threads):\n    return LocalCluster(threads_per_worker=threads)",
+        {"threads_per_worker": 8},
     ),
     "threads: options elsewhere": (
         "undersubscribed-threads",
