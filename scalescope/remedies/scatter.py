@@ -96,8 +96,8 @@ def check_unchanged(source: Source, call: cst.Call, arg: cst.Arg, args: list[cst
     """Refuse an argument that the loop may change between calls, or that tasks, which then share it, change."""
     assert isinstance(arg.value, cst.Name)
     name, taken = arg.value.value, _parameter(source, function, args, arg)
-    for each in source.all(cst.FunctionDef):
-        if isinstance(function, cst.Name) and each.name.value == function.value and taken in stored(each.body):
+    for task in source.all(cst.FunctionDef):
+        if isinstance(function, cst.Name) and task.name.value == function.value and taken in stored(task.body):
             raise Refused(f"the task changes `{taken}`")
     for each in loops(source, call):
         others = [one for one in walk(each) if isinstance(one, cst.Call) and one is not call and call not in walk(one)]
