@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pkgutil import resolve_name
 from typing import Any
@@ -24,3 +25,24 @@ def diagnose(client: Any = None, name: str = "") -> AbstractContextManager[Any]:
     """
     found: AbstractContextManager[Any] = resolve_name("scalescope.own_code.diagnose:diagnose")(client, name)
     return found
+
+
+def fix(
+    script: str,
+    arguments: Sequence[str] = (),
+    *,
+    budget_s: float | None = None,  # seconds for the runs of one patch; None: five times the script's own
+    side_effects: bool = False,  # whether it may write outside of its folder and connect to other machines
+) -> Any:
+    """Patch a script where a finding has a remedy in code, and prove that it is faster and does the same.
+
+    ```
+    found = scalescope.fix("score.py", ["--n", "20"])
+    found.patch, found.times, found.proven, found.withdrawn, found.left
+    ```
+
+    The script runs several times, in copies of its folder; nothing of yours is written. Raises `UsageError` for one
+    that reaches beyond its folder without `side_effects`, before it does.
+    """
+    program = resolve_name("scalescope.own_code.script:Program")(script, arguments)
+    return resolve_name("scalescope.fixing.running:fix")(program, budget_s=budget_s, side_effects=side_effects)

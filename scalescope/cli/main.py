@@ -82,6 +82,11 @@ COMMANDS: Sequence[Row] = (
         "scalescope.cli.commands.run:run",
         exit_statuses(FINDING, ok="the script's own", finding="the script's own, or a --require is not met"),
     ),
+    (
+        "fix",
+        "scalescope.cli.commands.fix:fix",
+        exit_statuses(FINDING, ok="a patch is proven, or was applied", finding="no patch is proven"),
+    ),
     ("doctor", "scalescope.cli.commands.doctor:doctor", PLAIN),
     ("demo", "scalescope.cli.commands.demo:demo", PLAIN),
     ("calibrate", "scalescope.cli.commands.doctor:calibrate", PLAIN),
@@ -91,9 +96,11 @@ COMMANDS: Sequence[Row] = (
     ("prune", "scalescope.cli.commands.prune:prune", PLAIN),
     ("environments", "scalescope.cli.commands.environments:app", PLAIN),
 )
-# Context of `run`: what follows the script belongs to it
+OF_SCRIPTS = ("run", "fix")
+# Context of these: what follows the script belongs to it
 SCRIPT: dict[str, Any] = {"allow_interspersed_args": False, "ignore_unknown_options": False}
-VALUED = ("--report", "--environment", "-e", "--require", "--store")  # options of `run` whose value is the next word
+# Their options whose value is the next word
+VALUED = ("--report", "--environment", "-e", "--require", "--store", "--budget")
 
 
 def _version(wanted: bool) -> None:
@@ -132,7 +139,7 @@ def app(command: str = "") -> typer.Typer:
                 found.rich_markup_mode = made.rich_markup_mode
                 made.add_typer(found, name=name, epilog=statuses)
             else:
-                made.command(name, epilog=statuses, context_settings=SCRIPT if name == "run" else None)(found)
+                made.command(name, epilog=statuses, context_settings=SCRIPT if name in OF_SCRIPTS else None)(found)
     return made
 
 
@@ -176,9 +183,9 @@ def _command(argv: Sequence[str]) -> str:
 
 
 def _script(argv: Sequence[str]) -> int:
-    """Where the script of `run` stands: that and what follows it belongs to the script; the end for other commands."""
+    """Where the script of `run` or `fix` stands, to which it and what follows belong; the end for other commands."""
     words = iter(enumerate(argv))
-    if next((text for _, text in words if not text.startswith("-")), "") == "run":
+    if next((text for _, text in words if not text.startswith("-")), "") in OF_SCRIPTS:
         for number, text in words:
             if not text.startswith("-") or text == "--":
                 return number

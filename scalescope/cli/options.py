@@ -25,6 +25,7 @@ import typer
 from typer.core import TyperGroup
 
 from scalescope.cli.output import say
+from scalescope.errors import InvalidField
 from scalescope.interpreters import refuse_old
 from scalescope.model import parameters
 from scalescope.model.environment import Environment
@@ -81,6 +82,19 @@ RunOrStudy = Annotated[
         "study of that kind.",
     ),
 ]
+
+
+def seconds_of(option: str, text: str) -> float:
+    """The seconds that an option names, as 60s or 5m; 0 if it was not given."""
+    from dask.utils import parse_timedelta
+
+    try:
+        seconds = float(parse_timedelta(text, default="s")) if text else 0.0
+    except (ValueError, KeyError):
+        seconds = -1.0
+    if seconds < 0 or (text and not seconds):
+        raise InvalidField(option, text, "a time such as 60s or 5m")
+    return seconds
 
 
 class DefaultGroup(TyperGroup):

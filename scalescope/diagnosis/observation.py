@@ -18,7 +18,7 @@ from scalescope.diagnosis.cause import NOTEWORTHY, Cause, Premise, Term, severit
 from scalescope.errors import CaptureError
 from scalescope.model.emulation_limit import EmulationLimit
 from scalescope.model.fields import Scalar
-from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.metrics import Metrics
 from scalescope.model.records import ONCE, OTHER_CLUSTER, SENDING
 from scalescope.model.standstill import STANDSTILL, Standstill
@@ -158,6 +158,11 @@ class Observation:
     def noteworthy(self, *parts: str) -> bool:
         return self.share(*parts) >= NOTEWORTHY
 
+    @property
+    def made_at(self) -> Place | None:
+        """The line of the user's code that made the cluster."""
+        return Place.of(str((self.trial.facts.get("cluster") or {}).get("made_at", "")))
+
     def place(self, worker: str) -> str:
         """Place of a worker, as far as the cluster says: ` on node n1 (g2-standard-8, zone a, spot)`; else empty."""
         pods = self.trial.facts.get("cluster", {}).get("pods", ())
@@ -223,6 +228,7 @@ class TrialCause(Cause[Observation]):
         confidence: float,
         severity: Severity | None = None,  # by default it follows from the share of worker time lost
         link: str = "",  # by default that of the cause
+        place: Place | None = None,  # line of the user's code
     ) -> Finding:
         severity, metrics, gain = severity or severity_of(observation.share_of(lost_s)), observation.metrics, None
         act = self._that_helps(observation, Remedy(remedy) if isinstance(remedy, str) else remedy)
@@ -240,7 +246,7 @@ class TrialCause(Cause[Observation]):
         text, link = act.text, link or self.link
         if text and self.in_a_flow and observation.by_prefect:
             text = self.in_a_flow.replace("{task}", _usual_task(observation))
-        return Finding(self.code, severity, summary, text, evidence, confidence, lost_s=lost_s, link=link, gain=gain)
+        return Finding(self.code, severity, summary, text, evidence, confidence, (), lost_s, link, gain, place)
 
     def _that_helps(self, observation: Observation, remedy: Remedy) -> Remedy:
         helps = self.helps(observation)

@@ -9,7 +9,7 @@ from functools import cached_property
 from scalescope.analysis.summary import PointSummary, label, varied
 from scalescope.diagnosis.cause import WITHOUT_TASKS, Cause
 from scalescope.diagnosis.causes import by_code
-from scalescope.model.finding import Evidence, Finding, Gain, Severity
+from scalescope.model.finding import Evidence, Finding, Gain, Place, Severity
 from scalescope.model.metrics import WORKER_TIME, Metrics
 from scalescope.model.sweep import Sweep
 
@@ -96,9 +96,10 @@ class SweepCause(Cause[SweepCase]):
         confidence: float = 1.0,
         link: str = "",
         gain: Gain | None = None,
+        place: Place | None = None,  # line of the user's code
     ) -> Finding:
         """A finding of this cause at some points, worst first; the rest is as `Finding` has it."""
         if points and not self.helps(points[0]):
             remedy, gain = "", None
         ids = tuple(summary.point.id for summary in points)
-        return Finding(self.code, severity, summary, remedy, evidence, confidence, ids, lost_s, link, gain)
+        return Finding(self.code, severity, summary, remedy, evidence, confidence, ids, lost_s, link, gain, place)

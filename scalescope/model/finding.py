@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -11,6 +12,9 @@ from scalescope.model.fields import Scalar
 from scalescope.model.mapping import Mapped
 from scalescope.model.words import number, percent
 
+_LINE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+)(?: (?:in )?(?P<function>\S+))?")
+# What evidence says that a remedy needs: tasks to keep in flight, and times as much for each task to do
+IN_FLIGHT, TIMES = "tasks to keep in flight", "times as much for each task"
 # Codes of findings that say what the numbers are worth, and not why a workload is slow.
 # Their severity of information limits nothing.
 LIMITS_OF_TRUST = frozenset({"host-overloaded", "worker-died", "failed-trials", "invalid-trials", "nothing-measured"})
@@ -63,6 +67,22 @@ class Gain(Mapped):
 
 
 @dataclass(frozen=True)
+class Place(Mapped):
+    """A line of the user's code."""
+
+    file: str  # name of the file, without its folder
+    line: int  # from 1
+    function: str = ""  # function that it is in, or `<module>`; empty if unknown
+    name: str = ""  # argument or variable there that it is about
+
+    @classmethod
+    def of(cls, text: str, name: str = "") -> Place | None:
+        """The place that records name as `my_job.py:14 in run` or `my_job.py:14 run`; None for other texts."""
+        found = _LINE.fullmatch(text.strip())
+        return cls(found["file"], int(found["line"]), found["function"] or "", name) if found else None
+
+
+@dataclass(frozen=True)
 class Finding(Mapped):
     """One cause, as a sentence that a person can act on."""
 
@@ -76,6 +96,7 @@ class Finding(Mapped):
     lost_s: float = 0.0  # thread-seconds lost to it at these points
     link: str = ""  # address of a page with more; may be empty
     gain: Gain | None = None  # effect of the remedy; None: unknown
+    place: Place | None = None  # line to look at, or to change; None: unknown
 
     @property
     def fix(self) -> str:

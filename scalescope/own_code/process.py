@@ -25,13 +25,17 @@ _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 def run(
-    command: Sequence[str], environ: Mapping[str, str], stdout: int | None, look: Callable[[], object] = lambda: None
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    stdout: int | None,
+    look: Callable[[], object] = lambda: None,
+    cwd: str | None = None,
 ) -> int:
     """Run a command to its end; returns its status as `subprocess` has it. `look` is called meanwhile."""
     heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     if sys.stdout:
         sys.stdout.flush()
-    die_with_us = _dying()
+    die_with_us = dying()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [*heard, signal.SIGCHLD])
 
     def prepare() -> None:
@@ -42,7 +46,7 @@ def run(
     try:
         witness = _Witness(heard, die_with_us)
         try:
-            process = subprocess.Popen(command, env=environ, stdout=stdout, preexec_fn=prepare)
+            process = subprocess.Popen(command, env=environ, cwd=cwd, stdout=stdout, preexec_fn=prepare)
         except OSError as error:
             raise UsageError("the script's Python cannot be started", where=command[0], cause=str(error)) from error
         while process.poll() is None:
@@ -124,7 +128,7 @@ class _Witness:
         os.close(self._noted)
 
 
-def _dying() -> Callable[[], None]:
+def dying() -> Callable[[], None]:
     """Make a function that has the kernel kill its process when this one ends."""
     if sys.platform != "linux":
         return lambda: None

@@ -36,6 +36,7 @@ LEAST_FREE = 64 << 10  # bytes with which a record can be written
 MOST = 10  # clusters that are judged, those with most worker time
 # Schedulers of Dask itself, by module
 DASKS = {"dask.threaded": "threads", "dask.multiprocessing": "processes", "dask.local": "one thread"}
+LAST = "last-script.json"  # which script was run last
 LATER = "`scalescope run --last-record` does it."
 NO_WORKER = "Nanny failed to start"  # what `distributed` raises where the script has no main guard
 
@@ -60,6 +61,8 @@ class Program:
     arguments: Sequence[str] = ()
     is_module: bool = False
     python: str = sys.executable
+    folder: str | None = None  # where it runs; None: here
+    environ: Mapping[str, str] | None = None  # its variables; None: those of this process
 
     @property
     def command(self) -> list[str]:
@@ -231,22 +234,48 @@ def _listen(outcome: ScriptOutcome, program: Program, judged: set[int]) -> None:
 def new_folder() -> Path:
     """A folder for what is recorded, where `last_folder` finds it; in the folder of temporary files if need be."""
     try:
-        parent = _parent()
+        parent = records()
         parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         return Path(tempfile.mkdtemp(prefix=f"{time.strftime('%Y%m%d-%H%M%S')}-", dir=parent))
     except (UsageError, OSError):
         return Path(tempfile.mkdtemp(prefix="scalescope-script-"))
 
 
+def note_last(program: Program) -> None:
+    """Keep which script was run, and where, for `last_program`."""
+    told = {
+        "script": program.script,
+        "arguments": [*program.arguments],
+        "python": program.python,
+        "folder": os.getcwd(),
+    }
+    with suppress(UsageError, OSError):
+        path = records().with_name(LAST)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}")
+        part.touch(mode=0o600)
+        part.write_text(json.dumps({**told, "is_module": program.is_module}))
+        part.replace(path)
+
+
+def last_program() -> Program:
+    """The script that `scalescope run` ran last, and its folder; `UsageError` if there is none."""
+    try:
+        return Program(**json.loads(records().with_name(LAST).read_text()))
+    except (OSError, ValueError, TypeError) as error:
+        raise UsageError("no script has been run yet", next_step="name it: scalescope fix SCRIPT.py") from error
+
+
 def last_folder() -> Path:
     """The newest folder that was not judged to its end; `UsageError` if there is none."""
-    found = sorted(each.parent for each in _parent().glob(f"*/{record.RUN}")) if _parent().is_dir() else []
+    found = sorted(each.parent for each in records().glob(f"*/{record.RUN}")) if records().is_dir() else []
     if not found:
-        raise UsageError("no script's record is left to judge", where=str(_parent()))
+        raise UsageError("no script's record is left to judge", where=str(records()))
     return found[-1]
 
 
-def _parent() -> Path:
+def records() -> Path:
+    """Where scripts are recorded."""
     from scalescope.owner import user_folder
 
     return user_folder("XDG_STATE_HOME", ".local", "state") / "scripts"
@@ -258,8 +287,9 @@ def _parent() -> Path:
 def _run(
     program: Program, folder: Path, prepare: Callable[[], None], says: Callable[[str], object], stdout: int | None
 ) -> int:
-    environ = {**os.environ, FOLDER: str(folder), "PYTHONPATH": str(STARTUP)}
-    if (paths := os.environ.get("PYTHONPATH")) is not None:
+    given = os.environ if program.environ is None else program.environ
+    environ = {**given, FOLDER: str(folder), "PYTHONPATH": str(STARTUP)}
+    if (paths := given.get("PYTHONPATH")) is not None:
         environ[PATHS] = paths
         environ["PYTHONPATH"] += os.pathsep + paths if paths else ""
     if program.python != sys.executable:
@@ -278,7 +308,7 @@ def _run(
         except Exception:  # noqa: BLE001 - the script goes on, and who judges it says so
             fails = True
 
-    return process.run(program.command, environ, stdout, look)
+    return process.run(program.command, environ, stdout, look, program.folder)
 
 
 def _tell(folder: Path, seen: int, says: Callable[[str], object]) -> int:

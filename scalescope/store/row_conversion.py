@@ -152,6 +152,7 @@ def finding_rows(run_id: str, verdict: Verdict) -> list[FindingRow]:
             evidence=finding.to_mapping()["evidence"],
             points=list(finding.points),
             gain=finding.gain and finding.gain.to_mapping(),
+            place=finding.place and finding.place.to_mapping(),
         )
         for position, finding in enumerate(verdict.findings)
     ]

@@ -15,7 +15,7 @@ from scalescope.cli.options import Json, OtherPython, Require, python_of
 from scalescope.cli.output import print_json, say, say_error
 from scalescope.errors import ExitStatus, ScalescopeError, UsageError
 from scalescope.own_code.process import end_by
-from scalescope.own_code.script import Judge, Program, ScriptOutcome, last_folder, run_script
+from scalescope.own_code.script import Judge, Program, ScriptOutcome, last_folder, note_last, run_script
 
 if TYPE_CHECKING:
     from scalescope.own_code.diagnosis import Diagnosis
@@ -86,7 +86,8 @@ def run(
         done = ScriptOutcome(last_folder())
         Judge(program)(done)
     else:
-        program = Program(script, arguments or (), module, python_of(environment) or _python())
+        program = Program(script, arguments or (), module, python_of(environment) or script_python())
+        note_last(program)
         done = run_script(program, says=lambda text: say(text, "yellow"), stdout=2 if as_json else None)
     try:
         status = _answer(program, done, required, report, "" if no_save else store, keep=not no_save, as_json=as_json)
@@ -150,7 +151,7 @@ def _requirements(require: list[str] | None) -> list[Requirement]:
     return [requirement.requirement(text) for text in require]
 
 
-def _python() -> str:
+def script_python() -> str:
     """The Python of the active virtual environment, if that is another than this one; empty if there is none."""
     active = os.environ.get("VIRTUAL_ENV", "")
     python = os.path.join(active, "bin", "python")

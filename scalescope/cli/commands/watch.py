@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scalescope.cli.options import GivenOptions, Json, OtherPython, options, python_of
+from scalescope.cli.options import GivenOptions, Json, OtherPython, options, python_of, seconds_of
 from scalescope.cli.output import print_json
 from scalescope.clusters.scheduler.spec import SchedulerSpec
-from scalescope.errors import ClusterError, ExitStatus, InvalidField, UsageError
+from scalescope.errors import ClusterError, ExitStatus, UsageError
 from scalescope.model.finding import Severity
 from scalescope.own_code.watched import watched
 
@@ -56,7 +56,7 @@ def watch(
     from scalescope.own_code.cluster_watch import ClusterWatch
     from scalescope.report import html
 
-    seconds = _seconds(during)
+    seconds = seconds_of("--for", during)
     if report and not record:
         raise UsageError("a report needs what the recorder records", next_step="add --record")
     if report:
@@ -109,15 +109,3 @@ def _asker(spec: SchedulerSpec) -> DirectCalls:
     except (OSError, ValueError) as error:
         text, where = "the scheduler's address or its TLS files cannot be read", spec.scheduler_file or spec.address
         raise ClusterError(text, where=where, cause=str(error), next_step="check the names of the files") from error
-
-
-def _seconds(text: str) -> float:
-    from dask.utils import parse_timedelta
-
-    try:
-        seconds = float(parse_timedelta(text, default="s")) if text else 0.0
-    except (ValueError, KeyError):
-        seconds = -1.0
-    if seconds < 0 or (text and not seconds):
-        raise InvalidField("--for", text, "a time such as 60s or 5m")
-    return seconds

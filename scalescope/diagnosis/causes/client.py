@@ -14,7 +14,7 @@ from scalescope.diagnosis.evidence.submission_loop import SHORT_S, loop, one_by_
 from scalescope.diagnosis.evidence.submissions import heavy, large, submissions
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
-from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.records import FLOW, META, ONCE
 from scalescope.model.words import percent, plural
 
@@ -41,6 +41,7 @@ class ClientSpending:
     lost_s: float  # thread-seconds
     phases: tuple[float, ...]  # thread-seconds in each of `PHASES`
     at: str  # the line with most of it, among lines of one function that do the same
+    where: str  # the same line as records name it; may be empty
     what: str  # the function called there; empty for the code itself, or if unknown
     most: float  # share of all these lines, from 0 to 1
     meanwhile: bool  # whether the client did the same while tasks ran, too
@@ -62,7 +63,7 @@ class ClientSpending:
         at = f"at {place} (`{function}`)" if place else "at a line that is not known"
         what = doing[int(most.argmax())].rpartition(" ")[0]
         meanwhile = _meanwhile(observation, found, chosen & (same == most.argmax()))
-        return cls(lost_s, tuple(seconds.sum(axis=0).tolist()), at, what, float(most.max()) / lost_s, meanwhile)
+        return cls(lost_s, tuple(seconds.sum(axis=0).tolist()), at, best, what, float(most.max()) / lost_s, meanwhile)
 
     @property
     def not_yet_meanwhile(self) -> Premise[Observation]:
@@ -101,6 +102,7 @@ class ClientSpending:
             ),
             Evidence(f"share of these {self.at}", round(self.most, 4), "table client"),
             confidence=0.8 if len(observation.column("client", "time")) else 0.6,
+            place=Place.of(self.where),
         )
 
 

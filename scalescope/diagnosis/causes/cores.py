@@ -112,6 +112,7 @@ def oversubscribed_threads(observation: Observation) -> Finding | None:
         *evidence,
         confidence=0.7 if pools else 0.9,
         link="" if pools else SIZES_LINK,
+        place=observation.made_at,
     )
 
 
@@ -217,6 +218,7 @@ def undersubscribed_threads(observation: Observation) -> Finding | None:
         *([Evidence("cores idle", round(spare, 2), "facts host.load")] if here else []),
         confidence=0.6,
         severity=Severity.LOW if pays else Severity.INFO,
+        place=observation.made_at,
     )
 
 

@@ -163,4 +163,5 @@ def gil_bound(observation: Observation) -> Finding | None:
         Evidence("one of these workers", names[0], "table workers"),
         *(() if here is None else (Evidence("share of the host idle", round(here.idle, 3), "facts host.load"),)),
         confidence=0.85 if here is not None else 0.6,
+        place=observation.made_at,
     )

@@ -14,7 +14,7 @@ from scalescope.diagnosis.evidence.graph_structure import (
     wave_tasks,
 )
 from scalescope.diagnosis.sweep_case import SweepCase, SweepCause
-from scalescope.model.finding import Evidence, Finding, Severity
+from scalescope.model.finding import Evidence, Finding, Place, Severity
 from scalescope.model.words import number, plural
 
 MUCH_BETWEEN = 1.2  # times the longest path of durations, from which on what lies between its tasks is told
@@ -131,4 +131,5 @@ def uneven_waves(case: SweepCase) -> Finding | None:
         confidence=0.8,
         points=points_of(found),
         lost_s=idle_seconds(case, found),
+        place=Place.of(worst.origin.where) if worst.origin else None,
     )

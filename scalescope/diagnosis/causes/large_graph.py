@@ -5,9 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Premise, Term
-from scalescope.diagnosis.evidence.client_time import BEFORE, BETWEEN, client_time
+from scalescope.diagnosis.evidence.client_time import BEFORE, BETWEEN, asked_at, client_time
 from scalescope.diagnosis.evidence.submission_loop import packing, unwanted_s
-from scalescope.diagnosis.evidence.submissions import LARGE_BYTES, SCATTER, large, largest_part, submissions
+from scalescope.diagnosis.evidence.submissions import (
+    LARGE_BYTES,
+    SCATTER,
+    large,
+    large_at,
+    largest_part,
+    submissions,
+)
 from scalescope.diagnosis.evidence.task_table import task_prefixes
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.diagnosis.premises import ENOUGH
@@ -92,6 +99,7 @@ def large_graph(observation: Observation) -> Finding | None:
         ),
         Evidence("thread-seconds idle during the makespan", round(within_s, 3), "tables graphs and tasks"),
         confidence=0.9,
+        place=large_at(observation) if by_bytes else asked_at(observation),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.inside_tasks import AFTER, LOCK, waits
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
-from scalescope.model.finding import Evidence, Finding
+from scalescope.model.finding import Evidence, Finding, Place
 from scalescope.model.words import percent
 
 # By the last name of the call that waits.
@@ -68,4 +68,5 @@ def lock_bound(observation: Observation) -> Finding | None:
         Evidence("share of the time of these tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
         Evidence("where", " > ".join(spent.path[-4:]), "table inside, column stack"),
         confidence=0.7 if turns else 0.85,
+        place=Place.of(spent.line),
     )

@@ -9,6 +9,7 @@ import numpy as np
 
 from scalescope.analysis.attempts import Bools
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
+from scalescope.diagnosis.evidence.client_time import asked_at
 from scalescope.diagnosis.evidence.departures import deaths
 from scalescope.diagnosis.evidence.inside_tasks import inside
 from scalescope.diagnosis.evidence.task_table import TOKEN, largest_prefix, task_column
@@ -65,6 +66,7 @@ def recomputation(observation: Observation) -> Finding | None:
         Evidence("one of these keys", next(iter(keys)), "table tasks"),
         Evidence("graphs sent", len(observation.column("graphs", "time")), "table graphs"),
         confidence=0.8,
+        place=asked_at(observation),
     )
 
 
@@ -93,6 +95,7 @@ def _fused(observation: Observation) -> Finding | None:
         Evidence("thread-seconds in code that ran before", round(lost_s, 3), "tables events and inside"),
         Evidence("graphs sent", len(observation.column("graphs", "time")), "table graphs"),
         confidence=0.8,
+        place=asked_at(observation),
     )
 
 

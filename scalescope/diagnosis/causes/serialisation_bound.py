@@ -15,6 +15,7 @@ from scalescope.diagnosis.evidence.submissions import (
     heaviest_graph,
     heavy,
     large,
+    large_at,
     largest_part,
     submissions,
 )
@@ -85,6 +86,7 @@ def _unpacking(observation: Observation) -> Finding | None:
         Evidence("share of the first task of each worker", round(once, 3), "table tasks"),
         confidence=0.9,
         severity=Severity.LOW if imports else severity_of(share),
+        place=None if imports else large_at(observation),
     )
 
 
@@ -122,6 +124,7 @@ def _heavy_tasks(observation: Observation) -> Finding | None:
         Evidence("bytes of the largest graph", int(heaviest), "table graphs"),
         Evidence("longest stall of an event loop, s", round(float(stall.max(initial=0.0)), 3), "table lag"),
         confidence=0.7,
+        place=large_at(observation),
     )
 
 

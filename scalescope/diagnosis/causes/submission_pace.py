@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
+from scalescope.diagnosis.evidence.client_time import asked_at
 from scalescope.diagnosis.evidence.delayed_batches import last_wave_s
 from scalescope.diagnosis.evidence.rescheduled import sent_at_once_saves_s
 from scalescope.diagnosis.evidence.submission_loop import (
@@ -19,7 +20,7 @@ from scalescope.diagnosis.evidence.task_table import most_common_prefix, task_pr
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.diagnosis.premises import RESULTS_FIT, room
 from scalescope.model import words
-from scalescope.model.finding import Evidence, Finding
+from scalescope.model.finding import IN_FLIGHT, Evidence, Finding
 from scalescope.model.words import percent, plural
 
 ROUND = 6  # tasks at once; a graph of that many is a round that is too narrow, not one item of many
@@ -59,6 +60,7 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
             Evidence("calls that ran at a time, mean", round(called.at_once, 2), "events of actors"),
             Evidence("thread-seconds idle meanwhile", round(called.lost_s, 3), "tables client and tasks"),
             confidence=0.9,
+            place=asked_at(observation),
         )
     found, threads = loop(observation) or wide_rounds(observation), observation.threads
     if found is None or not found.waits or ROUND <= found.width < threads:
@@ -90,6 +92,7 @@ def results_awaited_in_loop(observation: Observation) -> Finding | None:
         ),
         *loop_evidence(found, lost_s),
         confidence=0.95 if found.gap_s <= 0.1 * found.round_s else 0.8,
+        place=asked_at(observation),
     )
 
 
@@ -148,9 +151,11 @@ def few_tasks_in_flight(observation: Observation) -> Finding | None:
             saved_s=sent_at_once_saves_s(observation),
             otherwise=_a_few_at_a_time(observation, prefix),
         ),
+        Evidence(IN_FLIGHT, enough, "twice the threads"),
         Evidence("tasks in flight after each graph, median", found.window, "tables graphs and tasks"),
         *loop_evidence(found, lost_s),
         confidence=0.85,
+        place=asked_at(observation),
     )
 
 
@@ -203,4 +208,5 @@ def slow_submission(observation: Observation) -> Finding | None:
         Evidence("tasks sent per second", round(rate, 3), "table graphs"),
         Evidence("tasks per second that the threads could take", round(needed, 3), "threads by mean duration"),
         confidence=0.7,
+        place=asked_at(observation),
     )

@@ -6,7 +6,7 @@ from scalescope.analysis.inside_tasks import is_users
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.inside_tasks import IMPORT, PICKLE, Spent, overheads
 from scalescope.diagnosis.observation import Observation, TrialCause
-from scalescope.model.finding import Evidence, Finding
+from scalescope.model.finding import Evidence, Finding, Place
 from scalescope.model.words import percent
 
 # By what it is: `IMPORT`, `PICKLE`, or a library.
@@ -65,6 +65,7 @@ def task_overhead(observation: Observation) -> Finding | None:
         Evidence("share of the time of these tasks", round(spent.share, 3), f"prefix {spent.prefix}"),
         Evidence("where", " > ".join(spent.path[-4:]), "table inside, column stack"),
         confidence=0.85,
+        place=Place.of(line),
     )
 
 

@@ -12,7 +12,8 @@ from scalescope.diagnosis.evidence.task_table import most_common_prefix
 from scalescope.diagnosis.evidence.timeline import handed_over
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
 from scalescope.model import words
-from scalescope.model.finding import Evidence, Finding
+from scalescope.model.finding import TIMES, Evidence, Finding, Place
+from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.words import percent, plural
 
 HANDLING_S = 0.001  # seconds that scheduler and worker each spend on a task besides computing it
@@ -78,12 +79,21 @@ def tiny_tasks(observation: Observation) -> Finding | None:
         ),
         Evidence("mean duration of a task, s", round(mean_s, 6), "table tasks"),
         Evidence("tasks", len(durations), "table tasks"),
+        Evidence(TIMES, times, "the time that a task should take"),
         Evidence("tasks per second", round(rate, 1), "tasks by makespan"),
         Evidence("assumed cost of a task to the scheduler, s", scheduler_s, "built in, or the cluster's facts"),
         Evidence("cost of a task to its worker, s", round(worker_s, 6), "the same, or table tasks where it is slow"),
         Evidence("share runnable, not assigned", round(observation.share("not_assigned"), 4), "worker time"),
         confidence=0.8,
+        place=_divided_at(observation),
     )
+
+
+def _divided_at(observation: Observation) -> Place | None:
+    """The call that made most partitions."""
+    asked = [PartitionCall.from_mapping(each) for each in observation.trial.facts.get("asked") or ()]
+    most = max(asked, key=lambda each: each.partitions, default=None)
+    return Place.of(most.where) if most else None
 
 
 def _handling(observation: Observation) -> tuple[float, float]:

@@ -27,7 +27,7 @@ from scalescope.diagnosis.partitions import (
 )
 from scalescope.diagnosis.sweep_case import Measured, SweepCase, SweepCause
 from scalescope.model.fields import Scalar
-from scalescope.model.finding import Evidence, Finding, Gain, Severity
+from scalescope.model.finding import Evidence, Finding, Gain, Place, Severity
 from scalescope.model.metrics import Metrics
 from scalescope.model.partition_calls import BAG, CREATE, DIVIDED, NPARTITIONS, PartitionCall
 from scalescope.model.words import plural
@@ -81,6 +81,7 @@ def too_few_partitions(case: SweepCase) -> Finding | None:
         points=points_of(found),
         lost_s=idle_seconds(case, found),
         gain=_gain(case, worst, metrics),
+        place=Place.of(worst.origin.where) if worst.origin else None,
     )
 
 

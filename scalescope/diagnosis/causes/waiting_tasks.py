@@ -5,7 +5,7 @@ from __future__ import annotations
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.waits_in_tasks import waited_for, waits_for_others
 from scalescope.diagnosis.observation import Observation, TrialCause
-from scalescope.model.finding import Evidence, Finding
+from scalescope.model.finding import Evidence, Finding, Place
 from scalescope.model.standstill import RESULTS
 from scalescope.model.words import percent, plural
 
@@ -71,6 +71,7 @@ def waiting_tasks(observation: Observation) -> Finding | None:
         Evidence("of these at that line", round(float(worst["seconds"]), 3), worst["where"] or worst["what"]),
         Evidence("tasks that waited there", int(worst["tasks"]), f"prefix {worst['prefix']}"),
         confidence=0.9,
+        place=Place.of(str(worst["where"])),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from scalescope.analysis.attempts import Bools, Floats, codes
 from scalescope.analysis.ledger import integral
 from scalescope.diagnosis.evidence.timeline import interval_seconds
 from scalescope.diagnosis.observation import Observation, once
+from scalescope.model.finding import Place
 from scalescope.model.records import SENDING
 
 # Phases without a known task: before the first graph, between graphs, after the last task.
@@ -48,6 +50,19 @@ def client_time(observation: Observation) -> ClientTime:
         waits | [call in SENDING for call in observation.client_calls or [""]],
         passed * observation.seconds("client") / max(float(free.sum()), 1e-9),
     )
+
+
+@once
+def asked_at(observation: Observation) -> Place | None:
+    """The line of the user's code at which the client sent tasks or waited for results for longest."""
+    seconds: dict[str, float] = defaultdict(float)
+    sends = [call in SENDING for call in observation.client_calls]
+    chosen = observation.client_waits | np.array(sends, dtype=bool)
+    rows = zip(observation.column("client", "where"), observation.numbers("client", "seconds"), chosen, strict=True)
+    for where, spent, asks in rows:
+        if asks and where:
+            seconds[str(where)] += float(spent)
+    return Place.of(max(seconds, key=lambda where: seconds[where], default=""))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy as np
 from scalescope.analysis.attempts import Bools, Floats, Ints
 from scalescope.diagnosis.observation import Observation, once
 from scalescope.model import words
+from scalescope.model.finding import Place
 from scalescope.model.large_part import LargePart
 from scalescope.model.records import NESTED
 
@@ -85,6 +86,12 @@ def largest_part(observation: Observation) -> str:
     """A sentence about what makes the largest graph so large, after a space; empty where that is not known."""
     noted = _large_parts(observation)
     return f" {noted[0].sentence(words.size(noted[0].nbytes))}" if noted else ""
+
+
+def large_at(observation: Observation) -> Place | None:
+    """The line that sent the largest graph, and the name of the argument that makes it large."""
+    noted = _large_parts(observation)
+    return Place.of(noted[0].where, noted[0].what.removeprefix("argument ").strip("`")) if noted else None
 
 
 def _large_parts(observation: Observation) -> list[LargePart]:

@@ -10,7 +10,7 @@ from scalescope.clusters.local.spec import LocalSpec
 from scalescope.diagnosis.cause import DOUBTED
 from scalescope.diagnosis.partitions import BAG_100, BAG_ROOT, BEAM_128, matching
 from scalescope.diagnosis.verdict import diagnose
-from scalescope.model.finding import BEYOND_CORES, PERHAPS, Evidence, Finding, Gain, Severity
+from scalescope.model.finding import BEYOND_CORES, PERHAPS, Evidence, Finding, Gain, Place, Severity
 from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.sweep import ZERO_LENGTH, Sweep
 from scalescope.model.trial import TrialState
@@ -247,6 +247,13 @@ def test_a_prediction_lies_between_the_best_possible_and_now(bag_trial, sizes, w
 
 
 # ------------------------------------------------------------------ partitions
+
+
+@pytest.mark.parametrize(("known", "place"), [(True, Place("my_job.py", 14, "run")), (False, None)])
+def test_the_line_that_divides_is_kept_as_data(bag_trial, known, place):
+    trial = bag_trial(40, chunks(500, 125), params=UNKNOWN)
+    trial = asked(trial, "dask.bag.from_sequence", 500, 4) if known else trial
+    assert diagnose(OWN, [trial]).findings[0].place == place
 
 
 def test_beam_puts_128_items_in_a_partition(bag_trial, golden):

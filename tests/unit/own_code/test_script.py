@@ -12,6 +12,7 @@ import pytest
 
 from scalescope.cli import main as cli
 from scalescope.cli.commands import run
+from scalescope.errors import UsageError
 from scalescope.own_code import record, script
 from scalescope.own_code.script import Judge, Program, ScriptOutcome
 
@@ -45,6 +46,8 @@ def test_the_report_on_a_second_cluster_lies_beside_the_first(report: str, secon
         ("run --report=r.html s.py", 2),
         ("run -- --odd-name", 1),
         ("run", 1),
+        ("fix --budget 10m --apply s.py --apply", 4),
+        ("fix latest", 1),
         ("sweep run s.py --debug", 4),
     ],
 )
@@ -63,6 +66,18 @@ def told(folder: Path, status: int = 0, *, python: str = sys.executable, **event
     outcome = ScriptOutcome(folder, status)
     Judge(Program("s.py", python=python))(outcome)
     return outcome
+
+
+def test_the_last_script_is_known_with_its_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError):
+        script.last_program()
+    program = Program("s.py", ("--n", "3"), python="/their/python")
+    script.note_last(program)
+    assert script.last_program() == Program("s.py", ["--n", "3"], python="/their/python", folder=str(tmp_path))
+    (path,) = (tmp_path / "state" / "scalescope").iterdir()
+    assert path.stat().st_mode & 0o777 == 0o600
 
 
 def test_a_script_without_dask_gets_no_hint_and_leaves_nothing(folder: Path) -> None:

@@ -20,7 +20,7 @@ from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from scalescope.errors import InvalidField, StoreError, UsageError
-from scalescope.model.finding import Evidence, Finding, Gain, Severity, Verdict
+from scalescope.model.finding import Evidence, Finding, Gain, Place, Severity, Verdict
 from scalescope.model.metrics import METRICS, Combine, Metrics
 from scalescope.model.sweep import Point, Sweep
 from scalescope.model.trial import Trial, TrialState
@@ -44,6 +44,7 @@ VERDICT = Verdict(
             12.5,
             "https://github.com/apache/beam/issues/26669",
             Gain(16.1, 2.1, {"npartitions": 100}, 2.3),
+            Place("my_job.py", 14, "run"),
         ),
         Finding("noise", Severity.LOW, "Few repeats.", "More repeats.", lost_s=math.inf),
     ),

@@ -12,7 +12,7 @@ from support.small_records import EPOCH
 from scalescope.diagnosis.evidence.rescheduled import sent_at_once_saves_s
 from scalescope.diagnosis.observation import Observation
 from scalescope.diagnosis.verdict import diagnose
-from scalescope.model.finding import Severity
+from scalescope.model.finding import Place, Severity
 from scalescope.model.records import ACTOR_CALLS, IMPORT, META, OTHER_CLUSTER
 from scalescope.model.sweep import Sweep
 
@@ -69,6 +69,14 @@ def test_many_places_are_named_by_the_one_that_has_most(cluster, task, graph, fi
     places = [(1.0, (f"my_job.py:{line} step_{line}", "", 0)) for line in range(4)] + [(0.5, SLEEP)]
     same = [(0.6, (f"my_job.py:{line} parse", "", 0)) for line in (50, 51, 52)]
     golden(find(watched(rounds(cluster, task, graph, 1), *places, *same, (2.0, GATHER), begin=-6.3))["client-busy"])
+
+
+@pytest.mark.parametrize(("pauses", "code", "at"), [(3, "client-busy", 61), (0, "results-awaited-in-loop", 70)])
+def test_the_line_is_kept_as_data(cluster, task, graph, find, pauses, code, at):
+    run = cluster(8).run([task(2.0, graph=i) for i in range(8)], [graph(after=i - 1 if i else None) for i in range(8)])
+    begin, waits = -2.0 * pauses, [(2.0, GATHER)] * 8
+    place = find(watched(run, *[(2.0, SLEEP)] * pauses, *waits, begin=begin))[code].place
+    assert place == Place("my_job.py", at, "prepare" if pauses else "main")
 
 
 def test_what_the_client_does_while_tasks_run_costs_nothing(cluster, task, graph, find):

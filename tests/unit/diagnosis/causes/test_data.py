@@ -9,7 +9,7 @@ import pytest
 from support.findings import findings_of, observed, only
 from support.inside import inside
 
-from scalescope.model.finding import Severity
+from scalescope.model.finding import Place, Severity
 from scalescope.model.large_part import LargePart
 from scalescope.model.records import AGAIN, from_rows
 
@@ -118,9 +118,11 @@ def test_many_tasks_are_heavy_by_what_they_carry(cluster, task, graph, shared, h
     """What all calls share is packed once in a graph, but for each task as it is handed over."""
     calls = [task(0.05, "unpack")] * 2_000
     run = cluster(4, gap_s=0.3).run(calls, [graph(nbytes=180 * len(calls) + shared)])
-    part = LargePart(180 * len(calls) + shared, "unpack", "argument `table`", "dict", shared, len(calls), "")
+    at = "my_job.py:14 in run"
+    part = LargePart(180 * len(calls) + shared, "unpack", "argument `table`", "dict", shared, len(calls), at)
     run = observed(replace(run.trial, facts={"large": [part.to_mapping()] if shared else []}), run.tables)
-    assert ("serialisation-bound" in found(run)) is heavy
+    places = [each.place for code, each in found(run).items() if code == "serialisation-bound"]
+    assert places == [Place("my_job.py", 14, "run", "table")] * heavy
 
 
 @pytest.mark.parametrize(("first_s", "later_s", "named"), [(3.0, 0.01, True), (0.1, 0.01, False), (3.0, 1.0, False)])

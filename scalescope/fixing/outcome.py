@@ -1,0 +1,174 @@
+"""Runs a script in a copy of its folder, and notes what came of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from scalescope.errors import UsageError
+from scalescope.fixing.copies import Copy, digest
+from scalescope.own_code.process import dying
+from scalescope.own_code.script import records
+
+GUARD = "SCALESCOPE_GUARD"  # variable that the startup of the guarded script reads
+STARTUP = Path(__file__).parent / "startup"
+LOOK_S, MEMORY_S = 0.02, 0.2  # seconds between two looks at the process, and at the memory of its tree
+MOST_TEXT = 20_000_000  # bytes of output that are compared
+
+
+class SideEffect(UsageError):
+    """A script reached beyond its copy: it wrote elsewhere, or connected to another machine."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run of a script left."""
+
+    status: int  # as `subprocess` has it
+    seconds: float
+    peak_bytes: int  # resident memory of all its processes together, at most
+    lines: tuple[str, ...]  # of standard output, the copy's own path taken out
+    of_tasks: tuple[str, ...]  # the same of its worker processes, in no order
+    error: str  # last line of standard error where the status is not 0
+    copy: Copy
+    written: Mapping[str, Path] = field(default_factory=dict)  # files that it wrote, by relative path
+    digests: Mapping[str, str] = field(default_factory=dict)
+    gone: frozenset[str] = frozenset()  # files that it removed
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """How a script runs in a copy: what it may reach, and where its output goes."""
+
+    folder: Path  # for all runs, outside of their copies
+    copy: Copy
+    allowed: bool  # whether it may write elsewhere and connect to other machines
+
+    def environ(self) -> dict[str, str]:
+        """Variables of the script's process."""
+        temporary = self.folder / "tmp"
+        temporary.mkdir(exist_ok=True)
+        told = {
+            "events": str(self.file("events")),
+            "stdout": str(self.file("out")),
+            "tasks": str(self.file("tasks")),
+            "roots": [] if self.allowed else _roots(self.folder),
+            "hosts": [] if self.allowed else _hosts(),
+        }
+        path = os.pathsep.join([str(STARTUP), *filter(None, [os.environ.get("PYTHONPATH")])])
+        return {**os.environ, GUARD: json.dumps(told), "PYTHONPATH": path, "TMPDIR": str(temporary)}
+
+    def file(self, what: str) -> Path:
+        return self.copy.folder.with_name(f"{self.copy.folder.name}.{what}")
+
+    def check(self) -> None:
+        """Raise `SideEffect` if something was refused."""
+        with suppress(FileNotFoundError):
+            lines = self.file("events").read_text(encoding="ascii").splitlines()
+            for event in map(json.loads, lines[:1]):
+                beyond = "another machine" if event["what"] == "connects" else "a file outside of its folder"
+                raise SideEffect(
+                    f"The script reaches beyond its folder ({beyond}); it was stopped before that",
+                    where=event["where"],
+                    next_step="if it may run several times all the same, add --allow-side-effects",
+                    category=event["what"],
+                )
+
+    def outcome(self, status: int, seconds: float, peak_bytes: int) -> Outcome:
+        written, error = self.copy.written(), ""
+        if status:
+            last = self._text("err").strip().splitlines()[-1:]
+            error = last[0] if last else ""
+        return Outcome(
+            status,
+            seconds,
+            peak_bytes,
+            tuple(self._text("out").splitlines()),
+            tuple(sorted(self._text("tasks").splitlines())),
+            error,
+            self.copy,
+            written,
+            {name: digest(path) for name, path in written.items()},
+            frozenset(self.copy.gone()),
+        )
+
+    def _text(self, what: str) -> str:
+        file = self.file(what)
+        text = file.read_bytes()[:MOST_TEXT].decode(errors="replace") if file.exists() else ""
+        return text.replace(str(self.copy.folder), ".")
+
+    def remove(self) -> None:
+        self.copy.remove()
+        for what in ("events", "out", "tasks", "err"):
+            self.file(what).unlink(missing_ok=True)
+
+
+def run(command: Sequence[str], guarded: Guarded, *, cwd: Path, limit_s: float) -> Outcome:
+    """Run a command to its end, or for so many seconds; raises `SideEffect`."""
+    with guarded.file("out").open("wb") as out, guarded.file("err").open("wb") as err:
+        began = time.monotonic()
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=guarded.environ(),
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+            preexec_fn=dying(),
+        )
+        try:
+            peak = _watched(process, guarded, began + limit_s)
+            seconds = time.monotonic() - began
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    guarded.check()
+    return guarded.outcome(process.returncode, seconds, peak)
+
+
+def _watched(process: subprocess.Popen[bytes], guarded: Guarded, until: float) -> int:
+    """Wait for the end; returns the most bytes of memory."""
+    peak, looked = 0, 0.0
+    events = guarded.file("events")
+    while process.poll() is None:
+        time.sleep(LOOK_S)
+        now = time.monotonic()
+        if now > until or (events.exists() and events.stat().st_size):  # an event is written in one step
+            process.kill()
+        if now - looked >= MEMORY_S:
+            looked, peak = now, max(peak, _memory(process.pid))
+    return peak
+
+
+def _memory(pid: int) -> int:
+    total = 0
+    with suppress(psutil.Error):
+        parent = psutil.Process(pid)
+        for each in (parent, *parent.children(recursive=True)):
+            with suppress(psutil.Error):
+                total += each.memory_info().rss
+    return total
+
+
+def _roots(folder: Path) -> list[str]:
+    """Where a script may write: its copies, devices, and folders in which libraries keep what they can make again."""
+    home = os.path.expanduser("~")
+    kept = [os.path.join(home, ".cache"), os.path.join(home, ".config", "dask"), str(records())]
+    return [f"{os.path.realpath(each)}/" for each in (str(folder), *kept)] + ["/dev/", "/proc/"]
+
+
+def _hosts() -> list[str]:
+    """Addresses of this machine."""
+    found = [each.address.partition("%")[0] for every in psutil.net_if_addrs().values() for each in every]
+    return [*found, "localhost", "::1", "0.0.0.0", "::", ""]  # noqa: S104 - what a script may connect to

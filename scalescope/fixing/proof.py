@@ -1,0 +1,157 @@
+"""Proves that a patch makes a script faster and changes nothing else: both run in turn, in pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import psutil
+
+from scalescope.analysis import sequential
+from scalescope.analysis.paired import effects, interval
+from scalescope.fixing.comparison import differences
+from scalescope.fixing.outcome import Outcome
+from scalescope.model.mapping import to_mapping
+from scalescope.model.words import duration, number, plural, size
+from scalescope.studies.comparison.judge import order
+
+LOOKS: tuple[int, ...] = (
+    3,
+    4,
+    5,
+    7,
+    10,
+    14,
+    20,
+)  # pairs after which the interval is looked at; the first are run in any case
+ALPHA = 0.05  # chance that a patch without effect counts as faster or slower, all looks together
+WORTH = 0.95  # ratio of times up to which a patch is offered
+MEMORY = 0.8  # share of this machine's memory; a patch that needs more is not offered
+
+Which = Literal["a", "b"]
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What the pairs say of a patch."""
+
+    proven: bool
+    reason: str  # why it is withdrawn; empty if it is not
+    pairs: tuple[tuple[float, float], ...] = ()  # seconds of the original and of the patched script, in their order
+    original_s: float | None = None  # geometric means; None without a whole pair
+    patched_s: float | None = None
+    times: float | None = None  # how many times as fast, and its interval; None with fewer pairs than it takes
+    low: float | None = None
+    high: float | None = None
+    original_bytes: int = 0  # most memory of all processes together
+    patched_bytes: int = 0
+    not_compared: tuple[str, ...] = field(default_factory=tuple)  # what differs between two runs of the original
+    changed: bool = False  # True: it was withdrawn for other results
+
+    def to_json(self) -> dict[str, Any]:
+        return to_mapping(self)
+
+    @property
+    def line(self) -> str:
+        figures = ""
+        if self.original_s is not None and self.patched_s is not None:
+            figures = f"{number(self.original_s)} s -> {number(self.patched_s)} s"
+            if self.times is not None and self.low is not None and self.high is not None:
+                figures += f" ({number(self.times)} times; {number(self.low)} to {number(self.high)}"
+                figures += f" in {plural(len(self.pairs), 'pair')})"
+        if not self.proven:
+            return f"withdrawn: {self.reason}{f' ({figures})' if figures else ''}"
+        memory = f"memory {size(self.original_bytes)} -> {size(self.patched_bytes)}"
+        same = "same output, exit status and files"
+        if self.not_compared:
+            same += f" but for what differs between two runs of the original: {'; '.join(self.not_compared)}"
+        return f"{figures}; {memory}; {same}"
+
+
+def prove(
+    run: Callable[[Which], Outcome],  # a run of the original (`a`) or of the patched script (`b`), in a fresh copy
+    recorded: Outcome,  # the original, as it was recorded: its results count, its time does not
+    *,
+    budget_s: float,  # seconds for all runs; the first pairs are run in any case
+    says: Callable[[str], object] = lambda text: None,
+) -> Proof:
+    """Run pairs until the interval of the ratio excludes 1, results differ, or the budget is used."""
+    originals, pairs, spent, peaks = [recorded], list[tuple[float, float]](), 0.0, {"a": 0, "b": 0}
+    varies: list[str] = []
+    looks, level = LOOKS, sequential.level(ALPHA, LOOKS)
+    while len(pairs) < looks[-1]:
+        done: dict[str, Outcome] = {}
+        for which in order(0, len(pairs)):
+            done[which] = run(which)
+            spent += done[which].seconds
+            peaks[which] = max(peaks[which], done[which].peak_bytes)
+        originals.append(done["a"])
+        changed, varies = differences(originals, done["b"])
+        pairs.append((done["a"].seconds, done["b"].seconds))
+        done["b"].copy.remove()
+        if len(originals) > 3:
+            originals.pop().copy.remove()
+        if done["a"].status != recorded.status:
+            return _proof(pairs, level, peaks, varies, reason="the original ends otherwise from run to run")
+        if changed:
+            return _proof(pairs, level, peaks, varies, reason=changed[0], changed=True)
+        if len(pairs) == 1:  # the fewer looks the budget allows, the less each costs
+            looks = affordable(budget_s, spent)
+            level = sequential.level(ALPHA, looks)
+        says(f"pair {len(pairs)}: {duration(pairs[-1][0])} -> {duration(pairs[-1][1])}")
+        if len(pairs) not in looks:
+            continue
+        found = effects(pairs)
+        high = found.ratio(interval(found, level)[1])
+        ratio = found.ratio(found.mean)
+        if ratio >= 1:
+            return _proof(pairs, level, peaks, varies, reason="it is not faster")
+        if high < 1:
+            break
+    return _judged(pairs, level, peaks, varies)
+
+
+def affordable(budget_s: float, pair_s: float) -> tuple[int, ...]:
+    """Numbers of pairs at which to look, where a pair takes so long."""
+    most = int(max(LOOKS[0], min(LOOKS[-1], budget_s / max(pair_s, 1e-9))))
+    return tuple(sorted({each for each in LOOKS if each <= most} | {most}))
+
+
+def _judged(pairs: list[tuple[float, float]], level: float, peaks: dict[str, int], varies: list[str]) -> Proof:
+    found, reason = effects(pairs), ""
+    if found.ratio(interval(found, level)[1]) >= 1:
+        reason = "the budget was used before it was clear"
+    elif found.ratio(found.mean) > WORTH:
+        reason = "it gains less than 5 %"
+    elif peaks["b"] > max(MEMORY * psutil.virtual_memory().total, peaks["a"]):
+        reason = f"it needs {size(peaks['b'])} of memory"
+    return _proof(pairs, level, peaks, varies, reason=reason)
+
+
+def _proof(
+    pairs: list[tuple[float, float]],
+    level: float,
+    peaks: dict[str, int],
+    varies: list[str],
+    *,
+    reason: str,
+    changed: bool = False,
+) -> Proof:
+    found = effects(pairs)
+    times = low = high = None
+    if len(pairs) >= LOOKS[0]:
+        times = 1 / found.ratio(found.mean)
+        high, low = (1 / found.ratio(each) for each in interval(found, level))
+    a = _mean([each for each, _ in pairs])
+    return Proof(
+        *(not reason, reason, tuple(pairs), a, _mean([each for _, each in pairs]), times, low, high),
+        *(peaks["a"], peaks["b"], tuple(varies), changed),
+    )
+
+
+def _mean(values: list[float]) -> float:
+    product = 1.0
+    for each in values:
+        product *= each ** (1 / len(values))
+    return product

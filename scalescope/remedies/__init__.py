@@ -1,0 +1,49 @@
+"""Rewrites of a user's source that apply remedies; one file each, and none of them runs anything.
+
+A rewrite takes a module, a finding and the line that it names. It returns the patched module, or why it leaves the code
+alone: it changes only what it knows exactly, and `scalescope.fixing` proves the rest by running both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pkgutil import resolve_name
+
+import libcst
+
+from scalescope.model.finding import Finding, Place
+from scalescope.remedies.source import NotHere, Patched
+
+Rewrite = Callable[[libcst.Module, Finding, Place | None], Patched | NotHere]
+
+_LOOP, _PERSIST, _MAP = "awaited_in_loop:rewrite", "persist:rewrite", "map_calls:rewrite"
+_SCATTER, _DELAYED, _SMALLER, _LARGER = (
+    *("scatter:rewrite", "delayed_once:rewrite"),
+    *("partitions:smaller", "partitions:larger"),
+)
+# Code of a cause -> rewrites, the one to be tried first in front
+REWRITES: Mapping[str, tuple[str, ...]] = {
+    "results-awaited-in-loop": (_LOOP, _PERSIST),
+    "few-tasks-in-flight": ("window:rewrite", _LOOP),
+    "slow-submission": (_MAP, _LOOP),
+    "recomputation": (_LOOP, _PERSIST),
+    "client-waits": (_LOOP, _SCATTER),
+    "large-graph": (_SCATTER, _DELAYED, _LARGER),
+    "serialisation-bound": (_SCATTER, _DELAYED),
+    "too-few-partitions": (_SMALLER, _LOOP),
+    "uneven-waves": (_SMALLER,),
+    "tiny-tasks": (_LARGER,),
+    "gil-bound": ("cluster_threads:rewrite",),
+    "undersubscribed-threads": ("cluster_threads:rewrite",),
+    "worker-restriction": ("worker_argument:rewrite",),
+    "data-locality": ("worker_argument:rewrite",),
+    "lock-bound": ("unlocked_store:rewrite",),
+    "waiting-tasks": ("unlocked_store:rewrite",),
+    "task-overhead": ("cached_load:rewrite",),
+}
+
+
+def rewrites(code: str) -> Iterator[tuple[str, Rewrite]]:
+    """The rewrites of a cause with their names."""
+    for target in REWRITES.get(code, ()):
+        yield target.removesuffix(":rewrite"), resolve_name(f"scalescope.remedies.{target}")

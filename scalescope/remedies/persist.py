@@ -1,0 +1,62 @@
+"""Several computations of one collection: it is kept in memory before the first, `x = x.persist()`."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from scalescope.model.finding import Finding, Place
+from scalescope.remedies.source import (
+    NotHere,
+    Patched,
+    Refused,
+    Source,
+    answer,
+    before,
+    binding,
+    called,
+    root,
+    walk,
+)
+
+# Methods whose name alone says that what they are called on is lazy
+COMPUTES = ("compute", "persist")
+
+
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
+    source = Source(module)
+    calls = [
+        call for call in source.all(cst.Call) if called(call) == "compute" and isinstance(call.func, cst.Attribute)
+    ]
+    functions = {source.function(call): None for call in calls}
+    around = [each for each in functions if source.is_at(each, place)]
+    inner = [each for each in around if isinstance(each, cst.FunctionDef)] or around
+    return answer(_kept, source, inner, "nothing is computed several times in the function at that line")
+
+
+def _kept(source: Source, function: cst.FunctionDef | cst.Module) -> Patched:
+    calls = [each for each in source.all(cst.Call, function) if called(each) == "compute"]
+    own = [each for each in calls if source.function(each) is function and isinstance(each.func, cst.Attribute)]
+    names = [root(each.func.value) for each in own if isinstance(each.func, cst.Attribute)]
+    loops = [any(isinstance(up, cst.For) for up in source.ancestors(each)) for each in own]
+    several = [name for name in dict.fromkeys(names) if names.count(name) > 1 or loops[names.index(name)]]
+    if len(several) != 1 or not several[0]:
+        raise Refused("it is not plain which collection is computed several times")
+    name = several[0]
+    made = binding(source, name, function)
+    if made is None:
+        raise Refused(f"`{name}` is bound more than once, or elsewhere")
+    if any(called(each) in COMPUTES for each in walk(made) if isinstance(each, cst.Call)):
+        raise Refused(f"`{name}` is kept already")
+    first = own[names.index(name)]
+    (line,) = source.statements(f"{name} = {name}.persist()\n")
+    statement = _in_one_block(source, made, first)
+    return Patched(source.edited({statement: before(line)}).module, f"`{name}` is computed once and kept")
+
+
+def _in_one_block(source: Source, made: cst.CSTNode, first: cst.CSTNode) -> cst.CSTNode:
+    """The statement around `first` in the block in which the collection is made."""
+    block = next(each for each in source.ancestors(made) if isinstance(each, cst.IndentedBlock | cst.Module))
+    around: list[cst.CSTNode] = [each for each in block.body if first in walk(each)]
+    if not around or made in walk(around[0]):
+        raise Refused("the collection is made and computed in different blocks")
+    return around[0]

@@ -1,0 +1,120 @@
+"""A large argument of many calls: it is scattered once, and the calls get the future."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from scalescope.model.finding import Finding, Place
+from scalescope.remedies.source import (
+    Loop,
+    NotHere,
+    Patched,
+    Refused,
+    Source,
+    answer,
+    becomes,
+    before,
+    bound,
+    called,
+    changed,
+    is_client,
+    stored,
+    targets,
+    walk,
+)
+
+
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
+    source = Source(module)
+    calls = [each for each in source.all(cst.Call) if called(each) in ("submit", "map")]
+    calls = [each for each in calls if isinstance(each.func, cst.Attribute) and is_client(source, each.func.value)]
+
+    def scattered(source: Source, call: cst.Call) -> Patched:
+        return _scattered(source, call, large_argument(source, call, call.args[1:], call.args[0].value, place))
+
+    return answer(scattered, source, source.nearest(calls, place), "no call of `submit` or `map` stands at that line")
+
+
+def large_argument(
+    source: Source, call: cst.Call, given: object, function: cst.CSTNode, place: Place | None
+) -> cst.Arg:
+    """The argument that a finding names; else the only one that is a name and stays the same in the loop."""
+    inside = {
+        name for each in loops(source, call) for name in targets(each.target if isinstance(each, cst.For) else each)
+    }
+    for each in loops(source, call):
+        inside |= bound(*([each] if isinstance(each, cst.For) else [each.for_in]))
+    args = [each for each in given if isinstance(each, cst.Arg) and not each.star]  # type: ignore[attr-defined]
+    fixed = [each for each in args if isinstance(each.value, cst.Name) and each.value.value not in inside]
+    fixed = [each for each in fixed if not (called(call) == "map" and each.keyword is None)]
+    fixed = [each for each in fixed if not any(f.name.value == each.value.value for f in source.all(cst.FunctionDef))]  # type: ignore[attr-defined]
+    wanted = place.name if place else ""
+    if named := [
+        each for each in fixed if (wanted and _parameter(source, function, args, each) == wanted) or _is(each, wanted)
+    ]:
+        return named[0]
+    if len(fixed) != 1:
+        raise Refused("it is not plain which argument is the large one")
+    return fixed[0]
+
+
+def _is(arg: cst.Arg, name: str) -> bool:
+    return (
+        bool(name) and isinstance(arg.value, cst.Name) and name in (arg.value.value, arg.keyword and arg.keyword.value)
+    )
+
+
+def _parameter(source: Source, function: cst.CSTNode, args: list[cst.Arg], arg: cst.Arg) -> str:
+    """The name of the parameter that takes an argument; empty if the function is not known."""
+    if arg.keyword is not None:
+        return arg.keyword.value
+    for each in source.all(cst.FunctionDef):
+        if isinstance(function, cst.Name) and each.name.value == function.value:
+            names = [one.name.value for one in each.params.params]
+            return names[args.index(arg)] if args.index(arg) < len(names) else ""
+    return ""
+
+
+def loops(source: Source, call: cst.Call) -> list[Loop]:
+    """Loops of the same function around a call, the innermost first."""
+    found = []
+    for each in source.ancestors(call):
+        if isinstance(each, cst.FunctionDef | cst.Lambda):
+            break
+        if isinstance(each, Loop):
+            found.append(each)
+    return found
+
+
+def outermost(source: Source, call: cst.Call) -> cst.BaseStatement:
+    """The statement of the outermost loop around a call, or of the call itself."""
+    around = [each for each in loops(source, call) if isinstance(each, cst.For)]
+    return around[-1] if around else source.statement(call)
+
+
+def check_unchanged(source: Source, call: cst.Call, arg: cst.Arg, args: list[cst.Arg], function: cst.CSTNode) -> None:
+    """Refuse an argument that the loop may change between calls, or that tasks, which then share it, change."""
+    assert isinstance(arg.value, cst.Name)
+    name, taken = arg.value.value, _parameter(source, function, args, arg)
+    for task in source.all(cst.FunctionDef):
+        if isinstance(function, cst.Name) and task.name.value == function.value and taken in stored(task.body):
+            raise Refused(f"the task changes `{taken}`")
+    for each in loops(source, call):
+        others = [one for one in walk(each) if isinstance(one, cst.Call) and one is not call and call not in walk(one)]
+        lines = each.body.body if isinstance(each, cst.For) else []
+        if name in changed(*(one for one in lines if call not in walk(one))) | bound(each):
+            raise Refused(f"the loop may change `{name}`")
+        if any(name in changed(one) for one in others):
+            raise Refused(f"the loop may change `{name}`")
+
+
+def _scattered(source: Source, call: cst.Call, arg: cst.Arg) -> Patched:
+    assert isinstance(arg.value, cst.Name)
+    assert isinstance(call.func, cst.Attribute)
+    name = arg.value.value
+    check_unchanged(source, call, arg, [*call.args[1:]], call.args[0].value)
+    future, client = source.unused(f"{name}_on_workers"), source.text(call.func.value)
+    (line,) = source.statements(f"[{future}] = {client}.scatter([{name}], broadcast=True)\n")
+    changed_arg = arg.with_changes(value=cst.Name(future))
+    patched = source.edited({arg: becomes(changed_arg), outermost(source, call): before(line)})
+    return Patched(patched.module, f"`{name}` is sent to the workers once")

@@ -1,0 +1,349 @@
+"""What rewrites have in common: where things stand in a module, which names they use, and how text is put in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
+
+import libcst as cst
+from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvider
+
+from scalescope.model.finding import Place
+
+Node = TypeVar("Node", bound=cst.CSTNode)
+Comprehension: TypeAlias = cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp
+Loop: TypeAlias = cst.For | Comprehension
+Changed: TypeAlias = cst.CSTNode | cst.FlattenSentinel[cst.CSTNode] | cst.RemovalSentinel
+# Calls that neither change anything nor depend on when they are made
+HARMLESS = {
+    *("len", "range", "int", "float", "str", "bool", "abs", "min", "max", "sum", "round", "sorted", "enumerate"),
+    *("zip", "list", "tuple", "dict", "set", "frozenset", "repr", "isinstance", "format", "Path", "delayed"),
+}
+PURE_MODULES = {"np", "numpy", "pd", "pandas", "da", "dd", "db", "xr", "math", "dask"}  # but for what is random
+LOOKS = {"format", "join", "split", "strip", "lower", "upper", "items", "keys", "values", "get", "copy"}
+TAKING = {"pop", "remove", "clear", "sort", "fill", "reverse", "popitem", "discard", "resize", "put"}
+ADDING = {"append", "extend", "add", "update", "insert", "setdefault"}  # methods that change their container alone
+
+
+@dataclass(frozen=True)
+class Patched:
+    """A module with a remedy applied."""
+
+    module: cst.Module
+    what: str  # what was changed, as a clause
+
+
+@dataclass(frozen=True)
+class NotHere:
+    """Why a rewrite leaves the code alone."""
+
+    reason: str  # a clause that follows "not here, because"
+
+
+class Refused(Exception):
+    """Raised within a rewrite by what makes the code one that it must leave alone."""
+
+
+def answer(
+    rewrite: Callable[[Source, Node], Patched], source: Source, places: Sequence[Node], otherwise: str
+) -> Patched | NotHere:
+    """Try a rewrite at each of these places; the first refusal if all are refused."""
+    refusals = []
+    for place in places:
+        try:
+            return rewrite(source, place)
+        except Refused as refused:
+            refusals.append(str(refused))
+    return NotHere(refusals[0] if refusals else otherwise)
+
+
+class Source:
+    """A module with the lines and parents of its nodes."""
+
+    def __init__(self, module: cst.Module) -> None:
+        wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
+        self.module = module
+        self._positions = wrapper.resolve(PositionProvider)
+        self._parents = wrapper.resolve(ParentNodeProvider)
+
+    def lines(self, node: cst.CSTNode) -> tuple[int, int]:
+        at = self._positions[node]
+        return at.start.line, at.end.line
+
+    def is_at(self, node: cst.CSTNode, place: Place | None) -> bool:
+        """Whether a place lies within a node; where none is known, it may."""
+        first, last = self.lines(node)
+        return place is None or first <= place.line <= last
+
+    def nearest(self, nodes: Iterable[Node], place: Place | None) -> list[Node]:
+        """Those around a place, the smallest first; of an unknown place, the only one."""
+        found = [node for node in nodes if self.is_at(node, place)]
+        if place is None:
+            return found if len(found) == 1 else []
+        return sorted(found, key=lambda node: self.lines(node)[1] - self.lines(node)[0])
+
+    def all(self, kind: type[Node], within: cst.CSTNode | None = None) -> list[Node]:
+        return [node for node in walk(within or self.module) if isinstance(node, kind)]
+
+    def ancestors(self, node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+        while (parent := self._parents.get(node)) is not None:
+            yield parent
+            node = parent
+
+    def parent(self, node: cst.CSTNode) -> cst.CSTNode:
+        return self._parents[node]
+
+    def function(self, node: cst.CSTNode) -> cst.FunctionDef | cst.Module:
+        """The function or module that a node is in."""
+        return next(each for each in self.ancestors(node) if isinstance(each, cst.FunctionDef | cst.Module))
+
+    def statement(self, node: cst.CSTNode) -> cst.BaseStatement:
+        """The innermost statement that a node is in, a line of its own."""
+        for each in (node, *self.ancestors(node)):
+            if isinstance(each, cst.BaseStatement):
+                return each
+        raise Refused("it stands in no statement")
+
+    def text(self, node: cst.CSTNode) -> str:
+        return self.module.code_for_node(node).strip()
+
+    def unused(self, name: str) -> str:
+        """This name, with a number if the module has it already."""
+        taken = {each.value for each in self.all(cst.Name)}
+        names = (name, *(f"{name}_{number}" for number in range(2, 100)))
+        return next(each for each in names if each not in taken)
+
+    def expression(self, text: str) -> cst.BaseExpression:
+        return cst.parse_expression(text, self.module.config_for_parsing)
+
+    def statements(self, text: str) -> list[cst.BaseStatement]:
+        return [*cst.parse_module(text, self.module.config_for_parsing).body]
+
+    def edited(self, edits: Mapping[cst.CSTNode, Callable[[cst.CSTNode], Changed]]) -> Source:
+        """The module with some nodes replaced by what a function makes of them, their own parts edited first."""
+        changed = self.module.visit(_Edit(edits))
+        assert isinstance(changed, cst.Module)
+        return Source(changed)
+
+    def importing(self, module: str) -> cst.Module:
+        """The module with an import of this one before its other imports, if it has none of it."""
+        bound = [name.evaluated_name for each in self.all(cst.Import) for name in each.names if name.asname is None]
+        if module in bound:
+            return self.module
+        body, at = [*self.module.body], 0
+        for number, each in enumerate(body):
+            text = self.text(each)
+            if text.startswith(('"', "'", "from __future__")) and number == at:
+                at = number + 1
+        (line,) = self.statements(f"import {module}\n")
+        if at < len(body) and isinstance(body[at], cst.SimpleStatementLine):
+            first = body[at]
+            assert isinstance(first, cst.SimpleStatementLine)
+            line = line.with_changes(leading_lines=first.leading_lines)
+            body[at] = first.with_changes(leading_lines=())
+        return self.module.with_changes(body=[*body[:at], line, *body[at:]])
+
+
+class _Edit(cst.CSTTransformer):
+    def __init__(self, edits: Mapping[cst.CSTNode, Callable[[cst.CSTNode], Changed]]) -> None:
+        super().__init__()
+        self._edits = edits
+
+    def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode) -> Changed:  # type: ignore[override]
+        edit = self._edits.get(original_node)
+        return edit(updated_node) if edit else updated_node
+
+
+def before(*statements: cst.BaseStatement) -> Callable[[cst.CSTNode], Changed]:
+    """An edit that puts statements before one, below its comments and empty lines."""
+
+    def edit(node: cst.CSTNode) -> Changed:
+        first, *rest = statements
+        lines = getattr(node, "leading_lines", ())
+        first = first.with_changes(leading_lines=lines)
+        return cst.FlattenSentinel([first, *rest, node.with_changes(leading_lines=())])
+
+    return edit
+
+
+def becomes(node: cst.CSTNode) -> Callable[[cst.CSTNode], Changed]:
+    return lambda updated: node
+
+
+def walk(node: cst.CSTNode) -> Iterator[cst.CSTNode]:
+    """A node and all within it."""
+    yield node
+    for child in node.children:
+        yield from walk(child)
+
+
+# ------------------------------------------------------------------ names
+
+
+def used(*nodes: cst.CSTNode) -> set[str]:
+    """Names that are read or bound in these nodes; not those of attributes and keywords."""
+    found = set()
+    for node in nodes:
+        match node:
+            case cst.Name():
+                found.add(node.value)
+            case cst.Attribute():
+                found |= used(node.value)
+            case cst.Arg():
+                found |= used(node.value)
+            case _:
+                found |= used(*node.children)
+    return found
+
+
+def root(node: cst.CSTNode) -> str:
+    """The name that a chain of attributes, calls and subscripts begins with; empty if it begins with none."""
+    while isinstance(node, cst.Attribute | cst.Subscript | cst.Call):
+        node = node.func if isinstance(node, cst.Call) else node.value
+    return node.value if isinstance(node, cst.Name) else ""
+
+
+def dotted(node: cst.CSTNode) -> str:
+    """`dask.bag.from_sequence` of a name or a chain of attributes; empty for others."""
+    if isinstance(node, cst.Attribute):
+        head = dotted(node.value)
+        return f"{head}.{node.attr.value}" if head else ""
+    return node.value if isinstance(node, cst.Name) else ""
+
+
+def called(call: cst.Call) -> str:
+    """The last name of what is called, such as `submit`."""
+    match call.func:
+        case cst.Attribute(attr=name) | (cst.Name() as name):
+            return name.value
+    return ""
+
+
+def argument(call: cst.Call, name: str) -> cst.Arg | None:
+    return next((each for each in call.args if each.keyword is not None and each.keyword.value == name), None)
+
+
+def bound(*nodes: cst.CSTNode) -> set[str]:
+    """Names that statements and expressions bind."""
+    found = set()
+    for node in (each for every in nodes for each in walk(every)):
+        match node:
+            case cst.AssignTarget(target=target) | cst.AugAssign(target=target) | cst.AnnAssign(target=target):
+                found |= _names(target)
+            case cst.For(target=target) | cst.CompFor(target=target) | cst.NamedExpr(target=target):
+                found |= _names(target)
+            case cst.AsName(name=target):
+                found |= _names(target)
+            case cst.FunctionDef(name=name) | cst.ClassDef(name=name):
+                found.add(name.value)
+            case cst.ImportAlias(asname=None):
+                found.add(dotted(node.name).partition(".")[0])
+            case cst.Param(name=name):
+                found.add(name.value)
+    return found
+
+
+def _names(target: cst.CSTNode) -> set[str]:
+    match target:
+        case cst.Name():
+            return {target.value}
+        case cst.Tuple() | cst.List():
+            return set().union(*(_names(each.value) for each in target.elements))
+        case cst.StarredElement():
+            return _names(target.value)
+    return set()
+
+
+def targets(target: cst.CSTNode) -> list[str]:
+    """Names of the target of a loop in their order."""
+    return [node.value for node in walk(target) if isinstance(node, cst.Name) and node.value in _names(target)]
+
+
+def stored(*nodes: cst.CSTNode) -> set[str]:
+    """Names whose objects are plainly changed: by an assignment to a part, or a method that does so."""
+    found = set()
+    for node in (each for every in nodes for each in walk(every)):
+        match node:
+            case cst.AssignTarget(target=target) if not isinstance(target, cst.Name):
+                found.add(root(target))
+            case cst.AugAssign(target=target):
+                found.add(root(target))
+            case cst.Call(func=cst.Attribute(value=value)) if called(node) in ADDING | TAKING:
+                found.add(root(value))
+    return found - {""}
+
+
+def changed(*nodes: cst.CSTNode) -> set[str]:
+    """Names that are bound, or whose objects may be changed: stored into, asked by a method, or given to a function."""
+    found = bound(*nodes)
+    for node in (each for every in nodes for each in walk(every)):
+        match node:
+            case cst.AssignTarget(target=target) | cst.AugAssign(target=target) | cst.Del(target=target):
+                found.add(root(target))
+            case cst.Call(func=cst.Attribute(value=value)):
+                found.add(root(value))
+        if isinstance(node, cst.Call) and not (_is_harmless(node) or dotted(node.func) == "print" or _adds(node)):
+            found |= used(*node.args)
+    return found - {""}
+
+
+def is_pure(call: cst.Call) -> bool:
+    """Whether it is a function of a library that computes, and draws nothing at random."""
+    name = dotted(call.func)
+    return name.partition(".")[0] in PURE_MODULES and "random" not in name and "." in name
+
+
+def effects(*nodes: cst.CSTNode) -> list[cst.Call]:
+    """Calls that may do something that others notice, or that depend on when they are made."""
+    calls = [node for every in nodes for node in walk(every) if isinstance(node, cst.Call)]
+    return [call for call in calls if not (_is_harmless(call) or _adds(call))]
+
+
+def _is_harmless(call: cst.Call) -> bool:
+    return is_pure(call) or (isinstance(call.func, cst.Name) and call.func.value in HARMLESS)
+
+
+def _adds(call: cst.Call) -> bool:
+    """Whether it is a method that changes nothing, or only what it is called on."""
+    return isinstance(call.func, cst.Attribute) and called(call) in ADDING | LOOKS
+
+
+def binding(source: Source, name: str, within: cst.CSTNode) -> cst.BaseExpression | None:
+    """The expression that a function or module assigns to a name, if it binds that exactly once."""
+    own = [each for each in walk(within) if _binds(each, name)]
+    if len(own) != 1 or not isinstance(own[0], cst.Assign) or len(own[0].targets) != 1:
+        return None
+    return own[0].value if isinstance(own[0].targets[0].target, cst.Name) else None
+
+
+def _binds(node: cst.CSTNode, name: str) -> bool:
+    kinds = (
+        cst.Assign | cst.AugAssign | cst.AnnAssign | cst.For | cst.NamedExpr | cst.AsName | cst.Param | cst.ImportAlias
+    )
+    if not isinstance(node, kinds):
+        return False
+    if isinstance(node, cst.For):
+        return name in _names(node.target)
+    if isinstance(node, cst.Assign):
+        return any(name in _names(each.target) for each in node.targets)
+    return name in bound(node)
+
+
+def is_client(source: Source, node: cst.CSTNode) -> bool:
+    """Whether an expression is a name that the module binds to a Dask client."""
+    if not isinstance(node, cst.Name):
+        return False
+    made = ("Client", "get_client", "default_client", "worker_client", "get_dask_client")
+    for each in walk(source.module):
+        match each:
+            case cst.Assign(value=cst.Call() as call, targets=[cst.AssignTarget(target=cst.Name(value=node.value))]):
+                if called(call) in made:
+                    return True
+            case cst.WithItem(item=cst.Call() as call, asname=cst.AsName(name=cst.Name(value=node.value))):
+                if called(call) in made:
+                    return True
+            case cst.Param(name=cst.Name(value=node.value)):
+                if node.value == "client":
+                    return True
+    return False

@@ -1,0 +1,54 @@
+"""`lock=True` of `store`, which writes one chunk at a time: False for targets that take several writers."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+from scalescope.model.finding import Finding, Place
+from scalescope.remedies.source import (
+    NotHere,
+    Patched,
+    Refused,
+    Source,
+    answer,
+    argument,
+    becomes,
+    binding,
+    called,
+    dotted,
+)
+
+# In memory or mapped: each byte is written on its own. Chunks of Zarr are not, unless they are those of the array.
+BYTES = ("np.empty", "np.zeros", "np.ones", "np.full", "np.memmap", "np.lib.format.open_memmap")
+
+
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
+    source = Source(module)
+    calls = [each for each in source.all(cst.Call) if called(each) == "store"]
+    near = source.nearest(calls, place) or (calls if len(calls) == 1 else [])  # a record names a line within the task
+    return answer(_unlocked, source, near, "no call of `store` stands there")
+
+
+def _unlocked(source: Source, call: cst.Call) -> Patched:
+    lock = argument(call, "lock")
+    if lock is not None and dotted(lock.value) != "True":
+        raise Refused("its lock is not `True`")
+    is_function = isinstance(call.func, cst.Attribute) and dotted(call.func.value) in ("da", "dask.array")
+    positional = [each.value for each in call.args if each.keyword is None]
+    target = positional[1 if is_function else 0] if len(positional) > is_function else None
+    if not isinstance(target, cst.Name):
+        raise Refused("the target is not a variable")
+    made = binding(source, target.value, source.function(call)) or binding(source, target.value, source.module)
+    if not isinstance(made, cst.Call) or dotted(made.func).replace("numpy.", "np.") not in BYTES:
+        raise Refused(f"it is not known that `{target.value}` takes several writers")
+    off = source.expression("f(lock=False)")
+    assert isinstance(off, cst.Call)
+    if lock is not None:
+        return _patched(source.edited({lock: becomes(lock.with_changes(value=off.args[0].value))}))
+    comma = cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    args = [*call.args[:-1], call.args[-1].with_changes(comma=comma), off.args[0]]
+    return _patched(source.edited({call: becomes(call.with_changes(args=args))}))
+
+
+def _patched(source: Source) -> Patched:
+    return Patched(source.module, "chunks are written at the same time")

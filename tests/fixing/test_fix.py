@@ -1,0 +1,127 @@
+"""Real scripts, patched and proven by `scalescope fix`."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+
+import pytest
+
+import scalescope
+from scalescope.cli import main as cli
+
+HEAD = """
+import time
+from dask.distributed import Client
+
+def score(part):
+    time.sleep(0.4)
+    return part * 2
+
+def main(client):
+{body}
+
+if __name__ == "__main__":
+    with Client(n_workers=1, threads_per_worker=8, processes=False, dashboard_address=None) as client:
+        main(client)
+"""
+LOOP = "print(sum(client.submit(score, part).result() for part in range(6)))"
+BUDGET_S = 600.0
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (folder / "in.txt").write_text("7")
+    return folder
+
+
+def written(project: Path, body: str) -> Path:
+    script = project / "job.py"
+    script.write_text(HEAD.format(body=textwrap.indent(textwrap.dedent(body).strip(), "    ")))
+    return script
+
+
+def test_a_loop_that_awaits_each_result_is_patched_proven_and_applied(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It also writes a file and prints what differs in each run."""
+    script = written(project, f"{LOOP}\nopen('out.txt', 'w').write(open('in.txt').read())\nprint(time.time())")
+    before = script.read_text()
+    assert cli.run(["fix", "--budget", "10m", "--json", "job.py"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (proven,) = found["proven"]
+    assert (proven["code"], proven["rewrite"]) == ("results-awaited-in-loop", "awaited_in_loop")
+    assert proven["proof"]["low"] > 1
+    assert len(proven["proof"]["not_compared"]) == 1
+    assert script.read_text() == before
+    assert {each.name for each in project.iterdir()} == {"job.py", "job.patch", "in.txt"}
+    assert cli.run(["fix", "--apply", "job.py"]) == 0
+    assert script.read_text() == before.replace(LOOP, "print(sum(client.gather(client.map(score, range(6)))))")
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "body",
+    [
+        "print(sum(client.gather(client.map(score, range(24)))))",
+        "state = 0\nfor _ in range(6):\n    state = client.submit(score, state).result()\nprint(state)",
+    ],
+    ids=["all at once", "each round needs the one before"],
+)
+def test_a_script_without_a_fault_in_its_code_gets_no_patch(project: Path, body: str) -> None:
+    script = written(project, body)
+    before = script.read_text()
+    found = scalescope.fix("job.py", budget_s=BUDGET_S)
+    assert (found.patch, found.proven, found.withdrawn) == ("", (), ())
+    assert script.read_text() == before
+    assert {each.name for each in project.iterdir()} == {"job.py", "in.txt"}
+
+
+@pytest.mark.thorough
+def test_a_script_that_fails_is_unharmed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written(project, f"open('out.txt', 'w').write('half')\n{LOOP}\nraise ValueError(3)")
+    assert cli.run(["fix", "--json", "job.py"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert not found["proven"] + found["withdrawn"]
+    assert len(found["notes"]) == 1
+    assert {each.name for each in project.iterdir()} == {"job.py", "in.txt"}
+
+
+@pytest.mark.thorough
+def test_a_patch_that_changes_results_is_withdrawn(project: Path) -> None:
+    """Each task needs the file that the one before wrote, which its code does not show."""
+    body = """
+        def step(i):
+            import os
+            time.sleep(0.4)
+            done = os.path.exists("state") and open("state").read() or ""
+            open("state", "w").write(done + str(i))
+            return len(done)
+
+        print([client.submit(step, i).result() for i in range(6)])
+    """
+    written(project, body)
+    found = scalescope.fix("job.py", budget_s=BUDGET_S)
+    assert found.proven == ()
+    assert [each.proof.changed for each in found.withdrawn] == [True]
+
+
+@pytest.mark.thorough
+def test_a_script_that_writes_elsewhere_is_stopped(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    outside = project.parent / "outside.txt"
+    written(project, f"open({str(outside)!r}, 'w').write('x')\n{LOOP}")
+    assert cli.run(["fix", "job.py"]) == 2
+    assert "--allow-side-effects" in capsys.readouterr().err
+    assert not outside.exists()
+
+
+def test_what_is_no_script_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["missing.py"], ["in.txt"], ["latest"], ["--budget", "soon", "job.py"]):
+        assert cli.run(["fix", *arguments]) == 2
+        assert "error:" in capsys.readouterr().err
+    assert {each.name for each in project.iterdir()} == {"in.txt"}

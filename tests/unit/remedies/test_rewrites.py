@@ -1,0 +1,474 @@
+"""Rewrites of user code: what they make of it, and where they leave it alone."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from textwrap import dedent
+
+import libcst
+import pytest
+
+from scalescope.diagnosis.causes import by_code
+from scalescope.model.finding import IN_FLIGHT, TIMES, Evidence, Finding, Gain, Place, Severity
+from scalescope.remedies import REWRITES, NotHere, Patched, rewrites
+
+CLIENT = "client = Client()\n"
+EVIDENCE = (Evidence("threads asked for", 4, ""), Evidence(TIMES, 10, ""), Evidence(IN_FLIGHT, 8, ""))
+
+
+def tried(code: str, name: str, text: str, place: Place | None = None, **change: int) -> Patched | NotHere:
+    """The answer of one rewrite to a module; of several, the rewrite that the table has first."""
+    finding = Finding(code, Severity.HIGH, "", "", EVIDENCE, gain=Gain(1.0, 0.5, change) if change else None)
+    rewrite = dict(rewrites(code))[name]
+    return rewrite(libcst.parse_module(dedent(text)), finding, place)
+
+
+def patched(code: str, name: str, text: str, place: Place | None = None, **change: int) -> str:
+    answer = tried(code, name, text, place, **change)
+    assert isinstance(answer, Patched), answer
+    ast.parse(answer.module.code)
+    return answer.module.code
+
+
+def test_the_page_names_each_cause_with_a_rewrite_and_no_other() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "fix.md").read_text(encoding="utf-8")
+    halves = page.partition("## Causes with a rewrite")[2].split("## Causes without one")
+    first = (re.findall(r"^\| (`.+?) \|", half, re.MULTILINE) for half in halves)
+    having, lacking = ({code for cell in cells for code in re.findall(r"`([\w-]+)`", cell)} for cells in first)
+    assert having == set(REWRITES)
+    assert lacking <= set(by_code()) - having
+    assert len(lacking) > 10
+
+
+def test_the_table_names_causes_and_functions() -> None:
+    assert set(REWRITES) <= set(by_code())
+    assert len({target for targets in REWRITES.values() for target in targets}) >= 8
+    assert all(callable(rewrite) for code in REWRITES for _, rewrite in rewrites(code))
+
+
+LOOPS = {
+    "a generator": (
+        "print(sum(client.submit(score, part).result() for part in range(20)))",
+        "print(sum(client.gather(client.map(score, range(20)))))",
+    ),
+    "a list with other arguments": (
+        "found = [client.submit(score, part, 2, pure=False).result() for part in parts if part]",
+        "found = client.gather([client.submit(score, part, 2, pure=False) for part in parts if part])",
+    ),
+    "a dictionary": (
+        "found = {x: g(client.submit(f, x).result()) for x in xs}",
+        "found = {x: g(future.result()) for x, future in [(x, client.submit(f, x)) for x in xs]}",
+    ),
+    "gather of one": (
+        "found = [client.gather(client.submit(f, x)) for x in xs]",
+        "found = client.gather(client.map(f, xs))",
+    ),
+    "a statement": (
+        """
+        # each of them
+        for x in xs:  # some
+            # comment
+            r = client.submit(f, x).result()  # awaited
+            print('it is', r)
+        """,
+        """
+        # each of them
+        for future in [client.submit(f, x) for x in xs]:  # some
+            # comment
+            r = future.result()  # awaited
+            print('it is', r)
+        """,
+    ),
+    "the item is used later": (
+        """
+        for i, x in enumerate(xs):
+            total += client.submit(f, x).result() * i
+        """,
+        """
+        for i, future in [(i, client.submit(f, x)) for i, x in enumerate(xs)]:
+            total += future.result() * i
+        """,
+    ),
+    "statements before": (
+        """
+        for path in paths:
+            name = path.stem
+            future = client.submit(f, path)
+            r = future.result()
+            out[name] = r
+        """,
+        """
+        pending = []
+        for path in paths:
+            name = path.stem
+            future = client.submit(f, path)
+            pending.append((name, future))
+        for name, future in pending:
+            r = future.result()
+            out[name] = r
+        """,
+    ),
+    "collections": (
+        """
+        import dask
+        for kind in kinds:
+            out.append(frame[frame.kind == kind].x.max().compute())
+        """,
+        """
+        import dask
+        for result in dask.compute(*[frame[frame.kind == kind].x.max() for kind in kinds]):
+            out.append(result)
+        """,
+    ),
+    "collections whose result nobody needs": (
+        """
+        import dask
+        for kind in kinds:  # all of them
+            frame[frame.kind == kind].to_parquet(f"{kind}", compute=False).compute()
+        """,
+        """
+        import dask
+        # all of them
+        dask.compute(*[frame[frame.kind == kind].to_parquet(f"{kind}", compute=False) for kind in kinds])
+        """,
+    ),
+    "a Prefect task": (
+        "@task\ndef f(x): ...\n\n@flow\ndef main():\n    return [f.submit(x).result() for x in items]",
+        "@task\ndef f(x): ...\n\n@flow\ndef main():\n    return f.map(items).result()",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_what_a_loop_awaits_is_sent_first(name: str) -> None:
+    text, wanted = (CLIENT + dedent(each) for each in LOOPS[name])
+    assert patched("results-awaited-in-loop", "awaited_in_loop", text).splitlines() == wanted.splitlines()
+
+
+@pytest.mark.parametrize("head", ["", '"""It computes."""\n\nfrom __future__ import annotations\n\n', "import dask\n"])
+def test_dask_is_imported_where_it_is_needed_and_not_there(head: str) -> None:
+    loop = "\n# frames\nimport dask.dataframe as dd\n\nfound = [frame.sum().compute() for frame in frames]\n"
+    wanted = loop.replace(
+        "[frame.sum().compute() for frame in frames]", "list(dask.compute(*[frame.sum() for frame in frames]))"
+    )
+    if "import dask\n" not in head:
+        wanted = wanted.replace("import dask.d", "import dask\nimport dask.d")
+    assert patched("results-awaited-in-loop", "awaited_in_loop", head + loop) == head + wanted
+
+
+LEFT_ALONE = {
+    "the next round needs it": "state = 0\nfor x in xs:\n    state = client.submit(f, x, state).result()",
+    "through an alias": "for x in xs:\n    r = client.submit(f, x, known).result()\n    known.append(r)",
+    "through a function": "for x in xs:\n    r = client.submit(f, x, model).result()\n    update(model, r)",
+    "through an element": "for x in xs:\n    r = client.submit(f, x, table).result()\n    table['a'] = r",
+    "through an attribute": "for x in xs:\n    r = client.submit(f, x, s.best).result()\n    s.best = r",
+    "rebound item": "for x in xs:\n    r = client.submit(f, x).result()\n    xs = [r]",
+    "side effects": "for x in xs:\n    r = client.submit(f, load(x)).result()\n    save(r)",
+    "prints": "for x in xs:\n    print(x)\n    r = client.submit(f, x).result()\n    print(r)",
+    "break": "for x in xs:\n    r = client.submit(f, x).result()\n    if r > 3:\n        break",
+    "return": "def g():\n    for x in xs:\n        return client.submit(f, x).result()",
+    "errors": "for x in xs:\n    try:\n        r = client.submit(f, x).result()\n    except E:\n        pass",
+    "a condition": "for x in xs:\n    if x:\n        r = client.submit(f, x).result()",
+    "while": "while x:\n    x = client.submit(f, x).result()",
+    "a generator that ends early": "found = any(client.submit(f, x).result() for x in xs)",
+    "a generator that is passed on": "found = g(client.submit(f, x).result() for x in xs)",
+    "random numbers": "for x in xs:\n    r = client.submit(f, random.random()).result()\n    y = r * random.random()",
+    "a global variable": "def f(x):\n    global n\n    n += x\n\nfor x in xs:\n    client.submit(f, x).result()",
+    "two of them": "for x in xs:\n    a = client.submit(f, x).result()\n    b = client.submit(g, a).result()",
+    "a future made before": "future = client.submit(f)\nfor x in xs:\n    future.result()",
+    "a time-out": "for x in xs:\n    r = client.submit(f, x).result(timeout=3)",
+    "options of compute": "for x in xs:\n    r = x.sum().compute(scheduler='threads')",
+    "else": "for x in xs:\n    client.submit(f, x).result()\nelse:\n    print(1)",
+    "no loop": "r = client.submit(f, 1).result()",
+}
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_a_loop_is_left_alone_where_that_could_change_what_it_does(name: str) -> None:
+    answer = tried("results-awaited-in-loop", "awaited_in_loop", CLIENT + LEFT_ALONE[name])
+    assert isinstance(answer, NotHere)
+    assert answer.reason
+
+
+def test_of_two_loops_the_one_at_the_line_is_changed() -> None:
+    text = CLIENT + "a = [client.submit(f, x).result() for x in xs]\nb = [client.submit(g, x).result() for x in xs]\n"
+    assert isinstance(tried("results-awaited-in-loop", "awaited_in_loop", text), NotHere)
+    found = patched("results-awaited-in-loop", "awaited_in_loop", text, Place("a.py", 3, "<module>"))
+    assert "a = [client.submit(f, x).result()" in found
+    assert "b = client.gather(client.map(g, xs))" in found
+
+
+OTHERS = {
+    "persist": (
+        "recomputation",
+        "persist",
+        "def main():\n    frame = dd.read_csv(p)\n    # two\n    a = frame.x.sum().compute()\n"
+        "    b = frame.y.sum().compute()",
+        "def main():\n    frame = dd.read_csv(p)\n    # two\n    frame = frame.persist()\n"
+        "    a = frame.x.sum().compute()\n"
+        "    b = frame.y.sum().compute()",
+        {},
+    ),
+    "scatter": (
+        "large-graph",
+        "scatter",
+        "def main(client):\n    model = load()\n    futures = [client.submit(predict, model, i) for i in range(9)]",
+        "def main(client):\n    model = load()\n    [model_on_workers] = client.scatter([model], broadcast=True)\n"
+        "    futures = [client.submit(predict, model_on_workers, i) for i in range(9)]",
+        {},
+    ),
+    "scatter for map": (
+        "large-graph",
+        "scatter",
+        CLIENT + "model = load()\nfutures = client.map(predict, range(9), model=model)",
+        CLIENT + "model = load()\n[model_on_workers] = client.scatter([model], broadcast=True)\n"
+        "futures = client.map(predict, range(9), model=model_on_workers)",
+        {},
+    ),
+    "delayed once": (
+        "large-graph",
+        "delayed_once",
+        "big = load()\nparts = []\nfor i in range(9):\n    parts.append(delayed(f)(big, i))",
+        "big = load()\nparts = []\nbig_once = delayed(big)\nfor i in range(9):\n"
+        "    parts.append(delayed(f)(big_once, i))",
+        {},
+    ),
+    "a decorated function": (
+        "serialisation-bound",
+        "delayed_once",
+        "@dask.delayed\ndef f(big, i): ...\n\nbig = load()\nparts = [f(big, i) for i in range(9)]",
+        "@dask.delayed\ndef f(big, i): ...\n\nbig = load()\nbig_once = dask.delayed(big)\n"
+        "parts = [f(big_once, i) for i in range(9)]",
+        {},
+    ),
+    "npartitions": (
+        "too-few-partitions",
+        "partitions:smaller",
+        "bag = db.from_sequence(items, npartitions=2)",
+        "bag = db.from_sequence(items, npartitions=8)",
+        {"scalescope.npartitions": 8},
+    ),
+    "npartitions left to the library": (
+        "too-few-partitions",
+        "partitions:smaller",
+        "bag = db.from_sequence(items)",
+        "bag = db.from_sequence(items, npartitions=8)",
+        {"scalescope.npartitions": 8},
+    ),
+    "one chunk": (
+        "too-few-partitions",
+        "partitions:smaller",
+        "x = da.ones((5, 1200), chunks=(5, -1))",
+        "x = da.ones((5, 1200), chunks=(5, 300))",
+        {},
+    ),
+    "the last wave": (
+        "uneven-waves",
+        "partitions:smaller",
+        "bag = db.from_sequence(items, npartitions=5)",
+        "bag = db.from_sequence(items, npartitions=16)",
+        {},
+    ),
+    "small chunks": (
+        "tiny-tasks",
+        "partitions:larger",
+        "x = da.random.random((40_000, 100), chunks=(10, 100))",
+        "x = da.random.random((40_000, 100), chunks=(100, 100))",
+        {},
+    ),
+    "many partitions": (
+        "tiny-tasks",
+        "partitions:larger",
+        "bag = db.from_sequence(items, npartitions=5000)",
+        "bag = db.from_sequence(items, npartitions=500)",
+        {},
+    ),
+    "processes": (
+        "gil-bound",
+        "cluster_threads",
+        'if __name__ == "__main__":\n'
+        "    with Client(n_workers=1, threads_per_worker=4, processes=False) as c:\n        main(c)",
+        'if __name__ == "__main__":\n    with Client(n_workers=4, threads_per_worker=1) as c:\n        main(c)',
+        {"workers": 4, "threads_per_worker": 1},
+    ),
+    "threads": (
+        "undersubscribed-threads",
+        "cluster_threads",
+        "cluster = LocalCluster(\n    n_workers=2,  # two\n    dashboard_address=None,\n)",
+        "cluster = LocalCluster(\n    n_workers=2,  # two\n    dashboard_address=None,\n    threads_per_worker=8,\n)",
+        {"threads_per_worker": 8},
+    ),
+    "workers": (
+        "worker-restriction",
+        "worker_argument",
+        "f = client.map(load, paths, workers=[first], pure=False)",
+        "f = client.map(load, paths, pure=False)",
+        {},
+    ),
+    "the last argument": (
+        "data-locality",
+        "worker_argument",
+        "f = client.map(load, paths, workers=[first])",
+        "f = client.map(load, paths)",
+        {},
+    ),
+    "store": (
+        "lock-bound",
+        "unlocked_store",
+        "out = np.empty((9, 9))\nx.store(out, lock=True)",
+        "out = np.empty((9, 9))\nx.store(out, lock=False)",
+        {},
+    ),
+    "store by default": (
+        "waiting-tasks",
+        "unlocked_store",
+        "out = np.memmap(path)\nda.store(x, out)",
+        "out = np.memmap(path)\nda.store(x, out, lock=False)",
+        {},
+    ),
+    "window": (
+        "few-tasks-in-flight",
+        "window",
+        "for f in as_completed([client.submit(g, x) for x in islice(rest, 3)]):\n"
+        "    for x in islice(rest, 1):\n        pass",
+        "for f in as_completed([client.submit(g, x) for x in islice(rest, 8)]):\n"
+        "    for x in islice(rest, 1):\n        pass",
+        {},
+    ),
+    "map": (
+        "slow-submission",
+        "map_calls",
+        CLIENT + "futures = [client.submit(f, x, pure=False) for x in xs]",
+        CLIENT + "futures = client.map(f, xs, pure=False)",
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_remedies(name: str) -> None:
+    code, rewrite, text, wanted, change = OTHERS[name]
+    assert patched(code, rewrite, text + "\n", **change) == wanted + "\n"
+
+
+CACHED = """
+import pickle
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return pickle.load(file)
+
+
+def split(pixel):
+    table = read("table.pickle")
+    return table[pixel]
+
+
+client.map(split, range(9))
+"""
+
+
+def test_what_a_task_loads_is_kept() -> None:
+    found = patched("task-overhead", "cached_load", CACHED, Place("a.py", 7, "read"))
+    assert "@functools.lru_cache(maxsize=8)\ndef read(path):" in found
+    assert found.index("import functools") < found.index("import pickle")
+
+
+REFUSED = {
+    "persist: rebound": ("recomputation", "persist", "f = a()\nf = b(f)\nf.x.compute()\nf.y.compute()", {}),
+    "persist: kept already": ("recomputation", "persist", "f = a().persist()\nf.x.compute()\nf.y.compute()", {}),
+    "persist: two collections": (
+        "recomputation",
+        "persist",
+        "f = a()\ng = b()\nf.x.compute()\nf.y.compute()\ng.x.compute()\ng.y.compute()",
+        {},
+    ),
+    "scatter: changed in the loop": (
+        "large-graph",
+        "scatter",
+        CLIENT + "for i in range(3):\n    f = client.submit(predict, model, i)\n    model.update(f)",
+        {},
+    ),
+    "scatter: changed by the task": (
+        "large-graph",
+        "scatter",
+        CLIENT
+        + "def predict(model, i):\n    model[i] += 1\n    return model.sum()\n\nclient.submit(predict, table, 3)",
+        {},
+    ),
+    "delayed: changed by the task": (
+        "large-graph",
+        "delayed_once",
+        "@delayed\ndef f(big, i):\n    big.sort()\n    return big[i]\n\nparts = [f(table, i) for i in range(3)]",
+        {},
+    ),
+    "scatter: two arguments": ("large-graph", "scatter", CLIENT + "client.submit(predict, model, other)", {}),
+    "scatter: no client": ("large-graph", "scatter", "pool.submit(predict, model)", {}),
+    "delayed: no loop": ("large-graph", "delayed_once", "x = delayed(f)(big)", {}),
+    "partitions: enough": ("too-few-partitions", "partitions:smaller", "db.from_sequence(x, npartitions=99)", {}),
+    "partitions: a variable": ("too-few-partitions", "partitions:smaller", "db.from_sequence(x, npartitions=n)", {}),
+    "partitions: by size": ("too-few-partitions", "partitions:smaller", "db.from_sequence(x, partition_size=9)", {}),
+    "chunks: unknown shape": ("too-few-partitions", "partitions:smaller", "da.from_array(x, chunks=-1)", {}),
+    "processes: no main guard": (
+        "gil-bound",
+        "cluster_threads",
+        "client = Client(processes=False)",
+        {"workers": 4, "threads_per_worker": 1},
+    ),
+    "threads: a parameter": (
+        "undersubscribed-threads",
+        "cluster_threads",
+        "def made(threads):\n    return LocalCluster(threads_per_worker=threads)",
+        {"threads_per_worker": 8},
+    ),
+    "threads: options elsewhere": (
+        "undersubscribed-threads",
+        "cluster_threads",
+        "cluster = LocalCluster(**options)",
+        {"threads_per_worker": 8},
+    ),
+    "workers: resources": ("worker-restriction", "worker_argument", "c.map(f, x, workers=w, resources=r)", {}),
+    "workers: two calls": (
+        "worker-restriction",
+        "worker_argument",
+        "c.map(f, x, workers=w)\nc.map(g, x, workers=w)",
+        {},
+    ),
+    "store: unknown target": ("lock-bound", "unlocked_store", "out = h5py.File(p)\nx.store(out, lock=True)", {}),
+    "store: a lock of its own": ("lock-bound", "unlocked_store", "out = np.empty(3)\nx.store(out, lock=mine)", {}),
+    "window: in the loop": (
+        "few-tasks-in-flight",
+        "window",
+        "for f in as_completed(fs):\n    for x in islice(rest, 1):\n        pass",
+        {},
+    ),
+    "map: several arguments": ("slow-submission", "map_calls", CLIENT + "[client.submit(f, x, 3) for x in xs]", {}),
+    "map: keys of their own": ("slow-submission", "map_calls", CLIENT + "[client.submit(f, x, key=x) for x in xs]", {}),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_where_other_remedies_are_refused(name: str) -> None:
+    code, rewrite, text, change = REFUSED[name]
+    answer = tried(code, rewrite, text, **change)
+    assert isinstance(answer, NotHere)
+    assert answer.reason
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("table[pixel]", "table.update(pixel)"),
+        ("return table[pixel]", "table[pixel] = 1"),
+        ("return table[pixel]", "return table"),
+        ('open(path, "rb")', 'open(path, "r+")'),
+        ("return pickle.load(file)", "log(path)\n        return pickle.load(file)"),
+        ("client.map(split", "client.map(read"),
+    ],
+)
+def test_what_may_be_changed_or_has_effects_is_not_kept(old: str, new: str) -> None:
+    assert old in CACHED
+    assert isinstance(tried("task-overhead", "cached_load", CACHED.replace(old, new), Place("a.py", 7)), NotHere)
