@@ -65,9 +65,9 @@ def commands(
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            written = error.stderr if isinstance(error.stderr, bytes) else b""
+            written = error.stderr or b""  # on Linux bytes, though the output is text
             away = silent(command, f"no answer within {timeout_s:g} s")
-            away.said = plain(written.decode(errors="replace"))
+            away.said = plain(written.decode(errors="replace") if isinstance(written, bytes) else written)
             raise away from error
 
     return run

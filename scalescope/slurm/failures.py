@@ -62,7 +62,9 @@ class SlurmFailure:
 
 _AGAIN = "try again when the queue is shorter, or ask for less"
 _LIMITS = "`sacctmgr show qos` and `sacctmgr show associations user=$USER` show the limits"
-_NODES = "`sinfo -o '%P %D %c %m %G %f'` shows what nodes have; ask for less per job, or change {constraint}"
+_NODES = (
+    "`sinfo -o '%P %D %c %m %G %f'` shows what nodes have; ask for less per job with {cores}, or change {constraint}"
+)
 _ASSOCIATIONS = "`sacctmgr show associations user=$USER format=account,partition,qos` lists yours; set {account}"
 _ENVIRONMENT = "install the environment on a file system that the nodes share, or activate it in {prologue}"
 _VERSIONS = "compare the versions here and on the nodes, and look at {script}"

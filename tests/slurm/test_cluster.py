@@ -179,6 +179,35 @@ def test_logs_are_kept_where_jobs_failed(opened: Any, state: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["logs"]
 
 
+# What is asked for in vain, the category of the error, and what its next step changes.
+STEPS = {
+    "time limit": ({"partition": "short"}, "time-limit-too-long", {"walltime": "00:01:00"}),
+    "partition": ({"partition": "nope"}, "unknown-partition", {"partition": "main"}),
+    "closed partition": ({"partition": "closed"}, "partition-closed", {"partition": "main"}),
+    "account": ({"partition": "paid"}, "account-refused", {"account": "research"}),
+    "memory": ({"memory_mb": 900_000}, "too-much-memory", {"memory_mb": 400}),
+    "cores": ({"cores": 99}, "no-such-node", {"cores": 1}),
+    "gres": ({"gres": "fpga:1"}, "unknown-gres", {"gres": ""}),
+    "feature": ({"constraint": "quantum"}, "unknown-feature", {"constraint": ""}),
+    "option": ({"directives_add": ("--bogus",)}, "unknown-option", {"directives_add": ()}),
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", STEPS)
+def test_the_next_step_of_a_refusal_is_one_after_which_jobs_run(opened: Any, name: str) -> None:
+    asked, category, step = STEPS[name]
+    cluster = opened(**asked)
+    object.__setattr__(cluster.spec, "require_room", lambda *given, **named: None)  # sbatch is to refuse it
+    with pytest.raises(JobsEnded) as caught:
+        cluster.scale(1, 1)
+    assert caught.value.category == category
+    field = "directives_add" if name == "option" else next(iter(step))
+    assert f"cluster.{field}" in caught.value.next_step
+    cluster.close()
+    opened(**{**asked, **step}).scale(1, 1)
+
+
 # ------------------------------------------------------------------ through the driver
 
 

@@ -164,6 +164,15 @@ def test_a_point_of_more_jobs_than_slurm_holds_is_refused(site: Site, opened: Op
 
 
 @pytest.mark.thorough
+def test_more_workers_in_each_job_are_the_way_out_of_a_full_queue(site: Site, opened: Opened) -> None:
+    site(extra="MaxJobCount=4\nMinJobAge=2")
+    cluster = opened(workers_per_job=2, memory_mb=800)
+    cluster._run = slurm_commands.commands(timeout_s=3)
+    cluster.scale(4, 1)
+    assert len(cluster.facts()["jobs"]) == 2
+
+
+@pytest.mark.thorough
 def test_a_queue_that_is_full_of_others_is_waited_for_as_that(site: Site, opened: Opened) -> None:
     slurm = site(extra="MaxJobCount=4\nMinJobAge=2")
     others = [slurm.submit("--hold") for _ in range(3)]

@@ -38,6 +38,12 @@ def test_cores_are_those_of_the_threads_or_those_asked_for() -> None:
     assert cost(spec, Point(10, 4), 3600, PRICES).core_hours == 80
 
 
+def test_cores_that_a_trial_had_count_before_those_of_the_specification() -> None:
+    facts = {"waited_for_workers_s": 0.0, "held_worker_s": 0.0}
+    ran = [replace(trial(HOUR, 3600), facts={"cluster": {**facts, "cores_per_worker": cores}}) for cores in (64, None)]
+    assert [spent(SWEEP, [each], PRICES).core_hours for each in ran] == [640, 10]
+
+
 @pytest.mark.parametrize("kind", ["simulated", "light", "local"])
 def test_workers_on_this_machine_cost_time_alone(kind: str) -> None:
     assert cost(cluster_spec(kind), Point(300), 60, Prices()) == Cost(1, 60, 0, 0, 0)
