@@ -108,8 +108,8 @@ def _in_proportion(finding: Finding, *, trifle: bool) -> Finding | None:
         return finding
     if finding.code not in GROWING or finding.severity is Severity.INFO:
         return None if trifle else replace(finding, severity=Severity.INFO, gain=None)
-    said = f"{finding.summary} It grows with the work."
-    return replace(finding, summary=said, **({"severity": Severity.INFO, "gain": None} if trifle else {}))
+    finding = replace(finding, summary=f"{finding.summary} It grows with the work.")
+    return replace(finding, severity=Severity.INFO, gain=None) if trifle else finding
 
 
 def _without_experiments(trials: Sequence[Trial]) -> tuple[Sequence[Trial], Sequence[Trial]]:

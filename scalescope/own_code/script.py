@@ -50,6 +50,7 @@ class ScriptOutcome:
     real_s: float = 0.0
     found: list[Diagnosis] = field(default_factory=list)  # of each cluster, in the order of first use
     problems: list[str] = field(default_factory=list)  # why a cluster could not be diagnosed
+    said: list[str] = field(default_factory=list)  # what was told while it ran, as where nothing moved
     hints: list[str] = field(default_factory=list)  # what else is to be known, as where there was nothing to diagnose
 
 
@@ -86,7 +87,12 @@ def run_script(
     with suppress(OSError):  # it is for whoever judges later
         (folder / record.RUN).write_text(json.dumps(facts))
     outcome, judge = ScriptOutcome(folder), Judge(program)
-    outcome.status = _run(program, folder, lambda: judge.prepare(folder), says, stdout)
+
+    def tells(text: str) -> None:
+        outcome.said.append(text)
+        says(text)
+
+    outcome.status = _run(program, folder, lambda: judge.prepare(folder), tells, stdout)
     outcome.real_s = time.monotonic() - began
     try:
         judge(outcome)

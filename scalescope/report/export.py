@@ -26,6 +26,7 @@ def to_json(sweep: Sweep, trials: Sequence[Trial], verdict: Verdict) -> dict[str
         "sweep": {"id": sweep.id, **sweep.to_mapping()},
         "verdict": {
             "line": verdict.line,
+            "doubt": verdict.doubt,
             "trust": [finding.summary for finding in verdict.trust],
             "severity": str(verdict.severity),
             "findings": [finding.to_mapping() for finding in verdict.findings],

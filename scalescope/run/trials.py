@@ -145,9 +145,9 @@ def judged(trial: Trial, spool_folder: Path, elapsed_s: float | None) -> tuple[T
 def _measured(trial: Trial, tables: Tables, attempts: Attempts, elapsed_s: float) -> Trial:
     metrics = metrics_of(tables, threads=trial.point.threads, elapsed_s=elapsed_s, attempts=attempts)
     trial = replace(trial, metrics=metrics)
-    if limit := trial.facts["cluster"].get("limit"):
-        if not is_trifle(metrics):  # of which nothing is said anyway
-            trial = _spoilt(trial, EmulationLimit.from_mapping(limit).beyond(metrics.tasks, metrics.makespan_s))
+    limit = trial.facts["cluster"].get("limit")
+    if limit and not is_trifle(metrics):  # nothing is said of a trifle anyway
+        trial = _spoilt(trial, EmulationLimit.from_mapping(limit).beyond(metrics.tasks, metrics.makespan_s))
     return trial
 
 

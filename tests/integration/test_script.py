@@ -214,4 +214,4 @@ print(dask.bag.from_sequence([1, 2]).sum().compute(scheduler="sync"))
     done = run(tmp_path, script, options=("--json",))
     told = json.loads(done.stdout)
     assert (done.returncode, told["problems"], done.stderr) == (0, [], "3\n")
-    assert len(told["hints"]) == 1
+    assert len(told["hints"]) == 2  # it made no client, and where it computed

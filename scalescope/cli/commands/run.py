@@ -122,8 +122,10 @@ def _answer(
 
         answers = requirement.judge(required, [found.trial for found in done.found])
         status = requirement.status(answers)
+    if nothing := _nothing(program, done):
+        done.hints.insert(0, nothing)
     if not as_json:
-        _tell(program, done, answers)
+        _tell(done, answers)
     runs = _saved(done, store) if keep else []
     if as_json:
         print_json(
@@ -131,7 +133,8 @@ def _answer(
                 "script": program.script,
                 "status": _shell_status(done.status),
                 "runs": runs,
-                "clusters": [found.to_json() for found in done.found],
+                "clusters": [{"title": _place(done, found).strip(), **found.to_json()} for found in done.found],
+                "said": done.said,
                 "problems": done.problems,
                 "hints": done.hints,
                 "requirements": [asdict(answer) for answer in answers],
@@ -174,7 +177,15 @@ def _saved(done: ScriptOutcome, store: str) -> list[str]:
     return runs
 
 
-def _tell(program: Program, done: ScriptOutcome, answers: tuple[RequirementAnswer, ...]) -> None:
+def _nothing(program: Program, done: ScriptOutcome) -> str:
+    is_there = program.is_module or os.path.exists(program.script)  # else Python has said so
+    if done.found or done.problems or not is_there:
+        return ""
+    said = "" if done.hints else ": there is nothing to diagnose"
+    return f"{program.name} made no Dask client{said}."
+
+
+def _tell(done: ScriptOutcome, answers: tuple[RequirementAnswer, ...]) -> None:
     most = max(done.found, key=_worker_time, default=None)
     for found in done.found:
         if len(done.found) <= FEW or found is most:
@@ -185,12 +196,8 @@ def _tell(program: Program, done: ScriptOutcome, answers: tuple[RequirementAnswe
         say_error(problem)
     for answer in answers:
         say(f"\n{answer.line}", "bold green" if answer.status is ExitStatus.OK else "bold red")
-    is_there = program.is_module or os.path.exists(program.script)  # else Python has said so
-    if not done.found and not done.problems and is_there:
-        said = "" if done.hints else ": there is nothing to diagnose"
-        say(f"{program.name} made no Dask client{said}.", "yellow")
     for hint in done.hints:
-        say(hint)
+        say(hint, "" if done.found else "yellow")
 
 
 def _place(done: ScriptOutcome, found: Diagnosis) -> str:

@@ -77,10 +77,10 @@ def too_short(case: SweepCase) -> Finding | None:
     if not found or not all(map(is_trifle, found)) or not case.sweep.cluster.real_time:
         return None
     longest = max(found, key=lambda metrics: metrics.elapsed_s)
+    work, call = words.duration(longest.work_s), words.duration(longest.elapsed_s)
     return TOO_SHORT.finding(
         Severity.INFO,
-        f"Too little work to judge ({words.duration(longest.work_s)}, in a call of {words.duration(longest.elapsed_s)}): "
-        "nothing to gain.",
+        f"Too little work to judge ({work}, in a call of {call}): nothing to gain.",
         "",
         Evidence("seconds of the call", round(longest.elapsed_s, 3), "the longest of them"),
         Evidence("thread-seconds in tasks", round(longest.work_s, 3), "table tasks"),

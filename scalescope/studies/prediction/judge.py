@@ -88,6 +88,11 @@ class Prediction(Mapped):
     settings: Mapping[str, Any] = field(default_factory=dict)  # those predicted, where the run measured several
     other_settings: tuple[Mapping[str, Any], ...] = ()  # what else the run measured
     missing: Mapping[str, str] = field(default_factory=dict)  # why there is no answer, by workers asked for
+    cores: int = 0  # of the host, if it is to have all workers in real time; 0 where that is not so or not known
+
+    def beyond_cores(self, size: PredictedSize) -> bool:
+        """Whether the host has fewer cores than workers, so that this holds for tasks that compute elsewhere only."""
+        return 0 < self.cores < size.workers
 
     @property
     def doubts(self) -> tuple[str, ...]:
@@ -161,8 +166,16 @@ def judge(
         measured.settings,
         measured.other_settings,
         {str(workers): _why_missing(run, workers) for workers in asked if workers not in ahead},
+        _cores(measured),
     )
     return StudyAnswer(_line(found), found.to_mapping(), bool(found.doubts or found.missing))
+
+
+def _cores(measured: MeasuredSizes) -> int:
+    spec = measured.run.sweep.cluster_of(measured.base.point)
+    hosts = [trial.facts.get("host") or {} for trial in measured.by_workers[measured.largest]]
+    found = [int(host[name]) for host in hosts for name in ("usable_cpus",) if host.get(name)]
+    return min(found) if found and spec.here and spec.real_time and not spec.shares_processes else 0
 
 
 def _why_missing(run: SweepRun, workers: int) -> str:
@@ -332,6 +345,9 @@ def _line(found: Prediction) -> str:
     text += "the fastest" if cheapest == fastest.workers else "within 10 % of the fastest"
     if found.settings:
         text += f". Predicted for {pairs(found.settings)}; measured, too: {_others(found)} (-a chooses)"
+    if beyond := [size.workers for size in asked if found.beyond_cores(size)]:
+        text += f". Where tasks compute, {plural(min(beyond), 'worker')} or more need a core each: this host has "
+        text += f"{found.cores}"
     text += f". Not predicted: {missing}" if missing else ""
     return f"Not to be relied on ({'; '.join(found.doubts)}): {text}" if found.doubts else text
 

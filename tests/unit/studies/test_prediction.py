@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from scalescope.analysis.cost import Prices
 from scalescope.errors import InvalidField
+from scalescope.model.cluster import cluster_spec
 from scalescope.model.finding import Finding, Severity
 from scalescope.model.recorded_graph import RecordedGraph, RecordedTask, Submission
 from scalescope.model.study import Study
@@ -474,6 +475,21 @@ def test_a_setting_that_was_not_measured_cannot_be_chosen(trial: Callable[..., T
         MeasuredSizes.of(run, axes={"items": (20,)})
     assert error.value.field == "axes"
     assert "items=10; items=100" in error.value.allowed
+
+
+@pytest.mark.parametrize(("kind", "cores", "beyond"), [("local", 4, [16]), ("local", 16, []), ("simulated", 4, [])])
+def test_more_workers_than_this_host_has_cores_for_are_told(
+    trial: Callable[..., Trial], kind: str, cores: int, beyond: list[int]
+) -> None:
+    on = [replace(trial(workers, 64, 64), facts={"host": {"usable_cpus": cores}}) for workers in (2, 4)]
+    run = run_of(*on, axes={"workers": (2, 4)})
+    run.sweep = replace(run.sweep, cluster=cluster_spec({"kind": kind}))
+    measured = MeasuredSizes.of(run)
+    again = run_of(*(trial(workers, 64, 64) for workers in (2, 4, 16)))
+    answer = judge.judge(measured, judge.SimulatedSizes({}, again), (4, 16), Prices(), {}, 0.0)
+    found = Prediction.from_mapping(answer.result)
+    assert [size.workers for size in found.sizes if found.beyond_cores(size)] == beyond
+    assert (f"has {cores}" in answer.line) is bool(beyond)
 
 
 def test_a_size_that_could_not_be_simulated_is_named_and_the_answer_is_an_alarm(trial: Callable[..., Trial]) -> None:
