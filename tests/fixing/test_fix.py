@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import sys
 import textwrap
+from collections.abc import Sequence
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import scalescope
 from scalescope.cli import main as cli
+from scalescope.fixing import copies, outcome, running
+from scalescope.fixing.outcome import Guarded, Outcome
+from scalescope.fixing.proof import prove
 
 HEAD = """
 import time
@@ -27,6 +34,7 @@ if __name__ == "__main__":
         main(client)
 """
 LOOP = "print(sum(client.submit(score, part).result() for part in range(6)))"
+GATHERED = "print(sum(client.gather(client.map(score, range(6)))))"
 BUDGET_S = 600.0
 
 
@@ -46,6 +54,41 @@ def written(project: Path, body: str) -> Path:
     return script
 
 
+def test_a_real_finding_is_patched_and_its_proof_told(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is recorded is real; the pairs, which take longest, are made up."""
+    script = written(project, LOOP)
+
+    def made_up(command: Sequence[str], guarded: Guarded, **others: Any) -> Outcome:
+        seconds = 3.0 if LOOP in (guarded.copy.folder / "job.py").read_text() else 1.0
+        return Outcome(0, seconds, 0, ("30",), (), "", guarded.copy)
+
+    monkeypatch.setattr(running, "run", made_up)
+    found = scalescope.fix("job.py")
+    (proven,) = found.proven
+    assert (proven.code, proven.rewrite) == ("results-awaited-in-loop", "awaited_in_loop")
+    assert found.times == pytest.approx(3.0)
+    assert found.after[Path("job.py")].decode() == script.read_text().replace(LOOP, GATHERED)
+
+
+def test_two_scripts_are_told_apart_by_real_runs(project: Path, tmp_path: Path) -> None:
+    for which, seconds in (("a", 1.2), ("b", 0.0)):
+        (project / f"{which}.py").write_text(f"import time\ntime.sleep({seconds})\nprint('done')\n")
+    numbers = count()
+
+    def run(which: str) -> Outcome:
+        work = tmp_path / "work"
+        made = copies.copy(project, work / str(next(numbers)), {})
+        return outcome.run(
+            [sys.executable, f"{which}.py"], Guarded(work, made, allowed=False), cwd=made.folder, limit_s=60.0
+        )
+
+    found = prove(run, run("a"), budget_s=BUDGET_S)
+    assert found.proven
+    assert found.low is not None
+    assert found.low > 1
+
+
+@pytest.mark.thorough
 def test_a_loop_that_awaits_each_result_is_patched_proven_and_applied(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -61,7 +104,7 @@ def test_a_loop_that_awaits_each_result_is_patched_proven_and_applied(
     assert script.read_text() == before
     assert {each.name for each in project.iterdir()} == {"job.py", "job.patch", "in.txt"}
     assert cli.run(["fix", "--apply", "job.py"]) == 0
-    assert script.read_text() == before.replace(LOOP, "print(sum(client.gather(client.map(score, range(6)))))")
+    assert script.read_text() == before.replace(LOOP, GATHERED)
 
 
 @pytest.mark.thorough
