@@ -375,7 +375,7 @@ def test_nothing_is_concluded_just_after_an_outage_of_the_api_server(kube: Kube)
     look(kube, watching, 60.0)
     look(kube, watching, 60.0 + OUTAGE_SETTLE_S - 1)
     with pytest.raises(ClusterError) as caught:
-        look(kube, watching, 60.0 + OUTAGE_SETTLE_S + 1)
+        look(kube, watching, 60.0 + OUTAGE_SETTLE_S + SETTLE_S)
     assert caught.value.category == "node-lost"
 
 
