@@ -20,7 +20,7 @@ from typing import Any
 
 from scalescope.errors import InvalidField, StoreError
 from scalescope.model.mapping import from_mapping
-from scalescope.owner import Owner, user_folder
+from scalescope.owner import Owner, make_folder, user_folder
 
 VARIABLE = "SCALESCOPE_LEASES"
 RUN = "SCALESCOPE_RUN"  # in the environment of a driver: id of its run
@@ -161,7 +161,7 @@ def _write(lease: Lease) -> None:
     path = _path(lease.label)
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(path.parent)
         descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with open(descriptor, "w", encoding="utf-8") as file:
             json.dump(asdict(lease), file)

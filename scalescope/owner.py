@@ -13,6 +13,7 @@ import psutil
 from scalescope.errors import UsageError
 
 CLOCK_SLACK_S = 5.0  # without /proc, start times come from the host's clock, which may be set between two readings
+SHARED = "SCALESCOPE_SHARED"  # set to 1 by a team whose members read each other's store and reports
 _GONE = ("Z", "X")  # states of a process that has ended (`proc_pid_stat(5)`)
 
 
@@ -97,6 +98,21 @@ def user_folder(variable: str, *usual: str) -> Path:
     """Scalescope's folder of this user, by the XDG base directory specification; `usual` is below the home folder."""
     base = os.environ.get(variable, "")
     return (Path(base) if os.path.isabs(base) else home().joinpath(*usual)) / "scalescope"
+
+
+def opener(path: str, flags: int) -> int:
+    """For `open`: a new file is for this user only, whatever the umask; in a shared store, as the umask says."""
+    return os.open(path, flags, 0o666 if _is_shared() else 0o600)
+
+
+def make_folder(path: Path, *, may_share: bool = False) -> None:
+    """Make a folder and its missing parents, for this user only; of a shared store, with `may_share`, as `opener`."""
+    for each in reversed([path, *path.parents]):
+        each.mkdir(mode=0o777 if may_share and _is_shared() else 0o700, exist_ok=True)
+
+
+def _is_shared() -> bool:
+    return os.environ.get(SHARED, "") not in ("", "0")
 
 
 def _start(pid: int) -> tuple[str, float]:

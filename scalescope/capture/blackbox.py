@@ -35,7 +35,7 @@ class BlackBox(WorkerPlugin):  # type: ignore[misc]
 
     def setup(self, worker: Any) -> None:
         # `distributed` does not pass its records on to the root logger
-        os.makedirs(self.folder, exist_ok=True)
+        os.makedirs(self.folder, mode=0o700, exist_ok=True)
         name = f"{platform.node()}-{os.getpid()}-{time.time_ns()}.log"
         self.handler = _RawHandler(os.path.join(self.folder, name))
         self.handler.write({"worker": worker.address, "pid": os.getpid(), "time": time.time()})

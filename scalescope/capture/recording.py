@@ -21,6 +21,7 @@ from scalescope.capture.unheard import unheard
 from scalescope.errors import CaptureError
 from scalescope.model import spool
 from scalescope.model.records import TABLES, Columns, from_rows
+from scalescope.owner import opener
 
 CLOCK_ERROR_S = 0.05  # disagreement of clocks that is worth a warning: short tasks would be misplaced
 
@@ -337,7 +338,7 @@ class _Run:
 @contextmanager
 def _opened(path: Path, recording: Recording) -> Iterator[BinaryIO]:
     try:
-        stream = path.open("wb")
+        stream = open(path, "wb", opener=opener)  # noqa: SIM115 - closed below
     except OSError as error:
         raise spool.unwritable(path, error) from error
     try:

@@ -13,6 +13,7 @@ from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
 from scalescope.errors import InfrastructureError, StoreError
+from scalescope.owner import make_folder
 from scalescope.report.files import replacing
 from scalescope.store.records import SUFFIX
 
@@ -38,7 +39,7 @@ def secret_of(folder: Path) -> str:
     """The secret under which a folder is served, kept beside it for its owner, so that links stay valid."""
     path = folder.with_name(f"{folder.name}.secret")
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         with replacing(path, "secret of the files") as temporary:
             temporary.touch(mode=0o600)
             temporary.write_text(secrets.token_urlsafe(32), encoding="ascii")

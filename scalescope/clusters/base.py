@@ -23,14 +23,12 @@ if TYPE_CHECKING:
     from scalescope.model.sweep import Point
     from scalescope.model.workload import Workload
 
-# For clusters with nannies: do not end a nanny that is slow to restart its worker; serve no HTTP, which has no login.
-NANNIES_CONFIG: Mapping[str, Any] = MappingProxyType(
-    {
-        "distributed.deploy.lost-worker-timeout": "1h",
-        "distributed.scheduler.http.routes": [],
-        "distributed.worker.http.routes": [],
-    }
+# HTTP has no login, and shows logs, names of tasks and call stacks to every user of the machine.
+NO_HTTP: Mapping[str, Any] = MappingProxyType(
+    {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 )
+# For clusters with nannies: do not end a nanny that is slow to restart its worker.
+NANNIES_CONFIG: Mapping[str, Any] = MappingProxyType({"distributed.deploy.lost-worker-timeout": "1h", **NO_HTTP})
 
 S = TypeVar("S", bound="ClusterSpec")
 

@@ -10,6 +10,8 @@ from scalescope.errors import ClusterError
 
 AGAIN_S = 1.0  # seconds between a question that got no answer and the next try
 
+OUTAGE_S = 5.0  # silence after which what the server knows of others may be old
+
 T = TypeVar("T")
 
 
@@ -18,6 +20,7 @@ class ControlPlane:
 
     def __init__(self) -> None:
         self.silent_s = 0.0  # longest time in which a request had no answer; may be set to 0
+        self.back_since = 0.0  # end of the last silence of at least `OUTAGE_S`, by the monotonic clock; 0 if none was
         self._silent_since = 0.0  # by the monotonic clock; 0 if the last request was answered
 
     def _wait(
@@ -41,5 +44,8 @@ class ControlPlane:
 
     def _heard(self, asked: float, *, answered: bool) -> None:
         since = self._silent_since or asked
-        self.silent_s = max(self.silent_s, time.monotonic() - since)
+        silent_s = time.monotonic() - since
+        self.silent_s = max(self.silent_s, silent_s)
+        if answered and silent_s > OUTAGE_S:
+            self.back_since = time.monotonic()
         self._silent_since = 0.0 if answered else since

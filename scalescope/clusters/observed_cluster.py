@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Mapping
 
 import distributed
+from distributed.core import rpc
 
 from scalescope.clusters.base import Cluster, S
 from scalescope.errors import ClusterError, WorkersMissing
@@ -71,6 +73,24 @@ class ObservedCluster(Cluster[S]):
     def _described(self) -> str:
         threads = " or ".join(str(number) for number in sorted(set(self._present.values())))
         return f"{len(self._present)} workers" + (f" of {threads} threads" if threads else "")
+
+
+def versions_of(address: str, security: distributed.Security | None, timeout_s: float) -> dict[str, str]:
+    """Versions of Python and packages of a scheduler, by a question that all releases since 2023.5 answer.
+
+    A client would not do: one that connects to another release may raise anything, such as `TypeError`.
+
+    Raises:
+        OSError: Nobody answers.
+    """
+
+    async def ask() -> dict[str, str]:
+        arguments = (security or distributed.Security()).get_connection_args("client")
+        async with rpc(address, timeout=timeout_s, connection_args=arguments) as scheduler:
+            found = await asyncio.wait_for(scheduler.versions(), timeout_s)
+        return {name: str(version) for name, version in dict(found["packages"]).items()}
+
+    return asyncio.run(ask())
 
 
 def close_client(client: distributed.Client) -> None:

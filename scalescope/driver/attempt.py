@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import numbers
+import re
 import traceback
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,9 @@ from scalescope.sent_code import SENT
 # Characters kept of an error's message, of its traceback (the end), and of a result as JSON.
 MESSAGE_LIMIT, TRACEBACK_LIMIT, RESULT_LIMIT = 2_000, 8_000, 1_000_000
 LEFT_OUT = "left out of the record"
+LOST_CONNECTION = "the driver lost its connection to the scheduler, so the workload lost its results"
+# Dask's reason for a future that was cancelled because the client was cut off
+_LOST = re.compile("scheduler-connection-lost")
 _NOTHING = object()
 # By these a workload learns that its tasks, workers or connection are lost: consequences, which explain nothing
 _CONSEQUENCES = ("CancelledError", "CommClosedError", "KilledWorker")
@@ -33,6 +37,7 @@ class Attempt:
     problem: str = ""  # what the machine did wrong
     raised: str = ""  # what the workload did wrong, in a sentence
     changes: str = ""  # which workers were lost or came during the trial
+    cut_off: str = ""  # that the workload raised because our connection to the scheduler was lost
     missing: str = ""  # why the capture is incomplete
     error: dict[str, str] | None = None  # the first exception, as `describe` has it
     elapsed_s: float | None = None  # the workload's call, in seconds on the cluster's clock
@@ -48,11 +53,18 @@ def judge(attempt: Attempt) -> tuple[TrialState, str]:
     if attempt.changes:
         own = "" if (attempt.error or {}).get("type", "").endswith(_CONSEQUENCES) else attempt.raised
         return TrialState.INVALID, "\nthen ".join(part for part in (attempt.changes, own) if part)
+    if attempt.cut_off:
+        return TrialState.INVALID, f"{attempt.cut_off}\nthen {attempt.raised}"
     if attempt.raised:
         return TrialState.FAILED, attempt.raised
     if attempt.missing:
         return TrialState.INVALID, f"the capture is incomplete: {attempt.missing}"
     return TrialState.VALID, ""
+
+
+def is_lost_connection(error: Mapping[str, str]) -> bool:
+    """Whether an exception of the workload, as `describe` has it, says that our client lost its scheduler."""
+    return error.get("type", "").endswith(_CONSEQUENCES) and _LOST.search(error.get("message", "")) is not None
 
 
 def changes(

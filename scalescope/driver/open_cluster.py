@@ -294,7 +294,7 @@ class OpenCluster:
                 "the scheduler does not answer",
                 where=getattr(self._observer.scheduler, "address", "scheduler"),
                 cause=f"{type(error).__name__}: {error}",
-                next_step="it may have run out of memory or been ended: see the driver's log",
+                next_step="its machine may be gone, or it ran out of memory or was ended: see the driver's log",
             ) from error
 
     def _forget(self) -> bool:

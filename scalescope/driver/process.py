@@ -41,6 +41,7 @@ from scalescope.model import spool
 from scalescope.model.cluster import ClusterSpec
 from scalescope.model.sweep import PlannedTrial
 from scalescope.model.trial import TrialState
+from scalescope.owner import make_folder, opener
 from scalescope.redaction import passed_on
 
 _logger = logging.getLogger(__name__)
@@ -122,7 +123,7 @@ class Driver:
     ) -> Driver:
         """Start a driver and open a cluster in it; `InfrastructureError` if either fails."""
         folder = folder.resolve()
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         driver_folders.sweep()
         log = folder / LOG
         log_start = log.stat().st_size if log.exists() else 0  # before the driver says anything
@@ -389,7 +390,7 @@ def _spawn(spec: ClusterSpec, folder: Path, python: str, run: str) -> subprocess
         paths = [str(importable(folder)), environ.get("PYTHONPATH", "")]
         environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     try:
-        with open(folder / LOG, "ab") as log:
+        with open(folder / LOG, "ab", opener=opener) as log:
             return subprocess.Popen(
                 [python, "-P", "-m", "scalescope.driver"],  # `scalescope.driver` itself appends the working folder
                 stdin=subprocess.PIPE,
@@ -410,7 +411,7 @@ def _spawn(spec: ClusterSpec, folder: Path, python: str, run: str) -> subprocess
 def importable(folder: Path) -> Path:
     """A folder with this package alone; the folder above it also holds this environment's dask."""
     path = folder / "importable"
-    path.mkdir(exist_ok=True)
+    make_folder(path)
     link = path / "scalescope"
     target = Path(scalescope.__file__).resolve().parent
     if not (link.is_symlink() and link.resolve() == target):
@@ -424,7 +425,7 @@ def _fresh(path: Path) -> Path:
     for attempt in range(1, 1000):
         candidate = path if attempt == 1 else path.with_name(f"{path.name}-{attempt}")
         try:
-            candidate.mkdir(parents=True)
+            candidate.mkdir(parents=True, mode=0o700)
         except FileExistsError:
             continue
         except OSError as error:

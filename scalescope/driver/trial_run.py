@@ -16,7 +16,7 @@ from scalescope.capture import host
 from scalescope.capture.client_thread import ClientWatch
 from scalescope.capture.partition_calls import Notes, noted
 from scalescope.clusters.trial_watch import HaltWatch
-from scalescope.driver.attempt import Attempt, changes, describe, kept_result
+from scalescope.driver.attempt import LOST_CONNECTION, Attempt, changes, describe, is_lost_connection, kept_result
 from scalescope.driver.open_cluster import OpenCluster
 from scalescope.driver.protocol import RUNNING, RunTrial
 from scalescope.errors import ClusterError, InfrastructureError, WrongAnswer
@@ -24,7 +24,8 @@ from scalescope.model import spool
 from scalescope.model.fault import NONE, parse
 from scalescope.model.records import Columns
 from scalescope.model.sweep import FAULT, Point
-from scalescope.model.trial import STOOD_STILL
+from scalescope.model.trial import CUT_OFF, STOOD_STILL
+from scalescope.owner import opener
 from scalescope.workloads._beam import around as around_beam
 
 if TYPE_CHECKING:
@@ -114,6 +115,8 @@ class TrialRunner:
             attempt.facts["changed_workers"] = changed
         else:
             attempt.changes = changed
+        if attempt.cut_off and not changed:
+            attempt.facts[CUT_OFF] = attempt.cut_off
         self._keep_records_of_cluster(request, attempt)
         attempt.facts["cluster"] = cluster.facts()
 
@@ -208,6 +211,7 @@ class _Watches:
 
 def _result(workload: Workload, client: distributed.Client, point: Point, attempt: Attempt) -> Any:
     """Result of the workload; None if it raised, which is noted in the attempt."""
+    connection = client.scheduler_comm
     try:
         return workload.run(client, **point.params)
     except InfrastructureError:
@@ -216,12 +220,19 @@ def _result(workload: Workload, client: distributed.Client, point: Point, attemp
         attempt.error = describe(error)
         verb = "computed a wrong answer:" if isinstance(error, WrongAnswer) else "raised"
         attempt.raised = f"the workload {verb} {attempt.error['message']}"
+        is_other = client.scheduler_comm is not connection  # the client has reconnected
+        if (
+            is_lost_connection(attempt.error)
+            or client.status == "connecting"
+            or (client.status == "running" and is_other)
+        ):
+            attempt.cut_off = LOST_CONNECTION
         return None
 
 
 def _write(path: Path, tables: Mapping[str, Columns], attempt: Attempt) -> None:
     try:
-        with path.open("wb") as stream:
+        with open(path, "wb", opener=opener) as stream:
             for table, columns in tables.items():
                 spool.write_chunk(stream, table, columns)
     except OSError as error:

@@ -31,6 +31,7 @@ from scalescope.model.trial import RAN
 from scalescope.model.words import duration
 from scalescope.own_code.hang_watch import HangWatch
 from scalescope.own_code.record import Recorded
+from scalescope.owner import opener
 
 CONNECT_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 20.0  # seconds in which the scheduler must answer the recorder
@@ -103,7 +104,7 @@ class Block:
             enter(self._load)
             self._hang = enter(HangWatch(observer, self._says))
             if self._watch:
-                self._client_spool = (self.folder / "client.spool").open("wb")
+                self._client_spool = open(self.folder / "client.spool", "wb", opener=opener)  # noqa: SIM115
                 self._observing.callback(self._client_spool.close)
                 enter(self._watch)
         except BaseException:

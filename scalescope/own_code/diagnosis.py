@@ -22,6 +22,7 @@ from scalescope.model.standstill import STANDSTILL, Standstill
 from scalescope.model.sweep import PlannedTrial, Point, Sweep
 from scalescope.model.trial import Trial
 from scalescope.own_code.record import Recorded
+from scalescope.owner import opener
 from scalescope.report import html as page
 from scalescope.report import terminal
 from scalescope.report.notebook import Shown, table
@@ -160,5 +161,5 @@ def _complete(recorded: Recorded, spools: Path, end: str) -> None:
         recorded.attempt.raised = end
     workers = worker_rows(recorded.members)
     if workers["worker"] and "workers" not in spool.read(spools / "tasks.spool", partial=True):
-        with (spools / "workers.spool").open("wb") as stream:
+        with open(spools / "workers.spool", "wb", opener=opener) as stream:
             spool.write_chunk(stream, "workers", workers)

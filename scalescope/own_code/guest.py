@@ -197,7 +197,7 @@ class Guest:
             code = compile("", file, "exec")
             watch = ClientWatch(SimpleNamespace(__code__=code), address=str(client.scheduler.address))  # type: ignore[arg-type]
         folder = self._folder / str(number)
-        folder.mkdir()
+        folder.mkdir(mode=0o700)
         cluster = cluster_of(client)
         line = self._lines.get(cluster, line) if cluster is not None else line
         processes = {os.getpid(), os.getppid()}

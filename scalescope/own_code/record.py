@@ -41,6 +41,7 @@ class Recorded:
     def write(self, folder: Path) -> None:
         """Replace what was written before; a reader sees the one or the other."""
         part = folder / f"{CLUSTER}.part"
+        part.touch(mode=0o600)
         part.write_text(json.dumps(plain(asdict(self))))
         part.replace(folder / CLUSTER)
 

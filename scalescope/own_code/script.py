@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from scalescope.capture.unheard import unheard
 from scalescope.errors import ScalescopeError, UsageError
 from scalescope.own_code import process, record
+from scalescope.owner import make_folder
 
 if TYPE_CHECKING:
     from scalescope.own_code.diagnosis import Diagnosis
@@ -85,6 +86,7 @@ def run_script(
     began = time.monotonic()
     facts = {"command": program.command, "started_at": time.time(), "pid": os.getpid()}
     with suppress(OSError):  # it is for whoever judges later
+        (folder / record.RUN).touch(mode=0o600)
         (folder / record.RUN).write_text(json.dumps(facts))
     outcome, judge = ScriptOutcome(folder), Judge(program)
 
@@ -241,7 +243,7 @@ def new_folder() -> Path:
     """A folder for what is recorded, where `last_folder` finds it; in the folder of temporary files if need be."""
     try:
         parent = records()
-        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(parent)
         return Path(tempfile.mkdtemp(prefix=f"{time.strftime('%Y%m%d-%H%M%S')}-", dir=parent))
     except (UsageError, OSError):
         return Path(tempfile.mkdtemp(prefix="scalescope-script-"))

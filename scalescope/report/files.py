@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import fsspec
+from fsspec.implementations.local import LocalFileSystem
 
+from scalescope import owner
 from scalescope.errors import StoreError, UsageError
 from scalescope.model.extras import install_command
 from scalescope.store.location import redact, refuse_password
@@ -56,7 +58,10 @@ def _try(folder: str, what: str) -> None:
 def make_folder(place: str, what: str) -> None:
     with _explained(what, place):
         fs, path = fsspec.core.url_to_fs(absolute(place))
-        fs.makedirs(path, exist_ok=True)
+        if isinstance(fs, LocalFileSystem):
+            owner.make_folder(Path(path), may_share=True)
+        else:
+            fs.makedirs(path, exist_ok=True)
 
 
 def read(place: str, what: str) -> str:
@@ -90,6 +95,7 @@ def replacing(place: str | Path, what: str) -> Iterator[Path]:
         beside = None if remote else os.path.dirname(address)
         with tempfile.TemporaryDirectory(prefix=".scalescope-", dir=beside) as folder:
             temporary = Path(folder, "file")
+            os.close(owner.opener(str(temporary), os.O_WRONLY | os.O_CREAT))
             yield temporary
             if not remote:
                 temporary.replace(address)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from scalescope.errors import StoreError, UsageError
 from scalescope.model.words import size
+from scalescope.owner import make_folder
 from scalescope.report.files import replacing
 from scalescope.store.location import data_folder
 
@@ -93,7 +94,7 @@ def _by_value(function: Callable[..., Any]) -> str:
 def _private_folder() -> Path:
     folder = data_folder() / "functions"
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(folder)
         found = folder.stat()
     except OSError as error:
         raise StoreError(

@@ -25,7 +25,7 @@ from scalescope.model import spool
 from scalescope.model.emulation_limit import EmulationLimit
 from scalescope.model.environment import Environment
 from scalescope.model.sweep import PlannedTrial, Point
-from scalescope.model.trial import SILENT, STOOD_STILL, Trial, TrialState
+from scalescope.model.trial import CUT_OFF, SILENT, STOOD_STILL, Trial, TrialState
 from scalescope.model.words import cut, plural
 from scalescope.run import orchestrator_load, run_names
 from scalescope.run.drivers import Drivers, registered
@@ -63,8 +63,8 @@ def _provision_limit_s(drivers: Drivers, point: Point) -> float:
 def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
     """Run one trial, compute its metrics and save it: once this returns, only a lost disk loses it.
 
-    A trial that its jobs' time limit ended, or in which a process or the control plane stood still, is run once more
-    within the budget: none of them depends on what it would have measured.
+    A trial that its jobs' time limit ended, in which a process or the control plane stood still, or whose driver was
+    cut off from the scheduler, is run once more within the budget: none of them depends on what it would have measured.
     """
     driver = drivers.driver(planned.point)
     if driver is None:
@@ -72,7 +72,7 @@ def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
     drivers.use(planned.point)
     trial, outcome = _attempt(drivers, driver, planned)
     reached = trial.facts["cluster"].get(WALLTIME_REACHED) and "the time limit of its jobs was reached"
-    why = reached or trial.facts["cluster"].get(SILENT) or trial.facts.get(STOOD_STILL)
+    why = reached or trial.facts["cluster"].get(SILENT) or trial.facts.get(STOOD_STILL) or trial.facts.get(CUT_OFF)
     if why and driver.alive and not _refusal(drivers, planned, trial):
         if meter := current_meter.get():
             meter.says(f"{why}; the trial is repeated")

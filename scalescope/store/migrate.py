@@ -12,6 +12,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Engine, inspect, text
 
 from scalescope.errors import StoreError
+from scalescope.owner import opener
 from scalescope.store.location import Location
 from scalescope.store.schema import REVISION, VERSION_TABLE
 
@@ -82,7 +83,7 @@ def _set_journal(engine: Engine, journal: str) -> None:
 @contextmanager
 def _file_lock(path: Path, where: str) -> Iterator[None]:
     deadline = time.monotonic() + WAIT_S
-    with path.with_name(path.name + ".lock").open("w") as file:
+    with open(path.with_name(path.name + ".lock"), "w", opener=opener) as file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

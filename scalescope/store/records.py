@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from scalescope.errors import StoreError
 from scalescope.leases import sync_folder
 from scalescope.model.records import TABLES, complete
+from scalescope.owner import make_folder, opener
 from scalescope.store.failures import explain
 from scalescope.store.location import redact
 
@@ -117,10 +118,10 @@ def _encode(name: str, columns: Columns) -> bytes:
 def _write_folder(root: Path, files: Mapping[str, bytes]) -> None:
     temporary = root.with_name(f".{root.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)  # a killed process may have left it
-    temporary.mkdir(parents=True)
+    make_folder(temporary, may_share=True)
     try:
         for name, data in files.items():
-            with (temporary / f"{name}{SUFFIX}").open("wb") as file:
+            with open(temporary / f"{name}{SUFFIX}", "wb", opener=opener) as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())

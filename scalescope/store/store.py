@@ -25,7 +25,7 @@ from scalescope.model.extras import install_command
 from scalescope.model.finding import Verdict
 from scalescope.model.sweep import PlannedTrial, Sweep
 from scalescope.model.trial import Trial
-from scalescope.owner import Owner, user
+from scalescope.owner import Owner, make_folder, opener, user
 from scalescope.store import records as record_files
 from scalescope.store import row_conversion
 from scalescope.store.decisions import Decisions
@@ -489,8 +489,9 @@ def _newest_runs(*, trials: bool = True) -> Select[Any]:
 def _engine(location: Location) -> Engine:
     as_json: dict[str, Any] = {"json_serializer": dumps, "json_deserializer": loads}
     if location.path:
-        location.path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(location.path.parent, may_share=True)
         engine = create_engine(location.url, connect_args={"timeout": LOCK_TIMEOUT_S}, **as_json)
+        event.listen(engine, "do_connect", lambda *_: os.close(opener(str(location.path), os.O_RDWR | os.O_CREAT)))
         event.listen(engine, "connect", _configure_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine

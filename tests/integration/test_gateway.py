@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import dask
+import psutil
 import pytest
+from support import http_servers
 from support.faults import Commands, see
 from support.gateway import MOST, PASSWORD, VARIABLE, Server, serving
 from support.opening import opening
@@ -59,6 +61,17 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def opened(server: Server) -> Iterator[Any]:
     with opening(GatewaySpec) as made:
         yield lambda **given: made(**{**server.fields(), "start_timeout_s": 60, **given})
+
+
+def test_another_user_reads_nothing_over_http(server: Server, opened: Any) -> None:
+    cluster = opened()
+    cluster.scale(2, 1)
+    with cluster.client() as client:
+        (scheduler,) = client.run_on_scheduler(lambda: [os.getpid()])
+        processes = [psutil.Process(pid) for pid in (scheduler, *client.run(os.getpid).values())]
+    listening = http_servers.ports(processes)
+    assert len(listening) >= 3
+    assert http_servers.answered(listening) == []
 
 
 def configured(server: Server) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import dask
 import distributed
 import psutil
 import pytest
+from support import http_servers
 from support.sshd import Server, serving
 
 from scalescope import clusters
@@ -65,6 +66,9 @@ def test_it_scales_replaces_what_died_and_leaves_nothing(server: Server) -> None
             assert client.submit(eval, BY_ADDRESS, {"address": address}).result(timeout=30) == 2
             with pytest.raises(OSError, match=r"TLS|ssl|SSL|[Tt]imed out"):  # of whom has other credentials
                 distributed.Client(address, security=distributed.Security.temporary(), timeout="2s")
+            listening = http_servers.ports([psutil.Process()])
+            assert len(listening) >= 5  # of the scheduler, two workers and their nannies
+            assert http_servers.answered(listening) == []
             first = client.nthreads()
             assert list(first.values()) == [1, 1]
         assert cluster.facts()["hosts"] == ["127.0.0.1"]

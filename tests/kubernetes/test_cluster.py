@@ -21,6 +21,7 @@ from support.kubernetes import ROLES, SMALL, until, with_token
 
 from scalescope import clusters, leases
 from scalescope.clusters import reaping
+from scalescope.clusters.kubernetes import metrics_route
 from scalescope.clusters.kubernetes.cluster import KubernetesCluster
 from scalescope.clusters.kubernetes.manifests import RUN, STAYS
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
@@ -67,6 +68,18 @@ def build(given: dict[str, Any]) -> Iterator[Callable[..., KubernetesCluster]]:
         cluster.close()
 
 
+SCRAPE = """
+import urllib.error, urllib.request
+request = urllib.request.Request("http://127.0.0.1:8787/metrics")
+try:
+    urllib.request.urlopen(request)
+except urllib.error.HTTPError as error:
+    print(error.code)
+request.add_header("Authorization", "Bearer t0ken")
+print(urllib.request.urlopen(request).read().decode())
+"""
+
+
 def pods(kubernetes: Any, namespace: str) -> list[dict[str, Any]]:
     found = json.loads(kubernetes.kubectl("get", "pods", "-n", namespace, "-o", "json"))["items"]
     return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
@@ -81,7 +94,9 @@ def test_it_opens_scales_and_leaves_nothing(
     build: Any, kubernetes: Any, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(leases.RUN, "run-1")
-    cluster = build()
+    secret = ("create", "secret", "generic", "scraped", f"--namespace={namespace}")
+    kubernetes.kubectl(*secret, f"--from-literal={metrics_route.TOKEN}=t0ken")
+    cluster = build(environment_secrets=["scraped"])
     cluster.open()
     [lease] = leases.read_all()[0]
     assert (lease.backend, lease.label) == ("kubernetes", cluster.label)
@@ -112,9 +127,10 @@ def test_it_opens_scales_and_leaves_nothing(
     measured: set[str] = set()
     for pod in pods(kubernetes, namespace):
         name, [container] = pod["metadata"]["name"], pod["spec"]["containers"]
-        [port] = [each["containerPort"] for each in container["ports"] if each["name"] == "http-dashboard"]
-        path = f"/api/v1/namespaces/{namespace}/pods/{name}:{port}/proxy/metrics"
-        measured |= monitoring.exported(kubernetes.kubectl("get", "--raw", path))
+        assert "http-dashboard" in {each["name"] for each in container["ports"]}
+        scraped = kubernetes.kubectl("exec", "-n", namespace, name, "--", "python", "-c", SCRAPE)
+        assert scraped.startswith("401\n")
+        measured |= monitoring.exported(scraped)
         assert {"dask.org/cluster-name", "dask.org/component"} <= pod["metadata"]["labels"].keys()
         assert pod["metadata"]["labels"][RUN] == "run-1"
         assert STAYS.items() <= pod["metadata"]["annotations"].items()
@@ -123,6 +139,7 @@ def test_it_opens_scales_and_leaves_nothing(
     assert workers["spec"]["worker"]["replicas"] == 1
     cluster.close()
     cluster.close()
+    kubernetes.kubectl("delete", "secret", "scraped", f"--namespace={namespace}")
     until(lambda: everything(kubernetes, namespace) == "")
     assert leases.read_all() == ([], [])
 

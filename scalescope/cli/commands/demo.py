@@ -10,6 +10,7 @@ import typer
 
 from scalescope.cli.carrying import interrupted, open_store
 from scalescope.cli.output import progress, say, stdout
+from scalescope.owner import make_folder
 
 if TYPE_CHECKING:
     from scalescope.store.store import SweepRun
@@ -30,7 +31,7 @@ def demo(
 
     if report:
         html.check(report)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     address = str(folder.absolute() / "scalescope.db")
 
     def carry(data: Mapping[str, Any]) -> SweepRun:

@@ -15,7 +15,7 @@ from dask_gateway.client import ClusterStatus
 
 from scalescope import leases, waiting
 from scalescope.clusters import trial_watch
-from scalescope.clusters.gateway import left_alone
+from scalescope.clusters.gateway import left_alone, stop_http
 from scalescope.clusters.gateway.spec import SUBMIT_S, GatewaySpec
 from scalescope.clusters.gateway_server import AWAY, LOOK_S, NOT_ALLOWED, REFUSED, GatewayServer
 from scalescope.clusters.observed_cluster import ObservedCluster, root_cause
@@ -91,7 +91,11 @@ class GatewayCluster(ObservedCluster[GatewaySpec]):
                 self._lease = leases.renew(self._lease, cluster=self._name)
             self._report = self._started()
             self._observer = self._client()
-            cloudpickle.register_pickle_by_value(left_alone)  # the server's image need not have it
+            for module in (left_alone, stop_http):  # the server's image need not have them
+                cloudpickle.register_pickle_by_value(module)
+            self._observer.run_on_scheduler(stop_http.of_scheduler)
+            register = getattr(self._observer, "register_plugin", None)  # from 2023.9.2 on
+            (register or self._observer.register_worker_plugin)(stop_http.StopHttp())
             self._observer.run_on_scheduler(left_alone.end_when_alone, spec.idle_timeout_s)
         except BaseException as error:
             self.close()

@@ -9,7 +9,7 @@ import threading
 import time
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,7 +20,8 @@ from distributed.core import Status
 from distributed.deploy.spec import SpecCluster
 
 from scalescope import leases
-from scalescope.clusters.base import Cluster, registered
+from scalescope.clusters import light_workers
+from scalescope.clusters.base import NO_HTTP, Cluster, registered
 from scalescope.clusters.jobqueue import job_script
 from scalescope.clusters.jobqueue.base_spec import JobQueueSpec, JobRequest
 from scalescope.clusters.jobqueue.shared_folder import ClusterFolder
@@ -75,6 +76,8 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
         "what others do to its nodes and network meanwhile: repeat, and compare points of one run with each other"
     )
 
+    dask_config: ClassVar[Mapping[str, Any]] = NO_HTTP
+
     def __init__(self, spec: JobQueueSpec, *, seed: int = 0) -> None:
         super().__init__(spec, seed=seed)
         self.label = leases.new_label()
@@ -106,13 +109,12 @@ class JobQueueCluster(Cluster[JobQueueSpec]):
             "interface": interface,
             "security": self._security,
             "dashboard": False,
-            "dashboard_address": "127.0.0.1:0",  # of the metrics; without it they would want one fixed port
         }
         scratch = dask.config.get("temporary-directory", None) or os.environ.get(FOLDER)
         try:
             with dask.config.set({"temporary-directory": scratch}):  # else the scheduler leaves files in TMPDIR
                 self._dask = SpecCluster(
-                    scheduler={"cls": distributed.Scheduler, "options": options},
+                    scheduler={"cls": light_workers.LightScheduler, "options": options},
                     security=self._security,
                     silence_logs=logging.WARNING,
                     name=self.label,

@@ -90,7 +90,7 @@ def _worker_arguments(spec: JobQueueSpec, request: JobRequest) -> list[str]:
     # dask-jobqueue divides the cores of the job by its workers.
     arguments = ["--nthreads", str(request.threads)] if spec.cores else []
     if request.dask_cuda:
-        arguments += ["--no-dashboard"]  # it would show everything to anyone on the network
+        arguments += ["--no-dashboard", "--preload", "scalescope.clusters.no_http"]
         arguments += spec.dask_cuda_options
     elif spec.dask_cuda_options:
         allowed = "dask-cuda installed beside Dask where the driver runs"

@@ -14,6 +14,7 @@ from distributed.security import Security
 import scalescope
 from scalescope import leases
 from scalescope.errors import ClusterError
+from scalescope.owner import make_folder
 
 LOGS_KEPT_S = 30 * 86400.0  # seconds for which the logs of a cluster that failed are kept
 
@@ -48,10 +49,11 @@ class ClusterFolder:
         try:
             for path in old_logs(self.path.parent, LOGS_KEPT_S):
                 shutil.rmtree(path, ignore_errors=True)  # somebody else may remove it as well
-            self.path.mkdir(parents=True, mode=0o700)
-            self.logs.mkdir()
+            make_folder(self.path.parent)
+            self.path.mkdir(mode=0o700)
+            self.logs.mkdir(mode=0o700)
             importable = self.path / "importable"  # with nothing in it but this package
-            importable.mkdir()
+            importable.mkdir(mode=0o700)
             (importable / "scalescope").symlink_to(Path(scalescope.__file__).resolve().parent, target_is_directory=True)
             config = {name: value for name, value in dask.config.config.items() if name != "jobqueue"}
             self._write("dask.config", dask.config.serialize(config))

@@ -124,9 +124,8 @@ class Api(ControlPlane):
         """A node; empty if it is gone."""
         return self._found("v1", f"nodes/{name}", namespaced=False) or {}
 
-    def cordoned_nodes(self) -> list[str]:
-        nodes = self._ask("GET", "v1", "nodes", namespaced=False)["items"]
-        return [each["metadata"]["name"] for each in nodes if each["spec"].get("unschedulable")]
+    def nodes(self) -> list[Raw]:
+        return list(self._ask("GET", "v1", "nodes", namespaced=False)["items"])
 
     def log(self, pod: str, lines: int, *, previous: bool = False, timestamps: bool = False) -> str:
         """The end of the log of a pod, or of its `previous` container; empty if there is none."""

@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,7 +29,7 @@ from scalescope.clusters.kubernetes.pod_record import PodRecord
 from scalescope.clusters.kubernetes.pod_watch import SETTLE_S, PodWatch
 from scalescope.clusters.kubernetes.removal import ENDING, remove
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
-from scalescope.clusters.observed_cluster import ObservedCluster, root_cause
+from scalescope.clusters.observed_cluster import ObservedCluster, root_cause, versions_of
 from scalescope.errors import ClusterError, RequestRefused
 from scalescope.model.trial import SILENT
 from scalescope.owner import Owner
@@ -44,6 +44,7 @@ CLOSE_TIMEOUT_S = 15.0  # for everything of a cluster to be gone
 CONNECT_TIMEOUT_S = 30.0
 REPORT_INTERVAL_S = 15.0
 LOOK_INTERVAL_S = 0.5
+NODE_NOTICED_S = 50.0  # for Kubernetes to notice that a node is lost, which takes it 40 by default
 LEAST_SILENT_S = 2.0  # silence of the API server that can spoil a trial: a busy one may take a second to answer
 
 _INSTALLS = re.compile("EXTRA_(APT|CONDA|PIP)_PACKAGES=").match  # with these, Dask's images install packages at start
@@ -141,7 +142,12 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             leases.release(lease)
         else:
             leases.abandon(lease)
-            _logger.warning("%s is not gone: %s; run `scalescope reap` later", self.label, ", ".join(left))
+            # in lines of their own an error would hide what follows
+            why = "; ".join(" ".join(each.split()) for each in left)
+            self.left = (
+                f"{self.label} is not gone: it runs on until it was idle for {self.spec.idle_timeout_s} s; then the "
+                f"operator removes it; `scalescope reap` does so now, with credentials that hold: {why}"
+            )
 
     def client(self) -> distributed.Client:
         self._open()
@@ -177,7 +183,8 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             self._ask_for(api, self._asked(workers), threads_per_worker)
             self._pods = self._await("worker", workers, self._has_arrived)
             if len(self._images()) > 1:
-                self._check_versions(self._open())
+                found = self._open().get_versions()["workers"].values()
+                self._check_versions(each["packages"] for each in found)
         finally:
             self._waited_s = time.monotonic() - began
         self._facts = {"pods": self._recorded().place(self._pods, list(self._present))}
@@ -314,7 +321,22 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             self._lost = self._was_away(api)  # nodes that seem lost then are its fault, too
 
     def losses(self) -> str:
+        observer = self._observer
+        if not self._lost and observer is not None and (observer.scheduler is None or observer.status != "running"):
+            self._lost = self._why_cut_off()
         return self._lost
+
+    def _why_cut_off(self) -> str:
+        """Why the scheduler cannot be reached any more, once Kubernetes knows; empty if its pod is well."""
+        deadline = time.monotonic() + NODE_NOTICED_S
+        while time.monotonic() < deadline:
+            try:
+                if found := self._end_of_scheduler():
+                    return str(found)
+            except ClusterError as error:
+                return str(error)
+            time.sleep(LOOK_INTERVAL_S)
+        return ""
 
     def outage(self) -> str:
         api = self._api
@@ -355,8 +377,11 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
             port = api.forward(scheduler["metadata"]["name"], manifests.COMM_PORT)
             self._address = f"{urlsplit(self._address).scheme}://127.0.0.1:{port}"
         try:
+            self._check_versions([versions_of(self._address, self._security, CONNECT_TIMEOUT_S)])
             self._observer = self._client()
-        except (OSError, ValueError, RuntimeError) as error:
+        except ClusterError:
+            raise
+        except Exception as error:  # whatever a scheduler of another release makes of the client
             raise self._end_of_scheduler() or ClusterError(
                 "the scheduler runs, but cannot be reached",
                 where=f"{self._address}, pod {scheduler['metadata']['name']}",
@@ -364,13 +389,11 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
                 next_step="see its log with `kubectl logs`; check network policies and service meshes (`cluster.tls`)",
                 category="no-connection",
             ) from error
-        self._check_versions(self._observer)
 
-    def _check_versions(self, client: distributed.Client) -> None:
+    def _check_versions(self, found: Iterable[Mapping[str, str]]) -> None:
         """Refuse an image with another Dask than here; failures that it causes do not name it."""
-        found = client.get_versions()
-        here = _versions(found["client"]["packages"])
-        for there in (_versions(side["packages"]) for side in (found["scheduler"], *found["workers"].values())):
+        here = _versions(distributed.versions.get_versions()["packages"])
+        for there in map(_versions, found):
             if there != here:
                 raise ClusterError(
                     "the image has other versions than the driver",

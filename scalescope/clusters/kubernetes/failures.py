@@ -56,13 +56,29 @@ FAILURES = tuple(Failure(*row) for row in (
      "the image lacks dask-cuda", "use an image with dask-cuda for the workers with GPUs, or leave `cluster.cuda` out"),
     ("old-dask", MUST_ACT, r"^Log: .*(No such (command|option)|Usage: .*dask)",
      "the image's version of Dask does not know the command", "use an image with the driver's version of distributed"),
-    ("no-connection", MUST_ACT, r"^Log: .*(Timed out trying to connect|Connection refused|Name or service not known|"
-     r"Could not connect|failed to connect)",
-     "it does not reach the scheduler",
-     "check network policies, service meshes (see `cluster.tls`) and the cluster's DNS"),
-    ("no-trust", MUST_ACT, r"^Log: .*(CERTIFICATE_VERIFY_FAILED|SSLError|\[SSL)",
+    # what connections end with, the nearest to the cause first: all errors of getaddrinfo(3) have negative numbers
+    ("no-name", MUST_ACT, r"^Log: .*(\[Errno -\d+\]|gaierror|(Name or service|nodename nor servname).* not known|"
+     r"in name resolution|No address associated|Name (does not resolve|has no usable address))",
+     "it cannot look up the scheduler's name: the cluster's DNS does not answer, or does not know the service",
+     "`kubectl get pods -n kube-system -l k8s-app=kube-dns` must show them ready; ask an administrator"),
+    ("no-trust", MUST_ACT, r"^Log: .*(CERTIFICATE_VERIFY_FAILED|SSL\w*Error|\[SSL|TLSV?1?_?ALERT)",
      "scheduler and worker do not trust each other's certificates",
      "check the clocks of the nodes; behind a service mesh, set `cluster.tls` to false"),
+    ("no-route", MUST_ACT, r"^Log: .*(\[Errno (100|101|112|113)\]|Network is (unreachable|down)|"
+     "No route to host|Host is down)",
+     "no route leads from its node to the scheduler",
+     "an administrator looks at the pod network of NODE: `kubectl get pods -n kube-system -o wide`"),
+    ("no-connection", MUST_ACT, r"^Log: .*(\[Errno 111\]|Connection refused)",
+     "nothing listens at the scheduler's address, or a rule refuses it",
+     "`kubectl get endpoints` must show the scheduler's; check network policies and service meshes (`cluster.tls`)"),
+    ("connection-reset", MUST_ACT, r"^Log: .*(\[Errno (32|103|104)\]|Connection reset|Broken pipe|connection abort)",
+     "what lies between it and the scheduler cuts connections",
+     "check service meshes (see `cluster.tls`) and network policies"),
+    ("no-connection", MUST_ACT, r"^Log: .*(\[Errno 110\]|timed out|Could not connect|failed to connect|"
+     r"connect\(\) didn't finish)",
+     "its packets to the scheduler get no answer",
+     "`kubectl get pods -n kube-system -o wide` must show kube-proxy (or what takes its place) ready on NODE; check "
+     "network policies and service meshes (see `cluster.tls`)"),
     ("disk-full", MUST_ACT, r"^Log: .*(No space left on device|Disk quota exceeded)",
      "the node's disk is full", "`kubectl describe node NODE` shows ephemeral-storage"),
     ("no-permission", MUST_ACT, r"^Log: .*(Permission denied|PermissionError)",
@@ -129,6 +145,9 @@ FAILURES = tuple(Failure(*row) for row in (
      "`kubectl get --raw /readyz` shows whether it is back; then the same command continues"),
     ("request-failed", MUST_ACT, "^HTTP", "", "`kubectl get --raw /readyz` shows whether the server is well"),
     # ---- a pod that no node takes: several rows may apply
+    ("node-not-ready", ROOM, r"^Unschedulable: .*(Not ready: |untolerated taint \{node\.(kubernetes|cloudprovider))",
+     "a node that could hold it is not ready: lost, starting, or short of a resource",
+     "`kubectl get nodes` shows it as NotReady; wait longer with `cluster.queue_timeout_s`, or ask an administrator"),
     ("no-gpu", ROOM, r"^Unschedulable: .*Insufficient nvidia\.com/gpu",
      "no matching node has enough free GPUs",
      "compare nvidia.com/gpu under Allocatable and Allocated in `kubectl describe nodes`; ask for fewer workers or "
@@ -140,7 +159,7 @@ FAILURES = tuple(Failure(*row) for row in (
     ("no-label", ROOM, "^Unschedulable: .*didn't match Pod's node (affinity|selector)",
      "nodes lack the labels that the pod asks for",
      "`kubectl get nodes --show-labels` lists them; change `cluster.{}node_selector` or `cluster.gpu_product`"),
-    ("taint", ROOM, "^Unschedulable: .*untolerated taint",
+    ("taint", ROOM, r"^Unschedulable: .*untolerated taint(?! \{node\.)",
      "nodes have a taint that the pod does not tolerate",
      "`kubectl describe nodes` shows Taints; add one to `cluster.{}tolerations`, but none of node.kubernetes.io/, "
      "which marks a node that is not well"),

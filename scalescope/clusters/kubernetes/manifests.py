@@ -42,11 +42,14 @@ DEATH_TIMEOUT_S = 60
 
 _FOLDER = "/etc/scalescope"
 _CONFIG, _PACKAGE = "dask.config", "scalescope.zip"
-# Parts of this package that the built-in workloads need in tasks: pods import them from the secret.
-_SHIPPED = ("workloads", "model", "__init__.py", "errors.py", "redaction.py")
+# Parts of this package that pods import from the secret: what the built-in workloads need in tasks, and HTTP routes.
+_ROUTES = tuple(f"scalescope.clusters.kubernetes.{name}" for name in ("metrics_route", "http_routes"))
+_SHIPPED: tuple[str, ...] = ("workloads/", "model/", "__init__.py", "errors.py", "redaction.py", "clusters/__init__.py")
+_SHIPPED += (
+    "clusters/kubernetes/__init__.py",
+    *(f"clusters/kubernetes/{each.rpartition('.')[2]}.py" for each in _ROUTES),
+)
 _LOCAL = ("jobqueue", "kubernetes", "temporary-directory")  # Dask's configuration for this machine only
-# Routes by which the operator retires workers and learns that the scheduler is idle; with TLS there is no other way.
-_API = "distributed.http.scheduler.api"
 
 
 def labels(label: str) -> dict[str, str]:
@@ -298,16 +301,16 @@ def _package() -> bytes:
     root, packed = Path(scalescope.__file__).parent, io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sorted(root.rglob("*.py")):
-            if path.relative_to(root).parts[0] in _SHIPPED:
+            if path.relative_to(root).as_posix().startswith(_SHIPPED):
                 archive.write(path, path.relative_to(root.parent))
     return packed.getvalue()
 
 
 def _config(spec: KubernetesSpec) -> dict[str, Any]:
-    """This process's configuration of Dask, with the operator's routes and the certificates."""
+    """This process's configuration of Dask, with the certificates, and with no HTTP but what must be there."""
     mine = {name: value for name, value in dask.config.config.items() if name not in _LOCAL}
-    routes = dask.config.get("distributed.scheduler.http.routes")
-    more: dict[str, Any] = {"distributed": {"scheduler": {"http": {"routes": [*routes, _API]}}}}
+    routes = {"scheduler": list(_ROUTES), "worker": list(_ROUTES[:1])}
+    more: dict[str, Any] = {"distributed": {name: {"http": {"routes": each}} for name, each in routes.items()}}
     if spec.tls:
         proof = {"cert": f"{_FOLDER}/cert.pem", "key": f"{_FOLDER}/key.pem"}
         tls = {"ca-file": f"{_FOLDER}/ca.pem", **dict.fromkeys(("scheduler", "worker", "client"), proof)}

@@ -16,9 +16,16 @@ R = TypeVar("R", bound=Raw)
 # does not answer.
 DELETED, UNREADY, NODE_LOST = "Deleted", "Unready", "NodeLost"
 CORDONED = "node(s) were unschedulable"  # in a scheduler's message
+NOT_READY = "Not ready: "  # before the nodes that could hold a pod and are not well, in a message of ours
+_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")  # begin the taints of nodes that are not well
+# A node passes by itself if it is cordoned, not well, or being added by an autoscaler, in messages
+_PASSES = re.compile(
+    rf"{re.escape(CORDONED)}|{NOT_READY}|untolerated taint \{{node\.|says (TriggeredScaleUp|Nominated)"
+)
 
 _STARTING = {"ContainerCreating", "PodInitializing", "Pending", ""}
 _ENDED_BY_ITSELF = {"Error", "Completed"}
+_LOG_TELLS = {*_ENDED_BY_ITSELF, "CrashLoopBackOff", UNREADY}
 _TOOK_IT_AWAY = {"Preempted", "Evicted", "TaintManagerEviction"}  # reasons of events
 # The last two are also Karpenter's.
 _SCALING = {"TriggeredScaleUp", "NotTriggerScaleUp", "FailedScaleUp", "Nominated", "FailedScheduling"}
@@ -53,9 +60,8 @@ class PodProblem:
         if self.reason in _STARTING or (self.reason in _ENDED_BY_ITSELF and not self.restarts):
             return Outlook.STARTING
         rows = matching(self.reason, self.message)
-        # a cordoned node comes back, so it is waited for as a busy one is
-        if rows and rows[0].outlook is Outlook.ROOM and CORDONED not in self.message and _NO_NODE.search(self.message):
-            return Outlook.NEW_NODE
+        if rows and rows[0].outlook is Outlook.ROOM and _NO_NODE.search(self.message):
+            return Outlook.ROOM if _PASSES.search(self.message) else Outlook.NEW_NODE  # the former as busy ones
         return rows[0].outlook if rows else Outlook.STARTING
 
 
@@ -70,7 +76,7 @@ class Explanation:
 
 def explain(problem: PodProblem, log: str = "") -> Explanation:
     """Explain a problem; `log`: the end of the log of a container that ended by itself."""
-    rows = matching("Log", log) if log and problem.reason in _ENDED_BY_ITSELF else ()
+    rows = matching("Log", log) if log and problem.reason in _LOG_TELLS else ()
     rows += matching(problem.reason, problem.message)
     category, cause, step = "", "", "see `kubectl describe pod POD`"
     if not rows and problem.reason not in _STARTING:
@@ -82,6 +88,27 @@ def explain(problem: PodProblem, log: str = "") -> Explanation:
         step = "; or ".join(row.next_step for row in rows[:-1])
     step = step.replace("{}", "scheduler_" if is_scheduler(problem.pod) else "")
     return Explanation(category, cause, step.replace("POD", problem.pod).replace("NODE", problem.node or "its node"))
+
+
+def not_ready(nodes: Sequence[Raw], pod: Raw) -> list[str]:
+    """Nodes that a pod's selector allows and that are not well, with the taints that say so."""
+    wanted = pod.get("spec", {}).get("nodeSelector", {}).items()
+    fit = [each for each in nodes if wanted <= each["metadata"].get("labels", {}).items()]
+    taints = {
+        each["metadata"]["name"]: [
+            taint["key"] for taint in each["spec"].get("taints", ()) if taint["key"].startswith(_TAINTS)
+        ]
+        for each in fit
+        if not each["spec"].get("unschedulable")
+    }
+    return [f"{name} ({', '.join(dict.fromkeys(keys))})" for name, keys in taints.items() if keys]
+
+
+def telling_line(log: str) -> str:
+    """The last line of a log that a row of the table knows; empty if none."""
+    lines = (" ".join(line.split()) for line in reversed(log.splitlines()))
+    rows = matching("Log", log)
+    return next((line for line in lines if rows and rows[0] in matching("Log", line)), "")
 
 
 def is_scheduler(name: str) -> bool:

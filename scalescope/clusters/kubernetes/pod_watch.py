@@ -10,18 +10,21 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
 from scalescope.clusters.kubernetes.api import Api, Raw
-from scalescope.clusters.kubernetes.failures import LASTING, Outlook, refusal
+from scalescope.clusters.kubernetes.failures import LASTING, Outlook, matching, refusal
 from scalescope.clusters.kubernetes.manifests import COMPONENT, WORKER_GROUP
 from scalescope.clusters.kubernetes.pod_problems import (
     CORDONED,
     DELETED,
     NODE_LOST,
+    NOT_READY,
     PodProblem,
     explain,
     is_scheduler,
+    not_ready,
     problem_of_deployment,
     problem_of_ended,
     problem_of_pod,
+    telling_line,
     with_events,
     with_node,
     without_replaced,
@@ -32,6 +35,9 @@ from scalescope.errors import ClusterError, WorkersMissing
 # Seconds that an unlikely problem must last after the last ending pod: those hold quota, nodes and GPUs, and Kubernetes
 # waits longer before each new try.
 SETTLE_S = 6.0
+# Seconds after the API server was away in which nothing is concluded: kubelets report every 10, and until then their
+# nodes seem lost.
+OUTAGE_SETTLE_S = 20.0
 ENDING_S = 10.0  # to wait for an ending pod; after that its node probably does not answer
 OPERATOR_S = 30.0  # for the operator, which may be restarting, to make something
 RETRY_S = 60.0  # after which the operator tries again
@@ -67,7 +73,7 @@ class PodWatch:
         self._events: dict[str, list[Raw]] = {}
         self._nodes: dict[str, Raw] = {}
         self._rights: dict[tuple[str, str], bool] = {}
-        self._cordoned: list[str] = []
+        self._unwell = ""  # which nodes could hold the worst pod, but are cordoned or not well
         self._ending: dict[str, float] = {}
 
     def look(self) -> list[Raw]:
@@ -79,13 +85,16 @@ class PodWatch:
         self.problems = sorted(filter(None, found), key=lambda each: list(Outlook).index(each.outlook))
         now = self._clock()
         if self.problems:
-            self.problems[0] = self._with_details(self.problems[0], now)
+            self._add_details(now)
         ending = [pod["metadata"]["name"] for pod in self.seen if self._is_ending(pod)]
         self._ending = {name: self._ending.get(name, now) for name in ending}
         if self.is_ending:
             for outlook in (Outlook.UNLIKELY, Outlook.NEW_NODE):
                 self._since.pop(outlook, None)
         outlooks = {each.outlook for each in self.problems}
+        if self.is_after_outage:
+            self._since.clear()
+            self._began = self._placed_at = now
         self._since = {outlook: self._since.get(outlook, now) for outlook in outlooks}
         if outlooks & {Outlook.ROOM, Outlook.NEW_NODE}:
             self._placed_at = now
@@ -111,6 +120,8 @@ class PodWatch:
             Outlook.ROOM: (spec.queue_timeout_s, "cluster.queue_timeout_s"),
             Outlook.STARTING: (math.inf, ""),
         }
+        if self.is_after_outage:
+            return f"{self._missing(expected, arrived)}; the API server was away, so what it says may be old"
         for problem in self.problems:
             limit_s, name = limits[problem.outlook]
             if now - self._since[problem.outlook] >= limit_s:
@@ -129,6 +140,12 @@ class PodWatch:
         limit_s, name = limits[first.outlook]
         waits = f"; waits for up to {limit_s:g} s ({name})" if name else ""
         return f"{self._missing(expected, arrived)}; {self._alike(first)} of their pods: {first}{waits}"
+
+    @property
+    def is_after_outage(self) -> bool:
+        """Whether the API server was away until just now."""
+        back = self._api.back_since
+        return bool(back) and self._clock() - back < OUTAGE_SETTLE_S
 
     @property
     def is_ending(self) -> bool:
@@ -154,6 +171,9 @@ class PodWatch:
         log = "" if problem.is_from_outside else self._log(problem)
         told = explain(problem, log)
         cause = f"{told.cause}. Kubernetes says {problem}" if told.cause else f"Kubernetes says {problem}"
+        line = telling_line(log)
+        if line and matching("Log", line)[0].category == told.category:
+            cause = f"{told.cause}: {line}. Kubernetes says {problem}"
         if log:
             cause += _LOG + log.replace("\n", "\n    | ")
         elif problem.restarts and not problem.is_from_outside:
@@ -197,6 +217,18 @@ class PodWatch:
     def _alike(self, problem: PodProblem) -> int:
         return sum(each.reason == problem.reason for each in self.problems)
 
+    def _add_details(self, now: float) -> None:
+        """To the worst problem, and to those that Kubernetes words alike."""
+        before = self.problems[0]
+        told = self._with_details(before, now)
+        self.problems = [
+            replace(each, reason=told.reason, message=told.message)
+            if (each.reason, each.message) == (before.reason, before.message) and told.reason == before.reason
+            else each
+            for each in self.problems
+        ]
+        self.problems[0] = told
+
     def _with_details(self, problem: PodProblem, now: float) -> PodProblem:
         """Add what events and the node say about a pod that is starting or waits for a node."""
         if problem.outlook in (Outlook.MUST_ACT, Outlook.UNLIKELY):
@@ -206,12 +238,18 @@ class PodWatch:
             self._asked_at = now
             self._events = {name: self._api.events_of(name)} if self._may("list", "events") else {}
             self._nodes = {node: self._api.node(node)} if node and self._may("get", "nodes") else {}
-            is_cordoned = CORDONED in problem.message and self._may("list", "nodes")
-            self._cordoned = self._api.cordoned_nodes() if is_cordoned else []
+            is_kept_off = any(each in problem.message for each in (CORDONED, "taint")) and self._may("list", "nodes")
+            self._unwell = self._described_nodes(self._api.nodes(), name) if is_kept_off else ""
         problem = with_events(problem, self._events.get(name, ()))
-        if self._cordoned:
-            problem = replace(problem, message=f"{problem.message} Cordoned: {', '.join(self._cordoned)}")
+        if self._unwell:
+            problem = replace(problem, message=f"{problem.message} {self._unwell}")
         return with_node(problem, self._nodes[node]) if node in self._nodes else problem
+
+    def _described_nodes(self, nodes: Sequence[Raw], name: str) -> str:
+        pod = next((each for each in self._pods if each["metadata"]["name"] == name), {})
+        cordoned = [each["metadata"]["name"] for each in nodes if each["spec"].get("unschedulable")]
+        told = (("Cordoned: ", cordoned), (NOT_READY, not_ready(nodes, pod)))
+        return " ".join(f"{words}{', '.join(each)}" for words, each in told if each)
 
     def _may(self, verb: str, what: str) -> bool:
         if (verb, what) not in self._rights:
@@ -249,17 +287,23 @@ class PodWatch:
         what = f"{self._missing(expected, arrived)} after {self._spec.start_timeout_s:g} s"
         if self.problems:
             return self.error(self.problems[0], what, kind=WorkersMissing)
+        log = self._api.log(self._pods[0]["metadata"]["name"], LOG_LINES) if self._pods else ""
+        rows = matching("Log", log) if log else ()
         category, cause = "no-connection", "their pods run, but do not reach the scheduler: check network policies"
+        step = f"`kubectl get pods -l app.kubernetes.io/instance={self._label}` shows them; raise "
+        step += "`cluster.start_timeout_s` on busy nodes"
+        if rows:
+            node = self._pods[0]["spec"].get("nodeName", "its node") if "spec" in self._pods[0] else "its node"
+            category, cause = rows[0].category, f"their pods run, but {rows[0].cause}: {telling_line(log)}"
+            step = rows[0].next_step.replace("{}", "").replace("NODE", node)
         if arrived > expected:
             category = "not-retired"
             cause = "the operator could not retire them: the other workers have no memory for their data"
-        log = self._api.log(self._pods[0]["metadata"]["name"], LOG_LINES) if self._pods else ""
         return WorkersMissing(
             what,
             where=self._where,
             cause=cause + (_LOG.replace("its", "the first one's") + log.replace("\n", "\n    | ") if log else ""),
-            next_step=f"`kubectl get pods -l app.kubernetes.io/instance={self._label}` shows them; raise "
-            "`cluster.start_timeout_s` on busy nodes",
+            next_step=step,
             category=category,
         )
 

@@ -1,6 +1,8 @@
 """Reaches a port of a pod from outside Kubernetes, through a websocket of the API server.
 
-kr8s 0.20 can do this, too, but reconnects without a pause and without end if the pod is gone.
+kr8s 0.20 can do this, too, but reconnects without a pause and without end if the pod is gone, and closes the session of
+all its requests, and so every websocket of it, when one is answered with 401 or 403. Here each connection has a session
+of its own: one that is open outlasts the credentials with which it was opened.
 """
 
 from __future__ import annotations
@@ -8,13 +10,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import httpx
 import httpx_ws
 
 _BLOCK = 2**20
+_REFUSED = (401, 403)
 _ERRORS = 1  # channel of errors; data have channel 0
 
 _logger = logging.getLogger(__name__)
@@ -29,8 +32,9 @@ async def forwarded(api: Any, namespace: str, pod: str, port: int, patience_s: f
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            where = {"namespace": namespace, "url": f"pods/{pod}/portforward", "params": {"ports": str(port)}}
-            async with api.open_websocket(**where, keepalive_ping_timeout_seconds=patience_s) as socket:
+            async with _opened(
+                api, f"/api/v1/namespaces/{namespace}/pods/{pod}/portforward", port, patience_s
+            ) as socket:
                 ways = [asyncio.ensure_future(way) for way in (_send(reader, socket), _receive(socket, writer))]
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
                 for way in ways:
@@ -49,6 +53,31 @@ async def forwarded(api: Any, namespace: str, pod: str, port: int, patience_s: f
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
+
+
+@asynccontextmanager
+async def _opened(api: Any, url: str, port: int, patience_s: float) -> AsyncIterator[Any]:
+    """A websocket with a session of its own; the credentials are asked for anew if the server does not take them."""
+    for is_last in (False, True):
+        auth = api.auth
+        headers = {"Authorization": f"Bearer {auth.token}"} if auth.token else {}
+        options: dict[str, Any] = {"params": {"ports": str(port)}, "keepalive_ping_timeout_seconds": patience_s}
+        if auth.tls_server_name:
+            options["extensions"] = {"sni_hostname": auth.tls_server_name}
+        async with AsyncExitStack() as stack:
+            client = httpx.AsyncClient(
+                base_url=auth.server, headers=headers, verify=await auth.ssl_context(), proxy=auth.proxy
+            )
+            await stack.enter_async_context(client)
+            try:
+                socket = await stack.enter_async_context(httpx_ws.aconnect_ws(url, client, **options))
+            except httpx_ws.WebSocketUpgradeError as error:
+                if is_last or error.response.status_code not in _REFUSED:
+                    raise
+                await auth.reauthenticate()
+                continue
+            yield socket
+            return
 
 
 async def _send(reader: asyncio.StreamReader, socket: Any) -> None:

@@ -14,7 +14,7 @@ import distributed
 import psutil
 from distributed.core import Status
 
-from scalescope.clusters import process_guard
+from scalescope.clusters import light_workers, process_guard
 from scalescope.clusters.base import NANNIES_CONFIG, Cluster, LogTail, registered
 from scalescope.clusters.fault_injection import Injection
 from scalescope.clusters.local.spec import LocalSpec
@@ -30,6 +30,14 @@ WORKER_PRELOAD = "scalescope.clusters.worker_preload"
 CLOSE_TIMEOUT_S = 6.0  # for an orderly end, before processes are killed
 _POLL_S = 0.02
 _LOG_LINES = 12
+
+
+class _Silent(distributed.LocalCluster):  # type: ignore[misc]
+    """A cluster of distributed whose scheduler has no HTTP server."""
+
+    async def _start(self) -> None:
+        self.scheduler_spec["cls"] = light_workers.LightScheduler
+        await super()._start()
 
 
 class LocalCluster(Cluster[LocalSpec]):
@@ -57,12 +65,12 @@ class LocalCluster(Cluster[LocalSpec]):
         self._log.attach()
         process_guard.refuse_other_users()
         try:
-            self._dask = distributed.LocalCluster(
+            self._dask = _Silent(
                 n_workers=0,
                 threads_per_worker=1,
                 processes=True,
                 host=HOST,
-                dashboard_address=f"{HOST}:0",  # else the metrics take a fixed port
+                dashboard_address=None,
                 scheduler_kwargs={"dashboard": False},
                 memory_limit=self.spec.memory_limit_mb * 2**20 or None,
                 silence_logs=logging.WARNING,

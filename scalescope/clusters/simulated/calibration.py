@@ -12,6 +12,7 @@ from typing import Any
 
 from scalescope.clusters.simulated.spec import SimulatedSpec
 from scalescope.errors import UsageError
+from scalescope.owner import make_folder
 
 REFERENCE_SCHEDULER_US = 90.0
 REFERENCE_WORKER_US = 950.0
@@ -59,7 +60,8 @@ class Calibration:
 
     def save(self) -> Path:
         path = calibration_file()
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
+        path.touch(mode=0o600)
         path.write_text(json.dumps(asdict(self)))
         return path
 

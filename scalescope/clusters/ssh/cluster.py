@@ -16,7 +16,7 @@ from distributed.security import Security
 
 from scalescope.clusters.base import NANNIES_CONFIG, LogTail
 from scalescope.clusters.observed_cluster import ObservedCluster, root_cause
-from scalescope.clusters.ssh.remote import Remote, configuration
+from scalescope.clusters.ssh.remote import NO_HTTP, Remote, configuration
 from scalescope.clusters.ssh.spec import SshSpec
 from scalescope.errors import ClusterError
 
@@ -55,7 +55,6 @@ class SshCluster(ObservedCluster[SshSpec]):
             "port": 0,
             "protocol": "tls://",
             "dashboard": False,
-            "dashboard_address": "127.0.0.1:0",
             **self._interface(),
         }
         self._log.attach()
@@ -151,6 +150,7 @@ class SshCluster(ObservedCluster[SshSpec]):
             "nthreads": self._threads,
             "memory_limit": limit * 2**20 or None,
             "dashboard": False,
+            "preload": [*dask.config.get("distributed.worker.preload"), NO_HTTP],
             **self._interface(),
         }
         return self._remote(host, options)

@@ -18,9 +18,15 @@ import dask
 from distributed.deploy import ssh
 from distributed.security import Security
 
+# `clusters/no_http.py` for machines without Scalescope: a process that runs it starts no HTTP server.
+NO_HTTP = """\
+from distributed.node import ServerNode
+ServerNode.start_http_server = lambda *arguments, **options: None
+"""
+
 # Standard input ends with the SSH connection, and so does the process: no signal would come. Files in the working
 # folder must not hide modules of Python or Dask.
-START = """\
+START = f"""\
 import os, sys, threading
 os.environ["DASK_INTERNAL_INHERIT_CONFIG"] = sys.stdin.readline().strip()
 def watch():
@@ -30,7 +36,7 @@ threading.Thread(target=watch, daemon=True).start()
 if "" in sys.path:
     sys.path.remove("")
     sys.path.append("")
-from distributed.cli.dask_spec import main
+{NO_HTTP}from distributed.cli.dask_spec import main
 main()"""
 
 # Makes a folder for data that the process spills, in the folder `$0` if given, and removes it, even after a SIGKILL.

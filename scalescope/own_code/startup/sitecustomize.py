@@ -31,6 +31,10 @@ def taken_back() -> "str | None":
     return folder
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 class Watcher:
     """Has the guest called at the end of the modules that are watched, by a statement of theirs: no frame is added."""
 
@@ -118,7 +122,7 @@ class Watcher:
     def say(self, **event: object) -> None:
         """Write like `scalescope.own_code.record.say`, without an import: see `_interrupted_again` in the guest."""
         try:
-            with open(os.path.join(self.folder, "events.jsonl"), "a", encoding="ascii") as stream:
+            with open(os.path.join(self.folder, "events.jsonl"), "a", encoding="ascii", opener=_private) as stream:
                 stream.write(as_json(event) + "\n")
         except Exception:  # noqa: BLE001 - there is nobody to tell
             return

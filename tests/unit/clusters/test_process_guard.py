@@ -9,8 +9,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import dask
 import distributed
+import psutil
 import pytest
+from support import http_servers
 
 from scalescope import clusters
 from scalescope.clusters.light.spec import LightSpec
@@ -73,6 +76,23 @@ def ask(user: int, addresses: list[str]) -> list[str]:
 def test_only_processes_of_the_same_user_are_answered(addresses: list[str]) -> None:
     assert ask(0, addresses) == ["Scheduler", "Worker", "Nanny"][: len(addresses)]
     assert ask(NOBODY, addresses) == ["refused"] * len(addresses)
+
+
+def test_no_http_answers_another_user(addresses: list[str]) -> None:
+    listening = http_servers.ports([psutil.Process()])
+    assert listening
+    assert http_servers.answered(listening) == []
+
+
+def test_the_routes_of_an_open_cluster_are_found() -> None:
+    routes = [f"distributed.http.{name}" for name in ("scheduler.info", "scheduler.json", "health")]
+    options = {"processes": False, "dashboard_address": "127.0.0.1:0", "protocol": "tcp"}
+    with (
+        dask.config.set({"distributed.scheduler.http.routes": routes}),
+        distributed.LocalCluster(n_workers=1, **options) as cluster,
+    ):
+        found = http_servers.answered([cluster.scheduler.http_server.port])
+    assert {path.partition("/")[2] for path in found} >= {"info/main/workers.html", "json/counts.json", "health"}
 
 
 @contextmanager

@@ -1,27 +1,32 @@
 from __future__ import annotations
 
 import json
+import time
 from types import SimpleNamespace
 
+import distributed
 import numpy as np
 import pytest
+from distributed.client import FutureCancelledError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scalescope.driver.attempt import (
     LEFT_OUT,
+    LOST_CONNECTION,
     MESSAGE_LIMIT,
     RESULT_LIMIT,
     TRACEBACK_LIMIT,
     Attempt,
     changes,
     describe,
+    is_lost_connection,
     judge,
     kept_result,
     plain,
 )
 from scalescope.driver.protocol import RunTrial
-from scalescope.driver.trial_run import TrialRunner
+from scalescope.driver.trial_run import TrialRunner, _result
 from scalescope.errors import ClusterError, WorkersMissing
 from scalescope.model.sweep import Point
 from scalescope.model.trial import TrialState
@@ -39,12 +44,21 @@ BEFORE = {"tcp://a": ("0", 1, "running"), "tcp://b": ("1", 1, "running")}
         (Attempt(raised="it raised", missing="3 tasks"), TrialState.FAILED, "it raised"),
         (Attempt(changes="lost 1", raised="it raised"), TrialState.INVALID, "lost 1\nthen it raised"),
         (Attempt(changes="lost 1", raised="cancelled", error=CANCELLED), TrialState.INVALID, "lost 1"),
+        (Attempt(raised="it raised", cut_off="away"), TrialState.INVALID, "away\nthen it raised"),
+        (Attempt(raised="cancelled", error=CANCELLED), TrialState.FAILED, "cancelled"),
         (Attempt(changes="lost 1"), TrialState.INVALID, "lost 1"),
         (Attempt(problem="no workers", raised="it raised"), TrialState.INVALID, "no workers"),
     ],
 )
 def test_the_machine_is_blamed_before_the_workload(attempt: Attempt, state: TrialState, reason: str) -> None:
     assert judge(attempt) == (state, reason)
+
+
+def test_a_connection_that_we_lost_is_known_from_the_exception() -> None:
+    cut_off = describe(FutureCancelledError("x", reason="scheduler-connection-lost"))
+    assert is_lost_connection(cut_off)
+    assert not is_lost_connection(describe(FutureCancelledError("x", reason="unknown")))
+    assert not is_lost_connection({**cut_off, "type": "KeyError"})
 
 
 @pytest.mark.parametrize("error", [OSError("timed out"), ClusterError("the scheduler does not answer")])
@@ -61,6 +75,25 @@ def test_an_outage_that_the_cluster_knows_is_the_reason(error: Exception, outage
     attempt = runner.run(RunTrial("k", point, 0, False, "futures-map", 1.0, "/nowhere"))
     assert (attempt.problem == outage) == bool(outage)
     assert str(error) in (attempt.error or {})["message"]
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_a_workload_that_was_cut_off_is_told_from_one_that_raised(cut: bool) -> None:
+    def run(client: distributed.Client) -> None:
+        held = client.submit(time.sleep, 60)
+        if cut:
+            client.loop.add_callback(client.scheduler_comm.comm.abort)
+            held.result(timeout=30)
+        raise ValueError("its own")
+
+    attempt = Attempt()
+    workload = SimpleNamespace(name="w", run=run)
+    options = {"n_workers": 1, "processes": False, "dashboard_address": None, "protocol": "tcp"}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster, set_as_default=False) as client:
+        point = Point(workers=1, threads_per_worker=1, params={}, dask_config={})
+        _result(workload, client, point, attempt)  # type: ignore[arg-type]
+    assert judge(attempt)[0] is (TrialState.INVALID if cut else TrialState.FAILED)
+    assert attempt.cut_off == (LOST_CONNECTION if cut else "")
 
 
 def test_workers_that_were_lost_or_joined_are_named() -> None:

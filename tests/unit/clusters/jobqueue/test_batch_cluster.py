@@ -8,6 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from support import http_servers
 
 from scalescope import clusters, leases
 from scalescope.clusters.jobqueue.batch_cluster import BatchCluster
@@ -50,6 +51,9 @@ def test_jobs_are_submitted_kept_and_cancelled(
     assert [job["workers"] for job in cluster.facts()["jobs"]] == [2, 1]
     with cluster.client() as client:
         assert client.submit(sum, [1, 2]).result(timeout=30) == 3
+    listening = http_servers.ports([psutil.Process(), *map(psutil.Process, jobs)])
+    assert len(listening) >= 4  # of the scheduler and three workers
+    assert http_servers.answered(listening) == []
     cluster.scale(2, 1)
     assert [int(job["id"]) for job in cluster.facts()["jobs"]] == jobs[:1]
     cluster.close()

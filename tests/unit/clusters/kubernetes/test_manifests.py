@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import importlib.util
+import json
+import os
 import re
 import subprocess
 import sys
@@ -17,6 +19,7 @@ import yaml
 from distributed.security import Security
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import http_servers
 
 from scalescope import clusters, workloads
 from scalescope.clusters.kubernetes import manifests
@@ -194,7 +197,8 @@ def test_the_secret_holds_certificates_and_configuration() -> None:
     config = dask.config.deserialize(found["dask.config"].decode())
     assert config["distributed"]["scheduler"]["work-stealing"] is False
     assert config["distributed"]["comm"]["tls"]["worker"]["cert"] == "/etc/scalescope/cert.pem"
-    assert "distributed.http.scheduler.api" in config["distributed"]["scheduler"]["http"]["routes"]
+    for name in ("scheduler", "worker"):
+        assert all(each.startswith("scalescope.") for each in config["distributed"][name]["http"]["routes"])
     assert "temporary-directory" not in config
     assert sum(map(len, found.values())) < 2**20  # more, and Kubernetes refuses it
     assert not {"key.pem", "cert.pem"} & entries(KubernetesSpec(tls=False), None).keys()
@@ -217,6 +221,58 @@ print(workloads.__file__, *(each.name for each in workloads.builtin()))
     place, *names = done.stdout.split()
     assert place.startswith(str(packed))
     assert names == [workload.name for workload in workloads.builtin()]
+
+
+HTTP = """
+import asyncio, json, os, sys, urllib.error, urllib.request
+sys.path.insert(0, sys.argv[1])
+import dask, distributed
+dask.config.update(dask.config.config, json.loads(sys.argv[2]))
+
+def ask(server, path, token="", data=None):
+    request = urllib.request.Request(f"http://127.0.0.1:{server.http_server.port}{path}", data)
+    request.add_header("Authorization", f"Bearer {token}")
+    try:
+        return urllib.request.urlopen(request, timeout=10).read().decode()
+    except urllib.error.HTTPError as error:
+        return str(error.code)
+
+async def main():
+    options = {"processes": False, "dashboard_address": "127.0.0.1:0", "protocol": "tcp", "asynchronous": True}
+    options["scheduler_kwargs"] = {"dashboard": False}
+    async with distributed.LocalCluster(n_workers=2, **options) as cluster:
+        scheduler, worker = cluster.scheduler, cluster.workers[0]
+        found = {}
+        for name, server in (("scheduler", scheduler), ("worker", worker)):
+            for path in sys.argv[3].split(","):
+                found[f"{name}{path}"] = await asyncio.to_thread(ask, server, path)
+            found[f"{name}, token"] = await asyncio.to_thread(ask, server, "/metrics", "t0ken")
+        retire = "/api/v1/retire_workers", "", b'{"n": 1}'
+        found["stranger retires"] = await asyncio.to_thread(ask, scheduler, *retire)
+        scheduler.workers_to_close = lambda n: [worker.address]
+        found["operator retires"] = await asyncio.to_thread(ask, scheduler, *retire)
+        print(json.dumps(found))
+
+asyncio.run(main())
+"""
+
+
+def test_pods_answer_nothing_over_http_without_the_secret(tmp_path: Path) -> None:
+    found = entries(KubernetesSpec(tls=False), None)
+    packed = tmp_path / "scalescope.zip"
+    packed.write_bytes(found["scalescope.zip"])
+    config = json.dumps(dask.config.deserialize(found["dask.config"].decode()))
+    command = [sys.executable, "-c", HTTP, str(packed), config, ",".join(http_servers.PATHS)]
+    environ = {**os.environ, "SCALESCOPE_METRICS_TOKEN": "t0ken"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environ, check=True, timeout=60)
+    answers = json.loads(done.stdout)
+    assert "dask_scheduler_workers" in answers.pop("scheduler, token")
+    assert "dask_worker_threads" in answers.pop("worker, token")
+    assert json.loads(answers.pop("stranger retires")) == {}
+    assert [each["name"] for each in json.loads(answers.pop("operator retires")).values()] == ["0"]
+    assert answers.pop("scheduler/health") == "ok"
+    assert json.loads(answers.pop("scheduler/api/v1/check_idle")).keys() == {"idle_since"}
+    assert set(answers.values()) == {"401", "404"}
 
 
 def test_the_manifest_as_text_has_no_secret() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scalescope.clusters.kubernetes.manifests import COMPONENT, WORKER_GROUP
-from scalescope.clusters.kubernetes.pod_watch import ENDING_S, OPERATOR_S, RETRY_S, SETTLE_S, PodWatch
+from scalescope.clusters.kubernetes.pod_watch import ENDING_S, OPERATOR_S, OUTAGE_SETTLE_S, RETRY_S, SETTLE_S, PodWatch
 from scalescope.clusters.kubernetes.spec import KubernetesSpec
 from scalescope.errors import ClusterError
 
@@ -37,6 +37,8 @@ class Kube:
         self.events: list[dict[str, Any]] = []
         self.operates: list[dict[str, Any]] = []
         self.node_ready = "True"
+        self.back_since = 0.0
+        self.known_nodes: list[dict[str, Any]] = [{"metadata": {"name": "n1"}, "spec": {"unschedulable": True}}]
 
     def pods(self, label: str) -> list[dict[str, Any]]:
         return self.found
@@ -57,8 +59,8 @@ class Kube:
         ready = {"type": "Ready", "status": self.node_ready, "message": "Kubelet stopped posting node status."}
         return {"status": {"conditions": [ready]}}
 
-    def cordoned_nodes(self) -> list[str]:
-        return ["n1"]
+    def nodes(self) -> list[dict[str, Any]]:
+        return self.known_nodes
 
     def operators(self) -> list[dict[str, Any]]:
         return self.operates
@@ -334,3 +336,84 @@ def test_more_deployments_than_one_operator_makes_end_the_run_at_once(kube: Kube
         look(kube, watching, 0)
     assert (caught.value.category, caught.value.ends_run) == ("two-operators", True)
     assert look(kube, watch(kube, most=4), 0)
+
+
+TAINTED = (
+    "0/2 nodes are available: 1 node(s) didn't match Pod's node affinity/selector, 1 node(s) had untolerated taint(s). "
+    "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
+)
+
+
+@pytest.mark.parametrize("key", ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready", "nvidia.com/gpu"])
+def test_a_node_that_is_not_well_is_waited_for_and_one_with_another_taint_is_not(kube: Kube, key: str) -> None:
+    chosen = {"kubernetes.io/hostname": "gpu"}
+    lost = {"metadata": {"name": "gpu", "labels": chosen}, "spec": {"taints": [{"key": key}]}}
+    other = {"metadata": {"name": "cpu", "labels": {}}, "spec": {"taints": [{"key": "node.kubernetes.io/not-ready"}]}}
+    kube.known_nodes = [lost, other]
+    waits = waiting(TAINTED)
+    waits["spec"] = {"nodeSelector": chosen}
+    kube.rights, kube.found = {"nodes"}, [waits]
+    watching = watch(kube)
+    look(kube, watching, 3.0)
+    if key.startswith("node."):
+        said = look(kube, watching, SETTLE_S + 4.0)
+        assert f"gpu ({key})" in said
+        assert "cpu (" not in said
+        look(kube, watching, 3.0 + KubernetesSpec().queue_timeout_s - 1)
+    with pytest.raises(ClusterError) as caught:
+        look(kube, watching, 4.0 + KubernetesSpec().queue_timeout_s)
+    assert caught.value.category == ("node-not-ready" if key.startswith("node.") else "no-label")
+
+
+def test_nothing_is_concluded_just_after_an_outage_of_the_api_server(kube: Kube) -> None:
+    kube.found = [
+        pod(ready="False", containerStatuses=[{"ready": True, "state": {"running": {}}}])
+    ]  # its node seems lost
+    watching = watch(kube)
+    watching.look()
+    kube.back_since = 60.0
+    look(kube, watching, 60.0)
+    look(kube, watching, 60.0 + OUTAGE_SETTLE_S - 1)
+    with pytest.raises(ClusterError) as caught:
+        look(kube, watching, 60.0 + OUTAGE_SETTLE_S + SETTLE_S)
+    assert caught.value.category == "node-lost"
+
+
+def test_a_node_that_an_autoscaler_adds_is_waited_for(kube: Kube) -> None:
+    kube.rights, kube.found = {"events"}, [waiting(NO_NODE)]
+    kube.events = [{"reason": "TriggeredScaleUp", "source": {"component": "cluster-autoscaler"}, "message": "0->1"}]
+    watching = watch(kube)
+    look(kube, watching, 3.0)
+    assert "TriggeredScaleUp" in look(kube, watching, SETTLE_S + 4.0)
+
+
+@pytest.mark.parametrize(
+    ("line", "category"),
+    [
+        *((f"socket.gaierror: [Errno -{number}] what it is", "no-name") for number in range(1, 12)),
+        ("OSError: Timed out during handshake", "no-connection"),
+        ("OSError: [Errno 113] No route to host", "no-route"),
+        ("OSError: [Errno 101] Network is unreachable", "no-route"),
+        ("ConnectionRefusedError: [Errno 111] Connection refused", "no-connection"),
+        ("ConnectionResetError: [Errno 104] Connection reset by peer", "connection-reset"),
+        ("ssl.SSLCertVerificationError: certificate verify failed", "no-trust"),
+        ("TimeoutError: [Errno 110] Connection timed out", "no-connection"),
+    ],
+)
+def test_the_log_of_a_worker_that_does_not_arrive_says_why(kube: Kube, line: str, category: str) -> None:
+    kube.found, kube.logs[False] = [pod()], f"a line\n{line}\nthe last line"
+    watching = watch(kube)
+    with pytest.raises(ClusterError) as caught:
+        look(kube, watching, KubernetesSpec().start_timeout_s + 1)
+    assert caught.value.category == category
+    assert line in caught.value.cause.partition("\n")[0]
+
+
+@pytest.mark.parametrize("log", ["", "distributed.worker - INFO - Waiting to connect to: tls://x", "all is well"])
+def test_a_log_that_tells_nothing_names_no_cause(kube: Kube, log: str) -> None:
+    kube.found, kube.logs[False] = [pod()], log
+    watching = watch(kube)
+    with pytest.raises(ClusterError) as caught:
+        look(kube, watching, KubernetesSpec().start_timeout_s + 1)
+    assert caught.value.category == "no-connection"
+    assert "[Errno" not in caught.value.cause
