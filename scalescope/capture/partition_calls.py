@@ -25,7 +25,10 @@ from scalescope.model.partition_calls import BAG, CREATE, DIVIDED, FROM_PANDAS, 
 CALLS: dict[str, tuple[str, ...]] = {
     "dask.bag": ("from_sequence", "read_text"),
     "dask.dataframe": ("from_pandas", "from_map", "read_csv", "read_parquet"),
-    "dask.array": ("from_array", "from_zarr", "ones", "zeros", "full", "empty", "arange", "linspace"),
+    "dask.array": (
+        *("from_array", "from_zarr", "ones", "zeros", "full", "empty", "arange", "linspace"),
+        "random._wrap_func",  # all distributions call it
+    ),
 }
 # functions whose argument tells how much there is to divide
 COUNTED = (BAG, FROM_PANDAS, "dask.dataframe.from_map", "dask.array.from_array")
@@ -55,7 +58,7 @@ class Notes(list[PartitionCall]):
             call = CREATE
             lines = self.created.get(items or 0, set())
             where = next(iter(lines)) if len(lines) == 1 else where
-        asked = PartitionCall(call, where, items, partitions)
+        asked = PartitionCall(call, where, items, partitions, *_chunks(made))
         # what a library calls within, such as `from_map` within `read_csv`, was noted first
         self[:] = [each for each in self if not self._within(each, asked)]
         if asked not in self:
@@ -91,8 +94,10 @@ class Noting:
                 self._functions.put(create.__init__, Hook(leave=self._created, failed=self._failed))
             return
         for name in CALLS[module.__name__]:
-            made: Any = getattr(module, name, None)
-            leave = partial(self._made, f"{module.__name__}.{name}", made)
+            inner, _, function = name.rpartition(".")
+            made: Any = getattr(getattr(module, inner, None) if inner else module, function, None)
+            call = f"{module.__name__}.{name}".removesuffix("._wrap_func")
+            leave = partial(self._made, call, made)
             self._functions.put(made, Hook(leave=leave, failed=self._failed))
 
     def close(self) -> None:
@@ -135,6 +140,14 @@ def _length(given: Any) -> int | None:
         return len(given) if isinstance(given, Sized) else None
     except TypeError:  # an array of numpy without dimensions has none
         return None
+
+
+def _chunks(made: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    # shape and largest chunk of an array; some have parts of unknown length, which is nan
+    chunk = getattr(made, "chunksize", None)
+    if not isinstance(chunk, tuple) or not all(isinstance(each, int) for each in (*made.shape, *chunk)):
+        return (), ()
+    return made.shape, chunk
 
 
 def _used(name: str, modules: Collection[str]) -> bool:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from scalescope.model.partition_calls import BAG
+from scalescope.model.partition_calls import BAG, CREATE, FROM_PANDAS, PartitionCall
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,18 @@ CALL_OPTIONS = {
     "dask.dataframe.from_map": "give it more inputs for",
     "dask.dataframe.read_csv": "pass a smaller `blocksize=` for",
     "dask.dataframe.read_parquet": "write more row groups and pass `split_row_groups=True` for",
+}
+# How each call is told to make fewer partitions: {n} of them, with {times} times as much in each.
+FEWER_OPTIONS = {
+    CREATE: "pass Beam --dask_npartitions={n}",
+    BAG: "pass `npartitions={n}`",
+    FROM_PANDAS: "pass `npartitions={n}`",
+    "dask.bag.read_text": "pass `files_per_partition={times}`, or a larger `blocksize=`",
+    "dask.dataframe.from_map": "give each call {times} of the inputs",
+    "dask.dataframe.read_csv": "call `.repartition(npartitions={n})` on what it returns, or read {times} files in each "
+    "task (`dask.dataframe.from_map` over lists of paths, and `pandas.concat(map(pandas.read_csv, paths))` in it)",
+    "dask.dataframe.read_parquet": "call `.repartition(npartitions={n})` on what it returns, or write {n} larger files "
+    "once (`frame.repartition(npartitions={n}).to_parquet(...)`)",
 }
 ARRAY, CHUNKS = "dask.array.", "pass smaller `chunks=` for"  # begins the names of calls that make arrays
 BAG_OPTION = "pass npartitions= to dask.bag.from_sequence, at least the number of threads"
@@ -69,3 +81,19 @@ def matching(counts: Iterable[tuple[int, int]]) -> PartitionRule | None:
     return next(
         (rule for rule in RULES if pairs and all(rule.partitions(items) == found for items, found in pairs)), None
     )
+
+
+def fewer(call: PartitionCall, times: int) -> tuple[str, int]:
+    """How to tell a call to put up to so many times as much into each partition, and how many are left then."""
+    left = max(math.ceil(call.partitions / times), 1)
+    if not call.chunk:
+        return FEWER_OPTIONS.get(call.call, "make {n} partitions").format(n=left, times=f"{times:,}"), left
+    chunk, shape = list(call.chunk), call.shape
+
+    def cuts(axis: int) -> float:
+        return shape[axis] / chunk[axis]
+
+    while 2 * math.prod(chunk) <= times * math.prod(call.chunk) and max(map(cuts, range(len(chunk)))) > 1:
+        axis = max(range(len(chunk)), key=cuts)
+        chunk[axis] = min(2 * chunk[axis], shape[axis])
+    return f"make chunks of `{tuple(chunk)}`", math.prod(map(math.ceil, map(cuts, range(len(chunk)))))

@@ -57,6 +57,17 @@ SCRIPTS = {
                     print(sum(client.submit(score, n).result() for n in range(16)))
         """,
     ),
+    "chunks_of_one_step": (
+        "tiny-tasks",
+        """
+            import dask.array as da
+            from dask.distributed import Client
+            if __name__ == "__main__":
+                with Client(n_workers=2, threads_per_worker=1, dashboard_address=None):
+                    x = da.random.random((120, 100, 200), chunks=(1, 100, 200))
+                    print(float((x - x.mean(axis=0)).std().compute()) > 0)
+        """,
+    ),
     "straggler": (
         "straggler",
         """

@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
+from scalescope.analysis.attempts import codes
 from scalescope.diagnosis.cause import NOTEWORTHY, Term
 from scalescope.diagnosis.evidence.placement import displaced_s
-from scalescope.diagnosis.evidence.task_table import most_common_prefix
-from scalescope.diagnosis.evidence.timeline import handed_over
+from scalescope.diagnosis.evidence.task_table import most_common_prefix, task_column, threads_of_workers
+from scalescope.diagnosis.evidence.timeline import free_from, handed_over, occupied_from
 from scalescope.diagnosis.observation import Observation, Remedy, TrialCause
+from scalescope.diagnosis.partitions import fewer
 from scalescope.model import words
 from scalescope.model.finding import TIMES, Evidence, Finding, Place
 from scalescope.model.partition_calls import PartitionCall
+from scalescope.model.records import SENDING
 from scalescope.model.words import percent, plural
 
 HANDLING_S = 0.001  # seconds that scheduler and worker each spend on a task besides computing it
 SLOW_S = 0.005  # seconds from a free thread to the next task in hand, from which the worker is slow at it
+TINY_S, FELT_S = 0.02, 0.5  # mean seconds of tasks that are tiny wherever they run; seconds of the call worth a word
 TRANSITIONS = 6  # transitions that the scheduler makes for a task that finishes
+LONG_ENOUGH_S = 0.1  # seconds of a task in a collection with larger partitions (Dask's best practices)
+MANY = 50  # tasks or partitions; handling fewer is never felt
+ENOUGH_BYTES, MOST_BYTES = 16 * 2**20, 128 * 2**20  # bytes of a partition that is proposed
+ROOM = 10  # such partitions for which each thread has memory
+EACH = 4  # partitions of each thread that are left at least
 
 TINY_TASKS = TrialCause(
     code="tiny-tasks",
     title="Tasks too small",
-    needs="The mean task is shorter than 1 ms times the number of threads (the scheduler cannot feed them), or than "
-    "2 ms (the worker spends more on it than in it), and threads are idle while tasks wait. Or a worker takes 5 ms or "
-    "more (the median) to begin a task that it has on a thread that is free, which costs 10 % of the worker time.",
-    ruled_out_by="Short tasks on so few threads that the scheduler keeps up (5 ms on 2 threads). Waiting due to "
+    needs="Threads are idle while tasks wait, for 10 % of the worker time, and the mean task is shorter than 1 ms "
+    "times the number of threads (the scheduler cannot feed them), or than 2 ms (the worker spends more on it than in "
+    "it). Or a worker takes 5 ms or more (the median) to begin a task that it has on a thread that is free. Or tasks "
+    "take 20 ms or less, and the time from one to the next (the median) is half a second of the call.",
+    ruled_out_by="Short tasks between which little time passes, or so few that it is not felt. Waiting due to "
     "restrictions, data locality or late workers. Idle threads with no task waiting.",
     remedy="Let each task do more: lists of items, larger partitions or chunks",
     link="https://docs.dask.org/en/stable/best-practices.html#avoid-very-large-graphs",
@@ -43,44 +54,57 @@ def tiny_tasks(observation: Observation) -> Finding | None:
     attempts = observation.measured
     if not observation.noteworthy("not_assigned"):
         return None
-    durations = (attempts.stop - attempts.start)[attempts.useful]
+    useful, threads = attempts.useful, observation.threads
+    durations = (attempts.stop - attempts.start)[useful]
     scheduler_s, worker_s = _handling(observation)
-    mean_s, threads = float(durations.mean()), observation.threads
+    mean_s = float(durations.mean())
     by_scheduler = mean_s < threads * scheduler_s
     lost_s = observation.seconds("not_assigned") - displaced_s(observation)
-    if len(durations) < 50 or observation.share_of(lost_s) < NOTEWORTHY:  # tasks; handling fewer is never felt
+    if len(durations) < MANY or observation.share_of(lost_s) < NOTEWORTHY:
         return None
-    if not (by_scheduler or mean_s < 2 * worker_s):
-        worker_s = float(np.median(handed_over(observation)[attempts.useful]))
-        lost_s = min(lost_s, worker_s * len(durations)) if worker_s >= SLOW_S else 0.0
+    slow_s = float(np.median(handed_over(observation)[useful]))
+    if by_scheduler or mean_s < 2 * worker_s:
+        worker_s = max(worker_s, slow_s)
+    else:
+        between = occupied_from(observation) - np.maximum(free_from(observation), attempts.runnable)
+        between_s = max(float(np.median(between[useful])), 0.0)
+        felt = mean_s <= TINY_S and between_s * len(durations) >= FELT_S * threads
+        worker_s = slow_s if slow_s >= SLOW_S else between_s if felt else 0.0
+        lost_s = min(lost_s, worker_s * len(durations))
     if (share := observation.share_of(lost_s)) < NOTEWORTHY:
         return None
     rate = len(durations) / attempts.makespan
-    prefix = most_common_prefix(observation, attempts.useful)
+    prefix = most_common_prefix(observation, useful)
     enough = max(2 * threads * scheduler_s if by_scheduler else 0.0, 10 * worker_s)
-    useful = max(1, round(float(durations.sum()) / attempts.makespan))
+    busy = max(1, round(float(durations.sum()) / attempts.makespan))
     times = math.ceil(enough / max(mean_s, 1e-6))
+    larger = _larger(observation, max(times, math.ceil(LONG_ENOUGH_S / max(mean_s, 1e-6))))
     elsewhere_s = float(np.diff(attempts.elsewhere).sum())
     beyond_s = attempts.elapsed - elsewhere_s - float(durations.sum()) / threads
     limit = (
-        f"{rate:,.0f} tasks were handled per second, which keeps {plural(useful, 'thread')} of {threads:,} busy"
+        f"{rate:,.0f} tasks were handled per second, which keeps {plural(busy, 'thread')} of {threads:,} busy"
         if by_scheduler
-        else f"a worker needs about {words.duration(worker_s)} more for each"
+        else f"it takes about {words.duration(worker_s)} more to begin each"
     )
+    size = f" and give {words.size(larger.nbytes)}" if larger else ""
     return TINY_TASKS.finding(
         observation,
         lost_s,
-        f"{len(durations):,} tasks, most of them `{prefix}`, take {words.duration(mean_s)} on average: {limit}, and "
-        f"{percent(share)} of the worker time is spent between tasks; more workers do not help.",
+        f"{len(durations):,} tasks, most of them `{prefix}`, take {words.duration(mean_s)}{size} on "
+        f"average: {limit}, and {percent(share)} of the worker time is spent between tasks; more "
+        f"workers do not help.{larger.said if larger else _sent_at(observation)}",
         Remedy(
-            f"let each `{prefix}` task do about {times:,} times as much (a list of items "
+            larger.remedy
+            if larger
+            else f"let each `{prefix}` task do about {times:,} times as much (a list of items "
             f"per call, larger partitions or chunks), so that it takes {words.duration(enough)} or more",
-            saved_s=beyond_s * (1 - 1 / times),
+            saved_s=beyond_s * (1 - 1 / (larger.times if larger else times)),
         ),
         Evidence("mean duration of a task, s", round(mean_s, 6), "table tasks"),
         Evidence("tasks", len(durations), "table tasks"),
-        Evidence(TIMES, times, "the time that a task should take"),
+        Evidence(TIMES, math.ceil(larger.times) if larger else times, "the time that a task should take"),
         Evidence("tasks per second", round(rate, 1), "tasks by makespan"),
+        *(larger.evidence if larger else ()),
         Evidence("assumed cost of a task to the scheduler, s", scheduler_s, "built in, or the cluster's facts"),
         Evidence("cost of a task to its worker, s", round(worker_s, 6), "the same, or table tasks where it is slow"),
         Evidence("share runnable, not assigned", round(observation.share("not_assigned"), 4), "worker time"),
@@ -94,6 +118,66 @@ def _divided_at(observation: Observation) -> Place | None:
     asked = [PartitionCall.from_mapping(each) for each in observation.trial.facts.get("asked") or ()]
     most = max(asked, key=lambda each: each.partitions, default=None)
     return Place.of(most.where) if most else None
+
+
+@dataclass(frozen=True)
+class _Larger:
+    """A call that makes many small partitions, and how many are enough."""
+
+    said: str  # a sentence about the call, after a space
+    remedy: str
+    times: float  # how many times as much is in each then
+    nbytes: float  # bytes of the result of a task for one of today's partitions
+    evidence: tuple[Evidence, ...]
+
+
+def _larger(observation: Observation, wanted: int) -> _Larger | None:
+    # So many times as much in each partition, and 16 MiB, as far as memory and the number of threads allow: bytes do
+    # not depend on how busy the host is.
+    widest = max(stage.tasks for stage in observation.stages)
+    made = [PartitionCall.from_mapping(each) for each in observation.trial.facts.get("asked") or ()]
+    made = [call for call in made if call.where and MANY <= call.partitions <= widest]
+    if not made:
+        return None
+    call = max(made, key=lambda call: call.partitions)
+    groups, group = codes(observation.measured.group)
+    tasks = np.bincount(group, minlength=len(groups))
+    mean = np.bincount(group, weights=task_column(observation, "nbytes"), minlength=len(groups)) / np.maximum(tasks, 1)
+    nbytes = float(mean[tasks >= call.partitions].max(initial=1.0))
+    limits = observation.numbers("workers", "memory_limit")
+    room = float((limits[limits > 0] / threads_of_workers(observation).max() / ROOM).min(initial=MOST_BYTES))
+    possible = min(room / nbytes, call.partitions / (EACH * observation.threads))
+    times = int(min(max(wanted, ENOUGH_BYTES / nbytes), possible))
+    if times < 2:
+        return None
+    how, left = fewer(call, times)
+    each = nbytes * call.partitions / left
+    part = "chunks" if call.chunk else "partitions"
+    of = f" of {call.chunk}" if call.chunk else ""
+    return _Larger(
+        f" `{call.call}` at {call.where} makes {call.partitions:,} {part}{of}.",
+        f"{how} (at {call.where}): {left:,} {part} of about {words.size(each)} instead of {call.partitions:,}",
+        call.partitions / left,
+        nbytes,
+        (
+            Evidence("bytes of the result of such a task", round(nbytes), "table tasks"),
+            Evidence("partitions that are enough", left, call.where),
+        ),
+    )
+
+
+def _sent_at(observation: Observation) -> str:
+    # a sentence about the line that sent them, after a space; empty where it is not known
+    seconds: dict[str, float] = {}
+    for call, where, spent in zip(
+        observation.client_calls,
+        observation.column("client", "where"),
+        observation.numbers("client", "seconds"),
+        strict=True,
+    ):
+        if call in SENDING and where:
+            seconds[where] = seconds.get(where, 0.0) + float(spent)
+    return f" They are sent at {max(seconds, key=lambda where: seconds[where])}." if seconds else ""
 
 
 def _handling(observation: Observation) -> tuple[float, float]:

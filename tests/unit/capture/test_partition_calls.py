@@ -55,6 +55,18 @@ def test_arrays_and_dataframes():
     ]
 
 
+def test_the_chunks_of_arrays_those_of_random_numbers_too():
+    with noted({"dask.array"}) as notes:
+        dask.array.random.random((6, 4), chunks=(4, 2))
+        dask.array.random.default_rng(0).normal(size=9, chunks=3)
+        dask.array.ones(8, chunks=2)
+    assert [(note.call, note.shape, note.chunk) for note in notes] == [
+        ("dask.array.random", (6, 4), (4, 2)),
+        ("dask.array.random", (9,), (3,)),
+        ("dask.array.ones", (8,), (2,)),
+    ]
+
+
 def test_a_number_that_becomes_an_array_has_no_items():
     with noted({"dask.array"}) as notes:
         assert dask.array.asarray(np.float32(2)).sum().compute() == 2

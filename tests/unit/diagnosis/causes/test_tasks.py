@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import math
 import random
+from typing import Any
 
 import pytest
 from support.findings import only
 
-from scalescope.model.finding import Severity
+from scalescope.diagnosis.partitions import fewer
+from scalescope.model.finding import Finding, Severity
+from scalescope.model.partition_calls import PartitionCall
 
 SIZES = [(4, 1), (10, 1), (8, 4), (40, 1), (100, 2)]
 SEEDS = range(4)
@@ -190,6 +194,69 @@ def test_workers_that_begin_each_task_slowly(cluster, task, find, golden):
     assert finding.lost_s == pytest.approx(400 * 0.02, rel=0.1)
     assert not find(cluster(8, gap_s=0.02).run([task(0.5)] * 400))
     assert not find(cluster(8, gap_s=0.003).run([task(0.015)] * 400))
+
+
+def test_tiny_tasks_that_the_scheduler_can_feed_and_that_cost_half_a_second_all_the_same(cluster, task, find):
+    """As chunks of one step on a quiet machine: 2.5 ms from one task of 6 ms to the next."""
+    finding = only(find(cluster(2, gap_s=0.0025).run([task(0.006)] * 4_000)), "tiny-tasks")
+    assert finding.lost_s == pytest.approx(4_000 * 0.0025, rel=0.1)
+    assert not find(cluster(2, gap_s=0.0025).run([task(0.006)] * 300))  # 0.4 s
+    assert not find(cluster(2, gap_s=0.0025).run([task(0.06)] * 2_000))
+    assert not find(cluster(2, gap_s=0.0005).run([task(0.006)] * 4_000))
+
+
+def test_tiny_tasks_are_not_said_to_carry_large_objects(cluster, task, graph, find):
+    """As chunks of random numbers on a busy host: each call has a state of some hundred bytes."""
+    tasks = [task(0.004)] * 1_300
+    assert list(find(cluster(2, gap_s=0.03).run(tasks, [graph(nbytes=800_000)]))) == ["tiny-tasks"]
+    assert "serialisation-bound" in find(cluster(2, gap_s=0.03).run(tasks, [graph(nbytes=20_000_000)]))
+
+
+def values(finding: Finding) -> dict[str, Any]:
+    return {each.what: each.value for each in finding.evidence}
+
+
+def made(call: str, partitions: int, **array: Any) -> dict[str, Any]:
+    """Facts of a trial in which a call made these partitions."""
+    return {"asked": [PartitionCall(call, "my_job.py:14 in run", None, partitions, **array).to_mapping()]}
+
+
+@pytest.mark.parametrize("workers", [2, 8])
+def test_the_call_that_makes_tiny_chunks_and_the_chunks_that_are_enough(cluster, task, find, workers, golden):
+    tasks = [task(0.004, "load", nbytes=500_000)] * 1_200 + [task(0.004, "add", nbytes=8)] * 1_200
+    chunks = made("dask.array.from_array", 1_200, shape=(1_200, 180, 360), chunk=(1, 180, 360))
+    finding = golden(only(find(cluster(workers, gap_s=0.006).run(tasks, facts=chunks)), "tiny-tasks"))
+    assert "my_job.py:14 in run" in finding.summary
+    assert "`(32, 180, 360)`" in finding.remedy
+    assert values(finding)["partitions that are enough"] == 38
+
+
+def test_the_files_that_are_too_small(cluster, task, find, golden):
+    tasks = [task(0.01, "read", nbytes=30_000)] * 400 + [task(0.005, "sum")] * 400
+    files = made("dask.dataframe.read_parquet", 400)
+    finding = golden(only(find(cluster(2, gap_s=0.006).run(tasks, facts=files)), "tiny-tasks"))
+    assert values(finding)["partitions that are enough"] == 8  # 4 for each thread
+
+
+def test_as_large_as_memory_allows(cluster, task, find):
+    tasks, chunks = [task(0.002, nbytes=40_000_000)] * 1_000, made("dask.array.ones", 1_000)
+    finding = only(find(cluster(2, gap_s=0.006).run(tasks, facts=chunks)), "tiny-tasks")
+    assert values(finding)["partitions that are enough"] == 334  # 3 of them are 120 MB
+
+
+@pytest.mark.parametrize(
+    ("chunk", "shape", "times", "expected"),
+    [
+        ((1, 180), (600, 180), 50, ((32, 180), 19)),
+        ((150, 150), (6_000, 6_000), 54, ((1_200, 600), 50)),
+        ((1, 10), (3, 10), 50, ((3, 10), 1)),
+        ((10, 300), (600, 900), 4, ((40, 300), 45)),
+    ],
+)
+def test_larger_chunks_where_most_cuts_are(chunk, shape, times, expected):
+    count = math.prod(math.ceil(whole / each) for whole, each in zip(shape, chunk, strict=True))
+    text, left = fewer(PartitionCall("dask.array.ones", "", None, count, shape, chunk), times)
+    assert (text, left) == (f"make chunks of `{expected[0]}`", expected[1])
 
 
 @pytest.mark.parametrize(("workers", "seconds"), [(2, 0.005), (4, 0.05), (10, 0.1), (100, 1.0)])
