@@ -11,7 +11,7 @@ from scalescope.analysis.difference import Account, Difference, DifferencePart, 
 from scalescope.analysis.summary import is_meant, label, settings, varied
 from scalescope.diagnosis.account import account
 from scalescope.diagnosis.observation import Observation
-from scalescope.errors import UsageError
+from scalescope.errors import StoreError, UsageError
 from scalescope.model.sweep import Point
 from scalescope.model.trial import Trial
 from scalescope.model.words import capital, cut, duration, number, percent
@@ -103,7 +103,7 @@ class RunDifference:
         return f"{capital(REMEDIES[worst.kind])}." if undo else ""
 
     @property
-    def reason(self) -> str:
+    def brief(self) -> str:
         """The first part in a few words, for a line that says already that B is slower; empty without one."""
         if not self.found.named:
             return ""
@@ -139,7 +139,7 @@ class RunDifference:
     def to_mapping(self) -> dict[str, Any]:
         return {
             "line": self.line,
-            "reason": self.reason,
+            "reason": self.brief,
             "a": self.a,
             "b": self.b,
             **asdict(self.found),
@@ -202,6 +202,15 @@ def of_trials(a: Sequence[Trial], b: Sequence[Trial], *, labels: tuple[str, str]
     virtual = a[-1].virtual and b[-1].virtual
     found = difference(*accounts, virtual=virtual, other_host=other_host(facts))
     return RunDifference(*labels, found, culprits(facts, found.parts))
+
+
+def explained(a: Sequence[Trial], b: Sequence[Trial], *, labels: tuple[str, str]) -> RunDifference | None:
+    """The same for an answer that stands without it: None if records are missing, or no part is larger than chance."""
+    try:
+        found = of_trials(a, b, labels=labels)
+    except (UsageError, StoreError):
+        return None
+    return found if found.found.named else None
 
 
 def _account(trial: Trial) -> Account | None:

@@ -12,6 +12,7 @@ from scalescope.cli import main as cli
 from scalescope.errors import ExitStatus
 from scalescope.report.run_difference import of_runs
 from scalescope.store.store import Store
+from scalescope.studies.running import run_study
 
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [2, 4]}, "params": {"items": 4}, "repeats": 3}
 
@@ -53,6 +54,18 @@ def test_names_from_records_are_escaped_for_an_issue(
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in rows}) == 1
     assert "\\`sleep\\`" in text
+
+
+@pytest.mark.parametrize(("seconds", "named"), [(2.0, [("slower", "sleep")]), (1.0, [])])
+def test_a_comparison_says_why_b_is_slower_and_nothing_of_equals(
+    fake: Any, address: str, seconds: float, named: list[tuple[str, str]]
+) -> None:
+    fake.measures = lambda planned: (2, seconds if planned.point.params["items"] == 8 else 1.0)
+    given = {"workloads": ["futures-map"], "values": {"workers": 2}, "store": address}
+    found = run_study("comparison", {**given, "a": {"items": 4}, "b": {"items": 8}}).result
+    told = found.get("why", {"parts": []})
+    assert [(part["kind"], part["name"]) for part in told["parts"] if part["named"]] == named
+    assert [each["name"] for each in told.get("culprits", ())] == ["items"] * len(named)
 
 
 @pytest.mark.parametrize(
