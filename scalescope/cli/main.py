@@ -53,6 +53,7 @@ COMMANDS: Sequence[Row] = (
     ("report", "scalescope.cli.commands.report:report", PLAIN),
     ("serve", "scalescope.cli.commands.serve:serve", PLAIN),
     ("trace", "scalescope.cli.commands.trace:trace", PLAIN),
+    ("diff", "scalescope.cli.commands.diff:diff", PLAIN),
     (
         "isolate",
         "scalescope.cli.commands.isolate:isolate",

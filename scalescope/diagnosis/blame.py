@@ -98,12 +98,14 @@ class Blame:
         return dict(sorted(found.items(), key=lambda item: -item[1][0]))
 
 
-def blame(observation: Observation, bins: int) -> Blame:
+def blame(
+    observation: Observation, bins: int, *, most_prefixes: int = MOST_PREFIXES, most_lines: int = MOST_LINES
+) -> Blame:
     """Charge the worker time of a trial that has attempts, in so many equal bins."""
     attempts = observation.measured
     edges = np.linspace(attempts.begin, attempts.end, bins + 1)
     parts = _parts(observation, edges)
-    names, ran, waited_for = _prefixes(observation, edges)
+    names, ran, waited_for = _prefixes(observation, edges, most_prefixes)
     busy = _shared(parts["busy"], ran)
     waits = _waits(observation, names, busy)
     found = []
@@ -117,7 +119,7 @@ def blame(observation: Observation, bins: int) -> Blame:
     found += [Charge(IDLE, *each, passed_on=True) for each in zip(of_tasks, passed[1:], strict=True)]
     found.append(Charge(IDLE, holding, direct[0], of_client=True))
     found.append(Charge(IDLE, holding, passed[0], of_client=True, passed_on=True))
-    lines, doing = _lines(observation, edges)
+    lines, doing = _lines(observation, edges, most_lines)
     of_lines = zip([*lines, ""], _shared(parts[CLIENT], doing), strict=True)
     found += [Charge(CLIENT, *each, of_client=True) for each in of_lines]
     rest = [part for part in WORKER_TIME if part not in ("busy", IDLE, "tail", CLIENT)]
@@ -151,7 +153,7 @@ def _shared(whole: Floats, weights: Floats) -> Floats:
     return shared
 
 
-def _prefixes(observation: Observation, edges: Floats) -> tuple[list[str], Floats, Floats]:
+def _prefixes(observation: Observation, edges: Floats, most: int) -> tuple[list[str], Floats, Floats]:
     """Prefixes with a charge; per bin, seconds each ran; and seconds waited for each.
 
     Rows of the last: passed on by the client, by prefixes, by others; and direct, for the same and the scheduler, while
@@ -173,7 +175,7 @@ def _prefixes(observation: Observation, edges: Floats) -> tuple[list[str], Float
     of_attempt[found.awaited] += line.between(rate, begin[found.awaited], stop[found.awaited])
     of_attempt[moved] -= moved_s
     of_attempt += np.bincount(np.maximum(to, 0), moved_s * (to >= 0), len(begin))
-    order = np.argsort(-np.bincount(prefix, of_attempt, len(names)), kind="stable")[:MOST_PREFIXES]
+    order = np.argsort(-np.bincount(prefix, of_attempt, len(names)), kind="stable")[:most]
     place = np.full(len(names), len(order))
     place[order] = np.arange(len(order))
     place = place[prefix]
@@ -244,12 +246,12 @@ def _holding(observation: Observation) -> str:
     return names[int(np.bincount(line[np.maximum(row, 0)], end - begin).argmax())]
 
 
-def _lines(observation: Observation, edges: Floats) -> tuple[list[str], Floats]:
+def _lines(observation: Observation, edges: Floats, most: int) -> tuple[list[str], Floats]:
     """Main actions of the client without a known task; seconds per bin of each, the last row for all else."""
     attempts, found = observation.measured, client_time(observation)
     names, line = _doing(observation)
     order = np.argsort(-np.bincount(line, found.seconds.sum(axis=1)), kind="stable")
-    order = np.array([i for i in order if names[i]][:MOST_LINES], np.int64)
+    order = np.array([i for i in order if names[i]][:most], np.int64)
     place = np.full(len(names), len(order))
     place[order] = np.arange(len(order))
     begins, _ = observation.client_spans

@@ -164,7 +164,8 @@ def _script(alert: Alert) -> str:
 
 
 def _how(each: Judged) -> str:
-    return f"rerun in pairs {_interval(each)}" if each.study else each.reason
+    why = f"; why: {each.why}" if each.why else ""
+    return f"rerun in pairs {_interval(each)}{why}" if each.study else each.reason
 
 
 def _interval(each: Judged) -> str:

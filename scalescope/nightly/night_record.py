@@ -131,6 +131,7 @@ class Judged(Mapped):
     study: str = ""  # id of the comparison
     since: str = ""  # what brought an improvement; alerts say what brought a regression
     control: float | None = None  # factor by which a control moved, if that explains the change
+    why: str = ""  # the part of the rerun's seconds that grew most; empty when unknown
 
     @property
     def size(self) -> float:

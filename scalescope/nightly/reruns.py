@@ -214,6 +214,7 @@ def _judged(found: ChangeCandidate, outcome: ChangeOutcome, reason: str, result:
         low=measured.get("low"),
         high=measured.get("high"),
         study=result.study_id if result else "",
+        why=str((measured.get("why") or {}).get("reason", "")),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import secrets
 import sqlite3
 import time
@@ -43,6 +44,7 @@ WATCH_INTERVAL_S = 5.0  # seconds between two looks for a heartbeat
 LOCK_TIMEOUT_S = 60.0  # seconds that a writer waits for SQLite's lock
 logger = logging.getLogger(__name__)
 ENDED = "ended"  # fact of a run: why it ended early
+_LATEST = re.compile(r"latest(?:~(\d{1,6}))?")
 
 
 @dataclass(frozen=True)
@@ -309,12 +311,15 @@ class Store:
 
     @outlasting
     def run(self, reference: str = "latest") -> SweepRun:
-        """One run, by its id, the start of its id, or `latest` (which belongs to nothing larger); else `UsageError`."""
+        """One run, by its id, the start of its id, or `latest`; else `UsageError`.
+
+        `latest` belongs to nothing larger; `latest~1` is the one before it.
+        """
         with self.reading("read a run") as session:
             found: Sequence[RunRow] = []
-            if reference == "latest":
+            if newest := _LATEST.fullmatch(reference):
                 own = RunRow.facts[run_facts.STEP_OF].as_string().is_(None), RunRow.study_id.is_(None)
-                found = session.scalars(_newest_runs().where(*own).limit(1)).all()
+                found = session.scalars(_newest_runs().where(*own).offset(int(newest[1] or 0)).limit(1)).all()
             elif reference:
                 prefix = RunRow.id.startswith(clean(reference), autoescape=True)
                 found = session.scalars(_newest_runs().where(prefix).limit(6)).all()

@@ -120,7 +120,7 @@ class Studies:
 
 def is_study(reference: str) -> bool:
     """Whether this names a study, by its kind or its id; ids of runs begin with a digit."""
-    return reference[:1].isalpha() and reference != "latest"
+    return reference[:1].isalpha() and not reference.startswith("latest")
 
 
 def _following(session: Session, reference: str) -> tuple[str, ...]:

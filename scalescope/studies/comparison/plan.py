@@ -12,10 +12,20 @@ from scalescope.model import fields, parameters
 from scalescope.model.fields import Scalar
 from scalescope.model.sweep import CLUSTER, DEFAULT_CLUSTER, ENVIRONMENT, NOTHING, Point
 from scalescope.model.trial import Trial
+from scalescope.report import run_difference
+from scalescope.report.run_difference import RunDifference
 from scalescope.run.growth import ExtraTrial
 from scalescope.run.request import RunRequest
 from scalescope.store.store import SweepRun
-from scalescope.studies.comparison.judge import ComparisonDecision, ComparisonQuestion, family, further, judge, order
+from scalescope.studies.comparison.judge import (
+    ComparisonDecision,
+    ComparisonQuestion,
+    PairedComparison,
+    family,
+    further,
+    judge,
+    order,
+)
 from scalescope.studies.comparison.parameters import ComparisonParameters
 from scalescope.studies.planning import (
     PlannedStudy,
@@ -134,6 +144,16 @@ def _pairing(
     return _Pairing(replace(question, a=left, b=right), number, request, points[0], points[1])
 
 
+def _reason(pairing: _Pairing, found: PairedComparison, run: SweepRun) -> RunDifference | None:
+    """Why B is slower or faster; None if it is not, or the records do not say."""
+    if not found.different or pairing.a.id == pairing.b.id:
+        return None
+    sides = [
+        [trial for trial in run.trials if trial.counts and trial.point.id == side.id] for side in (pairing.a, pairing.b)
+    ]
+    return run_difference.explained(sides[0], sides[1], labels=(found.question.a, found.question.b))
+
+
 def _labels(a: Point, b: Point) -> tuple[str, str]:
     sides = [{"workers": point.workers, "items": point.items, **NOTHING, **settings(point)} for point in (a, b)]
     names = [name for name in dict.fromkeys([*sides[0], *sides[1]]) if sides[0].get(name) != sides[1].get(name)]
@@ -148,7 +168,9 @@ def _answer(pairings: Sequence[_Pairing], runs: Sequence[SweepRun]) -> StudyAnsw
     if len(found) == 1:
         [only] = found
         slower = only.decision is ComparisonDecision.SLOWER
-        return StudyAnswer(only.line + because(runs[0].trials), only.to_mapping(), alarm=slower)
+        reason, result = _reason(pairings[0], only, runs[0]), only.to_mapping()
+        line = only.line + because(runs[0].trials) + (f" Why: {reason.brief}." if reason else "")
+        return StudyAnswer(line, result | ({"why": reason.to_mapping()} if reason else {}), alarm=slower)
     together = family(found)
     trials = [trial for run in runs for trial in run.trials]
     slower = together.count(ComparisonDecision.SLOWER) > 0

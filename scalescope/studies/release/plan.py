@@ -18,6 +18,7 @@ from scalescope.model import fields, parameters
 from scalescope.model.environment import Environment, normalise, requirement, split_repository
 from scalescope.model.sweep import ENVIRONMENT, Point
 from scalescope.model.trial import Trial
+from scalescope.report import run_difference
 from scalescope.run.growth import ExtraTrial
 from scalescope.run.request import RunRequest
 from scalescope.run.trials import UNAVAILABLE
@@ -295,7 +296,14 @@ class _ReleaseSearch:
             versions = [self.candidates.versions[each.index] for each in (found.last_good, found.first_bad)]
             changelog = self._changelog(found.first_bad.index)
             result |= {"also_changed": others, "changelog": changelog, "versions": versions}
-        return StudyAnswer(found.line, result, alarm=False)
+        sides = [self._counted(run.trials, each.index) for each in (found.last_good, found.first_bad)]
+        labels = (found.last_good.label, found.first_bad.label)
+        reason = run_difference.explained(sides[0], sides[1], labels=labels)
+        line = found.line + (f" Why: {reason.brief}." if reason else "")
+        return StudyAnswer(line, result | ({"why": reason.to_mapping()} if reason else {}), alarm=False)
+
+    def _counted(self, trials: Sequence[Trial], candidate: int) -> list[Trial]:
+        return [trial for trial in trials if trial.counts and trial.point.id == self.points[candidate].id]
 
     def _readings(self, done: Sequence[Trial]) -> list[ReleaseReading]:
         places = {point.id: index for index, point in enumerate(self.points)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -278,3 +279,14 @@ def test_the_token_is_sent_to_nobody_else(
 def test_a_tracker_that_cannot_be(name: str) -> None:
     with pytest.raises(InvalidField):
         github.repository(name)
+
+
+def test_an_issue_says_why_where_the_rerun_showed_it() -> None:
+    found = Culprit("crunch 1 → 2", "crunch", "1", "2", "crunch 1 → 2")
+    each = judged(4)
+    known, unknown = (
+        alerts.summary(Alert("a", "night", found, (replace(each, why=why),), "scalescope compare"))
+        for why in ("1 s of 1 s: `load` at a.py:3 f", "")
+    )
+    assert "\\`load\\` at a.py:3 f" in known
+    assert len(unknown) < len(known)

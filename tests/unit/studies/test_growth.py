@@ -311,6 +311,16 @@ def test_the_release_is_named(fake: Any, address: str, named: Any, culprit: str,
     assert all(driver.closed for driver in fake.started)
 
 
+def test_the_first_bad_release_says_why(fake: Any, address: str, named: Any) -> None:
+    bad = broken_since("1.7")
+    fake.measures = lambda planned: (2, 1.0 if bad(planned)[0] == 100 else 3.0)
+    given = {**RELEASE, "bad": "1.7", "good": "1.5", "values": {"workers": 2, "items": 2}, "metric": "makespan_s"}
+    _, answer = carry_out(ask("release", given), address)
+    assert answer.result["first_bad"]["label"] == "1.7"
+    told = [(part["kind"], part["name"]) for part in answer.result["why"]["parts"] if part["named"]]
+    assert told == [("slower", "sleep")]
+
+
 def test_few_drivers_are_open_at_a_time(fake: Any, address: str, named: Any) -> None:
     fake.measures = broken_since("1.7")
     opened: list[int] = []

@@ -1,0 +1,117 @@
+"""Settings, packages and hosts that differ between two trials, in the order in which they can explain a difference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scalescope.analysis.difference import DifferencePart, PartKind
+from scalescope.model.environment import normalise
+from scalescope.model.trial import Trial
+
+MOST = 10  # culprits that are told
+UNLIKELY = 0.02  # weight of a part that this kind of culprit rarely changes
+CORES = 0.25  # least difference of cores that others kept busy
+OF_DASK = ("dask", "distributed", "dask-expr")
+
+_TASKS = (PartKind.GRAPH, PartKind.CHUNKS, PartKind.SLOWER)
+_DELAYS = (PartKind.PLACEMENT, PartKind.SCHEDULER, PartKind.WAITING)
+# Which parts a culprit changes: kind of culprit, pattern of its name, weight, kinds of parts. The first row counts.
+_EXPLAINS: tuple[tuple[str, str, float, tuple[PartKind, ...]], ...] = (
+    ("point", r"workers|threads_per_worker|workers@.*", 1.0, (PartKind.THREADS, PartKind.START_UP, PartKind.WAITING)),
+    ("point", r"fault", 1.0, (PartKind.LOST, PartKind.PAUSED, PartKind.SLOWER, PartKind.WAITING)),
+    ("point", r".*", 1.0, (*_TASKS, PartKind.CLIENT, PartKind.WAITING)),
+    ("setting", r"(array|dataframe|optimization|tokenize)\..*", 1.0, (*_TASKS, PartKind.CLIENT)),
+    ("setting", r".*(comm|bandwidth|compression|connect|p2p).*", 1.0, (PartKind.TRANSFER, PartKind.SERIALISATION)),
+    ("setting", r".*memory.*", 1.0, (PartKind.SPILL, PartKind.PAUSED, PartKind.LOST)),
+    ("setting", r".*(scheduler|steal|saturation|retire).*", 1.0, _DELAYS),
+    ("setting", r".*", 0.3, (*_TASKS, *_DELAYS, PartKind.TRANSFER)),
+    ("cluster", r".*(bandwidth|latency|packet|interface|protocol).*", 1.0, (PartKind.TRANSFER, PartKind.CLIENT)),
+    ("cluster", r".*memory.*", 1.0, (PartKind.SPILL, PartKind.PAUSED, PartKind.LOST)),
+    ("cluster", r".*(scheduler|worker_us|message).*", 1.0, _DELAYS),
+    ("cluster", r".*", 0.3, (PartKind.START_UP, PartKind.MACHINE, PartKind.SLOWER, PartKind.TRANSFER)),
+    ("host", r"memory.*", 0.5, (PartKind.SPILL, PartKind.PAUSED, PartKind.LOST)),
+    ("host", r".*", 1.0, (PartKind.MACHINE, PartKind.START_UP, PartKind.IMPORTS)),
+    ("package", rf"({'|'.join(OF_DASK)})", 0.5, (*_TASKS, *_DELAYS, PartKind.SERIALISATION, PartKind.SPILL)),
+    ("package", r".*", 0.2, (PartKind.SLOWER, PartKind.IMPORTS, PartKind.GRAPH, PartKind.CHUNKS)),
+    ("code", r".*", 0.4, (*_TASKS, PartKind.CLIENT)),
+)
+_HOST = ("hostname", "cpu_model", "usable_cpus", "memory_bytes", "cgroup_cpus", "cgroup_memory_bytes")
+
+
+@dataclass(frozen=True)
+class DifferingFact:
+    """Something that is not the same in A and B."""
+
+    kind: str  # `point` (an axis), `setting` (of Dask), `package`, `cluster`, `host` or `code`
+    name: str
+    a: str  # empty where it is not there
+    b: str
+    explains_s: float = 0.0  # seconds of named parts of a kind that it can change, by how often it does
+
+
+def differing(a: Trial, b: Trial) -> tuple[DifferingFact, ...]:
+    """All that differs between the facts of two trials."""
+    left, right = dict(_facts(a)), dict(_facts(b))
+    found = []
+    for key in dict.fromkeys([*left, *right]):
+        one, other = left.get(key), right.get(key)
+        if one != other and not (isinstance(one, float) and isinstance(other, float) and abs(one - other) < CORES):
+            found.append(DifferingFact(*key, "" if one is None else str(one), "" if other is None else str(other)))
+    return tuple(found)
+
+
+def other_host(facts: Sequence[DifferingFact]) -> bool:
+    """Whether all tasks may be slower because of where they ran."""
+    return any(each.kind == "host" for each in facts)
+
+
+def culprits(facts: Sequence[DifferingFact], parts: Sequence[DifferencePart]) -> tuple[DifferingFact, ...]:
+    """Those that can explain named parts, the likeliest first."""
+    named = [part for part in parts if part.named]
+    found = [
+        DifferingFact(
+            each.kind, each.name, each.a, each.b, sum(_weight(each, part) * abs(part.seconds) for part in named)
+        )
+        for each in facts
+    ]
+    return tuple(sorted((each for each in found if each.explains_s > 0), key=lambda each: -each.explains_s)[:MOST])
+
+
+def _weight(fact: DifferingFact, part: DifferencePart) -> float:
+    text = f"{part.where} {part.name}"
+    module = fact.name.replace("-", "_")
+    if fact.kind == "package" and re.search(rf"(?<![\w]){re.escape(module)}\.", text):
+        return 1.0
+    weight, kinds = next(
+        (weight, kinds)
+        for kind, pattern, weight, kinds in _EXPLAINS
+        if kind == fact.kind and re.fullmatch(pattern, fact.name)
+    )
+    return weight if part.kind in kinds else UNLIKELY * weight
+
+
+def _facts(trial: Trial) -> Iterator[tuple[tuple[str, str], Any]]:
+    facts = trial.facts
+    for name, value in trial.point.values.items():
+        yield ("setting" if "." in name else "point", name), value
+    for name, value in (facts.get("dask_config") or {}).items():
+        yield ("setting", str(name)), value
+    packages = facts.get("packages")
+    for name, value in packages.items() if isinstance(packages, Mapping) else ():
+        yield ("package", normalise(str(name))), value
+    yield ("package", "python"), facts.get("python")
+    for name, value in (facts.get("cluster") or {}).items():
+        if isinstance(value, str | int | float) and name not in ("blocked_outside_clock", "shows", "validated"):
+            yield ("cluster", str(name)), value if not isinstance(value, float) else f"{value:g}"
+    if not trial.virtual:
+        host: Mapping[str, Any] = facts.get("host") or {}
+        for name in _HOST:
+            yield ("host", name), host.get(name)
+        load: Mapping[str, Any] = host.get("load") or {}
+        for name in ("others", "stolen"):
+            yield ("host", f"cores of {name}"), float(load.get(name) or 0.0)
+    if code := facts.get("code"):
+        yield ("code", "the user's code"), code

@@ -1,0 +1,526 @@
+"""Why B took longer than A: the seconds between two runs, divided without remainder.
+
+What a trial paid for is its `Account`: every thread-second is charged to a task prefix (it ran, or idle threads waited
+for it), or to an overhead such as transfer or a line of the client. Divided by the threads asked for, charges add up
+to the seconds of the call.
+
+The seconds `s` of a prefix are a product: tasks × seconds per task ÷ tasks at once. Its difference between A and B is
+divided by the logarithms of the factors' ratios (Ang 2004: additive LMDI-I), which leaves no remainder:
+
+    s_B - s_A = L × (ln of the ratio of tasks + ln of that of seconds per task - ln of that of tasks at once)
+
+where L is the logarithmic mean of s_A and s_B. What fewer threads explain of the last factor is the part `threads`; the
+rest is `waiting`. More tasks that ran on threads which were idle before cost nothing: opposite terms cancel. If a stage
+is cut otherwise (more tasks, each shorter), its terms are one part, `chunks`. Overheads that grow with the tasks are
+charged to the prefixes with more tasks, as far as their growth goes.
+
+Intervals come from a bootstrap over trials (Efron 1979), widened to Student's t and to the number of parts, because
+there are few trials and many parts.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+import numpy as np
+
+from scalescope.analysis.attempts import Bools, Floats
+from scalescope.analysis.distributions import t_quantile
+
+SEED = 0  # of the bootstrap
+DRAWN = 500  # bootstrap samples
+ALPHA = 0.05  # chance that any part of two equal runs is named
+# Least share of the slower side's seconds in a part that is named: on a virtual clock, in real time, and with one trial
+LEAST_VIRTUAL, LEAST, LEAST_SINGLE = 0.005, 0.02, 0.1
+CUT_OTHERWISE = 0.2  # least ratio of the smaller to the larger of two opposite terms that are one part, `chunks`
+ALIKE = 0.05  # least share of seconds of a prefix that tells whether all tasks are slower by one factor
+EQUAL = 1e-9  # seconds that are none
+
+
+class PartKind(StrEnum):
+    """What costs seconds that it did not cost before."""
+
+    GRAPH = "graph"  # tasks that are new, gone, or more
+    CHUNKS = "chunks"  # the same work, cut into other tasks
+    SLOWER = "slower"  # each task of a prefix took longer
+    MACHINE = "machine"  # all tasks took longer by one factor, and the hosts differ
+    THREADS = "threads"  # fewer threads
+    WAITING = "waiting"  # fewer tasks of a prefix ran at once, and threads waited for them
+    TRANSFER = "transfer"
+    SERIALISATION = "serialisation"
+    SPILL = "spill"
+    PAUSED = "paused"
+    ACTORS = "actors"
+    LOST = "lost"
+    PLACEMENT = "placement"  # tasks were runnable, and threads idle
+    SCHEDULER = "scheduler"
+    CLIENT = "client"  # at one line
+    IMPORTS = "imports"  # of the client
+    START_UP = "start-up"  # of workers
+    OTHER_CLUSTER = "other-cluster"
+
+
+# Overheads that are work: twice the threads do them in half the seconds
+_WORK = (PartKind.TRANSFER, PartKind.SERIALISATION, PartKind.SPILL, PartKind.LOST)
+# Overheads that grow with the number of tasks
+_PER_TASK = (PartKind.PLACEMENT, PartKind.SCHEDULER, PartKind.SERIALISATION, PartKind.TRANSFER)
+
+
+@dataclass(frozen=True)
+class PrefixAccount:
+    """What the tasks of one prefix cost in one trial."""
+
+    tasks: int  # that finished
+    busy_s: float  # thread-seconds in which they ran
+    idle_s: float = 0.0  # thread-seconds in which idle threads waited for them
+    first_s: float = 0.0  # when the first began, in seconds
+    sent_at: str = ""  # line of the client that sent most of them, `my_job.py:61 prepare`; empty when unknown
+    frames: Mapping[str, float] = field(default_factory=dict)  # thread-seconds by where their threads were
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """What is charged to no task; `name` is a line of the client or empty."""
+
+    kind: PartKind
+    name: str = ""
+    per_task: bool = False  # whether it grows with the number of tasks, whatever its kind
+
+
+@dataclass(frozen=True)
+class Account:
+    """All thread-seconds of one trial."""
+
+    threads: int  # threads asked for
+    prefixes: Mapping[str, PrefixAccount]
+    overheads: Mapping[Overhead, float]  # thread-seconds
+
+    @property
+    def thread_s(self) -> float:
+        of_tasks = (each.busy_s + each.idle_s for each in self.prefixes.values())
+        return math.fsum([*of_tasks, *self.overheads.values()])
+
+    @property
+    def elapsed_s(self) -> float:
+        return self.thread_s / self.threads
+
+
+@dataclass(frozen=True)
+class Match:
+    """Prefixes of A and B that are the same tasks; one side is empty for tasks that are new or gone."""
+
+    a: tuple[str, ...]
+    b: tuple[str, ...]
+    how: str  # `name`, `fused`, `renamed`, or empty
+
+    @property
+    def name(self) -> str:
+        return " + ".join(self.b or self.a)
+
+
+@dataclass(frozen=True)
+class DifferencePart:
+    """Seconds that B took longer than A for one reason."""
+
+    kind: PartKind
+    name: str  # a prefix, a line of the client, or empty
+    seconds: float  # of the call
+    thread_s: float  # thread-seconds
+    low: float | None = None  # ends of the interval of `seconds`; None with one trial of a side
+    high: float | None = None
+    named: bool = False  # whether it is large, and no chance
+    tasks: tuple[float, float] | None = None  # of A and B, on average over trials
+    per_task_s: tuple[float, float] | None = None
+    where: str = ""  # of a part of tasks: what their threads did longer, or the line that sent them
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The ledger; `seconds` of all parts add up to `b_s` - `a_s`, `thread_s` to `b_thread_s` - `a_thread_s`."""
+
+    a_s: float  # seconds of the call, on average over trials
+    b_s: float
+    a_thread_s: float
+    b_thread_s: float
+    threads: tuple[int, int]  # threads asked for
+    trials: tuple[int, int]
+    parts: tuple[DifferencePart, ...]  # the largest first, of those that are named; then the others
+    matches: tuple[Match, ...]  # prefixes that do not have the same name on both sides
+    seed: int = SEED
+
+    @property
+    def seconds(self) -> float:
+        return self.b_s - self.a_s
+
+    @property
+    def named(self) -> tuple[DifferencePart, ...]:
+        return tuple(part for part in self.parts if part.named)
+
+
+def difference(a: Sequence[Account], b: Sequence[Account], *, virtual: bool, other_host: bool = False) -> Difference:
+    """Divide what B took longer than A; each has at least one trial of one size.
+
+    `virtual`: the clock is a simulated cluster's. `other_host`: facts differ by which all tasks may be slower.
+    """
+    sides = _means(a), _means(b)
+    matches = match(*sides)
+    overheads = _overheads(a, b)
+    tables = [_Table.of(side, matches, overheads, i) for i, side in enumerate((a, b))]
+    means = [table.mean for table in tables]
+    cut = _cut_otherwise(*means)
+    threads = a[0].threads, b[0].threads
+    kinds = [overhead.kind for overhead in overheads[0]]
+
+    def divided(left: _Costs, right: _Costs, *, by_threads: bool) -> _Divided:
+        return _divide(
+            left, right, kinds, [each.per_task for each in overheads[0]], threads, cut, other_host, by_threads
+        )
+
+    seconds, thread_s = (divided(*means, by_threads=by_threads) for by_threads in (False, True))
+    single = min(len(a), len(b)) < 2
+    spread = None if single else _spread(tables, lambda left, right: divided(left, right, by_threads=False).flat)
+    flat, flat_thread = seconds.flat[0], thread_s.flat[0]
+    there = np.flatnonzero((np.abs(flat) > EQUAL) | (np.abs(flat_thread) > EQUAL))
+    wide = _quantile(len(a) + len(b) - 2, max(len(there), 1)) if spread is not None else 0.0
+    totals = [float(costs.total[0]) for costs in means]
+    a_s, b_s = (total / count for total, count in zip(totals, threads, strict=True))
+    least = (LEAST_VIRTUAL if virtual else LEAST_SINGLE if single else LEAST) * min(a_s, b_s)
+    labels = _labels(matches, overheads[0])
+    parts = []
+    for i in there.tolist():
+        kind, at = labels[i]
+        low = high = None
+        clear = abs(flat[i]) >= least
+        if spread is not None:
+            low, high = float(flat[i] - wide * spread[i]), float(flat[i] + wide * spread[i])
+            clear &= low > 0 or high < 0
+        part = DifferencePart(kind, "", float(flat[i]), float(flat_thread[i]), low, high, bool(clear))
+        if at is None or kind in (PartKind.THREADS, PartKind.MACHINE):
+            parts.append(part)
+        elif isinstance(at, Match):
+            parts.append(_of_tasks(part, at, sides))
+        else:
+            parts.append(replace(part, name=at.name))
+    parts.sort(key=lambda part: (not part.named, part.seconds * (b_s - a_s) < 0, -abs(part.seconds)))
+    told = tuple(each for each in matches if each.how != "name")
+    return Difference(a_s, b_s, totals[0], totals[1], threads, (len(a), len(b)), tuple(parts), told)
+
+
+# ------------------------------------------------------------------ the same tasks
+
+
+def _means(accounts: Sequence[Account]) -> dict[str, PrefixAccount]:
+    """The prefixes of all trials of a side; numbers are means over them."""
+    found: dict[str, list[PrefixAccount]] = {}
+    for account in accounts:
+        for name, each in account.prefixes.items():
+            found.setdefault(name, []).append(each)
+    count = len(accounts)
+    return {name: _mean(own, count) for name, own in found.items()}
+
+
+def _mean(own: Sequence[PrefixAccount], count: int) -> PrefixAccount:
+    frames: dict[str, float] = {}
+    for each in own:
+        for frame, seconds in each.frames.items():
+            frames[frame] = frames.get(frame, 0.0) + seconds / count
+    return PrefixAccount(
+        round(sum(each.tasks for each in own) / count),
+        sum(each.busy_s for each in own) / count,
+        sum(each.idle_s for each in own) / count,
+        min(each.first_s for each in own),
+        own[0].sent_at,
+        frames,
+    )
+
+
+def match(a: Mapping[str, PrefixAccount], b: Mapping[str, PrefixAccount]) -> tuple[Match, ...]:
+    """Prefixes that are the same tasks: by name, by the names that fusion joined, then by line and number of tasks."""
+    found = [Match((name,), (name,), "name") for name in b if name in a]
+    left, right = ([name for name in own if name not in other] for own, other in ((a, b), (b, a)))
+    for whole, pieces, swapped in ((b, left, False), (a, right, True)):
+        for name in [name for name in (left if swapped else right) if name in whole]:
+            inside = tuple(piece for piece in pieces if _holds(name, piece))
+            if not inside or name not in (left if swapped else right):
+                continue
+            found.append(Match((name,), inside, "fused") if swapped else Match(inside, (name,), "fused"))
+            (left if swapped else right).remove(name)
+            for piece in inside:
+                pieces.remove(piece)
+    for same in (_same_shape, _same_line):
+        for name in sorted(right, key=lambda name: b[name].first_s):
+            like = [other for other in left if same(a[other], b[name])]
+            if like and (same is _same_shape or len(like) == 1):
+                chosen = min(like, key=lambda other: abs(a[other].first_s - b[name].first_s))
+                found.append(Match((chosen,), (name,), "renamed"))
+                left.remove(chosen)
+                right.remove(name)
+    found += [Match((name,), (), "") for name in left] + [Match((), (name,), "") for name in right]
+    return tuple(found)
+
+
+def _holds(whole: str, piece: str) -> bool:
+    return len(piece) < len(whole) and re.search(rf"(^|[-_]){re.escape(piece)}([-_]|$)", whole) is not None
+
+
+def _same_shape(one: PrefixAccount, other: PrefixAccount) -> bool:
+    return one.tasks == other.tasks and _function(one.sent_at) == _function(other.sent_at)
+
+
+def _same_line(one: PrefixAccount, other: PrefixAccount) -> bool:
+    return bool(one.sent_at) and one.sent_at == other.sent_at
+
+
+def _function(line: str) -> str:
+    # a line of code without its number, which other edits move
+    return re.sub(r":\d+(?= |$)", "", line)
+
+
+def _overheads(a: Sequence[Account], b: Sequence[Account]) -> tuple[list[Overhead], list[Overhead]]:
+    """The overheads of both, by their names in A and in B: a line of the client may have moved."""
+    sides = [dict.fromkeys(overhead for account in side for overhead in account.overheads) for side in (a, b)]
+    rest = {each: _function(each.name) for each in sides[1] if each not in sides[0]}
+    in_a, in_b = [*sides[0]], [*sides[0]]
+    for i, own in enumerate(in_a):
+        like = [each for each, text in rest.items() if text == _function(own.name) and each.kind is own.kind]
+        if own not in sides[1] and own.name and like:
+            in_b[i] = like[0]
+            del rest[like[0]]
+    return [*in_a, *rest], [*in_b, *rest]
+
+
+# ------------------------------------------------------------------ dividing
+
+
+@dataclass(frozen=True)
+class _Costs:
+    """Thread-seconds; a row for each sample of trials, a column for each match or overhead."""
+
+    tasks: Floats
+    busy: Floats
+    whole: Floats  # busy, and idle threads that waited
+    overheads: Floats
+
+    @property
+    def total(self) -> Floats:
+        found: Floats = self.whole.sum(axis=-1) + self.overheads.sum(axis=-1)
+        return found
+
+
+@dataclass(frozen=True)
+class _Table:
+    """The same, a row for each trial of a side."""
+
+    costs: _Costs
+
+    @classmethod
+    def of(
+        cls, side: Sequence[Account], matches: Sequence[Match], overheads: Sequence[Sequence[Overhead]], which: int
+    ) -> _Table:
+        none = PrefixAccount(0, 0.0)
+        names = [(each.a, each.b)[which] for each in matches]
+        rows = [[[account.prefixes.get(name, none) for name in own] for own in names] for account in side]
+        shape = (len(side), len(matches))
+
+        def column(value: str) -> Floats:
+            values = [[sum(getattr(each, value) for each in own) for own in row] for row in rows]
+            return np.array(values, np.float64).reshape(shape)
+
+        own = [[account.overheads.get(each, 0.0) for each in overheads[which]] for account in side]
+        busy = column("busy_s")
+        overhead = np.array(own, np.float64).reshape(len(side), len(overheads[which]))
+        return cls(_Costs(column("tasks"), busy, busy + column("idle_s"), overhead))
+
+    @property
+    def mean(self) -> _Costs:
+        return self.drawn(np.full((1, len(self.costs.tasks)), 1 / len(self.costs.tasks)))
+
+    def drawn(self, weights: Floats) -> _Costs:
+        """Means over trials, by weights of shape (samples, trials)."""
+        costs = self.costs
+        return _Costs(weights @ costs.tasks, weights @ costs.busy, weights @ costs.whole, weights @ costs.overheads)
+
+
+@dataclass(frozen=True)
+class _Divided:
+    """Terms of each sample (rows): of each match in the order of `_TERMS`, then of all tasks, then of overheads."""
+
+    terms: Mapping[PartKind, Floats]
+    threads: Floats
+    machine: Floats
+    overheads: Floats
+
+    @property
+    def flat(self) -> Floats:
+        shared = np.column_stack([self.threads, self.machine])
+        return np.concatenate([*(self.terms[kind] for kind in _TERMS), shared, self.overheads], axis=1)
+
+
+_TERMS = (PartKind.GRAPH, PartKind.CHUNKS, PartKind.SLOWER, PartKind.WAITING)
+
+
+def _labels(matches: Sequence[Match], overheads: Sequence[Overhead]) -> list[tuple[PartKind, Match | Overhead | None]]:
+    found: list[tuple[PartKind, Match | Overhead | None]] = [(kind, each) for kind in _TERMS for each in matches]
+    found += [(PartKind.THREADS, None), (PartKind.MACHINE, None)]
+    return found + [(each.kind, each) for each in overheads]
+
+
+def _divide(
+    a: _Costs,
+    b: _Costs,
+    kinds: Sequence[PartKind],
+    per_task: Sequence[bool],
+    threads: tuple[int, int],
+    cut: Bools,
+    other_host: bool,
+    by_threads: bool,
+) -> _Divided:
+    """The terms, in seconds of the call or in thread-seconds (`by_threads`)."""
+    scale = (1.0, 1.0) if by_threads else (1.0 / threads[0], 1.0 / threads[1])
+    more_threads = math.log(threads[1] / threads[0])
+    left, right = a.whole * scale[0], b.whole * scale[1]
+    whole = right - left
+    both = (a.busy > 0) & (b.busy > 0) & (a.tasks > 0) & (b.tasks > 0) & (left > 0) & (right > 0)
+    mean = _log_mean(left, right) * both
+    tasks = mean * _log_ratio(a.tasks, b.tasks, both)
+    slower = mean * _log_ratio(a.busy, b.busy, both) - tasks
+    # tasks without seconds on one side: by number as far as it goes; new and gone ones: all of it
+    one_side = ~both & ((a.tasks == 0) | (b.tasks == 0))
+    tasks = np.where(one_side, whole, tasks)
+    slower = np.where(~both & ~one_side, whole, slower)
+    at_once = whole - tasks - slower
+    of_threads = _no_more_than(mean * (more_threads if by_threads else -more_threads), at_once)
+    waiting = at_once - of_threads
+    machine = np.zeros_like(whole)
+    if other_host:
+        machine = mean * _common(
+            _log_ratio(a.busy, b.busy, both) - _log_ratio(a.tasks, b.tasks, both), left, both & ~cut
+        )
+        machine = np.where(both & ~cut, machine, 0.0)
+        slower = slower - machine
+    tasks, waiting = _cancelled(tasks, waiting)
+    slower, waiting = _cancelled(slower, waiting)
+    chunks = np.where(cut, tasks + slower + waiting, 0.0)
+    tasks, slower, waiting = (np.where(cut, 0.0, each) for each in (tasks, slower, waiting))
+
+    costs, later = a.overheads * scale[0], b.overheads * scale[1]
+    over = later - costs
+    growth = _log_mean(costs, later)
+    work = np.array([kind in _WORK for kind in kinds], bool)
+    direction = np.where(work, 0.0, more_threads) if by_threads else np.where(work, -more_threads, 0.0)
+    by_thread = _no_more_than(growth * direction, over)
+    over = over - by_thread
+    count = _log_ratio(a.tasks.sum(axis=1), b.tasks.sum(axis=1), np.True_)[:, None]
+    with_tasks = np.array([kind in _PER_TASK or each for kind, each in zip(kinds, per_task, strict=True)], bool)
+    by_tasks = _no_more_than(growth * count, over) * with_tasks
+    over = over - by_tasks
+    grown = np.maximum((b.tasks - a.tasks) * np.sign(count), 0.0)
+    share = grown / np.maximum(grown.sum(axis=1, keepdims=True), EQUAL)
+    given = by_tasks.sum(axis=1, keepdims=True) * share
+    chunks, tasks = chunks + given * cut, tasks + given * ~cut
+    return _Divided(
+        {PartKind.GRAPH: tasks, PartKind.CHUNKS: chunks, PartKind.SLOWER: slower, PartKind.WAITING: waiting},
+        of_threads.sum(axis=1) + by_thread.sum(axis=1),
+        machine.sum(axis=1),
+        over,
+    )
+
+
+def _cut_otherwise(a: _Costs, b: _Costs) -> Bools:
+    """Matches with more tasks that are shorter, or fewer that are longer."""
+    both = (a.busy > 0) & (b.busy > 0) & (a.tasks > 0) & (b.tasks > 0)
+    tasks = _log_ratio(a.tasks, b.tasks, both)
+    each = _log_ratio(a.busy, b.busy, both) - tasks
+    opposite = (tasks * each < 0) & (
+        np.minimum(abs(tasks), abs(each)) >= CUT_OTHERWISE * np.maximum(abs(tasks), abs(each))
+    )
+    found: Bools = opposite[0]
+    return found
+
+
+def _log_mean(a: Floats, b: Floats) -> Floats:
+    """The logarithmic mean; 0 if one is 0."""
+    there = (a > 0) & (b > 0)
+    low, high = np.where(there, a, 1.0), np.where(there, b, 1.0)
+    ratio = np.log(high / low)
+    near = np.abs(ratio) < 1e-6  # there, rounding would make the quotient coarse, and the mean is as good
+    found: Floats = np.where(near, (low + high) / 2, (high - low) / np.where(near, 1.0, ratio)) * there
+    return found
+
+
+def _log_ratio(a: Floats, b: Floats, there: Bools | np.bool_) -> Floats:
+    there = there & (a > 0) & (b > 0)
+    found: Floats = np.log(np.where(there, b, 1.0) / np.where(there, a, 1.0))
+    return found
+
+
+def _no_more_than(term: Floats, whole: Floats) -> Floats:
+    """The term, between 0 and what there is to explain."""
+    return np.clip(term, np.minimum(whole, 0.0), np.maximum(whole, 0.0))
+
+
+def _cancelled(term: Floats, other: Floats) -> tuple[Floats, Floats]:
+    """Two terms without what is opposite in both."""
+    common = np.where(term * other < 0, np.minimum(np.abs(term), np.abs(other)), 0.0)
+    return term - np.sign(term) * common, other - np.sign(other) * common
+
+
+def _common(ratios: Floats, seconds: Floats, there: Bools) -> Floats:
+    """By which factor, as a logarithm, all tasks are slower at least; 0 if some are faster. Shape (samples, 1)."""
+    tells = there & (seconds >= ALIKE * seconds.sum(axis=1, keepdims=True))
+    low = np.where(tells, ratios, np.inf).min(axis=1, initial=np.inf)
+    high = np.where(tells, ratios, -np.inf).max(axis=1, initial=-np.inf)
+    found: Floats = np.where(low > 0, low, np.where(high < 0, high, 0.0))
+    return np.where(np.isfinite(found), found, 0.0)[:, None]
+
+
+# ------------------------------------------------------------------ chance
+
+
+def _spread(tables: Sequence[_Table], divided: Callable[[_Costs, _Costs], Floats]) -> Floats:
+    """The standard error of each term."""
+    rng = np.random.default_rng(SEED)
+    drawn = []
+    for table in tables:
+        trials = len(table.costs.tasks)
+        drawn.append(table.drawn(rng.multinomial(trials, np.full(trials, 1 / trials), DRAWN) / trials))
+    fewest = min(len(table.costs.tasks) for table in tables)
+    terms = divided(drawn[0], drawn[1])
+    # a bootstrap of n trials has (n - 1) / n of the variance
+    found: Floats = terms.std(axis=0) * math.sqrt(fewest / (fewest - 1))
+    return found
+
+
+def _quantile(freedom: int, parts: int) -> float:
+    return t_quantile(1 - ALPHA / (2 * parts), freedom)
+
+
+# ------------------------------------------------------------------ in numbers
+
+
+def _of_tasks(part: DifferencePart, at: Match, sides: tuple[Mapping[str, PrefixAccount], ...]) -> DifferencePart:
+    own = [[side[name] for name in names] for side, names in zip(sides, (at.a, at.b), strict=True)]
+    tasks = [sum(each.tasks for each in side) for side in own]
+    busy = [sum(each.busy_s for each in side) for side in own]
+    per_task = tuple(seconds / count if count else 0.0 for seconds, count in zip(busy, tasks, strict=True))
+    where = next((each.sent_at for side in reversed(own) for each in side if each.sent_at), "")
+    if part.kind is PartKind.SLOWER:
+        where = _grown(own) or where
+    return replace(part, name=at.name, tasks=(tasks[0], tasks[1]), per_task_s=(per_task[0], per_task[1]), where=where)
+
+
+def _grown(own: Sequence[Sequence[PrefixAccount]]) -> str:
+    """Where threads spent most of what a task takes longer; empty where their profiles are unknown."""
+    per_task: list[dict[str, float]] = [{}, {}]
+    for side, found in zip(own, per_task, strict=True):
+        count = max(sum(each.tasks for each in side), 1)
+        for each in side:
+            for frame, seconds in each.frames.items():
+                found[frame] = found.get(frame, 0.0) + seconds / count
+    grown = {frame: seconds - per_task[0].get(frame, 0.0) for frame, seconds in per_task[1].items()}
+    most = max(grown, key=lambda frame: grown[frame], default="")
+    return most if most and grown[most] > 0 else ""

@@ -1,0 +1,54 @@
+"""`scalescope diff`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.text import Text
+
+from scalescope.cli.carrying import read_store
+from scalescope.cli.options import GivenOptions, Json, options
+from scalescope.cli.output import print_json, stdout
+from scalescope.errors import UsageError
+from scalescope.run.parameters import Storage
+
+RUN = "an id, the start of an id, `latest`, or `latest~1` for the one before."
+
+
+@options(Storage, without=("fresh",))
+def diff(
+    asked: GivenOptions,
+    a: Annotated[str, typer.Argument(metavar="[RUN_A]", help=f"The run that B is held against: {RUN}")] = "latest~1",
+    b: Annotated[str, typer.Argument(metavar="[RUN_B]", help=f"The run to explain: {RUN}")] = "latest",
+    point: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME=VALUE,...",
+            help="Point, as workers=200,items=199 (default: the one that differs most, of those that both have).",
+            show_default=False,
+        ),
+    ] = "",
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown for an issue.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Say why run B took longer than run A: the seconds between them, divided without remainder."""
+    from scalescope.report import run_difference
+    from scalescope.report.table import to_terminal
+    from scalescope.store.studies import is_study
+
+    if studies := [each for each in (a, b) if is_study(each)]:
+        next_step = f"`scalescope show {studies[0]}` lists its runs, and says why if it is a comparison"
+        raise UsageError(f"Runs are compared, and {studies[0]} is a study", next_step=next_step)
+    with read_store(asked.given.get("store", "")) as store:
+        found = run_difference.of_runs(store.run(a), store.run(b), point=point)
+    if as_json:
+        print_json(found.to_mapping())
+    elif markdown:
+        print(found.to_markdown(), end="")
+    else:
+        screen = stdout()
+        screen.print(Text(found.line, style="bold"))
+        screen.print(Text())
+        screen.print(to_terminal(found.table()))
+        screen.print(Text("\n" + "\n".join(found.notes()), style="dim"))

@@ -1,0 +1,94 @@
+"""What a trial paid for: the charges of `scalescope.diagnosis.blame`, as `analysis.difference` takes them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import numpy as np
+
+from scalescope.analysis.attempts import Ints, codes
+from scalescope.analysis.difference import Account, Overhead, PartKind, PrefixAccount
+from scalescope.analysis.inside_tasks import called_by_user, inside_tasks
+from scalescope.diagnosis.blame import BETWEEN, CLIENT, IDLE, INTAKE, OTHER, Charge, blame
+from scalescope.diagnosis.observation import Observation
+from scalescope.model.records import IMPORT, SENDING
+
+MOST = 40  # prefixes, and lines of the client, with a charge of their own: two runs have others in front
+MOST_FRAMES = 20  # places at which threads of a prefix were seen most
+
+_KINDS = {
+    "transfer": PartKind.TRANSFER,
+    "serialisation": PartKind.SERIALISATION,
+    "spill": PartKind.SPILL,
+    "paused": PartKind.PAUSED,
+    "actors": PartKind.ACTORS,
+    "lost": PartKind.LOST,
+    "not_assigned": PartKind.PLACEMENT,
+    "late_start": PartKind.START_UP,
+    "other_cluster": PartKind.OTHER_CLUSTER,
+    IDLE: PartKind.SCHEDULER,
+    CLIENT: PartKind.CLIENT,
+}
+
+
+def account(observation: Observation) -> Account:
+    """The account of a trial that has attempts."""
+    busy, idle = defaultdict[str, float](float), defaultdict[str, float](float)
+    overheads = defaultdict[Overhead, float](float)
+    for charge in blame(observation, 1, most_prefixes=MOST, most_lines=MOST).charges:
+        if charge.of_tasks:
+            (busy if charge.part == "busy" else idle)[charge.name] += charge.total_s
+        else:
+            overheads[_overhead(charge)] += charge.total_s
+    return Account(observation.threads, _prefixes(observation, busy, idle), dict(overheads))
+
+
+def _overhead(charge: Charge) -> Overhead:
+    what = charge.name.partition(" at ")[0]
+    if not charge.of_client:
+        name = charge.name if charge.name in (INTAKE, BETWEEN) else ""
+        return Overhead(_KINDS[charge.part], name)
+    if what == IMPORT:
+        return Overhead(PartKind.IMPORTS)
+    return Overhead(PartKind.CLIENT, charge.name, per_task=what.rpartition(".")[2] in SENDING)
+
+
+def _prefixes(
+    observation: Observation, busy: defaultdict[str, float], idle: defaultdict[str, float]
+) -> dict[str, PrefixAccount]:
+    attempts = observation.measured
+    names, place = codes(attempts.prefix)
+    counts = np.bincount(place, attempts.useful, len(names))
+    first = np.full(len(names), np.inf)
+    np.minimum.at(first, place, attempts.start)
+    lines = _lines(observation, place)
+    inside = inside_tasks(observation.tables, attempts, observation.seconds("busy")) or {}
+    found, others = {}, 0
+    for i, name in enumerate(names):
+        if name not in busy and name not in idle and OTHER in (*busy, *idle):
+            others += int(counts[i])
+            continue
+        frames: dict[str, float] = {}
+        own = inside.get(name)
+        for stack in own.stacks[:MOST_FRAMES] if own else ():
+            text = " at ".join(filter(None, (called_by_user(stack), stack.user)))
+            if own and text:
+                frames[text] = frames.get(text, 0.0) + own.share([stack]) * busy[name]
+        found[name] = PrefixAccount(int(counts[i]), busy[name], idle[name], float(first[i]), lines[i], frames)
+    if others:
+        found[OTHER] = PrefixAccount(others, busy[OTHER], idle[OTHER], attempts.makespan)
+    return found
+
+
+def _lines(observation: Observation, place: Ints) -> list[str]:
+    """Line of the client that sent the first task of each prefix; empty when unknown."""
+    _, row = np.unique(place, return_index=True)
+    graphs = observation.measured.graph[row] - 1
+    sent, when = observation.numbers("graphs", "time"), observation.numbers("client", "time")
+    where = observation.column("client", "where")
+    found = []
+    for graph in graphs.tolist():
+        known = 0 <= graph < len(sent) and len(when) > 0
+        at = int(np.searchsorted(when, sent[graph], side="right")) - 1 if known else -1
+        found.append(str(where[at]) if at >= 0 else "")
+    return found

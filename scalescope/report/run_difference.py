@@ -1,0 +1,308 @@
+"""The difference of two runs, from their stored records, and how people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from scalescope.analysis.culprits import DifferingFact, culprits, differing, other_host
+from scalescope.analysis.difference import Account, Difference, DifferencePart, PartKind, difference
+from scalescope.analysis.summary import is_meant, label, settings, varied
+from scalescope.diagnosis.account import account
+from scalescope.diagnosis.observation import Observation
+from scalescope.errors import StoreError, UsageError
+from scalescope.model.sweep import Point
+from scalescope.model.trial import Trial
+from scalescope.model.words import capital, cut, duration, number, percent
+from scalescope.report.table import ReportTable, Row, Tone, markdown_list, markdown_text, to_markdown
+from scalescope.store import records
+from scalescope.store.store import SweepRun
+
+MOST_TRIALS = 10  # trials of a side that are read: the newest
+SHOWN = 0.001  # least share of the seconds of a part with a row of its own
+NAME = 70  # characters of a name in the table
+_READ = ("tasks", "dependencies", "graphs", "workers", "events", "client", "fine_metrics", "inside")
+
+TITLES: Mapping[PartKind, str] = {
+    PartKind.GRAPH: "number of tasks",
+    PartKind.CHUNKS: "tasks cut otherwise",
+    PartKind.SLOWER: "seconds per task",
+    PartKind.MACHINE: "the machine: all tasks",
+    PartKind.THREADS: "number of threads",
+    PartKind.WAITING: "threads waited for it",
+    PartKind.TRANSFER: "transfers",
+    PartKind.SERIALISATION: "deserialising tasks",
+    PartKind.SPILL: "spilling to disk",
+    PartKind.PAUSED: "paused workers",
+    PartKind.ACTORS: "actors",
+    PartKind.LOST: "lost work",
+    PartKind.PLACEMENT: "placing runnable tasks",
+    PartKind.SCHEDULER: "the scheduler",
+    PartKind.CLIENT: "the client",
+    PartKind.IMPORTS: "imports of the client",
+    PartKind.START_UP: "start of workers",
+    PartKind.OTHER_CLUSTER: "another cluster",
+}
+# What to do about a part, where no fact that differs explains it
+REMEDIES: Mapping[PartKind, str] = {
+    PartKind.GRAPH: "look for what makes these tasks: chunks, partitions, or a step that is computed again",
+    PartKind.CHUNKS: "give the chunks or partitions of A",
+    PartKind.SLOWER: "see the flame chart of these tasks in the reports of both runs (`scalescope report RUN`)",
+    PartKind.MACHINE: "run both on the same host, with nothing beside",
+    PartKind.THREADS: "give B the threads of A",
+    PartKind.WAITING: "see in both reports which of these tasks runs last (`scalescope report RUN`)",
+    PartKind.TRANSFER: "see where these tasks run (`scalescope trace RUN`)",
+    PartKind.SERIALISATION: "send smaller arguments with each task",
+    PartKind.SPILL: "give workers more memory, or make chunks smaller",
+    PartKind.PAUSED: "give workers more memory, or make chunks smaller",
+    PartKind.ACTORS: "see what the actors' methods do",
+    PartKind.LOST: "see why workers died (`scalescope show log Restarting RUN`)",
+    PartKind.PLACEMENT: "make fewer, longer tasks",
+    PartKind.SCHEDULER: "send smaller graphs",
+    PartKind.CLIENT: "see what the client does at this line",
+    PartKind.IMPORTS: "import less, or before the measured part",
+    PartKind.START_UP: "wait for the workers before the work begins",
+    PartKind.OTHER_CLUSTER: "see what the other cluster did",
+}
+
+
+@dataclass(frozen=True)
+class RunDifference:
+    """Why B took longer than A, or was shorter."""
+
+    a: str  # the sides, in words
+    b: str
+    found: Difference
+    culprits: tuple[DifferingFact, ...]
+
+    @property
+    def line(self) -> str:
+        """What, where, how much, and what to do: one sentence or two."""
+        seconds = self.found.seconds
+        took = f"B took {duration(abs(seconds))} {'longer' if seconds >= 0 else 'less'} than A"
+        ends = f"{duration(self.found.b_s)} instead of {duration(self.found.a_s)}"
+        if not self.found.named:
+            few = min(self.found.trials) < 2
+            advice = "Measure both again with --repeats 7" if few else "More repeats would show smaller differences"
+            return f"{took} ({ends}): no part of it is larger than chance. {advice}."
+        worst = self.found.named[0]
+        share = (
+            f" ({percent(worst.seconds / seconds)})" if abs(seconds) > 0 and 0 < worst.seconds / seconds < 9.995 else ""
+        )
+        size = worst.seconds if seconds >= 0 else -worst.seconds
+        reason = f"{_amount(size)} of it{share} is {_what(worst)}"
+        doubt = " Each was measured once: run both again to be sure." if worst.low is None else ""
+        return f"{took} ({ends}): {reason}. {self._next(worst)}{doubt}".rstrip()
+
+    def _next(self, worst: DifferencePart) -> str:
+        likely = next((each for each in self.culprits if each.explains_s >= 0.3 * abs(worst.seconds)), None)
+        undo = "; put it back first" if self.found.seconds > 0 else ""
+        if likely:
+            return f"What differs: {changed(likely)}{undo}."
+        return f"{capital(REMEDIES[worst.kind])}." if undo else ""
+
+    @property
+    def brief(self) -> str:
+        """The first part in a few words, for a line that says already that B is slower; empty without one."""
+        if not self.found.named:
+            return ""
+        worst = self.found.named[0]
+        likely = f"; {changed(self.culprits[0])}" if self.culprits else ""
+        return f"{_amount(worst.seconds)} of {_amount(self.found.seconds)}: {_what(worst)}{likely}"
+
+    def table(self) -> ReportTable:
+        least = SHOWN * max(self.found.a_s, self.found.b_s)
+        shown = [part for part in self.found.parts if part.named or abs(part.seconds) >= least]
+        rest = [part for part in self.found.parts if part not in shown]
+        rows = [_row(part) for part in shown]
+        if rest:
+            rows.append(Row((*_amounts(rest), "", f"{len(rest):,} smaller", ""), Tone.FAINT))
+        rows.append(Row((*_amounts(self.found.parts), "", "B - A", "")))
+        heads = ("seconds", "thread-s", "interval, s", "part", "of")
+        return ReportTable("Seconds that B took longer than A", heads, tuple(rows), frozenset((0, 1)))
+
+    def notes(self) -> list[str]:
+        found = [f"A: {self.a}", f"B: {self.b}"]
+        found += [f"Differs: {changed(each)}" for each in self.culprits]
+        for each in self.found.matches:
+            sides = " + ".join(each.a), " + ".join(each.b)
+            if each.how:
+                found.append(f"Taken for the same tasks, by their {_HOW[each.how]}: {sides[0]} in A, {sides[1]} in B")
+            else:
+                found.append(f"Only in {'A' if each.a else 'B'}: {sides[0] or sides[1]}")
+        trials = " and ".join(f"{count:,}" for count in self.found.trials)
+        named = "faint parts may be chance" if min(self.found.trials) > 1 else "one trial tells nothing of chance"
+        found.append(f"From {trials} trials of A and B; {named} (bootstrap, seed {self.found.seed})")
+        return found
+
+    def to_mapping(self) -> dict[str, Any]:
+        return {
+            "line": self.line,
+            "reason": self.brief,
+            "a": self.a,
+            "b": self.b,
+            **asdict(self.found),
+            "seconds": self.found.seconds,
+            "culprits": [asdict(each) for each in self.culprits],
+        }
+
+    def to_markdown(self) -> str:
+        """For an issue."""
+        return f"{markdown_text(self.line)}\n\n{to_markdown(self.table())}\n\n{markdown_list('', self.notes())}\n"
+
+
+_HOW = {"fused": "names", "renamed": "number and line"}
+
+
+def changed(fact: DifferingFact) -> str:
+    """`dask 2024.10.0 → 2024.11.0`."""
+    name = fact.name if fact.kind in ("point", "package", "setting") else f"{fact.kind} {fact.name}"
+    if fact.kind == "code":
+        return "the user's code"
+    return f"{name} {cut(fact.a or 'absent')} → {cut(fact.b or 'absent')}"
+
+
+def of_runs(a: SweepRun, b: SweepRun, *, point: str = "") -> RunDifference:
+    """The difference of two runs at a point: the one given, or of those that both have the one that differs most.
+
+    Raises:
+        UsageError: There is no such point, or no records of it.
+    """
+    chosen = [_Side.of(run, point) for run in (a, b)]
+    shared = [key for key in chosen[0].points if key in chosen[1].points]
+    if not shared and all(len(side.points) == 1 for side in chosen):
+        keys = tuple(next(iter(side.points)) for side in chosen)
+    elif shared:
+        keys = (max(shared, key=lambda key: abs(chosen[1].elapsed(key) - chosen[0].elapsed(key))),) * 2
+    else:
+        raise UsageError(
+            f"Runs {a.id} and {b.id} have no point in common",
+            next_step=f"Choose with --point, such as workers=4. A has: {chosen[0].names}. B has: {chosen[1].names}.",
+        )
+    trials = [side.points[key] for side, key in zip(chosen, keys, strict=True)]
+    labels = [
+        f"run {side.run.id}, {side.run.sweep.workload}, {label(own[0].point)}"
+        for side, own in zip(chosen, trials, strict=True)
+    ]
+    return of_trials(*trials, labels=(labels[0], labels[1]))
+
+
+def of_trials(a: Sequence[Trial], b: Sequence[Trial], *, labels: tuple[str, str]) -> RunDifference:
+    """The difference of two groups of trials; each group is of one point.
+
+    Raises:
+        UsageError: A group has no trial with records of tasks that ended.
+    """
+    accounts = [[each for trial in side[-MOST_TRIALS:] if (each := _account(trial))] for side in (a, b)]
+    for side, own, text in zip("AB", accounts, labels, strict=True):
+        if not own:
+            raise UsageError(f"{side} has no records of tasks that ended: {text}", next_step="Run it again.")
+    facts = differing(a[-1], b[-1])
+    virtual = a[-1].virtual and b[-1].virtual
+    found = difference(*accounts, virtual=virtual, other_host=other_host(facts))
+    return RunDifference(*labels, found, culprits(facts, found.parts))
+
+
+def explained(a: Sequence[Trial], b: Sequence[Trial], *, labels: tuple[str, str]) -> RunDifference | None:
+    """The same for an answer that stands without it: None if records are missing, or no part is larger than chance."""
+    try:
+        found = of_trials(a, b, labels=labels)
+    except (UsageError, StoreError):
+        return None
+    return found if found.found.named else None
+
+
+def _account(trial: Trial) -> Account | None:
+    if not trial.records:
+        return None
+    present = records.names(trial.records)
+    observation = Observation.of(trial, {name: records.read(trial.records, name) for name in _READ if name in present})
+    return None if observation.attempts is None else account(observation)
+
+
+@dataclass(frozen=True)
+class _Side:
+    run: SweepRun
+    points: Mapping[tuple[object, ...], list[Trial]]  # trials that count, by what identifies their point in both runs
+
+    @classmethod
+    def of(cls, run: SweepRun, point: str) -> _Side:
+        kept = [trial for trial in run.trials if trial.records and trial.metrics and is_meant(trial.point, point)]
+        kept = [trial for trial in kept if trial.counts] or [trial for trial in kept if not trial.warmup]
+        names = varied(trial.point for trial in kept)
+        found: dict[tuple[object, ...], list[Trial]] = {}
+        for trial in kept:
+            found.setdefault(_key(trial.point, names), []).append(trial)
+        if not found:
+            asked = f" at {point!r}" if point else ""
+            raise UsageError(
+                f"Run {run.id} has no trial with records{asked}", next_step="`scalescope show` has its points."
+            )
+        return cls(run, found)
+
+    def elapsed(self, key: tuple[object, ...]) -> float:
+        """Seconds of the call, on average over trials."""
+        known = [
+            sum(trial.metrics.worker_time_s.values()) / trial.point.threads
+            for trial in self.points[key]
+            if trial.metrics
+        ]
+        return sum(known) / len(known)
+
+    @property
+    def names(self) -> str:
+        return "; ".join(label(trials[0].point) for trials in self.points.values())
+
+
+def _key(point: Point, names: Sequence[str]) -> tuple[object, ...]:
+    own = settings(point)
+    return (point.workers, point.threads_per_worker, point.items, *((name, repr(own.get(name))) for name in names))
+
+
+# ------------------------------------------------------------------ in words
+
+
+def _amount(seconds: float) -> str:
+    return duration(abs(seconds)) if seconds >= 0 else f"-{duration(-seconds)}"
+
+
+def _amounts(parts: Sequence[DifferencePart]) -> tuple[str, str]:
+    return _signed(sum(part.seconds for part in parts)), _signed(sum(part.thread_s for part in parts))
+
+
+def _signed(seconds: float) -> str:
+    return f"{'+' if seconds >= 0 else '-'}{number(abs(seconds))}" if abs(seconds) >= 1e-6 else "0"
+
+
+def _row(part: DifferencePart) -> Row:
+    interval = "" if part.low is None or part.high is None else f"{_signed(part.low)} to {_signed(part.high)}"
+    detail = _detail(part)
+    what = cut(", ".join(filter(None, (part.name, detail))), NAME)
+    tone = Tone.FAINT if not part.named else Tone.BAD if part.seconds > 0 else Tone.GOOD
+    return Row((_signed(part.seconds), _signed(part.thread_s), interval, TITLES[part.kind], what), tone)
+
+
+def _detail(part: DifferencePart) -> str:
+    """Numbers of a part of tasks: what A and B had."""
+    if part.tasks is None or part.per_task_s is None:
+        return ""
+    a, b = part.tasks
+    tasks = f"{number(b)} instead of {number(a)} tasks"
+    each = f"{duration(part.per_task_s[1])} instead of {duration(part.per_task_s[0])} each"
+    if not a or not b:
+        return f"{number(b)} new tasks" if b else f"{number(a)} tasks fewer"
+    if part.kind is PartKind.CHUNKS:
+        return f"{tasks}, {each}"
+    return {PartKind.GRAPH: tasks, PartKind.SLOWER: each}.get(part.kind, "")
+
+
+def _what(part: DifferencePart) -> str:
+    where = f" at {part.where}" if part.where and " at " not in part.where else f" ({part.where})" if part.where else ""
+    if part.tasks is not None:
+        detail = _detail(part)
+        head = {PartKind.WAITING: "threads that waited for "}.get(part.kind, "")
+        return f"{head}`{cut(part.name, NAME)}`{where}" + (f": {detail}" if detail else "")
+    if part.kind is PartKind.CLIENT:
+        return f"the client, {cut(part.name, NAME)}" if part.name else "the client"
+    return cut(part.name, NAME) or TITLES[part.kind]

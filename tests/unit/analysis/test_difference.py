@@ -1,0 +1,114 @@
+"""The parts of any difference add up, and the same tasks are found under other names."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scalescope.analysis.difference import (
+    Account,
+    Difference,
+    Overhead,
+    PartKind,
+    PrefixAccount,
+    difference,
+    match,
+)
+
+SECONDS = st.one_of(st.just(0.0), st.floats(1e-6, 1e5))
+PREFIXES = st.builds(
+    PrefixAccount, st.integers(0, 1_000), SECONDS, SECONDS, st.floats(0, 10), st.sampled_from(("", "f:1 g"))
+)
+OVERHEADS = st.builds(Overhead, st.sampled_from(PartKind), st.sampled_from(("", "a.py:1 f", "a.py:2 f")), st.booleans())
+ACCOUNTS = st.builds(
+    Account,
+    st.just(1),
+    st.dictionaries(st.sampled_from(("load", "clean", "load-clean", "sum")), PREFIXES, min_size=1),
+    st.dictionaries(OVERHEADS, SECONDS, max_size=4),
+)
+
+
+def with_threads(accounts: list[Account], threads: int) -> list[Account]:
+    return [Account(threads, each.prefixes, each.overheads) for each in accounts]
+
+
+def of(**prefixes: PrefixAccount) -> Account:
+    return Account(4, {name.replace("_", "-"): each for name, each in prefixes.items()}, {})
+
+
+def named(found: Difference) -> list[tuple[PartKind, str]]:
+    return [(part.kind, part.name) for part in found.named]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(ACCOUNTS, min_size=1, max_size=3),
+    st.lists(ACCOUNTS, min_size=1, max_size=3),
+    st.tuples(st.integers(1, 300), st.integers(1, 300)),
+    st.booleans(),
+)
+def test_parts_add_up(a: list[Account], b: list[Account], threads: tuple[int, int], other_host: bool) -> None:
+    sides = with_threads(a, threads[0]), with_threads(b, threads[1])
+    found = difference(*sides, virtual=True, other_host=other_host)
+    for side, seconds, thread_s in zip(
+        sides, (found.a_s, found.b_s), (found.a_thread_s, found.b_thread_s), strict=True
+    ):
+        assert seconds == pytest.approx(sum(each.elapsed_s for each in side) / len(side), abs=1e-6)
+        assert thread_s == pytest.approx(sum(each.thread_s for each in side) / len(side), abs=1e-6)
+    assert sum(part.seconds for part in found.parts) == pytest.approx(found.b_s - found.a_s, abs=1e-6)
+    assert sum(part.thread_s for part in found.parts) == pytest.approx(found.b_thread_s - found.a_thread_s, abs=1e-6)
+
+
+def test_fused_and_renamed_tasks_are_matched_and_others_are_told() -> None:
+    a = {
+        "load": PrefixAccount(8, 1.0),
+        "clean": PrefixAccount(8, 1.0),
+        "total": PrefixAccount(3, 1.0, sent_at="a.py:7 f"),
+    }
+    b = {
+        "load-clean": PrefixAccount(8, 2.0),
+        "sum": PrefixAccount(3, 1.0, sent_at="a.py:9 f"),
+        "new": PrefixAccount(5, 1.0),
+    }
+    assert {(each.a, each.b, each.how) for each in match(a, b)} == {
+        (("load", "clean"), ("load-clean",), "fused"),
+        (("total",), ("sum",), "renamed"),
+        ((), ("new",), ""),
+    }
+    assert {(each.a, each.b, each.how) for each in match(b, a)} == {
+        (("load-clean",), ("load", "clean"), "fused"),
+        (("sum",), ("total",), "renamed"),
+        (("new",), (), ""),
+    }
+
+
+def test_fusion_alone_costs_nothing() -> None:
+    a, b = of(load=PrefixAccount(8, 40.0), clean=PrefixAccount(8, 40.0)), of(load_clean=PrefixAccount(8, 80.0))
+    assert not difference([a], [b], virtual=True).named
+
+
+def test_tasks_that_are_all_slower_on_another_host_are_the_machine_s() -> None:
+    a = of(load=PrefixAccount(8, 40.0), clean=PrefixAccount(8, 40.0))
+    b = of(load=PrefixAccount(8, 60.0), clean=PrefixAccount(8, 60.0))
+    one = of(load=PrefixAccount(8, 60.0), clean=PrefixAccount(8, 40.0))
+    assert named(difference([a], [b], virtual=False, other_host=True)) == [(PartKind.MACHINE, "")]
+    assert {kind for kind, _ in named(difference([a], [b], virtual=False))} == {PartKind.SLOWER}
+    assert named(difference([a], [one], virtual=False, other_host=True)) == [(PartKind.SLOWER, "load")]
+
+
+def test_the_place_that_grew_is_told_of_slower_tasks() -> None:
+    a = of(load=PrefixAccount(8, 40.0, frames={"read at a.py:1 f": 30.0, "parse at a.py:2 f": 10.0}))
+    b = of(load=PrefixAccount(8, 80.0, frames={"read at a.py:1 f": 30.0, "parse at a.py:2 f": 50.0}))
+    [part] = difference([a], [b], virtual=True).named
+    assert part.where == "parse at a.py:2 f"
+
+
+def test_a_part_that_differs_by_chance_is_not_named() -> None:
+    trials = [[of(load=PrefixAccount(8, busy)) for busy in side] for side in ((40.0, 50.0, 44.0), (43.0, 52.0, 47.0))]
+    found = difference(*trials, virtual=False)
+    assert not found.named
+    [part] = found.parts
+    assert part.low is not None
+    assert part.high is not None
+    assert part.low < 0 < part.high

@@ -1,0 +1,75 @@
+"""Why one run took longer than another, by their ids, for people, programs and issues."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from support.requests import finished_run
+
+from scalescope.cli import main as cli
+from scalescope.errors import ExitStatus
+from scalescope.report.run_difference import of_runs
+from scalescope.store.store import Store
+from scalescope.studies.running import run_study
+
+SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [2, 4]}, "params": {"items": 4}, "repeats": 3}
+
+
+@pytest.fixture
+def two(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """Two runs of two points; in the second, tasks of the point of 4 workers take three times as long."""
+    monkeypatch.setenv("SCALESCOPE_STORE", address)
+    first = finished_run(SWEEP, address, fresh=True).id
+    fake.measures = lambda planned: (planned.point.workers, 1.0 if planned.point.workers == 2 else 3.0)
+    return first, finished_run({**SWEEP, "seed": 1}, address, fresh=True).id
+
+
+def test_two_runs_are_told_apart_at_the_point_that_differs_most(
+    two: tuple[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["diff", *two, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    [part] = [each for each in told["parts"] if each["named"]]
+    assert (part["kind"], part["name"], part["tasks"]) == ("slower", "sleep", [4, 4])
+    assert told["seconds"] == pytest.approx(2.0) == sum(each["seconds"] for each in told["parts"])
+    assert told["b_thread_s"] - told["a_thread_s"] == pytest.approx(8.0)
+
+    assert cli.run(["diff", *two, "--json", "--point", "workers=2"]) == 0
+    assert json.loads(capsys.readouterr().out)["seconds"] == 0
+
+
+def test_runs_are_named_from_the_newest_on(two: tuple[str, str], address: str) -> None:
+    with Store.open(address) as store:
+        assert (store.run("latest~1").id, store.run("latest~0").id) == two
+        assert of_runs(store.run("latest"), store.run("latest~1")).found.seconds == pytest.approx(-2.0)
+
+
+def test_names_from_records_are_escaped_for_an_issue(
+    fake: Any, address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], two: tuple[str, str]
+) -> None:
+    assert cli.run(["diff", *two, "--markdown"]) == 0
+    text = capsys.readouterr().out
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({line.count("|") for line in rows}) == 1
+    assert "\\`sleep\\`" in text
+
+
+@pytest.mark.parametrize(("seconds", "named"), [(2.0, [("slower", "sleep")]), (1.0, [])])
+def test_a_comparison_says_why_b_is_slower_and_nothing_of_equals(
+    fake: Any, address: str, seconds: float, named: list[tuple[str, str]]
+) -> None:
+    fake.measures = lambda planned: (2, seconds if planned.point.params["items"] == 8 else 1.0)
+    given = {"workloads": ["futures-map"], "values": {"workers": 2}, "store": address}
+    found = run_study("comparison", {**given, "a": {"items": 4}, "b": {"items": 8}}).result
+    told = found.get("why", {"parts": []})
+    assert [(part["kind"], part["name"]) for part in told["parts"] if part["named"]] == named
+    assert [each["name"] for each in told.get("culprits", ())] == ["items"] * len(named)
+
+
+@pytest.mark.parametrize(
+    "named", [["latest", "nothing"], ["comparison", "latest"], ["--point", "workers=9"], ["latest~7"]]
+)
+def test_what_is_not_there_is_refused(two: tuple[str, str], named: list[str]) -> None:
+    assert cli.run(["diff", *named]) == ExitStatus.USAGE

@@ -1,0 +1,154 @@
+"""The first part of the difference of two runs is what was planted, its parts are all of it, and equals have none."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import pytest
+from support.findings import watched
+
+from scalescope.analysis.culprits import culprits, differing
+from scalescope.analysis.difference import Account, Difference, PartKind, difference
+from scalescope.diagnosis.account import account
+from scalescope.diagnosis.observation import Observation
+from scalescope.model.sweep import Point
+from scalescope.model.trial import Trial, TrialState
+
+Build = Callable[[Any, Any, Any, random.Random], Observation]  # of a cluster, a task and a graph
+
+
+def bag(
+    count: int = 40,
+    seconds: float = 1.0,
+    *,
+    workers: int = 4,
+    threads: int = 1,
+    name: str = "load",
+    after: tuple[tuple[str, int, float], ...] = (("clean", 40, 0.5), ("summarise", 1, 3.0)),
+    client: Sequence[tuple[str, float]] = (("job.py:3 main", 1.0),),
+    fetch: float = 0.05,
+    **given: Any,
+) -> Build:
+    """Tasks, then stages that need all of them; each task varies by 2 %."""
+
+    def build(cluster: Any, task: Any, graph: Any, chance: random.Random) -> Observation:
+        def one(base: float, name: str, needs: tuple[int, ...] = (), fetches: float = 0.0) -> Any:
+            return task(base * chance.uniform(0.98, 1.02), name, needs, transfer=fetches)
+
+        tasks = [one(seconds, name, fetches=fetch) for _ in range(count)]
+        last = tuple(range(count))
+        for stage, number, base in after:
+            begin = len(tasks)
+            tasks += [one(base, stage, last, fetch) for _ in range(number)]
+            last = tuple(range(begin, len(tasks)))
+        ran = cluster(workers, threads, gap_s=0.001, **given).run(tasks, [graph(seconds=0.01)])
+        rows = [(each, (line, "compute" if line.endswith("send") else "", 0)) for line, each in client]
+        own = sum(each for each, _ in rows)
+        return watched(ran, *rows, (ran.measured.makespan, ("job.py:9 main", "gather", 1)), begin=-own)
+
+    return build
+
+
+BASE = bag()
+STAGES = (("clean", 40, 0.5), ("summarise", 1, 3.0))
+# what changed: how B is built, the first part, and its name
+PLANTED: Mapping[str, tuple[Build, PartKind, str]] = {
+    "twice the tasks": (bag(80), PartKind.GRAPH, "load"),
+    "half the tasks": (bag(20), PartKind.GRAPH, "load"),
+    "a few more tasks": (bag(48), PartKind.GRAPH, "load"),
+    "more tasks of a later stage": (bag(after=(("clean", 80, 0.5), STAGES[1])), PartKind.GRAPH, "clean"),
+    "a new stage": (bag(after=(STAGES[0], ("rechunk", 40, 0.4), STAGES[1])), PartKind.GRAPH, "rechunk"),
+    "a stage gone": (bag(after=(STAGES[1],)), PartKind.GRAPH, "clean"),
+    "a serial chain is new": (bag(after=(*STAGES, ("write", 1, 6.0))), PartKind.GRAPH, "write"),
+    "slower tasks": (bag(seconds=1.5), PartKind.SLOWER, "load"),
+    "slightly slower tasks": (bag(seconds=1.2), PartKind.SLOWER, "load"),
+    "faster tasks": (bag(seconds=0.5), PartKind.SLOWER, "load"),
+    "slower later tasks": (bag(after=(("clean", 40, 1.0), STAGES[1])), PartKind.SLOWER, "clean"),
+    "a slower serial task": (bag(after=(STAGES[0], ("summarise", 1, 9.0))), PartKind.SLOWER, "summarise"),
+    "many small tasks": (bag(400, 0.12), PartKind.CHUNKS, "load"),
+    "few large tasks": (bag(5, 8.0), PartKind.CHUNKS, "load"),
+    "more transfer": (bag(fetch=0.5), PartKind.TRANSFER, ""),
+    "less transfer": (bag(fetch=0.0), PartKind.TRANSFER, ""),
+    "a slower client": (bag(client=[("job.py:3 main", 5.0)]), PartKind.CLIENT, "job.py:3 main"),
+    "a line of the client is new": (
+        bag(client=[("job.py:3 main", 1.0), ("job.py:5 check", 4.0)]),
+        PartKind.CLIENT,
+        "job.py:5 check",
+    ),
+    "a line of the client moved, and is slower": (
+        bag(client=[("job.py:7 main", 6.0)]),
+        PartKind.CLIENT,
+        "job.py:3 main",
+    ),
+    "fewer workers": (bag(workers=2), PartKind.THREADS, ""),
+    "more workers": (bag(workers=10), PartKind.THREADS, ""),
+    "fewer threads of each worker": (bag(workers=1, threads=2), PartKind.THREADS, ""),
+    "another name, and slower": (bag(name="read", seconds=1.5), PartKind.SLOWER, "read"),
+    "a slow worker": (bag(slower={2: 3.0}), PartKind.SLOWER, "load"),
+    "late workers": (bag(joined={2: 20.0, 3: 20.0}), PartKind.START_UP, ""),
+    "a slow scheduler": (bag(dispatch_s=0.5), PartKind.PLACEMENT, ""),
+}
+
+
+def accounts(build: Build, seed: int, cluster: Any, task: Any, graph: Any, trials: int = 3) -> list[Account]:
+    return [account(build(cluster, task, graph, random.Random(f"{seed} {i}"))) for i in range(trials)]
+
+
+@cache
+def before(cluster: Any, task: Any, graph: Any) -> list[Account]:
+    return accounts(BASE, 0, cluster, task, graph)
+
+
+def is_whole(found: Difference) -> bool:
+    """Whether the parts add up to both differences."""
+    seconds, thread_s = (sum(getattr(part, name) for part in found.parts) for name in ("seconds", "thread_s"))
+    return (seconds, thread_s) == pytest.approx((found.b_s - found.a_s, found.b_thread_s - found.a_thread_s), abs=1e-6)
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_what_was_planted_is_the_first_part(what: str, cluster: Any, task: Any, graph: Any) -> None:
+    build, kind, name = PLANTED[what]
+    a, b = before(cluster, task, graph), accounts(build, 1, cluster, task, graph)
+    found = difference(a, b, virtual=False)
+    assert is_whole(found)
+    assert (found.named[0].kind, found.named[0].name) == (kind, name)
+    low, high = found.named[0].low, found.named[0].high
+    assert low is not None
+    assert high is not None
+    assert low <= found.named[0].seconds <= high
+    assert is_whole(difference(a[:1], b[:1], virtual=False))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_of_two_equal_runs_nothing_is_named(seed: int, cluster: Any, task: Any, graph: Any) -> None:
+    a, b = (accounts(BASE, 100 + 2 * seed + side, cluster, task, graph) for side in (0, 1))
+    found = difference(a, b, virtual=False)
+    assert is_whole(found)
+    assert found.parts
+    assert not found.named
+
+
+def test_the_account_of_a_trial_is_all_of_its_call(cluster: Any, task: Any, graph: Any) -> None:
+    ran = BASE(cluster, task, graph, random.Random(1))
+    assert account(ran).elapsed_s == pytest.approx(ran.measured.elapsed, abs=1e-6)
+    assert account(ran).prefixes["load"].sent_at == "job.py:9 main"
+
+
+def test_what_differs_is_ordered_by_what_it_can_explain(cluster: Any, task: Any, graph: Any) -> None:
+    a, b = (accounts(each, 0, cluster, task, graph, 1) for each in (BASE, bag(fetch=0.5)))
+    parts = difference(a, b, virtual=True).parts
+    packages = {"numpy": "1", "dask": "1"}
+    setting = {"distributed.comm.compression": "lz4"}
+    left = Trial("a", Point(4), 0, False, TrialState.VALID, facts={"packages": packages})
+    right = replace(left, point=Point(4, dask_config=setting), facts={"packages": {**packages, "numpy": "2"}})
+    found = culprits(differing(left, right), parts)
+    assert [(each.kind, each.name) for each in found] == [
+        ("setting", "distributed.comm.compression"),
+        ("package", "numpy"),
+    ]
+    assert (found[1].a, found[1].b) == ("1", "2")
+    assert not culprits(differing(left, left), parts)
