@@ -23,6 +23,8 @@ from scalescope.remedies.source import (
     walk,
 )
 
+ONCE = ("scatter", "delayed")
+
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
     source = Source(module)
@@ -48,6 +50,8 @@ def large_argument(
     fixed = [each for each in args if isinstance(each.value, cst.Name) and each.value.value not in inside]
     fixed = [each for each in fixed if not (called(call) == "map" and each.keyword is None)]
     fixed = [each for each in fixed if not any(f.name.value == each.value.value for f in source.all(cst.FunctionDef))]  # type: ignore[attr-defined]
+    there = _there_already(source)
+    fixed = [each for each in fixed if each.value.value not in there]  # type: ignore[attr-defined]
     wanted = place.name if place else ""
     if named := [
         each for each in fixed if (wanted and _parameter(source, function, args, each) == wanted) or _is(each, wanted)
@@ -56,6 +60,12 @@ def large_argument(
     if len(fixed) != 1:
         raise Refused("it is not plain which argument is the large one")
     return fixed[0]
+
+
+def _there_already(source: Source) -> set[str]:
+    """Names of what is on the workers, or in a graph, once: made by `scatter` or `delayed`."""
+    made = [each for each in source.all(cst.Assign) if isinstance(each.value, cst.Call)]
+    return bound(*(each for each in made if isinstance(each.value, cst.Call) and called(each.value) in ONCE))
 
 
 def _is(arg: cst.Arg, name: str) -> bool:

@@ -405,6 +405,18 @@ REFUSED = {
         "@delayed\ndef f(big, i):\n    big.sort()\n    return big[i]\n\nparts = [f(table, i) for i in range(3)]",
         {},
     ),
+    "scatter: done already": (
+        "large-graph",
+        "scatter",
+        CLIENT + "[model] = client.scatter([load()], broadcast=True)\nclient.submit(predict, model, 3)",
+        {},
+    ),
+    "delayed: done already": (
+        "large-graph",
+        "delayed_once",
+        "big = delayed(load())\nparts = [delayed(f)(big, i) for i in range(3)]",
+        {},
+    ),
     "scatter: two arguments": ("large-graph", "scatter", CLIENT + "client.submit(predict, model, other)", {}),
     "scatter: no client": ("large-graph", "scatter", "pool.submit(predict, model)", {}),
     "delayed: no loop": ("large-graph", "delayed_once", "x = delayed(f)(big)", {}),
