@@ -146,14 +146,20 @@ class Observation:
         return not EmulationLimit.from_mapping(limit).beyond(self.metrics.tasks, self.metrics.makespan_s)
 
     @cached_property
+    def host_load(self) -> Mapping[str, Any] | None:
+        """The load of the driver's host, if all workers are on it and its clock is real; None if not, or not known."""
+        facts = self.trial.facts.get("host") or {}
+        here = {"127.0.0.1", "localhost", "::1", facts.get("hostname")}
+        if self.trial.virtual or any(name not in here for name in self.column("workers", "host")):
+            return None
+        return facts.get("load") or None
+
+    @cached_property
     def computing_s(self) -> float:
         """Seconds in which the cores of the host do what tasks computed; 0 where that was not recorded."""
-        from scalescope.diagnosis.evidence.host_cpu import host  # they look at an observation, too
-        from scalescope.diagnosis.evidence.inside_tasks import inside
-
-        if self.attempts is None or (here := host(self)) is None:
+        if self.metrics is None or self.host_load is None:
             return 0.0
-        return sum(each.seconds.get("computing", 0.0) for each in inside(self).values()) / here.cpus
+        return (self.metrics.busy_time_s or {}).get("computing", 0.0) / int(self.host_load["cpus"])
 
     def noteworthy(self, *parts: str) -> bool:
         return self.share(*parts) >= NOTEWORTHY

@@ -42,12 +42,8 @@ class HostLoad:
 @once
 def host(observation: Observation) -> HostLoad | None:
     """The driver's host, if all workers are on it and its clock is real; None where that is not so or not known."""
-    facts = observation.trial.facts
-    load = (facts.get("host") or {}).get("load")
-    if not load or observation.trial.virtual:
-        return None
-    here = {"127.0.0.1", "localhost", "::1", (facts.get("host") or {}).get("hostname")}
-    if any(name not in here for name in observation.column("workers", "host")):
+    load = observation.host_load
+    if load is None:
         return None
     ours, others, stolen, idle = (load[name] for name in ("ours", "others", "stolen", "idle"))
     own, names = load.get("own", 0.0), tuple(load.get("names", ()))

@@ -92,10 +92,9 @@ def test_no_remedy_promises_less_than_the_cores_need(cluster, task, cpus, least_
     """Eight tasks that compute, one after the other on eight threads, would share the cores."""
     one_by_one = cluster(8).run([task(1.0, needs=(i - 1,) if i else ()) for i in range(8)])
     load = {"ours": 0.5, "others": 0.0, "stolen": 0.0, "idle": 0.5, "cpus": cpus, "seconds": 8.0}
-    fine = [{"context": "execute", "prefix": "work", "activity": "thread-cpu", "unit": "seconds", "value": 6.0}]
-    tables = {**one_by_one.tables, "fine_metrics": from_rows("fine_metrics", fine)}
-    tables["workers"] = {**tables["workers"], "host": ["localhost"] * 8}
-    run = observed(replace(one_by_one.trial, facts={"host": {"load": load, "hostname": "h"}}), tables)
+    tables = {**one_by_one.tables, "workers": {**one_by_one.tables["workers"], "host": ["localhost"] * 8}}
+    metrics = replace(one_by_one.metrics, busy_time_s={"computing": 6.0})
+    run = observed(replace(one_by_one.trial, metrics=metrics, facts={"host": {"load": load, "hostname": "h"}}), tables)
     assert run.computing_s == pytest.approx(least_s)
     metrics = replace(run.metrics, elapsed_s=8.0)
     gain = cause().gain(metrics, 8, 8.0, changes=("T∞",), least_s=run.computing_s)
