@@ -13,6 +13,7 @@ from scalescope.model.trial import Trial
 
 MOST = 10  # culprits that are told
 UNLIKELY = 0.02  # weight of a part that this kind of culprit rarely changes
+NAMES = ("address", "made_at", "blocked_outside_clock", "shows", "validated")  # facts of a cluster that change nothing
 CORES = 0.25  # least difference of cores that others kept busy
 OF_DASK = ("dask", "distributed", "dask-expr")
 
@@ -104,7 +105,7 @@ def _facts(trial: Trial) -> Iterator[tuple[tuple[str, str], Any]]:
         yield ("package", normalise(str(name))), value
     yield ("package", "python"), facts.get("python")
     for name, value in (facts.get("cluster") or {}).items():
-        if isinstance(value, str | int | float) and name not in ("blocked_outside_clock", "shows", "validated"):
+        if isinstance(value, str | int | float) and name not in NAMES:
             yield ("cluster", str(name)), value if not isinstance(value, float) else f"{value:g}"
     if not trial.virtual:
         host: Mapping[str, Any] = facts.get("host") or {}

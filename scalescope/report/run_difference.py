@@ -12,6 +12,7 @@ from scalescope.analysis.summary import is_meant, label, settings, varied
 from scalescope.diagnosis.account import account
 from scalescope.diagnosis.observation import Observation
 from scalescope.errors import StoreError, UsageError
+from scalescope.model.finding import Finding, Severity
 from scalescope.model.sweep import Point
 from scalescope.model.trial import Trial
 from scalescope.model.words import capital, cut, duration, number, percent
@@ -75,6 +76,7 @@ class RunDifference:
     b: str
     found: Difference
     culprits: tuple[DifferingFact, ...]
+    cause: Finding | None = None  # the worst fault of the slower side that the other has not
 
     @property
     def line(self) -> str:
@@ -100,6 +102,8 @@ class RunDifference:
         undo = "; put it back first" if self.found.seconds > 0 else ""
         if likely:
             return f"What differs: {changed(likely)}{undo}."
+        if self.cause is not None:
+            return f"Only {'B' if undo else 'A'} has this fault: {self.cause.line}"
         return f"{capital(REMEDIES[worst.kind])}." if undo else ""
 
     @property
@@ -145,6 +149,7 @@ class RunDifference:
             **asdict(self.found),
             "seconds": self.found.seconds,
             "culprits": [asdict(each) for each in self.culprits],
+            "cause": None if self.cause is None else self.cause.to_mapping(),
         }
 
     def to_markdown(self) -> str:
@@ -201,7 +206,15 @@ def of_trials(a: Sequence[Trial], b: Sequence[Trial], *, labels: tuple[str, str]
     facts = differing(a[-1], b[-1])
     virtual = a[-1].virtual and b[-1].virtual
     found = difference(*accounts, virtual=virtual, other_host=other_host(facts))
-    return RunDifference(*labels, found, culprits(facts, found.parts))
+    slower, faster = (b, a) if found.seconds > 0 else (a, b)
+    return RunDifference(*labels, found, culprits(facts, found.parts), _cause(slower[-1], faster[-1]))
+
+
+def _cause(slower: Trial, faster: Trial) -> Finding | None:
+    others = {each.code for each in faster.findings}
+    faults = (Severity.HIGH, Severity.MEDIUM)
+    found = [each for each in slower.findings if each.severity in faults and not each.limits_trust]
+    return next((each for each in found if each.code not in others), None)
 
 
 def explained(a: Sequence[Trial], b: Sequence[Trial], *, labels: tuple[str, str]) -> RunDifference | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ from support.requests import finished_run
 
 from scalescope.cli import main as cli
 from scalescope.errors import ExitStatus
+from scalescope.model.finding import Finding, Severity
 from scalescope.report.run_difference import of_runs
-from scalescope.store.store import Store
+from scalescope.store.store import Store, SweepRun
 from scalescope.studies.running import run_study
 
 SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [2, 4]}, "params": {"items": 4}, "repeats": 3}
@@ -44,6 +46,19 @@ def test_runs_are_named_from_the_newest_on(two: tuple[str, str], address: str) -
     with Store.open(address) as store:
         assert (store.run("latest~1").id, store.run("latest~0").id) == two
         assert of_runs(store.run("latest"), store.run("latest~1")).found.seconds == pytest.approx(-2.0)
+
+
+def test_a_fault_that_only_the_slower_run_has_is_its_cause(two: tuple[str, str], address: str) -> None:
+    fault = Finding("tiny-tasks", Severity.HIGH, "Tasks are tiny.", "make them larger")
+
+    def faulty(run: SweepRun) -> SweepRun:
+        return replace(run, trials=tuple(replace(trial, findings=(fault,)) for trial in run.trials))
+
+    with Store.open(address) as store:
+        faster, slower = store.run("latest~1"), store.run("latest")
+        assert of_runs(faster, faulty(slower)).cause == of_runs(faulty(slower), faster).cause == fault
+        assert of_runs(faulty(faster), faulty(slower)).cause is None
+        assert of_runs(faulty(faster), slower).cause is None
 
 
 def test_names_from_records_are_escaped_for_an_issue(
