@@ -260,6 +260,7 @@ class VerdictOfRun(BaseModel, extra="forbid"):
     """What was found."""
 
     line: str = Field(description="What holds the work back.")
+    doubt: str = Field(description="How sure the line is where something limits trust in it; else empty.")
     trust: list[str] = Field(description="What limits trust in the numbers, in sentences.")
     severity: Severity
     findings: list[Finding] = Field(description="Worst first.")

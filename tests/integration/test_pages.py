@@ -73,8 +73,8 @@ ELSEWHERE = {
     "currency: USD": "tests/unit/analysis/test_cost.py",
 }
 """How blocks begin whose commands need more than a page has, and the tests that run them."""
-TUTORIAL = (pytest.mark.timeout(1200), pytest.mark.thorough)
-"""Its environments are built first, and `find-release` builds six."""
+TUTORIAL, LONG = (pytest.mark.timeout(1200), pytest.mark.thorough), ("docs/tutorial.md", "docs/fix.md")
+"""Environments are built first, and `find-release` builds six. A proof of `fix` needs a host with a core to spare."""
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 CLOSE = 0.1
 """Numbers may differ by this part: even simulated workers are charged for the time that Python takes."""
@@ -160,11 +160,7 @@ def plain(line: str) -> str:
 
 @pytest.mark.parametrize(
     "block",
-    [
-        pytest.param(each, marks=TUTORIAL if "tutorial" in each.page else (), id=str(each))
-        for each in BLOCKS
-        if each.command
-    ],
+    [pytest.param(each, marks=TUTORIAL if each.page in LONG else (), id=str(each)) for each in BLOCKS if each.command],
 )
 def test_commands_print_what_the_page_says(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
     if "beam" in block.command:

@@ -150,6 +150,7 @@ def test_an_error_under_the_roles_has_log_and_warnings(
     assert cluster.label not in pool.left()
 
 
+@pytest.mark.thorough
 def test_nothing_is_asked_for_that_the_roles_do_not_allow(
     pool: Pool, client: SyncPrefectClient, runs: dict[str, UUID]
 ) -> None:

@@ -109,6 +109,7 @@ def test_a_reason_that_is_not_known_is_no_other_one(reason: str, message: str) -
 def test_the_walk_covers_all_rows_about_pods() -> None:
     """A row that is added needs a reason here, unless only its message tells it from another."""
     by_message = {"gpu-driver", "own-secret-deleted", "no-gpu", "no-room", "no-label", "taint", "cordoned", "node-full"}
+    by_message |= {"node-not-ready"}
     by_message |= {"no-claim", "no-volume", "registry-limit", "image-denied", "no-image", "disk-full"}
     pods = [row.category for row in FAILURES if not row.pattern.startswith(("^Log", "^(FailedCreate|HTTP", "^HTTP"))]
     requests = {"no-operator", "operator-silent", "two-operators", "unreachable", "no-answer"}
