@@ -12,6 +12,7 @@ from pathlib import Path
 from scalescope.errors import UsageError
 from scalescope.fixing.running import Fix
 from scalescope.own_code.script import Program, records
+from scalescope.owner import make_folder
 
 CHANGED = "has changed since the patch was proven"
 
@@ -33,7 +34,7 @@ def keep(found: Fix, program: Program) -> None:
         for name, content in found.after.items()
     }
     path = _kept(found.script, program)
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(path.parent)
     part = path.with_suffix(f".{os.getpid()}")
     part.touch(mode=0o600)
     part.write_text(json.dumps(files))

@@ -259,7 +259,7 @@ def note_last(program: Program) -> None:
     }
     with suppress(UsageError, OSError):
         path = records().with_name(LAST)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(path.parent)
         part = path.with_suffix(f".{os.getpid()}")
         part.touch(mode=0o600)
         part.write_text(json.dumps({**told, "is_module": program.is_module}))
