@@ -32,7 +32,7 @@ def fix(
     arguments: Sequence[str] = (),
     *,
     budget_s: float | None = None,  # seconds for the runs of one patch; None: five times the script's own
-    side_effects: bool = False,  # whether it may write outside of its folder and connect to other machines
+    side_effects: bool = False,  # True: the script may write outside of its folder and connect to other machines
 ) -> Any:
     """Patch a script where a finding has a remedy in code, and prove that it is faster and does the same.
 

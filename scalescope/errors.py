@@ -101,7 +101,7 @@ class ScalescopeError(Exception):
 def told(text: str) -> dict[str, str]:
     """The parts `where`, `cause` and `next` of an error that was printed or stored as text, as far as it has them.
 
-    Of a log that a part quotes, the last line.
+    A part that quotes a log has the last line of it.
     """
     found = re.findall(r"^ *(where|cause|next): (.+)((?:\n +\| .*)*)", text, re.MULTILINE)
     parts = [

@@ -111,6 +111,15 @@ def make_folder(path: Path, *, may_share: bool = False) -> None:
         each.mkdir(mode=0o777 if may_share and _is_shared() else 0o700, exist_ok=True)
 
 
+def replace_file(path: Path, text: str) -> None:
+    """Write a file for this user only, in a folder that is made; a reader sees all of the old text or of the new."""
+    make_folder(path.parent)
+    part = path.with_name(f"{path.name}.{os.getpid()}")
+    part.touch(mode=0o600)
+    part.write_text(text)
+    part.replace(path)
+
+
 def _is_shared() -> bool:
     return os.environ.get(SHARED, "") not in ("", "0")
 

@@ -138,7 +138,7 @@ class MiniGridEngine(MiniCluster):
             self.start_host(name)
         self._await_hosts()
         self.run("qmod", "-e", "*", check=False)
-        self.run("qmod", "-cq", "*", check=False)  # of queues in error state
+        self.run("qmod", "-cq", "*", check=False)  # clears the error state of all queues
         self._until(self._is_empty, "jobs do not end")
 
     def stop_host(self, name: str) -> None:

@@ -146,7 +146,7 @@ class MiniSlurm(MiniCluster):
         sizes: Sequence[str] = (),  # options of nodes in the words of slurm.conf, given out in turn
         rules: str = RULES,  # text of job_submit.lua
         kill_wait_s: int = 2,  # between SIGTERM and SIGKILL of a cancelled job
-        cloud: int = 0,  # so many of the nodes, the last ones, are powered off until a job needs them
+        cloud: int = 0,  # number of nodes, the last ones, that are powered off until a job needs them
         resume_timeout_s: int = 60,  # then a node that does not come is given up
     ) -> None:
         self.folder = Path(folder).resolve()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scalescope.analysis.difference import DifferencePart, PartKind
@@ -19,7 +19,7 @@ OF_DASK = ("dask", "distributed", "dask-expr")
 
 _TASKS = (PartKind.GRAPH, PartKind.CHUNKS, PartKind.SLOWER)
 _DELAYS = (PartKind.PLACEMENT, PartKind.SCHEDULER, PartKind.WAITING)
-# Which parts a culprit changes: kind of culprit, pattern of its name, weight, kinds of parts. The first row counts.
+# Kind of culprit, pattern of its name, weight, and the kinds of parts that it changes. The first row that fits counts.
 _EXPLAINS: tuple[tuple[str, str, float, tuple[PartKind, ...]], ...] = (
     ("point", r"workers|threads_per_worker|workers@.*", 1.0, (PartKind.THREADS, PartKind.START_UP, PartKind.WAITING)),
     ("point", r"fault", 1.0, (PartKind.LOST, PartKind.PAUSED, PartKind.SLOWER, PartKind.WAITING)),
@@ -72,12 +72,7 @@ def other_host(facts: Sequence[DifferingFact]) -> bool:
 def culprits(facts: Sequence[DifferingFact], parts: Sequence[DifferencePart]) -> tuple[DifferingFact, ...]:
     """Those that can explain named parts, the likeliest first."""
     named = [part for part in parts if part.named]
-    found = [
-        DifferingFact(
-            each.kind, each.name, each.a, each.b, sum(_weight(each, part) * abs(part.seconds) for part in named)
-        )
-        for each in facts
-    ]
+    found = [replace(each, explains_s=sum(_weight(each, part) * abs(part.seconds) for part in named)) for each in facts]
     return tuple(sorted((each for each in found if each.explains_s > 0), key=lambda each: -each.explains_s)[:MOST])
 
 

@@ -31,7 +31,7 @@ import numpy as np
 from scalescope.analysis.attempts import Bools, Floats
 from scalescope.analysis.distributions import t_quantile
 
-SEED = 0  # of the bootstrap
+SEED = 0  # seed of the bootstrap
 DRAWN = 500  # bootstrap samples
 ALPHA = 0.05  # chance that any part of two equal runs is named
 # Least share of the slower side's seconds in a part that is named: on a virtual clock, in real time, and with one trial
@@ -42,7 +42,7 @@ EQUAL = 1e-9  # seconds that are none
 
 
 class PartKind(StrEnum):
-    """What costs seconds that it did not cost before."""
+    """Reason for which B took other seconds than A."""
 
     GRAPH = "graph"  # tasks that are new, gone, or more
     CHUNKS = "chunks"  # the same work, cut into other tasks
@@ -59,8 +59,8 @@ class PartKind(StrEnum):
     PLACEMENT = "placement"  # tasks were runnable, and threads idle
     SCHEDULER = "scheduler"
     CLIENT = "client"  # at one line
-    IMPORTS = "imports"  # of the client
-    START_UP = "start-up"  # of workers
+    IMPORTS = "imports"  # time in which the client imported modules
+    START_UP = "start-up"  # time before workers had joined
     OTHER_CLUSTER = "other-cluster"
 
 
@@ -72,9 +72,9 @@ _PER_TASK = (PartKind.PLACEMENT, PartKind.SCHEDULER, PartKind.SERIALISATION, Par
 
 @dataclass(frozen=True)
 class PrefixAccount:
-    """What the tasks of one prefix cost in one trial."""
+    """Cost of the tasks of one prefix in one trial."""
 
-    tasks: int  # that finished
+    tasks: int  # number of tasks that finished
     busy_s: float  # thread-seconds in which they ran
     idle_s: float = 0.0  # thread-seconds in which idle threads waited for them
     first_s: float = 0.0  # when the first began, in seconds
@@ -84,11 +84,11 @@ class PrefixAccount:
 
 @dataclass(frozen=True)
 class Overhead:
-    """What is charged to no task; `name` is a line of the client or empty."""
+    """Cost that is charged to no task; `name` is a line of the client or empty."""
 
     kind: PartKind
     name: str = ""
-    per_task: bool = False  # whether it grows with the number of tasks, whatever its kind
+    per_task: bool = False  # True: it grows with the number of tasks, whatever its kind
 
 
 @dataclass(frozen=True)
@@ -313,7 +313,7 @@ class _Costs:
 
 @dataclass(frozen=True)
 class _Table:
-    """The same, a row for each trial of a side."""
+    """Costs of a side, with a row for each trial."""
 
     costs: _Costs
 

@@ -1,4 +1,4 @@
-"""What must be true for remedies of several causes to help."""
+"""Premises of the remedies of several causes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SEVERAL_THREADS = Premise("A worker has more than one thread.", _threads_share_a
 
 
 def host_has(needed: float) -> Premise[Observation]:
-    """That the host has as much memory, where all workers are on it and its memory is known."""
+    """Premise that the host has `needed` bytes; true where workers are elsewhere or its memory is not known."""
 
     def holds(observation: Observation) -> bool:
         host = observation.trial.facts.get("host") or {}
@@ -64,7 +64,7 @@ def fits_on_each_worker(nbytes: float) -> Premise[Observation]:
 
 
 def larger_limit(held: HeldResults, limit: float) -> Premise[Observation]:
-    """That this limit of a worker's memory differs from what it has, and the host has as much for all."""
+    """Premise that `limit` bytes are more than a worker has now, and that the host has as much for all workers."""
     host = host_has(held.workers * limit)
     return Premise(
         "The limit differs from what is there, and the host has as much for all workers.",

@@ -12,7 +12,7 @@ from pathlib import Path
 from scalescope.errors import UsageError
 from scalescope.fixing.running import Fix
 from scalescope.own_code.script import Program, records
-from scalescope.owner import make_folder
+from scalescope.owner import replace_file
 
 CHANGED = "has changed since the patch was proven"
 
@@ -33,12 +33,7 @@ def keep(found: Fix, program: Program) -> None:
         str(found.root / name): {"before": _digest(found.before[name]), "after": content.decode("latin-1")}
         for name, content in found.after.items()
     }
-    path = _kept(found.script, program)
-    make_folder(path.parent)
-    part = path.with_suffix(f".{os.getpid()}")
-    part.touch(mode=0o600)
-    part.write_text(json.dumps(files))
-    part.replace(path)
+    replace_file(_kept(found.script, program), json.dumps(files))
 
 
 def apply_kept(script: Path, program: Program) -> list[Path] | None:

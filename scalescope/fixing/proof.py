@@ -16,20 +16,13 @@ from scalescope.model.mapping import to_mapping
 from scalescope.model.words import duration, number, plural, size
 from scalescope.studies.comparison.judge import order
 
-LOOKS: tuple[int, ...] = (
-    3,
-    4,
-    5,
-    7,
-    10,
-    14,
-    20,
-)  # pairs after which the interval is looked at; the first are run in any case
+# Numbers of pairs after which the interval is looked at; the first are run in any case
+LOOKS: tuple[int, ...] = (3, 4, 5, 7, 10, 14, 20)
 ALPHA = 0.05  # chance that a patch without effect counts as faster or slower, all looks together
 WORTH = 0.95  # ratio of times up to which a patch is offered
 MEMORY = 0.8  # share of this machine's memory; a patch that needs more is not offered
 
-Which = Literal["a", "b"]
+Which = Literal["a", "b"]  # the original or the patched script
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from scalescope.capture.unheard import unheard
 from scalescope.errors import ScalescopeError, UsageError
 from scalescope.own_code import process, record
-from scalescope.owner import make_folder
+from scalescope.owner import make_folder, replace_file
 
 if TYPE_CHECKING:
     from scalescope.own_code.diagnosis import Diagnosis
@@ -256,14 +256,10 @@ def note_last(program: Program) -> None:
         "arguments": [*program.arguments],
         "python": program.python,
         "folder": os.getcwd(),
+        "is_module": program.is_module,
     }
     with suppress(UsageError, OSError):
-        path = records().with_name(LAST)
-        make_folder(path.parent)
-        part = path.with_suffix(f".{os.getpid()}")
-        part.touch(mode=0o600)
-        part.write_text(json.dumps({**told, "is_module": program.is_module}))
-        part.replace(path)
+        replace_file(records().with_name(LAST), json.dumps(told))
 
 
 def last_program() -> Program:

@@ -29,7 +29,7 @@ from scalescope.remedies.source import (
     bound,
     called,
     changed,
-    dotted,
+    decorators,
     effects,
     is_client,
     root,
@@ -200,12 +200,8 @@ def _is_target(arg: cst.Arg, target: cst.CSTNode) -> bool:
 
 
 def _is_prefect_task(source: Source, name: str) -> bool:
-    for each in source.all(cst.FunctionDef):
-        marks = [mark.decorator for mark in each.decorators]
-        marks = [mark.func if isinstance(mark, cst.Call) else mark for mark in marks]
-        if each.name.value == name and any(dotted(mark) in ("task", "prefect.task") for mark in marks):
-            return True
-    return False
+    functions = [each for each in source.all(cst.FunctionDef) if each.name.value == name]
+    return any(mark in ("task", "prefect.task") for each in functions for mark in decorators(each))
 
 
 # ------------------------------------------------------------------ statements

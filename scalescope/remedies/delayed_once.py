@@ -13,6 +13,7 @@ from scalescope.remedies.source import (
     answer,
     becomes,
     before,
+    decorators,
     dotted,
 )
 
@@ -43,9 +44,7 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patche
 
 
 def _mark(function: cst.FunctionDef) -> str:
-    marks = [mark.decorator for mark in function.decorators]
-    names = [dotted(mark.func if isinstance(mark, cst.Call) else mark) for mark in marks]
-    return next((name for name in names if name in NAMES), "")
+    return next((name for name in decorators(function) if name in NAMES), "")
 
 
 def _delayed(call: cst.Call, made: dict[str, str]) -> str:

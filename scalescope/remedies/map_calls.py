@@ -28,12 +28,11 @@ def _mapped(source: Source, loop: cst.ListComp) -> Patched:
     allowed = {"pure", "priority", "workers", "retries", "resources", "allow_other_workers"}
     if len(positional) + len(named) != len(call.args) or len(positional) != 2:
         raise Refused("the tasks have several arguments")
-    if {each.keyword.value for each in named if each.keyword} - allowed:
+    others = {each.keyword.value for each in named if each.keyword} - allowed
+    if others or effects(*(each.value for each in named)):
         raise Refused("an argument by name may differ from task to task")
     if not (isinstance(positional[1].value, cst.Name) and positional[1].value.value == over.target.value):
         raise Refused("the argument of a task is not the item itself")
-    if effects(*(each.value for each in named)):
-        raise Refused("an argument by name may differ from task to task")
     receiver, function = source.text(call.func.value), source.text(positional[0].value)
     given = "".join(f", {source.text(each).rstrip(',').rstrip()}" for each in named)
     text = f"{receiver}.map({function}, {source.text(over.iter)}{given})"

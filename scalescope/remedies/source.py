@@ -58,6 +58,12 @@ def answer(
     return NotHere(refusals[0] if refusals else otherwise)
 
 
+def decorators(function: cst.FunctionDef) -> list[str]:
+    """Names of a function's decorators, with or without arguments, such as `dask.delayed`."""
+    marks = [mark.decorator for mark in function.decorators]
+    return [dotted(mark.func if isinstance(mark, cst.Call) else mark) for mark in marks]
+
+
 class Source:
     """A module with the lines and parents of its nodes."""
 

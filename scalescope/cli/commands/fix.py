@@ -69,7 +69,13 @@ def fix(
             say(f"{name} goes to {os.path.basename(script)}. Options of Scalescope stand before the script.", "yellow")
     program = last_program() if script == LATEST else Program(script, arguments or ())
     if script != LATEST or environment:
-        program = Program(program.script, program.arguments, program.is_module, _python(environment), program.folder)
+        program = Program(
+            program.script,
+            program.arguments,
+            program.is_module,
+            python_of(environment) or script_python(),
+            program.folder,
+        )
     where = running.place_of(program)
     if apply and (files := applying.apply_kept(where, program)) is not None:
         _tell_applied([str(each) for each in files], as_json=as_json)
@@ -93,10 +99,6 @@ def fix(
     else:
         _tell(found, program, patch, applied)
     raise typer.Exit(ExitStatus.OK if found.proven else ExitStatus.FINDING)
-
-
-def _python(environment: str) -> str:
-    return python_of(environment) or script_python()
 
 
 def _tell(found: Fix, program: Program, patch: str, applied: list[str]) -> None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class StopHttp(WorkerPlugin):  # type: ignore[misc]
-    """Of each worker, also later ones, when it registers."""
+    """Stops the server of each worker, also of later ones, when it registers."""
 
     name = "scalescope-stop-http"
 

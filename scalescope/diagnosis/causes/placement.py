@@ -60,7 +60,7 @@ def late_workers(observation: Observation) -> Finding | None:
 
 
 def _worth_waiting(until_s: float) -> Premise[Observation]:
-    """That all is done sooner where no task is sent until then."""
+    """Premise that all work ends sooner if no task is sent before `until_s` seconds."""
     return Premise(
         "Waiting for the workers takes less time than doing without them.",
         lambda trial: until_s + trial.seconds("busy") / trial.threads < trial.measured.makespan,

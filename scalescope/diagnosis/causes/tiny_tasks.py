@@ -115,9 +115,13 @@ def tiny_tasks(observation: Observation) -> Finding | None:
 
 def _divided_at(observation: Observation) -> Place | None:
     """The call that made most partitions."""
-    asked = [PartitionCall.from_mapping(each) for each in observation.trial.facts.get("asked") or ()]
-    most = max(asked, key=lambda each: each.partitions, default=None)
+    most = max(_calls(observation), key=lambda each: each.partitions, default=None)
     return Place.of(most.where) if most else None
+
+
+def _calls(observation: Observation) -> list[PartitionCall]:
+    """Calls of the user's that divide data."""
+    return [PartitionCall.from_mapping(each) for each in observation.trial.facts.get("asked") or ()]
 
 
 @dataclass(frozen=True)
@@ -132,11 +136,10 @@ class _Larger:
 
 
 def _larger(observation: Observation, wanted: int) -> _Larger | None:
-    # So many times as much in each partition, and 16 MiB, as far as memory and the number of threads allow: bytes do
+    # `wanted` times as much in each partition, and 16 MiB, as far as memory and the number of threads allow: bytes do
     # not depend on how busy the host is.
     widest = max(stage.tasks for stage in observation.stages)
-    made = [PartitionCall.from_mapping(each) for each in observation.trial.facts.get("asked") or ()]
-    made = [call for call in made if call.where and MANY <= call.partitions <= widest]
+    made = [call for call in _calls(observation) if call.where and MANY <= call.partitions <= widest]
     if not made:
         return None
     call = max(made, key=lambda call: call.partitions)

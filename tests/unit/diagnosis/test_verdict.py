@@ -347,7 +347,7 @@ def test_causes_that_rest_on_times_are_doubted_where_cores_are_few(bag_trial, li
 
 @pytest.mark.parametrize(("for_core", "doubted"), [(0.0, True), (0.3, False), (3.0, True)])
 def test_times_of_tasks_that_had_their_cores_are_not_doubted(bag_trial, for_core, doubted):
-    """Of ten busy seconds; where Linux does not tell, they are."""
+    """Tasks are busy for ten seconds, `for_core` of them without a core; where that is 0, it is not known."""
     trial = replace(bag_trial(10, [1] * 10), findings=(told("host-overloaded", 90.0, MEDIUM), told("straggler")))
     busy = {"computing": 0.0, "for_core": for_core, "waiting": 10.0 - for_core, "unknown": 0.0}
     verdict = diagnose(BEAM, [replace(trial, metrics=replace(trial.metrics, busy_time_s=busy))])

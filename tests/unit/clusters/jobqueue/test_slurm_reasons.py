@@ -90,7 +90,7 @@ def test_a_reason_that_is_not_known_is_no_other_one(reason: str) -> None:
 
 
 def test_refusals_of_the_installed_slurm_are_their_own() -> None:
-    """Of all its errors; most belong to other commands."""
+    """The list has all errors of Slurm; most belong to other commands."""
     known = {text: category for text in strings("slurm_strerror", range(2000, 2200)) if (category := _refused(text))}
     assert len(known) >= 36
     words = {

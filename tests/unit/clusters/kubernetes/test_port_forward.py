@@ -32,7 +32,7 @@ class Forward(tornado.websocket.WebSocketHandler):
 
 
 class Auth:
-    """Of kr8s: an exec plugin that gives another token each time."""
+    """Credentials of kr8s, from an exec plugin that gives another token each time."""
 
     token, tls_server_name, proxy = "1", None, None
 
