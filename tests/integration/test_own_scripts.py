@@ -221,6 +221,7 @@ def test_the_verdict_on_a_script(name: str, tmp_path: Path) -> None:
         if name in HANGING:
             assert process.stderr is not None
             assert any("NOTHING MOVES" in line for line in process.stderr)
+            assert any("theirs.py:" in line for line in process.stderr)  # sent by value, and named all the same
             process.send_signal(signal.SIGINT)
         shown, said = process.communicate()
     (cluster,) = json.loads(shown)["clusters"]

@@ -29,7 +29,7 @@ def test_only_what_stands_at_the_last_look_stands_at_the_end(
     told: list[Any] = []
 
     class Watch:
-        def __init__(self, calls: object) -> None: ...
+        def __init__(self, calls: object, sent_from: str) -> None: ...
 
         def look(self) -> Any:
             step = next(steps, None)
