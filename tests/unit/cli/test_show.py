@@ -19,6 +19,7 @@ from scalescope.errors import ExitStatus
 from scalescope.model import spool
 from scalescope.model.study import Study
 from scalescope.model.sweep import digest
+from scalescope.report.brief import MOST
 from scalescope.report.table import markdown_text
 from scalescope.run.output_paths import WrittenFile
 from scalescope.run.sweep import publication
@@ -98,6 +99,33 @@ def test_a_study_for_programs(kept: Any, address: str, capsys: pytest.CaptureFix
     assert shown["question"] == study.question
     assert shown["result"] == study.result
     assert (shown["runs"], shown["follows"], shown["followed_by"]) == (list(study.runs), study.follows, [])
+
+
+@pytest.mark.parametrize("flags", [["--brief"], ["--brief", "--json"]])
+def test_a_short_answer_names_a_finding_that_can_be_shown_whole(
+    fake: Any, address: str, capsys: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
+    run = run_of(address)
+    assert cli.run(["show", run, *flags, "--store", address]) == ExitStatus.FINDING
+    shown = capsys.readouterr().out
+    assert len(shown) <= MOST + 1
+    command = (json.loads(shown)["next"] if "--json" in flags else shown.split("Next: ")[1:])[-1].split()
+    assert cli.run([*command[1:], "--json", "--store", address]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert whole["id"] in shown
+    assert whole["evidence"]
+    assert cli.run(["show", run, "--finding", "no-such", "--store", address]) == ExitStatus.USAGE
+    assert whole["id"] in capsys.readouterr().err
+
+
+def test_the_short_answer_of_a_study_has_its_line_and_table(
+    kept: Any, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = kept()
+    assert cli.run(["show", study.id, "--brief", "--json", "--store", address]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["line"], shown["id"]) == (study.line, study.id)
+    assert shown["table"]["rows"]
 
 
 def test_a_run_says_what_it_is_part_of_and_what_it_led_to(
