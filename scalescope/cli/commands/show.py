@@ -12,14 +12,13 @@ import typer
 from rich.text import Text
 
 from scalescope.cli.carrying import read_store
-from scalescope.cli.options import Brief, DefaultGroup, GivenOptions, Json, Require, RunOrStudy, options
+from scalescope.cli.options import Brief, DefaultGroup, Json, Require, RunOrStudy, StoreAddress
 from scalescope.cli.output import exit_statuses, print_brief, print_json, print_table, say, stdout
 from scalescope.errors import ExitStatus, UsageError
 from scalescope.model.finding import Severity, Verdict
 from scalescope.model.study import Study
 from scalescope.model.trial import Trial, TrialState
 from scalescope.model.words import percent
-from scalescope.run.parameters import Storage
 
 if TYPE_CHECKING:
     from scalescope.report.brief import BriefAnswer
@@ -34,12 +33,7 @@ WIDE = 100  # columns of the narrowest terminal on which the list has all its co
 app = typer.Typer(
     cls=DefaultGroup, help="Show what a sweep or a study found: `show RUN` is `show result RUN`, with its options."
 )
-STORE = options(Storage, without=("fresh",))
 OneRun = Annotated[str, typer.Argument(metavar="[RUN]", help="Run: an id, the start of an id, or `latest`.")]
-
-
-def _opened(asked: GivenOptions) -> Store:
-    return read_store(asked.given.get("store", ""))
 
 
 @app.command(
@@ -48,10 +42,9 @@ def _opened(asked: GivenOptions) -> Store:
         finding="a critical finding, a --require is not met, or a study with bad news or no answer",
     )
 )
-@STORE
 def result(
-    asked: GivenOptions,
     run: RunOrStudy = "latest",
+    store: StoreAddress = "",
     finding: Annotated[
         str,
         typer.Option(metavar="ID", help="One finding with all its evidence, by its id in --brief.", show_default=False),
@@ -67,35 +60,33 @@ def result(
     required = [requirement(text) for text in require or ()]
     if required and is_study(run):
         raise UsageError("--require judges one run", next_step="give the id of a run, or none for the latest")
-    with _opened(asked) as store:
+    with read_store(store) as opened:
         if is_study(run):
-            study = store.studies.get(run)
+            study = opened.studies.get(run)
             if finding:
                 raise UsageError("a study has no findings", next_step="give one of its runs")
-            show_study(study, [store.run(each) for each in study.runs], brief=brief, as_json=as_json)
-        found = store.run(run)
+            show_study(study, [opened.run(each) for each in study.runs], brief=brief, as_json=as_json)
+        found = opened.run(run)
         if finding:
             _show_finding(found, finding, as_json=as_json)
             return
-        followed_by = store.studies.following(found.id)
+        followed_by = opened.studies.following(found.id)
         raise typer.Exit(show_run(found, required, followed_by, brief=brief, as_json=as_json))
 
 
 @app.command("list", epilog=exit_statuses())
-@STORE
 def list_runs(
-    asked: GivenOptions,
+    store: StoreAddress = "",
     all_runs: Annotated[bool, typer.Option("--all", help="Also list the runs of studies.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the newest runs and studies."""
-    with _opened(asked) as store:
-        _list(store, all_runs=all_runs, as_json=as_json)
+    with read_store(store) as opened:
+        _list(opened, all_runs=all_runs, as_json=as_json)
 
 
 @app.command(epilog=exit_statuses())
-@STORE
-def compare(asked: GivenOptions, run: OneRun, other: OneRun) -> None:
+def compare(run: OneRun, other: OneRun, store: StoreAddress = "") -> None:
     """Show two runs side by side."""
     from scalescope.store.studies import is_study
 
@@ -104,23 +95,22 @@ def compare(asked: GivenOptions, run: OneRun, other: OneRun) -> None:
         raise UsageError(f"Runs are compared, and {studies[0]} is a study", next_step=next_step)
     from scalescope.report.terminal import render_comparison
 
-    with _opened(asked) as store:
-        runs = store.run(run), store.run(other)
+    with read_store(store) as opened:
+        runs = opened.run(run), opened.run(other)
         first, second = (f"{each.id} {each.sweep.workload}" for each in runs)
         stdout().print(render_comparison(*runs, (first, second), width=stdout().width))
 
 
 @app.command(epilog=exit_statuses())
-@STORE
 def log(
-    asked: GivenOptions,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A part of the records, in lower or upper case.")],
     run: OneRun = "latest",
+    store: StoreAddress = "",
     as_json: Json = False,
 ) -> None:
     """Show log records of the run's workers and scheduler that contain a text."""
-    with _opened(asked) as store:
-        _log(store.run(run), store, text, as_json=as_json)
+    with read_store(store) as opened:
+        _log(opened.run(run), opened, text, as_json=as_json)
 
 
 def show_run(

@@ -14,7 +14,7 @@ import pytest
 from scalescope.errors import StoreError, UsageError
 from scalescope.run.functions import named
 from scalescope.run.sweep import SweepResult, run_sweep
-from scalescope.workloads import beam_pardo, builtin, load
+from scalescope.workloads import builtin, futures, load
 
 
 def nothing(client: Any, *, items: int = 1) -> None:
@@ -81,7 +81,7 @@ def test_what_a_notebook_shows(result: SweepResult) -> None:
 def test_what_can_be_imported_is_given_by_name() -> None:
     workload = builtin()[0].name
     assert named({"workload": workload}) == {"workload": workload}
-    assert named({"workload": beam_pardo.run}) == {"workload": "scalescope.workloads.beam_pardo:run"}
+    assert named({"workload": futures.leaf}) == {"workload": "scalescope.workloads.futures:leaf"}
     reference = named({"workload": nothing})["workload"]
     assert load(reference).summary == "At the top of a file."
     assert "functions" not in Path(reference).parts

@@ -106,9 +106,8 @@ def test_path_relative_to_the_working_directory(user_file: Path, monkeypatch: py
 
 
 def test_function_in_a_module() -> None:
-    workload = workloads.load("scalescope.workloads.beam_pardo:run")
-    kinds = {parameter.name: parameter.kind for parameter in workload.parameters}
-    assert {"items": "int", "seconds": "float", "stages": "int"}.items() <= kinds.items()
+    workload = workloads.load("scalescope.workloads.futures:reduce")
+    assert {each.name: each.kind for each in workload.parameters} == {"seconds": "float"}
     assert (workload.version, workload.modelled) == (1, False)
 
 
@@ -245,8 +244,8 @@ def test_text_may_be_empty_where_that_is_the_default(tmp_path: Path) -> None:
         ("no_such_module_anywhere:run", "there is no 'no_such_module_anywhere'"),
         ("scalescope.no_such_part:run", "there is no 'scalescope.no_such_part'"),
         ("no/such/file.py:run", "there is no .*no/such/file.py"),
-        ("scalescope.workloads.beam_pardo:rum", "did you mean 'run'"),
-        ("scalescope.workloads.beam_pardo:NAME", "a function; this is a str"),
+        ("scalescope.workloads.futures:lef", "did you mean 'leaf'"),
+        ("scalescope.workloads.futures:BAG_RULE", "a function; this is a str"),
         ("scalescope.workloads:", "`package.module:function`"),
         (":run", "`package.module:function`"),
         ("..workloads:run", "`package.module:function`"),

@@ -81,7 +81,7 @@ def test_in_process(inproc: Place, tmp_path: Path, graph: RecordedGraph, ran: di
 
 
 def test_in_worker_processes(processes: Place, tmp_path: Path) -> None:
-    assert replay.run(processes.client, graph=written(tmp_path, TWO_MAPS))["tasks"] == 6
+    assert replay.replay.run(processes.client, graph=written(tmp_path, TWO_MAPS))["tasks"] == 6
 
 
 def test_tasks_of_a_shuffle_send_parts_to_the_workers_that_have_outputs(
@@ -92,7 +92,7 @@ def test_tasks_of_a_shuffle_send_parts_to_the_workers_that_have_outputs(
     for worker in inproc.cluster.workers.values():
         address = worker.address
         monkeypatch.setitem(worker.handlers, "echo", lambda data, to=address: received.append((to, data.nbytes)))
-    replay.run(inproc.client, graph=written(tmp_path, SHUFFLE))
+    replay.replay.run(inproc.client, graph=written(tmp_path, SHUFFLE))
     assert 3 <= len(received) <= 6  # no worker sends to itself
     assert set(received) <= {(address, 3_000) for address in sorted(inproc.client.nthreads())[:2]}
 
@@ -111,7 +111,7 @@ def test_outputs_of_a_shuffle_run_first_where_they_happen_to_be(inproc: Place, t
 
     inproc.cluster.scheduler.add_plugin(Ends(), name="ends")
     try:
-        assert replay.run(inproc.client, graph=written(tmp_path, graph))["tasks"] == 9
+        assert replay.replay.run(inproc.client, graph=written(tmp_path, graph))["tasks"] == 9
     finally:
         inproc.cluster.scheduler.remove_plugin("ends")
     assert {worker for finish, worker in ended if finish == "memory"} == set(sorted(inproc.client.nthreads())[:2])
@@ -120,13 +120,13 @@ def test_outputs_of_a_shuffle_run_first_where_they_happen_to_be(inproc: Place, t
 
 def test_tasks_that_send_tasks(processes: Place, tmp_path: Path) -> None:
     with processes.counting() as counting:
-        assert replay.run(processes.client, graph=written(tmp_path, NESTED))["tasks"] == 3
+        assert replay.replay.run(processes.client, graph=written(tmp_path, NESTED))["tasks"] == 3
     assert counting.tasks == {"whole": 2, "part": 6, "join": 2, "end": 1}
 
 
 def test_only_the_first_tasks(inproc: Place, tmp_path: Path) -> None:
     with inproc.counting() as counting:
-        assert replay.run(inproc.client, graph=written(tmp_path, TWO_MAPS), tasks=4)["tasks"] == 4
+        assert replay.replay.run(inproc.client, graph=written(tmp_path, TWO_MAPS), tasks=4)["tasks"] == 4
     assert counting.tasks == {"inc": 3, "dec": 1}
 
 
@@ -166,7 +166,7 @@ def test_a_client_takes_results_as_they_come(inproc: Place, tmp_path: Path, monk
         return sending(*args, key=key, **options)
 
     monkeypatch.setattr(inproc.client, "map", noted)
-    replay.run(inproc.client, graph=written(tmp_path, AS_COMPLETED))
+    replay.replay.run(inproc.client, graph=written(tmp_path, AS_COMPLETED))
     assert order == ["slow", "quick", "of_quick", "of_slow", "rest"]
 
 
@@ -174,7 +174,7 @@ def test_tasks_wait_for_those_that_they_need_although_their_turn_has_come(inproc
     tasks = list(AS_COMPLETED.tasks)
     tasks[3] = dataclasses.replace(tasks[3], needs=(2,))
     graph = dataclasses.replace(AS_COMPLETED, tasks=tuple(tasks))
-    assert replay.run(inproc.client, graph=written(tmp_path, graph))["tasks"] == 5
+    assert replay.replay.run(inproc.client, graph=written(tmp_path, graph))["tasks"] == 5
 
 
 def test_phases_and_turns() -> None:
@@ -185,7 +185,7 @@ def test_phases_and_turns() -> None:
 
 def test_a_submission_without_tasks_has_ended(inproc: Place, tmp_path: Path) -> None:
     graph = dataclasses.replace(TREE, submissions=(Submission(), Submission(), Submission(1)))
-    assert replay.run(inproc.client, graph=written(tmp_path, graph))["submissions"] == 3
+    assert replay.replay.run(inproc.client, graph=written(tmp_path, graph))["submissions"] == 3
 
 
 def test_last_uses() -> None:
@@ -223,7 +223,7 @@ def test_only_results_that_no_task_needs_are_fetched(
 ) -> None:
     checked: dict[int, int] = {}
     monkeypatch.setattr(replay, "check", checked.update)
-    replay.run(inproc.client, graph=written(tmp_path, dataclasses.replace(TREE, gathered=gathered)))
+    replay.replay.run(inproc.client, graph=written(tmp_path, dataclasses.replace(TREE, gathered=gathered)))
     assert checked == ({2: 2} if gathered else {})
 
 
@@ -234,8 +234,8 @@ def test_a_false_result_is_noticed() -> None:
 
 
 def test_it_is_found_by_name_but_not_listed() -> None:
-    assert workloads.load("replay") is replay.WORKLOAD
-    assert replay.WORKLOAD not in workloads.builtin()
+    assert workloads.load("replay") is replay.replay
+    assert replay.replay not in workloads.builtin()
 
 
 def test_beam_files_has_a_sleeping_stand_in() -> None:

@@ -134,7 +134,7 @@ def test_wrong_answer_is_noticed(
     params: dict[str, Any],
 ) -> None:
     monkeypatch.setattr(module, function, broken)
-    with pytest.raises(WrongAnswer, match=workload.name):
+    with pytest.raises(WrongAnswer):
         workload.run(inproc.client, **params)
 
 
@@ -158,5 +158,5 @@ def test_error_in_a_task_reaches_the_caller(inproc: Place, monkeypatch: pytest.M
 )
 def test_missing_package(inproc: Place, monkeypatch: pytest.MonkeyPatch, name: str, module: str, extra: str) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(UsageError, match=rf"{name}.*(?s:.)*\[{extra}\]"):
+    with pytest.raises(UsageError, match=rf"needs {module.partition('.')[0].replace('_', '-')}.*(?s:.)*\[{extra}\]"):
         workloads.load(name).run(inproc.client)

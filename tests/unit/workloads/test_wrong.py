@@ -112,6 +112,6 @@ def test_a_wrong_result_of_one_task_is_noticed(inproc: Place, monkeypatch: pytes
 
     monkeypatch.setattr(worker, "_run_task_simple", run)
     workload, small = workloads.load(name), ENTRIES[name].small
-    with pytest.raises(WrongAnswer, match=f"'{name}'"):
+    with pytest.raises(WrongAnswer):
         workload.run(inproc.client, **workload.bind({**small, "items": min(int(str(small["items"])), ITEMS)}))
     assert done
