@@ -39,24 +39,24 @@ def trial(records: Any) -> Any:
     return made
 
 
-def test_each_worker_fetches_it_once(trial: Any) -> None:
+def test_each_worker_fetches_scattered_data_once(trial: Any) -> None:
     row, nbytes = scattered_data(trial()).moved(trial())
     assert (row.tolist(), nbytes.tolist()) == ([1], [10 * MB])
     assert measure(trial(), threads=2, elapsed_s=8.0).transferred_bytes == 10 * MB
 
 
-def test_it_tells_the_bandwidth(trial: Any) -> None:
+def test_the_bandwidth_is_fitted_to_fetches_of_scattered_data(trial: Any) -> None:
     tables = trial(0.5)
     assert fitted_costs(tables, Attempts.read(tables)).bandwidth == pytest.approx(20 * MB)
 
 
-def test_the_graph_has_it(trial: Any) -> None:
+def test_the_recorded_graph_includes_scattered_data(trial: Any) -> None:
     graph = recorded_graph(trial())
     assert graph.scattered == (ScatteredData(10 * MB), ScatteredData(5, everywhere=True))
     assert [task.scattered for task in graph.tasks] == [(0,)] * 6 + [(0, 1)] * 2
 
 
-def test_where_nothing_was_scattered(records: Any) -> None:
+def test_a_record_without_scattered_data_yields_none(records: Any) -> None:
     tables = records([{"worker": "a", "start": 0.0, "stop": 1.0}], {"a": {}})
     assert len(scattered_data(tables).moved(tables)[0]) == 0
     assert recorded_graph(tables).scattered == ()
@@ -70,13 +70,13 @@ def test_where_nothing_was_scattered(records: Any) -> None:
         (0.2, 20e6, 400e6),  # faster than they are: no client held it back
     ],
 )
-def test_what_the_client_sent_passed_its_link_and_those_of_all_workers(
+def test_scattering_passes_the_link_of_the_client_and_those_of_all_workers(
     seconds: float, workers: float, rate: float
 ) -> None:
     assert _of_both(1e7, seconds, 2 * workers) == pytest.approx(rate)
 
 
-def test_the_clients_link_is_told_by_what_it_scattered(trial: Any) -> None:
+def test_the_clients_bandwidth_is_fitted_to_the_data_that_it_scattered(trial: Any) -> None:
     tables = trial()
     message = json.loads(tables["events"]["message"][0])
     tables["events"]["message"] = [json.dumps({**message, "rows": list(range(8))})]

@@ -99,7 +99,7 @@ CASES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-def test_parts(records, case):
+def test_worker_time_is_divided_into_the_expected_parts(records, case):
     tasks, present, threads, expected = case
     assert parts(records(tasks, present), threads) == expected
 
@@ -116,7 +116,7 @@ PAUSES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", PAUSES.values(), ids=list(PAUSES))
-def test_a_paused_worker(records, case):
+def test_the_time_of_a_paused_worker_counts_as_paused(records, case):
     tasks, present, changes, expected = case
     assert parts(with_status(records(tasks, present), *changes), 2) == expected
 
@@ -193,7 +193,7 @@ def called(tables: dict[str, Any], begin: float, end: float, *elsewhere: tuple[f
     return tables | {"client": from_rows("client", [*rows, {"time": EPOCH + end}])}
 
 
-def test_the_client_has_what_passes_before_between_and_after_its_graphs(records):
+def test_time_before_between_and_after_graphs_is_charged_to_the_client(records):
     tasks = [run("a", 0, 2), {"worker": "b", "runnable": 5, "start": 6, "stop": 7}]
     tables = records([{"done": task["stop"], **task} for task in tasks], TWO)
     spent = {"busy": 3, "not_assigned": 1, "no_runnable_task": 4, "client": 6}
@@ -202,7 +202,7 @@ def test_the_client_has_what_passes_before_between_and_after_its_graphs(records)
     assert parts(called(tables, -4, 10), 3) == spent | {"client": 20, "late_start": 14}
 
 
-def test_without_another_cluster_none_of_the_time_is_of_another(records):
+def test_without_another_cluster_no_time_is_charged_to_one(records):
     tables = called(records([run("a", 0, 2)], ONE), -4, 10)
     assert worker_time(tables, threads=2).total()["other_cluster"] == 0
 
@@ -219,30 +219,30 @@ def test_without_another_cluster_none_of_the_time_is_of_another(records):
         ([(-4, 10)], {"other_cluster": 2 * (4 + 3 + 3)}),
     ],
 )
-def test_what_the_client_waits_for_another_cluster_is_apart_while_no_task_is_known(records, elsewhere, expected):
+def test_waiting_for_another_cluster_is_a_part_of_its_own_while_no_task_is_known(records, elsewhere, expected):
     tasks = [run("a", 0, 2, done=2), {"worker": "b", "runnable": 5, "start": 6, "stop": 7, "done": 7}]
     tables = called(records(tasks, TWO), -4, 10, *elsewhere)
     assert parts(tables, 2) == {"busy": 3, "not_assigned": 1, "no_runnable_task": 4} | expected
 
 
-def test_threads_that_are_not_there_wait_for_no_cluster(records):
+def test_threads_that_have_not_joined_do_not_wait_for_another_cluster(records):
     tables = called(records([run("a", 0, 2)], {"a": {}, "b": {"joined": -3.0}}), -5, 2, (-4, -1))
     assert parts(tables, 2) == {"busy": 2, "no_runnable_task": 2, "client": 3, "other_cluster": 5, "late_start": 2}
 
 
-def test_the_end_of_a_task_is_known_when_the_scheduler_knows_it(records):
+def test_a_task_ends_when_the_scheduler_knows_of_its_end(records):
     first = {"worker": "a", "start": 0, "stop": 2, "done": 4}
     tables = records([first, {"worker": "a", "runnable": 5, "start": 5, "stop": 6, "done": 8}], ONE)
     assert parts(called(tables, 0, 9), 1) == {"busy": 3, "no_runnable_task": 2, "tail": 2, "client": 2}
 
 
-def test_a_graph_that_is_taken_in_is_no_longer_the_client_s_business(records):
+def test_time_in_which_the_scheduler_takes_in_a_graph_is_not_charged_to_the_client(records):
     tables = called(records([run("a", 0, 1)], ONE), -5, 1)
     tables["graphs"] = {"time": array("d", [EPOCH - 4, EPOCH - 3]), "seconds": array("d", [3, 3])}
     assert parts(tables, 1) == {"busy": 1, "no_runnable_task": 4, "client": 1}
 
 
-def test_a_task_that_no_worker_ever_began_is_known(records):
+def test_a_task_that_no_worker_began_still_counts_as_known(records):
     waits = {"runnable": 3, "done": 8, "start": -EPOCH, "stop": -EPOCH, "status": 2}
     tables = called(records([{"worker": "a", "start": 0, "stop": 1, "done": 1}, waits], ONE), 0, 9)
     assert parts(tables, 1) == {"busy": 1, "client": 3, "tail": 5}
@@ -259,12 +259,12 @@ def test_a_worker_may_come_and_go_while_no_task_is_known(records):
     }
 
 
-def test_tasks_that_outlast_the_call_count_to_their_end(records):
+def test_tasks_that_outlast_the_workloads_call_count_to_their_end(records):
     tables = called(records([run("a", 0, 8)], ONE), -1, 2)
     assert parts(tables, 1) == {"busy": 8, "client": 1}
 
 
-def test_a_worker_that_joins_late_and_one_that_never_comes(records):
+def test_a_worker_that_joins_late_or_never_counts_as_late_start(records):
     tables = records([run("a", 0, 10)], {"a": {}, "b": {"joined": 4.0}})
     result = worker_time(tables, threads=3)
     assert result.parts["late_start"].tolist() == pytest.approx([0, 4, 10])
@@ -355,7 +355,7 @@ def read(records: Any, rows: Any, present: Any, events: Any, window: Any) -> Att
 
 
 @given(trials(st.floats(0, 1e4, allow_subnormal=False)))
-def test_the_parts_are_never_negative_and_add_up_to_what_was_paid(records, trial):
+def test_the_parts_are_never_negative_and_add_up_to_the_time_of_all_threads(records, trial):
     rows, present, events, threads, window = trial
     attempts = read(records, rows, present, events, window)
     assert attempts.elapsed == pytest.approx(attempts.makespan + sum(window[:2]))
@@ -475,7 +475,7 @@ def state_at(attempts: Attempts, i: int, second: int) -> str:
     return "waiting" if attempts.runnable[i] <= second < transfer else ""
 
 
-def test_many_workers_are_sorted_as_few_are(records):
+def test_hundreds_of_workers_keep_their_order(records):
     # More workers than fit into 16 bits would sort another way; 300 do not fit into 8.
     names = [f"w{i}" for i in range(300)]
     tables = records(
