@@ -74,7 +74,7 @@ def watched(function: Any) -> ClientWatch:
     return watch
 
 
-def test_each_call_has_its_time_by_line() -> None:
+def test_the_time_of_each_call_is_recorded_by_line() -> None:
     table = watched(workload).columns(0.0)
     found = spent(table)
     assert found["workload", "time.sleep", 0] == pytest.approx(0.3 + 0.3, rel=0.4)  # a lambda has no name of its own
@@ -84,7 +84,7 @@ def test_each_call_has_its_time_by_line() -> None:
     assert f"{name}:{line_of('time.sleep(0.3)')} workload" in table["where"]
 
 
-def test_a_function_that_dask_calls_to_learn_what_it_returns() -> None:
+def test_a_function_that_dask_calls_to_infer_its_result_is_marked_as_such() -> None:
     def chunk(part: Any) -> Any:
         time.sleep(0.3)
         return part
@@ -95,7 +95,7 @@ def test_a_function_that_dask_calls_to_learn_what_it_returns() -> None:
     assert found["chunk", "time.sleep", 0] == pytest.approx(0.3, rel=0.4)
 
 
-def test_the_rows_cover_the_call_without_a_gap() -> None:
+def test_the_recorded_rows_cover_the_whole_call_without_a_gap() -> None:
     watch = watched(workload)
     table = watch.columns(10.0)
     ends = [begin + seconds for begin, seconds in zip(table["time"], table["seconds"], strict=True)]
@@ -109,7 +109,7 @@ def test_a_call_too_short_to_be_seen_is_still_counted() -> None:
     assert sum(watch.columns(0.0)["seconds"]) == pytest.approx(watch.ended - watch.began, abs=1e-9)
 
 
-def test_samples_cost_next_to_nothing() -> None:
+def test_sampling_the_client_thread_costs_less_than_a_quarter_of_its_cpu_time() -> None:
     def alone() -> float:
         begin = time.thread_time()
         sum(i * i for i in range(3_000_000))
@@ -189,7 +189,7 @@ JOB = """
 
 
 @pytest.mark.parametrize("spec", [SimulatedSpec(), LocalSpec()], ids=lambda spec: spec.kind)
-def test_the_line_is_right_on_a_cluster(spec: Any, tmp_path: Path) -> None:
+def test_the_line_of_the_client_is_recorded_on_real_and_simulated_clusters(spec: Any, tmp_path: Path) -> None:
     path = tmp_path / "my_job.py"
     path.write_text(textwrap.dedent(JOB))
     with Driver.start(spec, folder=tmp_path / "driver") as driver:

@@ -78,7 +78,7 @@ def recorded(client: Client, folder: Path, *functions: Any) -> tuple[Recording, 
     return recording, spool.read(folder / "spool")
 
 
-def test_tasks_that_sleep_compute_and_wait_for_a_lock_are_told_apart(workers: Client, tmp_path: Path) -> None:
+def test_tasks_that_sleep_compute_or_wait_for_a_lock_are_distinguished(workers: Client, tmp_path: Path) -> None:
     workers.gather(workers.map(sleeping, range(4), pure=False))  # what ran before does not count
     recording, tables = recorded(workers, tmp_path, sleeping, computing, locking, repeating)
     assert recording.unprofiled == ""
@@ -103,7 +103,7 @@ def test_tasks_that_sleep_compute_and_wait_for_a_lock_are_told_apart(workers: Cl
     assert told_s == pytest.approx(float((attempts.stop - attempts.start).sum()), rel=0.1)
 
 
-def test_sleeping_between_tries_is_a_cause(workers: Client, tmp_path: Path) -> None:
+def test_sleeping_between_retries_is_found_as_a_cause(workers: Client, tmp_path: Path) -> None:
     """Nothing else runs, so that its share does not depend on how busy the host is."""
     _, tables = recorded(workers, tmp_path, repeating)
     finding = retried_tasks(Observation.of(Trial("t", Point(1, 4), 0, False, TrialState.VALID), tables))
@@ -111,13 +111,13 @@ def test_sleeping_between_tries_is_a_cause(workers: Client, tmp_path: Path) -> N
     assert "OSError" in finding.summary
 
 
-def test_each_trial_begins_anew(workers: Client, tmp_path: Path) -> None:
+def test_each_trial_records_only_its_own_tasks(workers: Client, tmp_path: Path) -> None:
     for function in (sleeping, computing):
         _, tables = recorded(workers, tmp_path, function)
         assert set(tables["inside"]["prefix"]) == {function.__name__}
 
 
-def test_the_workers_profiler_is_as_it_was_afterwards(workers: Client, tmp_path: Path) -> None:
+def test_the_profiler_of_a_worker_is_restored_after_the_trial(workers: Client, tmp_path: Path) -> None:
     def owner() -> str:
         return str(profile.process.__module__)
 
@@ -158,7 +158,7 @@ def test_a_call_that_blocks_the_event_loop_is_named(tmp_path: Path) -> None:
     assert samples["awaiting"] < samples["fetching"] / 2
 
 
-def test_nobody_looks_at_event_loops_without_such_tasks(workers: Client, tmp_path: Path) -> None:
+def test_event_loops_are_not_watched_without_coroutine_tasks(workers: Client, tmp_path: Path) -> None:
     def watches() -> list[str]:
         return [thread.name for thread in threading.enumerate() if thread.name == "scalescope-coroutines"]
 
@@ -167,7 +167,7 @@ def test_nobody_looks_at_event_loops_without_such_tasks(workers: Client, tmp_pat
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads cannot be pinned")
-def test_threads_that_share_a_core_wait_for_it() -> None:
+def test_threads_that_share_a_core_report_their_wait_for_it() -> None:
     core = min(os.sched_getaffinity(0))
 
     def hashing() -> None:  # without the interpreter lock
@@ -231,7 +231,7 @@ def test_the_innermost_function_and_its_call_are_counted() -> None:
         ("x = f(time.sleep(0))", "time.sleep"),
     ],
 )
-def test_names_of_calls(line: str, name: str) -> None:
+def test_calls_are_named_as_written_in_the_source(line: str, name: str) -> None:
     code = compile(line, "mine.py", "exec")
     calls = [each.offset for each in shipped.dis.get_instructions(code) if each.opname == "CALL"]
     assert name in {shipped.called(code, each) for each in calls}
@@ -250,7 +250,7 @@ def test_names_of_calls(line: str, name: str) -> None:
         (threading.__file__, "threading.f"),
     ],
 )
-def test_frames_in_words(file: str, text: str) -> None:
+def test_frames_are_shown_by_line_for_user_files_and_by_module_for_libraries(file: str, text: str) -> None:
     assert shipped.frame_text({"filename": file, "name": "f", "line_number": 9}) == text
 
 
