@@ -28,7 +28,7 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("judged", [False, True])
-def test_all_that_the_text_says_is_in_the_json(kind, judged, tmp_path, capsys, monkeypatch) -> None:
+def test_everything_in_the_text_of_run_is_also_in_its_json(kind, judged, tmp_path, capsys, monkeypatch) -> None:
     program = Program(str(tmp_path / "flow.py"))
     Path(program.script).touch()
     answer = RequirementAnswer("tasks > 1", ExitStatus.FINDING, "not met: tasks > 1")
@@ -49,7 +49,7 @@ def test_all_that_the_text_says_is_in_the_json(kind, judged, tmp_path, capsys, m
     assert ("flow.py" in said) is (kind != "a problem")  # that it made no client
 
 
-def test_a_verdict_in_json_has_all_its_lines(bag_trial) -> None:
+def test_a_verdict_in_json_has_all_lines_of_its_text(bag_trial) -> None:
     trial = bag_trial(8, [8])
     limit = replace(diagnose(Sweep("mine"), [trial]).findings[0], code="host-overloaded", severity=Severity.HIGH)
     doubted = diagnose(
