@@ -39,7 +39,7 @@ def watch(said: Said) -> Iterator[tuple[DriverWatch, int]]:
     os.close(theirs)
 
 
-def test_lines_arrive_whole_however_they_are_cut(watch: tuple[DriverWatch, int], said: Said) -> None:
+def test_lines_arrive_whole_even_if_they_are_written_in_pieces(watch: tuple[DriverWatch, int], said: Said) -> None:
     for piece in (b"on", b"e\ntwo\nth", b"ree\n"):
         os.write(watch[1], piece)
     assert [said.get(timeout=10) for _ in range(3)] == [("line", b"one"), ("line", b"two"), ("line", b"three")]
@@ -65,7 +65,7 @@ def test_signals_are_reported_and_interrupt_nothing(
     assert said.get(timeout=10) == ("signal", number)
 
 
-def test_another_parent_means_that_the_parent_is_gone(
+def test_a_changed_parent_process_means_that_the_parent_is_gone(
     watch: tuple[DriverWatch, int], said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver_watch, "PARENT_CHECK_S", 0.01)
@@ -93,7 +93,7 @@ def waits_for(event: threading.Event) -> None:
     event.wait(30)
 
 
-def test_where_names_the_function_asked_for_and_what_it_waits_in() -> None:
+def test_where_names_the_requested_function_and_its_file() -> None:
     event = threading.Event()
     thread = threading.Thread(target=waits_for, args=(event,))
     thread.start()
