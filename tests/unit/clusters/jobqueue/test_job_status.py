@@ -90,7 +90,7 @@ def has_wait_ended(made: BatchCluster, monkeypatch: pytest.MonkeyPatch) -> bool:
 
 
 @pytest.mark.parametrize("kind", TOLD)
-def test_the_state_of_jobs_and_why_they_wait(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_states_of_jobs_and_the_reasons_for_waiting_are_read(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, command, text, reason = TOLD[kind]
     first, second, third = command.read(text)
     assert (first.state in command.waiting, second.state in command.waiting) == (True, False)
@@ -111,7 +111,7 @@ def test_the_state_of_jobs_and_why_they_wait(kind: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("kind", TOLD)
-def test_a_job_that_is_gone_is_no_command_without_an_answer(
+def test_a_job_that_is_gone_differs_from_a_command_without_an_answer(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = TOLD[kind][1]
@@ -126,7 +126,7 @@ def test_a_job_that_is_gone_is_no_command_without_an_answer(
 
 
 @pytest.mark.parametrize("spec", [OarSpec(memory_mb=1), PbsSpec(memory_mb=1)], ids=lambda spec: spec.kind)
-def test_what_cannot_be_asked_is_not_waited_for_for_ever(
+def test_jobs_whose_state_cannot_be_asked_for_are_waited_for_until_the_queue_timeout(
     spec: OarSpec | PbsSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
@@ -145,7 +145,9 @@ def test_what_cannot_be_asked_is_not_waited_for_for_ever(
         ({"walltime": "02:00:00", "queue": "long", "account": "guests"}, {"time_s", "partition", "account"}),
     ],
 )
-def test_what_pbs_changed_is_told(asked: dict[str, str], changed: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terms_of_a_job_that_pbs_changed_are_reported(
+    asked: dict[str, str], changed: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     terms = "    Resource_List.walltime = 01:00:00\n    Account_Name = team\n"
     told = job_status.PBS.read(PBS.replace("    Hold_Types = n\n", terms))
     assert told[0].terms == JobTerms(3600, partition="v1_gpu72", account="team")

@@ -52,7 +52,7 @@ async def echo(port: int, text: bytes) -> tuple[bytes, Any]:
     return await asyncio.wait_for(reader.read(len(text)), 20), (reader, writer)
 
 
-def test_tokens_that_end_are_renewed_and_open_connections_stay() -> None:
+def test_expired_tokens_of_a_port_forward_are_renewed_and_open_connections_stay() -> None:
     async def main() -> None:
         server = tornado.httpserver.HTTPServer(tornado.web.Application([("/.*", Forward)]))
         (socket,) = tornado.netutil.bind_sockets(0, "127.0.0.1")

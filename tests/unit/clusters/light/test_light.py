@@ -42,7 +42,7 @@ def processes() -> list[psutil.Process]:
     ]
 
 
-def test_has_exactly_the_workers_asked_for(cluster: LightCluster) -> None:
+def test_a_light_cluster_has_exactly_the_requested_workers(cluster: LightCluster) -> None:
     for count in (5, 40, 7, 7):
         cluster.scale(count, 1)
         assert len(workers(cluster)) == count
@@ -50,7 +50,7 @@ def test_has_exactly_the_workers_asked_for(cluster: LightCluster) -> None:
     assert [worker["nthreads"] for worker in workers(cluster).values()] == [4, 4, 4]
 
 
-def test_everything_listens_on_loopback(cluster: LightCluster) -> None:
+def test_a_light_cluster_listens_on_loopback_only(cluster: LightCluster) -> None:
     cluster.scale(2, 1)
     listening = [
         connection.laddr.ip
@@ -94,7 +94,7 @@ def test_tasks_run_side_by_side(cluster: LightCluster, tmp_path: Path) -> None:
         assert client.gather(futures) == list(range(50))
 
 
-def test_modules_are_found_where_the_driver_finds_them(
+def test_workers_import_modules_from_the_search_path_of_the_driver(
     cluster: LightCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
@@ -108,7 +108,7 @@ def test_modules_are_found_where_the_driver_finds_them(
         assert client.run_on_scheduler(there)
 
 
-def test_says_what_it_can_emulate(cluster: LightCluster) -> None:
+def test_a_light_cluster_says_how_many_workers_it_can_emulate(cluster: LightCluster) -> None:
     cluster.scale(10, 1)
     facts = cluster.facts()
     assert facts["limit"]["seconds_per_task"] > 0
@@ -163,7 +163,7 @@ def test_workers_that_do_not_come_in_time_are_missing(monkeypatch: pytest.Monkey
         cluster.close()
 
 
-def test_nothing_stays_when_the_owner_is_killed() -> None:
+def test_no_process_of_a_light_cluster_survives_its_owner() -> None:
     code = """
 import sys, time
 from scalescope.clusters.light.cluster import LightCluster

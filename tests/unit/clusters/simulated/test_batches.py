@@ -51,5 +51,5 @@ async def sent(kind: type[BatchedSend]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("kind", [BatchedSend, TimedBatches])
-def test_messages_wait_for_the_end_of_an_interval(kind: type[BatchedSend]) -> None:
+def test_batched_messages_wait_for_the_end_of_an_interval(kind: type[BatchedSend]) -> None:
     assert asyncio.run(sent(kind)) == [[1, 2], [3, 4], [5], [6]]
