@@ -29,7 +29,7 @@ def left_open(folder: Path) -> list[str]:
 
 
 @pytest.mark.thorough
-def test_nobody_else_reads_what_is_left(tmp_path: Path) -> None:
+def test_files_of_a_sweep_and_a_report_are_readable_only_by_their_user(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / "work").mkdir(parents=True)
     (home / "work").chmod(0o700)
@@ -56,7 +56,9 @@ def test_nobody_else_reads_what_is_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_team_shares_its_store_by_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool) -> None:
+def test_a_store_is_shared_with_the_group_only_by_a_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
     monkeypatch.setenv(owner.SHARED, "1" if shared else "")
     before = os.umask(0o007)
     try:
