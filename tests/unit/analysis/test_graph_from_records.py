@@ -181,7 +181,7 @@ def test_time_in_which_the_client_waited_is_not_part_of_its_pause() -> None:
         ({"client": False}, False, [True, True]),  # nothing tells
     ],
 )
-def test_waiting_before_a_submission_is_inferred_from_what_the_client_was_seen_to_do(
+def test_the_record_tells_whether_the_client_waited_before_a_submission(
     changes: dict[str, Any], virtual: bool, waited: list[bool]
 ) -> None:
     """Two graphs at once; a third after the first task had ended."""

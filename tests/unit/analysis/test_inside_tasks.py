@@ -105,6 +105,6 @@ def test_the_parts_inside_tasks_add_up_to_the_busy_time(records, ran, spent, bus
         ("pandas.core.frame.sort_values", "", "pandas.core.frame.sort_values"),
     ],
 )
-def test_a_stack_says_the_users_line_and_what_it_calls(frames, user, called):
+def test_a_stack_names_the_users_line_and_the_function_that_it_calls(frames, user, called):
     stack = Stack(tuple(frames.split(";")), 1)
     assert (stack.user, called_by_user(stack)) == (user, called)

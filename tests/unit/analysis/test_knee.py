@@ -204,7 +204,7 @@ def test_a_peak_of_throughput_is_called_a_peak() -> None:
     assert found.line.startswith("Throughput peaks near 100")
 
 
-def test_a_knee_whose_interval_leaves_the_sweep_is_not_certain() -> None:
+def test_a_knee_whose_interval_leaves_the_sweep_is_called_uncertain() -> None:
     rng = np.random.default_rng(0)
     trials = [
         trial(n, 300, 300 * (1 + 0.002 * n + 1.2e-4 * n * n) / n * math.exp(rng.normal(0, 0.03)), work=300, widest=300)
@@ -265,7 +265,7 @@ def test_single_points_and_trials_that_do_not_count_are_left_out() -> None:
 # ------------------------------------------------------------------ what cannot be fitted, and what to measure next
 
 
-def test_throughput_that_fits_no_model_gets_none() -> None:
+def test_no_model_is_chosen_for_throughput_that_fits_none() -> None:
     times = {10: 10, 50: 1, 100: 9, 150: 2, 200: 8, 250: 1, 300: 7}
     found = only([trial(n, 300, seconds, work=300, widest=300) for n, seconds in times.items()])
     assert (found.k, found.fit) == (None, None)
@@ -273,7 +273,7 @@ def test_throughput_that_fits_no_model_gets_none() -> None:
     assert found.refine
 
 
-def test_an_uncertain_knee_asks_for_points_around_it() -> None:
+def test_further_points_are_proposed_around_an_uncertain_knee() -> None:
     workers = [10, 20, 40, 60, 80, 130, 150, 200]
     found = only(capped(workers, 100, widest=3000, peak=100, spread=0.03, repeats=3))
     assert found.low is not None

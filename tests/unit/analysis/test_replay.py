@@ -73,7 +73,7 @@ def test_a_phase_begins_after_the_previous_phase_and_the_pause():
     assert problem([1, 3, 1, 1], [(2, 0)], **phases).makespan(2) == 6.5  # what it needed is there
 
 
-def test_more_threads_can_take_longer():
+def test_more_threads_can_make_a_replay_take_longer():
     # Graham's own example (1969): nine tasks, and an anomaly of list scheduling that must not be smoothed away.
     anomaly = problem([3, 2, 2, 2, 4, 4, 4, 4, 9], [(8, 0), *((i, 3) for i in range(4, 8))])
     assert (anomaly.makespan(3), anomaly.makespan(4)) == (12, 15)
@@ -104,7 +104,7 @@ def test_replayed_makespans_stay_within_grahams_bounds(tasks, threads):
 
 
 @given(problems())
-def test_one_thread_needs_the_work_and_unlimited_threads_the_span(tasks):
+def test_the_makespan_is_the_work_on_one_thread_and_the_span_on_unlimited_ones(tasks):
     assert tasks.makespan(1) == pytest.approx(tasks.seconds.sum())
     assert tasks.makespan(len(tasks.seconds)) == pytest.approx(
         (tasks.graph.earliest(tasks.seconds) + tasks.seconds).max()

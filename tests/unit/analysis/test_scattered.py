@@ -70,7 +70,7 @@ def test_a_record_without_scattered_data_yields_none(records: Any) -> None:
         (0.2, 20e6, 400e6),  # faster than they are: no client held it back
     ],
 )
-def test_scattering_passes_the_link_of_the_client_and_those_of_all_workers(
+def test_the_clients_bandwidth_is_computed_without_the_time_on_the_workers_links(
     seconds: float, workers: float, rate: float
 ) -> None:
     assert _of_both(1e7, seconds, 2 * workers) == pytest.approx(rate)

@@ -19,7 +19,7 @@ def test_significance_levels_agree_with_those_published_by_pocock(at: tuple[int,
     assert nominal(0.05, at) == pytest.approx(published, abs=6e-5)
 
 
-def test_looks_grow_by_steps_and_end_with_the_most_pairs() -> None:
+def test_the_numbers_of_pairs_at_each_look_grow_up_to_the_maximum() -> None:
     assert looks(7, 20) == (7, 10, 14, 20)
     assert looks(7, 7) == (7,)
     assert looks(7, 25) == (7, 10, 14, 20, 25)
@@ -38,7 +38,7 @@ def test_the_overall_level_agrees_with_a_simulation_of_chance() -> None:
     assert np.mean(np.min(p, axis=0) < 0.02) == pytest.approx(overall(0.02, at), abs=0.005)
 
 
-def test_the_corrected_p_is_significant_exactly_when_its_look_is() -> None:
+def test_the_corrected_p_of_a_look_is_significant_exactly_when_the_look_is() -> None:
     at = looks(7, 20)
     assert corrected(level(0.05, at), at) == pytest.approx(0.05, rel=1e-5)
     assert level(0.05, at) < CAUTION * 0.05

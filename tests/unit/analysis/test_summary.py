@@ -83,7 +83,7 @@ def test_the_interval_of_an_efficiency_ends_at_one(bag_trial):
     assert mean.low < 0.8
 
 
-def test_one_repeat_has_no_interval_and_equal_ones_are_exact():
+def test_one_repeat_has_no_interval_and_equal_repeats_have_an_exact_one():
     assert interval([0.5]) == MeanInterval(0.5)
     assert interval([0.5, 0.5]) == MeanInterval(0.5, 0.5, 0.5)
     assert interval([0.5, 0.5]).exact

@@ -97,7 +97,7 @@ LEVELS = st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=1, m
 
 
 @given(LEVELS, st.integers(8, 60))
-def test_thinning_a_profile_keeps_its_peak_and_ends_and_invents_nothing(records, intervals, points):
+def test_thinning_a_profile_keeps_its_peak_and_ends_and_adds_no_levels(records, intervals, points):
     rows = [{"start": a, "stop": a + s} for a, s in intervals] + [{"start": 0, "stop": 1}]
     attempts, _ = recorded(records, rows)
     exact, drawn = profile(attempts, points=100_000).running, profile(attempts, points=points).running

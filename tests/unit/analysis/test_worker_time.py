@@ -121,7 +121,7 @@ def test_the_time_of_a_paused_worker_counts_as_paused(records, case):
     assert parts(with_status(records(tasks, present), *changes), 2) == expected
 
 
-def test_idle_threads_share_the_few_waiting_tasks(records):
+def test_waiting_tasks_are_charged_evenly_to_all_idle_threads(records):
     tables = records([run("a", 0, 2), run("b", 2, 3)], workers("a", "b", "c", "d"))
     result = worker_time(tables, threads=4)
     assert result.workers == ("a", "b", "c", "d", "")
@@ -129,7 +129,7 @@ def test_idle_threads_share_the_few_waiting_tasks(records):
     assert result.parts["no_runnable_task"].tolist() == pytest.approx([1, 4 / 3, 7 / 3, 7 / 3, 0])
 
 
-def test_a_worker_may_be_paused_from_the_first_and_to_the_last(records):
+def test_a_worker_may_be_paused_from_the_start_or_until_the_end(records):
     tables = records([run("a", 0, 10)], workers("a", "b", "c"))
     changes = ("b", 4, "paused", "running"), ("c", 7, "running", "paused")
     result = worker_time(with_status(tables, *changes), threads=3)
@@ -137,7 +137,7 @@ def test_a_worker_may_be_paused_from_the_first_and_to_the_last(records):
     assert result.parts["no_runnable_task"].tolist() == pytest.approx([0, 6, 7, 0])
 
 
-def test_other_events_and_other_changes_of_status_pause_nothing(records):
+def test_unrelated_events_and_status_changes_do_not_pause_a_worker(records):
     tables = with_status(
         records([run("a", 0, 4)], TWO), ("b", 1, "running", "closing_gracefully"), ("scheduler", 1, "running", "paused")
     )
@@ -146,7 +146,7 @@ def test_other_events_and_other_changes_of_status_pause_nothing(records):
     assert parts(tables, 2) == {"busy": 4, "no_runnable_task": 4}
 
 
-def test_calls_of_actors_use_threads_that_tasks_leave(records):
+def test_calls_of_actors_are_charged_to_threads_that_run_no_task(records):
     tables = records([run("a", 0, 4)], TWO)
     # That on a finds no idle thread; after 4 no task is known, and the client waits for b.
     assert parts(with_calls(tables, ("a", 1, 2), ("b", 1, 3), ("b", 4, 6)), 2) == {
@@ -173,14 +173,14 @@ def test_a_task_that_gave_up_its_thread_is_not_busy_while_it_waits(records, held
     assert metrics.efficiency == pytest.approx(work_s / 20)
 
 
-def test_calls_before_the_first_task_and_of_unknown_workers_are_left_out(records):
+def test_actor_calls_before_the_first_task_or_of_unknown_workers_are_left_out(records):
     tables = records([run("a", 0, 4)], ONE)
     attempts = Attempts.read(with_calls(tables, ("a", -2, -1), ("z", 0, 2)))
     assert not len(attempts.calls.worker)
     assert attempts.makespan == 4
 
 
-def test_a_call_that_outlasts_all_tasks_ends_the_makespan(records):
+def test_an_actor_call_that_outlasts_all_tasks_ends_the_makespan(records):
     tables = records([run("a", 0, 1)], ONE)
     attempts = Attempts.read(with_calls(tables, ("a", 1, 4)))
     assert attempts.makespan == attempts.end == 4
@@ -202,7 +202,7 @@ def test_time_before_between_and_after_graphs_is_charged_to_the_client(records):
     assert parts(called(tables, -4, 10), 3) == spent | {"client": 20, "late_start": 14}
 
 
-def test_without_another_cluster_no_time_is_charged_to_one(records):
+def test_no_time_is_charged_to_another_cluster_when_there_is_none(records):
     tables = called(records([run("a", 0, 2)], ONE), -4, 10)
     assert worker_time(tables, threads=2).total()["other_cluster"] == 0
 
@@ -369,7 +369,7 @@ def test_the_parts_are_never_negative_and_add_up_to_the_time_of_all_threads(reco
 
 
 @given(trials(SMALL))
-def test_a_worker_never_adds_up_to_more_than_its_threads(records, trial):
+def test_the_time_of_a_worker_never_exceeds_that_of_its_threads(records, trial):
     rows, present, events, _, window = trial
     attempts = read(records, rows, present, events, window)
     held = np.bincount(
@@ -486,7 +486,7 @@ def test_hundreds_of_workers_keep_their_order(records):
     assert np.sum([seconds.sum() for seconds in result.parts.values()]) == pytest.approx(300 * 7)
 
 
-def test_the_result_does_not_depend_on_how_many_events_are_worked_on_at_once(records, monkeypatch):
+def test_worker_time_does_not_depend_on_how_many_events_are_processed_at_once(records, monkeypatch):
     rows = [{"worker": f"w{i % 7}", "start": i % 5, "stop": i % 5 + 1 + i % 3, "transfer": 0.5} for i in range(40)]
     present = {f"w{i}": {"joined": i - 3.0, "left": 6.0 if i == 2 else 0.0} for i in range(7)}
     attempts = Attempts.read(records(rows, present))

@@ -97,7 +97,7 @@ def test_without_an_address_no_call_is_counted_as_another_cluster(clients: tuple
     assert elsewhere(CALLS["Future.result"], clients[1], "")[0] == 0
 
 
-def test_a_second_address_of_the_own_scheduler_is_not_counted_as_another_cluster() -> None:
+def test_a_second_address_of_the_clients_scheduler_is_not_another_cluster() -> None:
     with cluster(protocol="tcp") as one, Client(one, set_as_default=False) as client:
         port = client.scheduler.address.rpartition(":")[2]
         with Client(f"tcp://localhost:{port}", set_as_default=False) as second:
@@ -124,12 +124,12 @@ def test_a_client_that_makes_its_own_cluster_is_counted_as_another_cluster(clien
     assert spent_s >= 0.5 * whole_s  # once it is closed, a client does not tell whose it was
 
 
-def test_a_second_client_of_the_own_cluster_is_not_counted_as_another_cluster(clients: tuple[Client, Client]) -> None:
+def test_a_second_client_of_the_same_cluster_is_not_counted_as_another_cluster(clients: tuple[Client, Client]) -> None:
     address = clients[0].scheduler.address
     assert elsewhere(lambda client: Client(address, set_as_default=False).close(), clients[0], address)[0] == 0
 
 
-def test_closing_the_own_cluster_is_not_counted_as_another_cluster() -> None:
+def test_closing_the_clients_cluster_is_not_counted_as_another_cluster() -> None:
     with cluster() as one, Client(one, set_as_default=False) as client:
         address = client.scheduler.address
 

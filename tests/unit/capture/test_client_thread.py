@@ -104,7 +104,7 @@ def test_the_recorded_rows_cover_the_whole_call_without_a_gap() -> None:
     assert ends[-1] == pytest.approx(watch.ended + 10, abs=1e-6)
 
 
-def test_a_call_too_short_to_be_seen_is_still_counted() -> None:
+def test_a_call_too_short_to_be_sampled_is_still_counted() -> None:
     watch = watched(lambda: None)
     assert sum(watch.columns(0.0)["seconds"]) == pytest.approx(watch.ended - watch.began, abs=1e-9)
 

@@ -22,7 +22,7 @@ def spin(seconds: float) -> None:
         pass
 
 
-def test_facts_are_json_and_name_the_machine() -> None:
+def test_facts_of_the_host_can_be_written_as_json() -> None:
     facts = host.facts()
     assert json.loads(json.dumps(facts)) == facts
     assert facts["cpus"] >= facts["usable_cpus"] >= 1

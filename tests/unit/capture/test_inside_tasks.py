@@ -262,7 +262,7 @@ def test_stacks_beyond_the_limit_are_counted_together() -> None:
     assert sum(columns["samples"]) == 2 * (sum(many.values()) + 5)
 
 
-def test_rare_stacks_keep_their_outermost_frames_and_the_users() -> None:
+def test_rare_stacks_keep_their_outermost_frames_and_those_of_the_user() -> None:
     outer = ";".join(f"library.f{i}" for i in range(20))
     common = {f"{outer};job.py:1 f;c.f{i}()": 9 for i in range(shipped.STACKS)}
     rare = {f"{outer};job.py:2 f;c.f{i};c.g()": 1 for i in range(5)} | {f"{outer};c.f{i}": 1 for i in range(4)}

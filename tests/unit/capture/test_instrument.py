@@ -90,7 +90,7 @@ def test_a_hook_is_called_for_a_function_without_a_return_statement(put: Instrum
     assert told == [((3,), None)]
 
 
-def test_closures_and_their_inner_functions_keep_their_returns(put: Instrumented) -> None:
+def test_closures_and_their_inner_functions_keep_their_return_values(put: Instrumented) -> None:
     counted, told = within(10), []
     assert put.put(counted, Hook(leave=lambda token, value: told.append(value) or value))
     assert (counted(1), counted(0)) == (11, 7)

@@ -175,7 +175,7 @@ def test_a_finished_task_becomes_one_row_with_all_its_fields(ticking: None) -> N
     assert row | expected == row
 
 
-def test_seconds_of_each_other_action_are_added_up(scheduler: FakeScheduler) -> None:
+def test_seconds_of_transfer_and_other_actions_are_added_up(scheduler: FakeScheduler) -> None:
     actions = [("transfer", 1.0), ("deserialize", 0.25), ("transfer", 2.0), ("disk-read", 4.0), ("disk-write", 8.0)]
     startstops = [{"action": action, "start": 10.0, "stop": 10.0 + seconds} for action, seconds in actions]
     startstops += [{"action": "compute", "start": 50.0, "stop": 51.0}, {"action": "new", "start": 0.0, "stop": 99.0}]
@@ -574,7 +574,7 @@ def edges(scheduler: FakeScheduler, chunk: dict[str, Any]) -> list[tuple[int, in
     return list(zip(found["task"], found["needs"], strict=True))
 
 
-def test_rows_are_packed_only_once_the_tasks_have_ended() -> None:
+def test_no_row_is_made_until_the_tasks_have_ended() -> None:
     scheduler = FakeScheduler(held_back_s=30.0)
     chain(scheduler, 1_200)  # more than are made at once
     scheduler.submit("lost")
@@ -594,7 +594,7 @@ def test_rows_are_packed_only_once_the_tasks_have_ended() -> None:
     assert scheduler.recorder.attempts.row_of.keys() == {1_199}
 
 
-def test_entries_beyond_the_limit_are_packed_into_rows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_entries_are_held_back_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scalescope.capture.recorder.BATCH", 150)  # 16 entries a task: a batch of 10
     monkeypatch.setattr("scalescope.capture.recorder.HELD_BATCHES", 2)
     scheduler = FakeScheduler(held_back_s=30.0)
@@ -685,7 +685,7 @@ def test_a_recording_contains_nothing_of_the_one_before(scheduler: FakeScheduler
     assert (totals["rows"], totals["foreign"], totals["assigned"]) == (1, 1, 1)
 
 
-def test_after_finish_nothing_more_is_recorded(scheduler: FakeScheduler) -> None:
+def test_nothing_more_is_recorded_after_finish(scheduler: FakeScheduler) -> None:
     scheduler.run("a")
     totals = scheduler.totals()
     scheduler.run("b")
@@ -730,7 +730,7 @@ def test_finish_returns_on_a_scheduler_that_is_never_idle(scheduler: FakeSchedul
 # ---------------------------------------------------------------- workers, events, life
 
 
-def test_workers_that_are_present_join_or_leave_are_recorded(scheduler: FakeScheduler) -> None:
+def test_present_joining_and_leaving_workers_are_recorded(scheduler: FakeScheduler) -> None:
     scheduler.recorder.remove_worker(scheduler=scheduler, worker=OTHER, stimulus_id="retired")
     scheduler.recorder.remove_worker(scheduler=scheduler, worker=WORKER)  # as before distributed 2023.6
     scheduler.recorder.add_worker(scheduler=scheduler, worker=OTHER)

@@ -112,7 +112,7 @@ def test_the_record_of_a_trial_holds_only_its_own_tasks(client: Client, capture:
     assert counts == [20, 30]
 
 
-def test_fetching_only_at_the_end_starts_no_thread(client: Client, path: Path) -> None:
+def test_fetching_records_only_at_the_end_starts_no_thread(client: Client, path: Path) -> None:
     capture = Capture(client, drain_interval_s=None)
     before = set(threading.enumerate())
     with capture.trial(path) as recording:
@@ -447,7 +447,7 @@ def test_a_recorder_that_was_removed_is_refused_before_the_trial(capture: Captur
         pytest.fail("the trial must not begin")
 
 
-def test_an_installation_that_fails_is_undone(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_installation_of_the_recorder_is_undone(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail_to_register(*args: Any, **kwargs: Any) -> None:
         raise ValueError("pickle is not allowed")
 

@@ -177,7 +177,7 @@ def test_commands_that_read_a_missing_store_do_not_create_it(
     assert not (tmp_path / "none").exists()
 
 
-def test_shells_complete_commands() -> None:
+def test_shells_can_complete_commands() -> None:
     shell = {"_SCALESCOPE_COMPLETE": "complete_bash", "COMP_WORDS": "scalescope find-", "COMP_CWORD": "1"}
     command = [sys.executable, "-c", "from scalescope.cli.main import main; main()"]
     done = subprocess.run(command, env={**os.environ, **shell}, capture_output=True, text=True, check=False)

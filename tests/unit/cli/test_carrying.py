@@ -40,7 +40,7 @@ def test_an_interrupted_command_ends_with_the_exit_status_of_its_signal(
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_other_errors_are_raised_unchanged() -> None:
+def test_errors_other_than_interrupts_are_raised_unchanged() -> None:
     with pytest.raises(RuntimeError, match="of another kind"), interrupted():
         raise RuntimeError("of another kind")
 

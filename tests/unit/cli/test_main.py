@@ -291,7 +291,7 @@ def test_invalid_arguments_exit_with_2_and_show_no_secret(
 @pytest.mark.parametrize(
     "error", [StoreError("the disk is full"), InfrastructureError("no cluster"), KeyError("defect")]
 )
-def test_other_errors_exit_with_3_and_show_a_traceback_only_when_asked(
+def test_infrastructure_and_internal_errors_exit_with_3_and_hide_the_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     def broken(address: str) -> None:

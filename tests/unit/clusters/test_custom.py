@@ -19,7 +19,7 @@ def opened() -> Iterator[Any]:
         yield made
 
 
-def test_any_class_is_scaled_used_and_closed(opened: Any) -> None:
+def test_a_cluster_of_any_class_is_scaled_used_and_closed(opened: Any) -> None:
     cluster = opened(cluster_class="distributed:LocalCluster", arguments=ARGUMENTS, start_timeout_s=20)
     for workers in (2, 1):
         cluster.scale(workers, 1)
@@ -54,7 +54,7 @@ def test_a_class_that_cannot_be_imported_is_named(opened: Any) -> None:
         assert reference in caught.value.what
 
 
-def test_an_error_of_the_cluster_class_is_the_cause_of_ours(opened: Any) -> None:
+def test_an_error_raised_by_the_cluster_class_is_given_as_the_cause(opened: Any) -> None:
     with pytest.raises(ClusterError) as caught:
         opened(cluster_class="distributed:LocalCluster", arguments={"no_such": 1})
     assert "no_such" in caught.value.cause

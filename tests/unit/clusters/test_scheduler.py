@@ -124,7 +124,7 @@ def test_an_address_of_a_web_server_is_refused_as_a_scheduler(
     assert "8787" in capsys.readouterr().err
 
 
-def test_the_link_of_a_dashboard_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_address_of_a_dashboard_is_refused_as_a_scheduler(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["watch", "http://10.0.0.7:8787"]) == ExitStatus.USAGE
     assert "tcp://HOST:8786" in capsys.readouterr().err
 

@@ -36,7 +36,7 @@ def test_busy_threads_are_charged_to_their_tasks_and_nothing_is_lost(cluster, ta
     assert kept(observation) == {BLAMED: {}, PASSED_ON: {}}
 
 
-def test_a_serial_stage_is_blamed_for_all_who_wait_for_it(cluster, task):
+def test_a_serial_stage_is_charged_with_all_threads_that_wait_for_it(cluster, task):
     wide = [task(1.0, "load") for _ in range(8)]
     observation = cluster(8).run([*wide, task(9.0, "summarise", tuple(range(8)))])
     assert charged(observation) == {
@@ -47,7 +47,7 @@ def test_a_serial_stage_is_blamed_for_all_who_wait_for_it(cluster, task):
     assert kept(observation) == {BLAMED: {"summarise": pytest.approx(63)}, PASSED_ON: {}}
 
 
-def test_tasks_that_run_at_once_share_the_blame(cluster, task):
+def test_tasks_that_run_at_once_share_the_charge_for_idle_threads(cluster, task):
     observation = cluster(5).run([task(3.0, "a"), task(3.0, "b"), task(3.0, "b")])
     assert charged(observation)["no_runnable_task", "a"] == 2
     assert charged(observation)["no_runnable_task", "b"] == 4
@@ -63,7 +63,7 @@ def test_idle_time_beside_unassigned_runnable_tasks_is_charged_to_no_task(cluste
     assert charged(observation) == {("busy", "work"): 3, ("not_assigned", ""): 2, ("no_runnable_task", "work"): 1}
 
 
-def test_the_client_is_blamed_by_its_line_and_the_scheduler_for_its_intake(cluster, task, graph):
+def test_the_client_is_charged_by_line_and_the_scheduler_for_taking_in_graphs(cluster, task, graph):
     observation = cluster(2).run(
         [task(1.0, graph=0), task(1.0, graph=0), task(1.0, graph=1)], [graph(), graph(after=0, at=4.0)]
     )
@@ -84,7 +84,7 @@ def test_the_client_is_blamed_by_its_line_and_the_scheduler_for_its_intake(clust
     assert found["client", "the client"] == 2
 
 
-def test_another_cluster_is_charged_for_the_client_s_waits_for_it(cluster, task, graph):
+def test_waits_of_the_client_for_another_cluster_are_charged_to_that_cluster(cluster, task, graph):
     run = cluster(2).run([task(1.0, graph=i // 2) for i in range(4)], [graph(), graph(after=0, at=4.0)])
     away, own = ("mine.py:7 f", ELSEWHERE, 1), ("mine.py:9 f", "sleep", 0)
     observation = watched(run, (1.5, away), (1.0, own), (3.0, away), (3.0, own), begin=-2.0)
@@ -138,7 +138,7 @@ def test_waiting_for_a_late_task_is_charged_to_the_delay_that_made_it_late(clust
     assert kept(observation) == {BLAMED: {"load": pytest.approx(28)}, PASSED_ON: {"load": pytest.approx(7)}}
 
 
-def test_a_delay_is_not_charged_with_what_happens_without_it(cluster, task):
+def test_a_delay_is_not_charged_with_waits_that_happen_without_it_too(cluster, task):
     """The serial stage begins late as well, but seven threads would have waited for it anyway."""
     found = charged(cluster(8).run(straggling(task, task(1.0, "reduce", tuple(range(8, 16))))))
     assert found["no_runnable_task", "reduce"] == 7

@@ -405,7 +405,7 @@ def test_the_default_rule_for_bags_agrees_with_the_installed_dask():
 
 
 @given(st.sets(st.integers(1, 5000), min_size=1, max_size=5))
-def test_a_rule_matches_what_it_predicts(items):
+def test_a_partition_rule_matches_its_own_predictions(items):
     for rule in (BEAM_128, BAG_ROOT, BAG_100):
         found = matching((n, rule.partitions(n)) for n in items)
         assert found is not None

@@ -494,7 +494,7 @@ def test_a_workload_that_hangs_is_stopped_and_takes_the_driver_with_it(driver: D
     assert f'File "{workloads}", line' in driver.log.read_text()
 
 
-def test_sigterm_ends_an_idle_driver_in_order(driver: Driver, workloads: Path) -> None:
+def test_sigterm_ends_an_idle_driver_cleanly(driver: Driver, workloads: Path) -> None:
     driver.run(plan(), f"{workloads}:healthy", timeout_s=60)
     processes = family(driver.pid)
     assert len(processes) > 1
@@ -557,7 +557,7 @@ ORCHESTRATOR = """
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
-def test_nothing_outlives_the_orchestrator(number: signal.Signals, workloads: Path, tmp_path: Path) -> None:
+def test_no_process_outlives_a_killed_orchestrator(number: signal.Signals, workloads: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", textwrap.dedent(ORCHESTRATOR), str(tmp_path), str(workloads)]
     orchestrator = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     assert orchestrator.stdout is not None

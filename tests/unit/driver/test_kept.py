@@ -27,7 +27,7 @@ class Kept:
         return {"logs": LOGS}
 
 
-def test_logs_of_the_cluster_are_kept_with_the_trial_or_their_absence_is_warned_of(tmp_path: Path) -> None:
+def test_logs_of_the_cluster_are_kept_with_the_trial_or_a_warning_is_given(tmp_path: Path) -> None:
     phases: list[str] = []
     opened, cluster = OpenCluster(lambda phase, limit_s, text: phases.append(phase)), Kept()
     runner = TrialRunner(opened, "")

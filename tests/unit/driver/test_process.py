@@ -164,7 +164,7 @@ def test_a_driver_that_dies_in_a_trial_makes_it_invalid(fake: Fake, tmp_path: Pa
             driver.run(TRIAL, "w", timeout_s=5)
 
 
-def test_a_task_that_ends_the_shared_process_is_told_to_run_on_a_local_cluster(fake: Fake, tmp_path: Path) -> None:
+def test_a_task_that_ends_the_shared_process_leads_to_the_advice_of_a_local_cluster(fake: Fake, tmp_path: Path) -> None:
     source = fake(ASKED + 'progress("running", 9); os._exit(3)')
     with Driver.start(SimulatedSpec(), folder=tmp_path / "run", python=source) as driver:
         reason = driver.run(TRIAL, "w", timeout_s=5).reason

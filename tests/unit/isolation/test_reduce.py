@@ -126,7 +126,7 @@ def test_the_smallest_state_so_far_is_returned_when_the_budget_is_spent() -> Non
     assert len(measured) == 2
 
 
-def test_a_state_that_could_not_be_measured_is_put_back() -> None:
+def test_a_removal_that_could_not_be_measured_is_put_back() -> None:
     reduction = reduce(
         State(frozenset({"gpu"}), 1, 1),
         moves=MOVES,

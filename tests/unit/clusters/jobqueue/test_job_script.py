@@ -182,7 +182,7 @@ def test_job_scripts_of_other_batch_systems_contain_their_directives(
     assert option(found, "--nthreads") == "2"
 
 
-def test_htcondor_jobs_state_their_memory_in_bytes_and_their_group() -> None:
+def test_htcondor_jobs_get_their_memory_in_bytes_and_their_accounting_group() -> None:
     added = {"directives_add": ("+Group = a=b",), "prologue": ("true",)}
     found = text(HtcondorSpec(memory_mb=4096, workers_per_job=4, account="team", disk_mb=10, **added))
     given = dict(line.split(" = ", 1) for line in found.splitlines() if " = " in line)

@@ -111,7 +111,7 @@ def test_the_states_of_jobs_and_the_reasons_for_waiting_are_read(kind: str, monk
 
 
 @pytest.mark.parametrize("kind", TOLD)
-def test_a_job_that_is_gone_differs_from_a_command_without_an_answer(
+def test_a_job_that_is_gone_is_distinguished_from_a_command_that_fails(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = TOLD[kind][1]
@@ -126,7 +126,7 @@ def test_a_job_that_is_gone_differs_from_a_command_without_an_answer(
 
 
 @pytest.mark.parametrize("spec", [OarSpec(memory_mb=1), PbsSpec(memory_mb=1)], ids=lambda spec: spec.kind)
-def test_jobs_whose_state_cannot_be_asked_for_are_waited_for_until_the_queue_timeout(
+def test_jobs_of_unknown_state_are_waited_for_until_the_queue_timeout(
     spec: OarSpec | PbsSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")

@@ -83,7 +83,7 @@ def watch(slurm: Slurm, clock: Clock, tmp_path: Path) -> JobWatch:
 # ------------------------------------------------------------------ nothing is wrong
 
 
-def test_one_command_shows_all_jobs(watch: JobWatch, slurm: Slurm) -> None:
+def test_a_single_squeue_command_shows_all_jobs(watch: JobWatch, slurm: Slurm) -> None:
     assert watch.check(4, 4) is None
     assert slurm.asked == []  # all are there
     slurm.queue = [line(number, "RUNNING", nodes=f"n{number}") for number in range(1, 200)]
@@ -262,7 +262,7 @@ def test_a_job_that_is_completing_gets_time_before_it_counts_as_ended(
     assert found.value.category == "time-limit-reached"
 
 
-def test_jobs_of_other_users_and_names_are_ignored(watch: JobWatch, slurm: Slurm) -> None:
+def test_jobs_of_other_users_or_with_other_names_are_ignored(watch: JobWatch, slurm: Slurm) -> None:
     slurm.queue = [line(1, "FAILED", user="root2"), line(2, "FAILED", name=LABEL + "0"), "nonsense", "a|b"]
     watch.check(1, 0)
     assert watch.jobs() == []
@@ -293,7 +293,9 @@ def test_jobs_of_other_users_and_names_are_ignored(watch: JobWatch, slurm: Slurm
         ("QOSMinCpuNotSatisfied", "job-limit"),
     ],
 )
-def test_what_never_starts_is_an_error_at_once(watch: JobWatch, slurm: Slurm, reason: str, category: str) -> None:
+def test_a_job_that_can_never_start_raises_an_error_at_once(
+    watch: JobWatch, slurm: Slurm, reason: str, category: str
+) -> None:
     slurm.node_states = "main 5:00"
     slurm.queue = [line(1, "PENDING", reason), line(2, "PENDING", "Resources")]
     with pytest.raises(JobsEnded) as found:

@@ -81,7 +81,7 @@ def api(server: Server) -> Iterator[Api]:
         yield api
 
 
-def test_an_api_server_that_is_away_is_waited_for_and_then_reported(api: Api, server: Server) -> None:
+def test_an_api_server_that_does_not_answer_is_waited_for_and_then_reported(api: Api, server: Server) -> None:
     api.silent_s, began = 0.0, time.monotonic()
     assert api.pods("p") == []
     assert api.silent_s <= time.monotonic() - began

@@ -166,7 +166,7 @@ def test_a_container_that_restarted_or_vanished_is_explained() -> None:
     assert explain(gone).category == "deleted"
 
 
-def test_a_pod_that_nodes_refuse_for_several_reasons_is_told_all_of_them() -> None:
+def test_all_reasons_of_the_nodes_that_refuse_a_pod_are_explained() -> None:
     problem = problem_of_pod(unschedulable(TAINT))
     assert problem is not None
     told = explain(problem)

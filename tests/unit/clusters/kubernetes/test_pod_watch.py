@@ -179,7 +179,7 @@ def test_a_pod_that_keeps_crashing_ends_the_wait_with_the_log_of_its_last_contai
     assert "    | ModuleNotFoundError" in caught.cause
 
 
-def test_an_operator_that_creates_nothing_is_reported_and_at_once_if_it_is_off(kube: Kube) -> None:
+def test_an_operator_that_creates_nothing_is_reported_sooner_if_it_is_switched_off(kube: Kube) -> None:
     watching = watch(kube)
     assert look(kube, watching, OPERATOR_S)
     caught = refused(kube, watching, OPERATOR_S + 1)
@@ -249,7 +249,7 @@ def test_a_failed_pod_with_a_successor_does_not_count(kube: Kube) -> None:
     assert [each.reason for each in watching.problems] == ["Evicted"]
 
 
-def test_problems_that_only_events_tell_are_reported(kube: Kube) -> None:
+def test_problems_that_only_events_mention_are_reported(kube: Kube) -> None:
     kube.rights = {"events"}
     starts = {"waiting": {"reason": "ContainerCreating"}}
     kube.found = [pod(ready="False", phase="Pending", containerStatuses=[{"state": starts}])]

@@ -106,7 +106,7 @@ def test_an_unknown_reason_gets_the_category_unknown_reason(reason: str, message
     assert problem.outlook is Outlook.STARTING  # nobody knows that it will not run
 
 
-def test_the_tested_reasons_cover_all_rows_about_pods() -> None:
+def test_the_tested_reasons_cover_every_known_failure_of_pods() -> None:
     """A row that is added needs a reason here, unless only its message tells it from another."""
     by_message = {"gpu-driver", "own-secret-deleted", "no-gpu", "no-room", "no-label", "taint", "cordoned", "node-full"}
     by_message |= {"node-not-ready"}

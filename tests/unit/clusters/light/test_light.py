@@ -62,7 +62,7 @@ def test_a_light_cluster_listens_on_loopback_only(cluster: LightCluster) -> None
     assert set(listening) == {"127.0.0.1"}
 
 
-def test_the_scheduler_compares_no_versions(cluster: LightCluster) -> None:
+def test_the_scheduler_of_a_light_cluster_compares_no_versions(cluster: LightCluster) -> None:
     def ask(dask_scheduler: Any) -> tuple[list[Any], str]:
         return (
             [worker.versions for worker in dask_scheduler.workers.values()],
@@ -77,7 +77,7 @@ def test_the_scheduler_compares_no_versions(cluster: LightCluster) -> None:
     assert answer["scheduler"]["packages"]["distributed"] == distributed.__version__
 
 
-def test_tasks_run_side_by_side(cluster: LightCluster, tmp_path: Path) -> None:
+def test_tasks_of_a_light_cluster_run_in_parallel(cluster: LightCluster, tmp_path: Path) -> None:
     go = tmp_path / "go"
 
     def wait(number: int) -> int:
@@ -134,7 +134,7 @@ def test_close_ends_every_process_even_one_with_a_task_that_never_ends() -> None
     client.close(timeout=1)
 
 
-def test_a_host_that_dies_is_a_clear_error() -> None:
+def test_a_host_process_that_dies_raises_a_clear_error() -> None:
     cluster = LightCluster(LightSpec(hosts=1, check_limit=False))
     cluster.open()
     try:
@@ -148,7 +148,7 @@ def test_a_host_that_dies_is_a_clear_error() -> None:
         cluster.close()
 
 
-def test_workers_that_do_not_come_in_time_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_do_not_start_in_time_raise_workers_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = LightCluster(LightSpec(hosts=1, check_limit=False))
     cluster.open()
     monkeypatch.setattr(cluster, "spec", LightSpec(hosts=1, start_timeout_s=1, check_limit=False))

@@ -110,7 +110,7 @@ def test_a_cancelled_transfer_leaves_its_links() -> None:
 
 
 @pytest.mark.parametrize(("others", "seconds"), [(None, 0.1), (4e6, 0.05), (1e6, 0.2), (math.inf, 0.05)])
-def test_clients_have_a_link_of_their_own(others: float | None, seconds: float) -> None:
+def test_clients_have_a_link_of_their_own_beside_those_of_workers(others: float | None, seconds: float) -> None:
     """Two workers of 2 MB/s send 100 kB each to a client at once."""
 
     async def main() -> float:
@@ -142,7 +142,7 @@ def test_a_workers_event_loop_takes_one_transfer_after_another() -> None:
     assert charged_s == pytest.approx(4 * 2 * 0.002)
 
 
-def test_a_connection_is_made_once_for_each_way() -> None:
+def test_a_connection_is_made_once_for_each_direction() -> None:
     async def main() -> list[float]:
         links, used = Links(1e12, 0.0, 0.0, 0.001), []
         links.others = ("client", "scheduler")

@@ -181,14 +181,14 @@ def test_long_virtual_times_take_less_real_time(results: dict[str, Any]) -> None
     assert results["worker_ttl"]["real"] < 400
 
 
-def test_two_runs_are_the_same_to_the_last_bit() -> None:
+def test_two_simulated_runs_are_the_same_to_the_last_bit() -> None:
     """Every transition of an irregular graph, with all its times, in one process and in two."""
     first, second = run("fingerprint")["fingerprint"], run("fingerprint")["fingerprint"]
     assert first["rows"] > 200
     assert first["first"] == first["again"] == second["first"] == second["again"]
 
 
-def test_a_process_without_the_clock_is_refused() -> None:
+def test_a_process_without_the_virtual_clock_is_refused() -> None:
     code = """
 from scalescope.clusters.simulated.cluster import SimulatedCluster
 from scalescope.clusters.simulated.spec import SimulatedSpec

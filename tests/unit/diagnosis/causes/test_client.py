@@ -65,7 +65,7 @@ def test_a_client_that_works_before_and_after_all_tasks_is_found_busy(cluster, t
     assert {each.what: each.value for each in finding.evidence}["seconds before the first graph"] == 0.2
 
 
-def test_the_line_with_most_time_of_several_is_named(cluster, task, graph, find, golden):
+def test_of_several_client_lines_the_one_with_most_time_is_named(cluster, task, graph, find, golden):
     places = [(1.0, (f"my_job.py:{line} step_{line}", "", 0)) for line in range(4)] + [(0.5, SLEEP)]
     same = [(0.6, (f"my_job.py:{line} parse", "", 0)) for line in (50, 51, 52)]
     golden(find(watched(rounds(cluster, task, graph, 1), *places, *same, (2.0, GATHER), begin=-6.3))["client-busy"])
@@ -104,7 +104,7 @@ def test_a_client_that_waits_for_results_to_arrive_is_found_as_client_waits(clus
 
 @pytest.mark.parametrize("count", [1, 3, 10])
 @pytest.mark.parametrize("pause", [0.2, 4.0])
-def test_waits_for_another_cluster_are_no_fault(cluster, task, graph, find, count, pause):
+def test_waits_for_another_cluster_are_healthy(cluster, task, graph, find, count, pause):
     rows = in_rounds(pause, ELSEWHERE, count)
     run = watched(
         rounds(cluster, task, graph, count, pause), (pause, ELSEWHERE), *rows, (pause, ELSEWHERE), begin=-pause

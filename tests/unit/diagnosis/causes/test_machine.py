@@ -319,7 +319,7 @@ def test_short_stalls_on_a_host_filled_by_others_are_not_found(cluster, task):
 
 
 @pytest.mark.parametrize(("workers", "cpus"), [(1, 4), (4, 16), (8, 16)])
-def test_pools_inside_tasks_oversubscribe_threads(cluster, task, workers, cpus, golden_once):
+def test_thread_pools_inside_tasks_are_found_as_oversubscribed_threads(cluster, task, workers, cpus, golden_once):
     run = on(full(cluster, task, workers, 1), load(cpus, ours=0.95, others=0.01), cpu=0.95 * cpus / workers)
     golden_once(only(found(run), "oversubscribed-threads"))
 

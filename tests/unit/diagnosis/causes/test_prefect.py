@@ -161,7 +161,7 @@ def test_a_flow_that_ended_before_its_tasks_is_found_as_unfinished_tasks(flow, f
     golden(only(find(also_sent(flow(function=79.0, events=[told]), 20)), "unfinished-tasks"))
 
 
-def test_a_flow_that_ended_before_any_task_is_unfinished_tasks_in_the_verdict_too(cluster, graph, find, golden):
+def test_a_flow_that_ended_before_any_task_has_the_verdict_unfinished_tasks(cluster, graph, find, golden):
     observation = cluster(2, events=[unfinished(cancelled={"say_hello": 4})]).observe(
         [], [graph(client=FLOW)], [0.0], facts={RAN: "script"}, reason="no task was recorded"
     )

@@ -25,7 +25,7 @@ def test_a_short_summary_at_the_end_is_healthy(cluster, task, find, workers, thr
     assert not find(cluster(workers, threads).run(tasks))
 
 
-def test_a_task_beside_a_wide_stage_or_few_tasks_overall_are_no_narrow_stage(cluster, task, find):
+def test_narrow_work_beside_a_wide_stage_or_in_a_narrow_graph_is_no_narrow_stage(cluster, task, find):
     assert not find(cluster(8).run([task(20.0, "index"), *wide(task, 7 * 20)]))
     tasks = [*wide(task, 3), *[task(1.0, "clean", (i,)) for i in range(3)]]
     assert "narrow-stage" not in find(cluster(30).run(tasks))

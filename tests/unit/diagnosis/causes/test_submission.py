@@ -103,7 +103,7 @@ def test_a_client_that_keeps_too_few_tasks_in_flight_is_found(
     golden_once(find(cluster(workers).run(tasks, graphs))["few-tasks-in-flight"])
 
 
-def test_a_window_that_shrinks_below_the_threads_is_few_tasks_in_flight(cluster, task, graph, find, golden):
+def test_a_window_of_tasks_that_shrinks_below_the_threads_is_few_tasks_in_flight(cluster, task, graph, find, golden):
     """Each of 12 items is worked on until it is good enough: after a while only some are left."""
     tasks, graphs, last = [], [], {}
     for step in range(40):
@@ -115,7 +115,7 @@ def test_a_window_that_shrinks_below_the_threads_is_few_tasks_in_flight(cluster,
     golden(find(cluster(8).run(tasks, graphs))["few-tasks-in-flight"])
 
 
-def test_a_window_that_fills_the_threads_is_not_few_tasks_in_flight(cluster, task, graph, find):
+def test_a_window_of_tasks_that_fills_the_threads_is_not_few_tasks_in_flight(cluster, task, graph, find):
     tasks = [task(1.0 + i % 7 / 10, graph=i) for i in range(200)]
     graphs = [graph(after=i - 20 if i >= 20 else None, at=0.001) for i in range(200)]
     assert "few-tasks-in-flight" not in find(cluster(10).run(tasks, graphs))
