@@ -1,4 +1,4 @@
-"""What stands in evidence/ can be started, and its page names it; nothing of it is imported."""
+"""Every command of evidence/ can be started and is named on its page; nothing of evidence/ is imported here."""
 
 from __future__ import annotations
 

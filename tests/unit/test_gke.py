@@ -1,4 +1,4 @@
-"""The Terraform of infra/gke and the options that its page gives for Scalescope fit each other."""
+"""The Terraform of infra/gke and the options on its page fit each other."""
 
 from __future__ import annotations
 

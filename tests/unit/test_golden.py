@@ -1,4 +1,4 @@
-"""The pages with the sentences that people see."""
+"""The golden pages, which hold the sentences that people see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The structure of the code: which way imports go, and that what has a name can be found by it."""
+"""The structure of the code: the direction of imports, and names by which things are found."""
 
 from __future__ import annotations
 

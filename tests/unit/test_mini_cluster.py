@@ -1,4 +1,4 @@
-"""The keeper that the small clusters of infra/ share: what it starts ends with its owner, however that ends."""
+"""The keeper of the small clusters of infra/: its processes end with their owner, however the owner ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a sweep, a report and a script of the user leave on the disk, whatever the umask, is for this user only."""
+"""Files that a sweep, a report and a script leave are readable only by their user, whatever the umask."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if __name__ == "__main__":
 
 
 def left_open(folder: Path) -> list[str]:
-    """Files and folders below one that others may read, write or enter."""
+    """Files and folders below `folder` that other users may read, write or enter."""
     found = [path for path in folder.rglob("*") if not path.is_symlink()]
     assert len(found) > 5
     return [str(path.relative_to(folder)) for path in found if stat.S_IMODE(path.stat().st_mode) & 0o077]

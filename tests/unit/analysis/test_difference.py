@@ -1,4 +1,4 @@
-"""The parts of any difference add up, and the same tasks are found under other names."""
+"""The parts of a difference add up, and renamed or fused tasks are matched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Against SciPy, which only the tests need."""
+"""Our distributions against those of SciPy, which only the tests need."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ SECONDS = st.floats(0.0, 1e4)
 
 @pytest.fixture
 def measured(bag_trial):
-    """What a trial of four workers measured, with this worker time."""
+    """The metrics of a trial of four workers with the given worker time."""
     metrics = bag_trial(4, [1] * 8).metrics
 
     def made(makespan_s=2.0, work_s=None, **parts):
@@ -88,7 +88,7 @@ def measured_parts(bag_trial):
 
 
 def trials_of(bag_trial, sizes):
-    """Trials on so many workers, of 12 items cut into such tasks."""
+    """One trial for each number of workers; its value is the list of durations of the tasks, 12 s in all."""
     return [bag_trial(workers, cut) for workers, cut in sizes.items()]
 
 

@@ -1,4 +1,4 @@
-"""What a trial tells of links, and how durations grow with the workers."""
+"""Costs of links fitted to a trial, and the growth of durations with the number of workers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_bandwidth_is_fitted_to_transfers_that_shared_no_link(records: Any) 
 
 
 def test_a_result_that_several_tasks_of_a_worker_need_counts_as_one_transfer(records: Any) -> None:
-    """Two of four tasks found it there, and one came when most of it had arrived."""
+    """Two of four tasks find the result already there, and one starts when most of it has arrived."""
     made = [{"worker": "b", "start": 0.0, "stop": 1.0, "nbytes": 50 * MB}]
     took = [0.0, 0.5, 0.0, 0.01]
     used = [{"worker": "a", "start": 2.0 + i, "stop": 3.0 + i, "transfer": each} for i, each in enumerate(took)]
@@ -70,7 +70,7 @@ def test_the_latency_is_fitted_to_larger_transfers_when_there_are_no_small_ones(
 
 
 def fetched(records: Any, seconds: float, *, needed: bool = False, gathers: bool = True) -> FittedCosts:
-    """Two rounds of two tasks, whose results of 10 MB each are fetched in so many seconds after each round."""
+    """Two rounds of two tasks; after each round the client fetches their results of 10 MB in `seconds`."""
     every = 1.0 + seconds
     ran = [
         {"worker": worker, "runnable": begin, "start": begin, "stop": begin + 1, "done": begin + 1, "nbytes": 10 * MB}
@@ -91,7 +91,7 @@ def fetched(records: Any, seconds: float, *, needed: bool = False, gathers: bool
 
 
 def test_the_clients_bandwidth_is_fitted_to_the_results_that_it_fetched(records: Any) -> None:
-    """Over two links; two workers that pack 10 MB each spend a tenth of a second on it."""
+    """The results pass two links; two workers spend 0.1 s packing 10 MB each."""
     found = fetched(records, 0.5)
     assert found.cpu_s_per_byte == pytest.approx(0.4 / (40 * MB))
     assert found.client_bandwidth == pytest.approx(2 * 20 * MB / (0.5 - 0.1))

@@ -67,7 +67,7 @@ def test_a_dependency_table_of_another_trial_is_refused(records):
 
 @given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), max_size=150), st.booleans())
 def test_the_longest_path_to_each_node_is_found(pairs, deep):
-    """Deeper graphs than are followed level by level, too."""
+    """Also in graphs that are too deep to be followed level by level."""
     found = {(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]}
     found |= {(i, i + 1) for i in range(60)} if deep else set()
     begin, end = np.array(sorted(found, key=lambda pair: pair[1]), np.int64).reshape(-1, 2).T

@@ -1,4 +1,4 @@
-"""Graphs from hand-made records, with round times."""
+"""Graphs read from records made by hand, with round numbers of seconds."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_time_in_which_the_client_waited_is_not_part_of_its_pause() -> None:
 def test_the_record_tells_whether_the_client_waited_before_a_submission(
     changes: dict[str, Any], virtual: bool, waited: list[bool]
 ) -> None:
-    """Two graphs at once; a third after the first task had ended."""
+    """Two graphs are sent at once, and a third after the first task has ended."""
     rows = [{}, {"stop": 30.0} if changes.get("left") else {}]
     records = tables(*rows)
     if changes.get("client", True):
@@ -197,7 +197,7 @@ def test_the_record_tells_whether_the_client_waited_before_a_submission(
 
 @pytest.mark.parametrize(("first", "every_s", "waits"), [(10.053, 0.05, 5), (10.042, 0.003, 0)])
 def test_a_submission_right_after_another_did_not_wait(first: float, every_s: float, waits: int) -> None:
-    """A task ends every 50 ms; a client is seen to wait, within what that can be off, and sends five more graphs."""
+    """A task ends every 50 ms. A sample shows that the client waits; then it sends five more graphs."""
     rows = [{"start": 10 + 0.05 * i, "stop": 10.05 + 0.05 * i} for i in range(20)]
     times = [9.9 + 0.001 * i for i in range(15)] + [first + every_s * i for i in range(5)]
     records = tables(*rows, sent=[(time, 1) for time in times])

@@ -41,7 +41,7 @@ def test_busy_time_is_divided_by_metrics_and_stacks_from_the_workers(records):
 
 @pytest.mark.parametrize(("lacked", "for_core"), [(0.0, 0.0), (0.8, 0.8), (9.0, 1.2)])
 def test_waiting_for_a_core_is_charged_only_to_tasks_that_compute(records, lacked, for_core):
-    """`train` sleeps, so none of it is charged to it; no more than the threads were off the cores."""
+    """`train` sleeps and is charged nothing; the charge is at most the time that threads were off the cores."""
     tables = records(TASKS, {"a": {"core_wait_s": lacked}, "b": {}})
     metrics = measure(tables | inside({"load": (1.8, 1.2), "train": (0.0, 1.0)}), threads=2, elapsed_s=3)
     assert metrics.busy_time_s == pytest.approx(

@@ -41,7 +41,7 @@ def trial(
 
 
 def tasks(workers: Iterable[int], count: int, **given: object) -> list[Trial]:
-    """Strong scaling: so many equal tasks of a second each."""
+    """Strong scaling: `count` equal tasks of a second each."""
     return [
         trial(n, 1000, math.ceil(count / (n * int(given.get("threads", 1)))), work=count, widest=count, **given)  # type: ignore[arg-type]
         for n in workers
@@ -62,7 +62,7 @@ def capped(
 
 
 def weak(workers: Iterable[int], pieces: Callable[[int], int], *, per_worker: float = 1) -> list[Trial]:
-    """Items in proportion to workers, of a second each, in so many pieces."""
+    """Weak scaling: items of a second each in proportion to workers; `pieces` gives the number of tasks for them."""
     found = []
     for n in workers:
         items = round(per_worker * n)

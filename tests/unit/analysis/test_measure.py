@@ -53,7 +53,7 @@ def test_the_ideal_time_of_a_chain_is_its_span(records):
 
 
 def test_the_longest_path_includes_the_transfers_between_its_tasks(records):
-    """Two seconds of fetching; then the client sends what needs nothing, once all had ended."""
+    """The second task fetches for 2 s; the third has no dependencies and is sent once both have ended."""
     rows = [
         {"worker": "a", "start": 0, "stop": 1},
         {"worker": "b", "runnable": 1, "start": 3, "stop": 4, "transfer": 2, "span": 2},

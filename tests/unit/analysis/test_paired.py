@@ -1,4 +1,4 @@
-"""Pairs: against scipy's own tests, and where there is no noise or no ratio."""
+"""Paired effects: against SciPy's tests, and in cases without noise or without a ratio."""
 
 from __future__ import annotations
 

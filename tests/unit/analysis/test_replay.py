@@ -20,7 +20,7 @@ def graph_of(tasks: int, needs: list[tuple[int, int]]) -> Graph:
 
 
 def problem(seconds: list[float], needs: list[tuple[int, int]] = (), **given: Any) -> Replay:
-    """Tasks of these durations, all there from the first."""
+    """Tasks of these durations, all of them known from the start."""
     count = len(seconds)
     arrays = {"rank": np.arange(count), "delay": np.zeros(count), "phase": np.zeros(count, np.int64)}
     return Replay(

@@ -105,7 +105,7 @@ def test_the_interval_holds_the_truth_and_is_no_wider_than_the_noise_makes_it() 
 
 
 def test_the_interval_of_five_points_still_holds_the_truth() -> None:
-    """With so few, the spread of the points is known so badly that only Student's t allows for it."""
+    """The spread of five points is so uncertain that the interval needs Student's t."""
     threads = np.array([10.0, 50, 90, 150, 300])
     held = 0
     for seed in range(100):

@@ -1,4 +1,4 @@
-"""Data that no task made: who fetched it, and the graph with it."""
+"""Scattered data, which no task made: which worker fetched it, and its place in the recorded graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MB = 1_000_000
 
 @pytest.fixture
 def trial(records: Any) -> Any:
-    """Eight tasks on two workers, in turn; each needs a piece that lay on `a`, the last two also one that all had."""
+    """Eight tasks in turn on two workers; each needs data that lay on `a`, the last two also broadcast data."""
 
     def made(transfer: float = 0.0) -> Any:
         rows = [

@@ -1,4 +1,4 @@
-"""Several looks: against published tables, and against what chance does."""
+"""Sequential tests with several looks: against published tables and against a simulation."""
 
 from __future__ import annotations
 

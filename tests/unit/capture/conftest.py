@@ -1,4 +1,4 @@
-"""A cluster of threads for tests that only need real messages."""
+"""A cluster whose workers are threads, for tests that only need real messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def client(cluster: LocalCluster) -> Iterator[Client]:
-    """Its tasks are gone before the next test begins: a client that has left holds none, whoever holds its futures."""
+    """A client whose tasks the scheduler has forgotten before the next test begins."""
     with Client(cluster) as connected:
         yield connected
     scheduler = cluster.scheduler

@@ -1,4 +1,4 @@
-"""Calls of actors, as a real cluster whose workers are threads tells of them."""
+"""Calls of actors, recorded on a real cluster whose workers are threads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Counter:
 
 @pytest.fixture
 def told(client: Client, tmp_path: Path) -> Callable[[Callable[[Any], object]], list[Call]]:
-    """Does something with an actor in a trial, and gives the events of calls."""
+    """Runs a function on an actor in a trial, and returns the recorded events of calls."""
 
     def record(use: Callable[[Any], object]) -> list[Call]:
         capture = Capture(client, drain_interval_s=0.05)

@@ -1,4 +1,4 @@
-"""While the thread of a script is in a call for another cluster, that is known, whatever the call."""
+"""Time in which the client's thread is in a call to another cluster is recorded as such, whatever the call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cluster(**given: Any) -> LocalCluster:
 
 @pytest.fixture(scope="module")
 def clients() -> Iterator[tuple[Client, Client]]:
-    """Of two clusters; the second is the default one."""
+    """Clients of two clusters; the second is the default client."""
     with cluster() as one, cluster() as other, Client(one) as mine, Client(other) as theirs:
         yield mine, theirs
 
@@ -61,7 +61,7 @@ CALLS: dict[str, Callable[[Client], object]] = {
 
 
 def elsewhere(call: Callable[[Client], object], client: Client, address: str) -> tuple[float, float]:
-    """Seconds of a call of a client that are of another cluster than the one at the address; and all of them."""
+    """Seconds of a call that count as another cluster than the one at `address`, and all seconds of the call."""
 
     def code() -> None:
         call(client)

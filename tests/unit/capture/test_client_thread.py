@@ -1,4 +1,4 @@
-"""What the client's thread does is known by line: in this process, and in real drivers on both kinds of clocks."""
+"""What the client's thread does is recorded by line: in this process and in drivers on real and virtual clocks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def in_real_time(passed: object) -> Iterator[bool]:
 
 
 def spent(table: dict[str, Any]) -> Counter[tuple[str, str, int]]:
-    """Seconds by what follows the number of the line, by what was called, and whether that waited."""
+    """Seconds by the name of the function, the call that it made, and whether the call waited."""
     found: Counter[tuple[str, str, int]] = Counter()
     for where, what, waits, seconds in zip(
         *(table[name] for name in ("where", "what", "waits", "seconds")), strict=True
@@ -126,7 +126,7 @@ def test_sampling_the_client_thread_costs_less_than_a_quarter_of_its_cpu_time() 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="later versions never collect within f_back")
 @pytest.mark.parametrize("enabled", [True, False])
 def test_no_garbage_is_collected_while_frames_are_walked(enabled: bool) -> None:
-    """Else Python 3.11 reads frames that are gone, and crashes."""
+    """Otherwise Python 3.11 reads frames that are gone, and crashes."""
     begun: list[int] = []
     threshold, here = gc.get_threshold(), threading.get_ident()
 

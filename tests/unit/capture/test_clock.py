@@ -13,7 +13,7 @@ from scalescope.capture.shipping import Shipment, register
 
 
 class Worker:
-    """As far as clocks go."""
+    """A worker with nothing but the correction of its clock."""
 
     def __init__(self) -> None:
         self.scheduler_delay = 0.03

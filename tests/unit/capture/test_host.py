@@ -1,4 +1,4 @@
-"""Facts of the host, and whose CPU time it was."""
+"""Facts of the host, and how its CPU time is divided between our processes and others."""
 
 from __future__ import annotations
 

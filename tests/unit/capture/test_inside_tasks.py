@@ -1,4 +1,4 @@
-"""What tasks did inside, on a real cluster of processes."""
+"""What tasks do inside, recorded on a real cluster of processes."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_tasks_that_sleep_compute_or_wait_for_a_lock_are_distinguished(workers: 
 
 
 def test_sleeping_between_retries_is_found_as_a_cause(workers: Client, tmp_path: Path) -> None:
-    """Nothing else runs, so that its share does not depend on how busy the host is."""
+    """Nothing else runs, so the share does not depend on how busy the host is."""
     _, tables = recorded(workers, tmp_path, repeating)
     finding = retried_tasks(Observation.of(Trial("t", Point(1, 4), 0, False, TrialState.VALID), tables))
     assert finding is not None
@@ -137,7 +137,7 @@ async def awaiting(_: int) -> None:
 
 
 def test_a_call_that_blocks_the_event_loop_is_named(tmp_path: Path) -> None:
-    """In the process of the client, whose loop the worker shares; one that awaits keeps no loop."""
+    """The worker runs in the client's process; a coroutine that awaits does not block the event loop."""
     with Client(processes=False, n_workers=1, threads_per_worker=4, dashboard_address=None) as client:
         recording, tables = recorded(client, tmp_path, fetching, awaiting)
         assert recording.unprofiled == ""

@@ -1,4 +1,4 @@
-"""Functions that call hooks, and are otherwise as they were."""
+"""Instrumented functions call hooks and behave otherwise as before."""
 
 from __future__ import annotations
 

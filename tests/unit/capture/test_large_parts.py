@@ -1,4 +1,4 @@
-"""What makes graphs large: found on the client, before they are sent."""
+"""The parts that make a graph large are found on the client before the graph is sent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Model:
 
 @pytest.fixture
 def noted(client: Client) -> Any:
-    """Calls something, and gives what was noted of the largest graph."""
+    """Runs a function that sends a graph, and returns the largest part found in it."""
 
     def called(send: Any) -> LargePart | None:
         with noting(()) as notes:

@@ -1,4 +1,4 @@
-"""Log records of workers that are gone are read from files that nobody closed."""
+"""Log records of workers that have ended are read from files that were never closed."""
 
 from __future__ import annotations
 

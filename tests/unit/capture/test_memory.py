@@ -89,7 +89,7 @@ def test_workers_in_the_schedulers_process_are_mentioned_in_a_note(client: Clien
 
 @pytest.fixture
 def asked(client: Client, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
-    """Has scheduler and workers answer with these samples; gives the workers that are asked."""
+    """Makes scheduler and workers answer with these samples; returns the workers that were asked."""
 
     def answer(scheduler: Any, workers: dict[str, Any]) -> list[Any]:
         found: list[Any] = []

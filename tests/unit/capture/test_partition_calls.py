@@ -1,4 +1,4 @@
-"""With the real libraries; each test's own lines are the user's."""
+"""Calls that make partitions, recorded with the real libraries; lines of the tests count as user code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeats that a look at a worker sends, on releases whose spans collect their digests in different ways."""
+"""Heartbeats sent by a memory sample, on releases whose spans collect their digests in different ways."""
 
 from __future__ import annotations
 

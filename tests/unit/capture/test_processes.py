@@ -1,4 +1,4 @@
-"""Workers that are processes of their own, and die."""
+"""Workers that are processes of their own, some of which die."""
 
 from __future__ import annotations
 

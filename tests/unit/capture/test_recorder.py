@@ -36,7 +36,7 @@ class NoText:
 
 
 class FakeGroup:
-    """Can be a key of a dictionary, as a task group can."""
+    """A task group: hashable, as the real one is."""
 
     def __init__(self, name: str, prefix: Any) -> None:
         self.name = name
@@ -44,7 +44,7 @@ class FakeGroup:
 
 
 class FakeScheduler:
-    """What the recorder touches of a scheduler."""
+    """The part of a scheduler that the recorder uses."""
 
     def __init__(self, **options: Any) -> None:
         self.tasks: dict[Any, Any] = {}
@@ -112,7 +112,7 @@ class FakeScheduler:
         self.move(key, "processing", "memory", worker=worker, **(message | details))
 
     def lose(self, worker: str, key: Any) -> None:
-        """A worker leaves, and with it the task that it was running."""
+        """A worker leaves, and its running task is lost."""
         del self.workers[worker]
         self.move(key, "processing", "released")
         self.recorder.remove_worker(self, worker)
@@ -562,7 +562,7 @@ def test_every_row_arrives_once_and_in_order_even_if_answers_are_lost(steps: lis
 
 
 def chain(scheduler: FakeScheduler, tasks: int) -> None:
-    """Each needs the one before, which is forgotten as soon as its result is no longer needed."""
+    """A chain of tasks; each is forgotten as soon as the next one has its result."""
     for number in range(tasks):
         scheduler.run(number, *([number - 1] if number else []))
         if number:

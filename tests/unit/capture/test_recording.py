@@ -1,4 +1,4 @@
-"""Trials on a real scheduler: everything is in the file, and what is not is said."""
+"""Trials on a real scheduler: the record is complete, or says what it lacks."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ async def read_gpu(worker: Any) -> int:
 def test_metrics_of_the_last_tasks_are_in_the_record(
     tmp_path: Path, rows: Rows, trials: int, metrics: dict[str, Any]
 ) -> None:
-    """The workers' next heartbeat would come too late, and the trial before must not count."""
+    """The next heartbeat of the workers would come too late, and metrics of the previous trial must not count."""
     with (
         LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0", metrics=metrics) as cluster,
         Client(cluster) as client,

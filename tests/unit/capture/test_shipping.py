@@ -1,4 +1,4 @@
-"""What is sent unpickles where there is no scalescope."""
+"""Objects sent to a cluster unpickle where scalescope is not installed."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_plugins_unpickle_where_scalescope_is_not_installed() -> None:
 
 
 def test_an_object_pickled_by_reference_fails_where_scalescope_is_not_installed() -> None:
-    """The test above can fail."""
+    """Proves that the test above can fail."""
     with pytest.raises(subprocess.CalledProcessError) as caught:
         elsewhere(recorder.Recorder())
     assert b"ModuleNotFoundError: scalescope" in caught.value.stderr

@@ -1,4 +1,4 @@
-"""What tasks waited for, of a real cluster whose workers are threads, and of one whose workers are processes."""
+"""Waits of tasks, recorded on real clusters whose workers are threads or processes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def executing(dask_worker: Any) -> int:
 
 @pytest.fixture
 def told(client: Client, tmp_path: Path) -> Callable[..., list[Wait]]:
-    """Runs tasks in a trial, does something in the middle of it, and gives its events of waits, longest first."""
+    """Runs tasks in a trial and `then` in the middle of it; returns the recorded waits, longest first."""
     return lambda *given, **options: _told(client, tmp_path, *given, **options)
 
 

@@ -1,4 +1,4 @@
-"""Every kind of bad input is one clear error, and nothing is started for it."""
+"""Every kind of bad input gives one clear error, and nothing is started."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GOOD = "-w futures-map -a workers=1,2"
 
 @pytest.fixture(autouse=True)
 def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Neither a driver nor Prefect, and no user's file is touched."""
+    """No test starts a driver or Prefect, or touches a file of the user."""
 
     def started(*args: object, **kwargs: object) -> None:
         pytest.fail("something was started")
@@ -34,7 +34,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one error."""
+    """Run a sweep that is refused; returns its one error."""
     assert cli.run(["sweep", *arguments]) == ExitStatus.USAGE
     output = capsys.readouterr()
     assert output.out == ""
@@ -147,7 +147,7 @@ def test_a_sweep_file_with_bad_content_is_refused_with_one_error(
 
 
 def test_a_good_request_starts_a_driver(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """So that the tests above could fail."""
+    """Proves that the tests above can fail."""
 
     class Started(Exception):
         pass

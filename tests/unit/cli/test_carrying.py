@@ -1,4 +1,4 @@
-"""A command that is stopped says what is kept, wherever the signal met it."""
+"""A command that is stopped says what is kept, wherever the signal arrives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why one run took longer than another, by their ids, for people, programs and issues."""
+"""`scalescope diff`: why one run took longer than another, as text, JSON and Markdown."""
 
 from __future__ import annotations
 

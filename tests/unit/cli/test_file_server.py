@@ -1,4 +1,4 @@
-"""`scalescope serve`: a real server, asked as a browser would, and as somebody would who has no business there."""
+"""`scalescope serve`: a real server, asked by a browser and by an intruder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGE = "<p>a report</p>"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Of raw records, with a report, what must not be seen, and a way out."""
+    """A folder of records: a report, files that must not be served, and links that lead out of it."""
     trial = tmp_path / "records" / "run-1" / "trial"
     trial.mkdir(parents=True)
     (trial / "tasks.parquet").write_text("secret")
@@ -99,7 +99,7 @@ def test_the_secret_of_the_file_server_is_readable_only_by_its_owner(folder: Pat
 
 
 def test_the_serve_command_prints_an_address_that_survives_a_restart(folder: Path, tmp_path: Path) -> None:
-    """As a process: what it prints is what the worker needs, links survive it, and Ctrl-C ends it."""
+    """As a process: it prints the variable that a worker needs, links survive a restart, and Ctrl-C ends it."""
     (tmp_path / "results.db").unlink()
     arguments = [sys.executable, "-c", "from scalescope.cli.main import main; main()", "serve", "--port", "0"]
     for _ in range(2):

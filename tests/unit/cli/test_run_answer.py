@@ -1,4 +1,4 @@
-"""What `scalescope run` says as text it also says as JSON, whatever the answer is."""
+"""`scalescope run` says the same as text and as JSON, whatever the answer is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Studies as `show` and `report` give them, and as Prefect's artifacts."""
+"""Studies as `show` and `report` print them, and as artifacts in Prefect."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4
 
 
 def run_of(address: str, *, study: str = "", workers: tuple[int, ...] = (1, 2, 4)) -> str:
-    """A finished run of drivers that pretend; returns its id."""
+    """Make a finished run with fake drivers; returns its id."""
     sweep = {**SWEEP, "axes": {"workers": list(workers)}}
     return finished_run(sweep, address, study=study, fresh=True).id
 

@@ -1,4 +1,4 @@
-"""What `scalescope watch` draws, of clusters that are made up, and for how long it looks."""
+"""What `scalescope watch` draws of made-up clusters, and for how long it watches."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_hints_about_stuck_tasks_are_visible_on_a_small_terminal(width: int) -> 
 
 
 def test_watch_takes_a_last_look_even_if_each_look_is_costly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else what happens in the last pause, which is long then, is not seen."""
+    """Otherwise it would miss what happens in the last pause, which is long after a costly look."""
     busy = replace(LOOK, seen={**SEEN, "seconds": 60 * SHARE})  # then it would wait for a minute
     watch, shown = ClusterWatch(DirectCalls(ADDRESS)), list[float]()
     monkeypatch.setattr(watch, "look", lambda: busy)

@@ -1,4 +1,4 @@
-"""Processes that stand still are told from those that are late."""
+"""Stopped processes are distinguished from slow ones."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_kinds_of_clusters_on_this_machine_are_listed_first() -> None:
 
 
 def test_cluster_specifications_need_only_the_standard_library() -> None:
-    """The simulated clock is installed before anything else is loaded; and a driver may lack what a cluster needs."""
+    """The simulated clock is installed before anything else is loaded, and a driver may lack packages of a cluster."""
     code = """
 import sys
 from scalescope.model.cluster import kinds

@@ -54,7 +54,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module", params=[LocalSpec(), LightSpec(hosts=1, check_limit=False)], ids=lambda s: s.kind)
 def addresses(request: pytest.FixtureRequest) -> Iterator[list[str]]:
-    """Of all that listens: scheduler, worker and nanny, if there is one."""
+    """Addresses of everything that listens: scheduler, worker, and nanny if there is one."""
     cluster = clusters.build(request.param)
     try:
         cluster.open()
@@ -68,7 +68,7 @@ def addresses(request: pytest.FixtureRequest) -> Iterator[list[str]]:
 
 
 def ask(user: int, addresses: list[str]) -> list[str]:
-    """What servers say who they are, to a user who knows their addresses."""
+    """The names that servers tell a user who knows their addresses, or `refused`."""
     command = [sys.executable, "-c", ASK, str(user), *addresses]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.split()
 

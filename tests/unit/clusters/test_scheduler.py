@@ -96,7 +96,7 @@ def test_a_scheduler_that_does_not_exist_raises_cluster_error(given: dict[str, s
 
 @pytest.fixture
 def web_server() -> Iterator[str]:
-    """Its address; it answers as a proxy does."""
+    """The address of a server that answers as an HTTP proxy does."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -161,7 +161,7 @@ def test_a_scheduler_with_tls_needs_the_certificates(guarded: dict[str, str]) ->
 def test_a_client_whose_reconnection_failed_can_still_be_closed(
     guarded: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tornado's own error, where the scheduler went away behind a forwarded port: of five times once, so made here."""
+    """Tornado raises this error in one of five cases when a scheduler behind a forwarded port goes away."""
     cluster = attach(**guarded)
     client = cluster.client()
     observer = cluster._open()
@@ -196,7 +196,7 @@ def test_watch_connects_with_tls_by_options_or_configuration(
 
 
 def test_a_beam_workload_connects_with_the_same_certificates(guarded: dict[str, str], tmp_path: Path) -> None:
-    """Its runner opens a client of its own, by the address alone."""
+    """The runner of Beam opens its own client with nothing but the address."""
     pytest.importorskip("apache_beam")
     sweep = Sweep.from_mapping({"workload": "beam-pardo", "points": [{"workers": 1, "items": 2, "seconds": 0}]})
     (point,) = sweep.expand(workloads.load("beam-pardo"))

@@ -1,4 +1,4 @@
-"""Every thread is charged to something at every instant, and to what it really waited for."""
+"""Every thread is charged at every instant, and to what it really waited for."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def straggling(task, *after):
 
 
 def test_waiting_for_a_late_task_is_charged_to_the_delay_that_made_it_late(cluster, task):
-    """`process` took as long as ever; until its last task ended, seven threads waited a second longer for a load."""
+    """`process` takes as long as ever, but seven threads wait a second longer because one load is late."""
     observation = cluster(8).run(straggling(task))
     assert charged(observation) == {
         ("busy", "load"): 12,
@@ -146,7 +146,7 @@ def test_a_delay_is_not_charged_with_waits_that_happen_without_it_too(cluster, t
 
 
 def test_tasks_that_only_run_beside_a_wait_are_not_charged(cluster, task):
-    """Beside the long load run tasks that nobody waits for; without it the next stage would have run beside them."""
+    """No thread waits for the tasks beside the long load; without it the next stage would have run beside them."""
     loads = [task(10.0 if i == 3 else 1.0, "load") for i in range(4)]
     beside = [task(10.0, "beside") for _ in range(4)]
     found = charged(cluster(8).run([*loads, *beside, *(task(10.0, "next", (0, 1, 2, 3)) for _ in range(4))]))
@@ -164,14 +164,14 @@ def test_a_long_transfer_is_charged_to_its_task(cluster, task):
 
 
 def test_the_delay_of_a_queued_task_is_charged_to_the_long_task_before_it(cluster, task):
-    """Both are for one worker; the second had been runnable, and sent there, from the begin."""
+    """Both tasks were assigned to one worker at the start, and both were runnable."""
     first = [task(9.0 if i == 0 else 1.0, "first", on=(i,), pinned=False) for i in range(4)]
     found = charged(cluster(4).run([*first, task(2.0, "second", on=(0,), pinned=False)]))
     assert found["passed on", "first"] == 3 * 2
 
 
 def test_the_client_is_charged_while_it_holds_back_what_it_sends_next(cluster, task, graph):
-    """It prepares for half a second before it sends each task, and never waits for one: its tasks hold up nobody."""
+    """The client prepares each task for half a second and never waits for one, so the tasks delay no thread."""
     observation = cluster(4).run([task(1.0, graph=i) for i in range(10)], [graph(at=0.5 * i) for i in range(10)])
     found = charged(watched(observation, (4.5, ("mine.py:3 f", "prepare", 0)), (1.0, ("", "", 1))))
     preparing = "the client, prepare at mine.py:3 f"

@@ -1,4 +1,4 @@
-"""The table of causes is complete, and each declaration says what it must."""
+"""The table of causes is complete, and each declaration has all its texts."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def planted(cluster, task, graph) -> list[Planted]:
         return observation.seconds("no_runnable_task", "tail")
 
     def stages(draw: random.Random, threads: int) -> list[list[Any]]:
-        """Tasks by stage: each needs one of the stage before, some, or all; beside them often is another branch."""
+        """Tasks by stage: each needs one, some or all of the stage before; often there is a second branch."""
         first, found = 0, []
 
         def stage(name: str, width: int, link: str = "", before: range = range(0)) -> range:

@@ -1,4 +1,4 @@
-"""No finding predicts a time below what the graph that its remedy leaves allows."""
+"""No finding predicts a time shorter than the graph allows after its remedy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def allowed_s(cause: Cause, metrics: Metrics, threads: int, shorter_s: float) ->
 
 
 def measured(observation, before_s: float = 0.0):
-    """The trial as its caller saw it: the harness gives all of them one second."""
+    """The trial with its real elapsed time; the test harness gives every trial one second."""
     metrics = observation.trial.metrics
     metrics = replace(metrics, elapsed_s=metrics.makespan_s + before_s)
     return replace(observation, trial=replace(observation.trial, metrics=metrics))

@@ -1,4 +1,4 @@
-"""A remedy whose premise does not hold is not named, and promises nothing."""
+"""A remedy whose premise does not hold is not named, and predicts no gain."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_more_partitions_are_proposed_only_if_there_are_fewer_than_threads(run, 
 
 @pytest.mark.parametrize(("cpus", "least_s"), [(1, 6.0), (2, 3.0), (16, 0.375)])
 def test_no_remedy_promises_less_than_the_cores_need(cluster, task, cpus, least_s):
-    """Eight tasks that compute, one after the other on eight threads, would share the cores."""
+    """Eight tasks compute one after another on eight threads; at the same time they would share the cores."""
     one_by_one = cluster(8).run([task(1.0, needs=(i - 1,) if i else ()) for i in range(8)])
     load = {"ours": 0.5, "others": 0.0, "stolen": 0.0, "idle": 0.5, "cpus": cpus, "seconds": 8.0}
     tables = {**one_by_one.tables, "workers": {**one_by_one.tables["workers"], "host": ["localhost"] * 8}}

@@ -1,4 +1,4 @@
-"""The first part of the difference of two runs is what was planted, its parts are all of it, and equals have none."""
+"""The first part of a difference is the planted one, the parts add up, and equal runs have none."""
 
 from __future__ import annotations
 

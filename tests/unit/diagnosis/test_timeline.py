@@ -12,7 +12,7 @@ from scalescope.diagnosis.evidence.timeline import timeline
 @settings(deadline=None)
 @given(st.data(), st.integers(1, 6), st.integers(1, 3))
 def test_the_timeline_agrees_with_the_worker_time(cluster, task, find, data, workers, threads):
-    """On any small workload; and all findings keep what every finding must (the fixture checks it)."""
+    """On any small workload; the fixture `find` also checks what every finding must have."""
     tasks = []
     for i in range(data.draw(st.integers(1, 25))):
         needs = data.draw(st.lists(st.integers(0, i - 1), max_size=2, unique=True)) if i else []

@@ -41,7 +41,7 @@ def spent(trial, **seconds):
 
 
 def asked(trial, call, items, partitions):
-    """The same trial, whose code made so many partitions of these items by one call."""
+    """The same trial, whose code made `partitions` of `items` by one call."""
     made = PartitionCall(call, "my_job.py:14 in run", items, partitions)
     return replace(trial, facts={"asked": [made.to_mapping()]})
 
@@ -347,7 +347,7 @@ def test_causes_based_on_task_times_are_doubted_when_cores_are_few(bag_trial, li
 
 @pytest.mark.parametrize(("for_core", "doubted"), [(0.0, True), (0.3, False), (3.0, True)])
 def test_times_of_tasks_that_had_their_cores_are_not_doubted(bag_trial, for_core, doubted):
-    """Tasks are busy for ten seconds, `for_core` of them without a core; where that is 0, it is not known."""
+    """Tasks are busy for 10 s, `for_core` of them without a core; 0 means unknown."""
     trial = replace(bag_trial(10, [1] * 10), findings=(told("host-overloaded", 90.0, MEDIUM), told("straggler")))
     busy = {"computing": 0.0, "for_core": for_core, "waiting": 10.0 - for_core, "unknown": 0.0}
     verdict = diagnose(BEAM, [replace(trial, metrics=replace(trial.metrics, busy_time_s=busy))])

@@ -1,4 +1,4 @@
-"""Real drivers with real local clusters: what a trial can do to them, and all the ways in which they must end."""
+"""Real drivers with real local clusters: what trials can do to them, and all ways in which they end."""
 
 from __future__ import annotations
 
@@ -262,7 +262,7 @@ def test_another_dask_configuration_opens_the_cluster_anew(trial: Trial) -> None
 
 
 def test_the_client_is_the_default_in_all_threads_unless_the_workload_opens_its_own(trial: Trial) -> None:
-    """Beam waits on the event loop of the default client, and would notice the end of its tasks late on another."""
+    """Beam waits on the event loop of the default client; on another it would notice the end of its tasks late."""
     assert trial("opens_a_client").result is True
     assert trial("is_the_default").result == [True, True]
 

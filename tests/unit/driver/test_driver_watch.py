@@ -21,7 +21,7 @@ def said() -> Said:
 
 @pytest.fixture
 def watch(said: Said) -> Iterator[tuple[DriverWatch, int]]:
-    """A watch that runs, and the parent's end of its pipe; signal handling is as before afterwards."""
+    """A running watch and the parent's end of its pipe; signal handlers are restored afterwards."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     ours, theirs = os.pipe()
     watch = DriverWatch(

@@ -1,4 +1,4 @@
-"""What a workload imports is imported in the scheduler and in every worker before its trial."""
+"""Modules that a workload imports are imported in the scheduler and in every worker before its trial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cluster itself records goes to the trial, and where it cannot be had the trial says so."""
+"""Records of the cluster itself are kept with the trial; without them the trial has a warning."""
 
 from __future__ import annotations
 

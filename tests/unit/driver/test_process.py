@@ -1,4 +1,4 @@
-"""The parent's side, against drivers that misbehave: scripts in the place of the interpreter."""
+"""The parent's side, against misbehaving drivers: scripts in place of the interpreter."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Fake = Callable[[str], str]
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Fake:
-    """Makes an interpreter that runs a script of its own whatever module it is asked to run."""
+    """Makes an interpreter that always runs the given script, whatever module it is told to run."""
 
     def make(source: str) -> str:
         script = tmp_path / "script.py"

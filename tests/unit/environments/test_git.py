@@ -32,7 +32,7 @@ def repository(tmp_path: Path, cache: Path) -> Repository:
 
 @pytest.fixture
 def slow(repository: Repository) -> str:
-    """A branch brings the slow commit, and is merged between two releases; its id."""
+    """The id of a slow commit on a branch that is merged between two releases."""
     repository.commit("break", None)
     repository.commit("mend", FAST)
     repository.git("checkout", "--quiet", "-b", "feature")
@@ -109,7 +109,7 @@ def test_an_unknown_reference_or_uncommitted_changes_are_refused(repository: Rep
 
 @pytest.fixture
 def asked(fake: Any, address: str) -> dict[str, Any]:
-    """A search whose trials take as long as the code that is really installed says."""
+    """A search with fake trials, whose durations come from the code that is really installed."""
 
     @functools.cache
     def seconds(environment: str) -> float:

@@ -1,4 +1,4 @@
-"""Several processes and one environment: built once, not used half, not removed while in use."""
+"""Several processes and one environment: built once, never used half-built, not removed while in use."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_of_several_threads_only_one_builds(cache: Path) -> None:
 
 
 def test_a_build_does_not_wait_for_a_user_of_the_same_environment(cache: Path) -> None:
-    """Who waited to build, and now finds it in use by who has built it, must not wait for the end of that process."""
+    """A process that waited to build must not wait until the process that did build it ends."""
     folder = _folder_of(TINY, cache)
     cache.mkdir(parents=True)
     came: list[bool] = []
@@ -103,7 +103,7 @@ def test_waiting_for_another_process_is_announced(kind: str, cache: Path) -> Non
 
 @pytest.mark.parametrize("then", ["ensure", "prune"])
 def test_the_remains_of_a_killed_build_are_never_used(then: str, cache: Path, tmp_path: Path, process: Start) -> None:
-    """What it leaves is never used; and while its uv lives on, nobody else touches the folder."""
+    """While the uv of the killed build still runs, no other process touches its folder."""
     slow = tmp_path / "slow-uv"
     begun, on = tmp_path / "begun", tmp_path / "on"
     hold = f"*'pip install'*) touch '{begun}'; until [ -e '{on}' ]; do sleep 0.02; done;;"

@@ -1,4 +1,4 @@
-"""Copies in which a script runs, what it may reach from there, and what is written to the user's files."""
+"""Copies in which a script runs, what it may reach from them, and changes to the user's files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runs of the original and the patched script prove; the runs are made up."""
+"""What made-up runs of the original and the patched script prove."""
 
 from __future__ import annotations
 

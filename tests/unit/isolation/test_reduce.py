@@ -62,7 +62,7 @@ def neighbours(state: State) -> list[State]:
 
 @given(st.lists(STATES, min_size=1, max_size=4), STATES)
 def test_monotone_symptoms_are_reduced_to_a_minimum(needed: list[State], extra: State) -> None:
-    """The symptom shows wherever one of some states is contained: whatever contains more shows it too."""
+    """The symptom shows in every state that contains one of the `needed` states."""
     start = State(
         frozenset().union(extra.flags, *(state.flags for state in needed)),
         max(state.workers for state in [*needed, extra]),
@@ -81,7 +81,7 @@ def test_monotone_symptoms_are_reduced_to_a_minimum(needed: list[State], extra: 
 
 @given(st.data(), STATES)
 def test_no_removal_that_makes_the_symptom_disappear_is_kept(data: st.DataObject, start: State) -> None:
-    """Whatever the symptom does, the search only goes on from where it was seen."""
+    """However random the symptom is, the search only continues from states that showed it."""
     known: dict[State, bool] = {}
 
     def shows(state: State) -> bool:
@@ -138,7 +138,7 @@ def test_a_removal_that_could_not_be_measured_is_put_back() -> None:
 
 
 def test_a_removal_that_another_removal_makes_possible_is_found() -> None:
-    """The disk can only go when the GPU, which comes after it in the order, has gone."""
+    """The disk can be removed only after the GPU, which comes later in the order."""
     reduction, _ = search(
         State(frozenset({"disk", "gpu"}), 1, 1), lambda state: "disk" in state.flags or "gpu" not in state.flags
     )

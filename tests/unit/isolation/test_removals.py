@@ -134,7 +134,7 @@ def test_items_may_shrink_further_if_there_were_fewer_than_workers_at_the_start(
 
 
 def test_workers_and_items_that_are_equal_stay_equal() -> None:
-    """101 items on 101 workers is the threshold of a rule; 101 on 93 would be one of severity."""
+    """101 items on 101 workers is the threshold of a partition rule; 101 on 93 would be one of severity."""
     reduction = isolate(setting(CHEAP, 300, items=300), lambda s: (s.point.items or 0) > 100 and s.point.workers > 92)
     assert (reduction.state.point.workers, reduction.state.point.items) == (101, 101)
 

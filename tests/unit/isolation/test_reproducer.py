@@ -1,4 +1,4 @@
-"""Scripts, some of them run; and what is written around them."""
+"""Reproducer scripts, some of which are run, and the bug report and notebook about them."""
 
 from __future__ import annotations
 

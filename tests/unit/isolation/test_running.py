@@ -1,4 +1,4 @@
-"""Isolation without Prefect, with drivers that pretend."""
+"""Isolation without Prefect, with fake drivers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run_id(fake: Any, address: str) -> str:
 
 @pytest.fixture
 def isolated(run_id: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Isolates what happens from three workers on; the report, which has tests of its own, is not drawn."""
+    """Isolates a symptom that shows with three workers or more; the HTML report is left out."""
     monkeypatch.setattr(isolation.html, "write", lambda place, run, read: Path(place).write_text("a report"))
 
     def run(believed: bool = True, run: str = run_id, **given: Any) -> Isolated:

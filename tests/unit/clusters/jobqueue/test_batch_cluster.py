@@ -1,4 +1,4 @@
-"""A batch system of two shell scripts stands for the real ones, on which nothing was ever run."""
+"""Two shell scripts stand for a real batch system; nothing was ever run on most real ones."""
 
 from __future__ import annotations
 

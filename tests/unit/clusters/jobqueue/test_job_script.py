@@ -1,4 +1,4 @@
-"""Job scripts, as text. Of the systems besides Slurm and Grid Engine this is all that is tested: none was ever run."""
+"""Job scripts as text. For systems other than Slurm and Grid Engine nothing else is tested: none was ever run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REQUEST = JobRequest("3", 4, 2, label="scalescope-0123456789ab", address="tls://
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """dask-jobqueue makes the folder of the logs."""
+    """Run in a temporary folder, since dask-jobqueue makes the folder of the logs."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -38,7 +38,7 @@ def command(found: str) -> list[str]:
 
 
 def option(found: str, name: str) -> str:
-    """The value that holds: the last one."""
+    """The value of an option: the last one if it is given twice."""
     words = command(found)
     return words[len(words) - words[::-1].index(name)]
 

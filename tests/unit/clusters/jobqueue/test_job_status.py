@@ -1,4 +1,4 @@
-"""What the commands of batch systems write that cannot be started here, and how long their jobs are waited for."""
+"""Output of the status commands of batch systems that cannot run here, and how long their jobs are waited for."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cluster(spec: PbsSpec | LsfSpec | HtcondorSpec | OarSpec) -> BatchCluster:
-    """Three jobs of a worker each, none of which has arrived."""
+    """Three jobs of a worker each; no worker has registered."""
     made = BatchCluster(spec)
     made._workers = 3
     suffix = ".0" if spec.kind == "htcondor" else ""
@@ -80,7 +80,7 @@ def cluster(spec: PbsSpec | LsfSpec | HtcondorSpec | OarSpec) -> BatchCluster:
 
 
 def has_wait_ended(made: BatchCluster, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether the queue has been waited for in vain once its time is over."""
+    """Whether waiting ends with a queue timeout once its time is over."""
     since = made._waiting_since
     assert since is not None
     made._waiting_since = since - made.spec.queue_timeout_s

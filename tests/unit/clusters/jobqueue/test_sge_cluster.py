@@ -1,4 +1,4 @@
-"""What Grid Engine says of jobs, as its `qstat` writes it."""
+"""States of jobs and queues as `qstat` of Grid Engine writes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that sites have published for dask-jobqueue, shortened, as the defaults of fields."""
+"""Configuration that sites have published for dask-jobqueue, shortened, gives the defaults of fields."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_every_category_of_the_tables_is_explained_with_a_next_step() -> None:
 
 @pytest.mark.parametrize("resource", ["Cpu", "Mem", "Memory", "Node", "GRES", "License", "BB", "Energy", "Billing"])
 def test_the_category_of_a_limit_follows_from_its_name(resource: str) -> None:
-    """Whether it is of one job, of all at once, or of time used up: never one of another kind."""
+    """A limit applies to one job, to all running jobs, or to used time; its category must match."""
     known = {name: category for name, category in reasons.REASONS.items() if resource in name}
     assert known
     for name, category in known.items():

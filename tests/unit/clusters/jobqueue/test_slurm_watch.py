@@ -34,7 +34,7 @@ def line(number: int, state: str, reason: str = "None", *, start: str = "N/A", n
 
 @dataclass
 class Slurm:
-    """Answers as Slurm would, and counts."""
+    """Answers commands as Slurm would, and records them."""
 
     queue: list[str] = field(default_factory=list)
     shown: dict[str, str] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""An API server that is away for a while, and what is asked of it before anything is made."""
+"""An API server that does not answer for a while, and the checks before a cluster is made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUOTA = 'pods "p" is forbidden: exceeded quota: few, requested: {}, used: {}, li
 
 
 class Server(ThreadingHTTPServer):
-    """Answers as an API server does; it is busy as long as `away` says, and a POST makes something once."""
+    """Answers as an API server does: with status 503 before `until`; a POST creates a resource once."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)

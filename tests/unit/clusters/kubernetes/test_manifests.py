@@ -1,4 +1,4 @@
-"""What is sent, against the operator's own schema; and what stands in it."""
+"""The manifests that are sent: valid by the operator's schema, and with the expected content."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LABEL, NAMESPACE = "scalescope-0123456789ab", "team"
 
 
 def strict(schema: Any) -> Any:
-    """The API server drops fields that a schema does not know, or refuses them when it is asked to, as it is here."""
+    """A schema that refuses unknown fields, as the API server does when it is asked to."""
     if isinstance(schema, dict):
         closed = {name: strict(part) for name, part in schema.items()}
         if "properties" in schema and not schema.get("x-kubernetes-preserve-unknown-fields"):

@@ -1,4 +1,4 @@
-"""What is made of the words of a real Kubernetes 1.34."""
+"""How messages of a real Kubernetes 1.34 are classified and explained."""
 
 from __future__ import annotations
 

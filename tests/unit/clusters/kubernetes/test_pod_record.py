@@ -1,4 +1,4 @@
-"""What is kept of the pods of a trial."""
+"""Logs, events and facts of pods that are kept with a trial."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long is waited for what, on a clock of our own."""
+"""How long each problem of pods is waited for, on a fake clock."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_other_pods_and_ending_pods_do_not_count(kube: Kube) -> None:
 
 
 def test_pods_of_a_deleted_group_are_waited_for_and_raise_no_error(kube: Kube) -> None:
-    """Kubernetes tells a pod only some time later that its group is gone."""
+    """Kubernetes deletes a pod only some time after its group."""
     state = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 2}
     last = {"lastState": {"terminated": {"reason": "Error", "exitCode": 1}}}
     broken, new = pod("broken", "False", containerStatuses=[{**state, **last}]), pod("new")

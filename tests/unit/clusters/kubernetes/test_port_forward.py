@@ -1,4 +1,4 @@
-"""A forwarded port outlasts the credentials with which it was opened, and asks for new ones."""
+"""A forwarded port outlives the credentials with which it was opened, and requests new ones."""
 
 from __future__ import annotations
 

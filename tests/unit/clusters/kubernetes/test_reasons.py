@@ -107,7 +107,7 @@ def test_an_unknown_reason_gets_the_category_unknown_reason(reason: str, message
 
 
 def test_the_tested_reasons_cover_every_known_failure_of_pods() -> None:
-    """A row that is added needs a reason here, unless only its message tells it from another."""
+    """A new row of the table needs a reason here, unless only its message distinguishes it."""
     by_message = {"gpu-driver", "own-secret-deleted", "no-gpu", "no-room", "no-label", "taint", "cordoned", "node-full"}
     by_message |= {"node-not-ready"}
     by_message |= {"no-claim", "no-volume", "registry-limit", "image-denied", "no-image", "disk-full"}

@@ -1,4 +1,4 @@
-"""Which workers leave, when the operator says only how many."""
+"""Which workers are retired when the operator only says how many."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_a_cluster_uses_the_prepared_fork_server_and_the_next_starts_its_own(pre
 
 
 def test_a_fork_server_does_not_hold_the_standard_output_of_its_driver() -> None:
-    """A driver that has ended must not leave anybody who holds its standard output."""
+    """A driver that has ended must not leave a process that holds its standard output open."""
     with owner() as (process, child):
         child.suspend()
         while child.status() != psutil.STATUS_STOPPED:  # the signal takes effect when it next runs

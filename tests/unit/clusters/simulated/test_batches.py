@@ -1,4 +1,4 @@
-"""Batches of messages by timers leave as distributed's own do."""
+"""Batches of messages sent by timers leave as those of distributed do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INTERVAL_S = 0.05
 
 
 async def sent(kind: type[BatchedSend]) -> list[list[int]]:
-    """What arrives of six messages: two at once, two within the interval, one after it, one before the end."""
+    """The batches in which six messages arrive: two sent at once, two within the interval, one after it, one last."""
     arrived: list[list[int]] = []
 
     async def note(comm: Any) -> None:

@@ -66,7 +66,7 @@ def test_the_share_of_a_finished_flow_goes_to_the_others() -> None:
 
 @given(st.lists(st.one_of(st.lists(PAIRS, min_size=1, max_size=8), st.integers(0, 100)), max_size=20))
 def test_shares_stay_max_min_fair_when_flows_come_and_go(changes: list[list[tuple[int, int]] | int]) -> None:
-    """No link is over its capacity, and each flow has a full link on which no other has more: then none is fairer."""
+    """No link exceeds its capacity, and each flow has a full link on which no other flow has a larger share."""
     network = Network()
     for change in changes:
         if isinstance(change, list):

@@ -1,4 +1,4 @@
-"""The simulated cluster, through scenarios in processes of their own: the clock is installed once a process."""
+"""The simulated cluster, in scenarios that run in other processes: a process installs its clock only once."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_computing_tasks_are_charged_their_cpu_time_and_run_in_parallel(results:
 
 
 def test_zero_length_tasks_return_their_results_and_take_no_time(results: dict[str, Any]) -> None:
-    """Nor do those that sleep until a time: they ask often, and the time comes."""
+    """Tasks that poll until a point in time take no time either."""
     found = results["zero_length_tasks"]
     squares, asked = found["result"]
     assert squares == [0, 1, 4, 9]
@@ -128,7 +128,7 @@ def test_locks_that_clients_share_with_the_event_loop_cause_no_standstill(result
 
 
 def test_work_stealing_balances_the_load(results: dict[str, Any]) -> None:
-    """40 seconds of work pinned softly to one of four workers. On average the next look is half a second away."""
+    """40 s of work prefer one of four workers; the first look of work stealing comes after 0.5 s on average."""
     assert results["work_stealing"]["elapsed"] < 25
     assert results["work_stealing"]["result"] == pytest.approx(0.5, abs=0.01)
     assert results["work_stealing_of_draws"]["first looks"] == pytest.approx([1 / 2, 1 / 6, 5 / 6], abs=0.01)
@@ -182,7 +182,7 @@ def test_long_virtual_times_take_less_real_time(results: dict[str, Any]) -> None
 
 
 def test_two_simulated_runs_are_the_same_to_the_last_bit() -> None:
-    """Every transition of an irregular graph, with all its times, in one process and in two."""
+    """Compares the times of every task of an irregular graph, within one process and between two."""
     first, second = run("fingerprint")["fingerprint"], run("fingerprint")["fingerprint"]
     assert first["rows"] > 200
     assert first["first"] == first["again"] == second["first"] == second["again"]

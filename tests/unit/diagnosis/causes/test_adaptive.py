@@ -1,4 +1,4 @@
-"""Clusters that scale themselves: workers that leave by request, and come when tasks have waited for them."""
+"""Adaptive clusters: workers are retired, and come back when tasks have already waited for them."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ ELSEWHERE = ("my_job.py:24 main", OTHER_CLUSTER, 1)
 
 
 def rounds(cluster: Any, task: Any, graph: Any, count: int = 3, pause: float = 0.0) -> Observation:
-    """So many graphs of 8 tasks of 2 s on 8 workers, each sent so long after the one before."""
+    """`count` graphs of 8 tasks of 2 s on 8 workers, each sent `pause` seconds after the last has ended."""
     graphs = [graph(after=i - 1, at=pause) if i else graph() for i in range(count)]
     return cluster(8).run([task(2.0, graph=i) for i in range(count) for _ in range(8)], graphs)
 
@@ -203,7 +203,7 @@ def test_a_loop_that_packs_data_for_each_call_is_classified_by_its_bytes(
 
 
 def test_a_loop_at_the_speed_of_the_connection_is_found_as_large_graph(cluster, task, graph, find):
-    """Seen by the bytes: 80 MB in a second are what Dask expects of a connection, 24 MB are not."""
+    """80 MB a second is about what Dask expects of a connection; 24 MB a second is not."""
     tasks = [task(0.1, "func", graph=i) for i in range(20)]
     for every, said in ((0.15, "large-graph"), (0.5, "slow-submission")):
         sent = cluster(8).run(tasks, [graph(at=every * i, nbytes=12_000_000) for i in range(20)])
@@ -230,7 +230,7 @@ def test_packing_before_the_first_graph_is_classified_by_bytes_and_graphs(
 
 
 def test_scattering_before_the_first_graph_is_found_as_client_waits(cluster, task, graph, find, golden):
-    """However many follow, their round trips are not before the first."""
+    """Round trips of the later graphs do not count as time before the first graph."""
     observed = cluster(4).run([task(0.05, graph=i) for i in range(12)], [graph(at=0.001 * i) for i in range(12)])
     observed = watched(observed, (0.4, ("my_job.py:10 main", "client.scatter", 1)), begin=-0.4)
     golden(find(observed)["client-waits"])

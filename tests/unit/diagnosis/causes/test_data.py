@@ -119,7 +119,7 @@ def test_light_or_quickly_started_tasks_are_not_serialisation_bound(
 
 @pytest.mark.parametrize(("shared", "heavy"), [(0, False), (20_000, False), (150_000, True)])
 def test_data_that_all_calls_share_counts_once_for_each_task(cluster, task, graph, shared, heavy):
-    """What all calls share is packed once in a graph, but for each task as it is handed over."""
+    """Data that all calls share is packed once in the graph, but once for each task that is sent to a worker."""
     calls = [task(0.05, "unpack")] * 2_000
     run = cluster(4, gap_s=0.3).run(calls, [graph(nbytes=180 * len(calls) + shared)])
     at = "my_job.py:14 in run"
@@ -187,7 +187,7 @@ def paused(worker, begin, end):
 
 @pytest.mark.parametrize("workers", [1, 2, 4])
 def test_paused_workers_are_found_as_memory_paused(cluster, task, workers):
-    """The first worker takes nothing for a while, as long as others have work waiting."""
+    """The first worker pauses for a while; tasks wait meanwhile."""
     events = [event for worker in range(workers) for event in paused(worker, 2.0, 6.0)]
     run = cluster(workers, events=events).run([task(1.0)] * workers * 8)
 
@@ -286,7 +286,7 @@ def test_retries_that_succeed_are_not_recomputation(cluster, task):
 
 @pytest.mark.parametrize("expected", [True, False])
 def test_results_lost_by_scaling_down_are_found_as_recomputation(cluster, task, expected, golden):
-    """Lost with a worker that was scaled down; if it died, that is another cause."""
+    """The results were on a worker that was scaled down; a worker that died is another cause."""
     removal = {"action": "remove-worker", "worker": "tcp://10.0.0.0:4000", "expected": expected}
     run = cluster(2, left={0: 10.5}, events=[(10.5, "all", removal)]).run(
         [task(1.0, on=(0, 1) if i < 20 else (1,)) for i in range(30)]

@@ -95,7 +95,7 @@ find = partial(findings_of, codes=CODES, bounded=CODES, least=0.0)
 
 
 def worker_killing(workers: int, items: int, *, seed: int = 0, code: int = 3, tries: int = 4) -> Story:
-    """Items are computed one after the other; one ends its worker, and a new worker comes in its place."""
+    """Items are computed one after another; one of them kills its worker, which is replaced."""
     rng = random.Random(seed)
     story = Story(workers)
     bad = rng.randrange(items)
@@ -247,7 +247,7 @@ def test_tasks_that_always_die_together_are_accused_with_lower_confidence(golden
 
 @pytest.mark.parametrize("since", [0.05, 1.02, 9.0])
 def test_of_two_suspected_tasks_the_one_that_was_running_is_named(since, golden):
-    """A second after the last result the first may have finished unreported; before and long after that it ran."""
+    """A second after the last result `work-5` may have finished unreported; earlier or much later it still ran."""
     story = Story(4)
     for worker in range(4):
         story.finished(f"work-{10 + worker}", worker, 0.0)
@@ -325,7 +325,7 @@ def test_workers_that_die_with_different_tasks_are_found_as_worker_died():
 
 
 def test_long_tasks_on_a_preempted_cluster_are_not_called_worker_killing():
-    """Every task is cut short twice: no one of them is to blame."""
+    """Every task is interrupted twice, so none of them is to blame."""
     story = Story(10)
     story.finished("work-100", 9, 0.0, 30.0)
     for worker in range(8):
@@ -366,7 +366,7 @@ def test_a_worker_that_left_without_exit_code_is_reported_with_the_known_reason(
 
 
 def test_an_exit_code_is_matched_to_a_worker_that_its_nanny_did_not_know():
-    """The nanny then still names the worker that it had before."""
+    """The worker died before it told its nanny its address, so the nanny names the worker before it."""
     story = Story(1)
     for item in range(10):
         story.finished(f"work-{item}", 0 if item < 3 else 2, item)

@@ -1,4 +1,4 @@
-"""What tasks wait for inside, and what surrounds their work."""
+"""What tasks wait for inside, and overhead around their work."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_time_lost_to_a_lock_is_at_most_the_time_off_the_cores(cluster, task):
     ("error", "is_lock"), [("BlockingIOError", True), ("FileExistsError", True), ("OSError", False)]
 )
 def test_a_lock_file_of_the_user_is_found_as_a_lock_and_not_as_retries(cluster, task, error, is_lock):
-    """A lock file that another has, or `flock` without waiting, and a sleep before the next try."""
+    """A task sleeps between attempts at a lock file, or at `flock` without waiting."""
     run = ran(cluster, task, {f"job.py:7 load;time.sleep [after {error}]()": 1.0})
     findings = findings_of(run, {"lock-bound", "retried-tasks"})
     assert list(findings) == (["lock-bound"] if is_lock else ["retried-tasks"])
@@ -93,7 +93,7 @@ def test_a_lock_file_of_the_user_is_found_as_a_lock_and_not_as_retries(cluster, 
 
 
 def staggered(cluster, task, stack, apart):
-    """Four tasks at a time, whose ends are so far apart."""
+    """Four tasks run at a time; their ends are `apart` seconds from each other."""
     run = ran(cluster, task, {stack: 1.0}, workers=4, each=10, cpu=0.01)
     rows = []
     for i in range(40):

@@ -125,7 +125,7 @@ def test_gil_bound_has_lower_confidence_if_the_host_load_is_unknown(cluster, tas
 @pytest.mark.parametrize("gap_s", [0.0, 0.001])
 @pytest.mark.parametrize("threads", [2, 4])
 def test_tasks_that_partly_wait_and_use_one_core_are_not_gil_bound(cluster, task, threads, gap_s):
-    """Their next task begins at once: nobody keeps the lock."""
+    """Each next task starts at once, so no thread holds the interpreter lock."""
     assert "gil-bound" not in found(on(full(cluster, task, 1, threads, gap_s=gap_s), load(4), cpu=1.0))
 
 
@@ -150,7 +150,7 @@ def test_a_trial_too_short_for_samples_is_judged_by_the_load_of_the_host(cluster
 
 
 def test_cpu_time_of_the_driver_does_not_count_as_that_of_the_workers(cluster, task):
-    """As its client and the scheduler of a local cluster do, before and after the tasks, too."""
+    """The client and the scheduler of a local cluster run in the driver, also before and after the tasks."""
     run = full(cluster, task, 1, 3, gap_s=KEPT_S, seconds=0.08, each=4)
     took = {"seconds": 1.2 * run.attempts.makespan}
     assert "gil-bound" in found(on(run, load(2, ours=0.75, own=0.33, **took)))
@@ -175,7 +175,7 @@ def test_threads_that_release_the_lock_or_wait_are_not_gil_bound(cluster, task, 
 
 
 def test_one_core_on_average_with_bursts_of_four_is_not_gil_bound(cluster, task):
-    """Numbers are crunched on four cores for a quarter of the time."""
+    """Four cores compute for a quarter of the time."""
     run = on(full(cluster, task, 2, 4), load(16), cpu=lambda _, sample: 4.0 if sample % 4 == 0 else 0.05)
     assert "gil-bound" not in found(run)
 
@@ -288,7 +288,7 @@ def test_stalls_while_a_graph_is_taken_in_have_another_cause(cluster, task):
 
 @pytest.mark.parametrize(("computes", "code"), [(True, "gil-bound"), (False, "event-loop-blocked")])
 def test_a_stall_of_one_shared_process_is_gil_bound_if_tasks_ran_meanwhile(cluster, task, computes, code):
-    """Where tasks ran while the loop stalled, it may be their interpreter lock; else it is the loop."""
+    """If tasks ran during the stall, they may have held the interpreter lock; otherwise the event loop was blocked."""
     run = within_one_process(starved(cluster, task, 4))
     tables = dict(run.tables)
     if computes:  # one of four in each round ends with the stall
@@ -354,7 +354,7 @@ def test_thread_pools_of_libraries_do_not_limit_trust(cluster, task):
 
 @pytest.mark.parametrize(("core_wait_s", "named"), [(0.0, True), (0.2, False), (8.0, True)])
 def test_a_full_host_is_found_only_if_tasks_may_have_lacked_a_core(cluster, task, core_wait_s, named):
-    """Where Linux tells how long they had none; otherwise tasks that sleep may want one."""
+    """Linux tells how long tasks lacked a core; without that, tasks that sleep may have wanted one."""
     run = on(full(cluster, task, 4, 1), load(4, ours=0.1, others=0.88), cpu=0.05)
     workers = {**run.tables["workers"], "core_wait_s": [core_wait_s] * 4}
     assert ("host-overloaded" in found(observed(run.trial, {**run.tables, "workers": workers}))) is named
@@ -394,7 +394,7 @@ def test_oversubscription_is_found_on_workers_of_other_hosts(cluster, task, host
 def test_thread_pools_that_share_a_core_with_tasks_are_found_as_oversubscribed(
     cluster, task, pool, computing, named, golden
 ):
-    """Two workers on two cores that others use as well: their CPU time is that of threads beside those of tasks."""
+    """Two workers on two cores that others use as well; threads of a pool, not of tasks, use their CPU time."""
     run = on(full(cluster, task, 2, 1), load(2, ours=0.5, others=0.48), cpu=0.5)
     workers = {**run.tables["workers"], "pool_threads": [pool] * 2}
     told = {"thread-cpu": computing * 10.0, "thread-noncpu": 20.0 - computing * 10.0}

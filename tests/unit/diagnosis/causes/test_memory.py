@@ -1,4 +1,4 @@
-"""What results took, what writing them to disk cost, what workers did after a pause, and the garbage collector."""
+"""Memory of results, the cost of spilling, workers after a pause, and garbage collections."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def with_tables(run, *, memory=(), fine=(), limit=400 * MIB, **facts):
 
 
 def watched(written, seconds, read=0):
-    """What a worker's watch over its memory wrote, and what its tasks read back."""
+    """Fine metrics of a worker that spills, and whose tasks read back."""
     return [
         ("memory-monitor", "", "disk-write", "bytes", written),
         ("memory-monitor", "", "disk-write", "seconds", seconds),
@@ -77,7 +77,7 @@ def test_a_few_spilled_bytes_are_not_reported(cluster, task):
 
 
 def test_a_pause_that_does_not_change_the_idle_threads_is_healthy(cluster, task):
-    """The first worker may not run these tasks, whether it pauses or not."""
+    """The first worker may not run these tasks, so its pause changes nothing."""
     tasks = [task(1.0, on=(1,), pinned=False) for _ in range(10)]
     events = [(4.0, "tcp://10.0.0.0:4000", change("paused")), (4.5, "tcp://10.0.0.0:4000", change("running"))]
     assert not found(cluster(2, events=events).run(tasks))
@@ -94,7 +94,7 @@ def test_garbage_collections_while_no_task_runs_are_healthy(cluster, task):
 
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
 def test_many_short_reads_and_writes_are_found_as_memory_spill(cluster, task, workers, threads):
-    """Nothing is noted with the tasks, but each waited for its worker's event loop, which wrote results."""
+    """The table of tasks shows no disk time, but each task waited while its worker's event loop wrote results."""
     run = cluster(workers, threads, gap_s=0.01).run([task(0.02)] * 30 * workers * threads)
     count = 30 * workers * threads
     fine = [
@@ -194,7 +194,7 @@ def change(status):
 
 @pytest.mark.parametrize("on", [(0, 1), (1,)])
 def test_workers_that_stay_idle_after_a_pause_are_found_as_memory_paused(cluster, task, on, golden):
-    """What was sent while the first worker paused stays with the second one."""
+    """Tasks sent while the first worker paused stay with the second one."""
     tasks = [task(1.0) for _ in range(4)] + [task(1.0, on=on, pinned=False) for _ in range(12)]
     events = [(2.0, "tcp://10.0.0.0:4000", change("paused")), (2.5, "tcp://10.0.0.0:4000", change("running"))]
     findings = found(cluster(2, events=events).run(tasks))

@@ -93,7 +93,6 @@ def test_tasks_limited_by_worker_resources_are_found_as_worker_restriction(clust
 @pytest.mark.parametrize("workers", SIZES)
 @pytest.mark.parametrize("late", [0.5, 0.9])
 def test_workers_that_join_in_the_middle_are_found_as_late(cluster, task, find, workers, late, golden_once):
-    """They come in the middle of the run."""
     count = min(workers - 1, round(late * workers))
     joined = {workers - 1 - i: 5.0 for i in range(count)}
     finding = golden_once(only(find(cluster(workers, joined=joined).run([task(1.0)] * 10 * workers)), "late-workers"))
@@ -157,7 +156,7 @@ def test_data_locality_of_unrecorded_scattered_inputs_has_lower_confidence(clust
 
 @pytest.mark.parametrize(("copies", "found"), [(1, True), (10, False)])
 def test_recorded_scattered_inputs_are_found_unless_every_worker_has_a_copy(cluster, task, find, copies, found, golden):
-    """On half of the workers, which are too many to tell without the record."""
+    """The inputs are on half of the workers; without the record that is too many to be noticed."""
     tasks = [task(1.0, on=(i % 5,), pinned=False) for i in range(40)]
     assert not find(cluster(10).run(tasks))
     told = [

@@ -1,4 +1,4 @@
-"""Flows of Prefect: their tasks come from its own Dask client, and their workers note what Prefect does around them."""
+"""Flows of Prefect: its own Dask client sends the tasks, and workers record what Prefect does around them."""
 
 from __future__ import annotations
 

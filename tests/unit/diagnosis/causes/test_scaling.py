@@ -99,7 +99,7 @@ def test_slowly_growing_work_is_found_as_work_inflation(sized, golden):
 
 
 def test_long_first_tasks_of_each_worker_are_found_as_work_inflation(sized, golden):
-    """It starts up: the first task of each takes longer."""
+    """The first task of each worker takes longer, as when a worker loads a model."""
     found = verdict(*[sized(n, [9.0] * n + [1.0] * (64 - n), 64) for n in (1, 4, 16)])
     assert "work-inflation" in codes(found)
     golden(next(each for each in found.findings if each.code == "work-inflation"))

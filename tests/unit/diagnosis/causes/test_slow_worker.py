@@ -1,4 +1,4 @@
-"""Workers that only seem slow, and what must speak for a slow machine."""
+"""Workers that only seem slow, and the evidence that a machine is slow."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_one_wave_of_long_first_tasks_is_not_a_slow_worker(cluster, task, find):
 
 
 def queue(cluster, *, hosts, unfair, seed=0, tasks=20):
-    """Each task needs what one thing serves in 0.3 s; the worker 1 loses more often than not."""
+    """Each task needs one shared lock for 0.3 s; worker 1 gets it `unfair` times less often than the others."""
     rng, now, rows = random.Random(seed), 0.0, []
     since = dict.fromkeys(range(4), 0.0)
     for number in range(tasks):
@@ -108,7 +108,7 @@ def test_a_worker_whose_processor_takes_longer_is_found_as_slow(cluster, task, f
 
 @pytest.mark.parametrize("hosts", [1, 4])
 def test_a_worker_whose_threads_lack_a_core_is_found_as_slow(cluster, task, find, hosts, golden_once):
-    """As on a core that another process uses, which is not that of the other workers."""
+    """Another process uses the core of one worker only."""
     finding = find(one_slow(cluster, task, hosts=hosts, core_wait_s=lambda worker: 12.0 * (worker == 1)))[SLOW]
     assert "retire_workers" in golden_once(finding).remedy
 
@@ -138,7 +138,7 @@ def test_each_worker_of_an_emulated_cluster_counts_as_a_machine(cluster, task, f
 
 
 def first_ones(cluster, task, *, longer, workers=4, waves=4):
-    """The first task of each worker takes so much longer, by worker."""
+    """The first task of worker `i` takes `longer(i)` seconds longer."""
     tasks = [task(1.0 + longer(i) * (i < workers)) for i in range(workers * waves)]
     return cluster(workers).run(tasks)
 

@@ -114,7 +114,7 @@ def test_one_task_in_each_round_is_found_as_narrow_stage(cluster, task, find, go
 
 
 def test_uneven_tasks_of_a_narrow_stage_do_not_add_to_its_lost_time(cluster, task, find):
-    """Two tasks, and one takes five times as long: more tasks of that kind would wait for it as well."""
+    """One of two tasks takes five times as long; more tasks of that kind would wait for it as well."""
     tasks = [*wide(task, 16), *[task(seconds, "train", tuple(range(16))) for seconds in (2.0, 10.0)]]
     finding = find(cluster(8).run(tasks))["narrow-stage"]
     assert finding.lost_s == pytest.approx(6 * 10.0)

@@ -64,7 +64,7 @@ def test_rounds_whose_last_wave_does_not_fill_the_threads_are_found(cluster, tas
 
 
 def test_a_client_that_is_slow_between_rounds_is_not_few_tasks_in_flight(cluster, task, graph, find):
-    """Slow machinery between rounds of 4 on 60 threads is no window of tasks: nothing is left when the next is sent."""
+    """Rounds of 4 tasks on 60 threads with long gaps: no task is left when the next round is sent."""
     tasks = [task(0.1, graph=i // 4) for i in range(32)]
     run = cluster(60).run(tasks, [graph(after=i - 1 if i else None, at=0.2 + i % 3 / 10) for i in range(8)])
     calls = [{"time": EPOCH, "seconds": 9.0, "where": "job.py:7 main", "what": "Future.result", "waits": 1}]
@@ -227,7 +227,7 @@ def test_a_slow_intake_of_a_small_or_cheap_graph_is_healthy(cluster, task, graph
 
 @pytest.fixture
 def nested(cluster, graph):
-    """A trial of these rows, some of which sent these graphs, by time and row; `held`: their threads, as they wait."""
+    """A trial of these rows; `sent`: time and row of each graph sent by a task; `held`: waiting tasks hold threads."""
 
     def observed(workers, rows, sent, held=True):
         graphs = [graph(), *(graph(client="Client-worker-1", task=rows[sender]["key"]) for _, sender in sent)]
@@ -259,7 +259,7 @@ def test_tasks_that_wait_for_tasks_of_their_own_are_found_as_nested_client(neste
 
 
 def test_a_task_that_waits_for_one_child_loses_only_its_own_thread(nested, find):
-    """Threads are idle for want of tasks in it, which has causes of its own; what it costs is the thread that waits."""
+    """Idle threads without tasks have other causes; the nested client costs only the thread that waits."""
     rows = [row("parent", 0, 0, 0.0, 10.0), row("child", 0, 1, 0.1, 9.9, 1, 0.1)]
     assert find(nested(4, rows, [(0.1, 0)]))["nested-client"].lost_s == pytest.approx(9.9)
     assert "nested-client" not in find(nested(40, rows, [(0.1, 0)]))
@@ -273,7 +273,7 @@ def test_a_side_input_of_beam_has_a_remedy_of_its_own(nested, find):
 
 
 def test_a_side_input_of_beam_that_each_bundle_computes_is_nested_client(nested, find, golden):
-    """The bundles secede, so that all threads are busy: with one and the same side input."""
+    """The bundles secede, so all threads are busy, but they all compute the same side input."""
 
     def findings(name):
         rows = [row("from_sequence", i, i, 0.0, 4.0) for i in range(4)]
@@ -304,7 +304,7 @@ def test_tasks_that_send_tasks_without_waiting_for_them_are_healthy(nested, find
 
 
 def test_tasks_that_poll_for_the_end_of_tasks_they_sent_are_nested_client(nested, find):
-    """What the other one sent never ran."""
+    """The task that the second parent sent never ran."""
     rows = [*(row("parent", i, i, 0.0, 10.0) for i in range(2)), row("child", 0, 2, 0.2, 9.9, 1, 0.1)]
     assert find(nested(3, rows, [(0.1, 0), (0.1, 1)], held=None))["nested-client"].lost_s == pytest.approx(9.8)
 
@@ -321,7 +321,7 @@ def test_a_deadlock_of_nested_clients_is_found(cluster, task, standing, find, fi
 
 
 def test_a_deadlock_on_one_of_several_workers_is_found(cluster, standing, find):
-    """Its child may run there only."""
+    """The child of the waiting task may run only on the same worker."""
     groups = replace(WAITING, tasks=1, stuck=1), replace(STARVED, tasks=1, stuck=1)
     stopped = replace(STOPPED, taken=1, left=2, ready=1, groups=groups)
     assert list(find(standing(cluster(4), stopped))) == ["nested-client"]

@@ -43,7 +43,7 @@ def test_time_lost_to_a_straggler_is_what_the_other_threads_wait(cluster, task, 
 
 
 def test_a_straggler_that_delays_another_task_of_its_stage_is_found(cluster, task, find, golden):
-    """That one ends last: the stage was no less held up for that."""
+    """The delayed task ends last, but the straggler still held up the stage."""
     tasks = [task(3.0 if i == 0 else 0.5, on=(0,) if i == 6 else (), pinned=False) for i in range(12)]
     golden(find(cluster(6).run(tasks))["straggler"])
 
@@ -67,7 +67,7 @@ def test_a_long_task_of_another_name_is_no_straggler(cluster, task, find):
 
 
 def test_durations_of_an_earlier_round_make_no_straggler_of_a_later_one(cluster, task, find, graph):
-    """Forty tasks of a second, then two of twenty by the same function: there are too few, and none is long."""
+    """Forty tasks of 1 s, then two of 20 s by the same function: these are too few to call one of them long."""
     tasks = [task(1.0) for _ in range(40)] + [task(20.0, graph=1) for _ in range(2)]
     assert "straggler" not in find(cluster(40).run(tasks, [graph(), graph(after=0, at=0.01)]))
 
@@ -90,7 +90,7 @@ def test_widely_spread_durations_are_found_as_skewed_tasks(cluster, task, find, 
 
 
 def test_short_tasks_assigned_behind_long_ones_still_count_as_skewed(cluster, task, find):
-    """They begin late, while other threads are idle: the stage is no less skewed for that."""
+    """The short tasks start late while other threads are idle; the stage is skewed all the same."""
     seconds = [3.0, 2.5, 0.6, 0.6, 0.5, 0.5, 0.5, 0.4, 0.4, 0.4, 0.3, 0.3]
     behind = {6: (0,), 7: (1,)}
     tasks = [task(each, on=behind.get(i, ()), pinned=False) for i, each in enumerate(seconds)]
@@ -99,7 +99,7 @@ def test_short_tasks_assigned_behind_long_ones_still_count_as_skewed(cluster, ta
 
 
 def test_later_tasks_behind_skewed_ones_do_not_change_the_lost_time(cluster, task, find):
-    """What waits there keeps no other thread from what it could do."""
+    """The later tasks keep no other thread from working."""
     tasks = [task(seconds) for seconds in (9.0, 6.0, 4.0, 3.0, 2.0, 1.0)]
     alone = find(cluster(6).run(tasks))["skewed-tasks"].lost_s
     tasks += [task(0.01, "sum", (5,), on=(0,), pinned=False) for _ in range(3)]
@@ -161,7 +161,7 @@ def test_a_slow_worker_without_barriers_loses_only_its_own_time(cluster, task, f
 
 
 def test_restricted_tasks_that_take_long_are_not_a_slow_worker(cluster, task, find, golden):
-    """A shard of a dataset on each worker."""
+    """Each worker has a shard of a dataset, and the shard may be what is large."""
     findings = find(cluster(4, slower={1: 4.0}).run([task(1.0, on=(i % 4,)) for i in range(40)]))
     assert next(iter(findings)) == "worker-restriction"
     assert "slow-worker" not in findings
@@ -193,7 +193,7 @@ def test_tasks_too_short_for_the_scheduler_are_found_as_tiny_tasks(
 
 
 def test_workers_that_start_each_task_slowly_are_found_as_tiny_tasks(cluster, task, find, golden):
-    """As in a container with a tenth of a core: each task waits 20 ms for the worker on a thread that is free."""
+    """As in a container with a tenth of a core: each task waits 20 ms although a thread is free."""
     finding = golden(only(find(cluster(8, gap_s=0.02).run([task(0.05)] * 400)), "tiny-tasks"))
     assert finding.lost_s == pytest.approx(400 * 0.02, rel=0.1)
     assert not find(cluster(8, gap_s=0.02).run([task(0.5)] * 400))
