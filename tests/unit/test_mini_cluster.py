@@ -55,7 +55,7 @@ def test_a_command_gets_the_environment_variables_of_the_cluster(cluster: Sleepe
 def test_processes_of_a_cluster_end_when_its_keeper_is_killed(cluster: Sleepers) -> None:
     assert all(map(alive, cluster.pids))
     assert cluster.keeper is not None
-    cluster.keeper.process.send_signal(signal.SIGTERM)  # it is deaf: the pipe alone says when to end
+    cluster.keeper.process.send_signal(signal.SIGTERM)  # it ignores signals: only its pipe says when to end
     cluster.pids.append(int(cluster.ask("sleep 600")))
     cluster.keeper.process.kill()
     until(lambda: not any(map(alive, cluster.pids)))

@@ -70,7 +70,7 @@ TYPE = "node.kubernetes.io/instance-type"
         ([{"instance_type": "gpu", "node_share": 0.5}], 5.0),
         ([{"instance_type": "gpu", "node_share": 0.5, "spot": True}], 1.5),
         ([{"instance_type": "big", "node_share": 0.25, "spot": True}], 1.0),  # has no price of its own
-        ([{"instance_type": "big"}], 4.0),  # nobody may look at the node
+        ([{"instance_type": "big"}], 4.0),  # the node may not be read
         ([{"instance_type": "big", "node_share": 0.5}, {"instance_type": "gpu", "node_share": 0.5}], 3.5),
         ([{"instance_type": "big", "node_share": 0.25}, {"instance_type": "new"}], 4.0),
         ([], 7.0),

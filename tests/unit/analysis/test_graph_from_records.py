@@ -171,14 +171,14 @@ def test_time_in_which_the_client_waited_is_not_part_of_its_pause() -> None:
 @pytest.mark.parametrize(
     ("changes", "virtual", "waited"),
     [
-        ({}, False, [False, True]),  # with nothing left to do
+        ({}, False, [False, True]),  # no task was left
         ({"waits": [0]}, False, [False, False]),
-        ({"left": True}, False, [False, True]),  # for longer than its thread is sampled at
+        ({"left": True}, False, [False, True]),  # longer than the interval of samples of its thread
         ({"left": True, "sent": 11.04}, False, [False, False]),
         ({"left": True, "sent": 11.04}, True, [False, True]),
         ({"left": True, "sent": 11.04, "fetched": 11.02}, False, [False, True]),
         ({"left": True, "sent": 11.04, "fetched": 11.06}, False, [False, False]),
-        ({"client": False}, False, [True, True]),  # nothing tells
+        ({"client": False}, False, [True, True]),  # no samples of the client
     ],
 )
 def test_the_record_tells_whether_the_client_waited_before_a_submission(
@@ -273,7 +273,7 @@ def test_tasks_that_shared_a_core_get_the_time_that_they_would_take_alone() -> N
     assert sender.sends is not None
     assert sender.sends.shares_cores
     assert [task.seconds for task in sender.sends.tasks] == [1.0] * 7
-    assert [each.pause_s for each in sender.sends.submissions] == [1.0, 3.0]  # from 9 to 10 alone, then of six
+    assert [each.pause_s for each in sender.sends.submissions] == [1.0, 3.0]  # alone until 10 s, then one of six
 
 
 @pytest.mark.parametrize("change", ["cores for all", "threads for all", "thread held"])

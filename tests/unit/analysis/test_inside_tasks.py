@@ -56,7 +56,7 @@ def test_samples_of_an_event_loop_are_a_share_of_the_whole_busy_time(records, sa
 
 
 def test_metrics_beyond_the_busy_time_of_a_prefix_are_cut_in_proportion(records):
-    metrics = measured(records, {"load": (2.0, 4.0), "train": (0.5, 0.5)})  # such as of tasks that seceded
+    metrics = measured(records, {"load": (2.0, 4.0), "train": (0.5, 0.5)})  # as when tasks have seceded
     assert metrics.busy_time_s == pytest.approx({"computing": 1.5, "for_core": 0.0, "waiting": 2.5, "unknown": 0.0})
 
 

@@ -185,7 +185,7 @@ def test_the_overhead_is_the_median_gap_while_tasks_were_runnable(records):
     rows = [
         {"start": 1, "stop": 5},  # 1 from the first
         {"start": 2, "stop": 3},  # 2, on the other thread
-        {"start": 3.25, "stop": 4, "status": 1},  # of no use
+        {"start": 3.25, "stop": 4, "status": 1},  # a failed attempt
         {"start": 4.25, "stop": 9},  # 0.25 since a thread was free
         {"runnable": 6, "start": 6.5, "stop": 9},  # 0.5 since it was runnable
         {"worker": "late", "start": 8.75, "stop": 9},  # 0.75 since its worker joined

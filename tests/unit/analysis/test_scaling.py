@@ -44,7 +44,7 @@ def test_the_model_that_made_a_curve_is_found_exactly(name: str, grid: np.ndarra
 def test_a_hard_cap_is_found_to_the_last_digit(k: int, rate: float, start: int, step: int) -> None:
     grid = np.arange(start, 2 * k, step, dtype=float)
     throughput = rate * np.minimum(grid, k)
-    best = compare(STRONG[:-1], grid, throughput)[0]  # without waves, some of which are caps where few points are
+    best = compare(STRONG[:-1], grid, throughput)[0]  # without the wave model, which looks like a cap if points are few
     found = interval_of(best, grid, throughput)
     assert best.model.name == "cap"
     assert best.rate == pytest.approx(rate, rel=1e-6)

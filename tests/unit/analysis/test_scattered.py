@@ -67,7 +67,7 @@ def test_a_record_without_scattered_data_yields_none(records: Any) -> None:
     [
         (1.0, 1e9, 20e6),  # over two links of the client's kind, one after the other
         (0.3, 20e6, 1e7 / 0.05),  # the workers' links take a quarter of a second of it
-        (0.2, 20e6, 400e6),  # faster than they are: no client held it back
+        (0.2, 20e6, 400e6),  # faster than these links: the client's link did not limit it
     ],
 )
 def test_the_clients_bandwidth_is_computed_without_the_time_on_the_workers_links(

@@ -107,7 +107,7 @@ def test_labels_of_points_show_only_what_differs():
         Point(2, 1, {"items": 2, "seconds": 1.0, "size": None}, {"a.b": 1}),
         Point(4, 2, {"items": 4, "seconds": 1.0, "size": 3}, {}),
     ]
-    assert varied(points) == ("threads_per_worker", "size", "a.b")  # what is set in some points only differs too
+    assert varied(points) == ("threads_per_worker", "size", "a.b")  # a setting of some points only differs too
     assert label(points[0], varied(points)) == "2 workers, 2 items, threads_per_worker=1, size=None, a.b=1"
     assert label(points[1], varied(points)) == "4 workers, 4 items, threads_per_worker=2, size=3"
     assert label(Point(1, 1, {"items": 1})) == "1 worker, 1 item"

@@ -106,11 +106,11 @@ def test_worker_time_is_divided_into_the_expected_parts(records, case):
 
 PAUSED, RESUMED = ("running", "paused"), ("paused", "running")
 PAUSES: dict[str, Any] = {
-    "though a task waits for a until 5": (in_turn(6), TWO, [("b", 1, *PAUSED), ("b", 3, *RESUMED)],
+    "while tasks wait for another worker": (in_turn(6), TWO, [("b", 1, *PAUSED), ("b", 3, *RESUMED)],
         {"busy": 6, "paused": 2, "not_assigned": 3, "no_runnable_task": 1}),
-    "while it computes on": ([run("a", 0, 4)], workers("a", nthreads=2), [("a", 0, *PAUSED)], {"busy": 4, "paused": 4}),
-    "after it worked": ([run("a", 0, 2), run("b", 0, 10)], TWO, [("a", 2, *PAUSED)], {"busy": 12, "paused": 8}),
-    "when the last task started": ([run("a", 0, 10)], TWO, [("b", 0, *PAUSED), ("b", 4, *RESUMED)],
+    "while its task runs": ([run("a", 0, 4)], workers("a", nthreads=2), [("a", 0, *PAUSED)], {"busy": 4, "paused": 4}),
+    "after its task": ([run("a", 0, 2), run("b", 0, 10)], TWO, [("a", 2, *PAUSED)], {"busy": 12, "paused": 8}),
+    "from the start to the fourth second": ([run("a", 0, 10)], TWO, [("b", 0, *PAUSED), ("b", 4, *RESUMED)],
         {"busy": 10, "paused": 4, "no_runnable_task": 6}),
 }  # fmt: skip
 
@@ -148,7 +148,7 @@ def test_unrelated_events_and_status_changes_do_not_pause_a_worker(records):
 
 def test_calls_of_actors_are_charged_to_threads_that_run_no_task(records):
     tables = records([run("a", 0, 4)], TWO)
-    # That on a finds no idle thread; after 4 no task is known, and the client waits for b.
+    # The call on `a` finds no idle thread; after 4 s no task is known, and the client waits for `b`.
     assert parts(with_calls(tables, ("a", 1, 2), ("b", 1, 3), ("b", 4, 6)), 2) == {
         "busy": 4,
         "actors": 4,

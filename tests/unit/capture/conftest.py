@@ -26,7 +26,7 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
     scheduler = cluster.scheduler
     held = scheduler.tasks
     wait_for(lambda: not held, lambda: f"tasks are still held: {list(held.items())[:5]}", 60, 0.02)
-    # A cluster of threads does not replace a worker that left: this test is the one that lost it, and not the next one
+    # A cluster of threads does not replace a worker that left: fail in the test that lost it, not in the next one
     wait_for(
         lambda: {worker.address for worker in cluster.workers.values()} == set(scheduler.workers),
         lambda: f"workers left: {[event for event in scheduler.get_events('all') if 'remove' in str(event)]}",

@@ -116,7 +116,7 @@ def test_sampling_the_client_thread_costs_less_than_a_quarter_of_its_cpu_time() 
         return time.thread_time() - begin
 
     ratios = []
-    while not ratios or min(ratios) >= 1.25:  # a core is slower at times, where others use what it shares with them
+    while not ratios or min(ratios) >= 1.25:  # a core is slower while others use what it shares with them
         assert len(ratios) < 10, ratios
         bare, taken = alone(), list[float]()
         watched(lambda: taken.append(alone()))  # noqa: B023  # it is called here
@@ -205,6 +205,6 @@ def test_the_line_of_the_client_is_recorded_on_real_and_simulated_clusters(spec:
     assert found["crunch", "", 0] > 0.1  # CPU seconds, in virtual time, too
     assert found["run", "dask.compute", 1] + found["run", "client.submit().result", 1] > 0.5
     own = sum(seconds for (_, _, waits), seconds in found.items() if not waits)
-    assert free == pytest.approx(own, rel=0.15)  # what the samples miss is more on a slow host
+    assert free == pytest.approx(own, rel=0.15)  # samples miss more on a slow host
     lines = path.read_text().splitlines()
     assert f"my_job.py:{1 + lines.index('    time.sleep(0.7)')} run" in table["where"]

@@ -146,8 +146,8 @@ def test_results_that_dask_cuda_moves_are_counted(card: ModuleType) -> None:
     sampler = gpu.GpuSampler()
     sampler.setup(worker)
     sampler.over.set()
-    buffer["a"], buffer["b"] = bytes(8_000), bytes(8_000)  # a leaves
-    assert len(buffer["a"]) == 8_000  # and comes back, b leaves
+    buffer["a"], buffer["b"] = bytes(8_000), bytes(8_000)  # `a` is moved to the host
+    assert len(buffer["a"]) == 8_000  # `a` comes back, and `b` is moved
     sampler.samples = [sampler.sample()]
     assert sampler.taken(0.0, 0.0)["facts"]["moved"] == pytest.approx(24_000, rel=0.05)
     sampler.teardown(worker)

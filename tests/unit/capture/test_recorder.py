@@ -220,7 +220,7 @@ def test_a_forgotten_task_no_longer_adds_to_a_span(scheduler: FakeScheduler) -> 
     scheduler.run("a", seconds=5)
     scheduler.move("a", "memory", "released")
     scheduler.move("a", "released", "forgotten")
-    scheduler.submit("a")  # scattered data of that name, say: it never ran
+    scheduler.submit("a")  # such as scattered data of that name, which never ran
     scheduler.run("b", "a", seconds=1)
     assert [row["span"] for row in scheduler.rows()] == [5, 1]
 
@@ -279,7 +279,7 @@ def test_a_task_that_fails_becomes_a_row_and_an_event(scheduler: FakeScheduler) 
 
 def test_the_call_of_a_task_is_described_for_user_functions_only() -> None:
     assert call_of(SimpleNamespace(func=load, args=(), kwargs={"deep": True})) == "load(deep=True)"
-    assert call_of(SimpleNamespace(func=LocalCluster, args=(1,), kwargs={})) == ""  # a library's own
+    assert call_of(SimpleNamespace(func=LocalCluster, args=(1,), kwargs={})) == ""  # a class of a library
     assert call_of({"function": b"", "args": b""}) == call_of(None) == ""  # as schedulers before 2024.12 hold it
 
 
@@ -777,7 +777,7 @@ def test_dependencies_become_rows_even_across_chunks(scheduler: FakeScheduler) -
     scheduler.run("d", "c", "b")
     scheduler.submit("persisted")
     scheduler.move("a", "memory", "forgotten")
-    scheduler.run("e", "persisted", "a")  # what was there before or is forgotten has no row
+    scheduler.run("e", "persisted", "a")  # a task from before the trial or a forgotten one has no row
     second = scheduler.drain(ack=1)
     assert sorted(edges(scheduler, first)) == [(2, 0), (2, 1)]
     assert sorted(edges(scheduler, second)) == [(3, 1), (3, 2)]

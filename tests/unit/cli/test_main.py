@@ -133,7 +133,7 @@ def test_show_says_why_a_run_ended_early_until_it_is_continued(
     capsys.readouterr()
     cli.run(["show", "--store", address])
     assert "This run ended early: the disk is full" in capsys.readouterr().out
-    assert cli.run(sweep) == 0  # it is continued, and what had ended it is history
+    assert cli.run(sweep) == 0  # the run is continued, and its early end is no longer mentioned
     assert "ended before its time" not in capsys.readouterr().out
 
 

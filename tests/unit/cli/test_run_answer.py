@@ -22,7 +22,7 @@ KINDS = {
     "nothing": {},
     "a hint": {"hints": [HINT]},
     "a problem": {"problems": ["Recording stopped: the disk is full"]},
-    "what was told meanwhile": {"said": ["NOTHING MOVES"], "hints": [HINT]},
+    "a message while it ran": {"said": ["NOTHING MOVES"], "hints": [HINT]},
 }
 
 
@@ -46,7 +46,7 @@ def test_everything_in_the_text_of_run_is_also_in_its_json(kind, judged, tmp_pat
     assert lines
     assert [line for line in lines if line not in said] == []
     assert found["said"] == KINDS[kind].get("said", [])
-    assert ("flow.py" in said) is (kind != "a problem")  # that it made no client
+    assert ("flow.py" in said) is (kind != "a problem")  # the text says that flow.py made no client
 
 
 def test_a_verdict_in_json_has_all_lines_of_its_text(bag_trial) -> None:

@@ -144,6 +144,6 @@ def test_listing_workers_while_one_is_being_added_raises_no_error() -> None:
     workers: Any = SortedDict({"tls://a:1": "a"})
     workers._list_add("tls://b:1")  # `workers["tls://b:1"] = ...` stands between its two statements
     scheduler: Any = SimpleNamespace(workers=workers)
-    with pytest.raises(KeyError):  # as distributed's own way to them does
+    with pytest.raises(KeyError):  # as distributed itself does
         list(workers.values())
     assert registered(scheduler) == ["a"]

@@ -130,9 +130,9 @@ def with_memory(run, samples, limit, **host):
 @pytest.mark.parametrize(
     ("held_mib", "disk_mib", "host_mib", "proposed"),
     [
-        (500, 0, 10**6, None),  # all of it fitted: the limit there is would be proposed
+        (500, 0, 10**6, None),  # everything fits: the present limit would be proposed
         (550, 20, 10**6, None),
-        (500, 500, 10**6, 1500),  # results that Dask knows of do not tell, but the process and the disk do
+        (500, 500, 10**6, 1500),  # managed memory does not show the need, but process and disk do
         (1200, 0, 10**6, 2000),
         (1200, 0, 3000, None),  # two workers of 2,000 MiB on a host of 3,000
     ],

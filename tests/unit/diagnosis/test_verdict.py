@@ -71,7 +71,7 @@ def grown(of, size, sizes=(200, 300), environment=""):
 
 
 CASES = {
-    # what is healthy, or nobody's fault
+    # healthy sweeps, and idle workers without a fault
     "workers used well": (FUTURES, lambda of: [of(n, [1] * n) for n in (1, 10, 100)], INFO, ["healthy"]),
     "the remedied sweep": (BEAM, remedied, INFO, ["healthy", "uneven-waves", "fewer-items-than-workers"]),
     "one item": (BEAM, lambda of: [of(100, [1], stages=3)], INFO, ["fewer-items-than-workers"]),
@@ -89,7 +89,7 @@ CASES = {
         INFO,
         ["healthy"],
     ),
-    # partitions: whose default, or whose wish
+    # partitions: by a default, or as requested
     "beam of 2023 left it to the bag": (
         BEAM,
         lambda of: [of(n, chunks(n, max(1, n // 100)), stages=3) for n in (100, 199, 200, 300)],

@@ -53,7 +53,7 @@ def test_the_end_of_the_pipe_means_that_the_parent_is_gone(watch: tuple[DriverWa
     os.close(nowhere)
     assert said.get(timeout=10) == ("line", b"last")
     assert said.get(timeout=10)[0] == "gone"
-    watching.enter("closing", 0.05)  # is limited all the same
+    watching.enter("closing", 0.05)  # phases are limited even without a parent
     assert said.get(timeout=10) == ("expired", "closing", 0.05)
 
 

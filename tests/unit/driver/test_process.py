@@ -242,7 +242,7 @@ def test_closing_kills_a_driver_that_ignores_sigterm(
 def test_a_driver_gets_the_environment_variables_of_its_own_cluster(
     fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SCALESCOPE_CLOCK", "virtual")  # as within a driver that starts another
+    monkeypatch.setenv("SCALESCOPE_CLOCK", "virtual")  # as in a driver that starts another one
     monkeypatch.setenv("SCALESCOPE_CLUSTER", "light")
     python = fake(READY + "sys.stdin.readline(); say('opened', facts=dict(os.environ)); sys.stdin.read()")
     with start(python, tmp_path) as driver:

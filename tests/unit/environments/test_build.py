@@ -102,7 +102,7 @@ def test_an_environment_removed_by_hand_is_built_again(cache: Path) -> None:
     built = have("tiny-thing==1.0")
     shutil.rmtree(Path(built.python).parent.parent)
     assert have("tiny-thing==1.0").fresh
-    (Path(built.python)).unlink()  # as when the Python that it was made from is gone
+    (Path(built.python)).unlink()  # as when the Python that it was made from has been removed
     assert have("tiny-thing==1.0").fresh
     assert run(built, "-m", "tiny_thing") == "1.0"
 

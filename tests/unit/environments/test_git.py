@@ -85,7 +85,7 @@ def test_references_become_commits_everywhere_in_a_request(repository: Repositor
 @pytest.mark.usefixtures("slow")
 @pytest.mark.parametrize("ref", ["main", "tiny-thing-1.9", "feature", ""])
 def test_a_remote_repository_gives_the_same_commits_as_a_local_one(repository: Repository, ref: str) -> None:
-    elsewhere = str(repository.path)  # any address that is no file:// is asked as a remote one
+    elsewhere = str(repository.path)  # an address without file:// is treated as remote
     assert git.commit(elsewhere, ref) == git.commit(repository.address, ref)
     assert git.of_release(elsewhere, "1.9") == repository.git("rev-parse", "main")
     ends = [git.commit(elsewhere, end) for end in ("v1.1", "main")]

@@ -126,7 +126,7 @@ def test_dask_cuda_starts_the_workers_where_it_is_installed(monkeypatch: pytest.
     assert option(found, "--local-directory") == '"${TMPDIR:-/tmp}"'
     assert "--workers" not in command(found)
     assert {"--tls-key", "--no-dashboard", "scalescope.clusters.no_http"} <= set(command(found))
-    assert "--death-timeout" not in command(found)  # an option that it does not know ends it
+    assert "--death-timeout" not in command(found)  # dask cuda ends at an unknown option
     monkeypatch.setattr(job_script, "has_dask_cuda", lambda: False)
     with pytest.raises(InvalidField) as caught:
         job_script.text(spec, 2, 1)

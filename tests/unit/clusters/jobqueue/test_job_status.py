@@ -56,7 +56,7 @@ TOLD = {
     "lsf": (LsfSpec(memory_mb=1), job_status.LSF, LSF, "resource (mem) not satisfied: 12 hosts"),
     "htcondor": (HtcondorSpec(memory_mb=1), job_status.HTCONDOR, HTCONDOR, "Failed to execute '/usr/bin/python'"),
 }
-# As they end: with a status of its own if a job is no longer known
+# Output and exit status of each command for a job that is no longer known
 GONE = {
     "pbs": ("qstat: 7013474.pbs Job has finished, use -x or -H to obtain historical job information", 35),
     "lsf": ("Job <7013474> is not found", 255),

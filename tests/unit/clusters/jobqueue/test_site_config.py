@@ -147,7 +147,7 @@ SITES: dict[str, tuple[str, str, dict[str, Any], set[str], list[str]]] = {
         set(),
         ["threads_per_worker to 2", "`--cpus-per-task=1` asks for 1"],
     ),
-    "of LSF": (
+    "a site with LSF": (
         "lsf",
         LSF,
         {"cores": 2, "workers_per_job": 2, "memory_mb": 4096, "walltime": "01:30", "account": "p"},

@@ -18,7 +18,7 @@ from scalescope.slurm.failures import CLUSTER_FIELDS, POOL_FIELDS, SlurmFailure
 from scalescope.slurm.jobs import SlurmJob
 
 LIBRARIES = sorted(Path("/usr/lib").glob("*/slurm*/libslurmfull.so"))
-# Names that say nothing to anyone: of a kind of machine that Slurm gave up in 2018.
+# Reasons of a kind of machine that Slurm dropped in 2018.
 NOT_KNOWN = {"BlockMaxError", "BlockFreeAction"}
 ENDS = {"node-lost", "system-failure", "output-not-writable", "failed", "time-limit-reached", "inactive", "deadline"}
 ENDS |= {"out-of-memory"}

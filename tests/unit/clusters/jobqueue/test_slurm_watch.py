@@ -385,7 +385,7 @@ def test_a_node_that_powers_up_is_mentioned_with_the_job_that_was_lost_before(
     waiting = watch.check(1, 0)
     assert waiting is not None
     assert "job 1 on c1" in waiting.words
-    clock.now += 301  # with those of the job before it
+    clock.now += 301  # with the seconds of the job before it
     with pytest.raises(ClusterError) as late:
         watch.check(1, 0)
     assert late.value.category == "queue-timeout"
@@ -450,7 +450,7 @@ def test_terms_of_a_job_that_slurm_changed_are_reported(
 def test_terms_that_were_not_requested_do_not_count_as_changed(watch: JobWatch, slurm: Slurm) -> None:
     slurm.queue = [line(1, "PENDING", "Priority", terms="1:00|1M|x|y|7"), line(2, "RUNNING", terms="1:00|1M|x|y|7")]
     watch.expect(["1"], "#SBATCH -p main,short\n#SBATCH -N 7\n")
-    watch.check(1, 0)  # the second is not ours to compare: nobody knows what it was asked for
+    watch.check(1, 0)  # the second job is not compared: its requested terms are unknown
     assert watch.changes == {}
 
 
@@ -506,7 +506,7 @@ def test_a_command_is_repeated_until_slurm_answers(monkeypatch: pytest.MonkeyPat
     assert found.value.ends_run  # so that no trial is spoilt by it
     away += [slurm_commands.silent(["scontrol"], "Unable to process configuration file")]
     monkeypatch.setattr(waiting, "PATIENCE_S", 60.0)
-    with pytest.raises(slurm_commands.CommandSilent):  # what Slurm says of its configuration is not waited for
+    with pytest.raises(slurm_commands.CommandSilent):  # an error of the configuration is not waited for
         patiently()
 
 

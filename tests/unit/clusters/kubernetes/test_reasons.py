@@ -93,7 +93,7 @@ def test_each_reason_of_kubernetes_has_its_own_category(category: str, reason: s
     assert told.next_step
 
 
-# What messages of other reasons may hold, and what other rows look for.
+# Words that messages of other reasons may hold, and that other rows look for.
 ALIKE = "open /x: no such file or directory; exec format error; nvml; executable file not found; denied; not found"
 
 

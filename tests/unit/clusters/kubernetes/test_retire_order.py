@@ -17,4 +17,4 @@ def test_exactly_the_chosen_workers_are_retired_whoever_asks_first() -> None:
     assert len(scheduler.workers_to_close(n=3)) == 3  # asked again: the first answer was lost
     for address in one + two:
         del known[address]
-    assert scheduler.workers_to_close(n=3) == []  # never another one
+    assert scheduler.workers_to_close(n=3) == []  # no other worker

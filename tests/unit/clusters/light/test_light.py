@@ -152,7 +152,7 @@ def test_workers_that_do_not_start_in_time_raise_workers_missing(monkeypatch: py
     cluster = LightCluster(LightSpec(hosts=1, check_limit=False))
     cluster.open()
     monkeypatch.setattr(cluster, "spec", LightSpec(hosts=1, start_timeout_s=1, check_limit=False))
-    for process in processes():  # whoever answers, it is not in time
+    for process in processes():  # no process can answer in time
         process.suspend()
     try:
         with pytest.raises(WorkersMissing, match="did not answer"):

@@ -105,7 +105,7 @@ def test_zero_length_tasks_return_their_results_and_take_no_time(results: dict[s
     squares, asked = found["result"]
     assert squares == [0, 1, 4, 9]
     assert asked > 1_000
-    # The client's second and what four tasks on two workers wait for, a second in tenths of milliseconds, twice.
+    # 1 s of the client, and twice 1 s for which four tasks on two workers poll every 0.1 ms.
     assert found["elapsed"] == pytest.approx(3.0, abs=0.2)
 
 

@@ -120,7 +120,7 @@ def test_waits_for_another_cluster_do_not_count_as_lost_time(cluster, task, grap
         *[(3.0, ELSEWHERE), (1.0, SLEEP), (2.0, ELSEWHERE), (2.0, GATHER), (1.5, GATHER), (4.0, ELSEWHERE)],
         begin=-6.0,
     )
-    finding = only(find(run), "client-waits")  # a second of 13.5 before the first graph is too little to name
+    finding = only(find(run), "client-waits")  # 1 s of 13.5 s before the first graph is too little to be found
     assert finding.lost_s == pytest.approx(8 * 1.5)
     assert run.seconds("client") == pytest.approx(8 * 2.5)
     phases = {each.what: each.value for each in finding.evidence}

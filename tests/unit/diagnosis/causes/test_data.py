@@ -237,7 +237,7 @@ def test_tasks_computed_again_in_later_graphs_are_found_as_recomputation(
     tasks = [task(1.0, "load", graph=i // each) for i in range(each * times)]
     graphs = [graph(after=i - 1 if i else None) for i in range(times)]
     run = cluster(workers, threads).run(tasks, graphs)
-    assert not found(changed(run, key=lambda row: f"load-{row % each}"))  # the user's own keys: new work each time
+    assert not found(changed(run, key=lambda row: f"load-{row % each}"))  # keys of the user: new work each time
     finding = golden_once(only(found(changed(run, key=lambda row: f"load-{row % each:032x}")), "recomputation"))
     assert finding.lost_s == pytest.approx((times - 1) * each)
 

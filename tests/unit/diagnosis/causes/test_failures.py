@@ -181,7 +181,7 @@ Thread 0x00007f1 (most recent call first):
 Current thread 0x00007f2 (most recent call first):
   File "/home/me/decode.py", line 12 in decode
   File "/home/me/work.py", line 3 in work"""
-# A signal that was sent from outside is dealt with by the main thread, in the event loop.
+# The main thread handles a signal from outside, in the event loop.
 SENT = """Fatal Python error: Segmentation fault
 Current thread 0x0 (most recent call first):
   File "/lib/selectors.py", line 468 in select"""

@@ -60,7 +60,7 @@ def within_one_process(observation):
     return observed(observation.trial, tables)
 
 
-KEPT_S = 0.008  # what a worker needs to hand over a task while its threads keep the interpreter lock
+KEPT_S = 0.008  # seconds between two tasks while threads keep the interpreter lock
 
 
 def full(cluster, task, workers, threads, *, seconds=1.0, each=10, gap_s=0.0):

@@ -145,7 +145,7 @@ def test_uneven_work_at_evenly_spread_inputs_is_found_as_data_locality(cluster, 
     tasks = [task(0.1, "load", on=(i,), pinned=False, nbytes=10**8) for i in range(10)]
     tasks += [task(1.0, "use", (i,), on=(i,), pinned=False) for i in range(10) for _ in range(2 + 6 * (i % 3))]
     finding = only(find(cluster(10).run(tasks)), "data-locality")
-    # four workers have 2 tasks, three have 8, and three 14: idle threads, as far as tasks wait elsewhere
+    # four workers have 2 tasks, three have 8, and three 14: threads are idle while tasks wait elsewhere
     assert finding.lost_s == pytest.approx(6 * 4 + 3 * 7 + 6 + 3)
 
 

@@ -81,7 +81,7 @@ def test_widely_spread_durations_are_found_as_skewed_tasks(cluster, task, find, 
     rng = random.Random(seed)
     tasks = [task(rng.lognormvariate(0, 1.2)) for _ in range(max(20, workers * threads))]
     findings = find(cluster(workers, threads).run(tasks))
-    if workers * threads * 4 > len(tasks):  # else threads end together, or nearly
+    if workers * threads * 4 > len(tasks):  # otherwise threads end nearly together
         assert list(findings) == ["skewed-tasks"]
         assert findings["skewed-tasks"].severity is Severity.HIGH
     else:
@@ -118,7 +118,7 @@ def test_one_long_task_in_ten_is_found_as_skewed_tasks(cluster, task, find):
 
 def test_one_large_partition_is_found_as_skewed_tasks(cluster, task, find, golden):
     small = [task(10.0 if i == 3 else 1.0, nbytes=80 if i == 3 else 28) for i in range(40)]
-    assert list(find(cluster(20).run(small))) == ["straggler"]  # such sizes say nothing
+    assert list(find(cluster(20).run(small))) == ["straggler"]  # results are too small to show a large partition
     tasks = [task(10.0 if i == 3 else 1.0, nbytes=10**8 if i == 3 else 10**7) for i in range(40)]
     golden(only(find(cluster(20).run(tasks)), "skewed-tasks"))
 
