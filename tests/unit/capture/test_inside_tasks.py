@@ -272,5 +272,5 @@ def test_rare_stacks_keep_their_outermost_frames_and_those_of_the_user() -> None
     assert sum(told.values()) == sum(common.values()) + 9
 
 
-def test_without_samples_no_stack_has_a_share() -> None:
+def test_the_share_of_a_stack_is_zero_without_samples() -> None:
     assert InsidePrefix({}, (), 0).share(()) == 0.0

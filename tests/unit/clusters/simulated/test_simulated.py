@@ -88,7 +88,7 @@ def test_tasks_measure_exactly_their_own_sleep(results: dict[str, Any]) -> None:
     assert results["wait_with_timeout"]["result"] == [False, 30.0]
 
 
-def test_the_scheduler_is_charged_per_transition(results: dict[str, Any]) -> None:
+def test_each_transition_of_the_simulated_scheduler_takes_virtual_time(results: dict[str, Any]) -> None:
     """100 tasks of one second at once: at least three transitions of 1 ms each lie on the way of the last of them."""
     free, charged = results["scheduler_cost"]["free"], results["scheduler_cost"]["charged"]
     assert 0.2 <= charged - free <= 1.0
