@@ -38,6 +38,14 @@ SEVERAL = "Can be given several times."
 SWEEP_FIRST = "Run a sweep first, and take its run. "
 
 Json = Annotated[bool, typer.Option("--json", help="Write JSON to standard output, and nothing else.")]
+Brief = Annotated[
+    bool,
+    typer.Option(
+        "--brief",
+        help="Answer in at most 6,000 characters: cause, line, evidence, fix, how sure, next command; with --json as "
+        "JSON.",
+    ),
+]
 Prefect = Annotated[
     bool | None,
     typer.Option(

@@ -8,8 +8,8 @@ import typer
 from rich.text import Text
 
 from scalescope.cli.carrying import read_store
-from scalescope.cli.options import GivenOptions, Json, options
-from scalescope.cli.output import print_json, stdout
+from scalescope.cli.options import Brief, GivenOptions, Json, options
+from scalescope.cli.output import print_brief, print_json, stdout
 from scalescope.errors import UsageError
 from scalescope.run.parameters import Storage
 
@@ -30,6 +30,7 @@ def diff(
         ),
     ] = "",
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown for an issue.")] = False,
+    brief: Brief = False,
     as_json: Json = False,
 ) -> None:
     """Say why run B took longer than run A: the seconds between them, divided without remainder."""
@@ -42,7 +43,12 @@ def diff(
         raise UsageError(f"Runs are compared, and {studies[0]} is a study", next_step=next_step)
     with read_store(asked.given.get("store", "")) as store:
         found = run_difference.of_runs(store.run(a), store.run(b), point=point)
-    if as_json:
+    if brief:
+        from scalescope.report.brief import of_answer
+
+        about = f"{a} and {b}"
+        print_brief(of_answer(about, found.line, table=found.table(), notes=found.notes()), as_json=as_json)
+    elif as_json:
         print_json(found.to_mapping())
     elif markdown:
         print(found.to_markdown(), end="")

@@ -12,15 +12,17 @@ import typer
 from rich.text import Text
 
 from scalescope.cli.carrying import read_store
-from scalescope.cli.options import DefaultGroup, GivenOptions, Json, Require, RunOrStudy, options
-from scalescope.cli.output import exit_statuses, print_json, print_table, say, stdout
+from scalescope.cli.options import Brief, DefaultGroup, GivenOptions, Json, Require, RunOrStudy, options
+from scalescope.cli.output import exit_statuses, print_brief, print_json, print_table, say, stdout
 from scalescope.errors import ExitStatus, UsageError
 from scalescope.model.finding import Severity, Verdict
 from scalescope.model.study import Study
 from scalescope.model.trial import Trial, TrialState
+from scalescope.model.words import percent
 from scalescope.run.parameters import Storage
 
 if TYPE_CHECKING:
+    from scalescope.report.brief import BriefAnswer
     from scalescope.report.links import RelatedLink
     from scalescope.store.store import Store, SweepRun
     from scalescope.studies.requirement import Requirement
@@ -47,7 +49,17 @@ def _opened(asked: GivenOptions) -> Store:
     )
 )
 @STORE
-def result(asked: GivenOptions, run: RunOrStudy = "latest", require: Require = None, as_json: Json = False) -> None:
+def result(
+    asked: GivenOptions,
+    run: RunOrStudy = "latest",
+    finding: Annotated[
+        str,
+        typer.Option(metavar="ID", help="One finding with all its evidence, by its id in --brief.", show_default=False),
+    ] = "",
+    require: Require = None,
+    brief: Brief = False,
+    as_json: Json = False,
+) -> None:
     """Show what a sweep or a study found."""
     from scalescope.store.studies import is_study
     from scalescope.studies.requirement import requirement
@@ -58,9 +70,15 @@ def result(asked: GivenOptions, run: RunOrStudy = "latest", require: Require = N
     with _opened(asked) as store:
         if is_study(run):
             study = store.studies.get(run)
-            show_study(study, [store.run(each) for each in study.runs], as_json=as_json)
+            if finding:
+                raise UsageError("a study has no findings", next_step="give one of its runs")
+            show_study(study, [store.run(each) for each in study.runs], brief=brief, as_json=as_json)
         found = store.run(run)
-        raise typer.Exit(show_run(found, required, store.studies.following(found.id), as_json=as_json))
+        if finding:
+            _show_finding(found, finding, as_json=as_json)
+            return
+        followed_by = store.studies.following(found.id)
+        raise typer.Exit(show_run(found, required, followed_by, brief=brief, as_json=as_json))
 
 
 @app.command("list", epilog=exit_statuses())
@@ -106,7 +124,12 @@ def log(
 
 
 def show_run(
-    run: SweepRun, required: Sequence[Requirement] = (), followed_by: tuple[str, ...] = (), *, as_json: bool
+    run: SweepRun,
+    required: Sequence[Requirement] = (),
+    followed_by: tuple[str, ...] = (),
+    *,
+    brief: bool = False,
+    as_json: bool,
 ) -> int:
     """Show a run and its requirements; return the exit status."""
     from scalescope.report import links
@@ -116,7 +139,9 @@ def show_run(
 
     verdict = verdict_of(run)
     answers = requirement.judge(required, run.trials)
-    if as_json:
+    if brief:
+        print_brief(_brief(run, [answer.line for answer in answers]), as_json=as_json)
+    elif as_json:
         from scalescope.report.export import to_json
 
         linked = {"study": run.study, "followed_by": list(followed_by)}
@@ -145,9 +170,46 @@ def status_of(trials: Sequence[Trial], verdict: Verdict) -> ExitStatus:
     return ExitStatus.FINDING if verdict.severity is Severity.HIGH else ExitStatus.OK
 
 
-def show_study(study: Study, runs: Sequence[SweepRun], *, as_json: bool) -> None:
-    """Show a study, and exit with its status."""
+def _brief(run: SweepRun, notes: Sequence[str]) -> BriefAnswer:
+    from scalescope.report.brief import of_run
+    from scalescope.store.store import ENDED
+
+    ended = [f"This run ended early: {run.facts[ENDED]}"] if run.facts.get(ENDED) else []
+    return of_run(run, run.id, notes=(*ended, *notes))
+
+
+def _show_finding(run: SweepRun, name: str, *, as_json: bool) -> None:
+    from scalescope.report import brief
+    from scalescope.report.run_tables import verdict_of
+
+    found = dict(brief.named(verdict_of(run).findings))
+    if name not in found:
+        known = ", ".join(found) or "none"
+        raise UsageError(f"run {run.id} has no finding {name!r}", next_step=f"its findings: {known}")
+    finding = found[name]
     if as_json:
+        print_json({"id": name, "run": run.id, **finding.to_mapping()})
+        return
+    stdout().print(Text(finding.line, style="bold"))
+    at = f"{finding.place.file}:{finding.place.line}" if finding.place else ""
+    facts = [("Place", at), ("Severity", finding.severity.word), ("Confidence", percent(finding.confidence))]
+    facts += [("Points", ", ".join(finding.points)), ("More", finding.link)]
+    stdout().print(Text("\n".join(f"{term}: {text}" for term, text in facts if text)))
+    print_table(("evidence", "value", "from"), [(each.what, str(each.value), each.source) for each in finding.evidence])
+
+
+def show_study(study: Study, runs: Sequence[SweepRun], *, brief: bool = False, as_json: bool) -> None:
+    """Show a study, and exit with its status."""
+    if brief:
+        from scalescope.report.brief import of_answer
+        from scalescope.studies.report import headline, sheet
+        from scalescope.studies.report.common import workload
+
+        shown = sheet(study, runs)
+        notes = [note.text for note in shown.notes]
+        about = f"{study.kind} of {workload(study)}"
+        print_brief(of_answer(about, headline(study), id=study.id, table=shown.table, notes=notes), as_json=as_json)
+    elif as_json:
         from scalescope.studies.report.export import to_json
 
         print_json(to_json(study))

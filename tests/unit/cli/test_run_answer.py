@@ -34,9 +34,9 @@ def test_everything_in_the_text_of_run_is_also_in_its_json(kind, judged, tmp_pat
     answer = RequirementAnswer("tasks > 1", ExitStatus.FINDING, "not met: tasks > 1")
     monkeypatch.setattr("scalescope.studies.requirement.judge", lambda *_: (answer,))
 
-    def told(*, as_json: bool) -> tuple[str, str]:
+    def told(*, as_json: bool, brief: bool = False) -> tuple[str, str]:
         outcome = ScriptOutcome(tmp_path, 0, **{name: list(texts) for name, texts in KINDS[kind].items()})
-        command._answer(program, outcome, [None] * judged, "", "", keep=False, as_json=as_json)
+        command._answer(program, outcome, [None] * judged, "", None, brief=brief, as_json=as_json)
         return capsys.readouterr()
 
     _, text = told(as_json=False)
@@ -47,6 +47,8 @@ def test_everything_in_the_text_of_run_is_also_in_its_json(kind, judged, tmp_pat
     assert [line for line in lines if line not in said] == []
     assert found["said"] == KINDS[kind].get("said", [])
     assert ("flow.py" in said) is (kind != "a problem")  # the text says that flow.py made no client
+    short = json.loads(told(as_json=True, brief=True)[0])
+    assert [line for line in lines if line not in json.dumps(short["notes"])] == []
 
 
 def test_a_verdict_in_json_has_all_lines_of_its_text(bag_trial) -> None:

@@ -19,6 +19,7 @@ from scalescope.errors import ExitStatus
 from scalescope.model import spool
 from scalescope.model.study import Study
 from scalescope.model.sweep import digest
+from scalescope.report.brief import MOST
 from scalescope.report.table import markdown_text
 from scalescope.run.output_paths import WrittenFile
 from scalescope.run.sweep import publication
@@ -100,6 +101,33 @@ def test_show_prints_a_study_as_json(kept: Any, address: str, capsys: pytest.Cap
     assert shown["question"] == study.question
     assert shown["result"] == study.result
     assert (shown["runs"], shown["follows"], shown["followed_by"]) == (list(study.runs), study.follows, [])
+
+
+@pytest.mark.parametrize("flags", [["--brief"], ["--brief", "--json"]])
+def test_show_brief_names_a_finding_that_can_be_shown_whole(
+    fake: Any, address: str, capsys: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
+    run = run_of(address)
+    assert cli.run(["show", run, *flags, "--store", address]) == ExitStatus.FINDING
+    shown = capsys.readouterr().out
+    assert len(shown) <= MOST + 1
+    command = (json.loads(shown)["next"] if "--json" in flags else shown.split("Next: ")[1:])[-1].split()
+    assert cli.run([*command[1:], "--json", "--store", address]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert whole["id"] in shown
+    assert whole["evidence"]
+    assert cli.run(["show", run, "--finding", "no-such", "--store", address]) == ExitStatus.USAGE
+    assert whole["id"] in capsys.readouterr().err
+
+
+def test_show_brief_of_a_study_has_its_line_and_table(
+    kept: Any, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = kept()
+    assert cli.run(["show", study.id, "--brief", "--json", "--store", address]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["line"], shown["id"]) == (study.line, study.id)
+    assert shown["table"]["rows"]
 
 
 def test_show_of_a_run_names_its_study_and_the_studies_that_follow_it(
