@@ -94,7 +94,9 @@ def _first_wrong(value: Any) -> Any:
         if name not in LEFT_OUT and not workloads.load(name).kinds
     ],
 )
-def test_a_wrong_result_of_one_task_is_noticed(inproc: Place, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_wrong_result_of_one_task_raises_wrong_answer(
+    inproc: Place, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     done: list[str] = []
     lock = threading.Lock()
     real = worker._run_task_simple
