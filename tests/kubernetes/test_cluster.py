@@ -90,7 +90,7 @@ def everything(kubernetes: Any, namespace: str) -> str:
     return str(kubernetes.kubectl("get", kinds, "-n", namespace, "-o", "name", "--ignore-not-found"))
 
 
-def test_it_opens_scales_and_leaves_nothing(
+def test_a_kubernetes_cluster_opens_scales_and_leaves_nothing(
     build: Any, kubernetes: Any, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(leases.RUN, "run-1")
@@ -166,7 +166,7 @@ def names(found: list[dict[str, Any]]) -> set[str]:
 
 
 @pytest.mark.thorough
-def test_groups_are_scaled_and_replaced_each_by_itself(build: Any) -> None:
+def test_groups_of_workers_are_scaled_and_replaced_separately(build: Any) -> None:
     cluster = build(groups={"gpu": {**GPU, "shm_mb": 64}, "cuda": {**GPU, "cuda": True}}, tls=False)
     cluster.open()
     cluster.groups = {"gpu": 1}
@@ -195,7 +195,7 @@ def test_groups_are_scaled_and_replaced_each_by_itself(build: Any) -> None:
 
 
 @pytest.mark.thorough
-def test_a_sweep_over_the_size_of_one_group(
+def test_a_sweep_varies_the_size_of_one_group_of_workers(
     given: dict[str, Any], kubernetes: Any, namespace: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "pipeline.py"
@@ -209,7 +209,9 @@ def test_a_sweep_over_the_size_of_one_group(
     until(lambda: everything(kubernetes, namespace) == "")
 
 
-def test_the_roles_are_enough_from_outside(build: Any, kubernetes: Any, namespace: str, tmp_path: Path) -> None:
+def test_our_roles_are_sufficient_from_outside_the_cluster(
+    build: Any, kubernetes: Any, namespace: str, tmp_path: Path
+) -> None:
     """A user with them, and no right besides."""
     kubernetes.kubectl("apply", "-n", namespace, "-f", ROLES)
     kubernetes.kubectl("create", "serviceaccount", "someone", "-n", namespace)
@@ -279,9 +281,7 @@ def said(cluster: KubernetesCluster) -> dict[str, str]:
     return found
 
 
-def test_a_worker_that_is_lost_ends_the_trial_with_the_reason_and_its_log(
-    build: Any, kubernetes: Any, namespace: str
-) -> None:
+def test_a_lost_worker_ends_its_trial_with_the_reason_and_its_log(build: Any, kubernetes: Any, namespace: str) -> None:
     cluster = build()
     cluster.open()
     cluster.scale(2, 1)
@@ -311,7 +311,7 @@ def test_a_worker_that_is_lost_ends_the_trial_with_the_reason_and_its_log(
 
 
 @pytest.mark.thorough
-def test_a_cluster_that_does_nothing_is_removed_by_the_operator(build: Any, kubernetes: Any, namespace: str) -> None:
+def test_an_idle_cluster_is_removed_by_the_operator(build: Any, kubernetes: Any, namespace: str) -> None:
     cluster = build()
     cluster.open()
     cluster.scale(1, 1)
@@ -342,7 +342,9 @@ def killed(given: dict[str, Any]) -> str:
 
 
 @pytest.mark.thorough  # test_reaping.py kills an owner, too
-def test_one_reap_removes_what_a_killed_driver_left(killed: str, build: Any, kubernetes: Any, namespace: str) -> None:
+def test_reap_removes_everything_that_a_killed_driver_left(
+    killed: str, build: Any, kubernetes: Any, namespace: str
+) -> None:
     another = build()
     another.open()
     [dry] = [each for each in reaping.reap(dry_run=True) if each.label == killed]
@@ -358,7 +360,7 @@ def test_one_reap_removes_what_a_killed_driver_left(killed: str, build: Any, kub
 
 
 @pytest.mark.thorough
-def test_one_reap_does_so_without_the_operator_too(killed: str, kubernetes: Any, namespace: str) -> None:
+def test_reap_works_without_the_operator(killed: str, kubernetes: Any, namespace: str) -> None:
     def scale(number: int) -> None:
         kubernetes.kubectl("scale", "deployment", "-n", "dask-operator", "--all", f"--replicas={number}")
 

@@ -88,7 +88,7 @@ def test_a_pod_runs_on_each_node_as_an_ordinary_user(mini: Any, kubernetes: Kube
 
 
 @pytest.mark.thorough
-def test_a_service_is_reached_by_its_name_from_both_nodes_and_by_its_address_from_here(
+def test_a_service_is_reached_by_name_from_both_nodes_and_by_address_from_here(
     mini: Any, kubernetes: Kubernetes, namespace: str
 ) -> None:
     port = 8765
@@ -152,7 +152,9 @@ def left_of(folder: Path, network: int) -> dict[str, set[str]]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("end", ["down", "SIGKILL"])
-def test_nothing_stays(end: str, mini_kubernetes: ModuleType, missing: Any, tmp_path: Path) -> None:
+def test_no_process_or_network_of_the_small_kubernetes_is_left(
+    end: str, mini_kubernetes: ModuleType, missing: Any, tmp_path: Path
+) -> None:
     if reason := mini_kubernetes.unmet():
         missing("kubernetes", f"no Kubernetes on this machine: {reason}")
     folder, network = tmp_path / "cluster", random.randrange(120, 200)
@@ -192,7 +194,7 @@ def test_nothing_stays(end: str, mini_kubernetes: ModuleType, missing: Any, tmp_
 # ------------------------------------------------------------------ what it says
 
 
-def test_what_is_not_installed_is_named_with_its_remedy(
+def test_a_missing_program_is_named_with_the_package_to_install(
     mini_kubernetes: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(mini_kubernetes.os, "geteuid", lambda: 0)
@@ -203,7 +205,7 @@ def test_what_is_not_installed_is_named_with_its_remedy(
     assert "sudo" in mini_kubernetes.unmet()
 
 
-def test_programs_that_are_not_there_are_named(
+def test_a_missing_folder_of_programs_is_named(
     mini_kubernetes: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for variable, says in (("SCALESCOPE_KUBERNETES", "no file"), ("KUBEBUILDER_ASSETS", "kubelet")):

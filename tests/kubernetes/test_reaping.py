@@ -66,7 +66,7 @@ def custom(namespace: str, name: str, labels: dict[str, str], holds_s: float | N
     return made
 
 
-def test_clusters_whose_lease_is_over_and_orphans_are_removed_and_nothing_else(
+def test_only_clusters_with_an_expired_lease_and_orphans_are_removed(
     kubernetes: Kubernetes, namespace: str, here: Path
 ) -> None:
     over, holds, old, orphan, foreign = (leases.new_label() for _ in range(5))
@@ -141,7 +141,7 @@ def as_user(kubernetes: Kubernetes, namespace: str, kubeconfig: Path, role: str 
 
 
 @pytest.mark.thorough
-def test_a_lease_is_renewed_as_long_as_its_owner_lives_and_no_longer(
+def test_a_lease_is_renewed_only_while_its_owner_lives(
     kubernetes: Kubernetes, namespace: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     given = {"kind": "kubernetes", "image": kubernetes.image, "namespace": namespace, **SMALL}

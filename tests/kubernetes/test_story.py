@@ -115,7 +115,9 @@ def read(said: str, address: str, data: Path) -> Told:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_says_what_the_simulated_cluster_says(told: dict[str, Told], elsewhere: Told, name: str) -> None:
+def test_each_way_to_start_has_the_finding_of_the_simulated_cluster(
+    told: dict[str, Told], elsewhere: Told, name: str
+) -> None:
     done = told[name]
     assert done.finding == elsewhere.finding
     assert elsewhere.finding[0] == "too-few-partitions"
@@ -133,7 +135,9 @@ def test_each_says_what_the_simulated_cluster_says(told: dict[str, Told], elsewh
 
 
 @pytest.mark.thorough
-def test_neither_counts_nor_removes_what_is_anothers(told: dict[str, Told], kubernetes: Kubernetes) -> None:
+def test_two_sweeps_in_one_namespace_do_not_count_or_remove_pods_of_each_other(
+    told: dict[str, Told], kubernetes: Kubernetes
+) -> None:
     for done in told.values():
         clusters = [trial.facts["cluster"] for trial in done.run.trials]
         [label] = {each["label"] for each in clusters}  # it was never made again
@@ -148,7 +152,9 @@ def test_neither_counts_nor_removes_what_is_anothers(told: dict[str, Told], kube
 
 
 @pytest.mark.thorough
-def test_a_quota_for_half_of_the_workers(kubernetes: Kubernetes, namespace: str, tmp_path: Path) -> None:
+def test_a_point_beyond_the_quota_of_the_namespace_is_invalid(
+    kubernetes: Kubernetes, namespace: str, tmp_path: Path
+) -> None:
     quota: dict[str, Any] = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "half"}}
     kubernetes.apply({**quota, "spec": {"hard": {"pods": "3"}}}, namespace=namespace)
     options = {**SMALL, "namespace": namespace, "image": kubernetes.image}

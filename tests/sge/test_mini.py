@@ -19,7 +19,9 @@ NETWORK = "61"  # not that of the other tests
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_nothing_is_left(mini: ModuleType, missing: Any, how: signal.Signals) -> None:
+def test_no_process_or_network_of_the_small_grid_engine_is_left(
+    mini: ModuleType, missing: Any, how: signal.Signals
+) -> None:
     if reason := mini.unmet():
         missing("sge", reason)
     command = [sys.executable, str(infra.ROOT / "infra/sge/mini.py"), "--hosts", "1", "--network", NETWORK]

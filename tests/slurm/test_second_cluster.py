@@ -135,7 +135,7 @@ def reap_of_dead(label: str) -> list[reaping.Reaped]:
     return reaping.reap()
 
 
-def test_a_trial_is_valid_and_a_controller_that_is_away_is_waited_for(in_strict: Any, state: Path) -> None:
+def test_a_trial_is_valid_after_waiting_for_an_absent_controller(in_strict: Any, state: Path) -> None:
     """With a folder that has a blank, a module beside the workload's, and memory that a node has to the last MB."""
     (state / "my_job.py").write_text(JOB)
     (state / "beside.py").write_text(BESIDE)
@@ -159,7 +159,7 @@ def test_a_trial_is_valid_and_a_controller_that_is_away_is_waited_for(in_strict:
 
 
 @pytest.mark.thorough
-def test_a_job_whose_number_never_came_is_not_submitted_again(
+def test_a_job_whose_id_was_not_returned_is_not_submitted_twice(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "AGAIN_S", 1.0)
@@ -174,7 +174,7 @@ def test_a_job_whose_number_never_came_is_not_submitted_again(
 
 @pytest.mark.parametrize("given_up", ["submission", pytest.param("cancellation", marks=pytest.mark.thorough)])
 @pytest.mark.thorough
-def test_what_an_outage_left_in_the_middle_is_reaped(
+def test_jobs_left_by_an_outage_are_reaped(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch, given_up: str
 ) -> None:
     """No number ever came, the site has rewritten the comment, and the controller obeys when it wakes up."""
@@ -217,7 +217,7 @@ def test_a_lease_is_kept_while_its_jobs_complete(
     assert leases.read_all()[0] == []
 
 
-def test_a_crash_on_a_node_that_drains_is_no_lost_node(
+def test_a_crash_on_a_draining_node_has_the_category_failed(
     opened: Callable[..., SlurmCluster], in_strict: Any, state: Path
 ) -> None:
     until_drained = f"until [ -e '{state}/drained' ]; do sleep 0.1; done"
@@ -234,7 +234,7 @@ def test_a_crash_on_a_node_that_drains_is_no_lost_node(
     assert not error.may_return
 
 
-def test_jobs_whose_comment_was_rewritten_are_reaped_by_their_numbers(in_strict: Any) -> None:
+def test_jobs_with_a_rewritten_comment_are_reaped_by_their_ids(in_strict: Any) -> None:
     lease = leases.intend("slurm", leases.new_label(), slurm_jobs.lease_details(run=slurm_commands.commands()))
     options = ("-A", "x", "-J", lease.label, f"--comment={lease.label}", "--hold")
     known, unknown = in_strict.submit(*options), in_strict.submit(*options)
@@ -250,7 +250,7 @@ def test_jobs_whose_comment_was_rewritten_are_reaped_by_their_numbers(in_strict:
 
 
 @pytest.mark.thorough
-def test_what_is_refused_for_good_ends_the_run_at_once(
+def test_a_permanent_refusal_ends_the_run_at_once(
     in_strict: Any, state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once there is a controller that refuses it."""
@@ -295,7 +295,7 @@ def test_what_is_refused_for_good_ends_the_run_at_once(
 
 
 @pytest.mark.thorough
-def test_while_too_few_nodes_work_no_job_idles(
+def test_jobs_are_given_back_while_too_few_nodes_work(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node is drained when a job has started, which then waits for the other; once it is back, both begin."""
@@ -320,7 +320,7 @@ def test_while_too_few_nodes_work_no_job_idles(
 
 
 @pytest.mark.thorough
-def test_workers_that_wait_too_long_for_others_are_given_back(
+def test_workers_that_wait_too_long_for_other_workers_are_given_back(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once: that all start in the end is known in time, however rarely one looks."""
@@ -367,7 +367,7 @@ def test_workers_that_wait_too_long_for_others_are_given_back(
         ({"cores": 8}, 1, 0),  # sbatch says why
     ],
 )
-def test_what_there_is_room_for_is_reckoned_node_by_node(
+def test_the_room_for_workers_is_computed_node_by_node(
     in_strict: Any, given: dict[str, Any], threads: int, most: int
 ) -> None:
     in_strict.run("scontrol", "update", "PartitionName=short", "MaxCPUsPerNode=2")
@@ -381,7 +381,7 @@ def test_what_there_is_room_for_is_reckoned_node_by_node(
     ("held_s", "start_s", "then", "given_back"),  # `then`: as one more look says
     [(0, 290, 290, False), (0, 310, 310, True), (400, 90, 90, False), (400, 110, 110, True), (0, 310, None, False)],
 )
-def test_workers_are_held_for_half_of_what_is_left_and_then_given_back(
+def test_workers_are_given_back_if_the_others_start_too_late(
     monkeypatch: pytest.MonkeyPatch, held_s: float, start_s: float, then: float | None, given_back: bool
 ) -> None:
     cluster = SlurmCluster(SlurmSpec())
@@ -396,7 +396,7 @@ def test_workers_are_held_for_half_of_what_is_left_and_then_given_back(
     assert [bool(begin) for begin in began] == [True] * given_back
 
 
-def test_what_is_one_users_another_neither_reads_nor_ends(users: tuple[User, User], in_strict: Any) -> None:
+def test_another_user_can_neither_read_secrets_nor_end_jobs(users: tuple[User, User], in_strict: Any) -> None:
     """Not even with a copy of the lease of a job whose owner is dead."""
     alice, bob = users
     job, folder = alice.python("-c", LEAVES_A_JOB).stdout.split()
@@ -416,7 +416,7 @@ def test_what_is_one_users_another_neither_reads_nor_ends(users: tuple[User, Use
 
 
 @pytest.mark.thorough
-def test_a_takeover_that_slurm_refuses_leaves_the_run_as_it_was(users: tuple[User, User], in_strict: Any) -> None:
+def test_a_takeover_that_slurm_refuses_leaves_the_run_unchanged(users: tuple[User, User], in_strict: Any) -> None:
     alice, bob = users
     store = alice.home.parent / "results.db"
     sweep = (*MAIN, "sweep", "-w", "futures-map", "-a", "workers=1", "-c", "slurm", "--store", str(store))

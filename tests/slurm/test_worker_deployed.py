@@ -135,7 +135,7 @@ def deployed(site: Site) -> str:
 
 
 @pytest.mark.thorough
-def test_runs_end_as_their_flows_do(site: Site) -> None:
+def test_a_deployed_flow_run_ends_in_the_state_of_its_flow(site: Site) -> None:
     good, bad = site.submit("greet", name="Ada"), site.submit("fail")
     ended = site.ended(good)
     assert ended.state is not None
@@ -153,7 +153,7 @@ def test_runs_end_as_their_flows_do(site: Site) -> None:
 
 
 @pytest.mark.thorough
-def test_the_deployments_of_the_repository(site: Site, deployed: str) -> None:
+def test_the_slurm_deployments_of_the_repository_have_pool_account_and_schedule(site: Site, deployed: str) -> None:
     assert deployed.count("successfully created") == len(DEPLOYMENTS)
     found = {name: site.client.read_deployment_by_name(name) for name in DEPLOYMENTS}
     for deployment in found.values():
