@@ -173,14 +173,14 @@ def clean() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(strange)}
 
 
-def test_the_wheel_installs_packages_of_our_own_names_alone(wheel: Path) -> None:
+def test_the_wheel_installs_only_our_own_packages(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = [name.partition("/") for name in archive.namelist()]
     assert all(slash for _, slash, _ in names), "a module at the top"
     assert {top for top, _, _ in names if not top.endswith(".dist-info")} == OURS
 
 
-def test_the_wheel_has_all_files(wheel: Path) -> None:
+def test_the_wheel_contains_all_files_of_our_packages(wheel: Path) -> None:
     listed = subprocess.run(
         ["git", "ls-files", "scalescope", "flows", "blocks"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -192,7 +192,7 @@ def test_the_wheel_has_all_files(wheel: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_plain_install_of_the_newest_of_everything(wheel: Path, tmp_path: Path) -> None:
+def test_a_plain_install_with_the_newest_dependencies_works(wheel: Path, tmp_path: Path) -> None:
     """Without constraints: it can be resolved on every Python that is supported, and sweeps on this one."""
     for version in ("3.11", "3.12", "3.13"):
         uv.run(
@@ -210,7 +210,7 @@ def test_a_plain_install_of_the_newest_of_everything(wheel: Path, tmp_path: Path
     assert (tmp_path / "page.html").exists()
 
 
-def test_the_repository_is_not_seen(project: Project) -> None:
+def test_an_installed_scalescope_does_not_import_from_the_repository(project: Project) -> None:
     names = ", ".join(sorted(OURS))
     shown = project.run("python", "-c", f"import {names}; print({', '.join(f'{name}.__file__' for name in OURS)})")
     assert shown.count(str(project.programs.parent)) == len(OURS)
@@ -218,11 +218,11 @@ def test_the_repository_is_not_seen(project: Project) -> None:
     assert not {str(ROOT), str(ROOT / "flows"), str(ROOT / "blocks")} & set(path)
 
 
-def test_a_test_of_the_user(project: Project) -> None:
+def test_a_test_of_the_user_runs_with_scalescope_installed(project: Project) -> None:
     assert "1 passed" in project.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py")
 
 
-def test_a_workload_of_the_user_on_the_command_line(project: Project) -> None:
+def test_a_workload_of_the_user_runs_from_the_command_line(project: Project) -> None:
     shown = json.loads(
         project.run("scalescope", "sweep", "-w", "job.py:run", "-a", "workers=2", "-p", "items=4", "--json")
     )

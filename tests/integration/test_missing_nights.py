@@ -75,7 +75,7 @@ def automate(site: Site, inbox: Inbox) -> None:
 
 
 @pytest.mark.thorough
-def test_nights_that_come_are_not_told_and_the_first_that_does_not_is(site: Site, inbox: Inbox) -> None:
+def test_only_the_first_missing_night_is_told(site: Site, inbox: Inbox) -> None:
     automate(site, inbox)
     for number in range(2):
         study = Study(f"nightly-{time.time_ns()}", "nightly", {"history": "mine"})
@@ -134,9 +134,7 @@ def night(site: Site) -> str:
 
 
 @pytest.mark.thorough
-def test_told_with_the_worker_stopped_after_a_restart_of_the_server_and_for_a_night_that_measured_nothing(
-    own: Site, inbox: Inbox
-) -> None:
+def test_a_missing_night_is_told_after_a_restart_and_for_a_night_without_trials(own: Site, inbox: Inbox) -> None:
     server = own.start_server()
     own.give(POOL)
     own.give(f"prefect --no-prompt deploy --all --prefect-file {own.folder}/night.yaml")

@@ -87,7 +87,7 @@ def events(name: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_a_regression_between_two_nights_is_found_confirmed_and_traced_to_its_release(
+def test_a_regression_between_nights_is_confirmed_and_traced_to_its_release(
     wheels: Path, asked: dict[str, Any], address: str, missing: Any
 ) -> None:
     write_wheel(wheels, "crunch", "1.0", code=CRUNCH.format(seconds=0.1))
@@ -166,7 +166,7 @@ def run(client, *, items: int = 8):
 
 
 @pytest.mark.thorough
-def test_a_night_whose_cpu_was_stolen_raises_nothing_and_says_why(tmp_path: Path, address: str) -> None:
+def test_a_night_whose_cpu_was_stolen_blames_the_machine(tmp_path: Path, address: str) -> None:
     path, begun, go = (tmp_path / name for name in ("own.py", "begun", "go"))
     path.write_text(COMPUTES)
     asked = {"workloads": [f"{path}:run"], "clusters": ["local"], "axes": {"workers": [1]}, "rounds": 1}
@@ -210,7 +210,7 @@ def test_a_night_whose_cpu_was_stolen_raises_nothing_and_says_why(tmp_path: Path
 
 
 @pytest.mark.thorough
-def test_a_night_that_was_killed_continues(tmp_path: Path, address: str) -> None:
+def test_a_killed_night_is_continued_by_the_same_command(tmp_path: Path, address: str) -> None:
     command = [sys.executable, "-c", "from scalescope.cli.main import main; main()", "nightly", "--no-prefect"]
     command += ["--store", address, "-a", "workers=2", "-w", "futures-map", "-w", "bag-map", "--small"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)

@@ -211,7 +211,7 @@ HANGING = {"held_lock", "awaits_in_tasks"}
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_verdict_on_a_script(name: str, tmp_path: Path) -> None:
+def test_the_verdict_on_a_script_names_its_known_cause(name: str, tmp_path: Path) -> None:
     code, text = SCRIPTS[name]
     (tmp_path / "theirs.py").write_text(textwrap.dedent(text))
     command = [sys.executable, "-c", CLI, "run", "--json", "--no-save", "theirs.py"]

@@ -162,7 +162,7 @@ def plain(line: str) -> str:
     "block",
     [pytest.param(each, marks=TUTORIAL if each.page in LONG else (), id=str(each)) for each in BLOCKS if each.command],
 )
-def test_commands_print_what_the_page_says(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_print_the_output_shown_on_the_page(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
     if "beam" in block.command:
         pytest.importorskip("apache_beam")
     if "==2023" in block.command and sys.version_info >= (3, 12):
@@ -178,7 +178,9 @@ def test_commands_print_what_the_page_says(block: Block, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     "block", [each for each in BLOCKS if each.language == "python" and not each.is_elsewhere], ids=str
 )
-def test_python_runs(block: Block, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> None:
+def test_python_blocks_of_the_pages_run(
+    block: Block, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
     if "scale_sweep(" in block.text:  # tests/flows run it; here are its parameters
         [call] = [each for each in ast.walk(ast.parse(block.text)) if isinstance(each, ast.Call) and each.keywords]
         assert check({str(each.arg): ast.literal_eval(each.value) for each in call.keywords}).plan
@@ -199,7 +201,7 @@ def test_python_runs(block: Block, request: pytest.FixtureRequest, capsys: pytes
         assert names["result"].valid == len(names["result"].points)
 
 
-def test_the_first_script_gets_the_verdict_of_the_readme() -> None:
+def test_the_first_script_gets_the_verdict_shown_in_the_readme() -> None:
     [block] = [each for each in BLOCKS if each.text.startswith("$ scalescope run score.py")]
     run = [sys.executable, "-c", "from scalescope.cli.main import main; main()", "run", "score.py"]
     told = subprocess.run(run, capture_output=True, text=True, check=True).stderr
@@ -208,7 +210,7 @@ def test_the_first_script_gets_the_verdict_of_the_readme() -> None:
     assert same(" ".join(expected), " ".join(shown), close=0.4), told  # real seconds, and other tests run beside it
 
 
-def test_the_kind_of_cluster_that_is_added_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cluster_kind_from_the_page_on_adding_kinds_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = folder / "kinds" / "threads"
     kind.mkdir(parents=True)
     for name, block in zip(("spec", "cluster"), blocks(CLUSTER), strict=True):
@@ -230,7 +232,7 @@ def test_the_kind_of_cluster_that_is_added_runs(folder: Path, monkeypatch: pytes
 
 
 @pytest.mark.thorough
-def test_the_metric_that_is_added_is_shown(folder: Path) -> None:
+def test_the_metric_from_the_page_on_adding_metrics_is_shown(folder: Path) -> None:
     declared, computed, shown = blocks(METRIC)
     shutil.copytree(ROOT / "scalescope", folder / "copy" / "scalescope", ignore=shutil.ignore_patterns("__pycache__"))
     metrics, measure = (folder / "copy" / "scalescope" / name for name in ("model/metrics.py", "analysis/measure.py"))
@@ -248,7 +250,7 @@ def test_the_metric_that_is_added_is_shown(folder: Path) -> None:
         assert not [*differences(*texts)], printed
 
 
-def test_commands_without_output_are_there() -> None:
+def test_commands_shown_without_output_have_valid_options() -> None:
     """Sweeps are checked whole, of other commands the options."""
     group, seen = typer.main.get_command(cli.app()), 0
     for block in BLOCKS:
@@ -264,7 +266,7 @@ def test_commands_without_output_are_there() -> None:
     assert seen >= 5
 
 
-def test_the_commands_of_the_start_page_are_there() -> None:
+def test_the_commands_of_the_start_page_exist() -> None:
     group = typer.main.get_command(cli.app())
     commands = re.findall(r"`scalescope ([^`]+)`", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"))
     for name, *options in map(shlex.split, commands):
@@ -272,7 +274,7 @@ def test_the_commands_of_the_start_page_are_there() -> None:
     assert len(commands) > 15
 
 
-def test_the_readme_is_short_and_knows_how_often_the_diagnosis_errs() -> None:
+def test_the_readme_is_short_and_states_the_measured_error_rate() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert text.count("\n") <= 150
     assert len(text.split()) <= 1200
@@ -281,7 +283,7 @@ def test_the_readme_is_short_and_knows_how_often_the_diagnosis_errs() -> None:
     assert f"{right} of {cases}" in " ".join(outside.split())
 
 
-def test_files_are_sweeps(folder: Path) -> None:
+def test_yaml_blocks_of_the_pages_are_valid_sweeps(folder: Path) -> None:
     pytest.importorskip("apache_beam")
     assert cli.run(["sweep", "sweep.yaml", "--estimate"]) == 0
     assert cli.run(["sweep", "gpus.yaml", "--estimate"]) == 0
@@ -295,7 +297,7 @@ def test_files_are_sweeps(folder: Path) -> None:
 # ------------------------------------------------------------------ what breaks
 
 
-def test_nothing_on_the_pages_is_left_out() -> None:
+def test_every_block_of_the_pages_is_run_by_a_test() -> None:
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
     for block in BLOCKS:
         made = re.findall(r"^make (\w+)", block.text, re.M)
@@ -307,7 +309,7 @@ def test_nothing_on_the_pages_is_left_out() -> None:
     assert [test for test in ELSEWHERE.values() if not (ROOT / test).is_file()] == []
 
 
-def test_differences_are_noticed() -> None:
+def test_differences_between_a_page_and_real_output_are_found() -> None:
     page = "✗ 3 used\n...\n300   0.25\n████··\n"
     assert [*differences(page, "✗ 3 used\nmore\n300 0.251\n██████···\nmore")] == []
     assert [*differences(page, "✗ 4 used\nmore\n300 0.25\n██··")]

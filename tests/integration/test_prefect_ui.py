@@ -159,7 +159,7 @@ def sweep(place: Place) -> str:
     return place.submit()
 
 
-def test_a_form_filled_with_choices_runs_and_the_page_says_how_it_ended(place: Place, sweep: str) -> None:
+def test_a_form_filled_with_choices_runs_and_the_page_shows_the_verdict(place: Place, sweep: str) -> None:
     place.ui.see("Finding: ", "beam-pardo on simulated: workers 1..8, items_per_worker 1")
     run = place.ended(sweep)
     place.ui.picture("ended")
@@ -173,7 +173,7 @@ def test_a_form_filled_with_choices_runs_and_the_page_says_how_it_ended(place: P
     assert not any("Downloading flow code" in line for line in place.logged(sweep))  # a copy of the worker's folder
 
 
-def test_the_verdict_is_the_end_of_the_log(place: Place, sweep: str) -> None:
+def test_the_log_of_a_flow_run_ends_with_the_verdict(place: Place, sweep: str) -> None:
     place.ended(sweep)
     place.ui.press("Logs", on="tab")
     newest = "//*[@role='option'][contains(., 'Newest to oldest')]"
@@ -188,7 +188,7 @@ def test_the_verdict_is_the_end_of_the_log(place: Place, sweep: str) -> None:
     assert CAUSE in log.text[:1000]
 
 
-def test_the_artifact_is_a_page_with_verdict_and_table(place: Place, sweep: str) -> None:
+def test_the_artifact_of_a_flow_run_shows_verdict_and_table(place: Place, sweep: str) -> None:
     place.ended(sweep)
     open_artifact(place, sweep)
     place.ui.see("best possible s", "Worker time at 8 workers", "Cluster: simulated, virtual clock.")
@@ -211,7 +211,7 @@ def open_artifact(place: Place, run: str) -> None:
     place.ui.wait(lambda: made["latest_id"] in place.ui.driver.current_url, "the artifact's page")
 
 
-def test_the_report_is_opened_from_the_artifact(place: Place, sweep: str) -> None:
+def test_the_report_can_be_opened_from_the_artifact(place: Place, sweep: str) -> None:
     place.ended(sweep)
     open_artifact(place, sweep)
     place.ui.see(CAUSE)
@@ -234,7 +234,7 @@ def test_the_report_is_opened_from_the_artifact(place: Place, sweep: str) -> Non
 # ------------------------------------------------------------------ what is refused
 
 
-def test_numbers_and_axes_that_cannot_be_are_refused_in_words_and_nothing_runs(place: Place) -> None:
+def test_the_form_refuses_invalid_numbers_and_axes_before_a_run(place: Place) -> None:
     before = place.made()
     place.form()
     place.ui.fill("Repeats", "0")
@@ -292,14 +292,14 @@ def steps(place: Place, run: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.thorough
-def test_cancelling_leaves_nothing_behind_and_no_trial_has_crashed(place: Place, cancelled: str) -> None:
+def test_cancelling_a_flow_run_leaves_no_driver_and_no_crashed_trial(place: Place, cancelled: str) -> None:
     assert drivers(place.worker) == []
     assert place.run(cancelled)["state"]["type"] == "CANCELLED"
     assert "Crashed" not in {state for _, state in steps(place, cancelled)}
 
 
 @pytest.mark.thorough
-def test_retry_goes_on_where_the_run_was_cancelled(place: Place, held: Path, cancelled: str) -> None:
+def test_retrying_a_cancelled_flow_run_continues_it(place: Place, held: Path, cancelled: str) -> None:
     before = [name for name, state in steps(place, cancelled) if state == "Measured"]
     assert len(before) == 2
     (held / "go").touch()
@@ -362,13 +362,13 @@ def scheduled(place: Place, values: Mapping[str, Any]) -> Any:
 
 
 @pytest.mark.thorough  # test_schedules.py has schedules that fire
-def test_a_schedule_made_with_its_parameters_fires(place: Place) -> None:
+def test_a_schedule_created_with_parameters_fires(place: Place) -> None:
     run = scheduled(place, {**SMALL, "Budget": {}})
     assert place.ended(run["id"])["name"].startswith("futures-map on simulated")
 
 
 @pytest.mark.thorough
-def test_a_schedule_whose_parameters_were_left_empty_says_so(place: Place) -> None:
+def test_a_schedule_with_empty_parameters_fails_with_that_reason(place: Place) -> None:
     run = place.ended(scheduled(place, {})["id"], "FAILED")
     assert run["parameters"]["axes"] == {"__prefect_kind": "json"}
     place.ui.picture("schedule-left-empty")
@@ -379,7 +379,7 @@ def test_a_schedule_whose_parameters_were_left_empty_says_so(place: Place) -> No
 
 
 @pytest.mark.thorough  # tests/blocks saves and uses each block
-def test_a_block_saved_in_its_form_is_used_by_a_run_with_a_name_of_its_own(place: Place) -> None:
+def test_a_block_saved_in_its_form_is_used_by_a_named_flow_run(place: Place) -> None:
     place.ui.open("v2/blocks/catalog/simulated-cluster/create")
     place.ui.fill("Name", "quick")
     place.ui.fill("Worker cost per task, µs", "50")
@@ -397,7 +397,7 @@ def test_a_block_saved_in_its_form_is_used_by_a_run_with_a_name_of_its_own(place
     assert "cluster:simulated" in run["tags"]
 
 
-def test_the_catalogue_shows_our_blocks_that_can_be_saved(place: Place) -> None:
+def test_the_catalogue_of_blocks_shows_only_those_that_can_be_saved(place: Place) -> None:
     place.ui.open("v2/blocks/catalog")
     place.ui.see("Blocks")
     place.ui.wait(lambda: place.ui.find("//input[@placeholder='Search blocks']"), "search")[0].send_keys("cluster")

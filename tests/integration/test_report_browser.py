@@ -147,7 +147,7 @@ def _without_this_machine(run: SweepRun) -> SweepRun:
     return replace(run, trials=tuple(trials), where="scalescope.db")
 
 
-def test_it_draws_without_a_word_and_without_a_request(browser: Browser, story: Path) -> None:
+def test_the_report_draws_its_charts_without_console_messages_or_requests(browser: Browser, story: Path) -> None:
     with browser.quiet(story):
         drawn = browser.open(story)
     assert drawn == ["chart-knee-0", "chart-blame", "chart-parallelism", "chart-heat", "chart-gantt"]
@@ -158,7 +158,7 @@ def test_it_draws_without_a_word_and_without_a_request(browser: Browser, story: 
         Path(name).write_bytes(browser.picture(width=1080, height=int(height)))
 
 
-def test_charts_follow_the_colour_scheme_also_while_the_page_is_open(browser: Browser, story: Path) -> None:
+def test_charts_follow_a_change_of_the_colour_scheme(browser: Browser, story: Path) -> None:
     browser.open(story, scheme="light")
     light = [browser.script(SHADES, name) for name in ("heat", "gantt")]
     assert light[0].get("#eceeec", 0) > 10_000
@@ -183,7 +183,7 @@ def test_a_narrow_window_scrolls_only_downwards(browser: Browser, story: Path, w
     assert browser.complaints() == []
 
 
-def test_everything_is_reached_with_the_keyboard_in_the_order_of_the_page(browser: Browser, story: Path) -> None:
+def test_all_controls_are_reached_with_the_keyboard_in_page_order(browser: Browser, story: Path) -> None:
     from selenium.webdriver.common.keys import Keys
 
     browser.open(story)
@@ -207,7 +207,7 @@ def test_everything_is_reached_with_the_keyboard_in_the_order_of_the_page(browse
     assert all(after >= before - 60 for before, after in pairwise(tops))
 
 
-def test_the_cursor_is_moved_and_the_time_axis_zoomed_with_the_keyboard(browser: Browser, story: Path) -> None:
+def test_the_keyboard_moves_the_cursor_and_zooms_the_time_axis(browser: Browser, story: Path) -> None:
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 
@@ -265,7 +265,7 @@ return {wide: document.documentElement.scrollWidth, strip: box('.strip li'), mar
 """
 
 
-def test_studies_of_every_kind_on_wide_and_narrow_screens(
+def test_pages_of_studies_fit_wide_and_narrow_screens(
     browser: Browser, threshold_study: Any, release_study: Any, comparison_study: Any, tmp_path: Path
 ) -> None:
     labels = [f"2.{number}.0" for number in range(50, 78)]
@@ -304,7 +304,9 @@ def test_studies_of_every_kind_on_wide_and_narrow_screens(
 HOSTILE = '</script><script>window.stolen = 1</script><img src=x onerror="window.stolen = 2">$$x$$@{y}'
 
 
-def test_names_from_outside_do_nothing(browser: Browser, recorded_run: Callable[..., Any], tmp_path: Path) -> None:
+def test_hostile_names_run_no_script_in_the_browser(
+    browser: Browser, recorded_run: Callable[..., Any], tmp_path: Path
+) -> None:
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.by import By
 
@@ -322,7 +324,7 @@ def test_names_from_outside_do_nothing(browser: Browser, recorded_run: Callable[
         assert HOSTILE in browser.script("return document.body.innerText")
 
 
-def test_without_scripts_everything_is_still_said(browser: Browser, story: Path) -> None:
+def test_a_report_without_javascript_still_shows_its_text_and_tables(browser: Browser, story: Path) -> None:
     browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         browser.driver.get(story.as_uri())
@@ -334,7 +336,7 @@ def test_without_scripts_everything_is_still_said(browser: Browser, story: Path)
     assert "about 3 threads" in text
 
 
-def test_the_history_of_a_suite(browser: Browser, tmp_path: Path) -> None:
+def test_the_site_of_a_history_fits_narrow_screens_and_compares_nights(browser: Browser, tmp_path: Path) -> None:
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import Select
 

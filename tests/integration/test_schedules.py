@@ -75,7 +75,7 @@ def killed(site: Site, worker: psutil.Popen, client: SyncPrefectClient) -> UUID:
 # ------------------------------------------------------------------ what is fine
 
 
-def test_nothing_is_scheduled_until_somebody_wants_it_and_then_schedules_have_runs_ahead(
+def test_schedules_are_inactive_at_first_and_have_future_runs_once_activated(
     site: Site, client: SyncPrefectClient
 ) -> None:
     def scheduled(name: str) -> list[FlowRun]:
@@ -99,7 +99,7 @@ def test_nothing_is_scheduled_until_somebody_wants_it_and_then_schedules_have_ru
 
 
 @pytest.mark.parametrize("file", ["local.yaml", "slurm.yaml", "kubernetes.yaml"])
-def test_a_crash_of_reap_itself_triggers_nothing(file: str) -> None:
+def test_a_crash_of_the_reap_flow_does_not_trigger_reap(file: str) -> None:
     """Else a worker that cannot run anything would have it crash for ever."""
     [reap] = [
         each for each in yaml.safe_load((ROOT / "deployments" / file).read_text())["deployments"] if "triggers" in each
@@ -123,7 +123,7 @@ def test_a_crash_of_reap_itself_triggers_nothing(file: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_killed_run_is_found_and_what_it_left_is_removed(site: Site, client: SyncPrefectClient, killed: UUID) -> None:
+def test_a_killed_flow_run_is_marked_crashed_and_reaped(site: Site, client: SyncPrefectClient, killed: UUID) -> None:
     assert site.driver_folders()
     wait_for(lambda: state(client, killed) == "Crashed", "the killed run was not found")
     found = client.read_flow_run(killed).state
@@ -136,7 +136,7 @@ def test_a_killed_run_is_found_and_what_it_left_is_removed(site: Site, client: S
 
 
 @pytest.mark.thorough
-def test_schedules_fire_while_a_retried_run_lives_longer_than_the_limit(
+def test_schedules_fire_while_a_retried_run_exceeds_the_heartbeat_limit(
     site: Site, client: SyncPrefectClient, killed: UUID
 ) -> None:
     site.give(f"prefect flow-run retry {killed}")

@@ -46,7 +46,7 @@ def remote() -> set[psutil.Process]:
     return found
 
 
-def test_it_scales_replaces_what_died_and_leaves_nothing(server: Server) -> None:
+def test_an_ssh_cluster_scales_replaces_dead_workers_and_leaves_nothing(server: Server) -> None:
     before = remote()
     cluster = clusters.build(spec(server))
     assert isinstance(cluster, SshCluster)
@@ -92,7 +92,7 @@ def test_it_scales_replaces_what_died_and_leaves_nothing(server: Server) -> None
         cluster.scale(1, 1)
 
 
-def test_it_ends_with_the_driver_even_when_that_is_killed(server: Server) -> None:
+def test_workers_of_an_ssh_cluster_end_when_the_driver_is_killed(server: Server) -> None:
     before = remote()
     given = {name: value for name, value in spec(server).to_mapping().items() if name != "kind"}
     program = f"""
@@ -124,7 +124,9 @@ time.sleep(60)
         ({"python": "/no/such/python"}, "No such file or directory"),
     ],
 )
-def test_what_goes_wrong_is_said(server: Server, given: dict[str, Any], cause: str) -> None:
+def test_a_failed_ssh_connection_raises_with_cause_and_next_step(
+    server: Server, given: dict[str, Any], cause: str
+) -> None:
     cluster = clusters.build(spec(server, **given))
     with pytest.raises(ClusterError, match=r"127\.0\.0\.1") as caught:
         cluster.open()

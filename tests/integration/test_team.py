@@ -62,7 +62,9 @@ def client(site: Site) -> Iterator[SyncPrefectClient]:
 
 
 @pytest.mark.thorough
-def test_the_blocks_of_the_page_start_services(postgresql: Server, missing: Any, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_on_prefect_start_the_services(
+    postgresql: Server, missing: Any, tmp_path: Path
+) -> None:
     """All but `prefect block register` and what follows it: the comments of deployments/ have the same commands."""
     page = (ROOT / "docs/prefect.md").read_text(encoding="utf-8")
     databases, clone, server, first, worker, once, more, *_ = re.findall(r"^```\n(.*?)^```$", page, re.M | re.S)
@@ -118,7 +120,7 @@ def test_the_blocks_of_the_page_start_services(postgresql: Server, missing: Any,
 
 
 @pytest.mark.thorough
-def test_five_runs_at_once_on_postgresql_are_all_kept(site: Site, client: SyncPrefectClient) -> None:
+def test_five_simultaneous_runs_on_postgresql_are_all_stored(site: Site, client: SyncPrefectClient) -> None:
     ids = [client.read_deployment_by_name(f"scale-sweep/{name}").id for name in DEPLOYMENTS]
     asked = [40, 41, 42, 43, 44]
     started = [

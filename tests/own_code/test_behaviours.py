@@ -79,18 +79,18 @@ def parameters(shown: Sequence[str] | None = None) -> list[object]:
 
 
 @pytest.mark.parametrize("behaviour", parameters())
-def test_a_script_does_not_notice_who_runs_it(behaviour: Behaviour, folder: Path) -> None:
+def test_a_script_behaves_under_scalescope_run_as_under_python(behaviour: Behaviour, folder: Path) -> None:
     assert_same([sys.executable], [SCALESCOPE, "run"], behaviour, folder)
 
 
 @pytest.mark.parametrize("behaviour", parameters(ELSEWHERE))
-def test_a_script_in_another_environment_does_not_notice_who_runs_it(
+def test_a_script_in_another_environment_behaves_as_under_python(
     behaviour: Behaviour, folder: Path, other_python: str
 ) -> None:
     assert_same([other_python], [SCALESCOPE, "run", "-e", other_python], behaviour, folder)
 
 
-def test_names_are_unique() -> None:
+def test_names_of_behaviours_are_unique() -> None:
     names = [each.name for each in BEHAVIOURS]
     assert len(set(names)) == len(names)
     assert set(ELSEWHERE) <= set(names)

@@ -429,7 +429,7 @@ with LocalCluster(**FEW) as cluster, Client(cluster) as client:
         pytest.param(FILLS, "true", ("again",), id="for-a-while", marks=VARIANT),
     ],
 )
-def test_a_script_goes_on_where_there_is_no_room_for_records(
+def test_a_script_continues_if_the_disk_has_no_room_for_records(
     source: str, before: str, more: tuple[str, ...], folder: Path
 ) -> None:
     def on_a_small_disk(*start: str) -> Ended:
@@ -473,7 +473,7 @@ def silent() -> Iterator[str]:
         pytest.param("there is no such store", marks=VARIANT),
     ],
 )
-def test_a_result_that_cannot_be_kept_is_told_all_the_same(why: str, folder: Path, silent: str) -> None:
+def test_a_verdict_that_cannot_be_stored_is_still_told(why: str, folder: Path, silent: str) -> None:
     addresses = {"its folder is a file": f"{__file__}/kept.db", "nobody answers": silent}
     environment = {"SCALESCOPE_STORE": addresses.get(why, "unknown://here")}
     seen, shown = judged(ONE, folder, environment=environment)
@@ -493,7 +493,7 @@ def test_the_verdict_is_told_before_the_store_answers(folder: Path, silent: str)
 
 @pytest.mark.usefixtures("own_mounts")
 @pytest.mark.parametrize("home", [None, pytest.param("/dev/null/home", marks=VARIANT)])
-def test_without_a_home_folder_the_verdict_is_told(home: str | None, folder: Path) -> None:
+def test_the_verdict_is_told_without_a_home_folder(home: str | None, folder: Path) -> None:
     names = ("SCALESCOPE_STORE", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
     environment = {**dict.fromkeys(names), "HOME": home, "TMPDIR": str(folder)}
     seen, shown = judged(ONE, folder / "ours", environment=environment, launcher=NO_USERS)
@@ -564,14 +564,14 @@ def fault_parameters() -> list[object]:
 
 
 @pytest.mark.parametrize(("fault", "source", "clusters"), fault_parameters())
-def test_a_script_does_not_notice_a_recorder_that_fails(fault: Fault, source: str, clusters: int, folder: Path) -> None:
+def test_a_script_is_not_affected_by_a_failing_recorder(fault: Fault, source: str, clusters: int, folder: Path) -> None:
     shown = assert_unnoticed([fault], source, folder)
     assert shown["problems"] or len(shown["clusters"]) == clusters, shown
 
 
 @VARIANT
 @pytest.mark.parametrize("name", [name for name in AFTER_FAILURES if hasattr(guest.Guest, name.partition(".")[2])])
-def test_a_script_does_not_notice_a_recorder_that_cannot_tell_that_it_failed(name: str, folder: Path) -> None:
+def test_a_script_is_not_affected_if_the_recorder_cannot_report_its_failure(name: str, folder: Path) -> None:
     assert_unnoticed(of("own_code.guest", "Guest._client_made", "Guest._cluster_closes", name), ALL, folder)
 
 
@@ -584,7 +584,7 @@ def assert_unnoticed(faults: Sequence[Fault], source: str, folder: Path, *argume
 
 
 @pytest.mark.parametrize("last", ["client.shutdown()", pytest.param("client.submit(double, 1)", marks=VARIANT)])
-def test_a_client_that_an_event_loop_collects_as_garbage_blocks_nobody(last: str, folder: Path) -> None:
+def test_a_client_garbage_collected_on_the_event_loop_does_not_block(last: str, folder: Path) -> None:
     source = f"""{BEGIN}
 import gc
 {DASK}
@@ -634,7 +634,7 @@ with LocalCluster(**FEW) as cluster, Client(cluster) as client:
 )
 
 
-def test_a_script_is_killed_with_what_started_it_and_judged_later(folder: Path) -> None:
+def test_a_script_is_killed_with_its_starter_and_judged_later(folder: Path) -> None:
     def killed(*start: str) -> Started:
         with Started(start, LASTS, folder / str(len(start))) as started:
             started.until_said("ready")
@@ -650,7 +650,7 @@ def test_a_script_is_killed_with_what_started_it_and_judged_later(folder: Path) 
 
 @VARIANT
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_script_whose_judge_was_ended_is_judged_later(number: signal.Signals, folder: Path) -> None:
+def test_a_script_whose_judging_process_was_killed_is_judged_later(number: signal.Signals, folder: Path) -> None:
     expected = by_python(ONE)
     with Started(RUN, ONE, folder, faults=[JUDGE]) as started:
         started.until_happened()
@@ -662,7 +662,7 @@ def test_a_script_whose_judge_was_ended_is_judged_later(number: signal.Signals, 
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=VARIANT)])
-def test_a_judge_that_is_interrupted_leaves_the_status_of_the_script(times: int, folder: Path) -> None:
+def test_interrupting_the_judging_process_keeps_the_exit_status_of_the_script(times: int, folder: Path) -> None:
     with Started(RUN, ONE, folder, faults=[JUDGE]) as started:
         started.until_happened()
         for _ in range(times):
@@ -684,7 +684,7 @@ JUDGING = [
 
 @VARIANT
 @pytest.mark.parametrize("fault", [pytest.param(each, id=f"{each.module}-{each.name}") for each in JUDGING])
-def test_a_script_does_not_notice_a_judge_that_fails(fault: Fault, folder: Path) -> None:
+def test_a_script_is_not_affected_by_a_failing_judge(fault: Fault, folder: Path) -> None:
     with Started((*RUN, "--json"), ONE, folder, faults=[replace(fault, where="judge")], arguments=("long",)) as started:
         seen = started.ended()
     assert started.happened.exists(), "Nothing called that."
@@ -693,7 +693,7 @@ def test_a_script_does_not_notice_a_judge_that_fails(fault: Fault, folder: Path)
 
 
 @VARIANT
-def test_a_signal_in_the_moment_in_which_the_script_ends_leaves_its_status(folder: Path) -> None:
+def test_a_signal_while_the_script_ends_keeps_its_exit_status(folder: Path) -> None:
     fault = Fault("scalescope.own_code.process", "_Witness.end", "waits", "judge", 1.0)
     with Started(RUN, ONE, folder, faults=[fault]) as started:
         started.until_happened()
@@ -734,7 +734,7 @@ time.sleep(1)  # in which the judge looks at what the script says
         pytest.param("run.json", "w", 2, 2, id="what-was-run", marks=VARIANT),
     ],
 )
-def test_a_broken_record_does_not_keep_the_others_from_being_judged(
+def test_other_clusters_are_judged_although_one_record_is_broken(
     file: str, mode: str, clusters: int, found: int, folder: Path
 ) -> None:
     arguments = (file, mode, str(clusters))
@@ -827,7 +827,7 @@ def signal_parameters() -> list[object]:
 
 
 @pytest.mark.parametrize(("name", "to", "times", "stage"), signal_parameters())
-def test_a_signal_ends_a_script_as_without_us(name: str, to: str, times: int, stage: str, folder: Path) -> None:
+def test_a_signal_ends_a_script_as_under_python(name: str, to: str, times: int, stage: str, folder: Path) -> None:
     number, on_terminal = signal.Signals[name], to == "terminal"
     expected = signalled_python(number, "script" if to == "starter" else to, times, stage)
     seen = signalled((*RUN, "--no-save"), number, to, times, stage, folder)
@@ -854,7 +854,7 @@ def signalled(
 
 
 @pytest.mark.parametrize(("name", "to"), [("SIGKILL", "script"), pytest.param("SIGTERM", "starter", marks=VARIANT)])
-def test_a_script_that_is_killed_is_judged_by_what_it_did_until_then(name: str, to: str, folder: Path) -> None:
+def test_a_killed_script_is_judged_by_its_recorded_tasks(name: str, to: str, folder: Path) -> None:
     number = signal.Signals[name]
     seen = signalled((*RUN, "--json", "--no-save"), number, to, 1, "tasks", folder, RECORDED_S)
     assert seen.status == -number
@@ -870,7 +870,7 @@ def test_a_script_that_is_killed_is_judged_by_what_it_did_until_then(name: str, 
 @VARIANT
 @pytest.mark.parametrize("place", ["Capture.__init__", "_Run.end"])
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_signal_ends_a_script_also_while_recording_begins_or_ends(name: str, place: str, folder: Path) -> None:
+def test_a_signal_ends_a_script_while_recording_begins_or_ends(name: str, place: str, folder: Path) -> None:
     number = signal.Signals[name]
     fault = Fault("scalescope.capture.recording", place, "waits")
     with Started((*RUN, "--no-save"), ONE, folder, faults=[fault]) as started:
