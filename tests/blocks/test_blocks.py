@@ -128,7 +128,7 @@ def test_an_invalid_store_block_is_refused_without_showing_its_password(fields: 
 
 @pytest.fixture
 def name(prefect_server: None) -> str:
-    """Of a block that is not there yet."""
+    """A name that no saved block has."""
     return f"test-{uuid.uuid4().hex[:8]}"
 
 
@@ -164,7 +164,7 @@ def test_a_saved_store_block_is_found_with_its_password(name: str) -> None:
 
 
 def test_a_store_saved_with_the_password_in_its_url_is_refused_without_showing_it(name: str) -> None:
-    """Nothing keeps anybody from typing it into the form."""
+    """The form of the block accepts any text in that field."""
     blocks.ResultStore(url="results.db").save(f"{name}-registers-the-type")
     with get_client(sync_client=True) as client:
         client.create_block_document(
@@ -193,7 +193,7 @@ def test_an_unknown_block_or_one_of_another_type_is_refused(name: str) -> None:
 
 
 def test_a_flow_can_take_a_block_that_its_form_refers_to(name: str) -> None:
-    """Prefect answers 409 to that where a block document fits several types."""
+    """Prefect answers 409 if a block document fits several block types."""
 
     @flow
     def takes(cluster: blocks.LightCluster) -> int:
@@ -230,7 +230,7 @@ def test_our_blocks_register_as_a_collection(prefect_server: None) -> None:
 
 
 def _pasted(kind: type[Block], name: str) -> Any:
-    """What the snippet on the page of a block makes when it is pasted."""
+    """The block that the code snippet on a block's page in Prefect loads."""
     code = kind.get_code_example().partition("```python")[2].partition("```")[0].replace("BLOCK_NAME", name, 1)
     made: dict[str, Any] = {}
     exec(textwrap.dedent(code), made)

@@ -50,7 +50,7 @@ PART = matrix.stratified(OTHERS, per_code=1, healthy=4, real=REAL)
 
 @pytest.fixture(scope="module")
 def results() -> list[Result]:
-    """Of a part of the cases, the same each time."""
+    """Results of a fixed part of the cases."""
     return matrix.run(PART, at_once=1)
 
 
@@ -75,7 +75,7 @@ def test_the_tested_part_has_cases_of_all_simulated_causes() -> None:
 
 
 def test_faulty_cases_lose_much_time_and_healthy_ones_little(results: list[Result]) -> None:
-    """Else a label would say what its case does not show."""
+    """Otherwise the label of a case would name a cause that its trial does not show."""
     doubtful = [(result.case.name, round(result.lost, 2)) for result in results if not matrix.shows_its_label(result)]
     assert doubtful == []
 

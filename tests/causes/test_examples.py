@@ -1,4 +1,4 @@
-"""The code on the page of causes: the first half has its cause, the second has not."""
+"""The code on the page of causes: each example has its cause, and its fixed version does not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CODES_OF_EXAMPLES = {case.expect for case in SIMULATED}
 
 
 def wrong(cases: list[Case]) -> Mapping[str, tuple[str, ...]]:
-    """Codes of what was found, worst first, where it is not what the example is there for."""
+    """Codes found, worst first, of each example that lacks its cause, and of each fixed one that has it."""
     results = matrix.run(cases)
     return {
         result.case.name: result.codes

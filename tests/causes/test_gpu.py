@@ -46,7 +46,7 @@ def test_each_gpu_case_has_its_expected_cause(tmp_path: Path, monkeypatch: pytes
 
 @pytest.fixture
 def four_cards(tmp_path: Path) -> Iterator[str]:
-    """The address of a scheduler with four workers, each with a card of its own: the folders `card-0` to `card-3`."""
+    """Address of a scheduler with four workers, each with its own GPU: the folders `card-0` to `card-3`."""
     file, dask = tmp_path / "scheduler.json", [sys.executable, "-m", "dask"]
     where = ["--scheduler-file", str(file), "--no-dashboard"]
     with contextlib.ExitStack() as stack:

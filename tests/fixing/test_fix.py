@@ -55,7 +55,7 @@ def written(project: Path, body: str) -> Path:
 
 
 def test_fix_patches_a_recorded_finding_and_tells_its_proof(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is recorded is real; the pairs, which take longest, are made up."""
+    """The recording is real; the timed pairs are made up, since they take longest."""
     script = written(project, LOOP)
 
     def made_up(command: Sequence[str], guarded: Guarded, **others: Any) -> Outcome:
@@ -92,7 +92,7 @@ def test_real_runs_prove_that_one_of_two_scripts_is_faster(project: Path, tmp_pa
 def test_a_loop_that_awaits_each_result_is_patched_proven_and_applied(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It also writes a file and prints what differs in each run."""
+    """The script also writes a file and prints a line that differs in each run."""
     script = written(project, f"{LOOP}\nopen('out.txt', 'w').write(open('in.txt').read())\nprint(time.time())")
     before = script.read_text()
     assert cli.run(["fix", "--budget", "10m", "--json", "job.py"]) == 0
@@ -139,7 +139,7 @@ def test_fix_leaves_a_failing_script_and_its_folder_unchanged(
 
 @pytest.mark.thorough
 def test_a_patch_that_changes_results_is_withdrawn(project: Path) -> None:
-    """Each task needs the file that the one before wrote, which its code does not show."""
+    """Each task reads the file that the previous task wrote, a dependency that the code does not show."""
     body = """
         def step(i):
             import os

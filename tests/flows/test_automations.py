@@ -1,4 +1,4 @@
-"""Files of automations: what Prefect makes of them, without a server."""
+"""Prefect accepts our automation files; no server is needed."""
 
 from __future__ import annotations
 

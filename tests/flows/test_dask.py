@@ -1,4 +1,4 @@
-"""Simulated clusters side by side on Dask workers: a share of a sweep travels to another process."""
+"""Simulated clusters in parallel on Dask workers: parts of a sweep run in other processes."""
 
 from __future__ import annotations
 

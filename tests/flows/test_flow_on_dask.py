@@ -1,4 +1,4 @@
-"""Flows of Prefect on Dask, recorded: what Prefect does within a real task, and what is said of a flow."""
+"""Recorded Prefect flows on Dask: the work of Prefect within a task, and the verdict on a flow."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def crunch(x: Any) -> Any:
 
 
 def run(client: Client, body: Any) -> Any:
-    """Run a flow of this body on the client's cluster, in a recorded block."""
+    """Run a flow with this body on the client's cluster within `scalescope.diagnose`."""
     runner = prefect_dask.DaskTaskRunner(address=client.scheduler.address)
     with scalescope.diagnose(client) as found:
         flow(body, name="recorded", task_runner=runner)()

@@ -1,4 +1,4 @@
-"""The form that Prefect's UI makes of a flow: its schema, checked as Prefect's server checks what is submitted."""
+"""The form of a flow in Prefect's UI: its schema, and values checked as Prefect's server checks them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGKILL and Ctrl-C leave no process behind, also none of Prefect; `python -m evidence faults` has every stage."""
+"""SIGKILL and Ctrl-C leave no process, nor one of Prefect; `python -m evidence faults` covers every stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prefect as the library finds it: whether it is configured, and the server of our own."""
+"""Whether Prefect is configured, and our own temporary Prefect server."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ CASES: dict[str, tuple[bool, dict[str, str], dict[str, str]]] = {
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in, and no Prefect in the environment but a home."""
+    """An empty working folder; the environment has PREFECT_HOME and no other setting of Prefect."""
     for name in os.environ:
         if name.startswith("PREFECT_"):
             monkeypatch.delenv(name)
@@ -104,7 +104,7 @@ def test_a_broken_settings_file_means_that_prefect_is_not_configured(project: Pa
 
 
 def test_checking_the_configuration_does_not_import_prefect(project: Path) -> None:
-    """Importing it takes seconds; a sweep on the command line must not."""
+    """Importing Prefect takes seconds, which would delay every sweep on the command line."""
     (project / PROFILES_FILE).write_text(PROFILES)
     program = (
         "import sys, scalescope.cli.main; from scalescope_flows.orchestrator import PREFECT; "
@@ -151,7 +151,7 @@ class Owned:
 
 
 def accepts(url: str) -> bool:
-    """Whether a connection to its port is taken, even if nobody answers yet."""
+    """Whether the server's port accepts connections, even if no request is answered yet."""
     where = urlsplit(url)
     with socket.create_connection((where.hostname, where.port), timeout=10):
         return True
@@ -236,7 +236,7 @@ def test_another_user_cannot_read_the_secret_of_the_server(server: Owned) -> Non
 
 
 def as_nobody(call: Callable[[], object]) -> str:
-    """Call something as a user without rights, in a process of its own; return the name of its error."""
+    """Call a function as user nobody in another process; return the name of the error it raised."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -256,7 +256,7 @@ def as_nobody(call: Callable[[], object]) -> str:
 
 
 def test_our_server_ends_when_its_owner_is_killed(server: Owned) -> None:
-    """The last test of the module."""
+    """This test must be the last of the module, since it ends the server."""
     found = psutil.Process(server.pid)
     server.owner.send_signal(signal.SIGKILL)
     _, alive = psutil.wait_procs([found], timeout=GONE_WITHIN_S)

@@ -1,4 +1,4 @@
-"""Points that a sweep adds to itself: with a driver that pretends, for which all takes a second, and a real one."""
+"""Points that `refine` adds to a sweep: with a fake driver whose trials take 1 s, and with a real driver."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ADDED = [4, 9]
 
 
 def carry_out(address: str, *, refine: int, **given: Any) -> tuple[list[Trial], SweepRun]:
-    """What was run now, and all of the run."""
+    """Returns the trials that ran now, and the whole run."""
     request = asked({**SWEEP, **given}, store=address, refine=refine)
     finished: list[Trial] = []
     with request.open_store() as store:

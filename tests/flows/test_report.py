@@ -1,4 +1,4 @@
-"""The report as a command, and as a part of a sweep."""
+"""The command `scalescope report`, and the report that a sweep writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether schedules fire, as `scalescope doctor` finds out. A server whose schedules do fire: tests/integration."""
+"""The check of schedules in `scalescope doctor`; tests/integration has a server whose schedules fire."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_server_that_does_not_answer_raises_with_its_address(monkeypatch: pyte
 def test_schedules_on_a_server_without_a_scheduler_are_named(
     prefect_server: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server of the tests has none."""
+    """The Prefect server of the tests runs without a scheduler."""
 
     @flow(name="sleepless")
     def sleepless() -> None: ...

@@ -1,4 +1,4 @@
-"""The flows of studies and their commands, with a driver that pretends."""
+"""The flows of studies and their commands, with a fake driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flow, on a real Prefect server, with drivers that pretend; one test at the end has the real thing."""
+"""The sweep flow on a real Prefect server, with fake drivers; the last test has real drivers."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retries follow at once."""
+    """Retries follow without a pause."""
     monkeypatch.setattr("scalescope_flows.runner.BACKOFF_S", 0.0)
     monkeypatch.setattr(orchestrator_load, "wait_until_quiet", lambda processes: 0.0)
 
 
 def flow_run() -> FlowRun:
-    """The newest."""
+    """The newest flow run."""
     with get_client(sync_client=True) as client:
         return max(client.read_flow_runs(), key=lambda run: run.created)
 
 
 def flow_run_of(flow: Any, name: str, parameters: dict[str, Any], tags: Sequence[str] = ()) -> FlowRun:
-    """A run that was made beforehand, as Prefect's UI makes it, and has been carried out."""
+    """Create a flow run beforehand, as Prefect's UI does, run it, and return it."""
     with get_client(sync_client=True) as client:
         made = client.create_flow_run(flow, name=name, parameters=parameters, tags=tags, state=Pending())
         run_flow(flow, flow_run=made)
@@ -75,7 +75,7 @@ def flow_run_of(flow: Any, name: str, parameters: dict[str, Any], tags: Sequence
 
 
 def task_runs() -> list[TaskRun]:
-    """Of the newest flow run, in order; the server learns of their ends a moment after they have ended."""
+    """Task runs of the newest flow run, in order; the server learns of their ends a moment later."""
     until = time.monotonic() + 20
     with get_client(sync_client=True) as client:
         while True:
@@ -351,7 +351,7 @@ def test_an_error_is_one_line_in_the_state_and_in_the_log(
 
 
 class Met(BaseModel):
-    """A signal comes while it is written as JSON."""
+    """A result during whose serialisation to JSON a signal arrives."""
 
     @model_serializer
     def _interrupted(self) -> str:
@@ -437,7 +437,7 @@ def test_a_sweep_whose_result_cannot_be_published_still_returns_it(
 
 
 class Door:
-    """A way to the server of the session, which can be shut: then nobody listens there, as where a server is killed."""
+    """A proxy to the session's server that can be shut: then no port listens, as after a kill."""
 
     def __init__(self, port: int) -> None:
         self._port, self._open = port, [socket.create_server(("127.0.0.1", 0))]
@@ -471,7 +471,7 @@ class Door:
 
 @pytest.fixture
 def door(monkeypatch: pytest.MonkeyPatch) -> Door:
-    """Where a client asks once more only while it is open: then the server is there, and busy with other tests."""
+    """A door whose clients retry only while it is open: then the server is only busy with other tests."""
     door = Door(urlsplit(PREFECT_API_URL.value()).port or 0)
     retries = SimpleNamespace(value=lambda: 0 if door.is_shut else 5)
     monkeypatch.setattr("prefect.client.base.PREFECT_CLIENT_MAX_RETRIES", retries)
@@ -479,7 +479,7 @@ def door(monkeypatch: pytest.MonkeyPatch) -> Door:
 
 
 def goes_on_without_a_server(door: Door, address: str, log: pytest.LogCaptureFixture, *, items: int) -> None:
-    """Of other items in each test: the process keeps a client for each set of tags, which knows the door before."""
+    """Each test gives other items: the process caches a client per set of tags, which would know an older door."""
     sweep = {**SWEEP, "params": {"items": items}}
     with temporary_settings({PREFECT_API_URL: door.address, PREFECT_CLIENT_MAX_RETRIES: 0}):
         assert scale_sweep(**sweep, store=address).valid == 3
@@ -546,7 +546,7 @@ CANARY = "c4nary/of+the \"mine'\\"
 def test_a_secret_appears_in_no_error_log_artifact_report_or_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Thrown at every path: error, log, artifact, event, report, spec, records."""
+    """The secret is put into errors, logs, artifacts, events, the report, the specification and the records."""
     monkeypatch.setenv("PYTHONPATH", str(Path(leaky.__file__).parent.parent), prepend=":")
     monkeypatch.setenv("LEAKY_DSN", CANARY)
     kept = tmp_path / "kept"

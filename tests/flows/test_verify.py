@@ -1,4 +1,4 @@
-"""Remedies that a run carries out itself, on the simulated cluster."""
+"""Remedies that a run with `verify` or `explain` tries by itself, mostly on the simulated cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of code on clusters that the user made: real ones of this machine."""
+"""`scalescope.diagnose` on clusters that the user created: real clusters of this machine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
 
 
 def left_on(client: Client) -> tuple[Any, ...]:
-    """What a recorder would leave."""
+    """Everything on the cluster that a recorder could leave behind."""
 
     def scheduler(dask_scheduler: Any) -> tuple[Any, ...]:
         own = dask_scheduler

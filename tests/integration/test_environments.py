@@ -68,7 +68,7 @@ def deadly(client, *, items: int = 1):
 
 @dataclass(frozen=True)
 class Place:
-    """A driver, and which environment it runs in on which cluster."""
+    """A driver with its environment and its kind of cluster."""
 
     environment: str
     kind: str
@@ -77,7 +77,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], Place]]:
-    """Opens a driver in an environment on a kind of cluster, once: all tests share it, whatever their order."""
+    """Opens one driver per environment and kind of cluster, which all tests share in any order."""
     with ExitStack() as stack:
 
         @cache
@@ -116,7 +116,7 @@ def run(place: Place, workload: str, workers: int = 2, **params: Any) -> tuple[P
 
 
 def variant(place: tuple[str, str]) -> Any:
-    """`make test` runs the oldest release and the newest one."""
+    """`make test` runs only the oldest and the newest release."""
     return [] if {"2023.5", "newest"} & {*place} and "light" not in place else [pytest.mark.thorough]
 
 

@@ -75,7 +75,7 @@ def test_a_gateway_cluster_answers_no_request_of_another_user(server: Server, op
 
 
 def configured(server: Server) -> dict[str, Any]:
-    """Settings of Dask with which its users reach a server."""
+    """Dask settings with which users of Dask Gateway reach their server."""
     login = {"type": "basic", "kwargs": {"username": "me", "password": f"{{{VARIABLE}}}"}}
     return {"gateway.address": server.address, "gateway.auth": login}
 

@@ -1,4 +1,4 @@
-"""Hosts that are set up otherwise than most: the real command in each, which works or says at once what it lacks."""
+"""Unusual hosts: the real command works in each, or tells at once what is missing."""
 
 from __future__ import annotations
 

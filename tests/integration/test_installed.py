@@ -110,7 +110,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory, missing: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the programs of a new environment: Scalescope as installed, all else as the tests have it."""
+    """The `bin` folder of a new environment: Scalescope is installed, all other packages are those of the tests."""
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     scheme = {"base": str(folder), "platbase": str(folder)}
@@ -127,7 +127,7 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True)
 class Project:
-    """A folder of a user, and what is run in it."""
+    """A folder of a user, in which programs are run."""
 
     folder: Path
     programs: Path
@@ -152,7 +152,7 @@ class Project:
 
 @pytest.fixture(scope="module", params=["packages", pytest.param("folders", marks=pytest.mark.thorough)])
 def project(request: pytest.FixtureRequest, programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """With files `__init__.py` and without."""
+    """A project whose folders have `__init__.py`, and one without these files."""
     folder = tmp_path_factory.mktemp(request.param)
     for name, text in PROJECT.items():
         file = folder / name
@@ -168,7 +168,7 @@ def project(request: pytest.FixtureRequest, programs: Path, tmp_path_factory: py
 
 
 def clean() -> dict[str, str]:
-    """The environment of this process, without what leads to the tests' own packages and servers."""
+    """This process' environment without variables that point to packages and servers of the tests."""
     strange = ("PYTHON", "PREFECT_", "SCALESCOPE_", "PYTEST_", "COVERAGE_")
     return {name: value for name, value in os.environ.items() if not name.startswith(strange)}
 
@@ -193,7 +193,7 @@ def test_the_wheel_contains_all_files_of_our_packages(wheel: Path) -> None:
 
 @pytest.mark.thorough
 def test_a_plain_install_with_the_newest_dependencies_works(wheel: Path, tmp_path: Path) -> None:
-    """Without constraints: it can be resolved on every Python that is supported, and sweeps on this one."""
+    """Without constraints: every supported Python can resolve the dependencies, and a sweep runs on this one."""
     for version in ("3.11", "3.12", "3.13"):
         uv.run(
             ["pip", "compile", "--quiet", "--python-version", version, str(ROOT / "pyproject.toml")],
@@ -246,7 +246,7 @@ def api(prefect_server: None) -> str:
 
 @pytest.fixture(scope="module")
 def worker(project: Project, api: str) -> Iterator[subprocess.Popen[str]]:
-    """Started in the user's folder, as one does, and what is deployed from there."""
+    """A worker started in the user's folder, with the flows deployed from there."""
     shown = project.run("python", "-m", "prefect", "--no-prompt", "deploy", "--all", PREFECT_API_URL=api)
     assert shown.count("successfully created") == 2
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""deployments/automations/missing-nights.yaml: a night that did not come, or measured nothing, is told."""
+"""deployments/automations/missing-nights.yaml tells of a night that is missing or measured nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def run(client, *, items: int = 2):
 
 
 class Inbox(HTTPServer):
-    """A webhook; `told` are the subjects of what it got."""
+    """A webhook; `told` has the subjects of the messages that it received."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Receives)
@@ -64,7 +64,7 @@ def inbox() -> Iterator[Inbox]:
 
 
 def automate(site: Site, inbox: Inbox) -> None:
-    """Create the automation as its file says, but for the time."""
+    """Create the automation of the file with a shorter time limit."""
     [automation] = yaml.safe_load((ROOT / "deployments/automations/missing-nights.yaml").read_text())
     with site.client() as client:
         url = f"http://127.0.0.1:{inbox.server_port}"
@@ -121,7 +121,7 @@ def end(process: psutil.Popen) -> None:
 
 
 def night(site: Site) -> str:
-    """Run a night; the name of its last state."""
+    """Run a night; return the name of its last state."""
     with site.client() as client:
         deployment = client.read_deployment_by_name("nightly/mine")
         run = client.create_flow_run_from_deployment(deployment.id).id

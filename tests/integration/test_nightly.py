@@ -1,4 +1,4 @@
-"""Three real nights, with a regression in one package before the third: nobody helps.
+"""Three real nights, with a regression in one package before the third.
 
 uv builds the environments, with wheels of this test besides those of the index. Where they cannot be had the test is
 skipped, or fails if SCALESCOPE_REQUIRE names environments.
@@ -177,7 +177,7 @@ def test_a_night_whose_cpu_was_stolen_blames_the_machine(tmp_path: Path, address
     thieves: list[subprocess.Popen[bytes]] = []
 
     def steal() -> None:
-        """Once its cluster is there, by so much that no other load of this machine matters.
+        """Steal CPU once the cluster is up, so much that no other load of this machine matters.
 
         Each thief is a session of its own: Linux gives each session the same share (autogroup, sched(7)).
         """
@@ -187,7 +187,7 @@ def test_a_night_whose_cpu_was_stolen_blames_the_machine(tmp_path: Path, address
         go.touch()
 
     def release(progress: Progress | None = None) -> None:
-        """Once the trial that counts is over."""
+        """Stop stealing once the counted trial is over."""
         if progress is None or (progress.trial is not None and not progress.trial.warmup):
             for thief in thieves:
                 thief.kill()

@@ -1,4 +1,4 @@
-"""A sweep in a notebook: a bar that is drawn in place, and no line that nobody wants."""
+"""A sweep in a notebook draws its progress bar in place and prints no other line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Schedulers of other releases of Dask, each with a worker, in environments of their own."""
+"""Schedulers of other Dask releases, each with a worker, in separate environments."""
 
 from __future__ import annotations
 

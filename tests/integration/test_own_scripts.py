@@ -1,4 +1,4 @@
-"""Scripts as people write them, each run as it is: what holds it back comes first."""
+"""Scripts as people write them, run unchanged: the first finding is their known cause."""
 
 from __future__ import annotations
 

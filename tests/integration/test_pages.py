@@ -1,4 +1,4 @@
-"""What README.md and the pages of docs/ show: each block is run, or checked as far as nothing is started."""
+"""The code blocks of README.md and docs/: each is run, or at least checked without starting anything."""
 
 from __future__ import annotations
 
@@ -96,13 +96,13 @@ class Block:
 
     @property
     def command(self) -> str:
-        """The command whose output it shows; empty for others."""
+        """The command whose output the block shows; empty if it shows none."""
         shown = re.match(r"\$ ((?:.*\\\n)*.*)\n", self.text)
         return shown[1].replace("\\\n", " ") if shown and not self.is_elsewhere else ""
 
     @property
     def output(self) -> str:
-        """What the page says that the command prints."""
+        """The output that the page shows for the command."""
         return re.sub(r"\A\$ (?:.*\\\n)*.*\n", "", self.text)
 
 
@@ -117,7 +117,7 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """With the files that the pages show, on a terminal of 80 columns."""
+    """A working folder with the files that the pages show, for a terminal of 80 columns."""
     for block in BLOCKS:
         if named := re.match(r"# (\w+\.(?:py|yaml))\b", block.text):
             (tmp_path / named[1]).write_text(block.text)
@@ -130,7 +130,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def differences(expected: str, shown: str) -> Iterator[str]:
-    """Lines of a page that are not in what was shown, in their order; `...` stands for any lines, as does the end."""
+    """Lines of a page missing in the real output, in order; `...` and the end of the page stand for any lines."""
     lines = iter(shown.splitlines())
     anywhere = False
     for line in expected.splitlines():
@@ -144,7 +144,7 @@ def differences(expected: str, shown: str) -> Iterator[str]:
 
 
 def same(left: str, right: str, close: float = CLOSE) -> bool:
-    """Whether lines differ in nothing but a little in numbers, lengths of bars and columns, and spaces."""
+    """Whether lines are equal except for small differences of numbers, lengths of bars, and spaces."""
     if plain(left) != plain(right):
         return False
     numbers = ([float(each.replace(",", "")) for each in NUMBER.findall(line)] for line in (left, right))
@@ -251,7 +251,7 @@ def test_the_metric_from_the_page_on_adding_metrics_is_shown(folder: Path) -> No
 
 
 def test_commands_shown_without_output_have_valid_options() -> None:
-    """Sweeps are checked whole, of other commands the options."""
+    """Sweeps are planned; of other commands only the options are checked."""
     group, seen = typer.main.get_command(cli.app()), 0
     for block in BLOCKS:
         if block.language or block.text.startswith("$") or block.is_elsewhere:

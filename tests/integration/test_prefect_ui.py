@@ -1,6 +1,6 @@
 """Prefect's UI in a real browser, with our deployments, a real server and a real worker.
 
-With SCALESCOPE_SCREENSHOTS naming a folder, a picture of every step is kept there.
+If SCALESCOPE_SCREENSHOTS names a folder, a picture of every step is stored there.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Place:
             self.ui.wait(lambda: self.ui.driver.current_url != form, "the block", 10, needed=False)
 
     def made(self) -> list[str]:
-        """Ids of the runs that nobody scheduled; the server lists 200 runs at most, and hundreds lie ahead."""
+        """Ids of flow runs without a schedule; the server lists at most 200 runs, and hundreds are scheduled."""
         soon = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
         found = self.find("flow_runs", flow_runs={"expected_start_time": {"before_": soon}})
         return [each["id"] for each in found if not each["auto_scheduled"]]
@@ -110,7 +110,7 @@ class Place:
         return self.get(f"flow_runs/{id}")
 
     def ended(self, id: str, kind: str = "COMPLETED") -> Any:
-        """The run, once it has ended and its page says so."""
+        """The flow run, once it has ended and its page shows that."""
         self.ui.leave()
         wait_for(lambda: self.run(id)["state"]["type"] in ENDED, f"the run {id} has not ended", look_s=0.5)
         run = self.run(id)
@@ -149,7 +149,7 @@ def place(site: Site, worker: psutil.Popen, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def sweep(place: Place) -> str:
-    """Id of the run of a form that was filled in, which has ended."""
+    """Id of a flow run that was started by filling in the form, and has ended."""
     place.form()
     place.ui.choose("Workload", "beam-pardo")
     place.ui.choose("Cluster", "simulated")
@@ -198,12 +198,12 @@ def test_the_artifact_of_a_flow_run_shows_verdict_and_table(place: Place, sweep:
 
 
 def artifacts(place: Place, run: str) -> Any:
-    """The latest of each key: Prefect's client sends one twice where the server was slow to answer."""
+    """The latest artifact of each key: Prefect's client sends an artifact twice if the server was slow."""
     return place.find("artifacts/latest", artifacts={"flow_run_id": {"any_": [run]}, "type": {"any_": ["markdown"]}})
 
 
 def open_artifact(place: Place, run: str) -> None:
-    """From a run's page, by its cards."""
+    """Open the artifact from the page of its flow run."""
     [made] = artifacts(place, run)
     place.ui.press("Artifacts", on="tab")
     place.ui.picture("artifacts")
@@ -256,7 +256,7 @@ def test_the_form_refuses_invalid_numbers_and_axes_before_a_run(place: Place) ->
 
 @pytest.fixture(scope="module")
 def held(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a workload whose third trial goes on where the file `go` is there."""
+    """A folder with a workload whose third trial waits for the file `go`."""
     folder = tmp_path_factory.mktemp("held")
     (folder / "held.py").write_text(HELD.format(folder=str(folder)))
     return folder
@@ -264,7 +264,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cancelled(place: Place, held: Path) -> str:
-    """Id of a run on worker processes that was cancelled in its third trial."""
+    """Id of a flow run on worker processes that was cancelled in its third trial."""
     place.form()
     place.ui.fill("Workload", f"{held}/held.py:run", tab="Path, module or name")
     place.ui.choose("Cluster", "local")
@@ -305,7 +305,7 @@ def test_retrying_a_cancelled_flow_run_continues_it(place: Place, held: Path, ca
     (held / "go").touch()
 
     def asked() -> bool:
-        """Ask for it, and again where the server was too busy to hear; people press again."""
+        """Press Retry; returns False if the server was too busy, then it is pressed again, as people do."""
         place.ui.open(f"v2/runs/flow-run/{cancelled}")
         place.ui.menu("Retry")
         place.ui.press("Retry", on="button")
@@ -318,7 +318,7 @@ def test_retrying_a_cancelled_flow_run_continues_it(place: Place, held: Path, ca
         return place.run(cancelled)["state"]["type"] not in ENDED
 
     def runs() -> bool:
-        """Prefect's worker may end the process once more that it ended for the cancellation."""
+        """False if Prefect's worker ended the process again, as it did for the cancellation."""
         wait_for(lambda: begun() or not goes_on(), "it is not run again")
         return begun()
 

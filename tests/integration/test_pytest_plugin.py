@@ -1,4 +1,4 @@
-"""What a test of another project sees."""
+"""The pytest plugin in a test of another project."""
 
 from __future__ import annotations
 

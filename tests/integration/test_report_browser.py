@@ -1,6 +1,6 @@
-"""The report in a real browser, with no network: it draws, it says nothing on the console, and it asks for nothing.
+"""The report in a real browser without a network: charts are drawn, with no console message and no request.
 
-With SCALESCOPE_SCREENSHOT naming a file, the picture for the README is written there.
+If SCALESCOPE_SCREENSHOT names a file, the picture for the README is written there.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ return counts;
 
 @dataclass
 class Browser:
-    """Chromium, and all that it requested and complained about since the last look."""
+    """Chromium, with its requests and console messages since the last call."""
 
     driver: Any
 
     def open(self, path: Path, *, scheme: str = "light", width: int = 1200) -> list[str]:
-        """Open a file and wait until all is drawn; returns the ids of its charts."""
+        """Open a file and wait until all charts are drawn; returns the ids of its charts."""
         self.driver.execute_cdp_cmd(
             "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         )
@@ -79,7 +79,7 @@ class Browser:
         )
 
     def complaints(self) -> list[str]:
-        """Warnings and errors on the console, those of the security policy included."""
+        """Warnings and errors on the console, including those of the security policy."""
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
 
     def requests(self) -> list[str]:
@@ -95,7 +95,7 @@ class Browser:
 
     @contextmanager
     def quiet(self, path: Path) -> Iterator[None]:
-        """Meanwhile the page asks for nothing but itself, says nothing on the console, and runs no code of others."""
+        """Asserts that the page requests only itself, writes nothing on the console, and runs no injected code."""
         self.requests()
         self.complaints()
         yield
@@ -129,7 +129,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory, missing: Any) -> Iterator[
 
 @pytest.fixture(scope="module")
 def story(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of the case for which Scalescope was built, measured here and now."""
+    """The report of the reported Beam case, measured now on this machine."""
     folder = tmp_path_factory.mktemp("story")
     address = str(folder / "s.db")
     run = finished_run(SWEEP, address)

@@ -1,4 +1,4 @@
-"""Report, history and raw records on a server that speaks S3: the one of moto, on loopback; no bucket of Amazon's."""
+"""Report, history and raw records on a server that speaks S3: moto's, on loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""deployments/*.yaml as their headers say: a server, a worker, schedules that fire, and killed runs that are found."""
+"""deployments/*.yaml as their headers tell: a server, a worker, schedules that fire, and killed flow runs."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_schedules_are_inactive_at_first_and_have_future_runs_once_activated(
     site: Site, client: SyncPrefectClient
 ) -> None:
     def scheduled(name: str) -> list[FlowRun]:
-        """An automation may have begun others, for a run of another test."""
+        """Only runs of the schedule: an automation may have begun others for another test."""
         return [run for run in runs_of(client, name) if run.auto_scheduled]
 
     for name in ("nightly/nightly-local", "reap/reap-local"):
@@ -100,7 +100,7 @@ def test_schedules_are_inactive_at_first_and_have_future_runs_once_activated(
 
 @pytest.mark.parametrize("file", ["local.yaml", "slurm.yaml", "kubernetes.yaml"])
 def test_a_crash_of_the_reap_flow_does_not_trigger_reap(file: str) -> None:
-    """Else a worker that cannot run anything would have it crash for ever."""
+    """Otherwise a worker that cannot run anything would make reap crash for ever."""
     [reap] = [
         each for each in yaml.safe_load((ROOT / "deployments" / file).read_text())["deployments"] if "triggers" in each
     ]

@@ -1,4 +1,4 @@
-"""Scripts that know nothing of us, run as they are."""
+"""Scripts without any code of Scalescope, run unchanged by `scalescope run`."""
 
 from __future__ import annotations
 

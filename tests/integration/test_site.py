@@ -1,4 +1,4 @@
-"""The documentation as a site: built without a network, no link is broken, and its search finds symptoms."""
+"""The documentation as a site: it is built without a network, has no broken link, and its search works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Some of the suite on two real workers, each result checked; `python -m evidence suite` runs all of it."""
+"""Some workloads of the suite on two real workers; `python -m evidence suite` runs all of them."""
 
 from __future__ import annotations
 

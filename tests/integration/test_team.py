@@ -65,7 +65,7 @@ def client(site: Site) -> Iterator[SyncPrefectClient]:
 def test_the_commands_of_the_page_on_prefect_start_the_services(
     postgresql: Server, missing: Any, tmp_path: Path
 ) -> None:
-    """All but `prefect block register` and what follows it: the comments of deployments/ have the same commands."""
+    """All commands before `prefect block register`: the later ones are those of the comments in deployments/."""
     page = (ROOT / "docs/prefect.md").read_text(encoding="utf-8")
     databases, clone, server, first, worker, once, more, *_ = re.findall(r"^```\n(.*?)^```$", page, re.M | re.S)
     with socket.create_server(("127.0.0.1", 0)) as probe:

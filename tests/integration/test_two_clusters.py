@@ -1,4 +1,4 @@
-"""A script with two clusters: neither is blamed for the time of the other."""
+"""A script with two clusters: neither cluster is blamed for time that the other took."""
 
 from __future__ import annotations
 

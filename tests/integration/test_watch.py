@@ -1,4 +1,4 @@
-"""Somebody's running cluster, watched: real ones of this machine, with workers in processes of their own.
+"""`scalescope watch` on real clusters of this machine, whose workers are separate processes.
 
     SCALESCOPE_FAULT_ROUNDS=20 pytest tests/integration/test_watch.py -k killed
 
@@ -65,7 +65,7 @@ def nested() -> Any:
 
 
 def left_on(client: Client) -> tuple[Any, ...]:
-    """What a watcher or a recorder would leave, and what it would change."""
+    """Everything on the cluster that a watcher or a recorder could leave or change."""
 
     def scheduler(dask_scheduler: Any) -> tuple[Any, ...]:
         own = dask_scheduler
@@ -166,7 +166,7 @@ def test_watch_with_record_ends_with_a_verdict(
 def test_a_killed_watch_leaves_nothing_on_the_cluster(
     client: Client, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half of the rounds from the first look on, the others at any moment from the start of the process."""
+    """Half of the rounds kill after the first look, the others at any moment after the start of the process."""
     sent = sys.modules[eval(expression(recorder, "__name__"))]  # as the scheduler has it, which is in this process
     monkeypatch.setattr(sent, "ALONE_S", 0.5)
     chance = random.Random(number)
@@ -210,7 +210,7 @@ def test_watch_refuses_a_silent_scheduler_wrong_options_and_old_releases(
 def test_watch_names_hanging_tasks_with_worker_and_line(
     client: Client, quick: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The last one: its cluster hangs."""
+    """This test must be the last, since its cluster hangs."""
     address = client.scheduler.address
     full, blocked, stopped, deaf = client.scheduler_info()["workers"]
     pids = client.run(os.getpid)
@@ -250,12 +250,12 @@ def test_watch_names_hanging_tasks_with_worker_and_line(
 
 
 def line_of(function: Callable[..., Any]) -> str:
-    """Its first line, as it is told."""
+    """The place of a function's first line, as messages name it."""
     return f"test_watch.py:{function.__code__.co_firstlineno + 1} in {function.__name__}"
 
 
 def deafen(dask_worker: Any) -> None:
-    """What tells it of a task is lost from now on."""
+    """From now on the worker loses messages that assign tasks."""
     dask_worker.stream_handlers["compute-task"] = lambda **message: None
 
 

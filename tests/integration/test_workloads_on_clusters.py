@@ -94,7 +94,7 @@ def test_a_workload_runs_on_every_cluster_kind_and_has_metrics(driver: Driver, n
     "driver", ["simulated", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in CLUSTERS[1:])], indirect=True
 )
 def test_a_beam_pipeline_of_the_user_runs_on_every_cluster_kind(driver: Driver, tmp_path: Path) -> None:
-    """It combines over partitions, so that each must have got its own items alone."""
+    """The pipeline combines over partitions, so each partition must have only its own items."""
     pytest.importorskip("apache_beam")
     path = tmp_path / "pipeline.py"
     path.write_text(OWN_PIPELINE)
@@ -113,6 +113,6 @@ def test_one_more_item_can_halve_the_parallelism_of_a_bag(driver: Driver, items:
 @pytest.mark.thorough
 @pytest.mark.parametrize("driver", ["simulated"], indirect=True)
 def test_the_shortest_task_with_half_efficiency_lasts_4_to_8_ms(driver: Driver) -> None:
-    """The METG of docs/reference/metrics.md."""
+    """The minimum effective task granularity (METG) of docs/reference/metrics.md."""
     found = [run(driver, "futures-map", workers=16, items=800, seconds=each)[0] for each in (0.004, 0.008)]
     assert [round(each.efficiency, 2) for each in found] == [0.43, 0.61]

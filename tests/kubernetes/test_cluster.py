@@ -212,7 +212,7 @@ def test_a_sweep_varies_the_size_of_one_group_of_workers(
 def test_our_roles_are_sufficient_from_outside_the_cluster(
     build: Any, kubernetes: Any, namespace: str, tmp_path: Path
 ) -> None:
-    """A user with them, and no right besides."""
+    """The user has these Roles and no other right."""
     kubernetes.kubectl("apply", "-n", namespace, "-f", ROLES)
     kubernetes.kubectl("create", "serviceaccount", "someone", "-n", namespace)
     token = kubernetes.kubectl("create", "token", "someone", "-n", namespace).strip()
@@ -273,7 +273,7 @@ def test_a_driver_in_a_pod_reaches_the_scheduler_directly(
 
 
 def said(cluster: KubernetesCluster) -> dict[str, str]:
-    """All that the table of logs has of each worker."""
+    """The text in the table of logs, by worker."""
     rows = cluster.records()["logs"]
     found: dict[str, str] = {}
     for worker, text in zip(rows["worker"], rows["text"], strict=True):

@@ -156,7 +156,7 @@ def new_site(
 
 
 def _busy() -> float:
-    """How much slower a machine with other tests may be."""
+    """Factor by which this machine may be slower because of other tests."""
     return 3.0 + os.getloadavg()[0] / (os.cpu_count() or 1)
 
 
@@ -237,7 +237,7 @@ def test_no_object_of_a_failed_cluster_is_left(seen: dict[str, Seen], kubernetes
 def test_a_cluster_under_restricted_pod_security_waits_for_a_late_node(
     new_site: Callable[[], FailureSite], kubernetes: Kubernetes
 ) -> None:
-    """None of our pods breaks its standard; and no node fits until one has the label, as with autoscaling."""
+    """Our pods keep the standard; no node fits until one gets the label, as with autoscaling."""
     site, said = new_site(), list[str]()
     kubernetes.kubectl("label", "namespace", site.namespace, "pod-security.kubernetes.io/enforce=restricted")
     cluster = site.build(node_selector=("test/pool=late",), autoscale_timeout_s=120.0)

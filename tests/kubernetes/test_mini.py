@@ -1,4 +1,4 @@
-"""infra/kubernetes/mini.py: what it starts is a real Kubernetes, and nothing of it stays."""
+"""infra/kubernetes/mini.py starts a real Kubernetes and leaves nothing of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
 
 @pytest.fixture
 def mini(kubernetes: Kubernetes) -> Any:
-    """The session's cluster, if it is one of mini.py."""
+    """The session's cluster; the test is skipped if mini.py did not start it."""
     if kubernetes.mini is None:
         pytest.skip("the cluster is not one of infra/kubernetes/mini.py")
     return kubernetes.mini
@@ -49,7 +49,7 @@ def pod(name: str, image: str, *command: str, gpu: bool = False, **spec: Any) ->
 
 
 def succeed(kubernetes: Kubernetes, namespace: str, *pods: dict[str, Any]) -> list[str]:
-    """Run pods side by side to their end; returns the output of each."""
+    """Run pods in parallel until they end; returns the output of each."""
     kubernetes.apply(*pods, namespace=namespace)
     names = [each["metadata"]["name"] for each in pods]
 

@@ -1,4 +1,4 @@
-"""What runs of other hosts and pods left is removed by the lease on the cluster itself, and nothing else is."""
+"""Reaping of clusters left by other hosts and pods, by the lease on the cluster itself."""
 
 from __future__ import annotations
 

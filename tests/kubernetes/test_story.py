@@ -48,7 +48,7 @@ class Told:
 
     @property
     def finding(self) -> tuple[str, str]:
-        """Code, and whose rule it is."""
+        """Code of the first finding, and its summary after the first colon."""
         assert self.run.verdict is not None, self.said
         first = self.run.verdict.findings[0]
         return first.code, first.summary.partition(": ")[2]
@@ -56,7 +56,7 @@ class Told:
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """The same on the simulated cluster, which has no groups."""
+    """The outcome of the same sweep on the simulated cluster, which has no groups."""
     store = str(tmp_path_factory.mktemp("simulated") / "store.db")
     run_sweep({**BEAM, "points": [{"workers": cpus + gpus} for cpus, gpus in SIZES], "store": store})
     with Store.open(store) as opened:
@@ -65,7 +65,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 @pytest.fixture(scope="module")
 def told(kubernetes: Kubernetes, pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
-    """The user has the two Roles, and no right besides."""
+    """The outcome of each command; the user has the two Roles and no other right."""
     pytest.importorskip("apache_beam")
     pool.kubectl("create", "serviceaccount", "ann")
     for role, name in (("scalescope", "ann"), ("scalescope-outside", "ann-outside")):

@@ -1,4 +1,4 @@
-"""deployments/kubernetes.yaml as its header says, on a real Kubernetes: flows are pods, under our Roles."""
+"""deployments/kubernetes.yaml used as its header tells, on a real Kubernetes: flows run in pods under our Roles."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def start(client: SyncPrefectClient) -> Any:
 
 @pytest.fixture(scope="module")
 def runs(pool: Pool, client: SyncPrefectClient, start: Any) -> dict[str, UUID]:
-    """All begin side by side: most of their time is spent on waiting."""
+    """Flow runs by name, which all begin at once, since they mostly wait."""
     soon = (datetime.now(UTC) + timedelta(seconds=15)).isoformat()
     own = f"--interval 300 --anchor-date {soon} --replace -y"
     found = {"broken": start({"command": "false"}), "deleted": start({"node_selector": {"pool": "none"}})}
@@ -136,7 +136,7 @@ def test_a_flow_run_whose_pod_is_deleted_or_broken_is_crashed(
 def test_a_failing_cluster_under_our_roles_has_the_category_no_dask(
     pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From outside, with the account of the flows."""
+    """The cluster is opened from outside, with the service account of the flows."""
     account = f"--serviceaccount={NAMESPACE}:scalescope"
     pool.kubectl("create", "rolebinding", "outside", "--role=scalescope-outside", account)
     token = pool.kubectl("create", "token", "scalescope").strip()
@@ -186,7 +186,7 @@ def test_kubernetes_accepts_our_manifests_and_the_chart_of_the_operator(kubernet
 def test_a_missing_verb_of_a_role_is_named_in_the_error(
     kubernetes: Kubernetes, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error names what is missing."""
+    """The cluster is opened once without each verb."""
     everything = rules("scalescope") | rules("scalescope-outside")
     assert set(ALLOWED) <= rules("scalescope")
     objects: list[dict[str, Any]] = []

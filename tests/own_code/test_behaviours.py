@@ -97,7 +97,7 @@ def test_names_of_behaviours_are_unique() -> None:
 
 
 def assert_same(python: Sequence[str], ours: Sequence[str], behaviour: Behaviour, folder: Path) -> None:
-    """Compare two ways to start a script; what the second says on stderr at the very end is its own."""
+    """Compare two ways to start a script; only the second may add lines at the end of stderr."""
     expected = outcome(python, behaviour, folder)
     seen = outcome(ours, behaviour, folder)
     theirs, said = seen.stderr[: len(expected.stderr)], seen.stderr[len(expected.stderr) :]
@@ -136,7 +136,7 @@ def plain_environment() -> dict[str, str]:
 
 
 def write(work: Path, behaviour: Behaviour) -> None:
-    """Times of files are equal in each run, since bytecode holds them."""
+    """Write the files with fixed times, since bytecode contains the times of sources."""
     files = dict(behaviour.files)
     if behaviour.source:
         files[behaviour.script.format(folder=work)] = behaviour.source
@@ -156,7 +156,7 @@ def as_bytes(content: Content) -> bytes:
 def with_files(
     command: Sequence[str], behaviour: Behaviour, work: Path, environment: dict[str, str]
 ) -> tuple[int, bytes, bytes]:
-    """Its streams are files, which a process that outlives it may keep open."""
+    """The streams are files, since a process that outlives the script may keep them open."""
     names = [work.parent / name for name in ("stdin", "stdout", "stderr")]
     names[0].write_text(behaviour.stdin)
     with names[0].open("rb") as stdin, names[1].open("wb") as stdout, names[2].open("wb") as stderr:
@@ -205,7 +205,7 @@ def on_a_terminal(
 
 @contextlib.contextmanager
 def group_of(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ends what is left of its group."""
+    """Ends the remaining processes of the group on exit."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Whatever happens to what records and judges a script, the script ends as it does under plain Python."""
+"""Faults in recording and judging a script: the script still ends as it does under plain Python."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a script ended: what anybody sees of it."""
+    """How a script ended: status, output and remaining processes."""
 
     status: int  # negative: the signal that ended it
     stdout: str
@@ -267,14 +267,14 @@ def by_python(source: str, *arguments: str, merged: bool = False) -> Ended:
 
 
 def judged(source: str, folder: Path, *, saves: bool = True, **options: Any) -> tuple[Ended, dict[str, Any]]:
-    """How a script ended, and what was told of it as data."""
+    """How a script ended, and the verdict on it as data."""
     seen = by((*RUN, "--json", *([] if saves else ["--no-save"])), source, folder, **options)
     assert seen.stdout, seen.stderr
     return seen, json.loads(seen.stdout)
 
 
 def judged_later(started: Started) -> dict[str, Any]:
-    """What is told of a script whose judge was killed."""
+    """The verdict on a script whose judging process was killed."""
     variables = {**os.environ, "XDG_STATE_HOME": str(started.folder / "state")}
     command = [*RUN, "--no-save", "--json", "--last-record"]
     done = subprocess.run(command, env=variables, cwd=started.folder, capture_output=True, text=True, check=False)
@@ -284,7 +284,7 @@ def judged_later(started: Started) -> dict[str, Any]:
 
 
 def records(folder: Path) -> list[Path]:
-    """Folders of records that are left."""
+    """Remaining folders of records."""
     return sorted((folder / "state" / "scalescope" / "scripts").iterdir())
 
 
@@ -310,7 +310,7 @@ def assert_same(expected: Ended, seen: Ended, *, with_json: bool = False, exactl
 
 
 def last_exception(ended: Ended) -> str:
-    """Its type; empty if no traceback was printed."""
+    """The type of the exception; empty if no traceback was printed."""
     found = re.findall(r"^([A-Za-z][\w.]*)(?::.*)?\r?$", ended.stderr.rpartition("Traceback (most")[2], re.MULTILINE)
     return str(found[0]) if "Traceback (most" in ended.stderr and found else ""
 
@@ -390,7 +390,7 @@ print(client.submit(double, 5).result())
 
 @pytest.fixture(scope="session")
 def own_mounts() -> None:
-    """A command can have mounts of its own."""
+    """Skip the test unless a command can have its own mounts."""
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-m", "true"], check=False).returncode:
         pytest.skip("no file system can be mounted here")
 
@@ -460,7 +460,7 @@ NO_USERS = (
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """A PostgreSQL that takes connections and does not answer."""
+    """Address of a PostgreSQL that accepts connections and does not answer."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"postgresql://somebody:secret@127.0.0.1:{server.getsockname()[1]}/kept"
 
@@ -576,7 +576,7 @@ def test_a_script_is_not_affected_if_the_recorder_cannot_report_its_failure(name
 
 
 def assert_unnoticed(faults: Sequence[Fault], source: str, folder: Path, *arguments: str) -> dict[str, Any]:
-    """Run a script with faults; returns what was told of it as data."""
+    """Run a script with faults, assert that it ends as without, and return the verdict as data."""
     seen, shown = judged(source, folder, faults=faults, arguments=arguments, saves=False)
     assert_same(by_python(source, *arguments, merged=True), seen, with_json=True)
     assert (folder / "happened").exists(), "Nothing called that."

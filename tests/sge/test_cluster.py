@@ -1,4 +1,4 @@
-"""Clusters of real jobs on a real Grid Engine, and what is left of them when processes die."""
+"""Clusters of real jobs on a real Grid Engine, and reaping of their jobs when processes die."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_jobs_have_a_slot_per_core_and_are_kept_replaced_and_closed(opened: Open
 
 
 def test_the_reason_why_jobs_do_not_start_is_told(opened: Opened, in_sge: Any) -> None:
-    """One step after the other on the same cluster."""
+    """All steps use the same cluster, one after the other."""
     cluster = opened(queue_timeout_s=2.0)
 
     def refused(category: str, threads: int = 1) -> ClusterError:

@@ -158,7 +158,7 @@ ROWS = (
 
 @dataclass
 class Seen:
-    """What came of a row."""
+    """The outcome of a row."""
 
     error: ClusterError
     seconds: float  # since the job was submitted, or since what was done to it
@@ -167,7 +167,7 @@ class Seen:
 
 
 def _anonymous(text: str) -> str:
-    """Without what is of this run alone."""
+    """The text without the ends of logs, which differ in each run."""
     return re.sub(r"; (the end of|its error file) .*", "", text)
 
 
@@ -331,7 +331,7 @@ def test_a_job_that_waits_for_maintenance_has_an_estimated_start(in_slurm: Any, 
 
 
 def _until(watch: JobWatch, reason: str) -> PendingWorkers:
-    """What is being waited for, once Slurm gives this reason and has reckoned when it ends."""
+    """The pending workers, once Slurm gives this reason and an estimated start."""
 
     def found() -> PendingWorkers | None:
         waiting = watch.check(1, 0)

@@ -1,4 +1,4 @@
-"""What is left on a real Slurm when processes die, and what `reap` does about it."""
+"""Jobs left on a real Slurm when processes die, and how `reap` removes them."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_reap_removes_the_jobs_of_a_killed_owner_and_no_foreign_job(in_slurm: An
 
 
 def test_reap_finds_a_job_submitted_while_its_owner_died(in_slurm: Any, start: Start) -> None:
-    """The owner's sbatch outlives it: the job comes a moment after the reaper has looked for the first time."""
+    """The owner's sbatch outlives it: the job appears a moment after the reaper's first look."""
     process, label, jobs = start("")
     kill(process)
     late = f"sleep 1; sbatch -J {label} --comment={label} -o /dev/null --hold --wrap 'sleep 600'"

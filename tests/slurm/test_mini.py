@@ -107,7 +107,7 @@ def test_it(nothing, request):
 def test_tests_without_slurm_are_skipped_or_fail_if_slurm_is_required(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, required: str, outcome: str
 ) -> None:
-    """Skipped with one clear line where there is no Slurm; a failure where it is required."""
+    """They are skipped with one clear line, and fail if SCALESCOPE_REQUIRE names slurm."""
     monkeypatch.setenv("SCALESCOPE_REQUIRE", required)
     monkeypatch.setenv("PATH", "/nowhere")
     pytester.makeconftest(Path(__file__).parents[1].joinpath("conftest.py").read_text())

@@ -93,7 +93,7 @@ def told(cluster: SlurmCluster) -> list[str]:
 
 
 def test_powered_off_nodes_count_as_room_and_whole_nodes_cost_all_their_cores(site: Site) -> None:
-    """The real Slurm hides them: without them there is room for 2 of the 4 jobs that it runs at the same time."""
+    """sinfo hides powered-off nodes: without them there would be room for 2 of 4 jobs."""
     site(nodes=4, cloud=2, extra="SelectType=select/linear\nSelectTypeParameters=CR_Memory")
     run = slurm_commands.commands()
     shown = set(run(("sinfo", "-hN", "-o%N"), "").stdout.split())

@@ -92,13 +92,13 @@ class User:
         return done
 
     def python(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """What comes of our interpreter, which may lie in a home that they cannot read."""
+        """Run our interpreter, which may lie in a home folder that the user cannot read."""
         return self.run(sys.executable, *arguments, check=check, caps="+dac_read_search")
 
 
 @pytest.fixture
 def users(in_strict: Any, missing: Any) -> Iterator[tuple[User, User]]:
-    """Two ordinary users; Slurm is a third one's."""
+    """Two ordinary users; a third user runs Slurm."""
     if os.getuid() != 0:
         missing("users", "only root can act for other users")
     with tempfile.TemporaryDirectory(prefix="users-", dir="/tmp") as folder:  # other users cannot enter ours
@@ -136,7 +136,7 @@ def reap_of_dead(label: str) -> list[reaping.Reaped]:
 
 
 def test_a_trial_is_valid_after_waiting_for_an_absent_controller(in_strict: Any, state: Path) -> None:
-    """With a folder that has a blank, a module beside the workload's, and memory that a node has to the last MB."""
+    """The folder name has a blank, the workload imports a module next to it, and the job takes all memory of a node."""
     (state / "my_job.py").write_text(JOB)
     (state / "beside.py").write_text(BESIDE)
     said: list[str] = []
@@ -177,7 +177,7 @@ def test_a_job_whose_id_was_not_returned_is_not_submitted_twice(
 def test_jobs_left_by_an_outage_are_reaped(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch, given_up: str
 ) -> None:
-    """No number ever came, the site has rewritten the comment, and the controller obeys when it wakes up."""
+    """sbatch returned no job id, the site rewrote the comment, and the controller acts when it wakes up."""
     monkeypatch.setattr(waiting, "PATIENCE_S", 2.0)
     cluster = opened(directives_add=("--hold",) if given_up == "submission" else ())
     if given_up == "cancellation":
@@ -253,7 +253,7 @@ def test_jobs_with_a_rewritten_comment_are_reaped_by_their_ids(in_strict: Any) -
 def test_a_permanent_refusal_ends_the_run_at_once(
     in_strict: Any, state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once there is a controller that refuses it."""
+    """The controller is away at first, then refuses the job."""
     store = str(state / "results.db")
     monkeypatch.setattr(waiting, "AGAIN_S", 1.0)
     monkeypatch.setattr(waiting, "SAY_S", 0.5)
@@ -298,7 +298,7 @@ def test_a_permanent_refusal_ends_the_run_at_once(
 def test_jobs_are_given_back_while_too_few_nodes_work(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node is drained when a job has started, which then waits for the other; once it is back, both begin."""
+    """A node is drained while one job runs and waits for the other; once the node is back, both start."""
     monkeypatch.setattr(slurm_cluster, "NODES_S", 0.5)
     others = in_strict.submit("-A", "x", "-w", "n4", "--exclusive", "-t", "4")  # soon enough to be waited for
     cluster = opened(cores=6)  # n1 and n4 have so many
@@ -323,7 +323,7 @@ def test_jobs_are_given_back_while_too_few_nodes_work(
 def test_workers_that_wait_too_long_for_other_workers_are_given_back(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once: that all start in the end is known in time, however rarely one looks."""
+    """They are given back once; afterwards both jobs start."""
     monkeypatch.setattr(SlurmSpec, "hold_s", 20.0)
     monkeypatch.setattr(slurm_watch, "SHORTEST_S", 4.0)
     others = in_strict.submit("-A", "x", "-w", "n4", "--exclusive", "-t", "30")
@@ -397,7 +397,7 @@ def test_workers_are_given_back_if_the_others_start_too_late(
 
 
 def test_another_user_can_neither_read_secrets_nor_end_jobs(users: tuple[User, User], in_strict: Any) -> None:
-    """Not even with a copy of the lease of a job whose owner is dead."""
+    """A copy of the lease of a job whose owner is dead does not help either."""
     alice, bob = users
     job, folder = alice.python("-c", LEAVES_A_JOB).stdout.split()
     label = Path(folder).name

@@ -149,7 +149,7 @@ class TestRunning:
     async def test_a_rescheduled_flow_run_runs_again_unless_restarts_are_used_up_or_cancelled(
         self, bench: WorkerBench, how: str, restarts: int, state: str
     ) -> None:
-        """It runs again where Slurm ended its job, not for ever, and not where somebody cancelled the job."""
+        """It runs again if Slurm ended its job, at most `restarts` times, and not if the job was cancelled."""
         async with bench.worker() as worker:
             run = await bench.scheduled(f"until [ -e {bench.folder}/go ]; do sleep 0.1; done; {how}", restarts=restarts)
             await worker.get_and_submit_flow_runs()
@@ -298,7 +298,7 @@ class TestCancellation:
 class TestAdoption:
     @staticmethod
     async def abandoned(bench: WorkerBench, command: str) -> UUID:
-        """A run whose job runs, and whose worker has stopped without a word."""
+        """A flow run whose job runs and whose worker stopped without a message."""
         worker = bench.worker("first")
         await worker.__aenter__()
         run = await bench.scheduled(command)

@@ -125,7 +125,7 @@ def site(slurm: Any, prefect_server: None, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module")
 def deployed(site: Site) -> str:
-    """What is said when the deployments of the repository are made, for a partition that wants an account."""
+    """The output of deploying the repository's deployments, for a partition that needs an account."""
     text = (ROOT / "deployments/slurm.yaml").read_text()
     for line, filled in (('partition: ""', "partition: paid"), ('account: ""', "account: research")):
         assert text.count(line) == 1
@@ -169,7 +169,7 @@ def test_the_slurm_deployments_of_the_repository_have_pool_account_and_schedule(
 
 
 def test_a_sweep_runs_in_a_job_that_submits_the_jobs_of_its_workers(site: Site, deployed: str) -> None:
-    """As the Prefect UI starts it: through the API, with parameters and job variables of this run alone."""
+    """The flow run is created through the API with its own parameters and job variables, as Prefect's UI does."""
     store = site.folder / "results.db"
     own = {"XDG_STATE_HOME": str(site.folder / "state"), "SCALESCOPE_LEASES": str(site.folder / "leases")}
     found = [site.client.read_deployment_by_name(name) for name in DEPLOYMENTS]

@@ -1,4 +1,4 @@
-"""What the work pool's worker is made of, without a Slurm or a Prefect server: configuration, texts, output."""
+"""Parts of the work pool's worker, without Slurm or a Prefect server: configuration, texts, output."""
 
 from __future__ import annotations
 

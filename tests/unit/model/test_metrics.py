@@ -1,4 +1,4 @@
-"""What is declared of metrics is complete, and what the documentation says."""
+"""The declarations of metrics are complete and feed the documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A package of somebody else adds rows to our tables, without being installed: its folder is on PYTHONPATH."""
+"""A third-party package adds rows to our tables; it is not installed, its folder is on PYTHONPATH."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file of raw records: what is written is read; damage and truncation are said."""
+"""The file of raw records: it is read back as written; damage and truncation raise errors."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ def test_lone_outliers_are_not_reported_as_a_change() -> None:
 
 
 def test_outliers_in_the_newest_nights_are_not_reported_as_a_change() -> None:
-    """Those among the older nights are replaced: beside what is left of them, the newest look like a new level."""
+    """Older outliers are replaced before the search, which would make the newest look like a new level."""
     values = noise(60, 0.01)
     values[10:56:7] *= 1.3
     values[[57, 58]] *= 1.3
@@ -161,7 +161,7 @@ def test_changes_do_not_depend_on_the_unit_of_the_values(values: Floats, factor:
 @settings(max_examples=40)
 @given(SERIES)
 def test_a_reversed_series_has_the_same_changes_in_reverse_order(values: Floats) -> None:
-    """But for the first nights, which only a beginning has, and choices that rounding decides."""
+    """Except near the ends, where the first nights of a series are never a change, and where rounding decides."""
     forwards, backwards = find_changes(values), find_changes(values[::-1])[::-1]
     inner = range(BASELINE, len(values) - BASELINE + 1)
     if all(each.index in inner for each in forwards) and all(len(values) - each.index in inner for each in backwards):

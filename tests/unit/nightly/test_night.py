@@ -1,4 +1,4 @@
-"""Whole nights, with a driver that pretends and environments that are not built."""
+"""Whole nights, with a fake driver and environments that are not built."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WORKLOADS = ["futures-map", "bag-map"]
 
 
 class Nights:
-    """Nights on machines that take as long as one says."""
+    """Runs nights with given factors for the machine and for each release."""
 
     def __init__(self, fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.fake, self.address = fake, address
@@ -201,7 +201,7 @@ def test_the_culprit_is_found_among_several_packages_and_intermediate_releases(n
 
 
 def test_a_new_regression_by_the_culprit_of_an_open_alert_raises_an_alarm_again(night: Nights) -> None:
-    """The second workload came later, and gets slower by the release that an alert names already."""
+    """The second workload was added later and gets slower by the release that an alert already names."""
     night()
     night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
     night()

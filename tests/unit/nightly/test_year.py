@@ -1,4 +1,4 @@
-"""What nights tell over months, where it is known what happened; `bench_year.py` does it with real noise."""
+"""Alerts over months of simulated nights with known events; `bench_year.py` uses real noise."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_suite_that_moves_with_controls_or_equal_software_is_the_machine(equal
 
 
 def in_progress(store: Store, past: list[Night], record: NightRecord) -> NightInProgress:
-    """A night that has measured and judged nothing yet."""
+    """A night in progress with measurements and no judged change."""
     asked = NightlyParameters()
     study = store.studies.begin("nightly", asdict(asked), fresh=True)
     record = replace(record, judged=(), alerts=())

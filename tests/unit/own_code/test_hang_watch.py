@@ -1,4 +1,4 @@
-"""A cluster that stood still and moves again did not hang."""
+"""The hang watch of a script: a standstill that ends is no hang."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the process that started a script makes of what the script's process left."""
+"""The process that started a script judges the records that the script's process left."""
 
 from __future__ import annotations
 

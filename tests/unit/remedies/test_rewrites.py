@@ -1,4 +1,4 @@
-"""Rewrites of user code: what they make of it, and where they leave it alone."""
+"""Rewrites of user code: how they change it, and when they leave it alone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ EVIDENCE = (Evidence("threads asked for", 4, ""), Evidence(TIMES, 10, ""), Evide
 
 
 def tried(code: str, name: str, text: str, place: Place | None = None, **change: int) -> Patched | NotHere:
-    """The answer of one rewrite to a module; of several, the rewrite that the table has first."""
+    """The result of one rewrite of a module."""
     finding = Finding(code, Severity.HIGH, "", "", EVIDENCE, gain=Gain(1.0, 0.5, change) if change else None)
     rewrite = dict(rewrites(code))[name]
     return rewrite(libcst.parse_module(dedent(text)), finding, place)

@@ -1,4 +1,4 @@
-"""What the report says of the inside of tasks."""
+"""The profile of tasks in the report."""
 
 from __future__ import annotations
 

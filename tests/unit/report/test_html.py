@@ -25,7 +25,7 @@ from scalescope.store.schema import RunState
 
 
 def lines(text: str) -> list[str]:
-    """What a reader of the page reads, without the version."""
+    """Lines of text that a reader of the page sees, without the version."""
     return [" ".join(words.split()) for words in Page(text.replace(__version__, "VERSION")).words if words.strip()]
 
 
@@ -40,7 +40,7 @@ def data(text: str) -> Any:
 
 
 def named(text: str) -> dict[str, str]:
-    """Ids of Bokeh's models that have a name, by name."""
+    """Ids of Bokeh models by their name."""
     found: dict[str, str] = {}
 
     def look(value: Any) -> None:
@@ -66,7 +66,7 @@ def page(recorded_run: Callable[..., Any]) -> str:
 
 @pytest.fixture
 def own(page: str, golden: Callable[..., Any]) -> Callable[..., Any]:
-    """Compares what a page says that the usual page does not."""
+    """Compares the lines that the usual page lacks with the golden page."""
     usual = set(lines(page))
     return lambda *pages: golden(*("\n".join(line for line in lines(each) if line not in usual) for each in pages))
 
@@ -164,7 +164,7 @@ def test_the_time_of_another_cluster_is_explained_only_if_it_is_not_zero(recorde
 
 
 def test_a_report_shows_the_package_versions_of_the_environments_of_its_trials(recorded_run: Any, own: Any) -> None:
-    """The run itself knows those of the present process alone."""
+    """The facts of the run have only the versions of the present process."""
     made = recorded_run((2, 4))
     run = replace(made.run, facts={"packages": {"apache-beam": "2.75.0", "dask": "2026.1"}})
 
@@ -332,7 +332,7 @@ def test_tables_have_captions_and_headings_with_a_scope(page: str) -> None:
 
 
 def contrast(one: str, other: str) -> float:
-    """By WCAG 2.2."""
+    """Contrast ratio by WCAG 2.2."""
 
     def luminance(colour: str) -> float:
         parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]

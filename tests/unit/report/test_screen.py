@@ -1,4 +1,4 @@
-"""Text from outside that would command a terminal or a page: names of tasks, lines of logs, errors."""
+"""Control sequences and markup in names of tasks, lines of logs and errors."""
 
 from __future__ import annotations
 

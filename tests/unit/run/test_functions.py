@@ -1,4 +1,4 @@
-"""Functions as workloads, and what Python is given of a sweep."""
+"""Functions as workloads, and the result of a sweep in Python."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def nothing(client: Any, *, items: int = 1) -> None:
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> SweepResult:
-    """Of a function that is sent by value, with what it refers to."""
+    """The result of a function that is sent by value with everything it refers to."""
     folder, seconds = tmp_path_factory.mktemp("sent"), 0.5
 
     def load_one(number: int) -> int:

@@ -43,7 +43,7 @@ def test_the_orchestrator_is_this_process_and_its_children_except_drivers(child:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Pauses that were asked for; time passes in them alone."""
+    """Requested pauses; the clock advances only in them."""
     asked: list[float] = []
     monkeypatch.setattr(
         orchestrator_load, "time", SimpleNamespace(sleep=asked.append, monotonic=lambda: sum(asked, 0.0))

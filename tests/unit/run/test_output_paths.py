@@ -1,4 +1,4 @@
-"""Where files go, and how a browser reaches them: a folder, a file system in memory, and a runner of a deployment."""
+"""Where output files go and how a browser reaches them: in a folder, in memory, and in a deployment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BASE = "https://files.example.org/records"
 
 
 class Temporary(Runner):
-    """As in a deployment: its working folder is deleted afterwards."""
+    """A runner as in a deployment, whose working folder is deleted afterwards."""
 
     keeps_folder = False
 

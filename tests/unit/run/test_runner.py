@@ -1,4 +1,4 @@
-"""How this process carries out steps: one by one or side by side, what is tried again, and how all of it is stopped."""
+"""How a runner carries out steps: one by one or in parallel, with retries, and how they are stopped."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TOGETHER_S = 20.0
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Pauses that were asked for; none is made."""
+    """Requested pauses; none is waited for."""
     asked: list[float] = []
     monkeypatch.setattr(module.time, "sleep", asked.append)
     return asked
 
 
 def raising(*errors: BaseException | None) -> tuple[RunStep[str], list[Any]]:
-    """A step that raises one error after the other; what it was called with is kept."""
+    """A step that raises these errors one after the other, and the list of arguments of its calls."""
     called: list[Any] = []
 
     def call(*arguments: Any) -> str:
@@ -94,7 +94,7 @@ def test_a_step_without_retryable_errors_is_not_retried(pauses: list[float]) -> 
 def test_an_error_in_one_step_stops_the_others_before_it_is_raised(
     error: BaseException, order: tuple[bool, bool]
 ) -> None:
-    """The one that goes on ends by nothing but `stop`: were it called later, this would wait for ever."""
+    """The other step ends only by `stop`: if that were called later, the test would wait for ever."""
     stopped, ended, running = threading.Event(), threading.Event(), threading.Event()
 
     def call(fails: bool) -> None:

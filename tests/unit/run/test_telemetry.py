@@ -1,4 +1,4 @@
-"""Telemetry as it arrives at a small OTLP receiver: whole requests over HTTP, as protobuf."""
+"""Telemetry as a small OTLP receiver gets it: whole HTTP requests with protobuf."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4
 
 
 def carry_out(request: RunRequest, *, runner: Runner | None = None) -> tuple[list[Trial], Drivers]:
-    """All of a sweep but the verdict."""
+    """Run the trials of a sweep without a verdict."""
     finished: list[Trial] = []
     with request.open_store() as store:
         run, waiting = begin(request, store)
@@ -58,7 +58,7 @@ def saved(address: str) -> tuple[Trial, ...]:
 
 
 class Failing(Runner):
-    """Raises an error in place of one of the steps."""
+    """A runner that raises an error instead of one of the steps."""
 
     def __init__(self, step: str, error: Exception) -> None:
         super().__init__()
@@ -226,7 +226,7 @@ def test_a_sweep_that_the_host_cannot_emulate_is_simulated_instead(fake: Any, ad
 
 
 class Telling(Runner):
-    """Keeps what it is told that is worth a line."""
+    """A runner that keeps notable progress texts."""
 
     def __init__(self, told: list[str]) -> None:
         super().__init__()
@@ -466,7 +466,7 @@ def test_a_report_that_could_not_be_written_is_not_named(
 
 
 class FullDisk(Runner):
-    """Its drivers can write no file of more than 4 KiB, as on a disk on which that is left."""
+    """A runner whose drivers can write at most 4 KiB per file, as on a nearly full disk."""
 
     def do(self, step: RunStep[Any], *arguments: Any) -> Any:
         result = super().do(step, *arguments)

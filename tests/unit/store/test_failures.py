@@ -1,4 +1,4 @@
-"""What goes wrong for real: full disks, missing permissions, damaged files, servers that are not there."""
+"""Real failures: full disks, missing permissions, damaged files, unreachable servers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Make = Callable[..., Any]
 
 
 def child(code: str, path: object, environment: dict[str, str]) -> str:
-    """What a process prints that runs `code` with a path as its argument."""
+    """The output of a process that runs `code` with a path as its argument."""
     command = [sys.executable, "-c", textwrap.dedent(code), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
@@ -155,7 +155,7 @@ class TestSqliteFile:
     def test_a_store_without_write_permission_raises_store_error(
         self, tmp_path: Path, child_environment: dict[str, str]
     ) -> None:
-        """As another user, for whom root's folders really are read-only."""
+        """The code runs as another user, for whom root's folders are really read-only."""
         folder = tmp_path / "team"
         folder.mkdir()
         path = folder / "a.db"

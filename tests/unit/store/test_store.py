@@ -56,13 +56,13 @@ def begin(store: Store, sweep: Sweep, **options: Any) -> str:
 
 
 def alter(store: Store, run_id: str, **values: Any) -> None:
-    """Make a run look as another process would have left it."""
+    """Change fields of a stored run, as if another process had written them."""
     with store._engine.execution_options(scalescope_write=True).begin() as connection:
         connection.execute(update(RunRow).where(RunRow.id == run_id).values(**values))
 
 
 def together(count: int, act: Callable[[], Any]) -> list[Any]:
-    """What threads return that begin at the same time."""
+    """Return values of threads that begin at the same time."""
     barrier = threading.Barrier(count)
 
     def begin_together(_: int) -> Any:
@@ -274,7 +274,7 @@ class TestResuming:
     def test_a_resumed_run_that_fails_without_a_new_trial_is_unchanged(
         self, store: Store, sweep: Sweep, make_trial: Make
     ) -> None:
-        """A run of another user, say, whose cluster refuses this one."""
+        """For example a run of another user whose cluster refuses this user."""
         run_id = begin(store, sweep)
         store.save(run_id, make_trial())
         store.finish(run_id, "stopped", VERDICT)

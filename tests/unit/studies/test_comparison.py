@@ -31,7 +31,7 @@ Source = Callable[[int], Pair]
 
 
 def run(source: Source, question: ComparisonQuestion | None = None) -> tuple[PairedComparison, int]:
-    """Asks until there is nothing more to ask; the answer, and how many pairs that took."""
+    """Asks for pairs until no more are needed; returns the answer and the number of pairs."""
     question, pairs = question or ComparisonQuestion(), []
     while more := further(question, pairs):
         pairs += [source(len(pairs) + i) for i in range(more)]

@@ -1,4 +1,4 @@
-"""Questions that grow: with a driver that pretends, and for which environments are but names; no Prefect."""
+"""Studies that ask for further trials, with a fake driver and environments that are only names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def ask(kind: str, given: dict[str, Any], address: str = "") -> PlannedStudy:
 
 
 def carry_out(inquiry: PlannedStudy, address: str, *, most: int = 10_000) -> tuple[list[SweepRun], StudyAnswer]:
-    """All runs of a study, and its answer; stopped by an error after `most` trials."""
+    """Returns all runs of a study and its answer; interrupted by an error after `most` trials."""
     runs = []
     with Store.open(address) as store:
         study = store.studies.begin(inquiry.kind, inquiry.question)
@@ -78,7 +78,7 @@ def carry_out(inquiry: PlannedStudy, address: str, *, most: int = 10_000) -> tup
 
 @pytest.fixture
 def named(monkeypatch: pytest.MonkeyPatch) -> dict[str, Exception]:
-    """Environments that are but names; what is put in here by requirement fails."""
+    """Environments that are only names; errors put in here by requirement are raised."""
     failing: dict[str, Exception] = {}
 
     def ensure(environment: Environment, *, says: Callable[[str], None] = print) -> Any:
@@ -100,7 +100,7 @@ def named(monkeypatch: pytest.MonkeyPatch) -> dict[str, Exception]:
 
 
 def partitions(planned: PlannedTrial) -> tuple[int, float]:
-    """As in 2023, at the beginning: from 200 items on there are a hundred partitions."""
+    """Dask of early 2023: from 200 items on there are 100 partitions."""
     items = planned.point.items or 0
     return (items if items < 200 else 100), 1.0
 
@@ -183,14 +183,14 @@ def test_an_invalid_threshold_question_is_refused(given: dict[str, Any], says: s
 
 @pytest.fixture(autouse=True)
 def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for a quiet host, where nothing real is measured."""
+    """No test waits for a quiet host, since nothing real is measured."""
     monkeypatch.setattr(
         orchestrator_load, "quiet", lambda pids, *, enabled: nullcontext(SimpleNamespace(waited_s=0.0, cpu_s=0.0))
     )
 
 
 def noisy(fake: Any, effect: float, seed: int = 0) -> None:
-    """A second, 2 % of noise, and an effect on B."""
+    """Trials take 1 s with 2 % of noise, and side B takes longer by this effect."""
     rng = random.Random(seed)
 
     def measures(planned: PlannedTrial) -> tuple[int, float]:

@@ -1,4 +1,4 @@
-"""From one lock file to another, a package at a time."""
+"""Steps from one lock file to another, one package at a time."""
 
 from __future__ import annotations
 

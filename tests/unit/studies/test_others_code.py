@@ -1,4 +1,4 @@
-"""Code that another user's run names is not run unasked."""
+"""Code named by another user's run is not run without confirmation."""
 
 from __future__ import annotations
 

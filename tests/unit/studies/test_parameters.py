@@ -1,4 +1,4 @@
-"""What studies and isolations may be given, each declared once."""
+"""Parameters of studies and isolations, each declared once."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_an_invalid_parameter_is_refused_by_its_name(cls: Any, name: str, value:
 
 
 def test_importing_the_study_declarations_imports_no_heavy_package() -> None:
-    """The command line reads them each time it is called."""
+    """The command line imports the declarations in every call."""
     script = (
         "import sys\n"
         "from scalescope.studies import STUDIES\n"

@@ -1,4 +1,4 @@
-"""Bisection over releases: the plain case first, then what cannot be had, what lies, and what is noisy."""
+"""Bisection over releases: the plain case first, then missing releases, wrong trials and noise."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def names(count: int) -> tuple[str, ...]:
 def search(
     question: ReleaseQuestion, trial: Trial, gone: Collection[int] = ()
 ) -> tuple[ReleaseAnswer, list[ReleaseReading]]:
-    """Asks until there is nothing more to ask."""
+    """Asks for trials until no more are needed."""
     readings: list[ReleaseReading] = []
     while asks := further(question, readings):
         assert asks == further(question, readings)
@@ -255,7 +255,7 @@ def test_more_trials_are_run_of_a_release_if_the_trials_of_the_ends_disagree() -
 
 @pytest.mark.parametrize(("lies", "most"), [(0.1, 3), (0.35, 5)])
 def test_wrong_trials_rarely_turn_a_good_release_into_a_bad_one(lies: float, most: int) -> None:
-    """A lead of two trials made it bad in 19 % where 35 % lie."""
+    """With 35 % of wrong trials, a lead of two trials would make it bad in 19 % of searches."""
     wrong = 0
     for seed in range(60):
         rng = np.random.default_rng(seed)

@@ -1,4 +1,4 @@
-"""Conditions by which the exit status goes."""
+"""Requirements that decide the exit status."""
 
 from __future__ import annotations
 

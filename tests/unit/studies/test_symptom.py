@@ -16,7 +16,7 @@ SWEEP = Sweep("beam-pardo")
 
 
 def trial(workers: int, items: int | None, used: int, state: TrialState = TrialState.VALID) -> Trial:
-    """One item a second on `used` workers, in as many partitions."""
+    """A trial with items of 1 s on `used` workers, in as many partitions."""
     params: dict[str, Any] = {} if items is None else {"items": items}
     work = float(items or used)
     span = work / used
@@ -109,7 +109,7 @@ def test_a_symptom_from_a_finding_starts_at_the_worst_trial() -> None:
 
 
 def test_a_finding_symptom_is_shown_only_with_at_least_its_severity() -> None:
-    """9 of 10 workers used is the same finding, but hardly matters."""
+    """With 9 of 10 workers used the finding is the same, but not severe."""
     assert not FindingSymptom("too-few-partitions", Severity.HIGH).shows(SWEEP, trial(10, 10, 8))
     assert FindingSymptom("too-few-partitions", Severity.LOW).shows(SWEEP, trial(10, 10, 8))
 
@@ -123,7 +123,7 @@ def test_a_failed_trial_can_be_the_symptom() -> None:
 
 
 def test_an_invalid_trial_does_not_show_a_finding_symptom() -> None:
-    """The numbers are there, but the machine misbehaved."""
+    """The trial has metrics, but it is invalid."""
     spoilt = trial(300, 300, 3, TrialState.INVALID)
     about = first_finding(diagnose(SWEEP, [BAD, spoilt]), "too-few-partitions")
     symptom, start = finding_symptom(SWEEP, [spoilt, BAD], about)

@@ -1,4 +1,4 @@
-"""The search for thresholds on curves without noise: what it finds, what it costs, what it says."""
+"""The search for thresholds on curves without noise: its results, costs and texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Curve = Callable[[float], float | None]
 
 
 def search(question: ThresholdQuestion, curve: Curve) -> tuple[Threshold, list[ThresholdReading]]:
-    """Ask and answer until there is nothing more to ask."""
+    """Measures points until no more are needed."""
     readings: list[ThresholdReading] = []
     while values := further(question, readings):
         readings += [ThresholdReading(value, curve(value)) for value in values]
@@ -198,7 +198,7 @@ def test_a_step_on_a_sloped_line_is_found_exactly_with_few_points(
 
 
 def test_a_curve_of_the_universal_scalability_law_has_no_jump() -> None:
-    """But for one in a hundred, at the first step of the range, beyond which nothing shows how steep the curve is."""
+    """At most one in fifty has a jump, at the first step of the range, where the slope is not known."""
     rng = random.Random(1)
     false = []
     for _ in range(100):

@@ -28,7 +28,7 @@ SMOOTH: dict[str, Curve] = {
 
 
 def search(question: ThresholdQuestion, curve: Curve, cv: float, seed: int, *, outliers: float = 0.0) -> Threshold:
-    """Ask and answer until there is nothing more to ask; some answers may be half as high again."""
+    """Measures points until no more are needed; a share of the values (`outliers`) is 1.5 times as high."""
     rng = random.Random(seed)
     readings: list[ThresholdReading] = []
     while values := further(question, readings):
@@ -85,7 +85,7 @@ def test_points_are_repeated_only_if_noise_leaves_the_jump_undecided() -> None:
 
 @pytest.mark.parametrize("repeats", [5, 20])
 def test_a_jump_as_small_as_the_noise_is_never_placed_at_a_wrong_value(repeats: int) -> None:
-    """Either it is found, or an interval holds it, or the answer says that noise hides jumps of this size."""
+    """It is found, or an interval contains it, or the answer tells that noise hides jumps of this size."""
     placed = 0
     for seed in range(10):
         question = ThresholdQuestion(50, 400, noisy=True, max_repeats=repeats, max_points=20, min_jump=0.03)

@@ -21,7 +21,7 @@ pytest.importorskip("apache_beam")
 
 
 def test_beam_puts_128_items_into_a_partition_by_default(inproc: Place) -> None:
-    """Beam 2.63 and later; 200 items used to be 404 tasks."""
+    """Since Beam 2.63; before, 200 items were 404 tasks."""
     with inproc.counting() as counting:
         beam_pardo.run(inproc.client, items=200, seconds=0)
     assert sum(counting.tasks.values()) == 5
@@ -115,7 +115,7 @@ def test_a_failing_beam_runner_leaves_the_open_clients_unchanged(
 def test_results_are_wrong_in_process_if_beam_shares_its_receivers(
     inproc: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Why there is `own_receivers`, and that the check notices; fails once Beam has mended it."""
+    """The reason for `own_receivers`; this test fails once Beam has fixed it."""
     monkeypatch.setattr(_beam, "own_receivers", lambda address: nullcontext())
     with pytest.raises(WrongAnswer, match="results for 40 items"):
         beam_pardo.run(inproc.client, items=40, seconds=0, npartitions=20)
@@ -135,7 +135,7 @@ def test_an_option_unknown_to_an_old_beam_raises_usage_error(
     runner = importlib.import_module("apache_beam.runners.dask.dask_runner")
 
     class Options(runner.PipelineOptions):  # type: ignore[misc, name-defined]
-        """As before 2.63."""
+        """Options of Beam before 2.63."""
 
     monkeypatch.setattr(runner, "DaskOptions", Options)
     with pytest.raises(UsageError, match=rf"Apache Beam 2\.\d+\.\d+ has no option --dask_{option}"):

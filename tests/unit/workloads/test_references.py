@@ -127,7 +127,7 @@ def test_a_function_in_a_file_runs_on_workers_that_lack_the_file(user_file: Path
 
 
 def test_functions_of_a_file_are_pickled_by_value_within_a_graph(user_file: Path) -> None:
-    """As distributed pickles graphs, which holds for a scheduler in another process too."""
+    """Pickled as distributed pickles graphs, and loaded in another process."""
     from distributed.protocol import pickle
 
     run = workloads.load(f"{user_file}:run").run
@@ -138,7 +138,7 @@ def test_functions_of_a_file_are_pickled_by_value_within_a_graph(user_file: Path
 
 
 def test_a_workload_lists_the_modules_that_its_function_imports(user_file: Path) -> None:
-    """And what is imported of them, which may be modules; not what other functions of the file use."""
+    """Names imported from them count too, since they may be modules; imports of other functions do not."""
     modules = {*workloads.load(f"{user_file}:run").modules}
     assert {"dataclasses", "distributed", "distributed.Client"} <= modules
     assert not modules & {"dask", "dask.bag"}
@@ -206,7 +206,7 @@ def test_modules_of_the_same_package_are_not_listed(tmp_path: Path, monkeypatch:
 
 
 def test_loading_a_workload_adds_no_handler_to_the_root_logger(tmp_path: Path) -> None:
-    """Importing Beam logs on it, which gives it a handler for good where it has none."""
+    """Importing Beam logs on the root logger, which adds a handler if it has none."""
     path = tmp_path / "loud.py"
     path.write_text("import logging\nlogging.warning('as Beam does')\ndef run(client): ...\n")
     code = f"""

@@ -100,7 +100,7 @@ def test_tasks_of_a_shuffle_send_parts_to_the_workers_that_have_outputs(
 
 
 def test_outputs_of_a_shuffle_are_moved_to_distinct_workers_after_a_first_run(inproc: Place, tmp_path: Path) -> None:
-    """Then where they belong, each on a worker of its own."""
+    """They run first wherever they are, then each on its own worker."""
     moved = SHUFFLE.tasks[:7]
     outputs = [RecordedTask(3, 0.01, (6,), allowed=1, first_s=0.02)] * 2
     graph = dataclasses.replace(SHUFFLE, tasks=(*moved, *outputs), spread=(3,))
@@ -163,7 +163,7 @@ AS_COMPLETED = RecordedGraph(
 def test_replay_submits_tasks_as_the_recorded_results_arrived(
     inproc: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On the recorded cluster the result of `slow` came first, and all results before `rest` was sent."""
+    """In the record the result of `slow` came first, and all results came before `rest` was submitted."""
     order: list[str] = []
     sending = inproc.client.map
 

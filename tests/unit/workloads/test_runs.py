@@ -1,4 +1,4 @@
-"""Every workload on a small cluster; Beam's own matters are in test_beam."""
+"""Every workload on a small cluster; details of Beam are in test_beam."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_workload_runs_on_worker_processes(
     ],
 )
 def test_a_second_run_shares_no_task_with_the_first(inproc: Place, name: str, params: dict[str, Any]) -> None:
-    """Also while the scheduler still holds what the first run computed."""
+    """This holds even while the scheduler still has results of the first run."""
     workload = workloads.load(name)
     keys = []
     for _ in range(2):
@@ -92,7 +92,7 @@ def test_a_second_run_shares_no_task_with_the_first(inproc: Place, name: str, pa
 def test_the_default_number_of_bag_partitions_is_a_sawtooth_over_items(
     inproc: Place, items: int, partitions: int
 ) -> None:
-    """dask/dask#10291 and its mend in 2023.9."""
+    """dask/dask#10291 and its fix in 2023.9."""
     with inproc.counting() as counting:
         result = bag_map.run(inproc.client, items=items, seconds=0)
     assert result["partitions"] == partitions

@@ -1,4 +1,4 @@
-"""A comparison as a person and a program see it."""
+"""The report of a comparison on the terminal and as data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A study for programs and for Prefect's pages, and how it is linked."""
+"""A study as JSON, Markdown and rows, and its links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Places in the pictures of studies."""
+"""Positions in the pictures of studies: strip of releases and forest plot."""
 
 from __future__ import annotations
 

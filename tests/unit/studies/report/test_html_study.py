@@ -18,7 +18,7 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7
 
 
 class Document(Page):
-    """With all its words as one text."""
+    """A parsed page with all its words as one text."""
 
     @property
     def shown(self) -> str:

@@ -1,4 +1,4 @@
-"""A search for a release as a person and a program see it."""
+"""The report of a search for a release on the terminal and as data."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EXTRA = {"also_changed": "dask 2023.5.0 → 2023.9.1", "changelog": "https://exa
 
 @pytest.fixture(scope="module")
 def found(release_study):
-    """The middle of what is left cannot be installed once."""
+    """A search in which one release in the middle cannot be installed."""
     return release_study(LABELS, lambda place: None if place == 13 else 404 if place >= 18 else 804, extra=EXTRA)
 
 

@@ -1,4 +1,4 @@
-"""A search for thresholds as a person and a program see it."""
+"""The report of a search for thresholds on the terminal and as data."""
 
 from __future__ import annotations
 
