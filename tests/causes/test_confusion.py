@@ -85,7 +85,7 @@ def test_the_expected_cause_comes_first_in_95_percent_of_cases(results: list[Res
     assert rates.overall >= 0.95, rates.confusions
 
 
-@pytest.mark.thorough  # tasks that compute want the cores for themselves
+@pytest.mark.thorough  # computing tasks need all cores
 def test_a_case_of_the_interpreter_lock_is_named_gil_bound() -> None:
     [case] = [each for each in all_cases() if each.name == "gil-bound/python-1x3"]
     [result] = matrix.run([case], at_once=1)

@@ -132,10 +132,10 @@ def test_the_code_on_the_page_about_prefect_on_dask_runs(client: Client) -> None
     page = (Path(__file__).parents[2] / "docs" / "prefect-on-dask.md").read_text(encoding="utf-8")
     in_a_flow, from_outside, *parts = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
     assert len(parts) == 3
-    # what a flow knows is sent to the workers with it: no client
+    # globals of a flow are sent to the workers with it, so no client may be among them
     own = {"task": task, "wait": wait, "NO_CACHE": NO_CACHE, "Path": Path, "load": crunch, "crunch": crunch}
     own |= {"say_hello": crunch, "paths": [Path("a"), Path("b")], "names": ["ann"]}
-    runner = partial(prefect_dask.DaskTaskRunner, address=client.scheduler.address)  # one of its own takes seconds
+    runner = partial(prefect_dask.DaskTaskRunner, address=client.scheduler.address)  # a new cluster takes seconds
     names = {**own, "flow": flow, "scalescope": scalescope, "client": client, "DaskTaskRunner": runner}
     exec(in_a_flow, names)
     names["my_flow"]()

@@ -97,7 +97,7 @@ def test_a_form_offers_only_cluster_kinds_without_required_fields() -> None:
     assert "ssh" not in kinds["enum"]
     assert all(cluster_spec(kind) for kind in kinds["enum"])
     assert mapping["title"] == "Kind with fields"
-    assert "allOf" in mapping  # or Prefect's new UI shows nothing to write into
+    assert "allOf" in mapping  # otherwise Prefect's new UI shows no input field
 
 
 @pytest.mark.parametrize("workers", ["1..4", "1,2,8..16:4", [1, 2], ["1..4", 8], 3])

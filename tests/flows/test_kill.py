@@ -23,7 +23,7 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
     made.kill()
 
 
-@pytest.mark.thorough  # test_server.py looks for it, too
+@pytest.mark.thorough  # test_server.py covers this too
 def test_the_temporary_server_of_a_killed_sweep_ends(commands: Commands, tmp_path: Path) -> None:
     commands.environ["PREFECT_HOME"] = str(prefect_home.fill(tmp_path / "prefect"))
     process = commands.start(*SWEEP, "--prefect")

@@ -197,7 +197,7 @@ def test_our_server_refuses_requests_without_its_secret(server: Owned, secret: s
 
 def test_our_server_is_one_process_that_answers_its_owner(server: Owned) -> None:
     assert server.ask(server.secret) == 200
-    assert server.bound  # before anybody is told of the port
+    assert server.bound  # the port is bound before it is announced
     assert psutil.Process(server.pid).children(recursive=True) == []
 
 

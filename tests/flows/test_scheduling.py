@@ -34,7 +34,7 @@ def test_the_installed_scheduler_creates_runs(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     assert scheduling.check(configured=False).startswith("creates runs")
-    assert list(tmp_path.iterdir()) == []  # nothing of the user's is touched
+    assert list(tmp_path.iterdir()) == []  # no file of the user is touched
 
 
 @pytest.mark.thorough

@@ -90,7 +90,7 @@ def task_runs() -> list[TaskRun]:
 
 
 def test_the_sweep_flow_runs_all_trials_and_stores_the_verdict(fake: Any, address: str) -> None:
-    sweep = {**SWEEP, "axes": {"__prefect_kind": "json", "value": json.dumps(SWEEP["axes"])}}  # as a schedule's dialog
+    sweep = {**SWEEP, "axes": {"__prefect_kind": "json", "value": json.dumps(SWEEP["axes"])}}  # as a schedule sends it
     heard: list[Progress] = []
     with listening(heard.append):
         result = scale_sweep(**sweep, repeats=2, store=address)
@@ -172,7 +172,7 @@ def test_the_verdict_is_the_message_of_the_state_of_a_flow_run(
     assert state is not None
     assert (state.name, state.message) == ("Completed", result.verdict)
     said = [record.getMessage() for record in caplog.records if record.name == "prefect.flow_runs"]
-    assert said[-2] == result.verdict  # and then Prefect's "Finished in state"
+    assert said[-2] == result.verdict  # followed by Prefect's "Finished in state"
 
 
 def test_a_critical_finding_names_the_state_of_a_flow_run(fake: Any, address: str) -> None:
@@ -317,7 +317,7 @@ def test_parallel_clusters_have_separate_cores_and_trials(
         ({"cluster": "simulated-cluster/none"}, "cluster"),
         ({"store": "result-store/none"}, "store"),
         ({"cluster": "light", "parallel_clusters": 2}, "parallel_clusters"),
-        ({"axes": {"__prefect_kind": "json"}}, "axes"),  # as a schedule's dialog leaves an editor that was not touched
+        ({"axes": {"__prefect_kind": "json"}}, "axes"),  # as the dialog of a schedule sends an untouched editor
     ],
 )
 def test_an_invalid_parameter_raises_invalid_field_before_anything_starts(
@@ -510,7 +510,7 @@ def test_a_flow_without_a_reachable_server_starts_no_driver(fake: Any, address: 
     assert fake.started == []
 
 
-@pytest.mark.timeout(30)  # less than a client of Prefect waits by default
+@pytest.mark.timeout(30)  # seconds, less than the default timeout of Prefect's clients
 def test_a_server_that_stands_still_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scalescope_flows.runner.ANSWER_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:

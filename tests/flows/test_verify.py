@@ -90,7 +90,7 @@ def test_an_interrupted_run_verifies_the_same_remedy_when_it_is_resumed(
         swept(address, **given)
     run = swept(address, **given)
     assert [trial.point.params["npartitions"] for trial in run.trials] == [None, None, 300, 300]
-    assert len(fake.begun) == 5  # the one that was stopped is run again, and no other
+    assert len(fake.begun) == 5  # only the interrupted trial runs again
 
 
 @pytest.mark.thorough
@@ -99,7 +99,7 @@ def test_a_remedy_that_a_point_of_the_sweep_measured_is_not_run_again(address: s
     run = swept(address, **given, axes={"workers": [300], "npartitions": [None, 300]}, verify=True)
     assert run.planned == 2
     gain = gain_of(run, "too-few-partitions")
-    assert gain.measured_s == pytest.approx(gain.predicted_s, rel=0.4)  # to hand out 300 tasks takes its time, too
+    assert gain.measured_s == pytest.approx(gain.predicted_s, rel=0.4)  # assigning 300 tasks takes time too
 
 
 def test_a_remedy_that_cannot_be_run_here_is_logged(
@@ -133,12 +133,12 @@ def test_explain_runs_experiments_and_tells_which_part_explains_the_time(address
     ]
     [empty] = [each for each in run.trials if each.point.has_zero_length_tasks]
     assert empty.metrics is not None
-    assert empty.metrics.elapsed_s < 0.5  # of 2 s that each of two tasks sleeps
+    assert empty.metrics.elapsed_s < 0.5  # without zero-length tasks, each of two tasks sleeps 2 s
     assert run.verdict is not None
     [said] = [finding.summary for finding in run.verdict.findings if finding.code == "experiments"]
     machine = re.search(r"explain the time, and the machine does not|so ([0-9]+)\s% goes to the machine", said)
     assert machine is not None, said
-    assert int(machine[1] or 0) < 50  # of a busy host
+    assert int(machine[1] or 0) < 50  # percent; a busy host adds some
     assert "2 workers took" in said
     assert "1 worker took" in said
     assert "4 partitions instead of 2" in said

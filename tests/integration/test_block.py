@@ -78,7 +78,7 @@ def test_a_diagnosed_block_has_a_verdict_and_leaves_nothing_on_the_cluster(
 def test_a_diagnosed_block_can_be_saved_and_shown_like_a_run(
     client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with scalescope.diagnose(client, "the morning's job") as found:  # so long that what a busy host adds is no fault
+    with scalescope.diagnose(client, "the morning's job") as found:  # long enough that a busy host causes no finding
         client.gather(client.map(nap, range(20), seconds=0.5, pure=False))
     run = found.save(str(tmp_path / "store.db"))
     capsys.readouterr()

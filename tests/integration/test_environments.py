@@ -195,7 +195,7 @@ def test_simulated_trials_of_old_releases_are_exactly_repeatable(place: Place) -
     (first, tables), (second, again) = runs
     assert first.elapsed_s == second.elapsed_s
     for recorded in (tables, again):
-        recorded["tasks"].pop("thread")  # of the operating system
+        recorded["tasks"].pop("thread")  # thread ids of the operating system differ
     assert tables == again
 
 
@@ -206,7 +206,7 @@ def test_simulated_trials_of_old_releases_are_exactly_repeatable(place: Place) -
         (("2023.5", "simulated"), "beam-pardo", 199, 800, 199),
         pytest.param(("2023.5", "simulated"), "bag-map", 200, 201, 100, marks=pytest.mark.thorough),
         pytest.param(("2023.5", "simulated"), "beam-pardo", 200, 404, 100, marks=pytest.mark.thorough),
-        # the first mend: a sawtooth
+        # the first fix: a sawtooth
         pytest.param(("2023.9", "simulated"), "beam-pardo", 101, 208, 51, marks=pytest.mark.thorough),
         pytest.param(("2023.9", "simulated"), "bag-map", 101, 103, 51, marks=pytest.mark.thorough),
     ],

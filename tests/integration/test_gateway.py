@@ -104,7 +104,7 @@ def test_a_gateway_cluster_has_exact_sizes_and_leaves_nothing(
         cluster.scale(MOST + 1, 2)
     assert refused.value.category == "refused"
     assert f"limit of {MOST} workers" in refused.value.cause
-    cluster.scale(1, 2)  # the server has begun to start as many as it allows
+    cluster.scale(1, 2)  # after the refusal the server had begun to start MOST workers
 
     monkeypatch.setattr(cluster_watch, "INTERVAL_S", 0.2)
     address = cluster._report.scheduler_address

@@ -255,7 +255,7 @@ def worker(project: Project, api: str) -> Iterator[subprocess.Popen[str]]:
         env={**project.environ, "PREFECT_API_URL": api, "PREFECT_WORKER_QUERY_SECONDS": "1"},
     )
     yield process
-    kill_tree(psutil.Process(process.pid))  # it runs nothing any more
+    kill_tree(psutil.Process(process.pid))  # all flow runs have ended
     process.wait(30)
 
 

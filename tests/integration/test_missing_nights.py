@@ -24,7 +24,7 @@ from scalescope.model.study import Study
 from scalescope.nightly import missing_nights
 from scalescope.nightly.night_record import Night, NightRecord
 
-LIMIT_S = 10  # without a night, after which it is told; the file says 26 hours
+LIMIT_S = 10  # seconds without a night until it is told; the file has 26 hours
 WORKLOAD = """
 from pathlib import Path
 
@@ -143,7 +143,7 @@ def test_a_missing_night_is_told_after_a_restart_and_for_a_night_without_trials(
     assert night(own) == "Completed"
     end(worker)
     end(server)
-    time.sleep(70)  # longer than the minute for which a server keeps what is over by default
+    time.sleep(70)  # seconds, longer than a server keeps ended automation states by default (60 s)
     assert inbox.told == []
     own.start_server()
     wait_for(lambda: len(inbox.told) == 1, "the night that did not come was not told")

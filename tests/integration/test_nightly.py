@@ -98,7 +98,7 @@ def test_a_regression_between_nights_is_confirmed_and_traced_to_its_release(
     assert not first.alarm
     assert not nightly(**asked).alarm
     write_wheel(wheels, "crunch", "1.1", code=CRUNCH.format(seconds=0.1))
-    write_wheel(wheels, "crunch", "1.2", code=CRUNCH.format(seconds=0.4))  # plain on a loaded host, too
+    write_wheel(wheels, "crunch", "1.2", code=CRUNCH.format(seconds=0.4))  # clear on a loaded host
     third = nightly(**asked)
     assert third.alarm
 
@@ -113,7 +113,7 @@ def test_a_regression_between_nights_is_confirmed_and_traced_to_its_release(
     culprit = alert.culprit
     assert (culprit.package, culprit.good, culprit.bad) == ("crunch", "1.1", "1.2")
     assert "shows it" in alert.shown, alert.shown
-    told = wait_for(lambda: events(alerts.CONFIRMED), "no event has arrived")  # the server takes them in later
+    told = wait_for(lambda: events(alerts.CONFIRMED), "no event has arrived")  # the server stores events with a delay
     [event] = [each for each in told if each["payload"]["night"] == third.study_id]
     assert event["payload"]["culprit"]["bad"] == "1.2"
     assert event["payload"]["script"] == alert.script

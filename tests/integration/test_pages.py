@@ -181,7 +181,7 @@ def test_commands_print_the_output_shown_on_the_page(block: Block, capsys: pytes
 def test_python_blocks_of_the_pages_run(
     block: Block, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if "scale_sweep(" in block.text:  # tests/flows run it; here are its parameters
+    if "scale_sweep(" in block.text:  # tests/flows run the flow; here only its parameters are checked
         [call] = [each for each in ast.walk(ast.parse(block.text)) if isinstance(each, ast.Call) and each.keywords]
         assert check({str(each.arg): ast.literal_eval(each.value) for each in call.keywords}).plan
         return
@@ -207,7 +207,7 @@ def test_the_first_script_gets_the_verdict_shown_in_the_readme() -> None:
     told = subprocess.run(run, capture_output=True, text=True, check=True).stderr
     expected = block.output.removesuffix("...\n").split()  # a pipe is wider than a terminal of 80 columns
     shown = told[told.index("✗") :].split()[: len(expected)]
-    assert same(" ".join(expected), " ".join(shown), close=0.4), told  # real seconds, and other tests run beside it
+    assert same(" ".join(expected), " ".join(shown), close=0.4), told  # real seconds, beside other tests
 
 
 def test_the_cluster_kind_from_the_page_on_adding_kinds_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -218,7 +218,7 @@ def test_the_cluster_kind_from_the_page_on_adding_kinds_runs(folder: Path, monke
     (kind / "__init__.py").touch()
     monkeypatch.setattr(clusters, "__path__", [*clusters.__path__, str(kind.parent)])
     monkeypatch.setitem(KINDS.own, "threads", "scalescope.clusters.threads.spec:ThreadsSpec")
-    try:  # a limit that this process itself does not reach
+    try:  # the memory limit is above what this process itself uses
         with closing(clusters.build(cluster_spec({"kind": "threads", "memory_limit_mb": 2**16}))) as cluster:
             cluster.open()
             cluster.scale(2, 1)
@@ -246,7 +246,7 @@ def test_the_metric_from_the_page_on_adding_metrics_is_shown(folder: Path) -> No
         environ = {**os.environ, "PYTHONPATH": str(folder / "copy")}
         run = [sys.executable, "-c", "from scalescope.cli.main import main; main()", *shlex.split(command)[1:]]
         printed = subprocess.run(run, capture_output=True, text=True, env=environ, check=False).stdout
-        texts = [re.sub(r"p = [\d.e-]+", "p = 0", text) for text in (output, printed)]  # of next to no noise
+        texts = [re.sub(r"p = [\d.e-]+", "p = 0", text) for text in (output, printed)]  # p values differ without noise
         assert not [*differences(*texts)], printed
 
 
@@ -287,7 +287,7 @@ def test_yaml_blocks_of_the_pages_are_valid_sweeps(folder: Path) -> None:
     pytest.importorskip("apache_beam")
     assert cli.run(["sweep", "sweep.yaml", "--estimate"]) == 0
     assert cli.run(["sweep", "gpus.yaml", "--estimate"]) == 0
-    for block in BLOCKS:  # those for CI
+    for block in BLOCKS:  # the examples for CI
         for line in re.findall(r"scalescope sweep .*", block.text if block.language == "yaml" else ""):
             if ".yaml" not in line:
                 yaml.safe_load(block.text)

@@ -177,12 +177,12 @@ def test_the_log_of_a_flow_run_ends_with_the_verdict(place: Place, sweep: str) -
     place.ended(sweep)
     place.ui.press("Logs", on="tab")
     newest = "//*[@role='option'][contains(., 'Newest to oldest')]"
-    for _ in range(5):  # the page closes the list where it draws the log anew
+    for _ in range(5):  # the page closes the list when it redraws the log
         place.ui.wait(lambda: place.ui.find("//*[@aria-label='log sort order']"), "the order of the log")[0].click()
         if place.ui.wait(lambda: place.ui.find(newest), "the orders", 10, needed=False):
             break
     place.ui.press("Newest to oldest", on="option")
-    logs = "//*[@role='log'][contains(., 'Finished in state')]"  # a task's, too, until the page has turned the order
+    logs = "//*[@role='log'][contains(., 'Finished in state')]"  # a task's log, too, until the order is reversed
     [log] = place.ui.wait(lambda: [log for log in place.ui.find(logs) if CAUSE in log.text[:1000]], "the verdict first")
     place.ui.picture("log")
     assert CAUSE in log.text[:1000]
@@ -193,8 +193,8 @@ def test_the_artifact_of_a_flow_run_shows_verdict_and_table(place: Place, sweep:
     open_artifact(place, sweep)
     place.ui.see("best possible s", "Worker time at 8 workers", "Cluster: simulated, virtual clock.")
     place.ui.picture("artifact")
-    assert place.ui.text.count(CAUSE) >= 2  # above the page and on it
-    assert place.ui.text.count("--dask_npartitions=<number of items>") >= 2  # not taken for an element of HTML
+    assert place.ui.text.count(CAUSE) >= 2  # in the description and in the artifact itself
+    assert place.ui.text.count("--dask_npartitions=<number of items>") >= 2  # `<number of items>` is not parsed as HTML
 
 
 def artifacts(place: Place, run: str) -> Any:

@@ -154,7 +154,7 @@ def test_the_report_draws_its_charts_without_console_messages_or_requests(browse
     if name := os.environ.get(SCREENSHOT):
         browser.resize(1080, 1000)
         height = browser.script("return document.getElementById('points').getBoundingClientRect().top + scrollY - 24")
-        browser.resize(1080, int(height))  # what lies outside the window is not painted
+        browser.resize(1080, int(height))  # parts outside the window are not painted
         Path(name).write_bytes(browser.picture(width=1080, height=int(height)))
 
 
@@ -172,7 +172,7 @@ def test_charts_follow_a_change_of_the_colour_scheme(browser: Browser, story: Pa
     assert dark[0].get("#20262a", 0) > 10_000
     assert dark[1].get("#46b391", 0) > 1_000
     assert browser.script("return getComputedStyle(document.body).color") == "rgb(230, 233, 234)"
-    browser.complaints()  # reading pixels has made Chromium say how to do it faster
+    browser.complaints()  # drop Chromium's advice on reading pixels faster
 
 
 @pytest.mark.parametrize("width", [360, 800])
@@ -218,7 +218,7 @@ def test_the_keyboard_moves_the_cursor_and_zooms_the_time_axis(browser: Browser,
     assert "300 threads" in text
     assert "3 tasks runnable, 3 running" in text
     slider.send_keys(Keys.END)
-    # In the very last microseconds the call returns.
+    # In the last microseconds no task runs, since the call returns.
     assert "no task runs" in browser.script("return document.getElementById('reading').textContent")
     shown = "const m = Bokeh.documents[0].get_model_by_name('time'); return [m.start, m.end]"
     begin, end = browser.script(shown)
@@ -283,7 +283,7 @@ def test_pages_of_studies_fit_wide_and_narrow_screens(
             with browser.quiet(path):
                 if name in expected:
                     assert browser.open(path, scheme=scheme, width=width) == expected[name]
-                else:  # no script is in it, and none is needed
+                else:  # the page has no script
                     browser.open_plain(path, width)
             found = browser.script(LAID_OUT)
             assert found["wide"] <= width
@@ -351,7 +351,7 @@ def test_the_site_of_a_history_fits_narrow_screens_and_compares_nights(browser: 
     Select(browser.driver.find_element(By.ID, "a")).select_by_index(19)
     Select(browser.driver.find_element(By.ID, "b")).select_by_index(20)
     slower = browser.script(first)
-    assert f"{HOSTILE.rpartition('/')[2]}workload-0" in slower  # what stands before a slash is taken for a folder
+    assert f"{HOSTILE.rpartition('/')[2]}workload-0" in slower  # text before a slash is shortened as a folder
     assert 15 < float(slower.split("+")[-1].split()[0]) < 25
     Select(browser.driver.find_element(By.ID, "b")).select_by_index(19)
     assert "+0.0" in browser.script(first)

@@ -130,7 +130,7 @@ def test_a_killed_flow_run_is_marked_crashed_and_reaped(site: Site, client: Sync
     assert found is not None
     assert "Retry continues" in str(found.message)
     site.stay(WORKER.removesuffix(" --limit 1"))
-    ended = ("Completed", "Cancelled")  # of two at once, the later is cancelled: at half past, the schedule has its own
+    ended = ("Completed", "Cancelled")  # the later of two simultaneous runs is cancelled
     wait_for(lambda: complete(client, "reap/reap-local", "AUTOMATION", ended), "reap was not triggered")
     wait_for(lambda: site.driver_folders() == [], "reap did not remove what the driver left")
 
@@ -161,5 +161,5 @@ def test_schedules_fire_while_a_retried_run_exceeds_the_heartbeat_limit(
         [resumed] = [run.id for run in store.runs() if run.planned == TRIALS]
         trials = store.run(resumed).trials
     assert [trial.state for trial in trials] == [TrialState.VALID] * TRIALS
-    # nor does silence after the end, or before the begin, count as death
+    # missing heartbeats before the start or after the end do not count as a crash
     assert "Crashed" not in {run.state_name for run in client.read_flow_runs()}

@@ -57,7 +57,7 @@ if __name__ == "__main__":  # its workers are processes that import it
         for number in range(8):
             client.submit(nap, number, pure=False).result()
         client.close()
-        other.submit(nap, 0).result()  # still the same diagnosis, which ends before the cluster does
+        other.submit(nap, 0).result()  # part of the same diagnosis, which ends before the cluster
     second = Client(LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None))
     print(dask.bag.from_sequence(range(4), npartitions=1).map(nap).sum().compute(), sys.argv, flush=True)
     sys.exit(3)  # which does not make its work a failure, and leaves a client open
@@ -216,4 +216,4 @@ print(dask.bag.from_sequence([1, 2]).sum().compute(scheduler="sync"))
     done = run(tmp_path, script, options=("--json",))
     told = json.loads(done.stdout)
     assert (done.returncode, told["problems"], done.stderr) == (0, [], "3\n")
-    assert len(told["hints"]) == 2  # it made no client, and where it computed
+    assert len(told["hints"]) == 2  # one that there was no client, one about the scheduler that computed

@@ -120,5 +120,5 @@ def test_a_broken_link_fails_the_build_of_the_site(tmp_path: Path) -> None:
     config = mkdocs.load_config(
         CONFIG, docs_dir=str(tmp_path / "docs"), site_dir=str(tmp_path / "site"), hooks=[], nav=["index.md"]
     )
-    with pytest.raises(SystemExit):  # click turns Abort into an exit, mkdocs raises it as one
+    with pytest.raises(SystemExit):  # mkdocs raises Abort as an exit
         build(config)

@@ -54,7 +54,7 @@ def test_an_ssh_cluster_scales_replaces_dead_workers_and_leaves_nothing(server: 
         with dask.config.set({"jobqueue.password": "s3cret"}):
             cluster.open()
             cluster.scale(2, 1)
-        lines = [" ".join(process.cmdline()) for process in remote() - before]  # which all users of the machine see
+        lines = [" ".join(process.cmdline()) for process in remote() - before]  # visible to all users of the machine
         secrets = ("s3cret", "PRIVATE KEY", "DASK_INTERNAL_INHERIT_CONFIG=")
         assert lines
         assert not [line for line in lines for secret in secrets if secret in line]
@@ -64,7 +64,7 @@ def test_an_ssh_cluster_scales_replaces_dead_workers_and_leaves_nothing(server: 
             assert client.submit(sum, [1, 2]).result(timeout=30) == 3
             assert client.submit(dask.config.get, "jobqueue.password").result(timeout=30) == "s3cret"
             assert client.submit(eval, BY_ADDRESS, {"address": address}).result(timeout=30) == 2
-            with pytest.raises(OSError, match=r"TLS|ssl|SSL|[Tt]imed out"):  # of whom has other credentials
+            with pytest.raises(OSError, match=r"TLS|ssl|SSL|[Tt]imed out"):  # these credentials are not the cluster's
                 distributed.Client(address, security=distributed.Security.temporary(), timeout="2s")
             listening = http_servers.ports([psutil.Process()])
             assert len(listening) >= 5  # of the scheduler, two workers and their nannies

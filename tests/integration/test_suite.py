@@ -31,7 +31,7 @@ SAMPLE = (
     pytest.param("zarr-roundtrip", marks=pytest.mark.thorough),
     pytest.param("scale-up", marks=pytest.mark.thorough),
     "worker-retire",
-    pytest.param("worker-loss", marks=pytest.mark.thorough),  # another test runs it, too
+    pytest.param("worker-loss", marks=pytest.mark.thorough),  # another test runs it too
 )
 
 

@@ -32,7 +32,7 @@ SECRET = "ann:open-sesame"
 
 @pytest.fixture
 def site(postgresql: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))  # that of the site: a database does not say where records are
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))  # the database does not store where records are
     made = Site(
         tmp_path,
         PREFECT_API_DATABASE_CONNECTION_URL=postgresql.new_database().replace("postgresql:", "postgresql+asyncpg:"),

@@ -72,7 +72,7 @@ def left_on(client: Client) -> tuple[Any, ...]:
         handlers = {name: repr(handler) for name, handler in own.stream_handlers.items()}
         tasks = {str(key): task.state for key, task in own.tasks.items()}
         plugins = sorted(own.plugins), sorted(own.worker_plugins), sorted(own.nanny_plugins)
-        clients = sorted(name for name in own.clients if not name.startswith("Client-worker"))  # those of tasks stay
+        clients = sorted(name for name in own.clients if not name.startswith("Client-worker"))  # clients of tasks stay
         return plugins, sorted(own.handlers), handlers, clients, tasks, sorted(own.extensions)
 
     return client.run_on_scheduler(scheduler), client.run(lambda dask_worker: sorted(dask_worker.plugins))

@@ -100,7 +100,7 @@ def test_a_kubernetes_cluster_opens_scales_and_leaves_nothing(
     cluster.open()
     [lease] = leases.read_all()[0]
     assert (lease.backend, lease.label) == ("kubernetes", cluster.label)
-    for other in (distributed.Security.temporary(), None):  # without the cluster's certificates nobody gets in
+    for other in (distributed.Security.temporary(), None):  # no connection without the cluster's certificates
         with pytest.raises((OSError, TypeError)):
             distributed.Client(cluster._address, security=other, timeout=3, set_as_default=False)
     cluster.scale(2, 1)
@@ -114,9 +114,9 @@ def test_a_kubernetes_cluster_opens_scales_and_leaves_nothing(
         assert first.keys() < client.nthreads().keys()
         held = client.scatter({"kept": 7}, broadcast=False)["kept"]
         cluster.scale(1, 1)
-        assert held.result(timeout=30) == 7  # the operator had its worker retired, which hands over what it holds
+        assert held.result(timeout=30) == 7  # the operator retires the worker, which hands over its data
         assert len(client.nthreads()) == 1
-        assert len(kubernetes.get("pods", namespace=namespace)["items"]) == 2  # else their containers may come back
+        assert len(kubernetes.get("pods", namespace=namespace)["items"]) == 2  # or their containers may come back
         cluster.scale(1, 2)
         assert list(client.nthreads().values()) == [2]
     facts = cluster.facts()
@@ -134,7 +134,7 @@ def test_a_kubernetes_cluster_opens_scales_and_leaves_nothing(
         assert {"dask.org/cluster-name", "dask.org/component"} <= pod["metadata"]["labels"].keys()
         assert pod["metadata"]["labels"][RUN] == "run-1"
         assert STAYS.items() <= pod["metadata"]["annotations"].items()
-    assert monitoring.used() <= measured  # what the dashboard shows
+    assert monitoring.used() <= measured  # the dashboard shows these metrics
     _, workers = yaml.safe_load_all(facts["manifest"])
     assert workers["spec"]["worker"]["replicas"] == 1
     cluster.close()
@@ -226,7 +226,7 @@ def test_our_roles_are_sufficient_from_outside_the_cluster(
         cluster = build()
         cluster.open()
         cluster.scale(1, 1)
-        assert cluster.facts()["pods"][0].keys() == {"pod", "worker", "node"}  # it may not look at nodes
+        assert cluster.facts()["pods"][0].keys() == {"pod", "worker", "node"}  # no right to read nodes
         cluster.close()
     assert leases.read_all() == ([], [])
 
@@ -245,7 +245,7 @@ cluster.close()
 """
 
 
-@pytest.mark.thorough  # so do the nights of test_work_pool.py
+@pytest.mark.thorough  # the nights of test_work_pool.py cover this too
 def test_a_driver_in_a_pod_reaches_the_scheduler_directly(
     given: dict[str, Any], kubernetes: Any, namespace: str
 ) -> None:
@@ -315,7 +315,7 @@ def test_an_idle_cluster_is_removed_by_the_operator(build: Any, kubernetes: Any,
     cluster = build()
     cluster.open()
     cluster.scale(1, 1)
-    soon = json.dumps({"spec": {"idleTimeout": 3}})  # less than anybody may ask for, and than a worker may take to come
+    soon = json.dumps({"spec": {"idleTimeout": 3}})  # below the minimum of the specification
     kubernetes.kubectl("patch", "daskcluster", cluster.label, "-n", namespace, "--type=merge", "-p", soon)
     until(lambda: cluster.label not in kubernetes.kubectl("get", "daskclusters", "-n", namespace, "-o", "name"))
     with pytest.raises(ClusterError) as caught:
@@ -341,7 +341,7 @@ def killed(given: dict[str, Any]) -> str:
     return label
 
 
-@pytest.mark.thorough  # test_reaping.py kills an owner, too
+@pytest.mark.thorough  # test_reaping.py kills an owner too
 def test_reap_removes_everything_that_a_killed_driver_left(
     killed: str, build: Any, kubernetes: Any, namespace: str
 ) -> None:

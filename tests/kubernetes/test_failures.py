@@ -36,9 +36,9 @@ from scalescope.workloads import load
 
 VARIABLE = "SCALESCOPE_KUBERNETES_FAILURES"
 pytestmark = pytest.mark.timeout(1800)
-LIMIT_S = 10.0  # from when Kubernetes can know to the error
+LIMIT_S = 10.0  # seconds from when Kubernetes can know of the failure until the error
 PATIENCE_S = 90.0
-LANES = 1 if VARIABLE in os.environ else 5  # rows side by side: the fewer, the truer are their seconds
+LANES = 1 if VARIABLE in os.environ else 5  # rows that run in parallel; with fewer rows their seconds are more accurate
 CHOSEN = {name: row for name, row in ROWS.items() if VARIABLE in os.environ or not row.seldom}
 
 

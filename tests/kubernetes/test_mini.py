@@ -27,7 +27,7 @@ def mini(kubernetes: Kubernetes) -> Any:
     return kubernetes.mini
 
 
-# Again and again: kube-proxy of a node that has just started knows the service some seconds later.
+# Retries: kube-proxy of a node that has just started learns of the service seconds later.
 FETCH = """
 import time, urllib.request
 for _ in range(40):
@@ -112,7 +112,7 @@ def test_a_lost_node_is_noticed_and_comes_back_with_its_gpus(mini: Any, kubernet
     kubernetes.kubectl(*wait, "--for=condition=Ready", f"--namespace={namespace}", "pod/victim")
     mini.stop_node("gpu")
     kubernetes.kubectl(*wait, "--for=condition=Ready=Unknown", "node/gpu")
-    assert kubernetes.get("pod", "victim", namespace=namespace)["status"]["phase"] == "Running"  # the trap
+    assert kubernetes.get("pod", "victim", namespace=namespace)["status"]["phase"] == "Running"  # its node is lost
     kubernetes.kubectl(*wait, "--for=delete", f"--namespace={namespace}", "pod/victim")
     mini.start_node("gpu")
     assert succeed(kubernetes, namespace, pod("next", kubernetes.image, "echo", "back", gpu=True)) == ["back\n"]

@@ -75,7 +75,7 @@ def test_only_clusters_with_an_expired_lease_and_orphans_are_removed(
         custom(namespace, holds, manifests.labels(holds), 600),
         custom(namespace, old, manifests.labels(old), None),
         custom(namespace, foreign, {}, -60),
-        custom(namespace, f"{over}-0", manifests.labels(over), -60),  # whoever copied that from ours
+        custom(namespace, f"{over}-0", manifests.labels(over), -60),  # a copy of our cluster by somebody else
         custom(namespace, f"{over[:-1]}x", {**manifests.labels(over), manifests.MANAGED_BY: "somebody"}, -60),
     ]
     pod = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "none"}]}}
@@ -152,10 +152,10 @@ def test_a_lease_is_renewed_only_while_its_owner_lives(
     try:
         assert owner.stdout is not None
         label = owner.stdout.readline().strip()
-        with monkeypatch.context() as patch:  # the clock of this host does not matter
+        with monkeypatch.context() as patch:  # the clock of this host must not matter
             real = time.time
             patch.setattr(time, "time", lambda: real() + 86400)
-            deadline = time.monotonic() + 5  # longer than a lease holds
+            deadline = time.monotonic() + 5  # seconds, longer than a lease is valid
             while time.monotonic() < deadline:
                 assert {name: each.fate for name, each in reap().items()} == {label: Fate.OWNED}
                 time.sleep(1)

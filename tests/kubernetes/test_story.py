@@ -140,14 +140,14 @@ def test_two_sweeps_in_one_namespace_do_not_count_or_remove_pods_of_each_other(
 ) -> None:
     for done in told.values():
         clusters = [trial.facts["cluster"] for trial in done.run.trials]
-        [label] = {each["label"] for each in clusters}  # it was never made again
+        [label] = {each["label"] for each in clusters}  # one cluster for all trials
         pods = {pod["pod"]: pod["worker"] for each in clusters for pod in each["pods"]}
         assert all(name.startswith(label) for name in pods)
         logged = set.union(*done.workers_with_logs.values())
         assert {name for name in logged if not name.startswith(label)} == {"scheduler", *pods.values()}
     if not FULL:
         begun = [[trial.started_at for trial in told[name].run.trials] for name in ("terminal", "python")]
-        assert max(map(min, begun)) < min(map(max, begun))  # so both were there at once
+        assert max(map(min, begun)) < min(map(max, begun))  # both ran at the same time
     until(lambda: not kubernetes.kubectl(*shlex.split(LEFT)[1:]))
 
 
@@ -171,7 +171,7 @@ def test_a_point_beyond_the_quota_of_the_namespace_is_invalid(
         4: TrialState.INVALID,
     }
     [refused] = [trial for trial in trials if trial.state is TrialState.INVALID]
-    assert refused.started_at < max(trial.started_at for trial in trials)  # it went on
+    assert refused.started_at < max(trial.started_at for trial in trials)  # the sweep continued after the refusal
     assert "exceeded quota: half" in refused.reason
     assert "quota of the namespace" in done.stdout
     until(lambda: not kubernetes.kubectl(*shlex.split(LEFT)[1:]))

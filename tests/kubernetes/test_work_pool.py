@@ -92,7 +92,7 @@ def test_a_night_in_a_pod_leaves_only_verdict_report_and_trials(
     def over() -> FlowRun | None:
         found = site.runs_of(client, "nightly/nightly-kubernetes")
         done = [run for run in found if run.auto_scheduled and run.state and run.state.is_final()]
-        return next((run for run in done if run.state_name != "Cancelled"), None)  # as a next one beside it would be
+        return next((run for run in done if run.state_name != "Cancelled"), None)  # a later run is cancelled
 
     run = wait_for(over, "the schedule does not fire, or the night does not end")
     assert run.state.is_completed(), run.state
@@ -101,7 +101,7 @@ def test_a_night_in_a_pod_leaves_only_verdict_report_and_trials(
         [kept] = [store.run(each) for each in night.runs]
     assert [trial.state for trial in kept.trials] == [TrialState.VALID] * 8  # four sizes, each with a warm-up
     assert night.line == run.state.message
-    assert night.line.endswith("4 series measured.")  # a loaded host is told before it
+    assert night.line.endswith("4 series measured.")  # a warning about a loaded host may precede it
     facts = [trial.facts["cluster"] for trial in kept.trials]
     assert {pod["node"] for each in facts for pod in each["pods"]} == {"gpu"}
     [pod] = json.loads(pool.kubectl("get", "pods", f"-lprefect.io/flow-run-id={run.id}", "--output=json"))["items"]

@@ -71,7 +71,7 @@ def processes(mini: ModuleType, network: int) -> list[int]:
 def test_a_sweep_on_small_machines_shows_their_limited_links_and_cores(
     mini: ModuleType, network: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(ROOT)  # where a driver finds `infra`
+    monkeypatch.chdir(ROOT)  # so that the driver can import `infra`
     job = tmp_path / "job.py"
     job.write_text(JOB)
     cluster = {"kind": "custom", "cluster_class": "infra.machines.mini:Machines", "start_timeout_s": 60}

@@ -33,7 +33,7 @@ from scalescope.own_code import block, guest
 LIMIT_S = 60.0
 GRACE_S = 0.15  # from the script's word to the statement that waits
 GONE_WITHIN_S = 10.0  # Processes of a script that was killed may end later than it does.
-RECORDED_S = 5.0  # of tasks, before a script is killed
+RECORDED_S = 5.0  # seconds of recorded tasks before a script is killed
 MARK = "SCALESCOPE_TESTS_MARK"  # environment variable that all processes of a run have
 PYTHON, RUN = (sys.executable,), (SCALESCOPE, "run")
 VARIANT = pytest.mark.thorough
@@ -110,10 +110,10 @@ sys.meta_path.insert(0, Finder(json.loads(os.environ["FAULTS"])))
 @dataclass(frozen=True)
 class Fault:
     module: str
-    name: str = ""  # of a function in it
+    name: str = ""  # of a function in the module
     does: str = "raises"
     where: str = "script"  # or `judge`
-    wait_s: float = 30.0  # for what `waits`
+    wait_s: float = 30.0  # duration of a fault that waits
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class Ended:
     stdout: str
     stderr: str
     files: Mapping[str, str]
-    left: Sequence[str] = ()  # commands of its processes that were left a while after it ended
+    left: Sequence[str] = ()  # command lines of processes that remained a while after the end
 
 
 class Started:
@@ -341,7 +341,7 @@ def double(number):
 END = """
 open("made.txt", "w").write("made")
 print("said", file=sys.stderr)
-sys.exit(47)  # which is no status of ours
+sys.exit(47)  # a status that Scalescope never uses
 """
 ONE = (
     BEGIN
@@ -353,7 +353,7 @@ with LocalCluster(**FEW) as cluster, Client(cluster) as client:
 """
     + END
 )
-CLUSTERS = 4  # of the next script, which comes to all hooks
+CLUSTERS = 4  # created by the next script, which reaches all hooks
 ALL = (
     BEGIN
     + """
@@ -522,8 +522,8 @@ def of(module: str, *names: str, does: str = "raises") -> list[Fault]:
     return [Fault(f"scalescope.{module}", name, does) for name in names]
 
 
-AFTER_FAILURES = ("Guest._failed", "Guest._stopped", "Guest._say")  # called where something else has failed
-NOT_CALLED = ("Guest._hangs", "_interrupted_again")  # where all moves, and nobody interrupts
+AFTER_FAILURES = ("Guest._failed", "Guest._stopped", "Guest._say")  # called only after another failure
+NOT_CALLED = ("Guest._hangs", "_interrupted_again")  # not called unless a task hangs or the judge is interrupted
 RAISING = [
     *(each for each in functions(guest) if each.name not in (*AFTER_FAILURES, *NOT_CALLED)),
     *functions(block),
@@ -717,7 +717,7 @@ for folder in pathlib.Path(sys.argv[1]).glob("state/scalescope/scripts/*"):
         shutil.copytree(folder / "2", folder / str(number))
     with open(folder / sys.argv[2], sys.argv[3]) as stream:
         stream.write('{"bro\\nken')
-time.sleep(1)  # in which the judge looks at what the script says
+time.sleep(1)  # the judge reads the script's events meanwhile
 """
     + END
 )

@@ -148,7 +148,7 @@ def test_a_queue_in_error_an_absent_host_and_a_changed_limit_are_named(opened: O
 def test_options_that_grid_engine_refuses_have_a_category(opened: Opened) -> None:
     for category, given in (
         ("bad-parallel-environment", {"parallel_environment": "none"}),
-        ("bad-parallel-environment", {"parallel_environment": "mpi"}),  # it scatters the slots of a job
+        ("bad-parallel-environment", {"parallel_environment": "mpi"}),  # this environment scatters the slots of a job
         ("refused", {"queue": "nowhere.q"}),
         ("refused", {"resource_spec": "unheard=1"}),
     ):
@@ -169,7 +169,7 @@ def test_reap_removes_only_our_own_jobs(in_sge: Any, state: Path) -> None:
     owner.wait()
     owner.stdout.close()
     (told,) = reaping.reap(dry_run=True)
-    assert (told.fate, set(told.removed)) == (Fate.FAILED, {first, second})  # as of one job that only looks like ours
+    assert (told.fate, set(told.removed)) == (Fate.FAILED, {first, second})  # another job only looks like ours
     in_sge.run("qdel", others[0])
     (told,) = reaping.reap()
     assert (told.fate, set(told.removed)) == (Fate.REMOVED, {first, second})

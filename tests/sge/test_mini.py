@@ -14,7 +14,7 @@ from support import infra
 from support.processes import command_lines
 from support.waiting import wait_for as until
 
-NETWORK = "61"  # not that of the other tests
+NETWORK = "61"  # differs from the network of the other tests
 
 
 @pytest.mark.thorough

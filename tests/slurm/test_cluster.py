@@ -63,7 +63,7 @@ def test_scaling_keeps_adds_or_closes_whole_jobs(opened: Any, in_slurm: Any) -> 
     assert len(addresses(cluster)) == 2
     assert addresses(cluster) < four
     assert len(job_ids(cluster)) == 1
-    cluster.scale(2, 2)  # other threads: other jobs
+    cluster.scale(2, 2)  # other threads per worker need new jobs
     with cluster.client() as client:
         assert list(client.nthreads().values()) == [2, 2]
     assert not set(job_ids(cluster)) & set(jobs)
@@ -179,7 +179,7 @@ def test_the_logs_of_failed_jobs_are_kept(opened: Any, state: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["logs"]
 
 
-# What is asked for in vain, the category of the error, and what its next step changes.
+# Refused options, the category of the error, and the options that its next step changes.
 STEPS = {
     "time limit": ({"partition": "short"}, "time-limit-too-long", {"walltime": "00:01:00"}),
     "partition": ({"partition": "nope"}, "unknown-partition", {"partition": "main"}),
@@ -198,7 +198,7 @@ STEPS = {
 def test_jobs_run_after_following_the_next_step_of_a_refusal(opened: Any, name: str) -> None:
     asked, category, step = STEPS[name]
     cluster = opened(**asked)
-    object.__setattr__(cluster.spec, "require_room", lambda *given, **named: None)  # sbatch is to refuse it
+    object.__setattr__(cluster.spec, "require_room", lambda *given, **named: None)  # so that sbatch refuses it
     with pytest.raises(JobsEnded) as caught:
         cluster.scale(1, 1)
     assert caught.value.category == category
@@ -233,9 +233,9 @@ def test_a_job_cancelled_during_a_trial_makes_only_that_trial_invalid(in_slurm: 
     assert [job["workers"] for job in facts["jobs"]] == [2, 2]
     assert broken.state is TrialState.INVALID
     assert "2 of 4 workers" in broken.reason
-    # On a slow host its processes are still being ended when the cluster no longer waits for the word.
+    # On a slow host the job's processes still end when the cluster stops waiting for its state.
     assert "CANCELLED" in broken.reason or "COMPLETING" in broken.reason
-    assert broken.real_s < 30  # not the minute that the workload would have had
+    assert broken.real_s < 30  # seconds, less than the timeout of 60 s
     assert again.state is TrialState.VALID, again.reason
     assert again.facts["cluster"]["label"] == facts["label"]
     assert again.facts["cluster"]["jobs_replaced"] == 1

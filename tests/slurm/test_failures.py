@@ -187,7 +187,7 @@ def seen(
     items = [item for item in request.session.items if item.path == request.path and isinstance(item, pytest.Function)]
     rows = [item.callspec.params["row"] for item in items if "seen" in item.fixturenames]
     run = slurm_commands.commands(slurm.environment)
-    with socket.socket() as listener:  # all that a job wants of a scheduler before its workers start
+    with socket.socket() as listener:  # a job needs only an open port before its workers start
         listener.bind(("127.0.0.1", 0))
         listener.listen(64)
         setting = Setting(slurm, tmp_path_factory.mktemp("jobs"), f"tcp://127.0.0.1:{listener.getsockname()[1]}")

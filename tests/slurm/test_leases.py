@@ -69,7 +69,7 @@ def start(in_slurm: Any) -> Iterator[Start]:
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    process.kill()  # SIGKILL: it can clear nothing up
+    process.kill()  # SIGKILL: the process cannot clean up
     process.wait()
 
 
@@ -98,7 +98,7 @@ def test_reap_removes_the_jobs_of_a_killed_owner_and_no_foreign_job(in_slurm: An
             (label[:-1], label[:-1]),
             (label.upper(), label.upper()),
             ("scalescope-000000000000", "scalescope-000000000000"),
-            (label, "scalescope-000000000000"),  # its name is ours, its comment is not
+            (label, "scalescope-000000000000"),  # the name is ours, the comment is not
             (label, label + " "),
             ("somebody-else", label),
         )
@@ -108,7 +108,7 @@ def test_reap_removes_the_jobs_of_a_killed_owner_and_no_foreign_job(in_slurm: An
     kill(process)
 
     (told,) = reaping.reap(dry_run=True)
-    assert (told.fate, sorted(told.removed)) == (Fate.FAILED, sorted(jobs))  # as of one job that only looks like ours
+    assert (told.fate, sorted(told.removed)) == (Fate.FAILED, sorted(jobs))  # another job only looks like ours
     assert "gone" not in states(in_slurm, *jobs).values()
 
     (result,) = reaping.reap()
@@ -117,7 +117,7 @@ def test_reap_removes_the_jobs_of_a_killed_owner_and_no_foreign_job(in_slurm: An
     assert states(in_slurm, *foreign) == dict.fromkeys(foreign, "RUNNING")
     assert foreign[4] in result.words
     assert "not touched" in result.words
-    assert [lease.label for lease in leases.read_all()[0]] == [label]  # as long as there is such a job
+    assert [lease.label for lease in leases.read_all()[0]] == [label]  # kept while such a job exists
     in_slurm.run("scancel", *foreign[4:6])
     until(lambda: set(states(in_slurm, *foreign[4:6]).values()) == {"gone"})
     (result,) = reaping.reap()

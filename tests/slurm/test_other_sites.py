@@ -104,7 +104,7 @@ def test_powered_off_nodes_count_as_room_and_whole_nodes_cost_all_their_cores(si
     with pytest.raises(JobsEnded) as caught:
         SlurmSpec(memory_mb=400).require_room(5, 1, run=run)
     assert caught.value.category == "no-room"
-    assert SlurmSpec(memory_mb=400).cores_per_worker(1) == 2  # of the node, where the job asked for one
+    assert SlurmSpec(memory_mb=400).cores_per_worker(1) == 2  # the node has 2 cores, the job asked for 1
     assert SlurmSpec(memory_mb=800, workers_per_job=2).cores_per_worker(1) == 1
 
 
@@ -155,7 +155,7 @@ def test_nodes_that_never_power_up_are_named_in_the_error(site: Site, opened: Op
 def test_a_point_with_more_jobs_than_max_job_count_is_refused(site: Site, opened: Opened) -> None:
     site(extra="MaxJobCount=3")
     cluster = opened()
-    cluster._run = slurm_commands.commands(timeout_s=3)  # sbatch itself sleeps and tries again for two minutes
+    cluster._run = slurm_commands.commands(timeout_s=3)  # sbatch itself retries for two minutes
     with pytest.raises(JobsEnded) as caught:
         cluster.scale(4, 1)
     assert caught.value.category == "queue-full"

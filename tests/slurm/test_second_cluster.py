@@ -202,7 +202,7 @@ def test_a_lease_is_kept_while_its_jobs_complete(
     opened: Callable[..., SlurmCluster], in_strict: Any, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base_cluster, "CLOSE_TIMEOUT_S", 1.0)
-    stubborn = state / "stubborn"  # Slurm says that a job runs before its first command has
+    stubborn = state / "stubborn"  # Slurm reports RUNNING before the job's first command has run
     cluster = opened(prologue=("trap 'sleep 60' TERM", f"touch {stubborn}", "sleep 60"))
     with ThreadPoolExecutor() as pool:
         scaling = pool.submit(cluster.scale, 1, 1)
@@ -278,7 +278,7 @@ def test_a_permanent_refusal_ends_the_run_at_once(
     assert (run.state, run.trials) == (RunState.FAILED, ())
     in_strict.run("scontrol", "update", "NodeName=n[1-4]", "State=DRAIN", "Reason=cooling")
     patient = ["--cluster-option", "account=research", "--cluster-option", "queue_timeout_s=1"]
-    assert cli.run([*command, *patient]) == ExitStatus.INFRASTRUCTURE  # once, for no size would fare better
+    assert cli.run([*command, *patient]) == ExitStatus.INFRASTRUCTURE  # refused once, since no size would fit
     said = capsys.readouterr().err
     assert "within 1 s" in said
     assert "n1 is drained (cooling), n2 is drained (cooling)" in said
@@ -289,7 +289,7 @@ def test_a_permanent_refusal_ends_the_run_at_once(
     assert "room for 2" in said  # drained nodes may come back
     assert "2 jobs of 6 cores" in said
     with Store.open(store) as opened_:
-        assert len(opened_.runs()) == 2  # it never began
+        assert len(opened_.runs()) == 2  # the third sweep did not begin a run
     assert in_strict.run("squeue", "-h") == ""
     assert leases.read_all()[0] == []
 
@@ -300,8 +300,8 @@ def test_jobs_are_given_back_while_too_few_nodes_work(
 ) -> None:
     """A node is drained while one job runs and waits for the other; once the node is back, both start."""
     monkeypatch.setattr(slurm_cluster, "NODES_S", 0.5)
-    others = in_strict.submit("-A", "x", "-w", "n4", "--exclusive", "-t", "4")  # soon enough to be waited for
-    cluster = opened(cores=6)  # n1 and n4 have so many
+    others = in_strict.submit("-A", "x", "-w", "n4", "--exclusive", "-t", "4")  # minutes, short enough to be waited for
+    cluster = opened(cores=6)  # only n1 and n4 have 6 cores
     said: list[str] = []
     cluster.report = said.append
     scaling = threading.Thread(target=cluster.scale, args=(2, 1))
@@ -310,7 +310,7 @@ def test_jobs_are_given_back_while_too_few_nodes_work(
     in_strict.run("scontrol", "update", "NodeName=n4", "State=DRAIN", "Reason=cooling")
     in_strict.run("scancel", others)
     until(lambda: any("the nodes that work hold 1 of 2 workers" in text for text in said), lambda: "\n".join(said))
-    assert "n4 is drain" in said[-1]  # it drains until the job of others has ended
+    assert "n4 is drain" in said[-1]  # it drains until the other user's job has ended
     assert not {"PENDING", "RUNNING"} & set(jobs(in_strict, cluster.label).values())
     in_strict.run("scontrol", "update", "NodeName=n4", "State=RESUME")
     scaling.join(200)
@@ -327,7 +327,7 @@ def test_workers_that_wait_too_long_for_other_workers_are_given_back(
     monkeypatch.setattr(SlurmSpec, "hold_s", 20.0)
     monkeypatch.setattr(slurm_watch, "SHORTEST_S", 4.0)
     others = in_strict.submit("-A", "x", "-w", "n4", "--exclusive", "-t", "30")
-    cluster = opened(cores=6)  # two of the nodes have so many
+    cluster = opened(cores=6)  # only two nodes have 6 cores
     said: list[str] = []
     cluster.report = said.append
     scaling = threading.Thread(target=cluster.scale, args=(2, 1))
@@ -362,9 +362,9 @@ def test_workers_that_wait_too_long_for_other_workers_are_given_back(
         ({"workers_per_job": 2, "memory_mb": 3000}, 1, 5),  # 3333, 2101, 1799 and 3333 MB
         ({"exclude": "n[1-2]"}, 1, 10),
         ({"directives_add": ("--exclusive",)}, 1, 4),
-        ({"partition": "short"}, 1, 7),  # in which a node has 2 CPUs
+        ({"partition": "short"}, 1, 7),  # each node offers 2 CPUs in this partition
         ({"partition": "main,short"}, 1, 19),
-        ({"cores": 8}, 1, 0),  # sbatch says why
+        ({"cores": 8}, 1, 0),  # no check: sbatch itself tells the reason
     ],
 )
 def test_the_room_for_workers_is_computed_node_by_node(
@@ -428,13 +428,13 @@ def test_a_takeover_that_slurm_refuses_leaves_the_run_unchanged(users: tuple[Use
         with closing(sqlite3.connect(store)) as database:
             return [database.execute(f"SELECT * FROM {table}").fetchall() for table in ("sweep_runs", "findings")]
 
-    os.chmod(store, 0o666)  # both share it
+    os.chmod(store, 0o666)  # both users share the store
     before = rows()
     in_strict.run("scontrol", "update", "PartitionName=main", "AllowGroups=games")
     refused = bob.python(*sweep, check=False)
     assert refused.returncode == ExitStatus.INFRASTRUCTURE, refused.stderr
     with Store.open(str(store)) as opened_:
-        assert f"Run {opened_.run('latest').id}: 1 trial" in refused.stderr  # it was taken over
+        assert f"Run {opened_.run('latest').id}: 1 trial" in refused.stderr  # the run was taken over
     assert "Slurm refuses the job" in refused.stderr
     assert rows() == before
 

@@ -260,7 +260,7 @@ class TestCancellation:
             )
             await worker.get_and_submit_flow_runs()
             await bench.reaches(run, "RUNNING")
-            await until(lambda: asyncio.to_thread((bench.folder / "ready").exists))  # else no trap is set yet
+            await until(lambda: asyncio.to_thread((bench.folder / "ready").exists))  # before that the trap is not set
             await bench.client.set_flow_run_state(run, Running(), force=True)
             await bench.client.set_flow_run_state(run, Cancelling())
         assert (await bench.state(run)).name == "Cancelled"
@@ -274,14 +274,14 @@ class TestCancellation:
             )
             await worker.get_and_submit_flow_runs()
             job = await bench.reaches(run, "RUNNING")
-            await until(lambda: asyncio.to_thread((bench.folder / "ready").exists))  # else no trap is set yet
+            await until(lambda: asyncio.to_thread((bench.folder / "ready").exists))  # before that the trap is not set
             configuration = worker.job_configuration(poll_seconds=0.2)
             await worker.kill_infrastructure(job, configuration)
-            assert (bench.folder / "clean").exists()  # three seconds: Slurm's own patience here is two
+            assert (bench.folder / "clean").exists()  # after 3 s, although this Slurm kills after 2 s
             with pytest.raises(InfrastructureNotFound):
                 await worker.kill_infrastructure(job, configuration)
             foreign = bench.slurm.submit("--job-name=simulation")
-            for number in ("999999", foreign):  # its number may be another job's by now
+            for number in ("999999", foreign):  # the id may belong to another job by now
                 with pytest.raises(InfrastructureNotFound):
                     await worker.kill_infrastructure(number, configuration)
             assert bench.slurm.run("squeue", "-h", "-t", "R,PD", "-j", foreign, "-o", "%j") == "simulation"

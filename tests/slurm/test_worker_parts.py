@@ -109,7 +109,7 @@ class TestEndOfJob:
             ("NODE_FAIL", "0:0", 1, "node-lost"),
             ("PREEMPTED", "0:0", 1, "preempted"),
             ("FAILED", "3:0", 3, "failed"),
-            ("FAILED", "97:0", 97, "failed"),  # no worker's own exit status here
+            ("FAILED", "97:0", 97, "failed"),  # 97 has no special meaning here
             ("FAILED", "127:0", 127, "program-missing"),
             ("FAILED", "0:9", 137, "out-of-memory"),
             ("FAILED", "0:53", 181, "output-not-writable"),

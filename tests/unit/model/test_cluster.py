@@ -103,7 +103,7 @@ def test_a_slurm_job_has_one_worker_per_gpu_unless_workers_per_job_is_given() ->
     assert SlurmSpec().job_workers == 1
     assert SlurmSpec(gpus=4).job_workers == 4
     assert SlurmSpec(workers_per_job=8).job_workers == 8
-    assert SlurmSpec().arrival_limit_s == 3600 + 180 + 600  # which its controller may be away
+    assert SlurmSpec().arrival_limit_s == 3600 + 180 + 600  # seconds; the last 600 s allow for an absent controller
 
 
 def test_more_threads_than_cores_per_job_are_refused_before_submission() -> None:

@@ -115,7 +115,7 @@ print([trial.state.value, trial.facts["cluster"]["kind"], trial.facts["result"],
     done = run(site, script)
     assert done.returncode == 0, done.stderr
     assert ast.literal_eval(done.stdout.splitlines()[-1]) == ["valid", "roof", 14, True]
-    assert "thermometer" in done.stderr  # a cause that raises costs its own finding only
+    assert "thermometer" in done.stderr  # a cause that raises loses only its own finding
 
 
 def test_commands_and_lists_contain_the_rows_of_a_plugin(site: Path) -> None:

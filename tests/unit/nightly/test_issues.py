@@ -89,7 +89,7 @@ def test_an_issue_is_opened_once_commented_closed_and_opened_again(
     assert stored(store).issue == f"github:{REPOSITORY}#1"
     asked = len(hub.asked)
     assert tell(store, tracker) == []
-    assert len(hub.asked) == asked  # nothing to tell
+    assert len(hub.asked) == asked  # no request, since nothing changed
 
     both = Alert(**{**vars(stored(store)), "changes": (judged(2), judged(4))})
     amend(store, first, both)

@@ -61,7 +61,7 @@ class Nights:
 
     def _measures(self, planned: PlannedTrial) -> tuple[int, float]:
         environment = Environment.parse(planned.point.environment)
-        seconds = 1.0 if environment.name else self.machine  # reruns name theirs
+        seconds = 1.0 if environment.name else self.machine  # environments of reruns have a name
         for (package, release), factor in self.slower.items():
             seconds *= factor if f"{package}=={release}" in environment.requirements else 1.0
         return 2, seconds

@@ -182,7 +182,7 @@ def test_a_report_shows_the_package_versions_of_the_environments_of_its_trials(r
     own(
         versions(("apache-beam==2.50.0", "2.50.0"), ("apache-beam==2.50.0", "2.50.0")),
         versions(("old = apache-beam==2.50.0", "2.50.0"), ("", "2.60.0")),
-        render(replace(run, trials=()), made.read),  # nothing else is known
+        render(replace(run, trials=()), made.read),  # without trials, only the facts of the run are known
     )
 
 
@@ -231,7 +231,7 @@ def test_a_report_of_incomplete_or_failed_trials_shows_the_known_facts(circumsta
     charts = {name: text.count('id="chart-') for name, text in circumstances.items()}
     assert charts == {**dict.fromkeys(charts, 0), **dict.fromkeys(("one point", "no valid trial"), 5)} | {
         "failed and never judged": 5,
-        "an old release": 4,  # no memory
+        "an old release": 4,  # without the memory chart
     }
 
 

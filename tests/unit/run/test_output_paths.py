@@ -52,7 +52,7 @@ def test_a_relative_name_is_a_file_in_the_working_folder(
 
 def test_a_relative_name_in_a_deployment_goes_to_the_folder_of_the_run(store: Store, tmp_path: Path) -> None:
     place = OutputPath.of("report", "charts/report.html", store, Temporary())
-    assert list((tmp_path / "records").iterdir()) == []  # that it can be written was tried, and nothing is left of it
+    assert list((tmp_path / "records").iterdir()) == []  # the write check left no file
     assert place.made("run-1") == str(tmp_path / "records" / "run-1" / "charts" / "report.html")
     assert (tmp_path / "records" / "run-1" / "charts").is_dir()
 

@@ -33,9 +33,9 @@ def test_the_progress_bar_shows_finished_trials_and_the_time_left() -> None:
     assert "2/12" in drawn
     assert "about 3 min left" in drawn
     assert "about 40 s left" in drawn
-    assert "about 20 s left" not in drawn  # is not worth a word
+    assert "about 20 s left" not in drawn  # too short to be told
     last = drawn.rpartition("Report: report.html")[0].rpartition("\r")[2]
-    assert "12/12" in last  # what is no trial takes nothing away
+    assert "12/12" in last  # progress without a trial does not change the count
     assert "and more" not in drawn
 
 
@@ -60,7 +60,7 @@ def test_the_line_of_a_trial_shows_the_time_left_if_it_is_long() -> None:
 def test_no_progress_bar_is_drawn_into_files_or_for_a_given_runner(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")  # which makes no terminal of a file
+    monkeypatch.setenv("FORCE_COLOR", "1")  # a file is still no terminal
     assert not Screen(file=io.StringIO()).is_watched
     given = Runner()
     with shown(given) as runner, shown(None) as own:

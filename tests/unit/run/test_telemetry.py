@@ -112,7 +112,7 @@ def test_a_resumed_run_is_sent_once_it_is_complete(receiver: Receiver, fake: Any
 
 
 def test_counts_are_sent_as_deltas_of_each_process(receiver: Receiver, fake: Any, address: str) -> None:
-    for _ in range(2):  # a cached collector is what a process has of its own
+    for _ in range(2):  # clearing the cached collector stands for another process
         for _ in range(2):
             run_sweep({**SWEEP, "store": address, "fresh": True})
             counted = receiver.metrics["scalescope.trials"].sum

@@ -183,7 +183,7 @@ def test_a_trial_with_a_standstill_is_repeated_once(fake: Any, address: str, wha
     assert trial.counts
     [warning] = trial.warnings
     assert warning.endswith(f"because it should {what}")
-    assert trial.facts["cluster"]["held_worker_s"] == pytest.approx(2 * 0.1)  # the first cost, too
+    assert trial.facts["cluster"]["held_worker_s"] == pytest.approx(2 * 0.1)  # the first attempt cost too
     assert len(fake.begun) == 2
 
 
@@ -334,7 +334,7 @@ def test_a_trial_is_not_saved_if_another_thread_stops_the_run(fake: Any, address
         carry_out(request)
     assert len(saved(address)) == 1
     assert len(fake.started) == 1
-    assert len(carry_out(request)[0]) == 2  # and what was stopped can be begun again
+    assert len(carry_out(request)[0]) == 2  # a stopped run can be resumed
 
 
 def test_a_driver_that_starts_while_its_run_is_stopped_is_closed(fake: Any, address: str) -> None:
@@ -388,7 +388,7 @@ def test_a_missing_package_is_refused_before_a_driver_starts(fake: Any, monkeypa
     with pytest.raises(UsageError) as refused:
         asked({**SWEEP, "workload": "beam-pardo"})
     assert install_command("beam") in refused.value.next_step
-    asked({**SWEEP, "workload": "beam-pardo", "environment": "apache-beam==2.50.0"})  # there the driver finds out
+    asked({**SWEEP, "workload": "beam-pardo", "environment": "apache-beam==2.50.0"})  # its driver checks that
     assert fake.started == []
 
 
@@ -479,7 +479,7 @@ class FullDisk(Runner):
 def test_a_run_ended_by_a_full_disk_is_finished_by_the_same_command(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # cut bytecode would stay behind, and break all that follows
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # truncated bytecode would stay behind and break later tests
     request = asked({**SWEEP, "params": {"items": 2000}}, store=address)
     with pytest.raises(CaptureError, match="could not be written") as caught:
         carry_out(request, runner=FullDisk())

@@ -168,7 +168,7 @@ class TestSqliteFile:
             from scalescope.errors import StoreError
             from scalescope.model.sweep import Sweep
             from scalescope.store import Store
-            import scalescope.store.store, alembic.command, alembic.script  # before the other user cannot read them
+            import scalescope.store.store, alembic.command, alembic.script  # the other user cannot read them
             path = sys.argv[1]
             os.setuid(65534)
             def begin():
@@ -299,7 +299,7 @@ class TestServer:
     [("EndpointConnectionError", AWAY), ("ReadTimeoutError", AWAY), ("NoCredentialsError", "")],
 )
 def test_connection_errors_of_object_storage_have_the_category_away(name: str, category: str) -> None:
-    error = type(name, (Exception,), {})("Could not reach it")  # botocore's share no class with those of others
+    error = type(name, (Exception,), {})("Could not reach it")  # botocore's errors have no base class of ours
     assert explain(error, "write the records", "s3://bucket").category == category
 
 

@@ -36,7 +36,7 @@ def test_the_default_store_follows_scalescope_store_and_xdg_data_home(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     assert locate("").path == tmp_path / ".local/share/scalescope/scalescope.db"
-    monkeypatch.setenv("XDG_DATA_HOME", "relative")  # to be ignored, says the specification
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")  # the XDG specification says to ignore relative paths
     assert locate("").path == tmp_path / ".local/share/scalescope/scalescope.db"
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert locate("").path == tmp_path / "data/scalescope/scalescope.db"

@@ -77,7 +77,7 @@ def test_a_second_write_replaces_the_first(address: str, make_tables: Make) -> N
 
 def test_writing_leaves_no_temporary_files(tmp_path: Path, make_tables: Make) -> None:
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / ".key.tmp").mkdir()  # of a process that was killed
+    (tmp_path / "run" / ".key.tmp").mkdir()  # left by a killed process
     (tmp_path / "run" / ".key.tmp" / "logs.parquet").touch()
     records.write(str(tmp_path / "run" / "key"), make_tables())
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == [
@@ -173,7 +173,7 @@ class TestRefusals:
                 found = records.read(str(tmp_path / "key"), "memory")
             except StoreError as error:
                 problems.append(error)
-            else:  # the bit says nothing of the data
+            else:  # the bit does not belong to the data
                 assert found["worker"] == table["worker"]
                 np.testing.assert_array_equal(found["time"], table["time"])
                 np.testing.assert_array_equal(found["rss"], table["rss"])

@@ -336,7 +336,7 @@ class TestResuming:
         with Store.open(str(tmp_path / "a.db")) as store:
             run_id = begin(store, sweep)
 
-            def beat() -> None:  # by the clock of the other host
+            def beat() -> None:  # with the clock of the other host
                 alter(store, run_id, host="elsewhere", heartbeat_at=datetime.now(UTC) + timedelta(seconds=ahead_s))
 
             beat()
@@ -358,7 +358,7 @@ class TestResuming:
     def test_only_one_of_several_processes_resumes_a_run(
         self, url: str, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        processes = [subprocess.Popen(["sleep", "60"]) for _ in range(4)]  # each resumer passes for a live process
+        processes = [subprocess.Popen(["sleep", "60"]) for _ in range(4)]  # each resumer pretends to be one
         owners = [Owner.of(process.pid) for process in processes]
         stores = [Store.open(url) for _ in owners]
         run_id = begin(stores[0], sweep)

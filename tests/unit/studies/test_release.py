@@ -147,7 +147,7 @@ def test_the_boundary_is_right_whichever_releases_cannot_be_installed(
     assert (answer.decision is ReleaseDecision.FOUND) == (bad - good == 1)
     assert all(each.state is CandidateState.UNAVAILABLE for each in answer.skipped)
     asked = Counter(reading.candidate for reading in readings if reading.unavailable)
-    assert set(asked.values()) <= {1}  # never again
+    assert set(asked.values()) <= {1}  # an unavailable candidate is tried once
 
 
 @given(st.lists(st.booleans(), min_size=0, max_size=30), st.sets(st.integers(1, 30)))
