@@ -68,7 +68,7 @@ def test_every_case_can_be_planned_as_a_sweep() -> None:
         assert len(sweep.plan(workloads.load(sweep.workload))) == len(case.workers), case.name
 
 
-def test_the_tested_part_has_cases_of_all_simulated_causes() -> None:
+def test_the_tested_cases_cover_all_simulated_causes() -> None:
     shown = {case.expect for case in PART} | CODES_OF_EXAMPLES
     assert shown >= {case.expect for case in all_cases() if not case.real}
     assert 8 <= len(PART) <= 28

@@ -54,7 +54,7 @@ def written(project: Path, body: str) -> Path:
     return script
 
 
-def test_fix_patches_a_recorded_finding_and_tells_its_proof(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fix_patches_a_recorded_finding_and_shows_its_proof(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The recording is real; the timed pairs are made up, since they take longest."""
     script = written(project, LOOP)
 

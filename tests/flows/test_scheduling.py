@@ -58,7 +58,7 @@ def test_a_server_that_does_not_answer_raises_with_its_address(monkeypatch: pyte
     assert "127.0.0.1:9" in error.value.where
 
 
-def test_schedules_on_a_server_without_a_scheduler_are_named(
+def test_schedules_on_a_server_without_a_scheduler_are_named_in_the_error(
     prefect_server: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The Prefect server of the tests runs without a scheduler."""

@@ -118,7 +118,7 @@ def test_a_remedy_that_cannot_be_run_here_is_logged(
 
 
 @pytest.mark.thorough
-def test_explain_runs_experiments_and_tells_which_part_explains_the_time(address: str, tmp_path: Path) -> None:
+def test_explain_runs_experiments_and_shows_which_part_explains_the_time(address: str, tmp_path: Path) -> None:
     job = tmp_path / "few.py"
     job.write_text(FEW.replace("sleep(1)", "sleep(0.1)"))
     given = {"workload": f"{job}:run", "cluster": "local", "axes": {"workers": [4]}, "explain": True}

@@ -75,7 +75,7 @@ def automate(site: Site, inbox: Inbox) -> None:
 
 
 @pytest.mark.thorough
-def test_only_the_first_missing_night_is_told(site: Site, inbox: Inbox) -> None:
+def test_only_the_first_missing_night_is_reported(site: Site, inbox: Inbox) -> None:
     automate(site, inbox)
     for number in range(2):
         study = Study(f"nightly-{time.time_ns()}", "nightly", {"history": "mine"})
@@ -134,7 +134,7 @@ def night(site: Site) -> str:
 
 
 @pytest.mark.thorough
-def test_a_missing_night_is_told_after_a_restart_and_for_a_night_without_trials(own: Site, inbox: Inbox) -> None:
+def test_a_missing_or_empty_night_is_reported_even_after_a_restart_of_the_server(own: Site, inbox: Inbox) -> None:
     server = own.start_server()
     own.give(POOL)
     own.give(f"prefect --no-prompt deploy --all --prefect-file {own.folder}/night.yaml")

@@ -209,7 +209,7 @@ def test_a_sweep_varies_the_size_of_one_group_of_workers(
     until(lambda: everything(kubernetes, namespace) == "")
 
 
-def test_our_roles_are_sufficient_from_outside_the_cluster(
+def test_our_roles_are_sufficient_for_a_user_outside_the_cluster(
     build: Any, kubernetes: Any, namespace: str, tmp_path: Path
 ) -> None:
     """The user has these Roles and no other right."""

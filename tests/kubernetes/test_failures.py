@@ -258,7 +258,7 @@ def test_a_cluster_under_restricted_pod_security_waits_for_a_late_node(
 
 
 @pytest.mark.skipif(VARIABLE not in os.environ, reason=f"it takes 20 s; {VARIABLE} names a file to write")
-def test_each_problem_of_the_operator_has_its_category(
+def test_an_absent_uninstalled_or_doubled_operator_has_its_own_category(
     new_site: Callable[[], FailureSite], kubernetes: Kubernetes, table: Table
 ) -> None:
     site, crds = new_site(), "daskclusters daskworkergroups daskjobs daskautoscalers"

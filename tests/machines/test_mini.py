@@ -99,7 +99,7 @@ def test_workers_end_when_their_keeper_is_killed(mini: ModuleType, network: int)
     cluster.close()
 
 
-def test_down_ends_running_processes(mini: ModuleType, network: int) -> None:
+def test_the_command_down_ends_running_processes(mini: ModuleType, network: int) -> None:
     pid = mini._fork(lambda: asyncio.sleep(600), lambda: mini._enter(1, network))
     until(lambda: processes(mini, network) == [pid])
     mini.down(network)

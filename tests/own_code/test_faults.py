@@ -473,7 +473,7 @@ def silent() -> Iterator[str]:
         pytest.param("there is no such store", marks=VARIANT),
     ],
 )
-def test_a_verdict_that_cannot_be_stored_is_still_told(why: str, folder: Path, silent: str) -> None:
+def test_a_verdict_that_cannot_be_stored_is_still_shown(why: str, folder: Path, silent: str) -> None:
     addresses = {"its folder is a file": f"{__file__}/kept.db", "nobody answers": silent}
     environment = {"SCALESCOPE_STORE": addresses.get(why, "unknown://here")}
     seen, shown = judged(ONE, folder, environment=environment)
@@ -483,7 +483,7 @@ def test_a_verdict_that_cannot_be_stored_is_still_told(why: str, folder: Path, s
 
 
 @VARIANT
-def test_the_verdict_is_told_before_the_store_answers(folder: Path, silent: str) -> None:
+def test_the_verdict_is_shown_before_the_store_answers(folder: Path, silent: str) -> None:
     expected = by_python(ONE)
     with Started(RUN, ONE, folder, environment={"SCALESCOPE_STORE": silent}) as started:
         started.until(lambda: "efficiency" in started.said())
@@ -493,7 +493,7 @@ def test_the_verdict_is_told_before_the_store_answers(folder: Path, silent: str)
 
 @pytest.mark.usefixtures("own_mounts")
 @pytest.mark.parametrize("home", [None, pytest.param("/dev/null/home", marks=VARIANT)])
-def test_the_verdict_is_told_without_a_home_folder(home: str | None, folder: Path) -> None:
+def test_the_verdict_is_shown_without_a_home_folder(home: str | None, folder: Path) -> None:
     names = ("SCALESCOPE_STORE", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
     environment = {**dict.fromkeys(names), "HOME": home, "TMPDIR": str(folder)}
     seen, shown = judged(ONE, folder / "ours", environment=environment, launcher=NO_USERS)

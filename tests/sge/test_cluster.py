@@ -93,7 +93,7 @@ def test_jobs_have_a_slot_per_core_and_are_kept_replaced_and_closed(opened: Open
     assert leases.read_all() == ([], [])
 
 
-def test_the_reason_why_jobs_do_not_start_is_told(opened: Opened, in_sge: Any) -> None:
+def test_the_error_names_the_reason_why_jobs_do_not_start(opened: Opened, in_sge: Any) -> None:
     """All steps use the same cluster, one after the other."""
     cluster = opened(queue_timeout_s=2.0)
 

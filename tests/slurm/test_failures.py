@@ -303,7 +303,7 @@ def test_a_waiting_job_is_reported_with_its_reason_until_queue_timeout_s_ends(
     table.add("waited for longer than `queue_timeout_s` (here 2 s)", found.value, time.monotonic() - began)
 
 
-def test_jobs_wait_for_drained_nodes_and_name_them(in_slurm: Any, tmp_path: Path) -> None:
+def test_waiting_for_drained_nodes_is_reported_with_their_names(in_slurm: Any, tmp_path: Path) -> None:
     run = slurm_commands.commands()
     in_slurm.run("scontrol", "create", "PartitionName=drained", "Nodes=n14,n15")
     in_slurm.run("scontrol", "update", "NodeName=n14,n15", "State=DRAIN", "Reason=cooling")

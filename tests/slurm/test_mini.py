@@ -73,7 +73,7 @@ class TestEnding:
         "how",
         [signal.SIGKILL, *(pytest.param(how, marks=pytest.mark.thorough) for how in (signal.SIGINT, signal.SIGTERM))],
     )
-    def test_no_process_is_left_after_a_signal(
+    def test_no_process_of_the_small_slurm_is_left_after_a_signal(
         self, served: tuple[subprocess.Popen[str], Path], how: signal.Signals
     ) -> None:
         process, folder = served

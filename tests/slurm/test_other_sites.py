@@ -213,7 +213,7 @@ def test_a_full_disk_of_the_controller_is_waited_for_and_named(site: Site, opene
 
 
 @pytest.mark.thorough
-def test_a_time_limit_cut_by_a_plugin_is_told_as_change_and_as_cause_of_the_end(site: Site, opened: Opened) -> None:
+def test_a_time_limit_cut_by_a_plugin_is_listed_as_change_and_cause_of_the_end(site: Site, opened: Opened) -> None:
     slurm = site()
     cluster = opened(partition="capped", walltime="01:00:00")
     cluster.scale(1, 1)

@@ -146,7 +146,7 @@ class TestRunning:
             ("exec sleep 600", 3, "Cancelled"),
         ],
     )
-    async def test_a_rescheduled_flow_run_runs_again_unless_restarts_are_used_up_or_cancelled(
+    async def test_a_rescheduled_flow_run_runs_again_unless_cancelled_or_out_of_restarts(
         self, bench: WorkerBench, how: str, restarts: int, state: str
     ) -> None:
         """It runs again if Slurm ended its job, at most `restarts` times, and not if the job was cancelled."""

@@ -117,7 +117,7 @@ class TestEndOfJob:
             (job_queue.FORGOTTEN, "", 1, "forgotten"),
         ],
     )
-    def test_every_other_end_has_a_status_a_category_and_a_next_step(
+    def test_every_other_end_of_a_job_has_a_status_a_category_and_a_next_step(
         self, state: str, exit_code: str, status: int, category: str
     ) -> None:
         how = job_queue.end(SlurmJob(id="12", name="x", state=state, exit_code=exit_code, nodes="n3"))
@@ -140,7 +140,7 @@ class TestProgressOfJob:
         assert "`time_limit`" in text
         assert "cluster." not in text
 
-    def test_a_running_job_is_told_with_its_node(self) -> None:
+    def test_the_progress_of_a_running_job_names_its_node(self) -> None:
         job = SlurmJob(id="1", name="x", state="RUNNING", reason="PartitionTimeLimit", nodes="n1")
         assert job_queue.cannot_start(job) == ""
         assert job_queue.progress(job) == "Slurm job 1 is RUNNING on n1"
@@ -151,7 +151,7 @@ class TestOutputOfJob:
     def path(self, tmp_path: Path) -> Path:
         return tmp_path / "run-1.log"
 
-    def test_output_lines_are_told_once_they_are_complete(self, path: Path) -> None:
+    def test_output_lines_are_logged_once_they_are_complete(self, path: Path) -> None:
         told: list[str] = []
         follower = JobOutput(path, told.append)
         follower.follow()
@@ -172,7 +172,7 @@ class TestOutputOfJob:
         JobOutput(path, told.append).follow()
         assert told == ["two"]
 
-    def test_lines_that_the_flow_logged_itself_are_not_told_again(self, path: Path) -> None:
+    def test_lines_that_the_flow_logged_itself_are_not_logged_again(self, path: Path) -> None:
         lines = ["12:00:00.123 | INFO    | Flow run 'otter' - hello", "12:00:00.123 | INFO    | prefect.x - other"]
         lines += ["12:00:00.123 | ERROR   | Task run 'a-1' - no", "printed", "", "bytes \udcff"]
         path.write_bytes("\n".join(lines).encode(errors="surrogateescape"))
@@ -180,7 +180,7 @@ class TestOutputOfJob:
         JobOutput(path, told.append).follow(to_end=True)
         assert told == [lines[1], "printed", "bytes \N{REPLACEMENT CHARACTER}"]
 
-    def test_tracebacks_that_the_flow_logged_itself_are_not_told_again(self, path: Path) -> None:
+    def test_tracebacks_that_the_flow_logged_itself_are_not_logged_again(self, path: Path) -> None:
         own = ["12:00:00.123 | ERROR   | Flow run 'otter' - Encountered an exception"]
         own += ["Traceback (most recent call last):", '  File "x"', "    raise", "ValueError: no", ""]
         own += ["During handling of the above exception, another exception occurred:", ""]
@@ -202,7 +202,7 @@ class TestOutputOfJob:
         assert len(told) < 120
         assert str(path) in told[-1]
 
-    def test_the_tail_is_the_last_lines_that_are_not_empty(self, path: Path) -> None:
+    def test_the_tail_of_the_output_is_its_last_lines_that_are_not_empty(self, path: Path) -> None:
         assert JobOutput(path, print).tail() == ""
         path.write_text("".join(f"line {i}\n\n" for i in range(5000)))
         assert JobOutput(path, print).tail(2) == "line 4998\nline 4999"

@@ -10,7 +10,7 @@ positive = st.floats(min_value=1e-6, max_value=1e3)
 counts = st.integers(min_value=1, max_value=5000)
 
 
-def test_emulation_limit_is_told_only_where_tasks_are_too_short_for_the_host() -> None:
+def test_the_emulation_limit_is_exceeded_only_if_tasks_are_too_short_for_the_host() -> None:
     limit = EmulationLimit(seconds_per_task=0.001, tolerance=0.25)
     assert limit.shortest_task_s(300) == pytest.approx(1.2)
     assert limit.beyond(200, 1.0) == ""

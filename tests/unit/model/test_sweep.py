@@ -85,7 +85,7 @@ def test_dask_configuration_and_threads_are_axes() -> None:
     assert [(point.threads, point.dask_config[key]) for point in points] == [(1, 1.1), (1, "inf"), (4, 1.1), (4, "inf")]
 
 
-def test_a_sweep_has_points_beyond_its_axes_and_fixed_parameters() -> None:
+def test_a_sweep_can_have_further_points_and_fixed_parameters() -> None:
     points = sweep(axes={"workers": [1]}, points=[{"workers": 7, "items": 3}], params={"seconds": 2}).expand(WORKLOAD)
     assert [(point.workers, point.items, point.params["seconds"]) for point in points] == [(1, 10, 2.0), (7, 3, 2.0)]
 

@@ -64,7 +64,7 @@ def test_long_keys_are_cut_in_the_middle() -> None:
     assert words.middle_cut("inc-1") == "inc-1"
 
 
-def test_only_the_last_line_of_a_quoted_log_is_told() -> None:
+def test_only_the_last_line_of_a_log_quoted_in_an_error_is_kept() -> None:
     error = ScalescopeError(
         "what", cause="its end; the end of its log:\n    | started\n    | OSError: -3", next_step="go"
     )

@@ -140,7 +140,7 @@ def test_an_issue_opened_before_the_night_was_interrupted_is_not_opened_twice(
     assert stored(store).issue
 
 
-def test_an_alert_marked_false_before_it_was_told_gets_no_issue(
+def test_an_alert_marked_false_before_it_was_reported_gets_no_issue(
     hub: GitHub, store: Store, tracker: GitHubIssues
 ) -> None:
     night(store, 2, state=AlertState.FALSE)

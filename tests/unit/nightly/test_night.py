@@ -233,7 +233,7 @@ def test_regressions_by_two_packages_are_two_alerts(night: Nights) -> None:
     assert [event.payload["culprit"]["package"] for event in night.told] == ["crunch", "dask"]
 
 
-def test_a_lasting_regression_is_told_once_and_resolved_when_it_ends(night: Nights, tmp_path: Path) -> None:
+def test_a_lasting_regression_is_reported_once_and_resolved_when_it_ends(night: Nights, tmp_path: Path) -> None:
     night()
     night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
     assert night().alarm
@@ -360,7 +360,7 @@ def test_the_last_day_of_a_decision_ends_by_the_local_clock(
 # ------------------------------------------------------------------ nights that are missing
 
 
-def test_a_night_tells_its_duration_and_sends_one_event_after_measuring(night: Nights) -> None:
+def test_a_night_prints_its_expected_duration_and_sends_an_event_after_measuring(night: Nights) -> None:
     night()
     night()
     first, second = [each for each in night.said if each.startswith("About ")]
@@ -424,7 +424,7 @@ def test_a_rerun_with_less_than_half_of_the_smallest_effect_refutes_the_change(n
     assert (judged.outcome, judged.ratio) == (ChangeOutcome.REFUTED, pytest.approx(1.02))
 
 
-def test_a_change_that_a_control_shows_too_is_the_machine_and_is_not_rerun(night: Nights) -> None:
+def test_a_change_that_a_control_shows_too_is_blamed_on_the_machine(night: Nights) -> None:
     workloads = ["futures-map", "control-cpu"]
     night(workloads=workloads)
     night.index["crunch"], night.machine = "2", 1.5
@@ -436,7 +436,7 @@ def test_a_change_that_a_control_shows_too_is_the_machine_and_is_not_rerun(night
         assert all(each.study.followed_by == () for each in night_record.nights(store))
 
 
-def test_a_change_with_an_equal_environment_is_the_machine_and_is_not_rerun(night: Nights) -> None:
+def test_a_change_with_an_equal_environment_is_blamed_on_the_machine(night: Nights) -> None:
     night()
     night.machine = 2.0
     result = night()

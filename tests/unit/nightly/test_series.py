@@ -67,7 +67,7 @@ def test_a_night_of_a_young_series_is_compared_with_the_median_of_earlier_nights
     assert found([1.0, 1.0, 1.2, 1.2]) == [("nightly-0001", 1.0, 1.2, True)]
 
 
-def test_a_young_series_with_known_scatter_asks_once_about_values_beyond_it() -> None:
+def test_a_value_beyond_the_scatter_of_a_young_series_deserves_one_rerun() -> None:
     values = [1.0, 1.1] * 5
     assert found([*values, 1.1]) == []
     assert found([*values, 0.99]) == []
@@ -84,13 +84,13 @@ def test_a_young_series_with_known_scatter_asks_once_about_values_beyond_it() ->
 
 
 @pytest.mark.parametrize(("after", "asked"), [(1, 0), (4, 1), (6, 1), (7, 0), (20, 0)])
-def test_a_recent_change_point_of_a_settled_series_is_asked_about(after: int, asked: int) -> None:
+def test_a_recent_change_point_of_a_settled_series_deserves_a_rerun(after: int, asked: int) -> None:
     values = [1.0, 1.01] * (SETTLED // 2) + [1.2] * after
     expected = [(f"nightly-{SETTLED - 1:04}", True)] * asked
     assert [(good, worse) for good, _, _, worse in found(values)] == expected
 
 
-def test_a_change_that_a_rerun_has_refuted_is_not_asked_about_again() -> None:
+def test_a_change_that_a_rerun_has_refuted_deserves_no_other_rerun() -> None:
     values = [1.0, 1.01] * (SETTLED // 2) + [1.2] * 5
     refuted, waiting, machine = ChangeOutcome.REFUTED, ChangeOutcome.WAITING, ChangeOutcome.MACHINE
     for outcome, control, asked in ((refuted, None, 0), (waiting, None, 1), (machine, None, 0), (machine, 1.2, 1)):
@@ -141,7 +141,7 @@ def test_nights_after_an_accepted_level_are_compared_with_that_level(what: str) 
     assert len(candidates(add(tonight, decisions=()).record, every[:-1], 0.05)) == 1
 
 
-def test_no_drift_is_told_for_a_muted_series_or_across_an_accepted_level() -> None:
+def test_no_drift_is_reported_for_a_muted_series_or_across_an_accepted_level() -> None:
     every = nights([1.005**day for day in range(14)])
     assert len(drifts(every[-1].record, every[:-1])) == 1
     for decision in (Decision("mine", "noisy", until="2027-01-31"), Decision("mine", "so be it", created_at="2026")):
@@ -157,7 +157,7 @@ def test_a_lower_value_is_worse_for_a_metric_like_efficiency() -> None:
     assert [each.worse for each in candidates(every[-1].record, every[:-1], 0.05)] == [True]
 
 
-def test_differences_between_the_machines_of_two_nights_are_told() -> None:
+def test_differences_between_the_machines_of_two_nights_are_named() -> None:
     then = {"cpu_model": "A", "platform": "Linux 6.1", "taken by others": 0.01, "load_average": 0.2}
     now = {"cpu_model": "A", "platform": "Linux 6.8", "taken by others": 0.9, "load_average": 0.9}
     assert machine(now, then) == "platform Linux 6.1, then Linux 6.8; taken by others 0.01, then 0.9"

@@ -97,7 +97,7 @@ def test_the_track_record_counts_reruns_refuted_changes_and_changed_series() -> 
     assert TrackRecord.of([]) == TrackRecord()
 
 
-def test_a_slower_suite_is_told_once_and_again_when_it_is_fast() -> None:
+def test_a_slower_suite_is_reported_once_and_its_recovery_too() -> None:
     slow = Event(30, np.full(SERIES, 1.03), "dask", last=60)
     found = played(70, slow)
     assert [(each.what, each.cause) for each in found.told if each.what.startswith("suite")] == [
@@ -107,7 +107,7 @@ def test_a_slower_suite_is_told_once_and_again_when_it_is_fast() -> None:
 
 
 @pytest.mark.parametrize("equal", [True, False])
-def test_a_suite_that_moves_with_controls_or_equal_software_is_the_machine(equal: bool) -> None:
+def test_a_slower_suite_with_slower_controls_or_equal_software_blames_the_machine(equal: bool) -> None:
     found = played(37, Event(30, np.full(SERIES, 1.03), controls=1.0 if equal else 1.03))
     *past, last = [
         replace(each, record=replace(each.record, lock=SoftwareLock(pins={}), judged=()) if equal else each.record)
@@ -145,7 +145,7 @@ def test_a_slower_suite_is_one_alert_and_the_first_note_of_the_night(address: st
 
 
 @pytest.mark.parametrize(("state", "told"), [(AlertState.OPEN, 0), (AlertState.RESOLVED, 1)])
-def test_a_slower_suite_is_not_told_if_its_culprit_has_an_open_alert(
+def test_a_slower_suite_raises_no_alert_if_its_culprit_has_an_open_one(
     address: str, state: AlertState, told: int
 ) -> None:
     year = played(36, Event(30, np.full(SERIES, 1.03), "dask"))

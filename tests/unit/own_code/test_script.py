@@ -142,7 +142,7 @@ def test_an_unreadable_record_is_a_problem_and_stays_on_disk(folder: Path) -> No
         (None, "nobody saw"),
     ],
 )
-def test_the_end_of_a_process_is_told_by_signal_or_status(status: int | None, words: str) -> None:
+def test_the_message_about_the_end_of_a_process_names_signal_or_status(status: int | None, words: str) -> None:
     assert words in script.ending(status, 12.5)
 
 

@@ -44,7 +44,7 @@ def test_control_sequences_in_names_do_not_reach_the_terminal(shown: str | Text,
     assert not (COMMANDS - {"\x1b"}) & set(found)
 
 
-def test_control_characters_and_markup_are_removed_from_findings_and_errors() -> None:
+def test_control_characters_and_markup_are_escaped_in_findings_and_errors() -> None:
     finding = Finding("task-failures", Severity.HIGH, f"tasks {EVIL} fail", f"mend {EVIL}")
     trial = Trial("k", Point(1), 0, False, TrialState.INVALID, f"raised {EVIL}")
     error = ClusterError(EVIL, where=EVIL, cause=EVIL, next_step=EVIL)

@@ -47,7 +47,7 @@ def test_an_axis_given_twice_is_refused() -> None:
         syntax.axes(["workers=1", "workers=2"])
 
 
-def test_names_of_blocks_differ_from_kinds_paths_and_urls() -> None:
+def test_names_of_blocks_are_distinguished_from_kinds_paths_and_urls() -> None:
     assert syntax.names_block("cluster", "simulated-cluster/prod")
     assert syntax.names_block("store", "result-store/team")
     assert syntax.names_blocks({"workload": "bag-map", "clusters": ["local", "simulated-cluster/prod"]})

@@ -140,7 +140,7 @@ def test_titles_of_trials_name_the_values_that_differ(address: str) -> None:
     assert "1 worker, 4 items, seconds=1.0 · warm-up 1/1" in titles.values()
 
 
-def test_progress_tells_how_long_the_remaining_trials_take(
+def test_progress_shows_how_long_the_remaining_trials_take(
     address: str, monkeypatch: pytest.MonkeyPatch, fake: Any
 ) -> None:
     request = asked({**SWEEP, "axes": {"workers": [1, 2, 4]}}, store=address)
@@ -452,7 +452,7 @@ def test_a_request_can_be_sent_to_another_process(tmp_path: Path, address: str) 
     assert again.workload.run.__name__ == "run"
 
 
-def test_a_report_that_could_not_be_written_is_not_named(
+def test_a_report_that_could_not_be_written_is_not_named_in_the_artifact(
     fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published: list[Publication] = []

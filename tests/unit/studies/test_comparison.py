@@ -76,7 +76,7 @@ def test_a_certain_difference_below_the_smallest_effect_is_the_same(golden: Comp
     golden(answer.line)
 
 
-def test_a_lower_efficiency_is_slower(golden: Compare) -> None:
+def test_a_lower_efficiency_counts_as_slower(golden: Compare) -> None:
     question = ComparisonQuestion(metric="efficiency", larger_is_slower=False, a="2023", b="2026", name="bag-map")
     answer, _ = run(noisy(-0.2, seed=1), question)
     assert answer.decision is ComparisonDecision.SLOWER
@@ -156,7 +156,7 @@ def test_more_pairs_are_run_if_t_test_and_sign_flip_test_disagree() -> None:
     assert (answer.decision, further(strict, pairs)) == (ComparisonDecision.UNDECIDED, 3)
 
 
-def test_a_disagreement_of_the_two_tests_is_told_in_the_answer(golden: Compare) -> None:
+def test_the_answer_mentions_a_disagreement_of_the_two_tests(golden: Compare) -> None:
     values = [0.1, 0.11, 0.12, 0.1, 0.11, 0.12, 0.1]
     question = ComparisonQuestion(alpha=0.015)  # seven pairs cannot have a smaller p than 2/128 by sign flips
     answer = judge(question, [(1.0, math.exp(value)) for value in values])
@@ -194,7 +194,7 @@ def test_an_outlier_does_not_hide_a_difference(golden: Compare) -> None:
 
 
 @given(st.integers(0, 60), st.integers(7, 60), st.integers(0, 3))
-def test_further_pairs_lead_to_the_next_look_until_max_pairs(valid: int, most: int, seed: int) -> None:
+def test_further_pairs_are_requested_up_to_the_next_look_until_max_pairs(valid: int, most: int, seed: int) -> None:
     question = ComparisonQuestion(max_pairs=most)
     source = noisy(0.02, seed, own=0.05)
     pairs = [source(i) for i in range(valid)]

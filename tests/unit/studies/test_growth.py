@@ -258,7 +258,7 @@ def test_comparisons_of_several_workloads_are_judged_as_a_family(fake: Any, addr
     assert answer.result["hidden"] == 1
 
 
-def test_a_comparison_of_failed_trials_tells_their_reason(fake: Any, address: str) -> None:
+def test_a_comparison_of_failed_trials_names_their_reason(fake: Any, address: str) -> None:
     fake.script = dict.fromkeys(range(100), "fail")
     _, answer = carry_out(ask("comparison", COMPARISON), address)
     assert answer.result["decision"] == "undecided"
@@ -370,7 +370,7 @@ def test_the_changed_package_between_two_lock_files_is_named(
     assert "beta 1 → 2" in answer.line
 
 
-def test_releases_whose_ends_do_not_differ_are_not_bisected(fake: Any, address: str, named: Any) -> None:
+def test_a_range_of_releases_whose_ends_do_not_differ_is_not_bisected(fake: Any, address: str, named: Any) -> None:
     [run], answer = carry_out(ask("release", RELEASE), address)
     assert answer.alarm
     assert answer.result["decision"] == "no-difference"

@@ -360,7 +360,7 @@ def test_small_graphs_are_simulated_with_several_draws(
 
 
 @pytest.mark.parametrize(("most", "told"), [pytest.param(plan.TOO_MANY_TASKS, 0, marks=pytest.mark.thorough), (1, 1)])
-def test_the_prediction_for_a_large_graph_is_told_before_its_trust_is_measured(
+def test_the_prediction_for_a_large_graph_is_shown_before_its_error_is_measured(
     most: int, told: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan, "TOO_MANY_TASKS", most)
@@ -482,7 +482,7 @@ def test_a_setting_that_was_not_measured_cannot_be_chosen(trial: Callable[..., T
 
 
 @pytest.mark.parametrize(("kind", "cores", "beyond"), [("local", 4, [16]), ("local", 16, []), ("simulated", 4, [])])
-def test_a_prediction_tells_sizes_beyond_the_cores_of_a_local_host(
+def test_a_prediction_marks_sizes_beyond_the_cores_of_a_local_host(
     trial: Callable[..., Trial], kind: str, cores: int, beyond: list[int]
 ) -> None:
     on = [replace(trial(workers, 64, 64), facts={"host": {"usable_cpus": cores}}) for workers in (2, 4)]

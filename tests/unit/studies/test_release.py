@@ -151,7 +151,9 @@ def test_the_boundary_is_right_whichever_releases_cannot_be_installed(
 
 
 @given(st.lists(st.booleans(), min_size=0, max_size=30), st.sets(st.integers(1, 30)))
-def test_a_history_with_several_changes_gives_a_boundary_that_was_measured(inner: list[bool], gone: set[int]) -> None:
+def test_both_sides_of_the_boundary_were_measured_in_a_history_with_several_changes(
+    inner: list[bool], gone: set[int]
+) -> None:
     shows = [False, *inner, True]
     gone = {index for index in gone if index < len(shows) - 1}
     answer, _ = search(
@@ -201,14 +203,14 @@ def test_releases_are_not_bisected_if_the_ends_are_not_good_and_bad(
 
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("end", [0, 4])
-def test_an_end_that_cannot_be_installed_ends_the_search(mode: Mode, end: int) -> None:
+def test_a_release_search_ends_if_its_good_or_bad_end_cannot_be_installed(mode: Mode, end: int) -> None:
     answer, readings = search(ReleaseQuestion(names(5), mode=mode), lambda candidate, _: float(candidate + 1), {end})
     assert answer.decision is ReleaseDecision.NO_END
     assert f"r{end} (could not be installed)" in answer.line
     assert len(readings) <= 4
 
 
-def test_ends_that_differ_by_too_little_are_not_bisected() -> None:
+def test_releases_are_not_bisected_if_the_ends_differ_by_too_little() -> None:
     question = ReleaseQuestion(names(5), mode=Mode.METRIC)
     answer, _ = search(question, noisy(3, 0.01, seed=0, own=0.002))
     assert answer.decision is ReleaseDecision.NO_DIFFERENCE

@@ -22,7 +22,7 @@ def spoilt(trial: Trial, state: TrialState) -> Trial:
     return replace(trial, state=state, reason="no such table\nand a traceback", metrics=None)
 
 
-def test_a_requirement_that_is_met_tells_the_measured_value(bag_trial: Build) -> None:
+def test_a_requirement_that_is_met_shows_the_measured_value(bag_trial: Build) -> None:
     trials = [bag_trial(workers, [1] * 8) for workers in (2, 4, 16)]
     answers = judge([requirement("efficiency >= 0.9 at workers=4"), requirement("tasks >= 8")], trials)
     assert [answer.line for answer in answers] == [
@@ -32,7 +32,7 @@ def test_a_requirement_that_is_met_tells_the_measured_value(bag_trial: Build) ->
     assert status(answers) is ExitStatus.OK
 
 
-def test_a_requirement_that_is_not_met_tells_at_which_points(golden: Compare, bag_trial: Build) -> None:
+def test_a_requirement_that_is_not_met_names_the_points(golden: Compare, bag_trial: Build) -> None:
     trials = [bag_trial(workers, [1] * 8) for workers in (2, 4, 16)]
     [answer] = judge([requirement("efficiency  >=  0.9")], trials)
     golden(answer.line)

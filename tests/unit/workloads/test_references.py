@@ -265,7 +265,7 @@ def test_an_unknown_workload_name_is_refused_with_the_next_step() -> None:
         workloads.load("mine")
 
 
-def test_a_missing_function_or_a_value_in_a_file_is_refused(user_file: Path) -> None:
+def test_a_missing_function_or_a_plain_value_is_refused_as_workload(user_file: Path) -> None:
     with pytest.raises(InvalidField, match="did you mean 'over_a_bag'"):
         workloads.load(f"{user_file}:over_bag")
     with pytest.raises(InvalidField, match="this is a int"):

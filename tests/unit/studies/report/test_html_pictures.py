@@ -45,7 +45,7 @@ def test_the_strip_of_releases_has_every_candidate_and_one_boundary(release_stud
     assert {step.style for step in untried} == {"open"}
 
 
-def test_a_slower_comparison_is_drawn_right_of_one_with_its_interval(member):
+def test_a_slower_comparison_is_drawn_right_of_ratio_1_with_its_interval(member):
     found = forest([member])
     [whisker] = found.shown
     assert found.one < whisker.left < whisker.at < 100 - whisker.right < 100

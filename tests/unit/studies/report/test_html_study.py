@@ -98,7 +98,7 @@ def test_every_study_page_has_its_question_certainty_and_runs(studies, kind):
 
 
 @pytest.mark.parametrize("kind", ["threshold", "release", "comparison", "comparisons"])
-def test_the_page_of_an_unfinished_study_tells_that_it_is_not_finished(studies, kind):
+def test_the_page_of_an_unfinished_study_shows_that_it_is_not_finished(studies, kind):
     made = studies[kind]
     empty = replace(made.study, line="", result={}, finished_at="", runs=())
     shown = Document(render_study(empty, [])).shown
