@@ -20,14 +20,14 @@ from scalescope.model.records import ACTOR_CALLS, OTHER_CLUSTER, STATUS_FINISHED
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-NO_TASK = ("no task was recorded", "no task ran on the cluster")  # what errors begin with where nothing ran
+NO_TASK = ("no task was recorded", "no task ran on the cluster")  # beginnings of errors if nothing ran
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 _OnAxis = Callable[[Floats], Floats]  # from times of the records to seconds since the epoch, clipped
 
 
 @dataclass(frozen=True)
 class Members:
-    """When each worker was present; one element per row of the table `workers`."""
+    """Presence of workers; one element per row of the table `workers`."""
 
     worker: Ints  # index into `Attempts.addresses`
     nthreads: Ints
@@ -37,7 +37,7 @@ class Members:
 
 @dataclass(frozen=True)
 class Pauses:
-    """When workers were paused; one element per pause."""
+    """Pauses of workers; one element per pause."""
 
     worker: Ints  # index into `Attempts.addresses`
     begin: Floats  # `Attempts.begin` if paused from the start
@@ -46,20 +46,20 @@ class Pauses:
 
 @dataclass(frozen=True)
 class Calls:
-    """When workers ran actors' methods; one element per series of consecutive calls."""
+    """Calls of actors' methods; one element per series of consecutive calls on a worker."""
 
     worker: Ints  # index into `Attempts.addresses`
     begin: Floats
     end: Floats
-    method: Sequence[str]  # the one that took longest, such as `Counter.add`
+    method: Sequence[str]  # method that took longest, such as `Counter.add`
     count: Ints  # calls in the series
 
 
 @dataclass(frozen=True)
 class Away:
-    """When tasks that had given up their thread waited for others; one element per wait."""
+    """Waits of tasks that had given up their thread; one element per wait."""
 
-    attempt: Ints  # an element of `Attempts`, whose result was used
+    attempt: Ints  # index into `Attempts`, of an attempt whose result was used
     begin: Floats
     end: Floats
 
@@ -68,32 +68,32 @@ class Away:
 class Attempts:
     """Attempts whose computation began, one element each. Times are seconds since `epoch`, clipped to the makespan."""
 
-    epoch: float  # when the first task became known, in seconds since the epoch of the cluster's clock
-    makespan: float  # from there to the end of the last computation, or call of an actor
-    begin: float  # when the workload was called, 0 or before; 0 where that was not recorded
-    end: float  # when it returned, or the makespan, if that is later
-    pending: Floats  # (n, 2), rising, disjoint: a graph was being received, or a task was known and had not ended
-    elsewhere: Floats  # (n, 2), rising, disjoint, outside of `pending`: the client waited for another cluster
+    epoch: float  # time at which the first task became known, in seconds since the epoch of the cluster's clock
+    makespan: float  # seconds from `epoch` to the end of the last computation, or call of an actor
+    begin: float  # call of the workload, at 0 or before; 0 if not recorded
+    end: float  # return of the workload, or the makespan if that is later
+    pending: Floats  # (n, 2), rising, disjoint: while a graph was being received, or a known task had not ended
+    elsewhere: Floats  # (n, 2), rising, disjoint, outside `pending`: while the client waited for another cluster
     addresses: tuple[str, ...]  # all workers, also those that only a task names
     members: Members
     pauses: Pauses
     calls: Calls
     away: Away
-    row: Ints  # in the table `tasks`
+    row: Ints  # row in the table `tasks`
     key: Sequence[str]
-    graph: Ints  # number of the row in the table `graphs` with which it came, from 1; 0 when unknown
+    graph: Ints  # number of its graph's row in the table `graphs`, from 1; 0 when unknown
     thread: Ints  # identifier of the thread on its worker; 0 when unknown
     worker: Ints  # index into `addresses`
-    runnable: Floats  # when the inputs were in memory
-    prepared_from: Floats  # when the scheduler assigned it; its inputs were fetched after that
-    start: Floats  # when its computation began
+    runnable: Floats  # time at which its inputs were in memory
+    prepared_from: Floats  # time at which the scheduler assigned it; its inputs were fetched after that
+    start: Floats  # time at which its computation began
     stop: Floats
     transfer: Floats  # seconds of fetching inputs
     deserialize: Floats  # seconds of deserialising the task
     disk_read: Floats  # seconds of reading spilled inputs
     disk_write: Floats  # seconds of spilling
     span: Floats  # longest dependency path that ends with it, in seconds
-    useful: Bools  # whether it finished, and its result was not computed once more because its worker died
+    useful: Bools  # whether it finished, and its result was not computed again because its worker died
     group: Sequence[str]  # task group
     prefix: Sequence[str]  # task prefix
 
@@ -103,7 +103,7 @@ class Attempts:
 
     @cached_property
     def not_client(self) -> Floats:
-        """`pending` and `elsewhere` together: idle threads do not wait for the client's own doing."""
+        """`pending` and `elsewhere` together: times at which idle threads do not wait for the client's own work."""
         return united(self.pending.T, self.elsewhere.T) if len(self.elsewhere) else self.pending
 
     @cached_property
@@ -114,7 +114,7 @@ class Attempts:
 
     @cached_property
     def seconds(self) -> Floats:
-        """How long each computed, or held its thread while it waited."""
+        """Seconds for which each attempt computed, or waited with its thread."""
         away = np.bincount(self.away.attempt, weights=self.away.end - self.away.begin, minlength=len(self.start))
         found: Floats = self.stop - self.start - away
         return found
@@ -186,7 +186,7 @@ class Attempts:
 
 
 class _Pick:
-    """Keeps the rows of a mask, without a copy where it keeps all."""
+    """Keeps the rows of a mask, without a copy if it keeps all."""
 
     def __init__(self, mask: Bools) -> None:
         self._mask = mask
@@ -220,7 +220,7 @@ def _nothing(what: str) -> CaptureError:
         what,
         where="table tasks",
         cause="the workload ran nothing on this cluster, or the recorder was not on its scheduler",
-        next_step="check that the workload computes through the client that it is given",
+        next_step="check that the workload computes with the client that it gets as its first argument",
     )
 
 
@@ -267,7 +267,7 @@ def _elsewhere(client: Columns) -> Floats:
 
 
 def _without(intervals: Floats, others: Floats) -> Floats:
-    # what remains of disjoint rising intervals outside of others, which are also disjoint and rising
+    # returns the parts of rising disjoint intervals that lie outside `others`, which are rising and disjoint, too
     if not len(intervals):
         return intervals
     edges = np.unique(np.concatenate([intervals, others]))
@@ -293,7 +293,7 @@ def codes(names: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
 
 
 def ordered(code: Ints, values: Floats) -> Ints:
-    """Indices by code, none negative, then by value, then as they are: faster than `numpy.lexsort((values, code))`."""
+    """Indices sorted stably by code (none negative), then by value; faster than `numpy.lexsort((values, code))`."""
     order = np.argsort(values, kind="stable")
     small = code.astype(np.min_scalar_type(int(code.max(initial=0))))  # numpy sorts small integers by radix
     return order[np.argsort(small[order], kind="stable")]
@@ -361,7 +361,7 @@ def _calls(called: Sequence[Mapping[str, Any]], index: Mapping[str, int], on_axi
 
 
 def _superseded(tasks: Columns, workers: Columns, pick: _Pick, stop: Floats, status: npt.NDArray[Any]) -> Bools:
-    # finished on a worker that left later, and the task finished once more
+    # returns True for attempts that finished on a worker that left later, if their task finished again
     result = np.zeros(len(stop), dtype=bool)
     left = {address: time for address, time in zip(workers["worker"], workers["left"], strict=True) if time > 0}
     if not left:

@@ -1,8 +1,8 @@
 """Costs of a sweep: an estimate before it, the sum while it runs, and a budget that ends it.
 
-It counts the time for which a trial holds its workers, and for which workers in jobs wait for others; not what a
-cluster costs before its workers arrive or between trials. On Kubernetes a worker costs the largest of its shares of
-the node's CPUs, memory and GPUs (fact `node_share`), or the whole node while that is unknown.
+Costs count the time for which a trial holds its workers, and for which workers in jobs wait for others. A cluster's
+costs before its workers arrive and between trials are not counted. On Kubernetes, a worker costs the largest of its
+shares of the node's CPUs, memory and GPUs (fact `node_share`), or the whole node while that is unknown.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Cost:
     time_s: float = 0.0  # real seconds, one trial after the other
     worker_hours: float = 0.0
     core_hours: float = 0.0
-    money: float | None = 0.0  # in the currency of the prices; None where a price is not known
+    money: float | None = 0.0  # cost in the currency of the prices; None if a price is unknown
 
     def __add__(self, other: Cost) -> Cost:
         known = self.money is not None and other.money is not None
@@ -114,7 +114,7 @@ class SweepEstimate:
     """Estimated cost of a sweep."""
 
     cost: Cost
-    measured: int  # trials that are counted with the mean of earlier trials of their point
+    measured: int  # trials whose cost is the mean of earlier trials of their point
 
     def sentence(self, sweep: Sweep, prices: Prices) -> str:
         unknown = self.cost.trials - self.measured
@@ -140,7 +140,7 @@ def cost(
 ) -> Cost:
     """The cost of a trial that waited `waited_s` of its real seconds for workers and held `held_worker_s` meanwhile.
 
-    `cores_per_worker` is what the cluster had; without it, what `spec` reserves.
+    `cores_per_worker`: cores that the cluster had for a worker; by default, those that `spec` reserves.
     """
     if spec.here:
         return Cost(1, seconds)
@@ -173,7 +173,7 @@ def _bound(sweep: Sweep, point: Point, prices: Prices) -> Cost:
 def _of_trial(sweep: Sweep, trial: Trial, prices: Prices) -> Cost:
     facts = trial.facts.get("cluster", {})
     spec, pods, held_s = sweep.cluster_of(trial.point), facts.get("pods", ()), facts.get("held_worker_s")
-    if held_s is None:  # the cluster does not say
+    if held_s is None:  # a cluster that does not tell
         return cost(spec, trial.point, trial.real_s, prices, pods)
     return cost(
         spec,
@@ -242,7 +242,7 @@ class Budget:
         return {name: limit for name, limit in limits.items() if limit is not None}
 
     def stops(self, sweep: Sweep, spending: Spending, planned: PlannedTrial) -> str:
-        """Why a trial must not run, or empty; a point that was never measured counts with its time limit."""
+        """The reason why a trial must not run, or empty. A point that was never measured counts with its time limit."""
         so_far, known = spending.total, spending.mean(planned.point)
         after = so_far + (known or _bound(sweep, planned.point, self.prices))
         for unit, limit, now, then in (

@@ -1,4 +1,4 @@
-"""Distributions and the search for a root: the little of SciPy that is needed here, without its 125 MB."""
+"""Distributions and a search for roots: the few functions of SciPy that are needed here, without its 125 MB."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import lru_cache
 from statistics import NormalDist
 
 NORMAL = NormalDist()
-_TERMS = 300  # of the continued fraction; it converges in the order of the square root of its parameters
-_HALVINGS = 200  # more than an interval of floats can be halved
+_TERMS = 300  # terms of the continued fraction; it converges within about the square root of its parameters
+_HALVINGS = 200  # more halvings than an interval of floats allows
 
 
 @lru_cache(maxsize=4096)
@@ -32,7 +32,7 @@ def t_quantile(probability: float, freedom: float) -> float:
 
 
 def root(increasing: Callable[[float], float], low: float, high: float, tolerance: float = 0.0) -> float:
-    """Where an increasing function is 0 between `low` and `high`, by halving."""
+    """The zero of an increasing function between `low` and `high`, by bisection."""
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         if high - low <= tolerance or middle in (low, high):

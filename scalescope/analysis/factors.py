@@ -1,7 +1,7 @@
 """The efficiency at each size of a sweep as a product of factors, as the POP project divides it.
 
-Each factor is the share of threads' time that is left once its parts of the worker time are taken away, of what the
-factors before it left; their product therefore is the efficiency. `WORK` compares the work with that of the smallest
+Each factor takes its parts of the worker time away from the threads' time that the previous factors have left, and is
+the share that remains; hence the product of all is the efficiency. `WORK` compares the work with that of the smallest
 size, for equal items. See co-design.pop-coe.eu/metrics.
 """
 
@@ -21,11 +21,11 @@ class Factor:
     """A factor of the efficiency."""
 
     title: str
-    parts: tuple[str, ...]  # of `WORKER_TIME`, which lower it
-    help: str  # what it is the share of
+    parts: tuple[str, ...]  # parts of `WORKER_TIME` that lower it
+    help: str  # condition that held for this share of the time
 
 
-# In this order. The parts besides `WORKING` are here once each.
+# Factors in their order. Each part of the worker time besides `WORKING` belongs to one of them.
 FACTORS: Mapping[str, Factor] = {
     "client": Factor("client", ("client", "other_cluster"), "the client had sent tasks that had not ended"),
     "present": Factor("threads there", ("late_start", "lost"), "threads were there, and nothing had to be repeated"),
@@ -38,9 +38,9 @@ FACTORS: Mapping[str, Factor] = {
 }
 WORK = "work"  # T1 of the smallest size for as many items, divided by T1
 TITLES: Mapping[str, str] = {name: factor.title for name, factor in FACTORS.items()} | {WORK: "work inflation"}
-# Parts that can lie outside the makespan, which the efficiency refers to; the client's first.
+# Parts that can lie outside the makespan, to which the efficiency refers; the client's first
 OUTSIDE = ("client", "other_cluster", "late_start", "no_runnable_task", "tail")
-FALLS = 0.9  # a factor of the largest size is not named unless it is below this share of the smallest's
+FALLS = 0.9  # a factor is named if its value at the largest size is below this share of that at the smallest
 
 
 @dataclass(frozen=True)
@@ -48,11 +48,11 @@ class SizeFactors:
     """The factors at one size; geometric means over repeats."""
 
     point: Point
-    factors: Mapping[str, float]  # by name, of `FACTORS` and then `WORK`; above 1 where more was there than counted
+    factors: Mapping[str, float]  # by name: `FACTORS`, then `WORK`; above 1 if more threads or tasks at once ran
 
     @property
     def efficiency(self) -> float:
-        """T1 / (P × makespan), as the table of points has it."""
+        """T1 / (P × makespan), as in the table of points."""
         return math.prod(value for name, value in self.factors.items() if name != WORK)
 
     @property
@@ -76,19 +76,19 @@ def of_metrics(metrics: Metrics, threads: int) -> dict[str, float]:
     worked = metrics.efficiency * left
     if not worked > 0 or not sum(parts[part] for part in WORKING) > 0:
         return {}
-    # from what was worked, so that no rounding can make a share negative
+    # summed up from the work, so that no rounding makes a share negative
     found: dict[str, float] = {}
     after = sum(parts[part] for part in WORKING)
     for name in reversed(tuple(FACTORS)):
         before = after + sum(parts[part] for part in FACTORS[name].parts)
         found[name], after = after / before, before
-    # tasks at once beyond the threads, and threads beyond those asked for
+    # corrects for more tasks than threads, and for more threads than requested
     found["present"] *= worked / sum(parts[part] for part in WORKING) * after / left
     return {name: found[name] for name in FACTORS}
 
 
 def by_size(sizes: Sequence[tuple[Point, Sequence[Metrics]]]) -> tuple[SizeFactors, ...]:
-    """The factors of points that differ in size only, smallest first; empty where a size has none."""
+    """The factors of points that differ in size only, smallest first; empty if a size has none."""
     found: list[SizeFactors] = []
     unit = 0.0
     for point, trials in sizes:

@@ -1,6 +1,6 @@
 """Costs fitted to a recorded trial: speed of the cluster's links, and seconds of a worker for a task and a byte.
 
-The simulated cluster charges these costs at sizes that were not run. What a trial cannot tell is None.
+The simulated cluster charges these costs at sizes that were not run. A cost that a trial cannot tell is None.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from scalescope.analysis.replay import overhead
 from scalescope.analysis.scattered import Scattered, first_uses, scattered_data
 from scalescope.model.records import STATUS_FINISHED
 
-LARGE_BYTES = 500_000  # of transfers that tell the bandwidth, and of all that the client sent or fetched
-LEAST_BYTES, LEAST_MOVED_S = 4_000_000, 0.05  # transfers in all: fewer bytes or seconds tell nothing
-SHARE_OF_LINKS = 0.2  # least share of a transfer, or of a wait for results, that is not the packing by workers
-MUCH_FASTER = 10.0  # times all workers together, at most
-LEAST_TRANSFERS = 4  # below which they tell no latency
-# Shares of the bytes and of the transfers that were slower, or faster, than one that nothing else held back.
+LARGE_BYTES = 500_000  # fewest bytes of a transfer, or of all the client's data, that tell a bandwidth
+LEAST_BYTES, LEAST_MOVED_S = 4_000_000, 0.05  # fewest bytes and seconds of all transfers that tell the bandwidth
+SHARE_OF_LINKS = 0.2  # least share of links, rather than packing, in a transfer or in a wait for results
+MUCH_FASTER = 10.0  # largest bandwidth of the client, as a multiple of that of all workers together
+LEAST_TRANSFERS = 4  # fewest transfers that tell the latency
+# Quantiles of an undisturbed transfer: of the rate, by bytes (this share was slower); of the latency, by transfers
 UNSHARED, UNDISTURBED = 0.8, 0.25
 CPU_STEPS = ("serialize", "deserialize", "compress", "decompress")
-GROWN = 0.1  # durations that grow by less over the measured sizes stay the same
-SAME_FIT = 0.02  # relative errors that differ by less are equal: the simpler curve is taken
+GROWN = 0.1  # least relative growth of durations over the measured sizes that counts
+SAME_FIT = 0.02  # relative errors below this count as 0, so that the simpler curve is taken
 
 
 @dataclass(frozen=True)
@@ -37,16 +37,16 @@ class FittedCosts:
     """Costs of one cluster, in seconds and bytes."""
 
     bandwidth: float | None = None  # bytes a second of a worker's link, each way
-    latency_s: float | None = None  # of a transfer, besides what its bytes take
-    cpu_s_per_byte: float | None = None  # packing on one side, or unpacking on the other
-    worker_s: float | None = None  # a task costs its thread so much besides its duration
+    latency_s: float | None = None  # seconds of a transfer besides those for its bytes
+    cpu_s_per_byte: float | None = None  # seconds per byte for packing on one side, or unpacking on the other
+    worker_s: float | None = None  # seconds that a task costs its thread besides its duration
     client_bandwidth: float | None = None  # bytes a second of the links of scheduler and client, each way
 
     @property
     def message_s(self) -> float | None:
-        """Seconds of a worker's event loop for a transfer: what is not due to bytes, half of it on each side.
+        """Seconds of a worker's event loop for a transfer: half of the latency, for each of the two sides.
 
-        At most what it spends on a task: more than that comes with bytes after all. As much where nothing moved between
+        At most `worker_s`, since a longer latency is due to bytes after all; and `worker_s` if nothing moved between
         workers.
         """
         half_s = None if self.latency_s is None else self.latency_s / 2
@@ -54,7 +54,7 @@ class FittedCosts:
 
     @classmethod
     def of_sizes(cls, costs: Sequence[FittedCosts]) -> FittedCosts:
-        """Combine the costs of several sizes: of data that moves, those of the trial that was held back least."""
+        """Combine the costs of several sizes: for moving data, the costs of the least disturbed trial."""
         return cls(
             max((each.bandwidth for each in costs if each.bandwidth is not None), default=None),
             min((each.latency_s for each in costs if each.latency_s is not None), default=None),
@@ -76,11 +76,11 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
     enough = float(moved[large].sum()) >= LEAST_BYTES and float(seconds[large].sum()) >= LEAST_MOVED_S
     last = _last(tables)
     fetched = float(np.asarray(tables["tasks"]["nbytes"], np.float64)[last].sum()) if gathered(tables) else 0.0
-    packed = 2 * float(moved.sum()) + fetched  # on both sides, or by a worker for the client
+    packed = 2 * float(moved.sum()) + fetched  # bytes handled on both sides, or by a worker for the client
     cpu_s_per_byte = cpu_s / max(packed, LEAST_BYTES)
     on_links_s = np.maximum(seconds - 2 * cpu_s_per_byte * moved, SHARE_OF_LINKS * seconds)
     bandwidth = _quantile((moved / on_links_s)[large], moved[large], UNSHARED) if enough else None
-    alone = attempts.transfer == 0  # tasks that did not wait for a transfer, too
+    alone = attempts.transfer == 0  # attempts that did not wait for a transfer
     told = np.ones(len(moved), bool) if bandwidth else ~large
     by_size = moved * ((1 / bandwidth if bandwidth else 0.0) + 2 * cpu_s_per_byte)
     besides_s = (np.maximum(seconds - by_size, 0.0) / sources)[told]
@@ -96,14 +96,14 @@ def fitted_costs(tables: Tables, attempts: Attempts) -> FittedCosts:
 def _client_bandwidth(
     tables: Tables, attempts: Attempts, data: Scattered, bandwidth: float, cpu_s_per_byte: float
 ) -> float | None:
-    """By what the client scattered, or by the results that it waited for whenever all tasks had ended.
+    """Bandwidth by scattered data, or by results for which the client waited when all tasks had ended.
 
-    Both pass the links of scheduler and client one after the other, and those of all workers at once.
+    Both pass the links of scheduler and client one after the other, and the links of all workers at once.
     """
     client = tables.get("client", {})
     scattering = [str(what).endswith(".scatter") for what in client.get("what", ())]
     sent = [(float(sum(data.nbytes)), float(np.asarray(client.get("seconds", ()), np.float64)[scattering].sum()))]
-    if max(data.workers, default=0) > 1 or not all(data.first):  # also from worker to worker, or before the trial
+    if max(data.workers, default=0) > 1 or not all(data.first):  # copied between workers, too, or older than the trial
         sent = []
     sent.append(_fetched(tables, attempts, cpu_s_per_byte))
     workers = bandwidth * len(attempts.addresses)
@@ -112,7 +112,7 @@ def _client_bandwidth(
 
 
 def _fetched(tables: Tables, attempts: Attempts, cpu_s_per_byte: float) -> tuple[float, float]:
-    """Bytes of results that the client waited for when all tasks had ended, and the seconds besides their packing."""
+    """Bytes of results for which the client waited when all tasks had ended, and seconds besides those of packing."""
     if (waited_s := waiting(tables)) is None:
         return 0.0, 0.0
     tasks, graphs = tables["tasks"], tables.get("graphs", {})
@@ -140,7 +140,7 @@ def _fetched(tables: Tables, attempts: Attempts, cpu_s_per_byte: float) -> tuple
 
 
 def _last(tables: Tables) -> Bools:
-    """True for each task that no other one needs. A client that fetches results fetches these, as in a replay."""
+    """True for each task that no other task needs. A client that fetches results is taken to fetch these."""
     found = np.ones(len(tables["tasks"]["key"]), bool)
     found[np.asarray(tables.get("dependencies", {}).get("needs", ()), np.int64)] = False
     return found
@@ -156,7 +156,7 @@ def _of_both(nbytes: float, seconds: float, workers: float) -> float:
 
 
 def _moved(tables: Tables, data: Scattered) -> tuple[Floats, Floats, Floats]:
-    """Bytes that a task fetched from other workers, seconds in which they came, and from how many; one per task."""
+    """For each task that fetched from other workers: bytes, seconds, and the number of these workers."""
     tasks, dependencies = tables["tasks"], tables.get("dependencies", {})
     node, need = (np.asarray(dependencies.get(name, ()), np.int64) for name in ("task", "needs"))
     workers = np.unique(np.asarray(tasks["worker"], dtype=object).astype(str), return_inverse=True)[1]
@@ -183,10 +183,10 @@ def _quantile(values: Floats, weights: Floats, share: float) -> float:
 
 @dataclass(frozen=True)
 class GrowthOfDurations:
-    """How the mean duration of tasks depends on the number of workers.
+    """Mean duration of tasks as a function of the number n of workers.
 
-    It is a + b (1 - 1/n), as the share of data that lies elsewhere grows, or a + b log n, as communication in a tree
-    does (Ernest: Venkataraman et al., NSDI 2016), whichever meets what was measured better; no factor is below 0.
+    It is a + b (1 - 1/n), like the share of data on other workers, or a + b log n, like communication in a tree
+    (Ernest: Venkataraman et al., NSDI 2016), whichever fits the measurements better; no factor is below 0.
     """
 
     constant: float
@@ -195,7 +195,7 @@ class GrowthOfDurations:
 
     @classmethod
     def fit(cls, seconds: Mapping[int, float], spread: float = 0.0) -> GrowthOfDurations:
-        """Fit mean durations, in seconds by the number of workers; `spread`: the relative error of one."""
+        """Fit mean durations, in seconds by the number of workers; `spread` is their relative error."""
         sizes = np.array(sorted(seconds), np.float64)
         durations = np.array([seconds[int(size)] for size in sizes])
         constant = cls(float(durations[-1]))
@@ -217,7 +217,7 @@ class GrowthOfDurations:
 
 
 def straight_line(column: Floats, durations: Floats) -> tuple[float, tuple[float, float]] | None:
-    """Least squares of relative errors of a + b `column`: that error, and both factors; None where b is below 0."""
+    """Fit a + b `column` by least squares of relative errors: the error, and (a, b); None if b is below 0."""
     weighted = np.column_stack([np.ones_like(column), column]) / durations[:, None]
     first, slope = np.linalg.lstsq(weighted, np.ones(len(durations)), rcond=None)[0].tolist()
     if first < 0:  # through the origin

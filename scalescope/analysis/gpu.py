@@ -1,10 +1,10 @@
-"""Whether the GPUs computed, and what the threads that held them did meanwhile.
+"""Tells how long the GPUs computed, and the activity of the threads that held them.
 
 The busy thread-seconds of each worker are divided by its samples (`records.GPU`), without remainder: each sample of a
 running task stands for an equal part of them. The part in which NVML saw a kernel is `computing`; the rest is
 `copying` or `loading` where the stack of the thread shows that, and otherwise `python` while the thread was on a core
 and `waiting` while it was not. NVML sees cards, not processes: on a shared card, `computing` is for any of its workers.
-What NVML tells is about the time before: a thread is compared with what was told `LAG_S` later.
+NVML's values are late: a sample of a thread is compared with the value of `LAG_S` later.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints, codes
 from scalescope.analysis.events import Tables
 from scalescope.model.metrics import GPU_TIME, PrefixGpu
 
-# NVML told of an H100 every 0.2 s, of the 0.14 s before: 0.17 s late on average (docs/accuracy.md)
+# Seconds: NVML updates an H100's value every 0.2 s, for the last 0.14 s: on average 0.17 s late (docs/accuracy.md)
 LAG_S = 0.17
 USES = 0.05  # mean utilisation, or share of samples that copy, from which tasks count as using the GPU
-APART = 5  # samples of a prefix without others near them, from which these alone say whether it uses the GPU
+APART = 5  # fewest samples of a prefix without others near them that alone decide whether the prefix uses the GPU
 
 
 @dataclass(frozen=True)
 class Card:
     """One GPU during the workload's call."""
 
-    workers: tuple[str, ...]  # addresses of those that use it
+    workers: tuple[str, ...]  # addresses of workers that use it
     busy: float  # part of the time in which it computed, from 0 to 1
-    memory_peak: int  # bytes in use, by whomever
-    tasks: float  # tasks at a time on its workers, while one runs
-    queued: float  # of these, the tasks that copy or wait for it
+    memory_peak: int  # most bytes in use, by any process
+    tasks: float  # mean number of tasks on its workers while any runs
+    queued: float  # mean number of these that copy, or wait for the card
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class GpuTime:
 
     cards: Mapping[str, Card]  # by identity; each once, however many workers share it
     seconds: Mapping[str, Floats]  # busy thread-seconds by part of `GPU_TIME` and worker (`Attempts.addresses`)
-    prefixes: Mapping[str, PrefixGpu]  # of tasks that were seen
-    using: frozenset[str]  # of these, the ones that use the GPU
+    prefixes: Mapping[str, PrefixGpu]  # by prefix of sampled tasks
+    using: frozenset[str]  # prefixes whose tasks use the GPU
 
     @property
     def busy(self) -> float:
@@ -132,7 +132,7 @@ def _cards(names: Mapping[str, list[str]], when: Floats, used: Floats, memory: F
     (gpus, card), (workers, worker), found = codes(names["gpu"]), codes(names["worker"]), {}
     runs = np.array([bool(prefix) for prefix in names["prefix"]])
     queued = runs & (np.array(names["doing"]) == "copying")
-    _, sample = np.unique(np.column_stack([worker, when]), axis=0, return_index=True)  # however many tasks ran then
+    _, sample = np.unique(np.column_stack([worker, when]), axis=0, return_index=True)  # one row a sample, not a task
     samples = np.bincount(worker[sample], minlength=len(workers))
 
     def per_sample(rows: Ints) -> Floats:

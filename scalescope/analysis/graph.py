@@ -11,7 +11,7 @@ from scalescope.analysis.attempts import Attempts, Bools, Floats, Ints
 from scalescope.analysis.events import Tables
 from scalescope.errors import CaptureError
 
-LEVELS = 32  # of a graph, from its roots, whose edges are followed all at once; the others one by one
+LEVELS = 32  # levels of a graph, from its roots, whose edges are followed all at once; later edges one by one
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Graph:
     Nodes are the elements of `Attempts`; node `i` needs `needs[first[i]:first[i + 1]]`, all of smaller numbers.
     """
 
-    first: Ints  # where the needs of each node begin; shape (nodes + 1,)
+    first: Ints  # index in `needs` at which the needs of each node begin; shape (nodes + 1,)
     needs: Ints  # node numbers; shape (edges,)
     known: bool = True  # False: dependencies were not recorded
 
@@ -43,7 +43,7 @@ class Graph:
 
     @classmethod
     def read(cls, tables: Tables, attempts: Attempts) -> Graph:
-        """The graph of one trial; known without dependencies if no `span` exceeds the duration of its task."""
+        """The graph of one trial. Without dependencies it is known if no `span` exceeds the duration of its task."""
         table = tables.get("dependencies", {})
         task, needs = (np.asarray(table.get(name, ()), dtype=np.int64) for name in ("task", "needs"))
         nodes = len(attempts.start)
@@ -69,7 +69,7 @@ class Graph:
 
     @cached_property
     def node(self) -> Ints:
-        return np.repeat(np.arange(len(self)), np.diff(self.first))  # one per edge
+        return np.repeat(np.arange(len(self)), np.diff(self.first))  # one element per edge
 
     def restricted(self, kept: Bools) -> Graph:
         number = np.cumsum(kept) - 1

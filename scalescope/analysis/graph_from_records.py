@@ -25,15 +25,15 @@ from scalescope.model.records import OTHER_CLUSTER, STATUS_FINISHED, STATUS_LOST
 MOST_TASKS = 50_000  # largest graph that is replayed, in about two minutes
 CLIENT, LOST = -1, -2  # senders: the client, and a task whose result was lost
 PROMPT = 0.2  # share of the mean time between ends of tasks; a client that reacts to an end sends within it
-SAMPLED_S = 0.1  # longest between two samples of the client's thread, except on a virtual clock
+SAMPLED_S = 0.1  # longest time, in seconds, between two samples of the client's thread, except on a virtual clock
 
 
 def recorded_graph(tables: Tables, *, nested: bool = True, virtual: bool = False) -> RecordedGraph:
     """The tasks of a trial, with dependencies, restrictions and submissions.
 
-    A task that was done once more because its worker died is there once, one that the client sent again is there twice.
-    What a task sent is a graph of its own where it waited for that and nobody else needs it; otherwise, and without
-    `nested`, it counts to what the client had sent last. `virtual`: on a virtual clock.
+    A task that was repeated because its worker died occurs once; a task that the client sent again occurs twice. The
+    tasks that a task sent are a graph of their own if it waited for them and nobody else needs them; otherwise, and
+    without `nested`, they belong to the client's previous submission. `virtual`: the trial had a virtual clock.
     """
     rows = _finished(tables)
     if not rows:
@@ -57,13 +57,13 @@ class _Program:
     begin: float  # seconds since the epoch
     end: float
     work: Work
-    waited_s: Callable[[float], float]  # by a time: seconds that it had waited for what it had sent
-    waited_work_s: Callable[[float], float]  # by a time: seconds of work possible on its cores while it waited
+    waited_s: Callable[[float], float]  # (time) to seconds for which it had waited for its tasks
+    waited_work_s: Callable[[float], float]  # (time) to seconds of work possible on its cores while it waited
     # True where it may have waited: before each of its submissions but the first, and before its end
     awaits: Sequence[bool]
 
     def own_s(self, since: float, until: float) -> float:
-        """Seconds that it computed itself."""
+        """Seconds for which the program computed itself."""
         waited_s = self.waited_work_s(until) - self.waited_work_s(since)
         return _rounded(self.work(until) - self.work(since) - waited_s)
 
@@ -74,12 +74,12 @@ class _Senders:
 
     tables: Tables
     needs: Mapping[int, Sequence[int]]
-    times: Sequence[float]  # when each graph arrived
+    times: Sequence[float]  # arrival time of each graph
     sent: Mapping[int, int]  # index in `times` of each row's graph
-    rows: Mapping[int, Sequence[int]]  # by sender
+    rows: Mapping[int, Sequence[int]]  # rows of tasks by sender
     scattered: Scattered
-    waits: Mapping[int, Waits]  # of tasks that send tasks
-    work: Mapping[str, Work]  # of workers whose cores tasks shared
+    waits: Mapping[int, Waits]  # by row, waits of tasks that send tasks
+    work: Mapping[str, Work]  # by worker whose cores tasks shared
     virtual: bool
 
     @classmethod
@@ -106,7 +106,7 @@ class _Senders:
         return cls(tables, needs, times, sent, by_sender, scattered_data(tables), waits, work, virtual)
 
     def merged(self) -> _Senders:
-        """The same with the client as the only sender: what tasks sent joins the client's graph before it."""
+        """These tasks with the client as the only sender: graphs that tasks sent join the client's previous graph."""
         inner = {self.sent[row] for sender, rows in self.rows.items() if sender != CLIENT for row in rows}
         last = [0]
         for number in range(1, len(self.times)):
@@ -126,7 +126,7 @@ class _Senders:
         return True
 
     def graph(self, sender: int) -> tuple[RecordedGraph, float]:
-        """The graph that this sender sent, and the seconds that it computed after that graph had ended."""
+        """The graph of this sender, and the seconds for which the sender computed after the graph's end."""
         tables, tasks, sent = self.tables, self.tables["tasks"], self.sent
         rows = _in_order(tables, self.rows[sender], self.needs, sent)
         number = {row: i for i, row in enumerate(rows)}
@@ -169,7 +169,7 @@ class _Senders:
         return graph, last.pause_s
 
     def _seconds(self, row: int) -> float:
-        """How long a task would have computed with a core to itself."""
+        """Seconds for which a task would have computed with a core to itself."""
         tasks, work = self.tables["tasks"], self._work(row)
         return _rounded(work(float(tasks["stop"][row])) - work(float(tasks["start"][row])))
 
@@ -177,22 +177,22 @@ class _Senders:
         return float if sender == CLIENT else self.work.get(self.tables["tasks"]["worker"][sender], float)
 
     def _after_barrier(self, row: int) -> bool:
-        """Whether it is an output of a peer-to-peer shuffle."""
+        """Whether a task is an output of a peer-to-peer shuffle."""
         return any(word(self.tables["tasks"]["prefix"][need]) == BARRIER for need in self.needs[row])
 
     def _submissions(self, sender: int, rows: Sequence[int], used: Sequence[int]) -> Iterator[Submission]:
-        """Each submission of this sender, and what it did from the last submission to its end."""
+        """Each submission of this sender, and one more for its time from the last submission to its end."""
         times = [self.times[number] for number in used]
         program = self._client(times) if sender == CLIENT else self._task(sender, times)
         ended = dict.fromkeys(used, 0.0)
         for row in rows:
             ended[self.sent[row]] = max(ended[self.sent[row]], float(self.tables["tasks"]["done"][row]))
-        by_end = list[tuple[float, int]]()  # (end, position) of each submission before
+        by_end = list[tuple[float, int]]()  # (end, position) of each earlier submission
         yield Submission(pause_s=program.own_s(program.begin, times[0]))
         for position, (before, time) in enumerate(pairwise([*times, program.end]), 1):
             insort(by_end, (ended[used[position - 1]], position - 1))
             waited = program.awaits[position - 1]
-            last = bisect_right(by_end, (time, position)) - 1 if waited else -1  # the last to end before this was sent
+            last = bisect_right(by_end, (time, position)) - 1 if waited else -1  # the last to have ended, in `by_end`
             since, after = (before, -1) if last < 0 else (max(before, by_end[last][0]), by_end[last][1])
             pause_s = max(0.0, time - since)
             own_s = program.own_s(since, time) if pause_s else 0.0
@@ -214,20 +214,20 @@ class _Senders:
         return _Program(begin, end, work, waited_s, _waited(waits, work), awaits)
 
     def _awaits(self, times: Sequence[float]) -> list[bool]:
-        """Whether the client may have waited before it sent each graph but the first: it was seen to, or reacts."""
+        """Whether the client may have waited before each graph but the first, by samples or by reactions to ends."""
         found = sent_after_waiting(self.tables, np.array(times), virtual=self.virtual)
         if (waited_s := waiting(self.tables)) is not None and len(times) > 1:
             done = np.sort(np.asarray(self.tables["tasks"]["done"], np.float64))
             last = np.searchsorted(done, times[1:], side="right") - 1
             since = np.where(last >= 0, times[1:] - done[np.maximum(last, 0)], np.inf)
             prompt_s = PROMPT * (done[-1] - done[0]) / len(done)
-            # What came right after another submission was sent by a client that did not wait.
+            # A graph right after another one comes from a client that did not wait.
             found |= (since <= prompt_s) & (np.diff(times) > prompt_s) & (np.diff(list(map(waited_s, times))) > 0)
         return [bool(each) for each in found]
 
 
 def _waited(waits: Waits, work: Work) -> Work:
-    """By a time: the work that others could have done on a task's cores while the task waited."""
+    """A function of time: the work that others could have done until then on a task's cores while the task waited."""
     return lambda time: sum(max(work(min(end, time)) - work(begin), 0.0) for begin, end, _ in waits)
 
 
@@ -241,9 +241,9 @@ def _scattered(found: Scattered, rows: Sequence[int]) -> tuple[dict[int, list[in
 
 
 def _spread(tables: Tables, rows: Sequence[int], stages: Sequence[int]) -> dict[int, int]:
-    """Stages whose restricted tasks ran on more workers than each was allowed, and how many that was.
+    """Stages whose restricted tasks ran on more workers than each of them was allowed, with the number allowed.
 
-    The outputs of a shuffle do. Those that came to the right worker by chance are without a restriction.
+    Outputs of a shuffle are such tasks. An output that came to the right worker by chance has no restriction.
     """
     allowed, ran_on = dict[int, int](), dict[int, set[str]]()
     for row, stage in zip(rows, stages, strict=True):
@@ -254,7 +254,7 @@ def _spread(tables: Tables, rows: Sequence[int], stages: Sequence[int]) -> dict[
 
 
 def _first_attempts(tables: Tables) -> dict[str, float]:
-    """Mean seconds, by prefix, of attempts that ended without a result; of a shuffle's outputs most do at first."""
+    """Mean seconds, by prefix, of attempts that ended without a result, as outputs of a shuffle often do at first."""
     tasks, seconds = tables["tasks"], defaultdict[str, float](float)
     for _, prefix, activity, lost_s in fine_seconds(tables):
         if activity == "cancelled":
@@ -299,7 +299,7 @@ def _in_order(
     tables: Tables, rows: Sequence[int], needs: Mapping[int, Sequence[int]], sent: Mapping[int, int]
 ) -> list[int]:
     tasks = tables["tasks"]
-    order = sorted(rows, key=lambda row: (sent[row], tasks["start"][row], row))  # as dask's priorities had it
+    order = sorted(rows, key=lambda row: (sent[row], tasks["start"][row], row))  # about the order of Dask's priorities
     placed: set[int] = set()
     result: list[int] = []
     while order:
@@ -317,10 +317,10 @@ def _in_order(
 
 
 def sent_after_waiting(tables: Tables, times: Floats, *, virtual: bool) -> Bools:
-    """Whether the client may have waited for a result before each graph but the first. `times`: when they arrived.
+    """Whether the client may have waited for a result before each graph but the first. `times`: arrivals of graphs.
 
-    It may if a task ended since the graph before, and meanwhile the client fetched results, waited for longer than the
-    sampling interval of its thread, or waited with no task left. If the client was not recorded, it always may.
+    True if a task ended since the previous graph, and meanwhile the client fetched results, waited for longer than the
+    sampling interval of its thread, or waited with no task left. All True if the client was not recorded.
     """
     client, tasks = waiting(tables), tables["tasks"]
     if client is None:
@@ -337,7 +337,7 @@ def sent_after_waiting(tables: Tables, times: Floats, *, virtual: bool) -> Bools
 
 
 def waiting(tables: Tables) -> Callable[[float], float] | None:
-    """By a time: seconds that the client had only waited for this cluster; None if the client was not recorded."""
+    """A function of time: seconds for which the client had waited for this cluster; None if it was not recorded."""
     client = tables.get("client", {})
     if not len(client.get("time", ())):
         return None
@@ -348,20 +348,20 @@ def waiting(tables: Tables) -> Callable[[float], float] | None:
 
 
 def _cpu_shares(tables: Tables, prefixes: dict[int, str]) -> tuple[float, ...]:
-    """Share of each stage's time on a core, by distributed's own metrics; empty where they do not tell."""
+    """Share of each stage's time on a core, by distributed's own metrics; empty without these."""
     told = {prefix: (on, on + off) for prefix, (on, off) in thread_seconds(tables).items()}
     shares = {prefix: on / whole for prefix, (on, whole) in told.items() if whole > 0}
     return tuple(round(shares.get(prefixes[i], 1.0), 3) for i in range(len(prefixes))) if shares else ()
 
 
 def gathered(tables: Tables) -> bool:
-    """Whether a client asked the scheduler for results; events tell, where there are any."""
+    """Whether a client asked the scheduler for results; True if there are no events."""
     messages = tables.get("events", {}).get("message", ())
     return not len(messages) or any('"action": "gather"' in message for message in messages)
 
 
 def _stages(groups: Sequence[str], prefixes: Sequence[str]) -> tuple[tuple[str, ...], list[int]]:
-    """The prefix of each group as one word, which dask takes for a prefix again; and the number of each task's."""
+    """The prefix of each group as one word, which Dask takes for a prefix again; and the index of each task's group."""
     index: dict[str, int] = {}
     names: list[str] = []
     for group, prefix in zip(groups, prefixes, strict=True):

@@ -1,9 +1,9 @@
 """Time of tasks' threads: on a core or not, and in which function, by task prefix.
 
-The workers tell CPU seconds and other seconds of all tasks of a prefix (`records.FINE_METRICS`). The part `busy` is
-shared among prefixes by the durations of their tasks, and within a prefix by what was told. Seconds in which threads of
-tasks wanted a core and had none are told by worker: prefixes share them as they share the CPU seconds. What no worker
-told is `unknown`: the parts of all prefixes are `busy`, without remainder.
+Workers report CPU seconds and other seconds of all tasks of a prefix (`records.FINE_METRICS`). The part `busy` is
+divided among prefixes by the durations of their tasks, and within a prefix by the reported seconds. Workers also report
+for how long their threads waited for a core: prefixes share these seconds in proportion to their CPU seconds. The rest
+is `unknown`, so that the parts of all prefixes add up to `busy`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Stack:
 
     @property
     def call(self) -> str:
-        """The call out of Python in which it was, as `time.sleep`; empty where it ran Python."""
+        """The call out of Python at the end of the stack, as `time.sleep`; empty if Python code ran."""
         return self.frames[-1].removesuffix("()") if self.frames[-1:] and self.frames[-1].endswith("()") else ""
 
 
@@ -46,15 +46,15 @@ class InsidePrefix:
     """Time of the threads of one prefix."""
 
     seconds: Mapping[str, float]  # busy thread-seconds by part of `BUSY_PARTS`
-    stacks: tuple[Stack, ...]  # the commonest
-    samples: int  # also those whose stack is not told
+    stacks: tuple[Stack, ...]  # the commonest stacks
+    samples: int  # number of samples, including those of unknown stack
 
     def share(self, stacks: Sequence[Stack]) -> float:
-        """The part of all samples that these are, from 0 to 1."""
+        """The share of these stacks among all samples, from 0 to 1."""
         return sum(stack.samples for stack in stacks) / self.samples if self.samples else 0.0
 
     def alike(self, other: InsidePrefix) -> float:
-        """The part of its samples whose like the other has as many of, from 0 to 1."""
+        """The overlap of the shares of stacks of both prefixes, from 0 to 1."""
         theirs = {stack.frames: other.share([stack]) for stack in other.stacks}
         return sum(min(self.share([stack]), theirs.get(stack.frames, 0.0)) for stack in self.stacks)
 
@@ -76,18 +76,18 @@ class InsidePrefix:
 
 @lru_cache(maxsize=10_000)
 def is_users(frame: str) -> bool:
-    """Whether it is a line of the user's own code, and no function of a library."""
+    """Whether a frame is a line of the user's own code, not a function of a library."""
     return _LINE.search(frame) is not None
 
 
 def called_by_user(stack: Stack) -> str:
-    """Function that the innermost line of the user's code calls; empty where it computes by itself."""
+    """Function that the innermost line of the user's code calls; empty if the line computes itself."""
     below = stack.frames[stack.frames.index(stack.user) + 1 :] if stack.user else stack.frames
     return below[0].removesuffix("()") if below else ""
 
 
 def inside_tasks(tables: Tables, attempts: Attempts, busy_s: float) -> dict[str, InsidePrefix] | None:
-    """By prefix, how `busy_s` thread-seconds are divided; None where the workers told nothing."""
+    """Divide `busy_s` thread-seconds, by prefix; None if the workers reported no seconds."""
     told = thread_seconds(tables)
     if not any(map(any, told.values())):
         return None
@@ -105,26 +105,26 @@ def inside_tasks(tables: Tables, attempts: Attempts, busy_s: float) -> dict[str,
     useful = np.bincount(place, weights=lasted * attempts.useful, minlength=len(names))
     whole = float(useful.sum())
     used_s = sum(max(cpu, 0.0) for cpu, _ in told.values())
-    lacked = sum(tables.get("workers", {}).get("core_wait_s", ())) / used_s if used_s > 0 else 0.0  # of a CPU second
+    lacked = sum(tables.get("workers", {}).get("core_wait_s", ())) / used_s if used_s > 0 else 0.0  # per CPU second
     found = {}
     for name, all_s, useful_s, gone_s in zip(names, *(each.tolist() for each in (every, useful, away_s)), strict=True):
         own_s = busy_s * useful_s / whole if whole > 0 else 0.0
         cpu, noncpu = told.get(name, (0.0, 0.0))
-        cpu, noncpu = max(cpu, 0.0), max(noncpu - gone_s, 0.0)  # it waited without its thread meanwhile
-        # a task that was lost is told of, too
+        cpu, noncpu = max(cpu, 0.0), max(noncpu - gone_s, 0.0)  # `gone_s`: waits without the thread
+        # workers also report seconds of lost tasks
         scale = own_s / max(all_s, cpu + noncpu) if all_s > 0 else 0.0
         computing, waiting = cpu * scale, noncpu * scale
         for_core, unknown = min(lacked * computing, waiting), max(own_s - computing - waiting, 0.0)
         seconds = {"computing": computing, "for_core": for_core, "waiting": waiting - for_core, "unknown": unknown}
         own = sorted(stacks.get(name, ()), key=lambda stack: -stack.samples)
-        if any(stack.frames[0] == COROUTINE for stack in own):  # while it awaits, no sample is taken
+        if any(stack.frames[0] == COROUTINE for stack in own):  # a coroutine that awaits is not sampled
             samples[name] = max(samples[name], round(all_s / COROUTINE_S))
         found[name] = InsidePrefix(seconds, tuple(own), samples[name])
     return found
 
 
 def thread_seconds(tables: Tables) -> dict[str, list[float]]:
-    # by prefix: on a core, and not
+    # by prefix: seconds on a core, and other seconds
     found: dict[str, list[float]] = {}
     for context, prefix, activity, seconds in fine_seconds(tables):
         if context == "execute" and activity.endswith("cpu"):

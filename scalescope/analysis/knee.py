@@ -32,11 +32,11 @@ FEWEST = 5  # worker counts needed to fit a curve: a cap has two parameters and 
 # Largest error of a model: 5 % or twice the spread of repeats; 10 % without repeats.
 MISFIT, MISFIT_ONCE, MISFIT_NOISE = 0.05, 0.10, 2.0
 GROWTH = 1.05  # smallest growth of throughput over the sweep that counts
-ABOUT = 0.05  # how far the most tasks at once may be from k, as a share of k
-ROUND = 3  # points to add at once: each result changes which are wanted next
-# Added if no model with two shape parameters could be fitted.
+ABOUT = 0.05  # largest distance of the most tasks at once from k, as a share of k
+ROUND = 3  # most points to add at once, since each result changes the next choice
+# Sentence that is added if no model with two shape parameters could be fitted
 SHARP = (
-    " Only sharp bends can be compared with so few measurements: repeat them, or the interval may miss a gradual one."
+    " With so few measurements, only sharp bends can be fitted: repeat them, or the interval may miss a gradual bend."
 )
 CAPS = ("cap", "amdahl-cap", "wave")
 _DRAWN = 120
@@ -54,11 +54,11 @@ class ScalingSeries:
     """Points that differ only in workers (and items in proportion), and what their trials measured."""
 
     scaling: Scaling
-    items: int | None  # the same at every point; None for weak scaling, or without items
+    items: int | None  # items at every point; None for weak scaling, or without items
     items_per_worker: float | None  # for weak scaling
-    points: tuple[Point, ...]  # by workers
+    points: tuple[Point, ...]  # by rising number of workers
     threads: tuple[int, ...]  # P of each valid trial
-    speedup: tuple[float, ...]  # throughput of each, in the unit of one busy thread of the smallest point
+    speedup: tuple[float, ...]  # throughput of each valid trial, in the unit of one busy thread of the smallest point
     metrics: tuple[Metrics, ...]  # one per valid trial
 
     @property
@@ -74,7 +74,7 @@ class ScalingSeries:
 
     @cached_property
     def factors(self) -> tuple[SizeFactors, ...]:
-        """The efficiency at each size, divided; empty where that is not known."""
+        """The factors of the efficiency at each size; empty if they are unknown."""
         by_threads = _by_threads(self)
         return by_size([(point, by_threads[point.threads]) for point in self.points])
 
@@ -88,7 +88,7 @@ class ScalingSeries:
 
 @dataclass(frozen=True)
 class Knee:
-    """Where a series stops scaling."""
+    """The size at which a series stops scaling."""
 
     series: ScalingSeries
     where: str  # settings of this series that differ between series
@@ -98,7 +98,7 @@ class Knee:
     k: float | None = None  # workers (or threads, see `unit`) at which throughput stops growing
     low: float | None = None  # ends of the 95 % interval of k, if the model holds
     high: float | None = None
-    capped: bool = False  # the number of tasks is the cause
+    capped: bool = False  # whether the number of tasks is the cause
     refine: tuple[int, ...] = ()  # worker counts to measure next, most useful first
 
     @property
@@ -115,7 +115,7 @@ class Knee:
             f"{size.factors[name]:.2f} on {plural(size.point.workers, 'worker')}"
             for size in (self.series.factors[0], self.series.factors[-1])
         )
-        return f" What falls most is {TITLES[name]}: {first}, {last}."
+        return f" The factor that falls most is {TITLES[name]}: {first}, {last}."
 
     def curve(self) -> tuple[tuple[float, float], ...]:
         """Threads and speed-up of the chosen model over the measured range; empty without one."""
@@ -184,8 +184,8 @@ def further(sweep: Sweep, trials: Iterable[Trial]) -> tuple[Point, ...]:
 def series_of(sweep: Sweep, trials: Iterable[Trial]) -> tuple[ScalingSeries, ...]:
     """The series of at least two worker counts among the valid trials.
 
-    Points of equal items belong together first, then those of equal items per worker; the other way round with the axis
-    `items_per_worker`.
+    Points of equal items are grouped first, then points of equal items per worker. With the axis `items_per_worker`,
+    the order is reversed.
     """
     valid = [trial for trial in trials if trial.counts and trial.metrics is not None]
     groups: dict[str, list[Trial]] = {}
@@ -224,7 +224,7 @@ def _weak(trials: Sequence[Trial]) -> tuple[list[ScalingSeries], list[Trial]]:
             rest.setdefault(trial.point.workers, {}).setdefault(trial.point.items, []).append(trial)
     others = [trial for trial in trials if not trial.point.items]
     for workers, items in [(workers, items) for workers, by_items in rest.items() for items in by_items]:
-        if items not in rest[workers]:  # it fitted to one of more workers
+        if items not in rest[workers]:  # already grouped with a point of more workers
             continue
         ratio = items / workers
         members = [each for count, found in rest.items() for each in found.pop(round(ratio * count), ())]
@@ -274,14 +274,14 @@ def _judged(series: ScalingSeries, where: str) -> Knee:
     if best.error > _tolerated(series):
         line = (
             f"No model fits the {len(counts)} worker counts "
-            f"(`{best.model.name}` comes nearest, off by {percent(best.error)})."
+            f"(`{best.model.name}` comes nearest, with an error of {percent(best.error)})."
         )
         return Knee(series, where, line, fits, refine=_where_off(series, best))
     curve = best.curve(counts)
     if curve.max() < GROWTH * curve[0]:
         line = (
             f"Throughput does not grow from {plural(counts[0], series.unit)} on, the fewest measured: "
-            "the knee is there or below."
+            "the knee is at this number or below."
         )
         return Knee(series, where, line, fits, best)
     at = interval_of(best, threads, speedup)
@@ -355,13 +355,13 @@ def _with_knee(series: ScalingSeries, where: str, fits: tuple[Fit, ...], at: Int
 
 
 def _is_slight(series: ScalingSeries, at: Interval) -> bool:
-    # the knee rests on the last point alone, which is lower by no more than a trial may be off
+    # returns True if only the last point shows the knee, and by no more than the error of a trial
     beyond = {threads for threads in series.threads if threads > at.k}
     return len(beyond) == 1 and 1 - at.k / max(beyond) <= _tolerated(series)
 
 
 def _structural(series: ScalingSeries, at: Interval) -> int | None:
-    # the tasks of the widest stage, if they are k and all that ran at once at every point above k
+    # returns the number of tasks of the widest stage, if both it and the peak of tasks at points above k are about k
     widths = set()
     for threads, found in _by_threads(series).items():
         if threads <= at.high:

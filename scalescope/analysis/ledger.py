@@ -1,12 +1,12 @@
-"""Threads of each worker, instant by instant: how `scalescope.analysis.worker_time` is computed.
+"""Counts the threads of each worker by state, instant by instant, for `scalescope.analysis.worker_time`.
 
-Whatever begins or ends on a worker is an event, packed into one integer, since one sort of integers is faster than
-sorting indices and gathering:
+Each begin or end on a worker is an event, packed into one integer, since one sort of integers is faster than sorting
+indices and gathering:
 
     | worker | time in units of 2^-50 of the whole time, coarser above 255 workers | kind, 5 bits |
 
-Cumulated, the kinds tell how many threads want each state; in the order of `STATES` they claim the threads that the
-worker has. The rest is idle. Changes of idle threads are then merged with the tasks that wait.
+Cumulated, the events give the number of threads that want each state. In the order of `STATES`, states claim threads
+of the worker; the other threads are idle. Changes of idle threads are then merged with the tasks that wait.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from scalescope.analysis.attempts import Attempts, Floats, Ints
 # States of threads that are present and not idle, in the order in which they claim threads.
 STATES = ("busy", "lost", "actors", "serialisation", "spill", "transfer", "paused")
 
-Clock = Callable[[Floats], Floats]  # from seconds since the epoch to the seconds until then that count, from any origin
+Clock = Callable[[Floats], Floats]  # (seconds since the epoch) to the seconds that count until then, from any origin
 Levels = npt.NDArray[np.int32]
 _Keys = npt.NDArray[np.uint64]
 
@@ -40,8 +40,8 @@ class Idle:
 
     time: Floats  # seconds since the epoch
     cell: Ints  # first element of each worker and bin
-    level: Levels  # threads that are idle from here on; none of a paused worker
-    tail: Levels  # how many of them were used when the last task of the trial started
+    level: Levels  # threads that are idle from this time on; 0 for a paused worker
+    tail: Levels  # number of these that were used when the last task of the trial started
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Chain:
         return [self.steps[0][1], *(end for _, _, end in self.steps)]
 
     def changes(self, *, paused: bool, called: bool, away: bool) -> dict[str, npt.NDArray[np.int8]]:
-        """Per state and kind of event: how many more threads want the state after it."""
+        """For each state, the change in the number of threads that want it, by kind of event."""
         found = {state: np.zeros(1 << _KIND_BITS, np.int8) for state in STATES}
         for i, (step, _, _) in enumerate(self.steps):
             for wasted in (0, 1):
@@ -97,16 +97,16 @@ class Events:
     keys: _Keys  # worker, time in units, and kind, from the highest bits to the lowest; ascending
     time_bits: int
     origin: float  # time zero, in seconds since the epoch
-    unit: float  # in seconds
-    last_start: float  # when the last task started, in seconds
+    unit: float  # seconds of a unit of time
+    last_start: float  # start of the last task, in seconds since the epoch
     turnover: Ints  # threads that come or go at each `_JOIN` and `_LEAVE`, in their order
-    changes: dict[str, npt.NDArray[np.int8]]  # as `Chain.changes`
+    changes: dict[str, npt.NDArray[np.int8]]  # result of `Chain.changes`
     workers: int
-    edges: int  # one `_MARK` each per worker
+    edges: int  # number of edges, each with a `_MARK` per worker
 
     @classmethod
     def of(cls, attempts: Attempts, chain: Chain, edges: Floats) -> Events:
-        """`edges` go from the begin of the trial to its end."""
+        """Pack all events; `edges` rise from the begin of the trial to its end."""
         count, members, pauses, calls = len(attempts.addresses), attempts.members, attempts.pauses, attempts.calls
         time_bits = min(50, 58 - count.bit_length())
         origin, unit = attempts.begin, attempts.elapsed / (1 << time_bits)
@@ -153,7 +153,7 @@ class Events:
         )
 
     def occupied(self, clock: Clock) -> tuple[dict[str, Floats], Idle]:
-        """Thread-seconds in each of `STATES`, of shape (workers, bins); and what was idle."""
+        """Thread-seconds in each of `STATES`, of shape (workers, bins); and idle threads."""
         parts = {state: np.zeros((self.workers, self.edges - 1)) for state in STATES}
         found: list[Idle] = []
         turned = 0

@@ -1,4 +1,4 @@
-"""From the records of a trial to its metrics."""
+"""Computes the metrics of a trial from its records."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from scalescope.model.metrics import BUSY_TIME, Metrics, PrefixBusy, PrefixWork
 from scalescope.model.records import STATUS_ERRED
 
 MOST_PREFIXES = 10  # prefixes whose work is kept with a trial
-BRIEF = 0.05  # share of the makespan, below which so many tasks at once make no difference
-BINS_S = 0.05  # shortest interval over which busy threads are averaged
+BRIEF = 0.05  # least share of the makespan for which a number of tasks at once must last to count
+BINS_S = 0.05  # shortest interval, in seconds, over which busy threads are averaged
 AS_BEFORE = 0.9  # share of the earlier busy threads that counts as recovered
 
 
 def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempts | None = None) -> Metrics:
-    """Compute what one trial measured; raises `CaptureError` if no task finished.
+    """Compute the metrics of one trial; raises `CaptureError` if no task finished.
 
     `threads` is P, the threads asked for; `elapsed_s` the workload's call as its caller saw it.
     """
@@ -38,7 +38,7 @@ def measure(tables: Tables, *, threads: int, elapsed_s: float, attempts: Attempt
     durations = attempts.seconds[useful]
     work_s = float(durations.sum())
     span_s = float(max(attempts.span[useful].max(), durations.max()))
-    if len(attempts.away.attempt):  # what a task waits for is not its own
+    if len(attempts.away.attempt):  # the recorder's `span` includes waits of tasks
         span_s = work_span(attempts, Graph.read(tables, attempts)).span_s
     ideal_s = max(work_s / threads, span_s)
     divided = divide(attempts, threads=threads)
@@ -143,16 +143,16 @@ def _transferred(tables: Tables) -> float:
 
 
 def _recovery(tables: Tables, attempts: Attempts) -> float | None:
-    # seconds from the fault until threads are as busy as before; None without a fault or recovery
+    # returns the seconds from the fault until threads are as busy as before; None without a fault or recovery
     faults = tables.get("faults", {})
     if not len(faults.get("begin", ())):
         return None
     begin, end = (float(faults[name][0]) - attempts.epoch for name in ("begin", "end"))
-    # a stopped worker computes nothing, whatever its tasks say
+    # a stopped worker computes nothing, although its tasks last longer
     stopped = str(faults["worker"][0]) if faults["kind"][0] == "pause-worker" else ""
     width = max(BINS_S, 2 * float(np.median(attempts.stop - attempts.start)))
     before, after = int(begin / width), int((attempts.makespan - begin) / width)
-    edges = np.arange(-before, after + 1, dtype=np.float64) * width + begin  # the fault begins with one of them
+    edges = np.arange(-before, after + 1, dtype=np.float64) * width + begin  # the fault begins at an edge
     busy = _running(attempts.start, attempts.stop, edges)
     if stopped in attempts.addresses:
         own = attempts.worker == attempts.addresses.index(stopped)
@@ -186,14 +186,14 @@ def _by_prefix(prefixes: Sequence[str], durations: Floats) -> dict[str, PrefixWo
 class Stage:
     """All tasks of one task group. `client.map` and `client.submit` form one group per function name."""
 
-    group: str  # by dask's own rule
+    group: str  # name of the group, by Dask's own rule
     prefix: str  # the group without the token that makes it unique
-    tasks: int  # that finished
-    workers: int  # on which they ran
+    tasks: int  # finished tasks
+    workers: int  # workers on which they ran
     work_s: float  # sum of their durations
-    longest_s: float  # duration of the longest
-    begin_s: float  # when the first started, since the first task of the trial was known
-    end_s: float  # when the last ended
+    longest_s: float  # duration of the longest task
+    begin_s: float  # start of its first task, in seconds since `Attempts.epoch`
+    end_s: float  # end of its last task, in seconds since `Attempts.epoch`
 
 
 def stages_of(attempts: Attempts) -> tuple[Stage, ...]:
@@ -219,8 +219,8 @@ def stages_of(attempts: Attempts) -> tuple[Stage, ...]:
 
 
 def peak(start: Floats, stop: Floats, least_s: float = 0.0) -> int:
-    """Most of the half-open intervals [start, stop) at one instant, or for so many seconds in all."""
-    times = np.concatenate([np.sort(stop), np.sort(start)])  # those that end at an instant come before those that begin
+    """Most half-open intervals [start, stop) that overlap at one instant, or for `least_s` seconds in all."""
+    times = np.concatenate([np.sort(stop), np.sort(start)])  # at one instant, ends come before starts
     order = np.argsort(times, kind="stable")
     level = np.cumsum(np.where(order < len(stop), -1, 1))
     if least_s <= 0 or not len(level):

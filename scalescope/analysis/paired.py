@@ -1,7 +1,7 @@
-"""Interleaved pairs (a, b) of one metric: by which factor b differs from a, and how sure that is.
+"""Interleaved pairs (a, b) of one metric: the factor by which b differs from a, and its uncertainty.
 
 The method is Student's paired t-test on log ratios ln(b / a): on the log scale because times spread by factors; paired
-because what the machine does to both trials cancels. The sign-flip test does not assume normal noise. If a metric is 0
+because effects of the machine on both trials cancel. The sign-flip test does not assume normal noise. If a metric is 0
 in some trial, all pairs are compared by 2(b - a) / (a + b) instead, which is close to the log ratio.
 """
 
@@ -18,17 +18,17 @@ from scalescope.analysis.distributions import t_cdf, t_quantile
 from scalescope.errors import InvalidField
 
 Floats = npt.NDArray[np.float64]
-# In the order in which they ran; None stands for a trial that is not valid.
+# Pairs in the order in which they ran; None stands for a trial that is not valid.
 Pairs = Sequence[tuple[float | None, float | None]]
-EXACT = 1e-12  # effects that differ by less are equal: rounding
+EXACT = 1e-12  # effects that differ by less are equal, because of rounding
 # A pair is set aside if its effect is over five scaled median absolute deviations from the median (Hampel 1974), since
-# a shared host stops for a moment now and then. If that is over a fifth of the pairs, or there are fewer than seven,
-# all count. On a simulated cluster, deviations of a millionth can be that rare: they are left where they are.
+# a shared host stops for a moment now and then. All pairs count if over a fifth would be set aside, or if there are
+# fewer than seven. On a simulated cluster, even deviations of a millionth can be that rare: hence `NEGLIGIBLE`.
 OUTLYING, OUTLYING_SHARE, OUTLYING_FROM = 5.0, 0.2, 7
-NEGLIGIBLE = 1e-3  # an effect that is this near to the median is never set aside
+NEGLIGIBLE = 1e-3  # effects that differ by less from the median are never set aside
 _MAD = 1.4826  # standard deviation of normal noise in median absolute deviations
 POWER = 0.8  # chance to find a difference as large as the minimal effect (Cohen, 1988)
-FLIPS_EXACT = 30  # pairs up to which all sign flips are counted; beyond, `FLIPS_DRAWN` of them
+FLIPS_EXACT = 30  # most pairs for which all sign flips are counted; for more, `FLIPS_DRAWN` are drawn
 FLIPS_DRAWN = 20_000
 
 
@@ -39,7 +39,7 @@ class Effects:
     values: Floats  # one effect per pair that counts: 0 where both are equal, positive where b is larger
     dropped: int = 0  # pairs with a trial that is not valid
     odd: Floats = field(default_factory=lambda: np.empty(0))  # effects of the pairs that `typical` set aside
-    log: bool = True  # whether effects are log ratios, or else relative differences
+    log: bool = True  # True: effects are log ratios; False: relative differences
 
     @property
     def outlying(self) -> int:
@@ -78,7 +78,7 @@ class Effects:
 def effects(pairs: Pairs, *, log: bool | None = None) -> Effects:
     """The effect in every pair of valid trials; raises `InvalidField` if a number is negative or not finite.
 
-    `log=False` makes them relative differences in any case, to be compared with others that are.
+    `log=False` always makes relative differences, for comparison with others.
     """
     valid = [(_checked(a), _checked(b)) for a, b in pairs if a is not None and b is not None]
     a, b = np.array(valid, dtype=float).reshape(-1, 2).T
@@ -109,14 +109,14 @@ def interval(found: Effects, level: float = 0.05) -> tuple[float, float]:
 
 
 def t_test(found: Effects) -> float:
-    """Two-sided p of the paired t-test that there is no effect; 1 or 0 where all pairs say the same."""
+    """Two-sided p of the paired t-test that there is no effect; 1 or 0 if all pairs agree."""
     if found.exact:
         return 1.0 if abs(found.mean) <= EXACT else 0.0
     return min(1.0, 2 * t_cdf(-abs(found.mean) / found.error, found.pairs - 1))
 
 
 def sign_flip(found: Effects, *, seed: int = 0) -> float:
-    """Two-sided p of the sign-flip test (Fisher 1935): how many ways to swap a and b give as large a mean effect.
+    """Two-sided p of the sign-flip test (Fisher 1935): the share of all swaps of a and b that give as large a mean.
 
     Up to `FLIPS_EXACT` pairs all flips are counted, by sums over each half. Beyond, a seeded sample counts the
     observation itself (Phipson and Smyth 2010), so that p is never 0.

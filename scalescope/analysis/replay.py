@@ -1,9 +1,9 @@
-"""The recorded tasks, scheduled again on paper: what a better order of them would save.
+"""Computes a new schedule of the recorded tasks, to tell the time that a better order would save.
 
-List scheduling (Graham 1966): a free thread takes the ready task that was recorded to start first. What else the record
-shows is kept: a task occupies a thread for `overhead_s` more; it is runnable its `delay` after what it needs has ended;
-and where nothing ran or waited until the client sent more, the next tasks are a new phase, which begins when all of the
-last have ended, after the client's pause.
+List scheduling (Graham 1966): a free thread takes the ready task that was recorded to start first. Other recorded
+effects stay: a task occupies a thread for `overhead_s` more; it is runnable its `delay` after its needs have ended; and
+if nothing ran or waited until the client sent more, the next tasks are a new phase, which begins after the end of the
+previous phase and the client's pause.
 
 Not modelled: a scheduler or network that saturates at more threads, memory, placement, and attempts that failed.
 """
@@ -24,17 +24,17 @@ from scalescope.errors import InvalidField
 class Replay:
     """Recorded tasks, ready to be scheduled again; arrays have one element per task."""
 
-    seconds: Floats  # duration of each
-    graph: Graph  # what each needs
-    overhead_s: float  # a task occupies its thread so much longer
+    seconds: Floats  # duration of each task
+    graph: Graph  # needs of each task
+    overhead_s: float  # seconds for which a task occupies its thread besides its duration
     rank: Ints  # place in the list from which a free thread takes the first ready task
     delay: Floats  # seconds until runnable, from the end of its last need in its phase or the begin of the phase
-    phase: Ints  # number, from 0
-    pauses: Floats  # seconds from the end of the phase before to the begin of each phase
+    phase: Ints  # number of its phase, from 0
+    pauses: Floats  # seconds from the end of the previous phase to the begin of each phase
 
     @classmethod
     def of(cls, attempts: Attempts, graph: Graph) -> Replay | None:
-        """The attempts whose result was used; None if the graph is not known."""
+        """The attempts whose result was used; None if the graph is unknown."""
         if not graph.known:
             return None
         useful = np.flatnonzero(attempts.useful)
@@ -76,9 +76,9 @@ class Replay:
 
 
 def overhead(attempts: Attempts, chosen: Bools | slice = slice(None)) -> float:
-    """Seconds that a task costs its thread besides its duration: the median over those chosen whose result was used.
+    """Seconds that a task costs its thread besides its duration: median over `chosen` attempts with a used result.
 
-    They run from when the thread was free and the task runnable to the begin of its computation.
+    These seconds begin when the thread is free and the task runnable, and end when the task begins to compute.
     """
     gaps = attempts.start - np.maximum(thread_free(attempts), attempts.runnable)
     counts = np.zeros(len(gaps), bool)
@@ -87,7 +87,7 @@ def overhead(attempts: Attempts, chosen: Bools | slice = slice(None)) -> float:
 
 
 def thread_free(attempts: Attempts, before: Ints | None = None) -> Floats:
-    """When the thread of each attempt was free for it; `before` as `before_on_thread` has it."""
+    """Time at which the thread of each attempt was free for it; `before` is the result of `before_on_thread`."""
     before = before_on_thread(attempts) if before is None else before
     joined = np.full(len(attempts.addresses), attempts.makespan)
     np.minimum.at(joined, attempts.members.worker, attempts.members.joined)
@@ -109,7 +109,7 @@ def before_on_thread(attempts: Attempts) -> Ints:
     if threads.max() > 1:
         by_stop = ordered(worker, attempts.stop)
     worker = worker[by_start]
-    # The n-th task of a worker found a free thread when all but so many of those before it had ended.
+    # With t threads, a task found a free thread when all but t - 1 of the earlier tasks of its worker had ended.
     ended = np.arange(len(worker)) - threads[worker]
     found = np.full(len(worker), -1)
     first = np.searchsorted(worker, np.arange(len(threads)))
@@ -118,9 +118,9 @@ def before_on_thread(attempts: Attempts) -> Ints:
 
 
 def phases(runnable: Floats, stop: Floats, needless: Bools) -> tuple[Ints, Floats, Floats]:
-    """The phase of each task, from 0; when each begins; and seconds since all before it had ended.
+    """The phase of each task, from 0; the begin of each phase; and the seconds from the end of the previous phase.
 
-    A phase begins with a task that needs nothing and was runnable only after all before it had ended.
+    A phase begins with a task that needs nothing and was runnable only after all earlier tasks had ended.
     """
     order = np.lexsort((stop, runnable))
     ended = np.concatenate([[0.0], np.maximum.accumulate(stop[order])[:-1]])
@@ -145,12 +145,12 @@ class _Schedule:
 
     seconds: list[float]  # duration of each
     delay: list[float]  # seconds until runnable, from the end of its last need or the begin of its phase
-    missing: list[int]  # needs of each that have not ended; counted down
-    dependents: list[int]  # tasks that need each, one after another
-    first: list[int]  # index in `dependents` at which those of each task begin, and the end of the last
-    phase: list[int]  # number of the phase of each
+    missing: list[int]  # number of needs of each task that have not ended; counted down
+    dependents: list[int]  # dependents of each task, one task after another
+    first: list[int]  # index in `dependents` at which those of each task begin, and the end of the list
+    phase: list[int]  # number of the phase of each task
     starters: list[list[int]]  # tasks of each phase that need nothing in it
-    unfinished: list[int]  # tasks of each phase; counted down
+    unfinished: list[int]  # number of unfinished tasks of each phase; counted down
     pauses: list[float]  # seconds before each phase
 
     @classmethod
@@ -173,11 +173,11 @@ class _Schedule:
         )
 
     def makespan(self, threads: int) -> float:
-        """Seconds until the last task has ended; can be asked once."""
+        """Seconds until the last task has ended; can be called once."""
         seconds, delay, missing, phase, unfinished = self.seconds, self.delay, self.missing, self.phase, self.unfinished
         now, free = 0.0, threads
         ready: list[int] = []  # a heap of tasks
-        running: list[tuple[float, int]] = []  # heaps of tasks, by when they end and by when they become runnable
+        running: list[tuple[float, int]] = []  # a heap by end; `delayed` is one by time of becoming runnable
         delayed = self._started(0, now)
         heapify(delayed)
         while True:
@@ -188,7 +188,7 @@ class _Schedule:
             if not running and not delayed:
                 return now
             now = running[0][0] if not delayed or (running and running[0] < delayed[0]) else delayed[0][0]
-            # All that happens now, before a thread chooses.
+            # Handle all ends and delays at this time before a thread takes a task.
             while running and running[0][0] == now:
                 task = heappop(running)[1]
                 free += 1
@@ -206,7 +206,7 @@ class _Schedule:
                 heappush(ready, heappop(delayed)[1])
 
     def _started(self, phase: int, after: float) -> list[tuple[float, int]]:
-        """When each task becomes runnable that needs nothing of its phase, once the phase before has ended."""
+        """Times at which the tasks without needs in a phase become runnable; the previous phase ended at `after`."""
         if phase == len(self.starters):
             return []
         return [(after + self.pauses[phase] + self.delay[task], task) for task in self.starters[phase]]

@@ -31,11 +31,11 @@ from scalescope.analysis.distributions import NORMAL, t_quantile
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-# Relative error below which a fit is exact: else overheads of microseconds decide on a virtual clock.
+# Relative error below which a fit is exact: on a virtual clock, overheads of microseconds would decide otherwise.
 RESOLUTION = 0.005
 SAMPLES, SEED, LEVEL = 400, 20_260_101, 0.95  # samples of the bootstrap, seed of its generator, level of the interval
-# Among models whose AICc differs by less, the simplest is taken (Burnham and Anderson, 2002, section 2.6): else one
-# knee in six would be read into noise.
+# Among models whose AICc differs by less, the simplest is taken (Burnham and Anderson, 2002, section 2.6). Otherwise
+# one knee in six would come from noise.
 PARSIMONY = 2.0
 # Added to the AICc of models that jump: one whole number among hundreds fits noise as well as two smooth parameters do
 # (python -m evidence knee).
@@ -51,11 +51,11 @@ class Model:
     """A family of curves."""
 
     name: str
-    # shape parameters, and the values with which their search begins, for the thread counts measured
+    # by shape parameter: a function of the measured thread counts that gives the first values to search
     parameters: Mapping[str, Callable[[Floats], Floats]] = field(compare=False)
     curve: Callable[..., Floats]  # throughput for threads and shape parameters, up to the rate; broadcasts
-    knee: Callable[..., Floats] | None = None  # threads at which it stops growing, for shape parameters
-    whole: bool = False  # its parameter is a whole number: no search beyond the candidates
+    knee: Callable[..., Floats] | None = None  # threads at which throughput stops growing, for shape parameters
+    whole: bool = False  # whether its parameter is a whole number, so that only the candidates are tried
 
     def candidates(self, threads: Floats) -> list[Floats]:
         return [values(threads) for values in self.parameters.values()]
@@ -68,10 +68,10 @@ class Fit:
     model: Model
     rate: float  # throughput per thread before anything limits it
     shape: Mapping[str, float]  # parameters by name
-    k: float | None  # threads at which it stops growing; None where it never does
+    k: float | None  # threads at which throughput stops growing; None: it never does
     error: float  # root mean square of the relative error
     aicc: float  # the smaller, the better; comparable within a series
-    weight: float = 0.0  # Akaike weight: the probability that it is the best of those compared
+    weight: float = 0.0  # Akaike weight: the probability that it is the best of the compared models
 
     def curve(self, threads: Sequence[float] | Floats) -> Floats:
         return self.rate * self.model.curve(np.asarray(threads, dtype=np.float64), *self.shape.values())
@@ -157,7 +157,7 @@ def in_waves(counts: Iterable[int]) -> tuple[Model, ...]:
 def compare(models: Sequence[Model], threads: Floats, throughput: Floats) -> tuple[Fit, ...]:
     """Fit all models that so many points allow, best first.
 
-    The unit of `throughput` is one busy thread: that decides between models that jump if the shape does not.
+    The unit of `throughput` is one busy thread: among equal fits of a model that jumps, the rate nearest to 1 decides.
     """
     distinct, logs = len(np.unique(threads)), np.log(throughput)
     fits = [
@@ -211,7 +211,7 @@ def _fit(model: Model, threads: Floats, logs: Floats) -> Fit:
 
 
 def _estimated(model: Model) -> int:
-    return len(model.parameters) + 2  # rate and size of the error
+    return len(model.parameters) + 2  # also the rate and the size of the error
 
 
 def _search(model: Model, threads: Floats, logs: Floats) -> Floats:
@@ -273,7 +273,7 @@ def _best_of(model: Model, grid: Floats, threads: Floats, samples: Floats) -> tu
 
 
 def _squares(model: Model, grid: Floats, threads: Floats, logs: Floats) -> Floats:
-    size = max(1, _BLOCK // len(logs))  # rows at a time: all of them can be gigabytes
+    size = max(1, _BLOCK // len(logs))  # rows at a time, since all rows can take gigabytes
     found = []
     for start in range(0, len(grid), size):
         errors = logs - _logs(model, grid[start : start + size], threads)

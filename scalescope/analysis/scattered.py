@@ -1,4 +1,4 @@
-"""Data that tasks needed and that no task made: scattered by a client, or there before the trial."""
+"""Data that tasks needed but no task made: scattered by a client, or older than the trial."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from scalescope.model.records import SCATTERED
 class Scattered:
     """Pieces of data, and the tasks that needed them."""
 
-    nbytes: tuple[int, ...]  # of each piece
-    workers: tuple[int, ...]  # that had it at first
-    first: tuple[str, ...]  # one of these workers; empty where none is known
-    row: Ints  # of the table `tasks`: an element for each use
-    piece: Ints  # which piece that was
+    nbytes: tuple[int, ...]  # bytes of each piece
+    workers: tuple[int, ...]  # number of workers that had each piece at first
+    first: tuple[str, ...]  # one of these workers; empty if unknown
+    row: Ints  # row of the table `tasks` for each use
+    piece: Ints  # number of the piece for each use
 
     def moved(self, tables: Tables) -> tuple[Ints, Floats]:
         """Rows of tasks whose worker had to fetch a piece first, and its bytes; an element for each copy."""
@@ -29,7 +29,7 @@ class Scattered:
             return self.row, np.zeros(0)
         tasks = tables["tasks"]
         worker = np.asarray(tasks["worker"], dtype=object)[self.row].astype(str)
-        # where several workers had it at first, all have: nothing is fetched
+        # a piece that several workers had at first is on all workers: nothing is fetched
         fetched = (worker != np.asarray(self.first, str)[self.piece]) & (np.asarray(self.workers)[self.piece] <= 1)
         row, piece = self.row[fetched], self.piece[fetched]
         first = first_uses(piece, worker[fetched], np.asarray(tasks["start"])[row])
@@ -37,7 +37,7 @@ class Scattered:
 
 
 def first_uses(piece: Ints, worker: npt.NDArray[Any], start: Floats) -> Ints:
-    """Where each piece is first used on each worker, and so fetched; a worker keeps it for its other tasks."""
+    """Indices of the first use of each piece on each worker, which fetches it and keeps it for its other tasks."""
     number, order = np.unique(worker, return_inverse=True)[1].ravel(), np.argsort(start, kind="stable")
     uses = np.column_stack([piece, number])[order]
     found: Ints = order[np.unique(uses, axis=0, return_index=True)[1]]

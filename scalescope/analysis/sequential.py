@@ -1,4 +1,4 @@
-"""Levels for looking at a test more than once, so that all looks together keep theirs.
+"""Significance levels for several looks at a test, so that all looks together keep one level.
 
 Pocock's rule (1977, Biometrika 64): the same nominal level at every look. The chance that any look falls below it
 without an effect is integrated over the path of the sum (Armitage, McPherson and Rowe 1969), for known noise. Each
@@ -36,7 +36,7 @@ def level(alpha: float, at: tuple[int, ...]) -> float:
 
 
 def corrected(p: float, at: tuple[int, ...]) -> float:
-    """The p of a t-test among so many looks: at most alpha just where `p` is at most `level(alpha, at)`."""
+    """The p of a t-test, corrected for all looks: at most alpha if and only if `p` is at most `level(alpha, at)`."""
     return min(1.0, overall(p, at) / CAUTION)
 
 

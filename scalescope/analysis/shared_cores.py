@@ -1,4 +1,4 @@
-"""Tasks that compute beside more others than their worker has threads, as those do that gave up their thread."""
+"""Finds workers on which more tasks compute than they have threads, which happens if tasks give up their thread."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from scalescope.analysis.events import Tables
 from scalescope.analysis.ledger import integral
 from scalescope.analysis.task_waits import Waits
 
-Work = Callable[[float], float]  # seconds for which a task on a worker would have had a core to itself, until a time
-ALONE, CROWDED = 0.95, 0.75  # share of its seconds that a task had a core: at least, and at most
-LONGER = 1.2  # times as long must crowded tasks have taken, or there were cores for all
-LEAST_TASKS = 3  # of a prefix, crowded and alone, that tell
+Work = Callable[[float], float]  # (time) to seconds of a core that a task on a worker would have had until then
+ALONE, CROWDED = 0.95, 0.75  # share of a task's seconds with a core: at least, if alone; at most, if crowded
+LONGER = 1.2  # least factor by which crowded tasks take longer; below it, there were cores for all
+LEAST_TASKS = 3  # fewest crowded and fewest lone tasks of a prefix for a comparison
 
 
 def work_by_worker(tables: Tables, rows: Sequence[int], waits: Mapping[int, Waits]) -> dict[str, Work]:
-    """For each worker on which more tasks computed than it has threads, and took longer: they share its cores.
+    """The `Work` of each worker on which more tasks computed than it has threads; empty if they did not take longer.
 
-    A worker is taken to have a core for each thread, and tasks to have equal shares.
+    A worker is taken to have a core for each thread, and tasks to get equal shares of the cores.
     """
     if all(held for own in waits.values() for *_, held in own):
         return {}
     tasks, workers = tables["tasks"], tables["workers"]
     threads = dict(zip(workers["worker"], map(int, workers["nthreads"]), strict=True))
-    computing = dict[str, list[tuple[float, int]]]()  # by worker, when that begins and ends
+    computing = dict[str, list[tuple[float, int]]]()  # by worker: (time, +1 or -1 task)
     for row in rows:
         edges = [float(tasks["start"][row])]
         for begin, end, _ in sorted(waits.get(row, ())):
@@ -49,7 +49,7 @@ def _work(edges: Sequence[tuple[float, int]], threads: int) -> Work | None:
 
 
 def _took_longer(tables: Tables, rows: Iterable[int], work: Mapping[str, Work]) -> bool:
-    """Whether crowded tasks did, in the mean over prefixes; also where none was alone."""
+    """Whether crowded tasks took longer, in the mean over prefixes; True if no lone tasks can be compared."""
     tasks, by_prefix = tables["tasks"], dict[str, tuple[list[float], list[float]]]()
     for row in rows:
         start, stop, worker = float(tasks["start"][row]), float(tasks["stop"][row]), tasks["worker"][row]

@@ -30,10 +30,10 @@ COMBINE: Mapping[Combine, Callable[[Sequence[Any]], Any]] = {
 
 @dataclass(frozen=True)
 class TrialReason:
-    """Why trials are not data points."""
+    """A reason why trials are not data points."""
 
     state: TrialState  # `failed` or `invalid`
-    text: str  # as the trials give it
+    text: str  # reason as the trials give it
     count: int  # number of trials with this reason
 
 
@@ -41,8 +41,8 @@ class TrialReason:
 class MeanInterval:
     """A mean and its 95 % interval over repeats."""
 
-    mean: float  # geometric mean; arithmetic where a value is zero
-    low: float | None = None  # None where there are fewer than two repeats or a value is zero
+    mean: float  # geometric mean; arithmetic if a value is zero
+    low: float | None = None  # None if there are fewer than two repeats, or a value is zero
     high: float | None = None
 
     @property
@@ -59,14 +59,14 @@ class PointSummary:
     valid: int = 0  # trials that are data points
     failed: int = 0  # trials whose workload raised
     invalid: int = 0  # trials that the machine spoilt
-    reasons: tuple[TrialReason, ...] = ()  # why, most frequent first
+    reasons: tuple[TrialReason, ...] = ()  # reasons of failed and invalid trials, most frequent first
     warnings: tuple[str, ...] = ()  # about the capture of the valid trials, each once
     metrics: Metrics | None = None  # combined as each metric is declared; None without valid trials
     intervals: Mapping[str, MeanInterval] = field(default_factory=dict)  # for metrics declared to have one
     asked: tuple[PartitionCall, ...] = ()  # calls of the workload's code that decide its partitions
-    blamed: Mapping[str, float] = field(default_factory=dict)  # what threads waited for: mean thread-seconds
-    passed_on: Mapping[str, float] = field(default_factory=dict)  # of `blamed`, waiting for tasks that it made late
-    cores: int = 0  # of the host, if it has all workers; 0 where that is not so or not known
+    blamed: Mapping[str, float] = field(default_factory=dict)  # reasons why threads waited: mean thread-seconds
+    passed_on: Mapping[str, float] = field(default_factory=dict)  # part of `blamed` in waits for late tasks
+    cores: int = 0  # cores of the host, if all workers are on it; else, or if unknown, 0
 
     @property
     def origin(self) -> PartitionCall | None:
@@ -95,7 +95,7 @@ class PointSummary:
         return sum(self.metrics.worker_time_s.get(part, 0.0) for part in parts) / total if total > 0 else 0.0
 
     def share_here(self, *parts: str) -> float:
-        """The same of the worker time that did not pass while the script waited for another cluster."""
+        """The share of these parts in the worker time without the waits of the script for another cluster."""
         here = 1.0 - self.share(OTHER_CLUSTER)
         return self.share(*parts) / here if here > 0 else 0.0
 
@@ -114,7 +114,7 @@ def summarise(trials: Iterable[Trial]) -> tuple[PointSummary, ...]:
 
 
 def spoilt_points(trials: Iterable[Trial]) -> tuple[PointSummary, ...]:
-    """Records of failed and invalid trials at points without a data point, as if they counted."""
+    """Summaries of points without a data point, from their failed and invalid trials."""
     trials = list(trials)
     counted = {trial.point.id for trial in trials if trial.counts}
     return summarise(
@@ -134,7 +134,7 @@ def worst_point(summaries: Sequence[PointSummary], verdict: Verdict | None) -> P
 
 
 def order(point: Point) -> tuple[object, ...]:
-    """A key that sorts points by workers, threads, items and then all else."""
+    """A key that sorts points by workers, threads, items and then other settings."""
     rest = settings(point)
     items = -1 if point.items is None else point.items
     return (point.workers, point.threads_per_worker, items, tuple(_comparable(rest[name]) for name in sorted(rest)))
@@ -148,7 +148,7 @@ def varied(points: Iterable[Point]) -> tuple[str, ...]:
 
 
 def settings(point: Point) -> dict[str, Scalar]:
-    """All that a point sets besides workers and items; the environment by its label."""
+    """The settings of a point besides workers and items; the environment by its label."""
     rest = {name: value for name, value in point.values.items() if name not in (WORKERS, ITEMS)}
     if point.environment:
         rest[ENVIRONMENT] = Environment.parse(point.environment).label

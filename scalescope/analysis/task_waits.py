@@ -1,4 +1,4 @@
-"""When tasks waited that sent tasks, or gave up their thread."""
+"""Waits of tasks that sent tasks, or gave up their thread."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from scalescope.analysis.events import Tables, told
 from scalescope.model.records import TASK_WAITS
 
-Waits = Sequence[tuple[float, float, bool]]  # begin and end of each, and whether the task held its thread
+Waits = Sequence[tuple[float, float, bool]]  # begin and end of each wait, and whether the task held its thread
 
 
 def task_waits(tables: Tables) -> Mapping[int, Waits]:
-    """By row of the table `tasks`."""
+    """Waits by row of the table `tasks`."""
     found = dict[int, list[tuple[float, float, bool]]]()
     for _, each in told(tables.get("events", {}), TASK_WAITS):
         found.setdefault(int(each["row"]), []).extend((float(a), float(b), bool(held)) for a, b, held in each["waits"])

@@ -19,11 +19,11 @@ class WorkSpan:
     """Work and span of the recorded graph, which bound its run time on any number of threads."""
 
     work_s: float  # T1, the sum of durations
-    span_s: float  # T∞, the longest dependency path; as the recorder followed it if the graph is unknown
+    span_s: float  # T∞, the longest dependency path; the recorder's value if the graph is unknown
 
     @property
     def useful_workers(self) -> int:
-        """The smallest P at which max(T1 / P, T∞) is within 5 % of T∞; without waves (`replay` knows them)."""
+        """The smallest P at which max(T1 / P, T∞) is within 5 % of T∞; ignores waves, unlike `replay`."""
         return max(math.floor((1 - GAIN) * self.work_s / self.span_s) + 1, 1) if self.span_s > 0 else 1
 
 
@@ -34,7 +34,7 @@ class CriticalPath:
     index: Ints  # elements of `Attempts`; shape (n,)
     keys: tuple[str, ...]
     prefixes: tuple[str, ...]
-    seconds: Floats  # duration of each; shape (n,)
+    seconds: Floats  # duration of each task; shape (n,)
     by_prefix: dict[str, float]  # seconds per task prefix, the largest first
 
     @property
@@ -63,7 +63,7 @@ class Profile:
 
     provisioned: Steps  # threads that were there
     runnable: Steps  # tasks whose inputs were in memory, waiting or running
-    running: Steps  # tasks that were computed
+    running: Steps  # tasks that computed
 
 
 def work_span(attempts: Attempts, graph: Graph) -> WorkSpan:
@@ -75,7 +75,7 @@ def work_span(attempts: Attempts, graph: Graph) -> WorkSpan:
 
 
 def critical_path(attempts: Attempts, graph: Graph) -> CriticalPath | None:
-    """The longest path by durations; None if the graph is not known."""
+    """The longest path by durations; None if the graph is unknown."""
     if not graph.known:
         return None
     seconds, used = _useful(attempts, graph)
@@ -130,13 +130,13 @@ def _thinned(steps: Steps, points: int) -> Steps:
 
 
 def _steps(begin: Floats, end: Floats, until: float, weights: Ints | None = None) -> Steps:
-    # how many of the half-open intervals [begin, end) hold each instant
+    # counts the half-open intervals [begin, end) at each instant
     ones = np.ones(len(begin), np.int64) if weights is None else weights
     times = np.concatenate([[0.0, until], begin, end])
     changes = np.concatenate([[0, 0], ones, -ones])
     order = np.argsort(times)
     time, level = times[order], np.cumsum(changes[order])
-    settled = np.append(np.diff(time) > 0, True)  # the last of those at one instant
+    settled = np.append(np.diff(time) > 0, True)  # the last change at each instant
     time, level = time[settled], level[settled]
     changed = np.diff(level, prepend=-1) != 0
     changed[-1] = True

@@ -1,6 +1,6 @@
-"""Where the worker time went: P × the time of the workload's call, divided without remainder.
+"""Divides the worker time, which is P × the time of the workload's call, into parts without remainder.
 
-P is the number of threads asked for. The time runs from the call of the workload to its return, or to the end of its
+P is the number of requested threads. The time runs from the call of the workload to its return, or to the end of its
 last task if that is later; it is the makespan if the call was not recorded. At every instant each of the P threads is
 in one state (`scalescope.model.metrics.PARTS`), by these rules:
 
@@ -8,15 +8,15 @@ in one state (`scalescope.model.metrics.PARTS`), by these rules:
 - The record has the seconds of transfer, deserialisation and disk reads, not their times. They are placed in this order
   directly before the start of their task, not before it was assigned; writing directly after its end. They cost nothing
   while the thread computed.
-- Idle threads of a paused worker are `paused`, whatever waits; the next rules do not count them.
+- Idle threads of a paused worker are `paused`, even if tasks wait; the next rules do not count them.
 - At an instant with `i` idle threads and `r` waiting tasks, `min(i, r)` threads are `not_assigned`, the rest have
   `no_runnable_task`; each idle thread takes an equal share of both.
-- A task is known from when it is runnable or assigned until the scheduler knows its end. While none is, idle threads
-  are `other_cluster` if the client waited for another cluster, else `client`.
+- A task is known from when it is runnable or assigned until the scheduler knows its end. While no task is known, idle
+  threads are `other_cluster` if the client waited for another cluster, else `client`.
 - Threads that are idle when the last task starts have `no_runnable_task` to the end, not `tail`.
-- If more workers are present than were asked for, all of them are scaled down to P threads.
+- If more threads are present than requested, all of them are scaled down to P threads.
 
-Totals agree with P × that time up to rounding (below 1e-9). How it is computed: `scalescope.analysis.ledger`.
+Totals agree with P × that time up to rounding (below 1e-9). `scalescope.analysis.ledger` does the computing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from scalescope.model.metrics import WORKER_TIME
 class WorkerTime:
     """P × the time of the workload's call by worker and part."""
 
-    workers: tuple[str, ...]  # addresses; the last, empty, stands for threads that were asked for and never came
+    workers: tuple[str, ...]  # addresses; the last, an empty text, stands for requested threads that never came
     parts: dict[str, Floats]  # thread-seconds per worker for each part of `WORKER_TIME`
 
     def total(self) -> dict[str, float]:
@@ -101,8 +101,8 @@ def _threads_until(times: Floats, moments: Floats, nthreads: Ints) -> Floats:
 
 
 def _absent(members: Members, threads: int, count: int, edges: Floats) -> tuple[Floats, Floats]:
-    # Thread-seconds of threads that were asked for and not present, by worker and bin. Of those missing at an instant,
-    # as many as have left are lost, and the rest is late. Each takes an equal share; the remainder is of no worker.
+    # Returns thread-seconds of missing threads, by worker and bin: late ones, then lost ones. At each instant, as many
+    # of the missing threads as have left are lost, the others late. Workers get equal shares; a rest belongs to none.
     left = np.maximum(members.left, members.joined)
     times = np.unique(np.concatenate([edges, members.joined, left]))
     joined = _threads_until(times, members.joined, members.nthreads)

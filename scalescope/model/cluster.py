@@ -26,8 +26,7 @@ def _kind(name: str, reference: str, found: object) -> type[ClusterSpec]:
     raise TypeError(f"expected a class of ClusterSpec whose `kind` is {name}")
 
 
-# Kinds of clusters and their specifications, in the order in which they are shown: those on this machine first, and
-# of these the cheapest first
+# Specifications by kind of cluster, in the order of display: kinds on this machine first, the cheapest first
 _OWN = {
     "simulated": "scalescope.clusters.simulated.spec:SimulatedSpec",
     "light": "scalescope.clusters.light.spec:LightSpec",
@@ -58,7 +57,7 @@ class Text(Parameter):
 
     accepts: Callable[[str], object] = bool  # whether a text that is not empty is allowed
     allowed: str = "text"  # the form, in words that follow "expected"
-    separator: str = "\n"  # between several texts that are given as one
+    separator: str = "\n"  # separator of several texts that are given as one
 
 
 START_TIMEOUT = Parameter("Seconds within which all workers must have arrived.", minimum=1)
@@ -78,20 +77,19 @@ class ClusterSpec:
     """Base of all specifications: a frozen dataclass whose fields are declared parameters."""
 
     kind: ClassVar[str] = ""  # its name, in sweeps and on the command line
-    title: ClassVar[str] = ""  # its name in forms, and of its Prefect block
+    title: ClassVar[str] = ""  # its name in forms, and the name of its Prefect block
     implementation: ClassVar[str] = ""  # its class (`scalescope.clusters.base.Cluster`), as module:name
     reaper: ClassVar[str] = ""  # the remover of its leases (`scalescope.clusters.reaping.Reaper`), if it writes any
     reaper_of_others: ClassVar[str] = ""  # a `ReaperOfOthers`, if the system itself tells what other hosts left
     example: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # fields of an example, in docs
-    extra: ClassVar[str] = ""  # extra of this package that installs what it needs; may be empty
+    extra: ClassVar[str] = ""  # extra of Scalescope that installs `packages`; may be empty
     packages: ClassVar[tuple[str, ...]] = ()  # modules that it needs besides distributed
     max_workers: ClassVar[int] = 100_000  # most workers that a point may ask for
     real_time: ClassVar[bool] = True  # whether trials take real time; else the clock is virtual
     here: ClassVar[bool] = False  # whether all workers are on this machine, so that they cost nothing but time
-    shares_processes: ClassVar[bool] = (
-        False  # whether workers share processes, so that it shows nothing of tasks that compute
-    )
-    proven: ClassVar[bool] = True  # whether it was ever run on a real system; only then it has a block
+    # whether workers share processes, so that measurements say nothing about tasks that compute
+    shares_processes: ClassVar[bool] = False
+    proven: ClassVar[bool] = True  # whether it was ever run on a real system; otherwise it has no block
     hold_s: ClassVar[float] = 0.0  # most seconds for which workers that have arrived wait for others
 
     def __post_init__(self) -> None:
@@ -106,16 +104,16 @@ class ClusterSpec:
 
     @classmethod
     def site_config(cls) -> SiteConfig:
-        """The defaults that this machine has for its fields."""
+        """Defaults of the fields on this machine."""
         return SiteConfig()
 
     def of_site(self) -> dict[str, str]:
-        """The fields that are as this machine has them, and where it says so."""
+        """The fields with this machine's default, and the file or variable that sets it."""
         site = self.site_config()
         return {name: site.origins[name] for name, value in site.values.items() if getattr(self, name) == value}
 
     def notes(self, threads_per_worker: int) -> list[str]:
-        """Contradictions in it, in sentences."""
+        """Sentences about fields that contradict each other."""
         return []
 
     @property
@@ -184,7 +182,7 @@ class ClusterSpec:
 
 @dataclass(frozen=True)
 class HereSpec(ClusterSpec):
-    """Base of those whose workers are processes of this machine, in real time."""
+    """Base of specifications whose workers are processes of this machine, in real time."""
 
     here: ClassVar[bool] = True
 
@@ -197,7 +195,7 @@ def kinds() -> Mapping[str, type[ClusterSpec]]:
 
 
 def cluster_spec(data: object) -> ClusterSpec:
-    """Read a kind (`"light"`) or a mapping with `kind` and fields; others have the defaults of this machine, if any."""
+    """Read a kind (`"light"`) or a mapping with `kind` and fields; other fields get this machine's defaults, if any."""
     if isinstance(data, ClusterSpec):
         return data
     given = {"kind": data} if isinstance(data, str) else fields.mapping("cluster", data)

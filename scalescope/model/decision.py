@@ -9,12 +9,12 @@ from scalescope.model.mapping import Mapped
 
 @dataclass(frozen=True)
 class Decision(Mapped):
-    """To hear nothing of some series until a day, or to expect their present level from now on."""
+    """A decision to mute some series until a day, or to accept their present level."""
 
     what: str  # a workload, a kind of cluster, or one series as reports write it
     reason: str
-    until: str = ""  # the last day on which they are muted, as 2027-01-31; empty: their level is accepted
-    history: str = ""  # empty: all
+    until: str = ""  # last day on which the series are muted, as 2027-01-31; empty: their level is accepted
+    history: str = ""  # history concerned; empty: all
     who: str = ""
     created_at: str = ""  # UTC, ISO 8601
 

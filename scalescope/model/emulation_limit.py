@@ -23,7 +23,7 @@ class EmulationLimit(Mapped):
     tolerance: float = TOLERANCE  # largest relative error that is accepted
 
     def shortest_task_s(self, workers: int) -> float:
-        """The shortest task that so many workers can be emulated with."""
+        """Seconds of the shortest tasks with which this host can emulate so many workers."""
         return workers * self.seconds_per_task / self.tolerance
 
     def sentence(self, workers: int) -> str:
@@ -35,7 +35,7 @@ class EmulationLimit(Mapped):
         if share <= self.tolerance:
             return ""
         return (
-            f"{BEYOND}: the bookkeeping of {tasks} tasks takes it "
+            f"{BEYOND}: the bookkeeping of {tasks} tasks takes "
             f"{number(tasks * self.seconds_per_task, 2)} s, {share:.0%} of a makespan of {number(makespan_s, 2)} s "
             f"(at most {self.tolerance:.0%} is trusted); take longer or fewer tasks, or the simulated cluster"
         )

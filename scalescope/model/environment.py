@@ -10,7 +10,7 @@ from functools import lru_cache
 from scalescope.errors import InvalidField
 
 ENVIRONMENT = "environment"  # the axis, and the parameter of runs and studies
-PRESENT = "present"  # text of the environment that Scalescope itself runs in; empty text means this one, too
+PRESENT = "present"  # text of the environment that Scalescope itself runs in; empty text means the same
 OLDEST_PYTHON = (3, 11)  # the oldest Python that a driver runs on
 
 ALLOWED = (
@@ -36,7 +36,7 @@ class RepositoryRequirement:
 
     package: str  # normalised name, with extras
     address: str  # without `git+`: https://, ssh:// or file://
-    ref: str  # commit, tag or branch; empty for what is checked out
+    ref: str  # commit, tag or branch; empty: the checked-out commit
 
 
 @dataclass(frozen=True)
@@ -47,8 +47,8 @@ class Environment:
     # present one.
     text: str = ""
     name: str = ""  # the user's name for it; may be empty, and is no part of its identity
-    python: str = ""  # path of its interpreter; empty unless the environment was named by one
-    python_version: str = ""  # version of Python asked for, such as 3.11; empty for that of the present one
+    python: str = ""  # path of the interpreter by which the environment was named; else empty
+    python_version: str = ""  # requested version of Python, such as 3.11; empty: the present one
     requirements: tuple[str, ...] = ()  # requirements to install, normalised and sorted
 
     @property
@@ -66,8 +66,8 @@ class Environment:
 
         Args:
             text: Empty or `present`; the path of an interpreter (a path with blanks must begin with `/`, `~` or `.`);
-                or requirements separated by blanks, where `python==3.11` chooses the version of Python. Each may follow
-                `NAME =`.
+                or requirements separated by blanks, where `python==3.11` chooses the version of Python. `NAME =`
+                may precede each form.
             where: Name of the field in errors.
         """
         return _parse(text, where)
@@ -116,7 +116,7 @@ def _requirement(text: str, token: str, where: str) -> str:
     if found := split_repository(token):
         return f"{found.package}@git+{found.address}" + (f"@{found.ref}" if found.ref else "")
     match = _REQUIREMENT.match(token)
-    if match and re.search(r"[A-Za-z]", match[1]):  # else `foo=1` would make a requirement of the 1
+    if match and re.search(r"[A-Za-z]", match[1]):  # else `foo=1` would require a package `1`
         clauses = ",".join(sorted((match[3] or "").split(","))) if match[3] else ""
         return _with_extras(match) + clauses
     raise InvalidField(where, _redact(text), ALLOWED, next_step=f"{_redact(token)!r}: {_refusal(token)}")
@@ -145,11 +145,11 @@ def _with_extras(match: re.Match[str]) -> str:
 
 def _refusal(token: str) -> str:
     if token.startswith("-"):
-        return "options are refused, so that no text runs foreign code or depends on a file; uv reads its own settings"
+        return "options are refused: they could run foreign code or read files. uv still applies its own settings"
     if ";" in token:
         return "markers are not allowed: an environment is built for this machine, so leave out what it does not need"
     if "://" in token or "@" in token:
-        return "addresses are refused, as what is behind one may change; of a repository, write NAME @ git+https://..."
+        return "addresses are refused: their content may change. For a repository, write NAME @ git+https://..."
     if "/" in token or token.startswith("."):
         return "a path among requirements is refused. The path of an interpreter stands alone"
     return "write it as NAME, NAME==VERSION or NAME[EXTRA]>=VERSION,<VERSION"

@@ -1,4 +1,4 @@
-"""Command that installs an extra of Scalescope from where the installed package came (it may be on no index)."""
+"""Command that installs an extra of Scalescope from the source of the installed package, which may be no index."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def install_command(extra: str) -> str:
         origin = json.loads(metadata.distribution("scalescope").read_text("direct_url.json") or "{}")
     except metadata.PackageNotFoundError:  # only a driver uses this environment
         return f'pip install ".[{extra}]" in a copy of Scalescope\'s repository'
-    if "url" not in origin:  # an index had it
+    if "url" not in origin:  # installed from an index
         return f'pip install "scalescope[{extra}]"'
     if "dir_info" in origin:
         folder = Path(url2pathname(urlsplit(origin["url"]).path))

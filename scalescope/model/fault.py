@@ -14,9 +14,9 @@ AFTER_S, LASTS_S = 1.0, 3.0
 KINDS = ("kill-worker", "pause-worker", "steal-cpu")
 # Faults that people ask for, and why there is none
 NOT_POSSIBLE = {
-    "delay-network": "the network between hosts belongs to root",
-    "fill-disk": "the disk is not the trial's alone",
-    "kill-scheduler": "Dask's scheduler keeps nothing: there is no recovery to measure, and the trial ends",
+    "delay-network": "only root can slow down the network between hosts",
+    "fill-disk": "other programs use the same disk",
+    "kill-scheduler": "Dask's scheduler saves no state: the trial would end, and there is no recovery to measure",
 }
 
 _FORM = re.compile(r"([a-z-]+)(?:@(\d+(?:\.\d+)?))?")
@@ -39,7 +39,7 @@ def parse(where: str, value: object, allowed: Collection[str], cluster: str) -> 
     if kind in NOT_POSSIBLE:
         raise InvalidField(where, value, f"one of {', '.join((NONE, *KINDS))}; {NOT_POSSIBLE[kind]}")
     if match is None or kind not in KINDS:
-        raise InvalidField(where, value, f"one of {', '.join((NONE, *KINDS))}, or as kill-worker@2.5 with the seconds")
+        raise InvalidField(where, value, f"one of {', '.join((NONE, *KINDS))}, or with seconds, as kill-worker@2.5")
     if kind not in allowed:
         raise InvalidField(
             where, value, f"none: on a {cluster} cluster nothing can be broken", next_step="use the cluster `local`"

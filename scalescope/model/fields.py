@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """The known names as text, with the one that the user may have meant."""
+    """The known names as text, with the one that the user probably meant."""
     options = sorted(known)
     close = difflib.get_close_matches(name, options, n=1)
     hint = f" (did you mean {close[0]!r}?)" if close else ""
@@ -82,7 +82,7 @@ def scalar(field: str, value: object) -> Scalar:
 
 
 def bounds(minimum: float | None, maximum: float | None) -> str:
-    """Bounds in words, as they follow "a number"."""
+    """Bounds in words that follow "a number"."""
     if minimum is not None and maximum is not None:
         return f" from {minimum} to {maximum}"
     if minimum is not None:

@@ -13,15 +13,15 @@ from scalescope.model.mapping import Mapped
 from scalescope.model.words import number, percent
 
 _LINE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+)(?: (?:in )?(?P<function>\S+))?")
-# What evidence says that a remedy needs: tasks to keep in flight, and times as much for each task to do
+# Evidence that a remedy reads: tasks to keep in flight, and the factor by which each task must do more
 IN_FLIGHT, TIMES = "tasks to keep in flight", "times as much for each task"
-# Codes of findings that say what the numbers are worth, and not why a workload is slow.
-# Their severity of information limits nothing.
+# Codes of findings about trust in the numbers, not about why a workload is slow.
+# A finding of severity `info` limits no trust.
 LIMITS_OF_TRUST = frozenset({"host-overloaded", "worker-died", "failed-trials", "invalid-trials", "nothing-measured"})
 
 
-BEYOND_CORES = "threads for which the host has no core"  # evidence by which a finding of any code limits trust
-PERHAPS = "Perhaps: "  # begins the summary of a cause that rests on times, where a busy host makes them doubtful
+BEYOND_CORES = "threads for which the host has no core"  # evidence that makes a finding of any code limit trust
+PERHAPS = "Perhaps: "  # begins the summary of a cause that rests on times which a busy host makes doubtful
 
 
 class Severity(StrEnum):
@@ -72,12 +72,12 @@ class Place(Mapped):
 
     file: str  # name of the file, without its folder
     line: int  # from 1
-    function: str = ""  # function that it is in, or `<module>`; empty if unknown
-    name: str = ""  # argument or variable there that it is about
+    function: str = ""  # function around the line, or `<module>`; empty if unknown
+    name: str = ""  # argument or variable concerned on this line; may be empty
 
     @classmethod
     def of(cls, text: str, name: str = "") -> Place | None:
-        """The place that records name as `my_job.py:14 in run` or `my_job.py:14 run`; None for other texts."""
+        """Read a place as records write it, `my_job.py:14 in run` or `my_job.py:14 run`; None for other texts."""
         found = _LINE.fullmatch(text.strip())
         return cls(found["file"], int(found["line"]), found["function"] or "", name) if found else None
 
@@ -93,7 +93,7 @@ class Finding(Mapped):
     evidence: tuple[Evidence, ...] = ()
     confidence: float = 1.0  # from 0 to 1
     points: tuple[str, ...] = ()  # ids of the points concerned; the summary is about the first
-    lost_s: float = 0.0  # thread-seconds lost to it at these points
+    lost_s: float = 0.0  # thread-seconds lost to this cause at these points
     link: str = ""  # address of a page with more; may be empty
     gain: Gain | None = None  # effect of the remedy; None: unknown
     place: Place | None = None  # line to look at, or to change; None: unknown
@@ -114,7 +114,7 @@ class Finding(Mapped):
         return self.code in LIMITS_OF_TRUST or any(each.what == BEYOND_CORES for each in self.evidence)
 
     def perhaps(self) -> Finding:
-        """The same where times prove nothing: of medium severity at most."""
+        """A copy for times that prove nothing: `PERHAPS` precedes the summary, and severity is medium at most."""
         severity = Severity.MEDIUM if self.severity is Severity.HIGH else self.severity
         return replace(self, severity=severity, summary=PERHAPS + self.summary.removeprefix(PERHAPS))
 
@@ -127,12 +127,12 @@ class Finding(Mapped):
 
     def __post_init__(self) -> None:
         for name in ("summary", "remedy"):
-            object.__setattr__(self, name, printable(getattr(self, name)))  # they quote names from outside
+            object.__setattr__(self, name, printable(getattr(self, name)))  # both quote names from outside
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """The cause that holds the work back, in one line; apart from it, limits of trust in the numbers.
+    """The main cause of slow work in one line, and all findings, the main one first.
 
     The first finding is a limit of trust only where no cause is known.
     """
@@ -146,12 +146,12 @@ class Verdict:
 
     @property
     def trust(self) -> tuple[Finding, ...]:
-        """Limits of trust in the numbers that the first finding rests on; told by their summaries."""
+        """Further findings, which limit trust in the numbers that the first finding rests on."""
         return tuple(finding for finding in self.findings[1:] if finding.limits_trust)
 
     @property
     def others(self) -> tuple[Finding, ...]:
-        """All but the first, and what limits trust."""
+        """All findings except the first one and those that limit trust."""
         return tuple(finding for finding in self.findings[1:] if not finding.limits_trust)
 
     @property

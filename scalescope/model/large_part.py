@@ -14,21 +14,21 @@ class LargePart(Mapped):
     """The largest thing in one layer of a graph."""
 
     graph_nbytes: int  # bytes of the whole graph, as it was sent
-    layer: str  # common begin of the keys of its tasks, such as `load`
+    layer: str  # common start of the keys of its tasks, such as `load`
     what: str  # its name, such as "argument `table`"
     kind: str  # its type and shape, such as `numpy.ndarray (1000, 1000)`
     nbytes: int  # bytes of all its copies together
-    calls: int  # calls of the function that hold it, or a copy of it
+    calls: int  # calls of the function whose arguments hold it, or a copy of it
     where: str  # line of the user's code that sent the graph, such as `my_job.py:14 in run`; may be empty
 
     def sentence(self, size: str) -> str:
-        """`size` is `nbytes` in words."""
+        """Describe the part; `size` is `nbytes` in words."""
         each = f" in each of {self.calls:,} calls of `{self.layer}`" if self.calls > 1 else f" in `{self.layer}`"
         at = f", sent at {self.where}" if self.where else ""
         return f"Most of it is {self.what}{each} ({self.kind}, {size}{at})."
 
 
 def graph_bytes(message: Mapping[str, Any]) -> int:
-    """Bytes of the packed graph in a client's message `update-graph`."""
+    """Bytes of the packed graph in a client's message `update-graph`; `graph_frames` are those until 2024.8."""
     frames = [frame for value in message.values() for frame in getattr(value, "frames", ())]
-    return sum(memoryview(frame).nbytes for frame in (*frames, *message.get("graph_frames", ())))  # until 2024.8
+    return sum(memoryview(frame).nbytes for frame in (*frames, *message.get("graph_frames", ())))

@@ -17,7 +17,7 @@ class Combine(StrEnum):
     """Way in which the values of repeats become one."""
 
     MEDIAN = "median"
-    LOWER_MEDIAN = "lower median"  # for counts: a number that was measured
+    LOWER_MEDIAN = "lower median"  # for counts: always a measured number
     MEAN = "mean"
 
 
@@ -42,9 +42,7 @@ class Metric:
     title: str  # heading in tables
     short: str = ""  # heading in a narrow terminal; empty: the title
     legend: str = ""  # explains the title below a table
-    rank: int | None = (
-        None  # rank in the table of points, None if it is not there; a narrow table drops the highest first
-    )
+    rank: int | None = None  # rank in the table of points; None: not shown. A narrow table drops the highest first
     combine: Combine = Combine.MEDIAN
     interval: bool = False  # its mean is shown with a 95 % interval
     larger_is_better: bool = False  # for `compare`
@@ -60,12 +58,10 @@ class WorkerTimePart:
     help: str  # description of the state of the thread
 
 
-# In the order in which they are shown. Together they are P × the time of the workload's call.
+# Parts in the order of display. They add up to P × the time of the workload's call.
 PARTS: Mapping[str, WorkerTimePart] = {
     "busy": WorkerTimePart("busy", "computing a task whose result was used"),
-    "actors": WorkerTimePart(
-        "actors", "idle while its worker ran a method of an actor, in a thread beside those of tasks"
-    ),
+    "actors": WorkerTimePart("actors", "idle while its worker ran a method of an actor in another thread"),
     "transfer": WorkerTimePart("transfer", "idle while its worker fetched a task’s inputs"),
     "serialisation": WorkerTimePart("serialisation", "idle while its worker deserialised a task"),
     "spill": WorkerTimePart("spill to disk", "idle while its worker read or wrote spilled data"),
@@ -73,13 +69,13 @@ PARTS: Mapping[str, WorkerTimePart] = {
     "no_runnable_task": WorkerTimePart(
         "no runnable task", "idle, and no task was there to run: the graph offered fewer tasks than threads"
     ),
-    "client": WorkerTimePart("client", "idle while the client had sent no task, or all that it had sent had ended"),
+    "client": WorkerTimePart("client", "idle while the client had sent no task, or all tasks sent had ended"),
     "other_cluster": WorkerTimePart("another cluster", "idle while the script waited for another cluster"),
     "not_assigned": WorkerTimePart(
         "runnable, not assigned", "idle although a task was runnable: the price of scheduling and communication"
     ),
     "late_start": WorkerTimePart("late start", "not there yet: its worker had not joined, or never did"),
-    "lost": WorkerTimePart("lost", "computing what failed or had to be repeated, or gone with its worker"),
+    "lost": WorkerTimePart("lost", "computing a task that failed or had to be repeated, or gone with its worker"),
     "tail": WorkerTimePart("tail", "idle since its last task, while the last tasks of the trial still ran"),
 }
 
@@ -88,7 +84,7 @@ OTHER_CLUSTER = "other_cluster"  # the part that no cause explains
 WORKING = ("busy", "actors")  # parts in which a worker did what the user wanted
 
 
-# What the busy threads of workers did for the GPUs. Together these parts are the part `busy`.
+# States of busy threads, as seen from the GPUs. These parts add up to the part `busy`.
 GPU_PARTS: Mapping[str, WorkerTimePart] = {
     "computing": WorkerTimePart("GPU computes", "a kernel ran on the worker’s GPU"),
     "loading": WorkerTimePart("loading, decoding", "GPU idle while the task read or decoded"),
@@ -102,12 +98,12 @@ GPU_TIME = tuple(GPU_PARTS)
 GPU_IDLE = ("loading", "python", "copying", "waiting")
 
 
-# What the threads of busy workers did inside tasks. Together these parts are the part `busy`.
+# States of busy threads inside tasks. These parts add up to the part `busy`.
 BUSY_PARTS: Mapping[str, WorkerTimePart] = {
     "computing": WorkerTimePart("computing", "the task’s thread was on a core"),
-    "for_core": WorkerTimePart("waiting for a core", "it could run, and others had the cores (only Linux tells)"),
+    "for_core": WorkerTimePart("waiting for a core", "the thread could run, but others had the cores (Linux only)"),
     "waiting": WorkerTimePart(
-        "waiting inside tasks", "it was not: it waited for another machine, a program, a lock or the interpreter"
+        "waiting inside tasks", "the thread waited for another machine, a program, a lock or the interpreter"
     ),
     "unknown": WorkerTimePart("not known", "the worker did not tell: it left, or the task failed"),
 }
@@ -119,7 +115,7 @@ class PrefixBusy:
     """Time of the threads of one prefix inside its tasks."""
 
     seconds: Mapping[str, float]  # busy thread-seconds by part of `BUSY_PARTS`
-    where: str = ""  # the line of the user's code in which they were most often, as `my_job.py:61 load`
+    where: str = ""  # the line of the user's code at which the threads were most often, as `my_job.py:61 load`
     what: str = ""  # the function called there, as `time.sleep`; empty for the code itself
     share: float = 0.0  # share of the samples, from 0 to 1
 
@@ -144,7 +140,7 @@ class PrefixWork:
 
 @dataclass(frozen=True)
 class Metrics(Mapped):
-    """Measurements of one trial; P are the threads asked for."""
+    """Measurements of one trial; P is the number of requested threads."""
 
     tasks: Annotated[int, Metric("Tasks that ran.", Unit.TASKS, "tasks", rank=2, combine=Combine.LOWER_MEDIAN)]
     widest_stage: Annotated[
@@ -190,7 +186,7 @@ class Metrics(Mapped):
     peak_runnable: Annotated[
         int,
         Metric(
-            "Most tasks, for 5 % of the makespan, whose inputs are in memory: they run, or wait for a thread.",
+            "Most tasks, for 5 % of the makespan, that ran or that had their inputs and waited for a thread.",
             Unit.TASKS,
             "runnable tasks",
             combine=Combine.LOWER_MEDIAN,
@@ -354,7 +350,7 @@ class Metrics(Mapped):
         ),
     ] = None
     gpu_memory_bytes: Annotated[
-        float | None, Metric("Most memory in use on one GPU, by whomever.", Unit.BYTES, "GPU memory")
+        float | None, Metric("Most memory in use on one GPU, by any process.", Unit.BYTES, "GPU memory")
     ] = None
     gpus: Annotated[
         float | None, Metric("GPUs of the workers, each once.", Unit.WORKERS, "GPUs", combine=Combine.LOWER_MEDIAN)
@@ -364,10 +360,10 @@ class Metrics(Mapped):
     gpu_by_prefix: Mapping[str, PrefixGpu] | None = None
     # the part `busy` divided into `BUSY_PARTS`, in thread-seconds; None where workers did not tell
     busy_time_s: Mapping[str, float] | None = None
-    busy_by_prefix: Mapping[str, PrefixBusy] | None = None  # the prefixes with most of it
+    busy_by_prefix: Mapping[str, PrefixBusy] | None = None  # the prefixes with most busy time
 
 
-# By name; each is a number, or None if it could not be measured.
+# Metrics by name; a trial has a number for each, or None if it could not be measured.
 METRICS: Mapping[str, Metric] = {
     name: replace(note, name=name)
     for name, hint in get_type_hints(Metrics, include_extras=True).items()

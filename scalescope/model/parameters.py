@@ -40,20 +40,20 @@ class Parameter:
     maximum: float | None = None  # largest number allowed
     examples: tuple[Any, ...] = ()  # values to show in a form
     names: str = ""  # kind of things that a value names, such as `workload`, which a form can offer
-    # what JSON Schema says of a value besides its type and bounds, so that a form can refuse what is wrong
+    # JSON Schema of a value besides its type and bounds, so that a form can refuse a wrong value
     schema: Mapping[str, Any] = field(default_factory=dict)
     option: tuple[str, ...] = ()  # names on the command line, such as `-a`; by default `--` and the name with dashes
-    metavar: str = ""  # its value in help texts, such as `NAME=VALUES`
+    metavar: str = ""  # placeholder for its value in help texts, such as `NAME=VALUES`
     syntax: str = ""  # its form on the command line, a name of `scalescope.cli.options`; empty: by its type
     written: Any = None  # type of what people write, if the field holds another
     default: Any = None  # default as people write it, if the field holds another
-    # checks what people wrote and makes what the field holds, called with the name for errors; by default by the type
+    # checks and converts what people wrote; its arguments are the name for errors and the value. None: by the type
     reads: Callable[[str, Any], Any] | None = None
 
 
 @dataclass(frozen=True)
 class Declared:
-    """A parameter with all that is known of it."""
+    """A parameter: its declaration, and the field that it annotates."""
 
     name: str  # its name in Python and YAML
     type: Any  # type of what people write, such as `int` or `float | None`
@@ -63,7 +63,7 @@ class Declared:
 
     @property
     def default(self) -> Any:
-        """The value where none is given, a new one each time; None where one must be."""
+        """The default value, a new object each time; None if the parameter is required."""
         if self.about.default is not None:
             return copy(self.about.default)
         if self._field.default_factory is not MISSING:
@@ -127,7 +127,7 @@ def declared(cls: type) -> tuple[Declared, ...]:
     return found
 
 
-@cache  # apart, since mypy holds no class for hashable
+@cache  # a function of its own, since mypy holds no class for hashable
 def _declared(cls: Any) -> tuple[Declared, ...]:
     hints = get_type_hints(cls, include_extras=True)
     found = []

@@ -20,5 +20,5 @@ class PartitionCall(Mapped):
     where: str  # line of the user's code, such as `my_job.py:14 in run`; may be empty
     items: int | None  # items divided, such as rows; None if unknown before the work runs
     partitions: int
-    shape: tuple[int, ...] = ()  # elements of an array along each axis; empty for what is no array, or is not known
+    shape: tuple[int, ...] = ()  # elements of an array along each axis; empty if it is no array, or unknown
     chunk: tuple[int, ...] = ()  # elements of its largest chunk along each axis

@@ -36,21 +36,21 @@ def entry_points(group: str) -> EntryPoints:
 
 
 class Table(Mapping[str, T], Generic[T]):
-    """Rows by name: our own, then those that other packages add. Packages are looked for only if our rows do not do.
+    """Rows by name: our own, then those that other packages add. Packages are searched only if our rows do not suffice.
 
-    To iterate is to list: a row of a package that cannot be used is left out, with a warning. To look such a row up
-    raises `UsageError` of category `broken-plugin`.
+    Iterating leaves out a row of a package that cannot be used, with a warning. Looking such a row up raises
+    `UsageError` of category `broken-plugin`.
     """
 
     def __init__(
         self,
         group: str,  # the entry points' group
-        own: Mapping[str, str | T],  # our rows, or where they are as `package.module:name`
-        read: Callable[[str, str, object], T],  # from name, reference and object; raises any error if it is no such row
+        own: Mapping[str, str | T],  # our rows, or their locations as `package.module:name`
+        read: Callable[[str, str, object], T],  # (name, reference, object) to row; a wrong object may raise any error
     ) -> None:
         self.group, self.own = group, dict(own)
         self._read = read
-        self._rows: dict[str, T | UsageError] = {}  # those of packages, once they are loaded
+        self._rows: dict[str, T | UsageError] = {}  # loaded rows of packages, or their errors
 
     def __getitem__(self, name: str) -> T:
         if (found := self.own.get(name)) is not None:
@@ -82,7 +82,7 @@ class Table(Mapping[str, T], Generic[T]):
         return len(self.own) + sum(error is None for *_, error in self.plugins())
 
     def plugins(self) -> Iterator[tuple[str, str, UsageError | None]]:
-        """Name and package of each row that a package adds, and why it cannot be used, if it cannot."""
+        """Name and package of each row that a package adds, and the error if it cannot be used."""
         for name, (point, *_) in self._added.items():
             row = self._plugin(name)
             yield name, package(point), row if isinstance(row, UsageError) else None
@@ -103,7 +103,7 @@ class Table(Mapping[str, T], Generic[T]):
         point, *others = self._added[name]
         if name in self.own or others:
             owner = "Scalescope itself" if name in self.own else package(others[0])
-            return self._unusable(point, f"{owner} has a row of this name already")
+            return self._unusable(point, f"{owner} already has a row of this name")
         try:
             return self._read(name, point.value, point.load())
         except Exception as error:  # noqa: BLE001 - the code of others can raise anything

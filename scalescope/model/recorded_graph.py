@@ -19,15 +19,15 @@ class RecordedTask:
     """One task of a recorded graph."""
 
     stage: int  # number of its task group
-    seconds: float  # seconds that it computed; for one that sends tasks, from the end of these on
+    seconds: float  # seconds of computing; for a task that sends tasks, only those after their end
     needs: tuple[int, ...] = ()  # numbers of the tasks whose results it needs; all smaller than its own
-    allowed: int = 0  # workers to which a restriction confined it; 0 when any may run it
+    allowed: int = 0  # number of workers to which a restriction confined it; 0: any may run it
     submission: int = 0  # number of the submission that it came with
     nbytes: int = 0  # size of its result
     scattered: tuple[int, ...] = ()  # numbers of the scattered data that it needs
     sends: RecordedGraph | None = None  # graph that it sends itself, and waits for
     secedes: bool = False  # whether it gives up its thread meanwhile
-    # of an output of a shuffle, seconds of a first attempt where it happens to be, which says where it is to run
+    # seconds of the first attempt of a shuffle's output, on any worker, which tells where the output must run
     first_s: float = 0.0
 
 
@@ -44,8 +44,8 @@ class Submission:
     """One `submit`, `map` or `compute` of a client."""
 
     after: int = -1  # the submission for whose results the client may have waited; -1: none
-    # From then, or from the submission before if that was later, to this one: seconds of the client's own, and seconds
-    # in which it waited for the cluster. What it did is the former where that is unknown.
+    # Seconds before this submission, since those results or the previous submission, whichever is later: the client's
+    # own work, and its waits for the cluster. Time that nothing explains counts as work.
     pause_s: float = 0.0
     waited_s: float = 0.0
     after_all: bool = False  # whether all submissions before it had ended
@@ -63,10 +63,10 @@ class RecordedGraph:
     gathered: bool = True  # whether the client fetched results
     scattered: tuple[ScatteredData, ...] = ()
     spread: tuple[int, ...] = ()  # stages whose restricted tasks were confined to different workers
-    shares_cores: bool = False  # whether tasks are slower while more compute on a worker than it has threads
+    shares_cores: bool = False  # whether tasks slow down while a worker computes more of them than it has threads
 
     def changed(self, change: Callable[[RecordedGraph], RecordedGraph]) -> RecordedGraph:
-        """The graph with a change to it and to all graphs that its tasks send."""
+        """The graph after `change` of the graph itself and of all graphs that its tasks send."""
         tasks = (replace(each, sends=each.sends.changed(change)) if each.sends else each for each in self.tasks)
         return change(replace(self, tasks=tuple(tasks)))
 

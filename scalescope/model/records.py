@@ -39,7 +39,7 @@ TASKS: dict[str, str] = {
 # needed. Results from before the trial have no row.
 DEPENDENCIES: dict[str, str] = {"task": "i", "needs": "i"}
 
-# What clients submitted: one row per `submit`, `map` or `compute`.
+# Submissions of clients: one row per `submit`, `map` or `compute`.
 GRAPHS: dict[str, str] = {
     "time": "d",  # time at which the scheduler received it
     "seconds": "d",  # seconds that the scheduler needed to take it in
@@ -54,18 +54,18 @@ WORKERS: dict[str, str] = {
     "name": "str",
     "host": "str",
     "nthreads": "i",
-    "memory_limit": "q",  # bytes; 0: it has none
+    "memory_limit": "q",  # bytes; 0: no limit
     "cores": "i",  # cores that its process may use; 0: unknown
     "process_threads": "i",  # threads of its process when the trial had ended, those of libraries too
     "pool_threads": "i",  # threads that a library (BLAS, OpenMP) starts there for one call; 0: unknown
-    "core_wait_s": "f",  # seconds that its threads of tasks wanted a core and had none; 0: none, or unknown
+    "core_wait_s": "f",  # seconds for which its threads of tasks waited for a core; 0: none, or unknown
     "joined": "d",
-    "left": "d",  # 0 while it is there
+    "left": "d",  # 0: it has not left
     "reason": "str",  # reason of its departure
 }
 
-# Bytes; the cores that its process kept busy since the last sample, and the seconds of full garbage collections since
-# then. `worker` is an address, or `scheduler`; of workers that share a process only the first has rows.
+# Memory of processes in bytes; since the last sample, busy cores and seconds of full garbage collections. `worker` is
+# an address or `scheduler`; if workers share a process, only the first one has rows.
 MEMORY: dict[str, str] = {
     "worker": "str",
     "time": "d",
@@ -75,7 +75,7 @@ MEMORY: dict[str, str] = {
     "cpu": "f",
     "collecting": "f",
 }
-# distributed's own metrics over the trial: its sums by the workers' heartbeats at the end, less those at the beginning.
+# distributed's own metrics over the trial: sums in the workers' heartbeats at the end, minus those at the beginning.
 FINE_METRICS: dict[str, str] = {
     "context": "str",  # `execute`, `gather-dep`, `get-data`, `memory-monitor` or `p2p`
     "prefix": "str",  # task prefix, of `execute` alone
@@ -91,13 +91,13 @@ GPU: dict[str, str] = {
     "utilisation": "f",  # part of NVML's last sampling period in which a kernel ran, from 0 to 1
     "memory": "q",  # bytes in use on the card, by any process
     "prefix": "str",  # prefix of the task that ran; empty if none ran
-    "doing": "str",  # doing of its thread, by its stack: `copying`, `loading`, or empty
+    "doing": "str",  # state of its thread, by its stack: `copying`, `loading`, or empty
     "cpu": "f",  # part of the time since the last sample that the thread was on a core
 }
-# What tasks did inside, by prefix: samples of the workers' profilers (10 ms), rare ones without their innermost frames;
-# the row without a stack has those whose stack is not told. A stack is frames from the outermost on with `;` between:
-# `my_job.py:61 load` in the user's code, `json.decoder.decode` in a library's, and last the function that is not in
-# Python, as `time.sleep()`. The first is `event-loop` where a coroutine function kept the worker's event loop.
+# Samples of tasks by the workers' profilers (every 10 ms), by prefix. Rare stacks lack their innermost frames; the row
+# without a stack counts samples of unknown stack. A stack is its frames, the outermost first, joined by `;`:
+# `my_job.py:61 load` in the user's code, `json.decoder.decode` in a library's, and last a function that is not written
+# in Python, as `time.sleep()`. The first is `event-loop` where a coroutine function kept the worker's event loop.
 INSIDE: dict[str, str] = {"prefix": "str", "stack": "str", "samples": "q"}
 # The longest stall of an event loop within about a second; `process` is `scheduler` or an address.
 LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}
@@ -108,13 +108,13 @@ LAG: dict[str, str] = {"time": "d", "process": "str", "seconds": "f"}
 # - `waits`: `{"prefix", "what", "where", "tasks", "seconds"}`: tasks that held their thread while they waited, such as
 #   in `Semaphore.acquire`, and at which line
 #   A `what` of Prefect's own is no wait: see `scalescope.capture.waits`
-# - `unfinished`: `{"left", "cancelled"}`, at the end: tasks by prefix that had not ended, and that were released before
-#   they had, such as when their futures were dropped
+# - `unfinished`: `{"left", "cancelled"}`, at the end: tasks by prefix that had not ended, and tasks that were released
+#   before their end, for example because their futures were dropped
 # - `again`: `{"prefix", "step", "first", "tasks", "seconds"}`: tasks of `prefix`, of 50 ms and more, into which
 #   Dask fused a `step` that tasks of the prefix `first` had done before under other keys
-# - `scattered`: `{"number", "nbytes", "workers", "first", "rows"}`: scattered data, on how many workers it was at first
-#   and one of these (none where it was there before the trial), and rows of the table `tasks` that needed it; several
-#   events for one number where these are many
+# - `scattered`: `{"number", "nbytes", "workers", "first", "rows"}`: one piece of scattered data: how many workers had
+#   it at first, one of them (none if it was there before the trial), and the rows of `tasks` that needed it. Many rows
+#   take several events of the same number
 # - `task-waits`: `{"row", "waits"}`: begin and end of each wait of this task since it sent tasks or gave up its thread,
 #   and whether it held its thread
 # - `scalescope-actor-calls`: `{"worker", "end", "seconds", "methods"}`: methods of actors that a worker ran one after
@@ -124,11 +124,11 @@ EVENTS: dict[str, str] = {"time": "d", "topic": "str", "message": "str"}
 ACTOR_CALLS = "scalescope-actor-calls"
 TASK_WAITS = "task-waits"
 KUBERNETES = "Kubernetes: "  # begins lines of logs that are not from a worker itself
-# Log records, also of workers that died. On Kubernetes all lines of all pods (those that are no records have no level),
+# Log records, also of workers that died. On Kubernetes also all other lines of all pods, without a level,
 # and events; `worker` may be `scheduler`, or the name of a pod without a Dask worker.
 LOGS: dict[str, str] = {"worker": "str", "time": "d", "level": "str", "text": "str"}
 
-# What the thread that ran the workload did, without a gap from the call to its return, by samples of its stack.
+# The thread that ran the workload, by samples of its stack, without a gap from the call to its return.
 CLIENT: dict[str, str] = {
     "time": "d",  # time at which the row begins
     "seconds": "d",  # seconds until the next row, or the return
@@ -141,18 +141,13 @@ NESTED = "Client-worker-"  # begins the id of a client that runs inside a task
 LONGEST = "longest"  # topic of events: the function and arguments of the longest task of a prefix
 SCATTERED = "scattered"  # topic of events: data that is no task's result, and the tasks that needed it
 AGAIN = "again"  # topic of events: work that a task with another key had already done
-SENDING = (
-    "compute",
-    "map",
-    "persist",
-    "submit",
-)  # last names in the column `what`: calls that pack a graph and send it
+SENDING = ("compute", "map", "persist", "submit")  # last names in the column `what` of calls that send a graph
 IMPORT = "import"  # value of the column `what`: modules were imported
 FLOW = "prefect.flow"  # value of the column `what`: Prefect began or ended a flow around the user's function
 META = "dask.meta"  # value of the column `what`: Dask called a function of tasks in the client for its meta
 OTHER_CLUSTER = "other-cluster"  # value of the column `what`: a wait or call for another cluster
 ONCE = (IMPORT, FLOW)  # values of the column `what` that cost the same for any amount of work
-# What was broken on purpose: a kind of `scalescope.model.fault`, and the address of the worker, if any.
+# Faults on purpose: a kind of `scalescope.model.fault`, and the address of the worker, if any.
 FAULTS: dict[str, str] = {"kind": "str", "worker": "str", "begin": "d", "end": "d"}
 
 # Columns per table; a type is an `array.array` type code, or `str`.

@@ -23,7 +23,7 @@ def read_mapping(spec: object, name: str) -> None:
 
 
 def check_variables(secrets: Mapping[str, object]) -> None:
-    """Refuse what is no name of a variable; from then on, the values of these variables are secret."""
+    """Refuse values that are no names of variables; from then on, the values of these variables are secret."""
     for name, variable in secrets.items():
         if not isinstance(variable, str) or not re.fullmatch(r"[A-Za-z_]\w*", variable):
             raise InvalidField(f"cluster.secrets.{name}", NOT_SHOWN, "the name of an environment variable")
@@ -31,7 +31,7 @@ def check_variables(secrets: Mapping[str, object]) -> None:
 
 
 def refuse_secrets(field: str, value: Mapping[str, Any], next_step: str) -> None:
-    """Refuse a field that holds what looks like a secret; `{}` in `next_step` is the place in it."""
+    """Refuse a field with a value that looks like a secret; `{}` in `next_step` becomes the path of the value."""
     for path in _secret(value):
         name = ".".join(path)
         raise InvalidField(

@@ -21,11 +21,11 @@ class SiteConfig:
 
 
 def settings(*section: str) -> dict[str, tuple[Any, str]]:
-    """Values and origins in a section, by key with dashes: of all files, then of variables; the last one counts.
+    """Values and origins of a section by key, with dashes: from files, then from variables; the last one counts.
 
-    `dask.config.get` would also return the defaults of a package, once that is imported.
+    `dask.config.get` would also return the defaults of imported packages.
     """
-    import dask.config  # here: most kinds of clusters do without
+    import dask.config  # imported here, since most kinds of clusters do not need it
 
     sources = [(str(path), found) for path, found in dask.config.collect_yaml(dask.config.paths, return_paths=True)]
     told: dict[str, tuple[Any, str]] = {}
@@ -40,13 +40,12 @@ def settings(*section: str) -> dict[str, tuple[Any, str]]:
 def read(
     spec: type[Any],  # a specification of clusters
     found: Mapping[str, tuple[Any, str]],  # values and origins by key
-    names: Mapping[
-        str, tuple[str, ...]
-    ],  # fields by key; the first that the kind has, and the first key of a field, count
+    # fields by key: the first field that the kind has counts; of several keys for a field, the first counts
+    names: Mapping[str, tuple[str, ...]],
     reasons: Mapping[str, str],  # reasons why other keys are left out; {} becomes the value
     *,
     unknown: str,  # reason why all others are left out
-    convert: Callable[[str, Any], Any],  # makes the value of a field out of that of its key
+    convert: Callable[[str, Any], Any],  # (key, value) to the value of the field
 ) -> SiteConfig:
     """The fields that a section of the configuration sets; a value that its field does not allow is left out."""
     known = {each.name for each in declared(spec)}
@@ -69,7 +68,7 @@ def read(
 
 
 def _accepted(spec: type[Any], name: str, value: Any) -> tuple[Any, dict[str, str]]:
-    """Accepted part of a value (None: nothing), and by its text the reason why the rest is refused."""
+    """The accepted part of a value (None: nothing), and the reason for each refused part, by its text."""
     several = isinstance(value, tuple)
     kept: list[Any] = []
     refused: dict[str, str] = {}

@@ -1,7 +1,7 @@
 """An append-only file of raw records: how they travel from a trial to whoever analyses it.
 
 A chunk holds rows of one table: a msgpack mapping of `table`, `rows` and `columns`. The task recorder packs its own on
-the scheduler (`scalescope.capture.recorder`); they are kept as they came. A column is one of these lists, with buffers
+the scheduler (`scalescope.capture.recorder`); its chunks stay unchanged. A column is one of these lists, with buffers
 that zlib compressed (its checksum detects damage) and little-endian numbers:
 
 | column | list |
@@ -31,12 +31,12 @@ from scalescope.errors import CaptureError
 from scalescope.model.records import TABLES, Columns, complete
 from scalescope.redaction import hide, knows_any
 
-NO_ROOM = frozenset({ENOSPC, EDQUOT, EFBIG})  # A disk without room, or a limit on what may be written
+NO_ROOM = frozenset({ENOSPC, EDQUOT, EFBIG})  # error numbers: full disk, quota, limit of a file's size
 _LEVEL = 1  # fast compression, since the spool is written while a trial is measured
 
 
 def unwritable(path: Path, cause: object) -> CaptureError:
-    """The error that raw records cannot be written there, for any trial: the run ends."""
+    """The error for raw records that cannot be written to `path`; it ends the run, since no trial could write there."""
     error = CaptureError(
         "the raw records of a trial could not be written",
         where=str(path),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from scalescope.model.mapping import Mapped
 from scalescope.model.words import number
 
-STANDSTILL = "standstill"  # name of the fact of a trial that was stopped at its time limit: a `Standstill`
+STANDSTILL = "standstill"  # fact of a trial that was stopped at its time limit: a `Standstill`
 STILL_S = 10.0  # seconds without the begin or end of a task after which a cluster stands still
 NO_WORKER = "no worker may run it"  # begins the problem of a task whose restrictions no worker meets
 ASKS_FOR = f"{NO_WORKER}: it asks for "  # begins the problem if the restrictions are known; they follow
@@ -27,7 +27,7 @@ class StandingTasks:
     holds: bool  # whether they hold threads, having begun and not seceded
     where: str  # the line of the user's code, as `my_job.py:14 in load`; empty if they do not run, or unknown
     call: str  # the function called there, as `result (client.py)`
-    waits_for: str  # the class of `distributed` in which they wait, as `Semaphore`; empty where they do not
+    waits_for: str  # the class of `distributed` in which they wait, as `Semaphore`; empty if they do not wait
     problem: str  # the reason why they have not begun, or a disagreement of scheduler and worker
     stuck: int  # tasks on workers all of whose threads are held by tasks that wait in `distributed`
 
@@ -36,7 +36,7 @@ class StandingTasks:
 class Standstill(Mapped):
     """A cluster at the moment at which a trial was stopped."""
 
-    still_s: float | None  # seconds since a task last began or ended, on the cluster's clock; None where none ever did
+    still_s: float | None  # seconds since a task last began or ended, on the cluster's clock; None: never
     threads: int  # threads of all workers
     taken: int  # threads that tasks hold
     left: int  # tasks that have not ended
@@ -58,13 +58,13 @@ class Standstill(Mapped):
     def sentence(self, time: str = "") -> str:
         """Describe the standstill; `time` qualifies seconds, such as ` of simulated time`."""
         if not self.left:
-            return "the scheduler has no task that has not ended"
+            return "all tasks of the scheduler have ended"
         unfinished = f"{self.left:,} {'task has' if self.left == 1 else 'tasks have'} not ended"
         if self.still_s is None:
             return f"{unfinished}, and none has begun"
         if not self.lasts:
             computes = f", and {self.computing:,} {'worker computes' if self.computing == 1 else 'workers compute'}"
-            ago = f"the last began or ended {number(self.still_s)} s{time} before"
+            ago = f"a task last began or ended {number(self.still_s)} s{time} before"
             return f"{unfinished}; {ago}{computes if self.computing else ''}"
         said = "; ".join(self._said())
         return f"no task has begun or ended for {number(self.still_s)} s{time}: {said or unfinished}"

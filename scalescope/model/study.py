@@ -17,7 +17,7 @@ class Study:
     runs: tuple[str, ...] = ()  # ids, oldest first
     line: str = ""  # the answer in one sentence; empty until there is one
     result: Mapping[str, Any] = field(default_factory=dict)
-    alarm: bool = False  # the answer is bad news, or there is none
+    alarm: bool = False  # True if the answer is bad news, or missing
     follows: str = ""  # id of the run or study that led to it
     followed_by: tuple[str, ...] = ()  # ids of the studies that it led to
     created_at: str = ""  # UTC, ISO 8601

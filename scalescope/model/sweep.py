@@ -43,7 +43,7 @@ class Point(Mapped):
     """One combination of axis values."""
 
     workers: int
-    threads_per_worker: int = 1  # of each worker
+    threads_per_worker: int = 1
     params: Mapping[str, Scalar] = field(default_factory=dict)  # every parameter of the workload
     dask_config: Mapping[str, Scalar] = field(default_factory=dict)  # Dask configuration keys to be set
     environment: str = ""  # software to run with, as `Environment.parse` reads it; empty: the present one
@@ -131,8 +131,8 @@ class OwnAxis:
     """An axis that every sweep can have; the field of `Point` of the same name holds its value."""
 
     reads: Callable[[str, object, ClusterSpec], Any]  # (where, value, cluster) to the field's value
-    absent: Scalar  # value where a point does not name it
-    nothing: str = ""  # text for labels, where the field is empty
+    absent: Scalar  # value if a point does not name the axis
+    nothing: str = ""  # text for labels if the field is empty
     means: str = ""  # explanation in the help, without parentheses
 
 
@@ -183,7 +183,7 @@ OWN_AXES: Mapping[str, OwnAxis] = {
         _read_fault, fault.NONE, fault.NONE, f"what is broken on purpose: {', '.join((fault.NONE, *fault.KINDS))}"
     ),
 }
-# Values of points that do not name an axis, for labels
+# Labels of axes that a point does not name
 NOTHING = {name: own.nothing for name, own in OWN_AXES.items() if own.nothing}
 _LISTED = ", ".join(f"{name} ({own.means})" if own.means else name for name, own in OWN_AXES.items())
 
@@ -373,7 +373,7 @@ class Sweep:
                 f"{where}.{ZERO_LENGTH}", True, f"a simulated cluster: on a {spec.kind} cluster tasks take real time"
             )
         if sum(groups.values()) > workers:
-            raise InvalidField(f"{where}.{WORKERS}", workers, f"at least {sum(groups.values())}, those of all groups")
+            raise InvalidField(f"{where}.{WORKERS}", workers, f"at least {sum(groups.values())}, the sum of all groups")
         if ITEMS_PER_WORKER in values:
             per_worker, field = values[ITEMS_PER_WORKER], f"{where}.{ITEMS_PER_WORKER}"
             if ITEMS in values or ITEMS in self.params:

@@ -16,8 +16,8 @@ BLAMED = "blamed"  # fact: the main reasons why threads waited, thread-seconds b
 PASSED_ON = "passed_on"  # fact: the part of `BLAMED` in waits for tasks that were made late, thread-seconds by text
 RAN = "ran"  # fact: `script`, `block` or `cluster`, for a trial of the user's code as it is; absent in sweeps
 STOOD_STILL = "stood_still"  # fact: the process whose standstill made the trial invalid
-CUT_OFF = "cut_off"  # fact: that the driver lost its connection to the scheduler, which made the trial invalid
-SILENT = "silent"  # fact of a cluster: seconds for which its control plane, through which results come, was silent
+CUT_OFF = "cut_off"  # fact: the driver lost its connection to the scheduler, which made the trial invalid
+SILENT = "silent"  # fact of a cluster: seconds without an answer from the control plane through which results come
 
 
 class TrialState(StrEnum):

@@ -9,7 +9,7 @@ from typing import Any
 
 
 def number(value: float, digits: int = 3) -> str:
-    """The significant digits, all those before the point, and never an exponent: `0.202`, `12.8`, `3,843`."""
+    """So many significant digits, but all digits before the point, without an exponent: `0.202`, `12.8`, `3,843`."""
     rounded = f"{value:.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
     return format(Decimal(rounded), ",f")
 
@@ -28,7 +28,7 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-_HALF, _TWICE = 0.505, 1.995  # beyond, a factor is written as such: rounded, 2 is "2 times" from either side
+_HALF, _TWICE = 0.505, 1.995  # outside these bounds, a change is a factor; 1.995 is rounded to "2 times"
 
 
 def change(ratio: float) -> str:
@@ -44,7 +44,7 @@ def change(ratio: float) -> str:
 
 
 def signed_change(ratio: float) -> str:
-    """A factor, shorter: `+5.1 %`, `-0.4 %`, `12 times`."""
+    """A factor in short form: `+5.1 %`, `-0.4 %`, `12 times`."""
     return f"{_digits(100 * (ratio - 1), '+')} %" if _HALF < ratio < _TWICE else f"{number(ratio)} times"
 
 
@@ -124,7 +124,7 @@ def ratio(value: float | None) -> str:
 
 
 def count(value: float) -> str:
-    """A whole number as it is, another one below 100 with one digit after the point."""
+    """A whole number unchanged; another number below 100 with one digit after the point, else rounded."""
     return f"{value:,}" if isinstance(value, int) else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 

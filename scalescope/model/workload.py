@@ -28,7 +28,7 @@ class WorkloadParameter:
     kind: str = "any"  # `int`, `float`, `str`, `bool`, or `any` where the function does not say
     minimum: float | None = None  # smallest number allowed
     maximum: float | None = None  # largest number allowed
-    # the only values allowed, where there are few; where the kind is `int`, words besides numbers
+    # the only values allowed; empty: any. For the kind `int`, words that are allowed besides numbers
     choices: tuple[Scalar, ...] = ()
     optional: bool = False  # whether `None` is allowed
     required: bool = False  # whether a sweep must give it (there is no default)
@@ -68,7 +68,7 @@ class Simpler:
 
     workload: str  # its name
     without: str  # the part left out, such as `file I/O`
-    # gives its parameters, from those of a trial of the costlier workload and that trial's work T1 in seconds
+    # (parameters, work T1 in seconds) of a trial of the costlier workload to parameters of the cheaper one
     params: Callable[[Mapping[str, Scalar], float], Mapping[str, Scalar]] = field(compare=False, repr=False)
 
 
@@ -77,7 +77,7 @@ class OptionalPackage:
     """A distribution that a workload uses if it is installed."""
 
     name: str
-    extra: str  # installs it
+    extra: str  # extra that installs it
     purpose: str
 
 
@@ -88,21 +88,21 @@ class Workload:
     name: str  # reference that loads it again (`beam-pardo`, `package.module:function`, `path.py:function`)
     version: int  # raised whenever results are no longer comparable with older ones
     summary: str  # one sentence
-    # `run(client, **params)`; raises when its own result is wrong; of what it returns, JSON is kept
+    # `run(client, **params)`; raises if its result is wrong; its return value is kept if JSON can carry it
     run: Callable[..., Any] = field(compare=False, repr=False)
     stresses: str = ""  # the part of a system on which its time depends, in a few words
     parameters: tuple[WorkloadParameter, ...] = ()  # all that `run` takes besides the client
     packages: tuple[str, ...] = ()  # distributions it needs besides `distributed`
-    extra: str = ""  # the extra of Scalescope that installs them; empty where they come with Scalescope itself
+    extra: str = ""  # the extra of Scalescope that installs them; empty if Scalescope itself installs them
     uses: tuple[OptionalPackage, ...] = ()  # distributions that it can do without
-    modules: tuple[str, ...] = ()  # modules that it imports, or uses of those that its own module imports
+    modules: tuple[str, ...] = ()  # modules that it imports itself, or that its module imports for it
     folder: str = ""  # folder of its file and of modules that it imports; empty if it is a module
-    # digest of its file and of what that imports from its own folder; empty where the list of packages says what it is
+    # digest of its file and of the modules it imports from its folder; empty for code of an installed package
     code: str = field(default="", compare=False)
     # its tasks only sleep, so that a trial on the simulated cluster is reproducible to the last bit
     modelled: bool = False
-    kinds: tuple[str, ...] = ()  # the only kinds of clusters that it can run on; empty where it can on all
-    changes_workers: bool = False  # whether it adds, retires or kills workers; else a change makes a trial invalid
+    kinds: tuple[str, ...] = ()  # the only kinds of clusters that it can run on; empty: all
+    changes_workers: bool = False  # whether it adds, retires or kills workers; else such a change makes a trial invalid
     # cheaper workloads that may replace it while a symptom is isolated; the closest one first
     simpler: tuple[Simpler, ...] = ()
 

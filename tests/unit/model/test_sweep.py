@@ -168,7 +168,7 @@ def of_groups(**axes: Any) -> dict[str, Any]:
         ({"axes": {"workers": [1]}, "params": {"seconds": "1"}}, "params.seconds", "finite number"),
         ({"axes": {"fault": ["kill-worker"]}}, "axes.fault", "on a simulated cluster nothing can be broken"),
         ({"axes": {"fault": ["kill-wrker"]}, "cluster": "local"}, "axes.fault", "one of none, kill-worker, pause-wor"),
-        ({"axes": {"fault": ["delay-network"]}, "cluster": "local"}, "axes.fault", "belongs to root"),
+        ({"axes": {"fault": ["delay-network"]}, "cluster": "local"}, "axes.fault", "only root can"),
         ({"points": [{"workers": 1, "itemz": 1}]}, "points[0].itemz", "did you mean 'items'"),
         ({"axes": {"workers@gpu": 1}}, "axes.workers@gpu", "this simulated cluster has none"),
         (of_groups(_gpv=1), "axes.workers@gpv", "did you mean 'workers@gpu'"),
