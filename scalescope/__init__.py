@@ -19,9 +19,9 @@ def diagnose(client: Any = None, name: str = "") -> AbstractContextManager[Any]:
     found.findings, found.tasks, found.report("report.html")
     ```
 
-    The client can be connected to any Dask cluster of distributed 2023.5 or later. Without one, it is that of the
-    Prefect flow that runs here (`DaskTaskRunner`), or Dask's current one. An exception of the block is re-raised after
-    the diagnosis. By default, the name of the block is the line where it begins.
+    The client can be connected to any Dask cluster of distributed 2023.5 or later. The default is the client of
+    the running Prefect flow (`DaskTaskRunner`), or else Dask's current client. An exception of the block is re-raised
+    after the diagnosis. By default, the name of the block is the line where it begins.
     """
     found: AbstractContextManager[Any] = resolve_name("scalescope.own_code.diagnose:diagnose")(client, name)
     return found
@@ -31,7 +31,7 @@ def fix(
     script: str,
     arguments: Sequence[str] = (),
     *,
-    budget_s: float | None = None,  # seconds for the runs of one patch; None: five times the script's own
+    budget_s: float | None = None,  # seconds for the runs of one patch; None: five times those of the script itself
     side_effects: bool = False,  # True: the script may write outside of its folder and connect to other machines
 ) -> Any:
     """Patch a script where a finding has a remedy in code, and prove that it is faster and does the same.
@@ -41,8 +41,8 @@ def fix(
     found.patch, found.times, found.proven, found.withdrawn, found.left
     ```
 
-    The script runs several times, in copies of its folder; nothing of yours is written. Raises `UsageError` for one
-    that reaches beyond its folder without `side_effects`, before it does.
+    The script runs several times, in copies of its folder; nothing of yours is written. Raises `UsageError` instead
+    of letting the script reach beyond its folder, unless `side_effects` allows that.
     """
     program = resolve_name("scalescope.own_code.script:Program")(script, arguments)
     return resolve_name("scalescope.fixing.running:fix")(program, budget_s=budget_s, side_effects=side_effects)

@@ -23,12 +23,12 @@ from scalescope.leases import PREFIX
 
 FOLDER = "SCALESCOPE_DRIVER_FOLDER"  # in the environment of a driver and its processes here: path of its folder
 LOCK = "parent.lock"
-TERM_S, KILL_S = 25.0, 3.0  # for a driver to close its cluster, jobs included, after SIGTERM; to end after SIGKILL
+TERM_S, KILL_S = 25.0, 3.0  # seconds for a driver to close its cluster after SIGTERM; seconds to end after SIGKILL
 
 
 def claim(folder: Path, holder: object) -> None:
     """Hold the lock on a driver's folder as long as this process and `holder` live."""
-    beside = folder / f".{LOCK}"  # locked before it can be found
+    beside = folder / f".{LOCK}"  # locked before another process can find it
     descriptor = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
     weakref.finalize(holder, os.close, descriptor)
     with suppress(OSError):  # on a file system without locks, `abandoned` finds nothing
@@ -37,17 +37,17 @@ def claim(folder: Path, holder: object) -> None:
 
 
 def abandoned() -> Iterator[Path]:
-    """Folders of this user's drivers whose parent is dead; each is locked until the next is asked for."""
+    """Folders of this user's drivers whose parent is dead; each stays locked until the iterator moves on."""
     for folder in sorted(Path(tempfile.gettempdir()).glob(f"{PREFIX}*")):
         try:
             descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW)
-        except OSError:  # not of a driver, or removed
+        except OSError:  # not a driver's folder, or removed meanwhile
             continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if folder.lstat().st_uid == os.getuid() and not folder.is_symlink():
                 yield folder
-        except OSError:  # its parent lives, or the file system knows no locks
+        except OSError:  # the parent lives, or the file system has no locks
             continue
         finally:
             os.close(descriptor)
@@ -71,7 +71,7 @@ def _with_folders() -> Iterator[tuple[psutil.Process, str]]:
 
 def remove(folder: Path) -> None:
     """End the processes of an abandoned folder and remove it, or raise `ClusterError`."""
-    left = processes(folder)  # psutil spares a later process of the same number
+    left = processes(folder)  # psutil does not signal a later process that reuses a process id
     for act, patience_s in ((psutil.Process.terminate, TERM_S), (psutil.Process.kill, KILL_S)):
         for process in left:
             with suppress(psutil.NoSuchProcess):

@@ -16,12 +16,12 @@ ScalescopeError
 │   ├── DriverError                 the process that runs the trials died or went silent
 │   └── CaptureError                a trial could not be recorded
 ├── StoreError                      results could not be written or read
-├── BudgetSpent                     a sweep has cost what it may cost
+├── BudgetSpent                     a sweep has reached its budget
 └── WrongAnswer                     a workload computed something false
 ```
 
-Each says what happened, where, the likely cause and the next step. Only `scalescope.cli.main` turns them into exit
-statuses (`ExitStatus`).
+Each error says what happened, where, the likely cause and the next step. Only `scalescope.cli.main` turns errors into
+exit statuses (`ExitStatus`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def printable(text: str) -> str:
 
 
 class ExitStatus(IntEnum):
-    """How a command ended, for scripts."""
+    """End of a command, as an exit status for scripts."""
 
     help: str
 
@@ -87,7 +87,7 @@ class ScalescopeError(Exception):
 
     @property
     def line(self) -> str:
-        """All of it on one line, for logs and states of an orchestrator."""
+        """The whole error on one line, for logs and states of an orchestrator."""
         return " ".join("; ".join(self._parts()).split())
 
     def _parts(self) -> list[str]:
@@ -99,19 +99,19 @@ class ScalescopeError(Exception):
 
 
 def told(text: str) -> dict[str, str]:
-    """The parts `where`, `cause` and `next` of an error that was printed or stored as text, as far as it has them.
+    """The parts `where`, `cause` and `next` that the text of an error has.
 
-    A part that quotes a log has the last line of it.
+    A part that quotes a log keeps only the last line of the log.
     """
     found = re.findall(r"^ *(where|cause|next): (.+)((?:\n +\| .*)*)", text, re.MULTILINE)
     parts = [
         (name, f"{part} {quoted.splitlines()[-1].strip(' |')}" if quoted else part) for name, part, quoted in found
     ]
-    return dict(reversed(parts))  # the first of each
+    return dict(reversed(parts))  # the first part of each name counts
 
 
 class UsageError(ScalescopeError):
-    """What was asked for cannot be right; nothing was provisioned."""
+    """The request cannot be right; nothing was provisioned."""
 
     exit_status: ClassVar[ExitStatus] = ExitStatus.USAGE
 
@@ -130,10 +130,10 @@ class InvalidField(UsageError):
         self.field = field
         self.allowed = allowed
         text = repr(value)
-        # what stands where a secret belongs is one, even if the wrong one
+        # a value in the place of a secret is hidden, even if it is the wrong value
         is_secret = isinstance(value, str) and NAMES.search(field.rpartition(".")[2])
         shown = HIDDEN if is_secret else masked(hide(text))
-        self.value = value if shown == text else shown  # it is sent and kept, too
+        self.value = value if shown == text else shown  # the value is sent and stored, too
         if len(shown) > 200:
             shown = shown[:197] + "..."
         super().__init__(f"{field}: {self._sentence(allowed, shown)}", next_step=next_step)
@@ -163,7 +163,7 @@ class EnvironmentFailed(UsageError):
 
 
 class InfrastructureError(ScalescopeError):
-    """The machine misbehaved; what it measured does not count."""
+    """The machine misbehaved; its measurements do not count."""
 
     ends_run: bool = False  # whether other trials would fail the same way: the run ends and can be continued
 
@@ -177,17 +177,15 @@ class WorkersMissing(ClusterError):
 
 
 class JobsEnded(ClusterError):
-    """Jobs of a batch system were refused, ended before they were told to, or can never start."""
+    """Jobs of a batch system were refused, ended too early, or can never start."""
 
     def __init__(
         self, what: str, *, job_ids: tuple[str, ...] = (), may_return: bool = False, ends_run: bool = False, **told: str
     ) -> None:
         super().__init__(what, **told)
-        self.job_ids = job_ids  # in the batch system; none if it refused them
-        self.may_return = (
-            may_return  # new jobs are likely to work: a node died, or somebody or a time limit ended these
-        )
-        self.ends_run = ends_run  # the system takes no such job, for any trial
+        self.job_ids = job_ids  # ids in the batch system; empty if it refused the jobs
+        self.may_return = may_return  # True if new jobs may work: a node died, or a person or a time limit ended these
+        self.ends_run = ends_run  # True if the system refuses such jobs for all trials
 
 
 class RequestRefused(ClusterError):
@@ -203,7 +201,7 @@ class EnvironmentUnavailable(InfrastructureError):
 
 
 class DriverError(InfrastructureError):
-    """The process that owns the cluster died, went silent, or spoke nonsense."""
+    """The process that owns the cluster died, went silent, or sent an invalid message."""
 
 
 class CaptureError(InfrastructureError):
@@ -221,4 +219,4 @@ class BudgetSpent(ScalescopeError):
 
 
 class WrongAnswer(ScalescopeError):
-    """A workload finished, but what it computed is false."""
+    """A workload finished, but its result is false."""

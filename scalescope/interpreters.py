@@ -43,17 +43,17 @@ sys.stdout.write("\\n" + json.dumps(found))
 class Interpreter:
     """A Python that a driver can run on."""
 
-    python: str  # its path
-    version: str  # of Python, such as 3.11.7
+    python: str  # path of the interpreter
+    version: str  # version of Python, such as 3.11.7
     packages: dict[str, str]  # version of every distribution installed, by normalised name
-    digest: str  # of `packages`, as trials record it
-    error: str = ""  # what importing distributed raised, if that was tried
+    digest: str  # digest of `packages`, as trials record it
+    error: str = ""  # error of `import distributed`; empty if there was none, or if it was not tried
 
 
 def look(python: str, *, importing: bool = False) -> Interpreter:
     """Run the interpreter at this path; `EnvironmentFailed` if it is too old or no Python.
 
-    With `importing`, it also tries to import distributed, which takes a second.
+    `importing` also tries to import distributed, which takes a second.
     """
     environ = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "PYTHONPATH")}
     command = [python, "-c", _LOOK, str(_HOST), json.dumps(OLDEST_PYTHON), *(["import"] if importing else [])]
@@ -83,7 +83,7 @@ def refuse_old(python: str, release: str) -> None:
 
 def refuse_without_distributed(found: Interpreter) -> None:
     if "distributed" not in found.packages:
-        raise _failed(found.python, "it has no distributed", f"{found.python} -m pip install distributed")
+        raise _failed(found.python, "distributed is not installed in it", f"{found.python} -m pip install distributed")
 
 
 def explain(python: str) -> None:

@@ -23,12 +23,12 @@ from scalescope.model.mapping import from_mapping
 from scalescope.owner import Owner, make_folder, user_folder
 
 VARIABLE = "SCALESCOPE_LEASES"
-RUN = "SCALESCOPE_RUN"  # in the environment of a driver: id of its run
+RUN = "SCALESCOPE_RUN"  # variable in the environment of a driver: id of its run
 PREFIX = "scalescope-"
 _LABEL = re.compile(rf"{PREFIX}[0-9a-f]{{12}}")
 _SUFFIX = ".json"
-_ABANDONED = "abandoned"  # among the details
-_LATEST = 1e11  # seconds since the epoch (the year 5138), or clock ticks since a boot, that no lease reaches
+_ABANDONED = "abandoned"  # key of a detail
+_LATEST = 1e11  # bound for times of leases: seconds since the epoch (the year 5138), or clock ticks since a boot
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Lease:
     label: str  # its name: `scalescope-` and twelve hexadecimal digits
     backend: str  # kind of cluster, such as `slurm`
     owner: Owner  # the process that must remove it
-    owner_job: str = ""  # Slurm job of the owner, if any: Slurm can tell from any host whether that is over
+    owner_job: str = ""  # Slurm job of the owner, if any; Slurm tells on any host whether the job has ended
     created_at: float = 0.0  # seconds since the epoch
-    limit_at: float | None = None  # when it will have ended by itself, in seconds since the epoch, if that is known
+    limit_at: float | None = None  # time by which it ends by itself, in seconds since the epoch; None: unknown
     details: Mapping[str, Any] = field(default_factory=dict)  # JSON
 
 
@@ -68,7 +68,7 @@ def intend(
     label: str,  # from `new_label`; the resource must carry it as its name
     details: Mapping[str, Any] | None = None,  # JSON
     *,
-    limit_s: float | None = None,  # ends by itself after so long: the longest wait in a queue and the job's limit
+    limit_s: float | None = None,  # seconds until it ends by itself: the longest wait in a queue plus the job's limit
 ) -> Lease:
     """Write a lease durably before its resource is requested; after a `StoreError`, the resource must not be requested.
 
@@ -97,7 +97,7 @@ def renew(lease: Lease, *, limit_s: float | None = None, **details: Any) -> Leas
 
 
 def abandon(lease: Lease) -> None:
-    """Say that the owner could not remove the resource, so that a reaper does although the owner lives."""
+    """Mark a resource that its owner could not remove: a reaper removes it although the owner lives."""
     renew(lease, **{_ABANDONED: True})
 
 
@@ -117,7 +117,7 @@ def release(lease: Lease) -> None:
 
 
 def read_all() -> tuple[list[Lease], list[StoreError]]:
-    """All readable leases of this user, the oldest first, and an error for each of the others."""
+    """All readable leases of this user, the oldest first, and an error for each unreadable one."""
     found, broken = [], []
     where = folder()
     try:
@@ -135,7 +135,7 @@ def read_all() -> tuple[list[Lease], list[StoreError]]:
             continue
         try:
             found.append(_read(where / name))
-        except FileNotFoundError:  # released since
+        except FileNotFoundError:  # released meanwhile
             continue
         except (OSError, ValueError, RecursionError, InvalidField) as error:
             broken.append(_unreadable(where / name, error))

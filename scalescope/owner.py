@@ -12,22 +12,22 @@ import psutil
 
 from scalescope.errors import UsageError
 
-CLOCK_SLACK_S = 5.0  # without /proc, start times come from the host's clock, which may be set between two readings
+CLOCK_SLACK_S = 5.0  # seconds; without /proc, start times come from the host's clock, which may be set meanwhile
 SHARED = "SCALESCOPE_SHARED"  # set to 1 by a team whose members read each other's store and reports
 _GONE = ("Z", "X")  # states of a process that has ended (`proc_pid_stat(5)`)
 
 
 @dataclass(frozen=True)
 class Owner:
-    """A process, told apart from every other on any host.
+    """A process, identified among all processes of all hosts.
 
     On Linux, `host` is four words: the host's name, the process name space (containers may share the rest), the id of
-    the machine (hosts may share a name) and the id of its boot. Elsewhere it is the name.
+    the machine (hosts may share a name) and the id of its boot. Elsewhere it is the host's name.
     """
 
     host: str
     pid: int
-    process_started: float  # clock ticks after that boot, which no change of the clock moves; else since the epoch
+    process_started: float  # clock ticks since that boot, which nobody can set; else seconds since the epoch
 
     @classmethod
     def current(cls) -> Owner:
@@ -44,11 +44,11 @@ class Owner:
 
     @property
     def is_here(self) -> bool:
-        """Whether it ran on this host, so that `is_alive` can be asked."""
+        """Whether it ran on this host, so that `is_alive` can tell."""
         return self.host.split()[:3] == _host().split()[:3]
 
     def is_alive(self) -> bool:
-        """Whether the process, one of this host, still runs; a zombie does not."""
+        """Whether this process of this host still runs; a zombie does not."""
         host = _host()
         if self.host != host:  # the machine has restarted
             return False
@@ -95,24 +95,24 @@ def home() -> Path:
 
 
 def user_folder(variable: str, *usual: str) -> Path:
-    """Scalescope's folder of this user, by the XDG base directory specification; `usual` is below the home folder."""
+    """Scalescope's folder of this user, by the XDG base directory specification; `usual` is the default below home."""
     base = os.environ.get(variable, "")
     return (Path(base) if os.path.isabs(base) else home().joinpath(*usual)) / "scalescope"
 
 
 def opener(path: str, flags: int) -> int:
-    """For `open`: a new file is for this user only, whatever the umask; in a shared store, as the umask says."""
+    """Opener for `open`: a new file is for this user only; where a team shares files (`SHARED`), the umask decides."""
     return os.open(path, flags, 0o666 if _is_shared() else 0o600)
 
 
 def make_folder(path: Path, *, may_share: bool = False) -> None:
-    """Make a folder and its missing parents, for this user only; of a shared store, with `may_share`, as `opener`."""
+    """Make a folder and its missing parents, for this user only; with `may_share` and `SHARED`, the umask decides."""
     for each in reversed([path, *path.parents]):
         each.mkdir(mode=0o777 if may_share and _is_shared() else 0o700, exist_ok=True)
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a file for this user only, in a folder that is made; a reader sees all of the old text or of the new."""
+    """Write a file for this user only, and make its folder; a reader sees either the old text or the new one."""
     make_folder(path.parent)
     part = path.with_name(f"{path.name}.{os.getpid()}")
     part.touch(mode=0o600)
@@ -127,7 +127,7 @@ def _is_shared() -> bool:
 def _start(pid: int) -> tuple[str, float]:
     """State of a process, and its start in clock ticks after the boot."""
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    words = text.rpartition(")")[2].split()  # its name, in parentheses before that, may hold any character
+    words = text.rpartition(")")[2].split()  # the process name, in parentheses before them, may hold any character
     return words[0], float(words[19])
 
 

@@ -37,7 +37,7 @@ def assert_scales(
         params: Keyword arguments of `run`.
 
     Raises:
-        AssertionError: It scales worse, or a trial is not valid.
+        AssertionError: The workload scales worse, or a trial is not valid.
         UsageError: The function cannot be sent to another process, or there are too few sizes.
         InfrastructureError: No cluster could be opened.
     """
@@ -46,7 +46,7 @@ def assert_scales(
 
     sizes = sorted(set(workers))
     if len(sizes) < 2:
-        raise UsageError("It takes two sizes to see whether work scales", where=f"workers={tuple(workers)}")
+        raise UsageError("it takes at least two sizes to see whether work scales", where=f"workers={tuple(workers)}")
     with tempfile.TemporaryDirectory(prefix="scalescope-test-") as folder:
         given = {"workload": run, "axes": {"workers": sizes}, "params": dict(params or {})}
         result = run_sweep({**given, "cluster": cluster, "store": f"{folder}/results.db"})
@@ -57,7 +57,7 @@ def assert_scales(
     speed = seconds[first] / seconds[last]
     if (reached := speed * first / last) < efficiency:
         pytest.fail(
-            f"{plural(last, 'worker')} are {speed:.2f} times as fast as {first}: efficiency {reached:.2f}, not "
-            f"{efficiency:g}.\n{result.outcome[1]}",
+            f"{plural(last, 'worker')} are {speed:.2f} times as fast as {first}: efficiency {reached:.2f}, expected "
+            f"at least {efficiency:g}.\n{result.outcome[1]}",
             pytrace=False,
         )

@@ -1,6 +1,6 @@
 """Secrets that this process knows, and their removal from whatever is shown, sent or kept.
 
-Secret are the values of variables that `cluster.secrets` names, and of those with a name such as `PGPASSWORD`. They are
+Secrets are values of variables that `cluster.secrets` names, and of those with a name such as `PGPASSWORD`. They are
 removed where an error is made (`scalescope.errors`), where a driver answers (`scalescope.driver.channel`), and where
 its raw records are written (`scalescope.model.spool`).
 """
@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import quote
 
-# Part of the name of a secret
+# Matches part of the name of a variable or field that holds a secret
 NAMES = re.compile(
     r"passw(or)?d|passphrase|secret|token|(api|access|private)_?key|credential|auth_string|otlp_(\w+_)?headers",
     re.IGNORECASE,
@@ -50,7 +50,7 @@ def passed_on() -> dict[str, str]:
 
 
 def hide(text: str) -> str:
-    """`text` without known secrets, also as JSON, Python or an address writes them."""
+    """`text` with `HIDDEN` for known secrets, also where JSON, Python or an address escapes their characters."""
     pattern = _pattern()
     return text if pattern is None else pattern.sub(HIDDEN, text)
 
@@ -85,7 +85,7 @@ def _pattern() -> re.Pattern[str] | None:
     stripped = {value.strip() for value in named.values()}
     values = {value for value in stripped if len(value) >= SHORTEST and not os.path.exists(value)}
     forms = values | {form for value in values for form in _forms(value)}
-    forms |= {again for form in forms for again in _forms(form)}  # an error that quotes another
+    forms |= {again for form in forms for again in _forms(form)}  # an error that quotes another one escapes twice
     return re.compile("|".join(map(re.escape, sorted(forms, key=len, reverse=True)))) if forms else None
 
 

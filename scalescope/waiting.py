@@ -12,9 +12,9 @@ from typing import TypeVar
 from scalescope.errors import ScalescopeError
 
 PATIENCE_S = 600.0  # seconds for which a control plane or the server of a store may be away before that is an error
-CLOSING_S = 2.5  # seconds for an answer when a cluster closes: its driver is killed after 9
+CLOSING_S = 2.5  # seconds for an answer when a cluster closes: its driver is killed after 9 s
 AGAIN_S = 5.0  # seconds between a question that got no answer and the next try
-AT_LEAST_S = 0.5  # seconds that a live server may take, even if the patience is over before
+AT_LEAST_S = 0.5  # seconds that a call may always take, even if the patience is over
 SAY_S = 4.0  # seconds between two messages that there is no answer yet
 
 T = TypeVar("T")
@@ -29,11 +29,11 @@ def patiently(
     stopped: threading.Event | None = None,
     within_s: float | None = None,  # None: `PATIENCE_S`
     say_s: float | None = None,  # seconds between two messages; None: `SAY_S`
-    overdue: Callable[[], ScalescopeError] | None = None,  # makes the error of a call that does not end by itself
+    overdue: Callable[[], ScalescopeError] | None = None,  # makes the error of a call that has not ended in time
 ) -> T:
-    """Call `ask` until it gets an answer, for `within_s` at most; `says` is told every few seconds why it waits.
+    """Call `ask` until it gets an answer, for `within_s` at most; `says` gets the reason of the wait every few seconds.
 
-    With `overdue`, `ask` runs in a thread, which is left alone if the server stands still until the end.
+    With `overdue`, `ask` runs in a thread, which is left behind if the server never answers.
     """
     within_s, stopped = PATIENCE_S if within_s is None else within_s, stopped or threading.Event()
     deadline = time.monotonic() + within_s
@@ -60,14 +60,14 @@ def _within(ask: Callable[[], T], deadline: float, overdue: Callable[[], Scalesc
     try:
         return answer.result(max(deadline - time.monotonic(), AT_LEAST_S))
     except TimeoutError:
-        if answer.done():  # the call itself raised it
+        if answer.done():  # the call itself raised the `TimeoutError`
             raise
         raise overdue() from None
 
 
 @contextmanager
 def saying(words: str, says: Callable[[str], object], say_s: float | None = None) -> Iterator[None]:
-    """Say meanwhile, every few seconds, what is waited for."""
+    """Say `words` every few seconds while the block runs."""
     over = threading.Event()
 
     def say() -> None:
