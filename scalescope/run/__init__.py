@@ -1,1 +1,1 @@
-"""How a sweep is carried out: plan, clusters, trials, judgement; no Prefect."""
+"""Carries out a sweep without Prefect: plan, clusters, trials, judgement."""

@@ -9,20 +9,20 @@ from scalescope.errors import UnknownName
 from scalescope.model.partition_calls import NPARTITIONS
 from scalescope.model.sweep import ZERO_LENGTH, Point
 
-OWN = (NPARTITIONS, ZERO_LENGTH)  # keys that are this package's
+OWN = (NPARTITIONS, ZERO_LENGTH)  # Scalescope's own keys
 
 
 def check(points: Iterable[Point]) -> None:
     """Check the keys that points set.
 
-    Unknown sections are those of plugins. Known are keys that the user's own Dask files set, and everything in a
-    section whose names are free, such as environment variables.
+    A section that Dask does not know belongs to a plugin, and is allowed. So are keys that the user's own Dask files
+    set, and all keys of a section whose names are free, such as environment variables.
     """
     given = {name: value for point in points for name, value in point.dask_config.items() if name not in OWN}
     if not given:
         return
     import dask
-    import distributed  # noqa: F401  # it brings its own sections
+    import distributed  # noqa: F401  # its import adds sections
 
     known = set(_leaves(dask.config.config))
     for name, value in given.items():
@@ -46,7 +46,7 @@ def _leaves(section: Mapping[str, object], prefix: str = "") -> Iterator[str]:
 
 
 def _is_closed(name: str) -> bool:
-    """Whether all keys of a section are known: Dask has it, or one of nearly that name, and its names are not free."""
+    """Whether an unknown key is an error: Dask has its section, or one of nearly that name, with fixed keys."""
     import dask
 
     first, *rest = name.replace("_", "-").split(".")

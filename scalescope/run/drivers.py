@@ -24,10 +24,10 @@ from scalescope.run.signals import shielded
 from scalescope.store.failures import explained
 from scalescope.store.store import Store
 
-# Drivers of one run that stay open, each with its cluster: a sweep over two environments alternates between them
+# Most drivers of one run that stay open, each with its cluster; a sweep over environments alternates between them
 MAX_DRIVERS = 4
-# Seconds for a polite end. With SIGTERM and SIGKILL after it, closing takes less than 10 s: a flow run that is
-# cancelled is killed 30 s later, and Prefect needs some of that
+# Seconds for a driver to end by itself. With SIGTERM and SIGKILL after them, closing takes less than 10 s: Prefect
+# kills a cancelled flow run after 30 s, and needs some of these itself
 CLOSE_TIMEOUT_S = 4.0
 
 
@@ -52,14 +52,14 @@ class Drivers:
         run_id: str,
         store: Store,
         *,
-        says: Callable[[str], None] = lambda text: None,  # told whenever a driver begins something
-        cores: Sequence[int] = (),  # to which drivers are pinned; none: they are not
+        says: Callable[[str], None] = lambda text: None,  # called whenever a driver begins something
+        cores: Sequence[int] = (),  # cores to which drivers are pinned; empty: not pinned
     ) -> None:
         self.request, self.run_id, self.store = request, run_id, store
         self.prices = price_table.load()
-        self.spending = Spending()  # what trials of the run have cost, as far as a budget has asked
+        self.spending = Spending()  # costs of the run's trials; counted only for a budget
         self._says, self._cores = says, list(cores)
-        self._opened: dict[tuple[str, str], _OpenDriver] = {}  # the least recently used first
+        self._opened: dict[tuple[str, str], _OpenDriver] = {}  # by `_place`, the least recently used first
 
     @property
     def stopped(self) -> bool:
@@ -112,7 +112,7 @@ class Drivers:
         self._opened[place] = self._opened.pop(place)
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """End all drivers with their clusters, in parallel; may be called again."""
+        """End all drivers with their clusters, in parallel; may be called twice."""
         _together([partial(self._close, place, timeout_s) for place in list(self._opened)])
 
     def _place(self, point: Point) -> tuple[str, str]:
@@ -126,11 +126,11 @@ class Drivers:
 
 _running: dict[str, list[Drivers]] = {}
 _stopped: set[str] = set()
-_changes = threading.Lock()  # guards the two above and new entries of `_opened`
+_changes = threading.Lock()  # guards `_running`, `_stopped` and new entries of `_opened`
 
 
 def _together(ends: Sequence[Callable[[], None]]) -> None:
-    """Call all in parallel, so that one that hangs delays no other; raise the first error once all have ended."""
+    """Call all functions in parallel, so that none waits for another; raise the first error once all have ended."""
     if ends:
         with ThreadPoolExecutor(len(ends), thread_name_prefix="scalescope-close") as pool:
             futures = [pool.submit(end) for end in ends]
@@ -139,9 +139,9 @@ def _together(ends: Sequence[Callable[[], None]]) -> None:
 
 
 def stop(run_id: str) -> None:
-    """End all drivers of a run in this process, those of other threads too, and let none start.
+    """End all drivers of a run in this process, also those of other threads, and let no further driver start.
 
-    Interrupted trials are not recorded. Their threads may still read the drivers' folders, and remove them later.
+    Interrupted trials are not recorded. Their threads may still read the drivers' folders, and remove these later.
     """
     with _changes:
         _stopped.add(run_id)
@@ -151,7 +151,7 @@ def stop(run_id: str) -> None:
 
 
 def may_start(run_id: str) -> None:
-    """Undo `stop`: the run is begun again."""
+    """Undo `stop`, since the run begins again."""
     with _changes:
         _stopped.discard(run_id)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
 
-MOST_BYTES = 10_000_000  # largest function with what it refers to; data belongs in files, or is made by the function
+MOST_BYTES = 10_000_000  # most bytes of a function and its globals; data belongs in files, or the function makes it
 _FILE = '''"""A function that was sent from a notebook, for Scalescope's own processes."""
 
 import base64
@@ -30,7 +30,7 @@ import pickle
 import sys
 
 if sys.version_info[:2] != {version}:
-    raise ImportError("it was sent from Python {python}, and can be read by no other release")
+    raise ImportError("it was sent from Python {python}; no other release can read it")
 {name} = pickle.loads(base64.b64decode({data}))
 '''
 
@@ -38,8 +38,8 @@ if sys.version_info[:2] != {version}:
 def named(given: Mapping[str, Any]) -> dict[str, Any]:
     """Replace a function among the parameters of a run by the name of a workload.
 
-    A function at the top of a module is imported from there. Any other one, of a notebook or of the running script, is
-    pickled into a file of a folder that only this user can write, since its code runs as this user.
+    A function at the top of a module is imported from there. A function of a notebook or of the running script is
+    pickled into a file, whose folder only this user can write, since the code runs as this user.
     """
     workload = given.get("workload")
     if not callable(workload):
@@ -56,7 +56,7 @@ def _by_name(function: Callable[..., Any]) -> str:
     if file.suffix != ".py" or not file.is_file():
         return ""
     depth = module.__name__.count(".")
-    if depth and str(file.parents[depth]) in sys.path[1:]:  # the first is the folder of the script, or of the notebook
+    if depth and str(file.parents[depth]) in sys.path[1:]:  # the first entry is the folder of the script or notebook
         return f"{module.__name__}:{name}"
     return f"{file}:{name}"
 
@@ -69,7 +69,7 @@ def _by_value(function: Callable[..., Any]) -> str:
     try:
         with _whole(sys.modules.get(getattr(function, "__module__", "") or "")):
             data = cloudpickle.dumps(function)
-    except Exception as error:  # whatever the objects that it refers to raise
+    except Exception as error:  # the objects that the function refers to can raise anything
         raise UsageError(
             f"The function {name} cannot be sent to another process",
             cause=f"it refers to something that cannot be pickled: {type(error).__name__}: {error}",
@@ -78,7 +78,7 @@ def _by_value(function: Callable[..., Any]) -> str:
     if len(data) > MOST_BYTES:
         raise UsageError(
             f"The function {name} cannot be sent to another process",
-            cause=f"with what it refers to, it has {size(len(data))}",
+            cause=f"the function and the data that it refers to take {size(len(data))}",
             next_step="load the data within the function",
         )
     path = _private_folder() / f"{name}_{hashlib.sha256(data).hexdigest()[:12]}.py"
@@ -105,7 +105,7 @@ def _private_folder() -> Path:
         ) from error
     if found.st_uid != os.getuid() or found.st_mode & 0o022:
         raise StoreError(
-            "Others can write functions that are run as yours",
+            "Other users can change functions that run under your name",
             where=str(folder),
             next_step=f"check that all files in it are yours, then: chmod 700 {folder}",
         )

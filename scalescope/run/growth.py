@@ -1,4 +1,4 @@
-"""Trials by which a sweep grows: points around a knee, then remedies and experiments."""
+"""Trials that are added to a sweep while it runs: points around a knee, then remedies and experiments."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ExtraTrial:
-    """A trial by which a sweep grows."""
+    """A trial that is added to a sweep while it runs."""
 
     point: Point
-    repeat: int  # which trial of that point, from 0
+    repeat: int  # number of the trial of that point, from 0
     warmup: bool = False
 
 
-# Says from all trials that have finished, in their order, what else to run. It must depend on nothing else: a run that
-# was killed comes to the same trials when it continues
+# Chooses further trials from all finished trials, in their order. The choice depends on nothing else, so that a killed
+# run comes to the same trials when it continues
 Growth = Callable[[Sequence[Trial]], Sequence[ExtraTrial]]
 
 
 @dataclass(frozen=True)
 class SweepGrowth:
-    """Growth by points where a knee is not known well enough, then by remedies and experiments."""
+    """Adds points around a knee that is not known well enough, then remedies and experiments."""
 
     sweep: Sweep
     workload: Workload
@@ -55,7 +55,7 @@ class SweepGrowth:
 
     def __call__(self, done: Sequence[Trial]) -> list[ExtraTrial]:
         sweep, execution = self.sweep, self.execution
-        tried = {trial.point.id for trial in done}  # includes points without a valid trial: they are not run again
+        tried = {trial.point.id for trial in done}  # also points without a valid trial, which are not run again
         between = [point for point in further(sweep, done) if point.id not in tried] if execution.refine else []
         points = between[: max(execution.refine - len(tried - self.planned), 0)]
         if not points:
@@ -72,13 +72,13 @@ class SweepGrowth:
         ]
 
     def _points(self, found: Sequence[Mapping[str, Scalar]]) -> list[Point]:
-        """Points with these values, each once; what cannot be run here is logged and left out."""
+        """Points with these values, each once; a point that cannot run here is logged and left out."""
         points = {}
         for values in found:
             try:
                 point = self.sweep.point(values, self.workload)
             except InvalidField as problem:
-                logger.warning("this cannot be run here: %s", problem)
+                logger.warning("a point that was to be added cannot run here: %s", problem)
             else:
                 points[point.id] = point
         return list(points.values())
@@ -92,9 +92,9 @@ def remedies(findings: Sequence[Finding], done: Sequence[Trial]) -> list[dict[st
 
 
 def experiments(sweep: Sweep, findings: Sequence[Finding], done: Sequence[Trial]) -> list[dict[str, Scalar]]:
-    """The point of the first finding, each time with one thing changed; none for points that are experiments.
+    """Values for points that differ from the first finding's point in one thing; none if that point is an experiment.
 
-    A single worker is tried only where the trial would keep its time limit.
+    A single worker is tried only if the trial would probably keep its time limit.
     """
     summaries = {each.point.id: each for each in summarise(done)}
     first = next((finding for finding in findings if finding.points), None)

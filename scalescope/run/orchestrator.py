@@ -21,10 +21,10 @@ class Orchestrator(Protocol):
     """Runs flows, and keeps saved clusters and stores; raises `InfrastructureError` if its server fails."""
 
     def is_configured(self) -> bool:
-        """Whether the user has set one up, so that runs belong there. Must be quick and import nothing large."""
+        """Whether the user has set it up, so that runs belong there. Must be quick and import nothing large."""
 
     def start(self, *, verbose: bool, says: Callable[[str], None]) -> None:
-        """Make it ready, as a temporary one if none is configured."""
+        """Make it ready; without a configured server, start a temporary one."""
 
     def run(self, flow: str, given: Mapping[str, Any], listener: Listener) -> Any:
         """Run a flow in this process, tell `listener` its progress, and return its result."""
@@ -33,7 +33,7 @@ class Orchestrator(Protocol):
         """The value saved as TYPE/NAME for a parameter of a run."""
 
     def schedules(self) -> str:
-        """Say that schedules fire; raises `InfrastructureError` if they do not."""
+        """A sentence that schedules start runs; raises `InfrastructureError` if they do not."""
 
 
 def installed() -> Orchestrator | None:
@@ -57,7 +57,7 @@ def needed() -> Orchestrator:
 
 
 def load_saved(given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
-    """Parameters with what is saved in place of its name, and where the raw records of a saved store are."""
+    """Parameters with saved values in place of their names, and the address of a saved store's raw records."""
     loaded = {name: needed().saved(name, value) if names_block(name, value) else value for name, value in given.items()}
     records = ""
     if isinstance(loaded.get("store"), tuple):

@@ -1,4 +1,4 @@
-"""Keeps the orchestrator off the cores that measure, and counts what it still used."""
+"""Keeps the orchestrator off the cores that measure, and counts the CPU seconds that it used."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PATIENCE_S = 10.0  # longest wait for quiet, in seconds; a Prefect server with a
 class Load:
     """Load of the orchestrator around one trial."""
 
-    waited_s: float = 0.0  # until it was quiet
+    waited_s: float = 0.0  # seconds until the orchestrator was quiet
     cpu_s: float = 0.0  # its CPU seconds while the trial ran
 
 
 def orchestrator(drivers: Iterable[int] = ()) -> list[psutil.Process]:
-    """This process and its descendants, such as a temporary Prefect server, without drivers and theirs."""
+    """This process and its descendants, such as a temporary Prefect server, without drivers and their descendants."""
     drivers = set(drivers)
     found: list[psutil.Process] = []
     waiting = [psutil.Process()]
@@ -65,7 +65,7 @@ def wait_until_quiet(processes: list[psutil.Process]) -> float:
 
 @contextmanager
 def quiet(drivers: Iterable[int], *, enabled: bool) -> Iterator[Load]:
-    """Wait for a quiet orchestrator, then count what it uses during the block. Disabled for a virtual clock."""
+    """Wait for a quiet orchestrator, then count its CPU seconds during the block. Disabled for a virtual clock."""
     load = Load()
     if not enabled:
         yield load
@@ -87,7 +87,7 @@ def cores() -> list[int]:
 
 @contextmanager
 def pinned(chosen: list[int]) -> Iterator[None]:
-    """Pin the calling thread and the processes that it starts to these cores; none: no change."""
+    """Pin the calling thread and the processes that it starts to these cores; empty: no change."""
     if not chosen:
         yield
         return

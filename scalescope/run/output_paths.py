@@ -18,20 +18,20 @@ from scalescope.run.progress import Progress
 from scalescope.run.runner import Runner
 from scalescope.store.store import Store
 
-# Environment variable: where a browser finds the folder of the raw records, served by a web server or a bucket
+# Environment variable with the address at which a web server or a bucket shows the folder of the raw records
 VARIABLE = "SCALESCOPE_FILES_URL"
 
 
 @dataclass(frozen=True)
 class OutputPath:
-    """Where a file or a folder goes.
+    """Path of a file or a folder to write.
 
     A relative name is in the working folder or, if that does not outlive the run, in the run's folder of raw records.
     """
 
-    name: str  # as it was asked for
+    name: str  # as the user gave it
     store: Store
-    among_records: bool  # whether it goes to the raw records
+    among_records: bool  # whether it is in the run's folder of raw records
 
     @classmethod
     def of(cls, parameter: str, name: str, store: Store, runner: Runner) -> OutputPath:
@@ -43,7 +43,7 @@ class OutputPath:
             raise InvalidField(
                 parameter,
                 name,
-                "a name within the folder of the run, without dots at its beginning",
+                "a name within the folder of the run, in which no part begins with a dot",
                 next_step="A deployment writes relative names into the folder of the run's records. For other places, "
                 "give an absolute path, or an address such as s3://bucket/report.html.",
             )
@@ -68,7 +68,7 @@ class OutputPath:
         return written
 
     def made(self, reference: str) -> str:
-        """Its address for the run or study with this id; makes the folder among the raw records."""
+        """The address for the run or study with this id; makes its folder if that is among the raw records."""
         if not self.among_records:
             return files.absolute(self.name)
         address = f"{self.store.folder(reference)}/{posixpath.normpath(self.name)}"
@@ -81,7 +81,7 @@ class WrittenFile:
     """A file that was written."""
 
     address: str  # absolute path, or address
-    link: str = ""  # for a browser; empty where `SCALESCOPE_FILES_URL` does not reach it
+    link: str = ""  # address for a browser; empty if `SCALESCOPE_FILES_URL` does not reach the file
 
     @classmethod
     def at(cls, address: str, store: Store) -> WrittenFile:

@@ -23,7 +23,7 @@ BUDGET = Parameter(
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """How the trials of a sweep are carried out."""
+    """Ways to carry out the trials of a sweep."""
 
     parallel_clusters: Annotated[
         int,
@@ -60,7 +60,7 @@ class Execution:
 
 @dataclass(frozen=True, kw_only=True)
 class Storage:
-    """Where results are kept, and whether an earlier run continues."""
+    """Place of the results, and whether an earlier run continues."""
 
     store: Annotated[
         str,
@@ -76,7 +76,7 @@ class Storage:
 
 @dataclass(frozen=True, kw_only=True)
 class Reported(Storage):
-    """Where results and a report go."""
+    """Places of the results and of a report."""
 
     report: Annotated[
         str,

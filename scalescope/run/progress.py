@@ -1,4 +1,4 @@
-"""How far a run is, told to a terminal, the log or the page of an orchestrator."""
+"""Progress of a run, for a terminal, the log or the page of an orchestrator."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from scalescope.model.sweep import PlannedTrial, Sweep
 from scalescope.model.trial import Trial, TrialState
 from scalescope.model.words import duration, plural
 
-AGAIN_S = 300.0  # seconds after which a wait that goes on, such as for jobs in a queue, gets another line in the log
+AGAIN_S = 300.0  # seconds between two lines in the log about the same wait, such as for jobs in a queue
 WORTH_WAITING_S = 30.0  # shortest remaining time, in seconds, that is shown
 
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is."""
+    """Progress of a run."""
 
     done: int  # trials finished, in earlier attempts too
-    total: int  # trials planned; 0 before that is known
-    text: str  # the trial that has just finished, in a few words, or else what happens now
-    trial: Trial | None = None  # the one that has just finished, if one has
+    total: int  # trials planned; 0: not known yet
+    text: str  # a few words about the trial that has just finished, or else about the present step
+    trial: Trial | None = None  # the trial that has just finished, if any
     notable: bool = False  # whether the text deserves a line of the log, without a trial
-    kept: bool = False  # whether it stays on a terminal too
+    kept: bool = False  # whether the text stays on a terminal too
     left_s: float = 0.0  # seconds for the remaining trials, at the average speed so far; 0: unknown
 
     @property
@@ -62,7 +62,7 @@ class Meter:
         self.titles = {planned.key: f"{label(planned.point, names)} · {self._turn(planned)}" for planned in self._plan}
 
     def says(self, text: str) -> None:
-        """The driver begins something; the same text again means that it waits, which gets a line of the log."""
+        """Report what the driver begins; the same text again means a wait, which gets a line in the log."""
         again, self._said = text == self._said, text
         now = time.monotonic()
         notable = again and (text != self._noted or now - self._noted_at > AGAIN_S)

@@ -19,12 +19,12 @@ def bar(console: Screen) -> Iterator[Listener]:
 
     No thread draws it, so that nothing disturbs a measurement. A notebook keeps it, with the duration of the run.
     """
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn  # only where somebody looks on
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn  # imported only if somebody watches
     from rich.progress import Progress as Drawing
     from rich.table import Column
     from rich.text import Text
 
-    grey = "bright_black"  # can be seen on white and on black, as a notebook may have it
+    grey = "bright_black"  # visible on white and on black: a notebook may have either
     columns = (
         BarColumn(20, style=grey, complete_style="green", finished_style="green", pulse_style=grey),
         MofNCompleteColumn(),

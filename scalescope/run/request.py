@@ -27,21 +27,21 @@ class RunRequest:
 
     sweep: Sweep
     workload: Workload
-    plan: tuple[PlannedTrial, ...]  # in the order in which they run
+    plan: tuple[PlannedTrial, ...]  # trials in the order in which they run
     store: str = field(default="", repr=False)  # its address; empty: the default one
     records: str = ""  # address of the raw records; empty: next to the store
-    report: str = ""  # where to write an HTML file; empty: nowhere
-    fresh: bool = False  # begin a new run, even where one can be continued
+    report: str = ""  # path or address of the HTML file to write; empty: none
+    fresh: bool = False  # whether to begin a new run even if one can be continued
     parallel_clusters: int = 1  # clusters that share the trials and run at the same time
-    grow: Growth | None = None  # says what to run next, when all planned trials have finished
+    grow: Growth | None = None  # chooses further trials when all planned ones have finished
     study: str = ""  # id of the study that it is made for; may be empty
-    budget: Budget | None = None  # what it may cost; None: no limit
+    budget: Budget | None = None  # limit of its cost; None: no limit
 
     def open_store(self) -> Store:
         return Store.open(self.store, self.records)
 
     def whole_plan(self, done: Mapping[str, Trial]) -> tuple[PlannedTrial, ...]:
-        """The planned trials, and those by which the sweep grows after these finished ones, by key."""
+        """The planned trials, and those that the finished trials (by key) add."""
         plan = list(self.plan)
         while self.grow is not None and all(planned.key in done for planned in plan):
             extra = self.grow([done[planned.key] for planned in plan])
@@ -75,7 +75,7 @@ def check(given: Mapping[str, object], *, records: str = "") -> RunRequest:
     here = [each.point for each in plan if Environment.parse(each.point.environment).present]
     for cluster in sweep.clusters(here):
         cluster.require()
-    if here:  # in other environments, the driver finds out
+    if here:  # for other environments, the driver checks this
         workloads.check_installed(workload)
         dask_keys.check(here)
     locate(storage.store)

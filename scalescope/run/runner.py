@@ -20,8 +20,8 @@ from scalescope.run.progress import Listener, Progress
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
-# How often a step is tried again; the first pause in seconds, which doubles each time; and the share by which pauses
-# are longer at random, so that several runs do not try again together
+# Retries of a step; first pause in seconds, which doubles each time; largest random lengthening of a pause, as a share,
+# so that several runs do not try again together
 RETRIES, BACKOFF_S, JITTER = 2, 2.0, 0.5
 MAX_TITLE = 80  # most characters of a title in the key of a page
 
@@ -30,18 +30,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RunStep(Generic[R]):
-    """A step, with what an orchestrator may do about it. The callables take the arguments of `call`."""
+    """A step, and how an orchestrator shows and retries it. The callables take the arguments of `call`."""
 
     name: str  # such as `provision`
     call: Callable[..., R]
-    title: Callable[..., str] | None = None  # what is done, in a few words; by default the name
+    title: Callable[..., str] | None = None  # description in a few words; by default the name
     retried: tuple[type[Exception], ...] = ()  # errors after which trying again can help
     timeout_s: Callable[..., float] | None = None  # seconds, more than every limit that the step itself keeps
-    # from the result, a name for how it ended (`Invalid`) and why; by default a step that returns has completed
+    # (result) to a name of its end, such as `Invalid`, and the reason; by default, a step that returns has completed
     outcome: Callable[[R], tuple[str, str]] | None = None
 
     def is_retried(self, error: object) -> bool:
-        """Whether to try again after an error: not if that would happen again (`ends_run`)."""
+        """Whether to try again after an error; not after one that would happen again (`ends_run`)."""
         return isinstance(error, self.retried) and not getattr(error, "ends_run", False)
 
 
@@ -53,7 +53,7 @@ class Publication:
     identity: str  # distinguishes pages with the same title
     line: str  # the result in one sentence
     markdown: str
-    rows: Sequence[dict[str, str]] = ()  # of its table: cells by heading
+    rows: Sequence[dict[str, str]] = ()  # rows of its table: cells by heading
 
     @property
     def key(self) -> str:
@@ -64,11 +64,11 @@ class Publication:
 class Event:
     """Something that others may act on, for orchestrators that have events."""
 
-    name: str  # what happened, as `scalescope.regression.confirmed`
-    resource: str  # what it happened to, as `scalescope.alert.a1b2c3`
+    name: str  # kind of event, as `scalescope.regression.confirmed`
+    resource: str  # the thing concerned, as `scalescope.alert.a1b2c3`
     title: str  # name of the resource for people
-    identity: str  # the same event sent again has the same
-    payload: dict[str, Any]  # all that is needed to act, as JSON carries it
+    identity: str  # equal if the same event is sent again
+    payload: dict[str, Any]  # all data needed to act; JSON can carry it
 
 
 class Result(Protocol):
@@ -76,14 +76,14 @@ class Result(Protocol):
 
     @property
     def outcome(self) -> tuple[str, str]:
-        """A name for how it ended, empty where nothing is wrong; and the result in one line."""
+        """A name of its end, empty if nothing is wrong; and the result in one line."""
 
 
 class Future(Protocol[R_co]):
     """A running step: a future of this process or of an orchestrator."""
 
     def result(self) -> R_co:
-        """Wait for it; re-raises its error."""
+        """Wait for the result; re-raises the step's error."""
 
 
 def results(
@@ -126,7 +126,7 @@ class Runner:
         return step.call(*arguments)
 
     def together(self, step: RunStep[R], many: Sequence[tuple[Any, ...]], stop: Callable[[], None]) -> list[R]:
-        """Carry out a step with many sets of arguments in parallel; `stop` ends all early, after an error."""
+        """Carry out a step with many sets of arguments in parallel; `stop` ends all steps early, after an error."""
         with ThreadPoolExecutor(len(many), thread_name_prefix=f"scalescope-{step.name}") as pool:
             futures = [pool.submit(copy_context().run, self.do, step, *arguments) for arguments in many]
             return results(futures, lambda: as_completed(futures), stop)
@@ -138,7 +138,7 @@ class Runner:
         """Mark the run with `name:value` labels, by which an orchestrator finds it."""
 
     def publish(self, make: Callable[[], Publication]) -> None:
-        """Show a result in the orchestrator's pages; `make` is called only where there are some."""
+        """Show a result in the orchestrator's pages; `make` is called only if it has pages."""
 
     def send(self, event: Event) -> None:
-        """Send an event, if the orchestrator has such."""
+        """Send an event, if the orchestrator has events."""

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-_received: list[list[int]] = []  # in each block of `noted` that is open
+_received: list[list[int]] = []  # received signals of each open block of `noted`
 
 
 @contextmanager
 def noted(*numbers: int) -> Iterator[list[int]]:
-    """Have these signals raise KeyboardInterrupt while the block runs; yields the list of those received.
+    """Let these signals raise KeyboardInterrupt while the block runs; yields the list of received signals.
 
-    A signal that is ignored stays so, as under `nohup`.
+    A signal that the process ignores stays ignored, as under `nohup`.
     """
     received: list[int] = []
 

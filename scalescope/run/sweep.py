@@ -50,24 +50,24 @@ logger = logging.getLogger(__name__)
 class SweepResult(Shown):
     """Result of a sweep; a notebook shows the verdict, the worker time and the table of points."""
 
-    run_id: str  # in the store; `scalescope show RUN_ID` shows it
-    verdict: str  # in one line
-    severity: str  # of the worst finding: `high`, `medium`, `low` or `info`
-    finding: str  # the worst one in three to six words
+    run_id: str  # id in the store; `scalescope show RUN_ID` shows the run
+    verdict: str  # the verdict in one line
+    severity: str  # severity of the worst finding: `high`, `medium`, `low` or `info`
+    finding: str  # the worst finding in three to six words
     valid: int  # trials that are data points
     failed: int  # trials whose workload raised
     invalid: int  # trials in which the machine misbehaved
-    resumed: int  # trials among these that an earlier attempt had finished
+    resumed: int  # trials that an earlier attempt had finished
     store: str  # its address, without password
-    ended_early: str = ""  # why a budget ended it before all trials had run; empty where none did
-    run: SweepRun = field(kw_only=True, repr=False, compare=False)  # all of it, as the store has it
+    ended_early: str = ""  # the reason if a budget ended it before all trials had run; else empty
+    run: SweepRun = field(kw_only=True, repr=False, compare=False)  # the whole run, as in the store
 
     def _shown(self) -> SweepRun:
         return self.run
 
     @property
     def outcome(self) -> tuple[str, str]:
-        """A name for how it ended, empty if no finding is critical; and the verdict."""
+        """A name of its end, empty if no finding is critical; and the verdict."""
         assert self.run.verdict is not None
         text = self.run.verdict.text
         line = f"{text} Ended early: {self.ended_early}" if self.ended_early else text
@@ -95,7 +95,7 @@ def run_sweep(given: Mapping[str, Any] | RunRequest, runner: Runner | None = Non
         place = OutputPath.of_report(request.report, store, runner)
         done = carry_out(request, store, runner)
         if instead := _simulated(request, done.run):
-            beyond = f"This host cannot emulate it ({sweep.cluster.kind}): run on the simulated cluster instead"
+            beyond = f"This host is too slow for the {sweep.cluster.kind} cluster: running on the simulated cluster"
             runner.tell(Progress(0, 0, beyond, notable=True))
             done = carry_out(instead, store, runner)
         run, written = done.run, None
@@ -123,7 +123,7 @@ def run_sweep(given: Mapping[str, Any] | RunRequest, runner: Runner | None = Non
 
 
 def _simulated(request: RunRequest, run: SweepRun) -> RunRequest | None:
-    """The same on the simulated cluster, if this host cannot emulate some of its points; else None."""
+    """The request on the simulated cluster, if this host cannot emulate some of its points; else None."""
     counted = {trial.point.id for trial in run.trials if trial.counts}
     beyond = {trial.point.id for trial in run.trials if not trial.warmup and trial.reason.startswith(BEYOND)}
     kinds, clusters = request.workload.kinds, request.sweep.clusters(planned.point for planned in request.plan)
@@ -146,11 +146,11 @@ class Share:
     request: RunRequest = field(repr=False)
     run_id: str
     index: int  # from 0
-    count: int  # of all shares
+    count: int  # number of shares
 
 
 def run_share(share: Share, runner: Runner) -> int:
-    """Measure one share of a run on its own cores; a single step, since drivers belong to a process."""
+    """Measure one share of a run on its own cores, as a single step, since drivers belong to a process."""
     request = share.request
     cores = orchestrator_load.cores()[share.index :: share.count]
     if not cores:
@@ -193,7 +193,7 @@ def begin(
 
 
 def analyse(store: Store, run_id: str, state: RunState = RunState.COMPLETE) -> Verdict:
-    """Judge a run by its finished trials, and record the verdict; `STOPPED`: a budget ended it."""
+    """Judge a run by its finished trials, and record the verdict; `STOPPED` means that a budget ended the run."""
     run = store.run(run_id)
     verdict = diagnose(run.sweep, run.trials)
     store.finish(run_id, state, verdict)
@@ -224,7 +224,7 @@ def abort(store: Store, run_id: str, error: BaseException) -> None:
             store.patience_s = ENDING_S
             broken = isinstance(error, Exception) and not isinstance(error, BudgetSpent) and not signals.have_come()
             store.finish(run_id, RunState.FAILED if broken else RunState.STOPPED, reason=str(error) if broken else "")
-        except StoreError as refused:  # the reason why the run ended matters more
+        except StoreError as refused:  # the error that ended the run matters more
             logger.warning("run %s could not be marked as ended: %s", run_id, refused)
 
 
@@ -235,7 +235,7 @@ class CarriedOut:
     run: SweepRun
     verdict: Verdict
     resumed: int  # trials that an earlier attempt had finished
-    ended_early: str = ""  # why a budget ended it early; empty where none did
+    ended_early: str = ""  # the reason if a budget ended it early; else empty
 
 
 def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
@@ -244,7 +244,7 @@ def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
 
     def waits(text: str) -> None:
         runner.tell(Progress(0, 0, text, notable=text not in told))
-        told.add(text)  # waits are reported again and again, and logged once
+        told.add(text)  # each wait is reported many times, and logged once
 
     told: set[str] = set()
     store.says = waits
@@ -268,7 +268,7 @@ def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
         try:
             _measure_all(request, run, store, plan, waiting, runner)
         except BudgetSpent as error:
-            stop(run.id)  # other shares of it
+            stop(run.id)  # ends the other shares
             ended_early = str(error)
             logger.warning("%s", ended_early)
         verdict = runner.do(ANALYSE, store, run.id, RunState.STOPPED if ended_early else RunState.COMPLETE)
@@ -277,7 +277,7 @@ def carry_out(request: RunRequest, store: Store, runner: Runner) -> CarriedOut:
         abort(store, run.id, error)
         raise
     done = store.run(run.id)
-    if telemetry.is_on():  # what a budget had ended before was told then
+    if telemetry.is_on():  # a run that a budget ended was sent before
         telemetry.send(telemetry.of_run(done, told=run.done if run.verdict else ()))
     return CarriedOut(done, verdict, len(plan) - len(waiting), ended_early)
 
@@ -301,7 +301,7 @@ def _measure_all(
 ) -> None:
     done = len(plan) - len(waiting)
     if (before := run.facts.get(INSTEAD_OF)) and not done:
-        anew = "; --fresh begins the study anew, so that all of it has one code" if request.study else ""
+        anew = "; --fresh begins the study anew, so that all its runs have the same code" if request.study else ""
         changed = f"{request.sweep.workload}, or a file that it imports, has changed"
         text = f"Run {before} is not continued: {changed}{anew}"
         runner.tell(Progress(0, len(plan), text, notable=True))
@@ -315,7 +315,7 @@ def _measure_all(
             _run(request, run.id, store, waiting, runner)
             return
         count = request.parallel_clusters
-        ungrown = replace(request, grow=None)  # it grows when all shares have ended
+        ungrown = replace(request, grow=None)  # further trials are chosen when all shares have ended
         shares = [(Share(ungrown, run.id, index, count), runner) for index in range(count)]
         runner.together(SHARE, shares, stop=lambda: stop(run.id))
         if request.grow is not None:
@@ -353,7 +353,7 @@ def publication(run: SweepRun, verdict: Verdict, report: WrittenFile | None = No
 
 
 def where_report(report: WrittenFile | None, reference: str) -> str:
-    """Markdown: where the report is, and how to write it again."""
+    """Markdown with the report's address, and the command that writes it again."""
     if report is None:
         return ""
     again = f"`scalescope report {reference}` writes it again on any machine with the store."

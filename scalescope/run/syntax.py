@@ -13,7 +13,7 @@ from scalescope.model import axis, fields
 from scalescope.model.fields import Scalar
 from scalescope.model.sweep import ENVIRONMENT
 
-# Parameters of runs that take the name of a saved Prefect block, TYPE/NAME, and how it begins where it could be a path
+# Parameters that take the name of a saved Prefect block, TYPE/NAME, and its start, if it could also be a path
 BLOCKS = {"cluster": "", "store": "result-store/"}
 
 
@@ -31,7 +31,7 @@ def names_blocks(given: Mapping[str, Any]) -> bool:
 
 
 def assignments(option: str, given: Iterable[str]) -> dict[str, str]:
-    """Split each `name=text`; each name once."""
+    """Split each `name=text`. Raises `InvalidField` if a name is given twice."""
     found: dict[str, str] = {}
     for text in given:
         name, sign, rest = text.partition("=")
@@ -46,7 +46,7 @@ def assignments(option: str, given: Iterable[str]) -> dict[str, str]:
 
 def axes(given: Iterable[str]) -> dict[str, list[Scalar]]:
     """Read `workers=1,2,4`, `workers=1..8` and `items=50..300:50`."""
-    found = assignments("--axis", given).items()  # requirements may have commas in them
+    found = assignments("--axis", given).items()  # requirements may contain commas
     return {name: [text] if name == ENVIRONMENT else axis.read(f"--axis {name}", text) for name, text in found}
 
 
@@ -78,7 +78,7 @@ def merge(data: dict[str, Any], section: str, given: Mapping[str, object]) -> No
 
 
 def merge_environments(data: dict[str, Any], given: Sequence[str]) -> None:
-    """Replace a file's environments: one is for all points, several are an axis."""
+    """Replace a file's environments: a single one is for all points, several are an axis."""
     if len(given) == 1:
         data[ENVIRONMENT] = given[0]
     elif given:
@@ -93,12 +93,12 @@ def merge_cluster(data: dict[str, Any], kind: str | None, options: Mapping[str, 
         return
     base = data.get("cluster", "simulated")
     if names_block("cluster", base):
-        raise InvalidField("--cluster-option", dict(options), f"nothing together with the saved cluster {base!r}")
+        raise InvalidField("--cluster-option", dict(options), f"no options: the cluster {base!r} is saved with its own")
     data["cluster"] = {**({"kind": base} if isinstance(base, str) else fields.mapping("cluster", base)), **options}
 
 
 class _Loader(yaml.SafeLoader):
-    """Refuses a key that is there twice; YAML silently takes the last."""
+    """Refuses a key that is given twice; YAML silently takes the last one."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()

@@ -1,6 +1,6 @@
-"""Tells an OpenTelemetry collector of runs, trials, findings and alerts, where `OTEL_EXPORTER_OTLP_ENDPOINT` is set.
+"""Sends runs, trials, findings and alerts to an OpenTelemetry collector, if `OTEL_EXPORTER_OTLP_ENDPOINT` is set.
 
-Everything is sent after the measurement that it is about. A collector that fails costs a warning, and no run.
+Data is sent after its measurement. If the collector fails, a warning is logged and the run goes on.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 VARIABLE = "OTEL_EXPORTER_OTLP_ENDPOINT"
 TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
-PAUSE_S = 600.0  # seconds in which a collector that failed is sent nothing: each try can cost ten
+PAUSE_S = 600.0  # seconds in which nothing is sent to a collector that failed, since each try can take 10 s
 # Upper bounds of the histogram's buckets, in seconds: the default ones are for milliseconds
 MAKESPANS_S = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 
@@ -50,14 +50,14 @@ class Span:
     start: str
     end: str
     attributes: Attributes
-    error: str = ""  # why it failed
-    events: tuple[tuple[str, Attributes], ...] = ()  # by name, at its end; each is counted too
+    error: str = ""  # reason of its failure
+    events: tuple[tuple[str, Attributes], ...] = ()  # (name, attributes) of events at its end, which are counted, too
     parts: tuple[Span, ...] = ()
-    makespan_s: float | None = None  # of a trial that counts
+    makespan_s: float | None = None  # makespan of a trial that counts
 
 
 def of_run(run: SweepRun, told: Collection[str] = ()) -> Span:
-    """A finished run with its trials, but for those with these keys."""
+    """A finished run with its trials, except those whose keys are in `told`."""
     about = {
         "scalescope.run.id": run.id,
         "scalescope.workload": run_names.workload(run.sweep.workload),
@@ -98,7 +98,7 @@ def _of_trial(trial: Trial, run: SweepRun, about: Attributes) -> Span:
 
 
 def send(span: Span) -> None:
-    """Send a span with its parts, and what is counted of them, if `is_on`."""
+    """Send a span with its parts and their counts, if `is_on`."""
     _collector().send(span)
 
 
@@ -110,12 +110,12 @@ def is_on() -> bool:
 class Collector:
     """The collector that the environment names, as this process found it."""
 
-    paused_until: float = 0.0  # `time.monotonic` before which it is sent nothing
+    paused_until: float = 0.0  # `time.monotonic` before which nothing is sent
 
     def send(self, span: Span) -> None:
         if time.monotonic() < self.paused_until:
             return
-        why: object = "it did not take the spans"
+        why: object = "it refused the spans"
         try:
             if _send_spans(span):
                 _count(span, self._meters.get_meter("scalescope", scalescope.__version__))
@@ -123,14 +123,14 @@ class Collector:
                     return
         except ImportError as error:
             why = f"{error}; {install_command('otel')}"
-        except Exception as error:  # noqa: BLE001 - of the collector or its client: it costs the telemetry, not the run
+        except Exception as error:  # noqa: BLE001 - an error of the collector or its client must not end the run
             why = error
         self.paused_until = time.monotonic() + PAUSE_S
-        logger.warning("The OpenTelemetry collector (%s) was not told of %s: %s", VARIABLE, span.name, hide(str(why)))
+        logger.warning("The OpenTelemetry collector (%s) did not get %s: %s", VARIABLE, span.name, hide(str(why)))
 
     @cached_property
     def _meters(self) -> MeterProvider:
-        """Counts since the last message (delta): a sum since the start of a process that soon ends has no rate."""
+        """Meters that send counts since the last message (delta): sums over a short process's life have no rate."""
         from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.sdk.metrics import Counter, Histogram, MeterProvider
         from opentelemetry.sdk.metrics.export import AggregationTemporality, PeriodicExportingMetricReader
@@ -159,7 +159,7 @@ def _send_spans(span: Span) -> bool:
     try:
         return exporter.export(kept.get_finished_spans()) is SpanExportResult.SUCCESS
     finally:
-        exporter.shutdown()  # type: ignore[no-untyped-call]  # as it is upstream
+        exporter.shutdown()  # type: ignore[no-untyped-call]  # upstream has no type there
 
 
 def _record(tracer: Tracer, span: Span, parent: Context | None) -> None:
@@ -198,7 +198,7 @@ def _count(span: Span, meter: Meter) -> None:
 
 
 def _resource() -> Resource:
-    """Identity of the sender: one for all processes of a host, so that their counts add up in one series."""
+    """Identity of the sender: equal for all processes of a host, so that their counts add up in one series."""
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
     about = {

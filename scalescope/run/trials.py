@@ -35,10 +35,10 @@ from scalescope.run.signals import shielded
 from scalescope.store.store import HEARTBEAT_LIMIT_S, Store
 from scalescope.waiting import PATIENCE_S
 
-MAX_LOSSES = 3  # drivers that may die in a row, without a trial that ended well in between, before the run gives up
-TEARDOWN_S = 15.0  # for a polite end when nothing presses: longer than a driver takes that still clears up
-# Seconds beyond the limits that the driver itself enforces, so that its own errors come first: for a driver to start,
-# with a new environment if need be; and for a trial, to scale the cluster and to read the records
+MAX_LOSSES = 3  # drivers that die in a row, without a good trial in between, after which the run ends
+TEARDOWN_S = 15.0  # seconds for a driver to end by itself after the last trial, with time to clear up
+# Seconds beyond the driver's own limits, so that the driver's errors come first: for its start, perhaps with a new
+# environment; and for a trial, to scale the cluster and to read the records
 START_TIMEOUT_S, CLEAR_UP_S = 900.0, 420.0
 STATE_NAMES = {TrialState.VALID: "Measured", TrialState.FAILED: "Workload failed", TrialState.INVALID: "Invalid"}
 WALLTIME_REACHED = "walltime_reached"  # fact of a cluster: the time limit of its jobs ended the trial
@@ -61,10 +61,10 @@ def _provision_limit_s(drivers: Drivers, point: Point) -> float:
 
 
 def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
-    """Run one trial, compute its metrics and save it: once this returns, only a lost disk loses it.
+    """Run one trial, compute its metrics and save it durably.
 
-    A trial that its jobs' time limit ended, in which a process or the control plane stood still, or whose driver was
-    cut off from the scheduler, is run once more within the budget: none of them depends on what it would have measured.
+    The trial is repeated once, within the budget, if its jobs reached their time limit, a process or the control plane
+    stood still, or the driver lost the scheduler: none of these depends on the value that is measured.
     """
     driver = drivers.driver(planned.point)
     if driver is None:
@@ -82,7 +82,7 @@ def measure(drivers: Drivers, planned: PlannedTrial) -> Trial:
         trial = replace(trial, warnings=(*trial.warnings, f"this is the second attempt; in the first, {why}"))
     trial, tables = judged(trial, outcome.spool, outcome.elapsed_s)
     saved = drivers.store.save(drivers.run_id, trial, tables)
-    shutil.rmtree(outcome.spool, ignore_errors=True)  # else they fill the disk; what resists goes with the driver
+    shutil.rmtree(outcome.spool, ignore_errors=True)  # they fill the disk; a rest goes with the driver's folder
     return saved
 
 
@@ -126,7 +126,7 @@ def _charged(trial: Trial, first: Trial) -> Trial:
 
 
 def judged(trial: Trial, spool_folder: Path, elapsed_s: float | None) -> tuple[Trial, dict[str, Any]]:
-    """The trial with metrics and findings, and its records; a valid one without a measurement becomes invalid."""
+    """The trial with metrics and findings, and its records; a valid trial with unreadable records becomes invalid."""
     tables: dict[str, Any] = {}
     attempts = None
     try:
@@ -146,13 +146,13 @@ def _measured(trial: Trial, tables: Tables, attempts: Attempts, elapsed_s: float
     metrics = metrics_of(tables, threads=trial.point.threads, elapsed_s=elapsed_s, attempts=attempts)
     trial = replace(trial, metrics=metrics)
     limit = trial.facts["cluster"].get("limit")
-    if limit and not is_trifle(metrics):  # nothing is said of a trifle anyway
+    if limit and not is_trifle(metrics):  # a trial that is too short gets no findings anyway
         trial = _spoilt(trial, EmulationLimit.from_mapping(limit).beyond(metrics.tasks, metrics.makespan_s))
     return trial
 
 
 def _named(trial: Trial, tables: Tables) -> Trial:
-    """The failed trial, with the task that raised, its arguments, and the line of the user's code in its reason."""
+    """The failed trial, whose reason now has the task that raised, its arguments and the line of the user's code."""
     from dask.utils import key_split  # Dask takes 0.15 s to import, which only a failure needs
 
     error = trial.facts.get("error") or {}
@@ -208,11 +208,11 @@ def run_trials(
     trials: Sequence[PlannedTrial],
     *,
     runner: Runner | None = None,
-    finished: Callable[[Trial], None] = lambda trial: None,  # told of each trial that is saved
-    more: Callable[[], Sequence[PlannedTrial]] = tuple,  # asked for further trials until it has no new ones
-    hold: bool = False,  # keep the clusters open after success; then the caller closes the drivers
+    finished: Callable[[Trial], None] = lambda trial: None,  # called with each saved trial
+    more: Callable[[], Sequence[PlannedTrial]] = tuple,  # called for further trials until it returns no new ones
+    hold: bool = False,  # whether clusters stay open after success; the caller then closes the drivers
 ) -> None:
-    """Run trials one after the other; whatever happens, nothing of the cluster is left.
+    """Run trials one after the other; the clusters are closed even after an error.
 
     A driver that dies is replaced, and the trial in which it died is invalid.
     """
@@ -225,7 +225,7 @@ def run_trials(
                 _afford(drivers, waiting[-1])
                 try:
                     trial = _run_one(drivers, waiting[-1], runner)
-                except DriverError:  # it ended before the trial began
+                except DriverError:  # the driver ended before the trial began
                     if drivers.stopped or losses + 1 >= MAX_LOSSES:
                         raise
                     losses += 1
@@ -244,7 +244,7 @@ def run_trials(
                     )
     except BaseException:
         with shielded():
-            drivers.close()  # at once: what an orchestrator has to say to its server can take longer than we have
+            drivers.close()  # without a step: an orchestrator's messages to its server can take too long
         raise
     if hold:
         return
@@ -265,12 +265,12 @@ def _afford(drivers: Drivers, planned: PlannedTrial) -> None:
 
 
 def _refusal(drivers: Drivers, planned: PlannedTrial, *more: Trial) -> str:
-    """Why a trial would exceed the budget after all saved trials and some more; empty if it fits."""
+    """The reason why a trial would exceed the budget after all saved trials and some more; empty if it fits."""
     budget = drivers.request.budget
     if budget is None:
         return ""
     sweep, spending = drivers.request.sweep, drivers.spending
-    for trial in drivers.store.finished(drivers.run_id, besides=spending.keys).values():  # of all who share the run
+    for trial in drivers.store.finished(drivers.run_id, besides=spending.keys).values():  # trials of all shares
         spending.add(sweep, trial, budget.prices)
     if more:
         spending = deepcopy(spending)
@@ -280,7 +280,7 @@ def _refusal(drivers: Drivers, planned: PlannedTrial, *more: Trial) -> str:
 
 
 def _run_one(drivers: Drivers, planned: PlannedTrial, runner: Runner) -> Trial:
-    """Run a trial, on a new driver if needed; invalid if its environment cannot exist, as in searches for a release."""
+    """Run a trial, on a new driver if needed; it is invalid if its environment cannot be built."""
     if drivers.driver(planned.point) is None:
         try:
             _publish_script(drivers, planned.point, runner.do(PROVISION, drivers, planned.point), runner)
@@ -304,7 +304,7 @@ def _publish_script(drivers: Drivers, point: Point, facts: Mapping[str, Any], ru
 
 
 def read_records(spool_folder: Path) -> dict[str, Any]:
-    """The raw records that a trial left, without incomplete ends."""
+    """The raw records that a trial left, without incomplete last chunks."""
     tables: dict[str, Any] = {}
     for path in sorted(spool_folder.glob("*.spool")):
         tables.update(spool.read(path, partial=True))
@@ -320,7 +320,7 @@ def beating(store: Store, run_id: str) -> Iterator[None]:
         while not over.wait(HEARTBEAT_LIMIT_S / 4):
             try:
                 store.beat(run_id)
-            except StoreError as error:  # if it lasts, the next trial cannot be saved and that ends the run
+            except StoreError as error:  # if the error lasts, the next trial cannot be saved, which ends the run
                 logger.warning("%s", error)
 
     threading.Thread(target=beat, name="scalescope-heartbeat", daemon=True).start()

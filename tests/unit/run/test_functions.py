@@ -120,6 +120,6 @@ def test_a_functions_folder_that_others_can_write_is_refused(tmp_path: Path, mon
     folder = tmp_path / "scalescope" / "functions"
     folder.mkdir(parents=True)
     folder.chmod(0o770)
-    with pytest.raises(StoreError, match="Others can write functions"):
+    with pytest.raises(StoreError, match="Other users can change functions"):
         named({"workload": lambda client: None})
     assert not [*folder.iterdir()]
