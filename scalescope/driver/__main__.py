@@ -5,22 +5,22 @@ import sys
 
 if __name__ == "__main__":  # worker processes of `multiprocessing` import this module under another name
     if os.environ.get("SCALESCOPE_CLOCK") == "virtual":
-        # Before anything else is imported, so that no module keeps a reference to a real clock.
+        # Installed before any other import, so that no module keeps a reference to a real clock.
         from scalescope.clusters.simulated import patches
 
         patches.install()
 
     if os.environ.get("SCALESCOPE_CLUSTER") == "light":
-        # First, so that both processes import at the same time.
+        # Prepared first, so that both processes import at the same time.
         from scalescope.clusters.light import fork_server
 
         fork_server.prepare()
 
     from scalescope.driver.channel import take_over_streams
 
-    requests, channel = take_over_streams()  # before distributed is imported, which may print in its environment
+    requests, channel = take_over_streams()  # before the import of distributed, which may print
 
     from scalescope.driver.server import main
 
-    sys.path.append(os.getcwd())  # last, so that the user's modules hide no other
+    sys.path.append(os.getcwd())  # last, so that no user's module hides another one
     main(requests, channel)

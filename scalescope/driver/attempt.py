@@ -1,4 +1,4 @@
-"""Facts of a trial so far, and how they are judged and described: pure functions."""
+"""Facts of a trial so far, and pure functions that judge and describe them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from scalescope.model.words import shortened
 from scalescope.redaction import hide
 from scalescope.sent_code import SENT
 
-# Characters kept of an error's message, of its traceback (the end), and of a result as JSON.
+# Most characters of an error's message, of its traceback (the end is kept), and of a result as JSON
 MESSAGE_LIMIT, TRACEBACK_LIMIT, RESULT_LIMIT = 2_000, 8_000, 1_000_000
 LEFT_OUT = "left out of the record"
 LOST_CONNECTION = "the driver lost its connection to the scheduler, so the workload lost its results"
 # Dask's reason for a future that was cancelled because the client was cut off
 _LOST = re.compile("scheduler-connection-lost")
 _NOTHING = object()
-# By these a workload learns that its tasks, workers or connection are lost: consequences, which explain nothing
+# Errors by which a workload learns that its tasks, workers or connection are lost: consequences, not causes
 _CONSEQUENCES = ("CancelledError", "CommClosedError", "KilledWorker")
 
 
@@ -34,20 +34,20 @@ _CONSEQUENCES = ("CancelledError", "CommClosedError", "KilledWorker")
 class Attempt:
     """Facts of a trial so far."""
 
-    problem: str = ""  # what the machine did wrong
-    raised: str = ""  # what the workload did wrong, in a sentence
-    changes: str = ""  # which workers were lost or came during the trial
-    cut_off: str = ""  # that the workload raised because our connection to the scheduler was lost
-    missing: str = ""  # why the capture is incomplete
-    error: dict[str, str] | None = None  # the first exception, as `describe` has it
+    problem: str = ""  # the machine's fault, in a sentence; empty: none
+    raised: str = ""  # the workload's error, in a sentence; empty: none
+    changes: str = ""  # workers that were lost or came during the trial, in a sentence
+    cut_off: str = ""  # a sentence if the workload raised because our connection to the scheduler was lost
+    missing: str = ""  # reason why the capture is incomplete; empty: it is complete
+    error: dict[str, str] | None = None  # the first exception, as `describe` returns it
     elapsed_s: float | None = None  # the workload's call, in seconds on the cluster's clock
-    result: Any = None  # what it returned
+    result: Any = None  # value that the workload returned
     warnings: list[str] = field(default_factory=list)  # about the quality of the capture
-    facts: dict[str, Any] = field(default_factory=dict)  # for readers of the result
+    facts: dict[str, Any] = field(default_factory=dict)  # facts for readers of the result, as JSON carries them
 
 
 def judge(attempt: Attempt) -> tuple[TrialState, str]:
-    """The state of a trial, and why it is not valid. The machine's fault comes first: it may cause the workload's."""
+    """The state of a trial, and why it is not valid. The machine's fault comes first: it may cause the other."""
     if attempt.problem:
         return TrialState.INVALID, attempt.problem
     if attempt.changes:
@@ -63,7 +63,7 @@ def judge(attempt: Attempt) -> tuple[TrialState, str]:
 
 
 def is_lost_connection(error: Mapping[str, str]) -> bool:
-    """Whether an exception of the workload, as `describe` has it, says that our client lost its scheduler."""
+    """Whether an exception of the workload, as `describe` returns it, says that our client lost its scheduler."""
     return error.get("type", "").endswith(_CONSEQUENCES) and _LOST.search(error.get("message", "")) is not None
 
 
@@ -72,7 +72,7 @@ def changes(
     after: Mapping[str, tuple[str, int, str]],
     left: Collection[str] = (),  # addresses of workers that left in between
 ) -> str:
-    """Names the workers that were lost or joined, in a sentence; empty if none was."""
+    """Name the workers that were lost or joined, in a sentence; empty if there are none."""
     lost = [before[address][0] for address in before if address not in after or address in left]
     came = [after[address][0] for address in after if address not in before]
     came += [address for address in left if address not in before and address not in after]
@@ -85,9 +85,9 @@ def changes(
 
 
 def kept_result(result: Any) -> Any:
-    """Result of a workload, as far as JSON can carry it; a word stands for what is left out."""
+    """The result of a workload, as far as JSON can carry it; `LEFT_OUT` and a type stand for other values."""
     carried = _carried(result)
-    if carried is _NOTHING and isinstance(result, dict):  # the rest of it is kept
+    if carried is _NOTHING and isinstance(result, dict):  # keep the values that JSON can carry
         carried = _carried({str(name): _or_word(value) for name, value in result.items()})
     return _or_word(result) if carried is _NOTHING else carried
 
@@ -98,7 +98,7 @@ def _or_word(value: Any) -> Any:
 
 
 def _carried(value: Any) -> Any:
-    if isinstance(value, numbers.Real) and not isinstance(value, int | float):  # such as NumPy's
+    if isinstance(value, numbers.Real) and not isinstance(value, int | float):  # such as NumPy's numbers
         value = int(value) if isinstance(value, numbers.Integral) else float(value)
     try:
         return value if len(json.dumps(value, allow_nan=False)) <= RESULT_LIMIT else _NOTHING
@@ -107,7 +107,7 @@ def _carried(value: Any) -> Any:
 
 
 def describe(error: BaseException) -> dict[str, str]:
-    """An exception as text, cut to a size that a report can show; its frames would hold the workload's futures."""
+    """An exception as text, short enough for a report. The exception itself would keep the workload's futures alive."""
     full, files = traceback.TracebackException.from_exception(error), _sent_from(error)
     where, each = _without_libraries(full, files), full.__cause__ or full.__context__
     while each is not None:
@@ -115,7 +115,7 @@ def describe(error: BaseException) -> dict[str, str]:
         each = each.__cause__ or each.__context__
     text = str(error) if isinstance(error, ScalescopeError) else "".join(full.format_exception_only()).strip()
     text = shortened(hide(text), MESSAGE_LIMIT)
-    trace = hide("".join(full.format()))  # before a secret can be cut in two
+    trace = hide("".join(full.format()))  # hidden first: a cut could split a secret
     if len(trace) > TRACEBACK_LIMIT:
         trace = "... " + trace[-TRACEBACK_LIMIT:]
     try:
@@ -134,7 +134,7 @@ def _sent_from(error: BaseException) -> dict[tuple[int | None, str], str]:
 
 
 def _without_libraries(error: traceback.TracebackException, files: Mapping[tuple[int | None, str], str]) -> str:
-    """Drop frames of libraries before the last of the user's; returns that one, as `my_job.py:14 in load`."""
+    """Drop library frames before the user's last frame; return that frame as `my_job.py:14 in load`."""
     own = [n for n, frame in enumerate(error.stack) if frame.filename == SENT or not is_library(frame.filename)]
     if not own:
         return ""

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from scalescope.driver.protocol import Message, encode
 from scalescope.redaction import hide_all
 
-_WORDS = "key", "state", "type"  # fields of the protocol, sent as they are even if a secret is such a word
+_WORDS = "key", "state", "type"  # fields of the protocol, sent unchanged even if a secret equals their value
 
 
 def take_over_streams() -> tuple[int, Channel]:
@@ -36,7 +36,7 @@ class Channel:
         self._lock = threading.Lock()
 
     def send(self, message: Message) -> None:
-        """Send a message without the secrets that this process knows. `DriverWatch` notices if nobody listens."""
+        """Send a message without the secrets that this process knows. If nobody reads, `DriverWatch` notices."""
         given = {each.name: getattr(message, each.name) for each in fields(message) if each.name not in _WORDS}
         data = memoryview(encode(replace(message, **hide_all(given))))
         with self._lock:

@@ -1,4 +1,4 @@
-"""Notices what must end the driver: its parent is gone, a signal arrives, or a phase outlasts its limit.
+"""Notices events that must end the driver: its parent is gone, a signal arrives, or a phase outlasts its limit.
 
 A thread does this, because the main thread runs the workload. It starts before a virtual clock takes over the main
 thread, so it lives in real time.
@@ -26,26 +26,26 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class DriverWatch:
-    """Reads request lines and reports what must end the driver. All callbacks run in its thread."""
+    """Reads request lines, and reports events that must end the driver. All callbacks run in its thread."""
 
     def __init__(
         self,
         requests: int,  # file descriptor that request lines come from
         *,
         on_line: Callable[[bytes], object],
-        on_gone: Callable[[str], object],  # once: standard input has ended, or another process is the parent now
+        on_gone: Callable[[str], object],  # called once: standard input has ended, or the parent is gone
         on_signal: Callable[[int], object],
-        on_expiry: Callable[[str, float], object],  # a phase has outlasted its limit, in real seconds
+        on_expiry: Callable[[str, float], object],  # (phase, limit in real seconds) of a phase that outlasted its limit
     ) -> None:
         self._requests = requests
         self._on_line, self._on_gone, self._on_signal, self._on_expiry = on_line, on_gone, on_signal, on_expiry
-        self._phase: tuple[str, float, float] | None = None  # name, limit, when it is over
+        self._phase: tuple[str, float, float] | None = None  # name, limit and end, in real seconds
         self._parent = os.getppid()
         self._wakeups, self._wake = os.pipe()
         os.set_blocking(self._wake, False)
 
     def start(self) -> None:
-        """Take over SIGTERM and SIGINT, and start watching; for the main thread."""
+        """Take over SIGTERM and SIGINT, and start watching; to be called in the main thread."""
         for number in SIGNALS:
             signal.signal(number, _leave_to_watch)
         # The signal handler itself writes the signal's number here, so a main thread stuck in C does not delay it.
@@ -55,7 +55,7 @@ class DriverWatch:
     def enter(self, phase: str, limit_s: float) -> None:
         """Begin a phase with a limit in real seconds, and end the previous one."""
         self._phase = phase, limit_s, real_seconds() + limit_s
-        with suppress(BlockingIOError):  # full: it wakes anyway
+        with suppress(BlockingIOError):  # a full pipe wakes the thread anyway
             os.write(self._wake, b"\0")
 
     def leave(self) -> None:
@@ -95,7 +95,7 @@ class DriverWatch:
 
 
 def where(thread_id: int, code: object = None) -> str:
-    """Where a thread is now, with its line in the function `code` if that is on the stack."""
+    """The line at which a thread is, preceded by its line in the function `code` if that is on the stack."""
     with collection_deferred():
         frame = sys._current_frames().get(thread_id)
         if frame is None:

@@ -1,4 +1,4 @@
-"""The cluster of a driver: opened, scaled to what a trial needs, and cleared after it."""
+"""The cluster of a driver: opened, scaled for a trial, and cleared after it."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SCALE_LIMIT_S = 150.0  # to scale a cluster whose specification has no limit of its own
-CLEAR_LIMIT_S = 60.0  # to clear up after a trial
-LIMIT_MARGIN_S = 30.0  # added to the limit of a specification, so that the cluster's own error comes first
-IMPORT_TIMEOUT_S = 60.0  # for workers, and again for the scheduler; a trial runs even if imports take longer
-ASK_TIMEOUT_S, LAST_WORD_S = 30.0, 5.0  # for an answer of the scheduler; the second at the time limit of a trial
-DRAIN_LIMIT_S = 3.0  # for tasks to end after their trial; else the cluster is opened anew
-DRAIN_INTERVAL_S = 2.0  # real seconds between two collections of records; in simulated time there is one, at the end
+SCALE_LIMIT_S = 150.0  # real seconds to scale a cluster whose specification has no limit of its own
+CLEAR_LIMIT_S = 60.0  # real seconds to clear up after a trial
+LIMIT_MARGIN_S = 30.0  # seconds added to the limit of a specification, so that the cluster's own error comes first
+IMPORT_TIMEOUT_S = 60.0  # seconds for workers, and again for the scheduler; a trial runs even if imports take longer
+ASK_TIMEOUT_S, LAST_WORD_S = 30.0, 5.0  # seconds for an answer of the scheduler: usually; at the time limit of a trial
+DRAIN_LIMIT_S = 3.0  # seconds for tasks to end after their trial; then the cluster is opened anew
+DRAIN_INTERVAL_S = 2.0  # real seconds between two collections of records; in simulated time, the only one is at the end
 
 NO_PYNVML = "DISABLED_PYNVML_NOT_AVAILABLE"  # a worker without `nvidia-ml-py` cannot say whether it sees a GPU
 
@@ -52,19 +52,19 @@ class OpenCluster:
     """Opens clusters as trials need them. All methods but `abandon` and `stands` belong to the main thread."""
 
     def __init__(self, enter: Callable[[str, float, str], None]) -> None:
-        self.enter = enter  # called when a phase begins: its name, its limit in real seconds, a text for people
+        self.enter = enter  # called when a phase begins, with its name, its limit in real seconds and a text for people
         self.cluster: Cluster[Any] | None = None
         self.capture: Capture | None = None
         self.clients = TrialClients()
-        self.opening = False  # whether the main thread waits for a cluster elsewhere, which may take long
+        self.opening = False  # whether the main thread waits for a cluster on other machines, which may take long
         self._closing = threading.Lock()  # held while a cluster is closed
         self.spoiled = False  # whether the next trial needs another cluster
-        self.reopened = ""  # why the next trial has one
-        self.left = ""  # what closed clusters left, and why
+        self.reopened = ""  # the reason why the next trial has another cluster; empty: it has not
+        self.left = ""  # a sentence about jobs or pods that closed clusters left; empty: none
         self._request: Open | None = None
         self._config: dict[str, Any] = {}
         self._answered: set[object] = set()  # control planes that have answered one of the clusters
-        self._settings = ExitStack()  # of Dask, while the cluster is open
+        self._settings = ExitStack()  # Dask settings while the cluster is open
         self._observer: distributed.Client | None = None
         self._imported: set[tuple[str, str]] = set()  # workload, and an address that was asked to import
 
@@ -86,7 +86,7 @@ class OpenCluster:
         self.cluster.answered = self._answered
         scratch = {}
         if spec.here and dask.config.get("temporary-directory", None) is None:
-            scratch["temporary-directory"] = self._request.folder  # so that it is removed with the folder
+            scratch["temporary-directory"] = self._request.folder  # removed with the driver's folder
         self._settings.enter_context(dask.config.set({**scratch, **self.cluster.dask_config, **config}))
         self.cluster.report = lambda text: self.enter("opening", limit, text)
         self.opening = not spec.here
@@ -111,9 +111,9 @@ class OpenCluster:
             self._settings.close()
 
     def abandon(self) -> None:
-        """End the cluster's processes although the main thread is busy with it, or wait until that has closed it."""
+        """End the cluster's processes although the main thread may use them; if that closes it, wait for the end."""
         cluster = self.cluster
-        if cluster is not None and cluster.spec.real_time:  # a simulated one lives in this process alone
+        if cluster is not None and cluster.spec.real_time:  # a simulated cluster has no other processes
             self._end(cluster)
         with self._closing:
             pass
@@ -123,7 +123,7 @@ class OpenCluster:
         self.left = "; ".join(dict.fromkeys(filter(None, (self.left, cluster.left))))
 
     def stands(self, limit_s: float) -> tuple[str, dict[str, Any]]:
-        """Where the tasks of the running trial stand: in words, and as a fact of the trial.
+        """The lines at which the tasks of the running trial stand: in words, and as a fact of the trial.
 
         `limit_s` is the trial's time limit; a trial whose tasks stood for half of it has come to a standstill.
         """
@@ -139,13 +139,13 @@ class OpenCluster:
         return found.sentence("" if cluster.spec.real_time else " of simulated time"), {STANDSTILL: found.to_mapping()}
 
     def idle(self) -> AbstractContextManager[None]:
-        """Hold while waiting for a request."""
+        """Context to hold open while the driver waits for a request."""
         return nullcontext() if self.cluster is None else self.cluster.idle()
 
     # ---------------------------------------------------------------- before a trial
 
     def prepare(self, point: Point, folder: str) -> Members:
-        """Have a cluster with exactly the point's workers and configuration, and no tasks; returns the workers.
+        """Provide a cluster with exactly the point's workers and configuration, and no tasks; return the workers.
 
         Workers that see `folder` may also import from it.
         """
@@ -190,19 +190,19 @@ class OpenCluster:
         absent = [memory.NO_GPU.get(why, why) for why in answers.values() if why not in ("", NO_PYNVML)]
         if absent and len(absent) == len(answers):
             error = ClusterError(
-                "the cluster was asked for GPUs, and no worker sees one",
+                "the cluster was asked for GPUs, but no worker sees one",
                 where=f"{cluster.kind} cluster, {len(answers)} workers",
                 cause=absent[0],
-                next_step="run `nvidia-smi` in a job or pod like these; on Slurm look at `cluster.gpus` and "
+                next_step="run `nvidia-smi` in a job or pod of such a worker; on Slurm look at `cluster.gpus` and "
                 "`cluster.gres`, on Kubernetes at nvidia.com/gpu and NVIDIA's device plugin",
             )
             error.ends_run = True
             raise error
 
     def import_modules(self, workload: Workload, workers: Collection[str]) -> str:
-        """Have every process import the workload's modules; else the first tasks would, at some sizes of a sweep.
+        """Import the workload's modules in every process. Otherwise the first tasks of a new process would import them.
 
-        Returns a warning if they did not answer. If an import fails, the tasks that need the module report it.
+        Returns a warning if processes did not answer. If an import fails, the tasks that need the module report it.
         """
         assert self._observer is not None
         wanting = [address for address in workers if (workload.name, address) not in self._imported]
@@ -234,7 +234,7 @@ class OpenCluster:
     # ---------------------------------------------------------------- after a trial
 
     def clear(self) -> None:
-        """Remove clients, tasks and what the scheduler learnt; if that fails, close the cluster."""
+        """Remove clients, tasks and the scheduler's learnt durations; if that fails, close the cluster."""
         self.enter("clearing", CLEAR_LIMIT_S, "cleaning up")
         try:
             clean = not self.spoiled and self._drained()
@@ -256,7 +256,7 @@ class OpenCluster:
             ended = self._wait_for(lambda: self._ask("census")["processing"] == 0)
         self.clients.close(keep=self._observer)
         gc.collect()
-        if not self.cluster.spec.real_time:  # it starts a new scheduler and workers for every trial
+        if not self.cluster.spec.real_time:  # a simulated cluster starts a new scheduler and workers for every trial
             return True
         # The scheduler forgets cancelled tasks and those of closed clients, but their workers may still run them.
         return ended and self._forget() and self._wait_for(lambda: not self._still_run())
@@ -284,7 +284,7 @@ class OpenCluster:
     def _ask(self, function: str, **arguments: Any) -> Any:
         assert self._observer is not None
         try:
-            if self._observer.scheduler is None:  # distributed gives up a client that cannot reconnect
+            if self._observer.scheduler is None:  # set by distributed if a client cannot reconnect
                 raise ConnectionError("the connection was lost")
             return self._observer.run_on_scheduler(
                 Shipment(sent_functions, function), callback_timeout=ASK_TIMEOUT_S, **arguments
@@ -294,7 +294,7 @@ class OpenCluster:
                 "the scheduler does not answer",
                 where=getattr(self._observer.scheduler, "address", "scheduler"),
                 cause=f"{type(error).__name__}: {error}",
-                next_step="its machine may be gone, or it ran out of memory or was ended: see the driver's log",
+                next_step="its machine may be gone, or it ran out of memory or was stopped: see the driver's log",
             ) from error
 
     def _forget(self) -> bool:

@@ -1,4 +1,4 @@
-"""The parent's side: starts a driver, has it run trials, and ends it whatever happens."""
+"""The parent's side: starts a driver, lets it run trials, and ends it even after an error."""
 
 from __future__ import annotations
 
@@ -48,18 +48,18 @@ _logger = logging.getLogger(__name__)
 
 LOG = "driver.log"
 CLOSE_TIMEOUT_S = 20.0
-TERMINATE_TIMEOUT_S = 5.0  # between SIGTERM and SIGKILL
-SILENCE_MARGIN_S = 30.0  # beyond a phase's own limit; a driver that is silent longer is stuck
+TERMINATE_TIMEOUT_S = 5.0  # seconds between SIGTERM and SIGKILL
+SILENCE_MARGIN_S = 30.0  # seconds beyond a phase's own limit after which a silent driver is stuck
 _FIRST_WORD_S = 120.0
 _TAIL_LINES, _TAIL_CHARACTERS = 20, 4_000
 _POLL_S = 0.1
-_DEATH_WAIT_S = 15.0  # longer than a driver takes that closes its cluster first
+_DEATH_WAIT_S = 15.0  # seconds; longer than a driver takes to close its cluster and end
 
 _HINTS = {
-    signal.SIGKILL: "it was killed by a user, or by the kernel because memory ran out: see `dmesg`",
+    signal.SIGKILL: "a user killed it, or the kernel did because memory ran out: see `dmesg`",
     signal.SIGSEGV: "a compiled extension crashed; the stack is in the log",
     signal.SIGABRT: "a compiled extension gave up; the stack is in the log",
-    signal.SIGTERM: "it was ended from outside",
+    signal.SIGTERM: "another process ended it",
 }
 
 T = TypeVar("T", Ready, Opened, TrialDone)
@@ -67,7 +67,7 @@ T = TypeVar("T", Ready, Opened, TrialDone)
 
 @dataclass(frozen=True, kw_only=True)
 class TrialOutcome(TrialResult):
-    """How a trial went, and where its records are."""
+    """Result of a trial, and the folder of its records."""
 
     state: TrialState
     spool: Path  # folder of its raw records (`records.spool` in the format of `scalescope.model.spool`)
@@ -88,11 +88,11 @@ class Driver:
         log_start: int,  # bytes that earlier drivers have written to the log
         on_progress: Callable[[str], None] | None = None,
     ) -> None:
-        self.pid = process.pid  # of the process, and of its process group
-        self.log = folder / LOG  # takes the standard error of the driver and its workers
-        self.facts: dict[str, Any] = {}  # of the cluster, as it opened
+        self.pid = process.pid  # id of the process, and of its process group
+        self.log = folder / LOG  # file for the standard error of the driver and its workers
+        self.facts: dict[str, Any] = {}  # facts of the cluster when it was opened
         self.host: dict[str, Any] = {}
-        self.versions: dict[str, str] = {}  # of the interpreter and the packages that decide what is measured
+        self.versions: dict[str, str] = {}  # versions of Python and of the packages in `server.VERSIONS`
         self.packages: dict[str, str] = {}  # every installed distribution and its version
         self._process = process
         self._folder = folder
@@ -115,11 +115,11 @@ class Driver:
         spec: ClusterSpec,
         *,
         seed: int = 0,
-        folder: Path,  # for its log and the raw records of its trials; made if it does not exist
+        folder: Path,  # folder for its log and the raw records of its trials; made if it does not exist
         run: str = "",  # id of the run
-        python: str = sys.executable,  # of the environment to run in
+        python: str = sys.executable,  # interpreter of the environment to run in
         on_progress: Callable[[str], None] | None = None,  # called with a sentence when the driver begins something
-        start_timeout_s: float = 120,  # without the cluster, which has a limit of its own
+        start_timeout_s: float = 120,  # seconds to start the process; opening the cluster has a limit of its own
     ) -> Driver:
         """Start a driver and open a cluster in it; `InfrastructureError` if either fails."""
         folder = folder.resolve()
@@ -169,7 +169,7 @@ class Driver:
                     self.close()
                     raise
                 self._end(grace_s=0)
-                if not self._phase:  # it ended while clearing up after an earlier trial
+                if not self._phase:  # the driver ended while clearing up after an earlier trial
                     raise
                 return TrialOutcome(
                     state=TrialState.INVALID,
@@ -184,7 +184,7 @@ class Driver:
                 )
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """End cluster and process: on request, after `timeout_s` by SIGTERM, then SIGKILL. Any thread may call it."""
+        """Ask the driver to close its cluster and end; after `timeout_s`, send SIGTERM, then SIGKILL. Thread-safe."""
         self._ending = True
         if not self._closed:
             assert self._process.stdin is not None
@@ -208,7 +208,7 @@ class Driver:
             if self._exited():
                 interpreters.explain(python)
             raise
-        if "distributed" in ready.versions:  # it may be installed without metadata
+        if "distributed" in ready.versions:  # absent if it is installed without metadata
             interpreters.refuse_old(python, ready.versions["distributed"])
         self.host, self.packages = dict(ready.host), dict(ready.packages)
         self.versions = {"python": ready.python, **ready.versions}
@@ -300,7 +300,7 @@ class Driver:
     # ---------------------------------------------------------------- the process
 
     def _exited(self) -> bool:
-        """Whether the process has ended. It stays a zombie, so that the kernel gives its group's number to no other."""
+        """Whether the process has ended. It stays a zombie, so that the kernel does not reuse its group's number."""
         if self._process.returncode is not None:
             return True
         try:
@@ -324,7 +324,7 @@ class Driver:
                 os.kill(self.pid, signal.SIGTERM)
                 if not self._wait(TERMINATE_TIMEOUT_S):
                     _logger.warning("killing driver process %d; `scalescope reap` removes its jobs and pods", self.pid)
-            with contextlib.suppress(ProcessLookupError, PermissionError):  # nothing is left of the group
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # the group has no process any more
                 os.killpg(self.pid, signal.SIGKILL)
             self._process.wait()
             self._closed = True
@@ -341,7 +341,7 @@ class Driver:
             return DriverError(
                 f"a task ended the process ({what}): on the simulated cluster all tasks share it",
                 where=f"driver process {self.pid}, log {self.log}",
-                next_step="run it where each worker is a process: `-c local`",
+                next_step="run it on a cluster whose workers are processes: `-c local`",
             )
         return DriverError(
             f"the driver {what}" + (f": {reason}" if reason else ""),
@@ -355,7 +355,7 @@ class Driver:
         if code is None:
             status = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             if status is None:
-                return "closed its streams but runs on", ""
+                return "closed its streams, but still runs", ""
             code = status.si_status if status.si_code == os.CLD_EXITED else -status.si_status
         if code >= 0:
             return f"ended with exit status {code}", ""
@@ -364,7 +364,7 @@ class Driver:
 
     def _silent(self, wanted: str) -> DriverError:
         return DriverError(
-            f"the driver went silent: no {wanted!r} in time",
+            f"the driver went silent: no message {wanted!r} in time",
             where=f"driver process {self.pid}, log {self.log}",
             cause="something holds its interpreter lock, or the machine is overloaded; "
             f"last lines of its log:\n{self._tail()}",
@@ -384,7 +384,7 @@ def _spawn(spec: ClusterSpec, folder: Path, python: str, run: str) -> subprocess
     environ.pop("SCALESCOPE_CLOCK", None)
     if not spec.real_time:
         environ["SCALESCOPE_CLOCK"] = "virtual"
-        environ["PYTHONHASHSEED"] = "0"  # sets keep their order between runs
+        environ["PYTHONHASHSEED"] = "0"  # a set has the same order in every run
     if os.path.abspath(python) != os.path.abspath(sys.executable):
         environ.pop("PYTHONHOME", None)
         paths = [str(importable(folder)), environ.get("PYTHONPATH", "")]
@@ -409,7 +409,7 @@ def _spawn(spec: ClusterSpec, folder: Path, python: str, run: str) -> subprocess
 
 
 def importable(folder: Path) -> Path:
-    """A folder with this package alone; the folder above it also holds this environment's dask."""
+    """A folder with this package alone: the folder in which it is installed also holds this environment's dask."""
     path = folder / "importable"
     make_folder(path)
     link = path / "scalescope"
@@ -421,7 +421,7 @@ def importable(folder: Path) -> Path:
 
 
 def _fresh(path: Path) -> Path:
-    """Make a folder of this name or, to keep the records of an earlier attempt, with the next number."""
+    """Make a folder of this name; if it exists, keep it and make one with the next number."""
     for attempt in range(1, 1000):
         candidate = path if attempt == 1 else path.with_name(f"{path.name}-{attempt}")
         try:
@@ -436,7 +436,7 @@ def _fresh(path: Path) -> Path:
 
 def error_of(failed: Failed) -> ScalescopeError:
     kind = getattr(errors, failed.type, None)
-    if not (isinstance(kind, type) and issubclass(kind, ScalescopeError)):  # of a type that only the driver knows
+    if not (isinstance(kind, type) and issubclass(kind, ScalescopeError)):  # a type that only the driver knows
         kind = DriverError
     elif issubclass(kind, errors.InvalidField):  # the field's name and value are in its text
         kind = errors.UsageError

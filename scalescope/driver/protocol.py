@@ -31,8 +31,8 @@ class Open(Message):
 
     kind: ClassVar[str] = "open"
     cluster: Mapping[str, Any]  # its specification (`ClusterSpec.to_mapping`)
-    folder: str  # for the logs of its workers
-    seed: int = 0  # of whatever is random in it
+    folder: str  # folder for the logs of its workers
+    seed: int = 0  # random seed of a simulated cluster
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class RunTrial(Message):
 
     kind: ClassVar[str] = "trial"
     key: str  # identity within its sweep
-    point: Mapping[str, Any]  # what to run (`Point.to_mapping`)
-    repeat: int  # from 0
+    point: Mapping[str, Any]  # point to run (`Point.to_mapping`)
+    repeat: int  # number of the repeat, from 0
     warmup: bool
     workload: str  # reference of the workload
     timeout_s: float  # real seconds after which it is stopped
@@ -63,7 +63,7 @@ class Ready(Message):
     kind: ClassVar[str] = "ready"
     pid: int
     python: str  # version of its interpreter
-    versions: Mapping[str, Any]  # of the packages that decide what is measured
+    versions: Mapping[str, Any]  # versions of the packages in `server.VERSIONS`
     host: Mapping[str, Any]  # facts of the machine
     packages: Mapping[str, Any]  # every installed distribution and its version
 
@@ -73,7 +73,7 @@ class Opened(Message):
     """The cluster is open."""
 
     kind: ClassVar[str] = "opened"
-    facts: Mapping[str, Any]  # of the cluster
+    facts: Mapping[str, Any]  # facts of the cluster
 
 
 @dataclass(frozen=True)
@@ -82,23 +82,23 @@ class PhaseBegan(Message):
 
     kind: ClassVar[str] = "progress"
     phase: str  # one word
-    text: str  # for a person
-    limit_s: float  # real seconds within which the driver speaks again; a driver silent longer is stuck
+    text: str  # sentence for people
+    limit_s: float  # real seconds after which the phase must have ended, and a silent driver is stuck
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrialResult:
-    """How a trial went."""
+    """Result of a trial."""
 
     state: str  # `valid`, `failed` or `invalid`
-    reason: str  # why it is not valid; empty when it is
+    reason: str  # reason why it is not valid; empty if it is
     started_at: str  # wall clock in UTC, ISO 8601
     real_s: float  # real seconds that the trial took, capture included
     elapsed_s: float | None  # the workload's call in seconds on the cluster's clock; None when it was not made
     warnings: tuple[str, ...]  # about the quality of the capture
-    facts: Mapping[str, Any]  # what a reader of the result must know
-    result: Any = None  # what the workload returned
-    error: Mapping[str, Any] | None = None  # what was raised, if anything was
+    facts: Mapping[str, Any]  # facts for readers of the result
+    result: Any = None  # value that the workload returned
+    error: Mapping[str, Any] | None = None  # exception that was raised (`attempt.describe`), if any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,8 +134,8 @@ class Closed(Message):
     """The cluster is closed, and the driver ends."""
 
     kind: ClassVar[str] = "closed"
-    reason: str = ""  # why the driver ends
-    left: str = ""  # what it could not remove, and why; for people
+    reason: str = ""  # reason why the driver ends
+    left: str = ""  # sentence about jobs or pods that it could not remove; empty: none
 
 
 Request = Open | RunTrial | Close
@@ -155,7 +155,7 @@ def encode(message: Message) -> bytes:
             f"a {message.kind!r} message cannot be sent",
             where="driver protocol",
             cause=f"JSON cannot carry a value in it: {error}",
-            next_step="return JSON from your workload or cluster class; else report this as a defect of Scalescope",
+            next_step="return JSON from your workload or cluster class; if you do, report a defect of Scalescope",
         ) from error
 
 

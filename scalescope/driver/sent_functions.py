@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-TICKS_S = 0.1  # a few ticks of an event loop
+TICKS_S = 0.1  # seconds for a few ticks of an event loop
 
 
 def census(dask_scheduler: Any = None) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def census(dask_scheduler: Any = None) -> dict[str, Any]:
 
 
 async def import_modules(modules: Sequence[str], dask_worker: Any = None) -> None:
-    """Import these modules off the event loop; one that fails is left out."""
+    """Import these modules in a thread beside the event loop; a module that fails is skipped."""
     await asyncio.get_running_loop().run_in_executor(None, _import, modules)
     # A heartbeat reports how slow the worker's loop was during a second. Begin a new second, so that the trial does not
     # report the imports.
@@ -34,19 +34,19 @@ async def import_modules(modules: Sequence[str], dask_worker: Any = None) -> Non
 
 def _import(modules: Sequence[str]) -> None:
     for name in modules:
-        with suppress(Exception, SystemExit):  # whatever a foreign module does
+        with suppress(Exception, SystemExit):  # a foreign module can raise anything
             importlib.import_module(name)
 
 
 def running(dask_worker: Any = None) -> int:
-    """How many tasks a worker runs in threads or, as coroutines, on its event loop."""
+    """Number of tasks that a worker runs, in threads or as coroutines on its event loop."""
     return len({*dask_worker.active_threads.values(), *(task.key for task in dask_worker.state.executing)})
 
 
 def forget(bandwidth: int, dask_scheduler: Any = None) -> bool:
     """Drop the durations and bandwidth that the scheduler learnt. Drops nothing and returns False if there are tasks.
 
-    The scheduler places and steals tasks by both, so a trial would depend on earlier ones. Workers keep the bandwidth
+    The scheduler places and steals tasks by both, so a trial would depend on earlier trials. Workers keep the bandwidth
     that they measured, and report it again. `bandwidth` is in bytes per second.
     """
     if dask_scheduler.tasks:

@@ -1,4 +1,4 @@
-"""The driver's main loop, and all the ways in which it ends."""
+"""The driver's main loop and its orderly and forced ends."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from scalescope.errors import DriverError, InfrastructureError, ScalescopeError
 from scalescope.model.trial import TrialState
 
 CLOSE_LIMIT_S = 10.0  # real seconds to close the cluster when the driver ends; then everything is killed
-PATIENCE_S = 3.0  # part of these in which the main thread may finish clearing up, and close the cluster in order
+PATIENCE_S = 3.0  # seconds of these in which the main thread may finish clearing up, and close the cluster in order
 
-# A phase that outlasts its limit gives EXIT_STUCK, a signal 128 and its number.
+# Exit statuses; after a phase that outlasts its limit EXIT_STUCK, after a signal 128 plus its number
 EXIT_CLOSED, EXIT_PARENT_GONE, EXIT_STUCK, EXIT_PROTOCOL = 0, 10, 11, 12
 VERSIONS = ("dask", "distributed", "tornado", "msgpack", "cloudpickle", "scalescope")
 
@@ -51,7 +51,7 @@ logger = logging.getLogger(__name__)
 class _DriverEnd:
     reason: str
     status: int
-    seen: str = ""  # where the main thread was
+    seen: str = ""  # line at which the main thread was
     parent_gone: bool = False
 
     def says(self, stands: str = "") -> str:
@@ -68,8 +68,8 @@ class _Running:
 class DriverServer:
     """Serves the requests of one parent.
 
-    The main thread serves; the thread of `DriverWatch` ends the process when there is a reason. The first of the two
-    to finish the trial reports it, so that it is reported exactly once.
+    The main thread serves; the thread of `DriverWatch` ends the process when there is a reason. The thread that first
+    ends a trial reports the trial, so that it is reported exactly once.
     """
 
     def __init__(self, requests: int, channel: Channel) -> None:
@@ -207,15 +207,15 @@ class DriverServer:
         self._end(stop, over_s=limit_s if phase == RUNNING else None)
 
     def _end(self, stop: _DriverEnd, *, over_s: float | None = None) -> None:
-        """End the process: through the main thread if that is free soon, else without it.
+        """End the process: in the main thread if that is free soon, else in this one.
 
-        `over_s`: the time limit of the trial, if the trial exceeded it; then the report says where its tasks stand.
+        `over_s`: the trial's time limit, if the trial exceeded it; the report then says at which lines its tasks stand.
         """
         with self._lock:
             if self._ending:
                 return
             self._ending = True
-            running, self._trial = self._trial, None  # the main thread no longer reports it
+            running, self._trial = self._trial, None  # the main thread no longer reports the trial
         if running is None and not self._cluster.opening:  # the main thread waits for requests, or clears up
             self._requests.put(stop)
             if self._taken.wait(PATIENCE_S):
@@ -257,7 +257,7 @@ def main(requests: int, channel: Channel) -> NoReturn:
     faulthandler.enable()
     logging.basicConfig(format="%(asctime)s %(name)s %(levelname)s %(message)s", level=logging.WARNING)
     for handler in logging.getLogger("distributed").handlers:
-        handler.setLevel(logging.WARNING)  # at INFO there is a line per worker
+        handler.setLevel(logging.WARNING)  # at INFO, it logs a line per worker
     DriverServer(requests, channel).serve()
 
 
@@ -269,7 +269,7 @@ def _version(name: str) -> str | None:
 
 
 def _exit(stop: _DriverEnd, *, clean: bool) -> NoReturn:
-    """End at once, with the rest of the process group if the parent cannot end that."""
+    """End the process at once; also end its process group if the parent cannot do that."""
     logger.info("the driver ends: %s", stop.says())
     for stream in (sys.stdout, sys.stderr):
         stream.flush()

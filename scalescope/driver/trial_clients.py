@@ -1,4 +1,4 @@
-"""The clients of a trial: its own, and those that the workload leaves open."""
+"""The clients of a trial: its default client, and clients that the workload leaves open."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class TrialClients:
         return client
 
     def close(self, keep: distributed.Client | None) -> None:
-        """Close all other clients of this process, which would become the default, and restore Dask's configuration.
+        """Close all clients of this process except `keep`, and restore Dask's configuration.
 
-        A default client that is closed while another is open leaves its `scheduler` in the configuration, where Dask
-        would still look for it.
+        An open client would become the default one. A default client that is closed while another client is open leaves
+        its `scheduler` in the configuration, so that Dask would still use it.
         """
         client, self._client = self._client, None
         if client is not None:

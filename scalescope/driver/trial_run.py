@@ -36,8 +36,8 @@ LOAD_LIMIT_S, RECORD_LIMIT_S = 120.0, 300.0  # real seconds to import a workload
 
 RECORDS, CLUSTER_RECORDS, CLIENT_RECORDS = "records.spool", "cluster.spool", "client.spool"
 OWN_CLIENT = (
-    "the function made a Dask client of its own, so nothing ran on this cluster: compute through the client that it is "
-    "given"
+    "the function made a Dask client of its own, so nothing ran on this cluster: compute with the client that it gets "
+    "as its first argument"
 )
 _CAPTURE_FACTS = ("tasks", "t_begin", "t_end", "clock_error_s", "received_bytes", "notes", "gpus", "unprofiled")
 
@@ -45,8 +45,8 @@ _CAPTURE_FACTS = ("tasks", "t_begin", "t_end", "clock_error_s", "received_bytes"
 class TrialRunner:
     """Runs one trial after another, in the main thread."""
 
-    def __init__(self, opened: OpenCluster, packages: str) -> None:  # `packages`: digest of what is installed
-        self.function: Callable[..., Any] | None = None  # of the trial in progress
+    def __init__(self, opened: OpenCluster, packages: str) -> None:  # `packages`: their digest
+        self.function: Callable[..., Any] | None = None  # the workload's function during a trial
         self._opened = opened
         self._packages = packages
         self._workloads: dict[str, Workload] = {}
@@ -61,7 +61,7 @@ class TrialRunner:
             if error.ends_run:
                 raise
             lost = opened.cluster.losses() if opened.cluster is not None and attempt.elapsed_s is not None else ""
-            # if the workload had run, the loss is why nothing answers now
+            # after the workload's end, a loss explains why nothing answers
             attempt.problem = lost or self._outage(attempt) or str(error)
             attempt.error = describe(error)
             self._keep_records_of_cluster(request, attempt)
@@ -96,7 +96,7 @@ class TrialRunner:
         opened.enter("loading", LOAD_LIMIT_S, f"loading workload {request.workload}")
         try:
             workload = self._load(request.workload)
-        except Exception as error:  # noqa: BLE001 - importing it runs the user's code
+        except Exception as error:  # noqa: BLE001 - the import runs the user's code
             attempt.error = describe(error)
             attempt.raised = f"the workload cannot be loaded: {attempt.error['message']}"
             return
@@ -126,7 +126,7 @@ class TrialRunner:
         return self._workloads[reference]
 
     def _measure(self, request: RunTrial, workload: Workload, point: Point, attempt: Attempt) -> list[str]:
-        """Run and record; returns the addresses of workers that left during the trial."""
+        """Run and record a trial; returns the addresses of workers that left meanwhile."""
         opened = self._opened
         cluster, capture = opened.cluster, opened.capture
         assert cluster is not None
@@ -178,12 +178,12 @@ class _Watches:
         self.client = ClientWatch(workload.run, cluster.time, cluster.watched)
         self._cluster, self._workload, self._point = cluster, workload, point
         self._breaking = cluster.breaking(fault) if fault else None
-        self._halts = HaltWatch() if cluster.spec.real_time and fault is None else None  # a fault may be a halt
+        self._halts = HaltWatch() if cluster.spec.real_time and fault is None else None  # a fault may halt processes
         self._notes = Notes()
 
     @contextmanager
     def around(self, scheduler: str) -> Iterator[None]:
-        """Watch while the body runs the workload; its time is taken inside of all others."""
+        """Watch while the body runs the workload; the client's watch, which takes the time, is the innermost."""
         with (
             self._halts or nullcontext(),
             self._cluster.running(self._workload, self._point),
@@ -195,7 +195,7 @@ class _Watches:
             yield
 
     def judged(self, ahead_s: float, attempt: Attempt) -> dict[str, Columns]:
-        """Add what was seen to the attempt; returns the tables to keep, by the scheduler's clock."""
+        """Add observations to the attempt; returns the tables to keep, with times on the scheduler's clock."""
         attempt.facts |= self._notes.facts()
         if self._halts is not None and self._halts.reason:
             attempt.problem = attempt.facts[STOOD_STILL] = self._halts.reason
@@ -210,7 +210,7 @@ class _Watches:
 
 
 def _result(workload: Workload, client: distributed.Client, point: Point, attempt: Attempt) -> Any:
-    """Result of the workload; None if it raised, which is noted in the attempt."""
+    """The workload's result; None if it raised, which the attempt notes."""
     connection = client.scheduler_comm
     try:
         return workload.run(client, **point.params)

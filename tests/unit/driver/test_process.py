@@ -136,7 +136,7 @@ def test_a_cluster_that_does_not_open_raises_the_error_that_the_driver_names(
 
 
 def test_a_driver_that_never_becomes_ready_raises_driver_error(fake: Fake, tmp_path: Path) -> None:
-    with pytest.raises(DriverError, match="went silent: no 'Ready'"):
+    with pytest.raises(DriverError, match="went silent: no message 'Ready'"):
         start(fake("import time; time.sleep(60)"), tmp_path, start_timeout_s=0.5)
 
 
@@ -146,7 +146,7 @@ def test_progress_messages_do_not_extend_the_time_limit_of_opening(
     monkeypatch.setattr(process, "SILENCE_MARGIN_S", 0.2)
     monkeypatch.setattr(ClusterSpec, "open_limit_s", 0.6)
     source = READY + 'while True: progress("opening", 60); time.sleep(0.05)'
-    with pytest.raises(DriverError, match="went silent: no 'Opened'"):
+    with pytest.raises(DriverError, match="went silent: no message 'Opened'"):
         start(fake(source), tmp_path)
 
 
