@@ -1,9 +1,9 @@
-"""Notes when a worker runs methods of actors, in a thread of its own beside those of tasks.
+"""Notes when a worker runs methods of actors, for which it has a thread apart from those of tasks.
 
-Calls come by thousands a second, so at most one event every `WINDOW_S` goes to the scheduler, about all calls since the
-last, as if they had run without a pause: `end` in seconds since the epoch on the scheduler's clock, `seconds`, and
-number and seconds of each method. Methods that are coroutines hold no thread and are not noted. The source text is sent
-to workers: the standard library and `distributed` alone.
+There can be thousands of calls a second, so at most one event every `WINDOW_S` goes to the scheduler. It sums up all
+calls since the last event, as if without pauses: `end` in seconds since the epoch on the scheduler's clock, `seconds`,
+and calls and seconds of each method. Coroutine methods hold no thread and are not noted. This source text is sent to
+workers: it imports only the standard library and `distributed`.
 """
 
 from __future__ import annotations

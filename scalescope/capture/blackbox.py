@@ -1,7 +1,7 @@
-"""Keeps the log records of a worker where they outlive its process.
+"""Keeps the log records of a worker in a file that outlives its process.
 
 Each record goes to a file by one raw `write`, so that the kernel has it before the process can die; `faulthandler`
-writes to the same file. The source text is sent to workers and nannies: the standard library and `distributed` alone.
+writes to the same file. This text is sent to workers and nannies: it imports the standard library and `distributed`.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ class _RawHandler(logging.Handler):
         os.write(self.descriptor, json.dumps(entry).encode() + b"\n")
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record is self._last:  # it comes twice where somebody lets `distributed` propagate to the root
+        if record is self._last:  # a record comes twice if `distributed` propagates to the root logger
             return
         self._last = record
         try:
             text = f"{record.name} {self.format(record)}"[:RECORD_CHARACTERS]
             self.write({"time": record.created, "level": record.levelname, "text": text})
-        except Exception:  # noqa: BLE001  # like handlers of the standard library: never fail the code that logs
+        except Exception:  # noqa: BLE001  # as in the standard library, the code that logs never fails
             self.handleError(record)

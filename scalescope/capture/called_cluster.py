@@ -1,7 +1,7 @@
-"""Whether a call of Dask's client or cluster is for another scheduler than one's own.
+"""Tells calls of Dask's clients and clusters for another scheduler from calls for our own.
 
-Attributes are read where they lie: properties of Dask make clients, and what another thread is making has only some of
-them. Their names are those of distributed 2023.5 to 2026.8.
+Attributes are read from `__dict__`: Dask's properties may make clients, and an object that another thread is making has
+only some attributes. Their names are those of distributed 2023.5 to 2026.8.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import distributed
 from distributed.core import coerce_to_address
 from distributed.deploy.cluster import Cluster
 
-_BEGINNING = ("newly-created", "connecting")  # the status of a client that has not had a scheduler yet
+_BEGINNING = ("newly-created", "connecting")  # statuses of a client before its first connection
 
 
 class OwnScheduler:
@@ -29,7 +29,7 @@ class OwnScheduler:
                 self._names |= names if address in names else set()
 
     def is_another(self, frame: FrameType) -> bool | None:
-        """Whether this frame belongs to a call for another cluster; None where it does not tell."""
+        """Whether this frame belongs to a call for another cluster; None if the frame does not tell."""
         if str(frame.f_globals.get("__name__", "")).partition(".")[0] != "distributed":
             return None
         try:
@@ -51,7 +51,7 @@ def _first(futures: object) -> object:
 
 
 def _names(owner: object) -> set[str] | None:
-    """Address and id of the scheduler of one of Dask's objects; empty while it is being made, None if not known."""
+    """Address and id of the scheduler of one of Dask's objects; empty while that is being made, None if unknown."""
     state: dict[str, Any] = getattr(owner, "__dict__", {})
     if isinstance(owner, Cluster):
         if state.get("scheduler_comm") is None:
@@ -59,12 +59,12 @@ def _names(owner: object) -> set[str] | None:
         return _known(owner.scheduler_address, owner.scheduler_info)
     if isinstance(owner, distributed.Client):
         return _of_client(state)
-    if isinstance(owner, distributed.as_completed):  # its loop is that of the default client
+    if isinstance(owner, distributed.as_completed):  # its `loop` belongs to the default client
         return _names(_first(state["futures"]))
     for name in ("_client", "client"):
         if isinstance(client := state.get(name), distributed.Client):
             return _names(client)
-    return _known(getattr(state.get("_scheduler"), "address", ""), {}) or None  # of a semaphore or lock
+    return _known(getattr(state.get("_scheduler"), "address", ""), {}) or None  # a semaphore or lock
 
 
 def _of_client(state: Mapping[str, Any]) -> set[str] | None:

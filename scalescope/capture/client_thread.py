@@ -23,35 +23,35 @@ from scalescope.model.records import FLOW, IMPORT, META, OTHER_CLUSTER, Columns,
 
 _logger = logging.getLogger(__name__)
 
-# Real seconds between two samples: the first come sooner, for short calls; later ones are this part of the call apart,
-# up to the longest.
+# Real seconds between two samples: fewer at first, for short calls, then this part of the call's time so far, up to the
+# longest
 INTERVAL_S, LONGEST_S, PART = 0.025, 0.1, 0.005
 
 _FLOW_ENGINE = "/prefect/flow_engine.py"
-_META = ("compute_meta", "apply_infer_dtype", "emulate", "_emulate")  # functions of Dask that call the user's
+_META = ("compute_meta", "apply_infer_dtype", "emulate", "_emulate")  # functions of Dask that call the user's functions
 _VIRTUAL = "scalescope.clusters.simulated."
 
 
 class CodePlace(NamedTuple):
-    """The innermost frame of the user's code, and what it was there for but its own work."""
+    """The innermost frame of the user's code, and the purpose of its call if that is not the code's own work."""
 
     code: CodeType | None = None
     instruction: int = 0
     line: int = 0
-    waits: bool = False  # for a cluster
+    waits: bool = False  # whether it waits for a cluster
     imports: bool = False
-    flow: bool = False  # Prefect did something around the function of a flow
-    meta: bool = False  # Dask called it, to learn what it returns
-    elsewhere: bool = False  # in a call for another cluster
+    flow: bool = False  # whether Prefect worked around the function of a flow
+    meta: bool = False  # whether Dask called it to learn the type of its result
+    elsewhere: bool = False  # whether it is in a call for another cluster
 
 
 class ClientWatch:
-    """Charges the time of the calling thread, on the cluster's clock, to the lines of code where it is.
+    """Charges the time of the calling thread, on the cluster's clock, to the lines of code at which it is.
 
-    In real time another thread samples it. Virtual time passes only where the workload's thread waits or is charged CPU
-    seconds: there that thread itself tells what passed at each wait, and samples only divide it. `function` is the
-    workload; its file is user code wherever it lies. `waits` has a function called before and after each wait. Calls
-    for other clusters are told apart where `address`, of the scheduler that the workload is for, is known on entry.
+    In real time, another thread samples the calling thread. Virtual time passes only while the calling thread waits or
+    is charged CPU seconds: the thread itself reports the time at each wait, and samples only divide it. `function` is
+    the workload; its file always counts as user code. `waits` registers a function that is called before and after
+    each wait. With the scheduler's `address`, calls for other clusters are told apart.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ClientWatch:
         self._scheduler = OwnScheduler(self._address) if self._address else None
         self._virtual = self._open.enter_context(self._waits(self._passed))
         self.began = self.ended = self._clock()
-        _thread.start_new_thread(self._sample_quietly, ())  # one of `threading` would become part of a simulation
+        _thread.start_new_thread(self._sample_quietly, ())  # a thread of `threading` would take part in a simulation
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -85,11 +85,11 @@ class ClientWatch:
             self._charge(self._rows[-1][0] if self._rows else CodePlace())
 
     def columns(self, ahead_s: float) -> Columns:
-        """The table `client`; the scheduler's clock is `ahead_s` ahead of the one read here."""
+        """The table `client`; the scheduler's clock is `ahead_s` ahead of this watch's clock."""
         return self._columns(self._rows, ahead_s)
 
     def taken(self, ahead_s: float) -> Columns:
-        """Like `columns`, of what is over and has not been taken; nothing is taken twice."""
+        """Like `columns`, but only rows that have ended; each row is returned once."""
         with self._lock:
             going_on = [] if self._over else self._rows[-1:]
             rows, self._rows = self._rows[: len(self._rows) - len(going_on)], going_on
@@ -118,7 +118,7 @@ class ClientWatch:
             with collection_deferred():
                 frame = sys._current_frames().get(self._watched)
                 self._seen.append(self._place(frame))
-                del frame  # it holds what the workload holds
+                del frame  # the frame keeps the workload's objects alive
             if not self._virtual:
                 with self._lock:
                     if not self._over:
@@ -128,7 +128,7 @@ class ClientWatch:
         self._charge(self._place(sys._getframe(1)))
 
     def _charge(self, otherwise: CodePlace | None = None) -> None:
-        # the time since the last call, to the places seen meanwhile in equal shares
+        # divides the time since the last call equally among the places seen meanwhile
         seen, self._seen = self._seen, []
         if otherwise is not None and not seen:
             seen = [otherwise]
@@ -150,7 +150,7 @@ class ClientWatch:
                 return CodePlace(*at, waits or elsewhere, imports, flow, _meta(frame), elsewhere)
             imports = imports or file.startswith("<frozen importlib")
             flow = flow or file.endswith(_FLOW_ENGINE)
-            # what the user's code called tells more than what that calls in turn
+            # an outer call, nearer to the user's code, tells more than an inner one
             another = self._scheduler.is_another(frame) if self._scheduler else None
             elsewhere = elsewhere if another is None else another
             frame = frame.f_back
@@ -175,7 +175,7 @@ def collection_deferred() -> Iterator[None]:
 
 
 def _waits(frame: FrameType | None) -> bool:
-    # whether the innermost frames wait on behalf of Dask's client
+    # returns whether the innermost frames wait on behalf of Dask's client
     depth, name = 0, ""
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))
@@ -210,7 +210,7 @@ def _described(place: CodePlace) -> tuple[str, str]:
     text[0] = text[0][column:]
     try:
         statements = ast.parse(b"".join(text)).body
-    except (SyntaxError, ValueError):  # a part of a statement, or the file was changed since it was imported
+    except (SyntaxError, ValueError):  # part of a statement, or a file that has changed since its import
         return where, ""
     match statements:
         case [ast.Expr(value=ast.Call(func=called))]:

@@ -1,8 +1,9 @@
-"""Makes the clocks of workers on the scheduler's host agree with it exactly.
+"""Makes times of workers on the scheduler's host agree exactly with the scheduler's clock.
 
-A worker adds to its times an estimate of the scheduler's clock minus its own, from the round trip of its last
-heartbeat. On the scheduler's own host the truth is 0, and the estimate is wrong by tens of milliseconds under load. On
-other hosts it stays. The source text is sent to workers: the standard library and `distributed` alone.
+A worker adds to its times an estimate of the difference between the scheduler's clock and its own, from the round trip
+of its last heartbeat. On the scheduler's host the true difference is 0, but the estimate is wrong by tens of
+milliseconds under load. On other hosts the estimate stays. This source text is sent to workers: it imports only the
+standard library and `distributed`.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from typing import Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
-from scalescope.capture.quiet import hide_own_records as hide_own_records  # it is sent with this, the first plugin
+from scalescope.capture.quiet import hide_own_records as hide_own_records  # sent with this plugin, the first one
 
 
 class SameHostClock(WorkerPlugin):  # type: ignore[misc]
     """Fixes `Worker.scheduler_delay` at 0 if the worker reads the same clock as the scheduler.
 
-    The worker assigns it after every heartbeat, so its class gets a property that ignores assignments, like
+    The worker sets the attribute after every heartbeat, so its class gets a property that ignores assignments, like
     `NoSchedulerDelayWorker` in upstream's tests. `kernel`: `this_kernel()` of the scheduler.
     """
 
@@ -44,7 +45,7 @@ _classes: dict[type, type] = {}
 
 
 def _with_fixed_delay(worker_class: type) -> type:
-    if worker_class not in _classes:  # one for all workers of a process
+    if worker_class not in _classes:  # one class for all workers of a process
         delay = property(lambda worker: 0.0, lambda worker, value: None)
         _classes[worker_class] = type(worker_class.__name__, (worker_class,), {"scheduler_delay": delay})
     return _classes[worker_class]

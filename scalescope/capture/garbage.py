@@ -1,6 +1,6 @@
-"""Times of a process's full garbage collections, in which no thread of it runs Python.
+"""Times of a process's full garbage collections, during which none of its threads runs Python.
 
-The source text is sent to workers: the standard library and `distributed` alone.
+This source text is sent to workers: it imports only the standard library and `distributed`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 
 from distributed.diagnostics.plugin import WorkerPlugin
 
-FULL = 2  # the generation that is all objects; younger ones take no time worth telling
-MOST = 20_000  # collections that a worker holds; beyond, the oldest is dropped
+FULL = 2  # generation with all objects; collections of younger ones are too short to matter
+MOST = 20_000  # most collections that a worker holds; then the oldest is dropped
 
 
 class GarbageCollections(WorkerPlugin):  # type: ignore[misc]
-    """Notes when the interpreter collects; `taken` hands it out."""
+    """Notes begin and end of collections; `taken` returns them."""
 
     name = "scalescope-garbage"
     idempotent = True
@@ -40,7 +40,7 @@ class GarbageCollections(WorkerPlugin):  # type: ignore[misc]
             self.found.append((self.begun, time.time()))
 
     def taken(self, since: float) -> list[tuple[float, float]]:
-        """Begin and end of the collections since a time, which are forgotten here."""
+        """Begin and end of the collections since a time; forgets all collections."""
         taken = [each for each in self.found if each[1] >= since]
         self.found.clear()
         return taken

@@ -1,9 +1,9 @@
-"""Samples the GPU of a worker with NVML, and at the same instants what the threads that run its tasks are doing.
+"""Samples the GPU of a worker with NVML, and at the same instants the activity of the threads that run its tasks.
 
-NVML says in which part of its last sampling period (0.2 s on an H100, a second on others) a kernel ran on the card,
-whoever started it, not how much of the card it used. A thread is in Python or in a call of C code whose name its line
-shows; it is seen where it can give up the interpreter's lock. The source text is sent to workers: the standard library
-and `distributed` alone.
+NVML returns the part of its last sampling period (0.2 s on an H100, a second on others) in which a kernel of any
+process ran on the card, not how much of the card the kernel used. A thread is in Python, or in a call of C code whose
+name is on its line; samples see it where it can release the interpreter's lock. This source text is sent to workers: it
+imports only the standard library and `distributed`.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from distributed.sizeof import safe_sizeof
 
 NAME = "scalescope-gpu"
 INTERVAL_S = 0.1
-MOST = 3000  # samples that a worker holds; beyond, every second one is dropped and the interval is doubled
+MOST = 3000  # most samples that a worker holds; then every second one is dropped and the interval is doubled
 COLUMNS = ("time", "utilisation", "memory", "prefix", "doing", "cpu")
 PROCESSES_EVERY = 10  # samples between two looks at the processes on the card
 THROTTLED = 0x08 | 0x20 | 0x40 | 0x80  # hardware slowdown, heat, power brake; not the usual limit of power
-THREAD_CLOCK = 4 | 2  # with the number of a thread, Linux's clock of its time on cores: CPUCLOCK_PERTHREAD, _SCHED
-DEPTH = 60  # frames of a thread that are looked at, from the innermost
+THREAD_CLOCK = 4 | 2  # with the number of a thread, the id of Linux's clock of its CPU time: CPUCLOCK_PERTHREAD, _SCHED
+DEPTH = 60  # most frames of a thread that are examined, from the innermost
 
 COPYING, LOADING = "copying", "loading"
-# Attributes on a line that copy to or from a GPU or wait for its results, the second ones only within CuPy; and those
-# that read and decode.
+# Attributes on a line that copy to or from a GPU or wait for its results; such attributes only within CuPy; attributes
+# that read and decode
 _COPIES = re.compile("to|cuda|cpu|item|numpy|tolist|asnumpy|pin_memory|(_cuda_)?synchronize|copy_to_host|to_device")
 _CUPY_COPIES = re.compile("get|set|array|asarray")
 _READS = re.compile(
@@ -52,7 +52,7 @@ _LOADING_MODULES = (
 
 
 class GpuSampler(WorkerPlugin):  # type: ignore[misc]
-    """Samples while the worker lives; `taken` hands the samples out."""
+    """Samples while the worker lives; `taken` returns the samples."""
 
     name = NAME
     idempotent = True
@@ -75,7 +75,7 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
                 "memory_total": int(self.nvml.nvmlDeviceGetMemoryInfo(self.card).total),
             }
         except self.nvml.NVMLError as error:  # a part of a card (MIG) has no utilisation
-            self.absent = f"NVML does not tell its utilisation: {error}"
+            self.absent = f"NVML does not tell the utilisation of the GPU: {error}"
             return
         for callbacks in _of_moves(worker):
             callbacks.append(self.move)
@@ -116,7 +116,7 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
         return time.time(), busy, used, throttled, threads
 
     def cores(self, thread: int | None) -> float:
-        # the part of the time since the last sample in which a thread was on a core; 1 where it is not known
+        # returns the part of the time since the last sample in which a thread was on a core; 1 if unknown
         if thread is None:
             return 1.0
         try:
@@ -129,7 +129,7 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
         return min((spent - before) / (now - since), 1.0) if since and now - since < 3 * self.interval else 1.0
 
     def taken(self, since: float, delay: float) -> dict[str, Any]:
-        """Facts and samples since a time of this host's clock; `absent` says why there is none. Begins anew."""
+        """Facts and samples since a time of this host's clock, or `absent`: the reason for having none. Begins anew."""
         samples, self.samples, self.interval = self.samples, [], INTERVAL_S
         moved, self.moved = self.moved, 0
         if self.absent:
@@ -148,7 +148,7 @@ class GpuSampler(WorkerPlugin):  # type: ignore[misc]
 
 
 def why_absent(dask_worker: Any = None) -> str:
-    """Why this process sees no GPU: a state of `distributed.diagnostics.nvml`, or `HIDDEN`; empty where it sees one."""
+    """The reason for seeing no GPU: a state of `distributed.diagnostics.nvml`, or `HIDDEN`; empty if it sees one."""
     if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in ("", "-1", "NoDevFiles"):
         return "HIDDEN"
     if nvml.device_get_count() == 0:
@@ -157,7 +157,7 @@ def why_absent(dask_worker: Any = None) -> str:
 
 
 def _of_moves(worker: Any) -> list[Any]:
-    # dask-cuda holds results in a buffer of zict, which has lists of functions that it calls for each that it moves
+    # dask-cuda holds results in a buffer of zict, which has lists of functions to call for each result that it moves
     buffer = getattr(getattr(worker, "data", None), "device_buffer", None)
     names = ("fast_to_slow_callbacks", "slow_to_fast_callbacks")
     return [getattr(buffer, name) for name in names if hasattr(buffer, name)]
@@ -192,7 +192,7 @@ def _of_frame(frame: Any) -> str:
 
 @lru_cache(maxsize=1000)
 def _of_line(code: Any, instruction: int, in_cupy: bool) -> str:
-    # by the attributes that the line has taken so far: among them is the call that it is in
+    # judges by the attributes that the line has read so far: one of them is the function that it calls now
     begin = max((offset for offset, _ in dis.findlinestarts(code) if offset <= instruction), default=0)
     names = [
         str(each.argval)

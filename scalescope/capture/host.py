@@ -18,11 +18,11 @@ from typing import Any
 
 _PROC = Path("/proc")
 _CGROUP = Path("/sys/fs/cgroup")
-NAMED, MOST_NAMES = 0.05, 3  # cores from which a process of others is named; most names
+NAMED, MOST_NAMES = 0.05, 3  # fewest busy cores of a foreign process that is named; most names
 
 
 def facts() -> dict[str, Any]:
-    """Facts of this machine; None if the platform does not tell."""
+    """Facts of this machine; a value is None if the platform does not tell it."""
     return {
         "hostname": socket.gethostname(),
         "platform": platform.platform(),
@@ -42,12 +42,12 @@ def facts() -> dict[str, Any]:
 def packages() -> dict[str, str]:
     """Versions of all distributions that this Python finds, by normalised name.
 
-    The version of one that was built from a repository is `VERSION @ git+ADDRESS@COMMIT`.
+    The version of a distribution that was built from a repository is `VERSION @ git+ADDRESS@COMMIT`.
     """
     found: dict[str, str] = {}
     for distribution in importlib.metadata.distributions():
         metadata = distribution.metadata  # read and parsed at each access
-        if name := metadata["Name"]:  # a folder without metadata has none; the first on the path is imported
+        if name := metadata["Name"]:  # a folder without metadata has no name; the first on the path is the one imported
             version = f"{metadata['Version']}{_source(distribution)}"
             found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), version)
     return dict(sorted(found.items()))
@@ -66,26 +66,26 @@ def packages_digest(versions: dict[str, str]) -> str:
 
 @dataclass(frozen=True)
 class CpuShares:
-    """Where the CPU time of the host went, as shares of all its CPUs."""
+    """Uses of the host's CPU time, as shares of all its CPUs."""
 
     ours: float  # used by our processes
     own: float  # the part of `ours` used by the roots of their trees, such as a driver
     others: float  # used by all other processes and the kernel
     stolen: float  # taken by the hypervisor for other machines
     idle: float  # not used
-    cpus: int  # what the shares are of
+    cpus: int  # CPUs of the host
     seconds: float  # length of the interval
-    names: tuple[str, ...] = ()  # of other processes that used at least `NAMED` cores, the busiest first
+    names: tuple[str, ...] = ()  # names of other processes that used at least `NAMED` cores, the busiest first
 
     def to_mapping(self) -> dict[str, Any]:
         return asdict(self)
 
 
 class HostLoad:
-    """Measures where the CPU time of the host goes while the body runs, from `/proc`, in ticks of 10 ms.
+    """Measures how processes share the CPU time of the host while the body runs, from `/proc`, in ticks of 10 ms.
 
-    Ours are the processes of the given trees (`roots`: process ids, by default this process), with children already
-    waited for. A process that leaves its tree counts as others'. `load` is the result; if None, `reason` says why.
+    Our processes are the trees below `roots` (process ids; default: this process), including children that have been
+    waited for. A process that leaves its tree is foreign. `load` is the result; if None, `reason` says why.
     """
 
     def __init__(self, roots: Iterable[int] | None = None) -> None:
@@ -93,7 +93,7 @@ class HostLoad:
         self.load: CpuShares | None = None
         self.reason = "not measured yet"
         self._before: dict[str, int] | None = None
-        self._foreign: dict[tuple[int, str], int] = {}  # ticks of processes of others, by id and name
+        self._foreign: dict[tuple[int, str], int] = {}  # ticks of foreign processes, by id and name
 
     def __enter__(self) -> HostLoad:
         self._before = self._look()
@@ -129,7 +129,7 @@ class HostLoad:
             ours, own, self._foreign = _tree_ticks(self.roots)
             return {"total": sum(ticks), "idle": ticks[3] + ticks[4], "stolen": ticks[7], "ours": ours, "own": own}
         except (OSError, ValueError, IndexError) as error:
-            self.reason = f"this platform does not say where CPU time goes: {error}"
+            self.reason = f"this platform does not tell how CPU time is used: {error}"
             return None
 
 
@@ -144,7 +144,7 @@ def _tree_ticks(roots: Collection[int]) -> tuple[int, int, dict[tuple[int, str],
         try:
             # the name of a process, in parentheses, may contain anything
             name, _, rest = (entry / "stat").read_text(errors="replace").partition("(")[2].rpartition(")")
-        except OSError:  # it has ended meanwhile
+        except OSError:  # the process has ended meanwhile
             continue
         values, names[int(entry.name)] = rest.split(), name
         parents[int(entry.name)] = int(values[1])
@@ -177,7 +177,7 @@ def _kilobytes(path: Path, name: str) -> int | None:
     return int(value.split()[0]) * 1024 if value else None
 
 
-def _cgroup_cpus() -> float | None:  # control groups of version 2, or else 1
+def _cgroup_cpus() -> float | None:  # from control groups of version 2, or else of version 1
     quota, _, period = _first_line(_CGROUP / "cpu.max").partition(" ")
     if not quota:
         quota = _first_line(_CGROUP / "cpu" / "cpu.cfs_quota_us")

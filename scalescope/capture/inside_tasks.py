@@ -1,9 +1,9 @@
-"""Where the worker's own profiler saw the threads of tasks, by task prefix.
+"""Stacks in which the worker's own profiler saw the threads of tasks, by task prefix.
 
-A worker of `distributed` samples the stacks of its task threads (10 ms). Its profile neither counts the innermost
-function nor tells lines apart: while this is installed, both are counted. Coroutine functions run on the worker's event
-loop, which no profile of a worker shows: while such a task runs, a thread looks there as often. The source text is sent
-to workers: the standard library and `distributed` alone.
+A worker of `distributed` samples the stacks of its task threads every 10 ms. Its profile lacks the innermost function
+and does not tell lines apart: this module adds both. Coroutine functions run on the worker's event loop, which the
+profile does not cover: while such a task runs, a thread of this module samples the loop as often. This source text is
+sent to workers: it imports only the standard library and `distributed`.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from scalescope.capture.instrument import Hook, Instrumented
 
 NAME = "scalescope-inside"
-DEEPEST = 100  # frames of a stack that are looked at, from the innermost, as `distributed` does
-OUTER, INNER = 25, 15  # frames of a stack that are kept, from its two ends
-STACKS, CUT = 60, 8  # commonest stacks of a prefix that are told as they are; outermost frames that others keep
+DEEPEST = 100  # most frames of a stack that are examined, from the innermost, as in `distributed`
+OUTER, INNER = 25, 15  # frames of a long stack that are kept at its two ends
+STACKS, CUT = 60, 8  # commonest stacks of a prefix, which stay whole; outermost frames that other stacks keep
 PREFIXES = 50  # most prefixes, those with most samples
 
 OFF = "the profiler of the workers is off (distributed.worker.profile.enabled)"
 
-COROUTINE = "event-loop"  # first frame of a stack that was seen on the event loop, in a coroutine function of a task
-COROUTINE_S = 0.01  # seconds of a sample of an event loop that runs such a task
-LINGER_S = 0.5  # after the last of them, before the thread that looks ends
+COROUTINE = "event-loop"  # first frame of a stack on the event loop, in a coroutine function of a task
+COROUTINE_S = 0.01  # seconds between two samples of an event loop that runs such a task
+LINGER_S = 0.5  # seconds after the last such task until the sampling thread ends
 
 SENT = "<dynamic-code>"  # file of functions that cloudpickle sends by value; their globals know its name
-# Between the worker and the function of a task.
+# Frames between the worker and the function of a task
 _DISPATCH = ("dask._task_spec.", "dask.core.", "dask.optimization.", "dask.utils.apply")
 _FOLDERS = tuple(os.path.join(path, "") for path in map(sysconfig.get_path, ("stdlib", "platstdlib")) if path)
 _installed = 0
 
 
 class InsideTasks(WorkerPlugin):  # type: ignore[misc]
-    """Has what the profiler saw since it was last asked."""
+    """Returns the samples since the last call of `taken`."""
 
     name = NAME
     idempotent = True
@@ -61,18 +61,18 @@ class InsideTasks(WorkerPlugin):  # type: ignore[misc]
         _count(-1)
 
     def begin(self) -> None:
-        self.on_loop: dict[str, Counter[str]] = {}  # what coroutine functions did on the event loop, by prefix
+        self.on_loop: dict[str, Counter[str]] = {}  # stacks of coroutine functions on the event loop, by prefix
         self.waited = _waited_for_a_core(self.worker)
         if "profile" in self.worker.periodic_callbacks:
-            self.worker.cycle_profile()  # what it saw until now stays apart
+            self.worker.cycle_profile()  # closes the profile of earlier samples
 
     def taken(self, since: float) -> dict[str, Any]:
         """Samples by stack and prefix since a time of the scheduler's clock.
 
-        Begins anew. A stack is frames from the outermost on with `;` between: `my_job.py:61 load` in the user's code,
-        `json.decoder.decode` in a library's, and last the function in C that was called, as `time.sleep()`, or
-        `time.sleep [after OSError]()` while an exception was handled. `core_wait_s`: seconds that threads of tasks
-        wanted a core and had none.
+        Begins anew. A stack is its frames, the outermost first, joined by `;`: `my_job.py:61 load` in the user's code,
+        `json.decoder.decode` in a library's, and last a called C function, as `time.sleep()`, or
+        `time.sleep [after OSError]()` while an exception was handled. `core_wait_s`: seconds for which threads of tasks
+        waited for a core.
         """
         worker = self.worker
         stacks: dict[str, Counter[str]] = {}
@@ -91,9 +91,9 @@ class InsideTasks(WorkerPlugin):  # type: ignore[misc]
 
 
 def shortened(stacks: Counter[str], most: int = STACKS) -> dict[str, int]:
-    """The commonest stacks; the others without their innermost frames, then the commonest of these.
+    """The commonest stacks unchanged, and the commonest of the others without their innermost frames.
 
-    The samples that are left are those of an empty one.
+    All other samples are counted under an empty stack.
     """
     kept, rest = Counter(dict(stacks.most_common(most))), Counter[str]()
     for stack, samples in stacks.items():
@@ -112,7 +112,7 @@ def _cut(stack: str) -> str:
 
 
 def _waited_for_a_core(worker: Any) -> dict[int, float]:
-    """Seconds since their begin that threads of tasks waited for a core, by thread; only Linux tells."""
+    """Seconds for which threads of tasks have waited for a core since their start, by thread; empty except on Linux."""
     found = {}
     for thread in tuple(getattr(worker.executors.get("default"), "_threads", ())):
         with suppress(OSError, ValueError, IndexError), open(f"/proc/self/task/{thread.native_id}/schedstat") as file:
@@ -124,7 +124,7 @@ def _waited_for_a_core(worker: Any) -> dict[int, float]:
 
 
 class _EventLoops:
-    """Looks at event loops while tasks run there; one for all workers of a process."""
+    """Samples event loops while tasks run there; one instance for all workers of a process."""
 
     def __init__(self) -> None:
         self.running: dict[int, int] = {}  # tasks that have begun and not ended, by thread of their loop
@@ -162,12 +162,12 @@ class _EventLoops:
                     self.watches = False
                     return
             for thread in threads:
-                with suppress(Exception):  # nobody is to be told, and the next look may see more
+                with suppress(Exception):  # a failed sample is lost; the next one may succeed
                     _look(thread, round((now - before) / COROUTINE_S))
             before = now
 
 
-_RUNS_COROUTINES = ("_run_task_async", "apply_function_async")  # the second before distributed 2024.9
+_RUNS_COROUTINES = ("_run_task_async", "apply_function_async")  # the second name is that before distributed 2024.9
 _event_loops = _EventLoops()
 
 
@@ -228,7 +228,7 @@ def frame_text(description: dict[str, Any]) -> str:
 
 @lru_cache(maxsize=10_000)
 def module_of(file: str) -> str:
-    """The module that a file of a library has; empty for the user's own."""
+    """The module of a library's file; empty for the user's own files."""
     if file.startswith("<frozen "):
         return file[len("<frozen ") : -1]
     if file.startswith("<"):
@@ -252,7 +252,7 @@ def _dotted(path: str) -> str:
 
 
 def _count(change: int) -> None:
-    # once for all workers of a process
+    # all workers of a process share one installation
     global _installed
     _installed += change
     if _installed == 1 and change > 0:
@@ -264,7 +264,7 @@ def _count(change: int) -> None:
 
 
 def _process(frame: Any, child: Any, state: Any, **options: Any) -> Any:
-    # as the original, but for what it does with the innermost frame and with lines; workers pass True for `child`
+    # as the original, but counts the innermost frame and lines, too; workers pass True for `child`
     if child is not True:
         return _original(frame, child, state, **options)
     stop, innermost = options.get("stop"), frame
@@ -300,25 +300,25 @@ def _info(frame: Any) -> Any:
 
 
 def _handled(frame: Any) -> str:
-    """The class of the exception that the thread of this frame handles; empty where it handles none."""
+    """The class of the exception that the thread of this frame handles; empty if it handles none."""
     if not hasattr(sys, "_current_exceptions"):  # before Python 3.11
         return ""
     threads = [thread for thread, innermost in sys._current_frames().items() if innermost is frame]
     found = sys._current_exceptions().get(threads[0]) if threads else None
-    error = found[1] if isinstance(found, tuple) else found  # from Python 3.12 on the exception alone
+    error = found[1] if isinstance(found, tuple) else found  # Python 3.12 and later return the exception alone
     return "" if error is None else type(error).__name__
 
 
 @lru_cache(maxsize=10_000)
 def _identity(code: Any) -> tuple[str, bool]:
-    # as `profile.identifier`, and whether it is the user's own code, of which each line counts
+    # `profile.identifier`, and whether this is the user's own code, whose lines are counted apart
     name, file = getattr(code, "co_name", repr(code)), getattr(code, "co_filename", "<frozen ?>")
     return f"{name};{file};{getattr(code, 'co_firstlineno', 0)}", not module_of(file)
 
 
 @lru_cache(maxsize=10_000)
 def called(code: Any, instruction: int) -> str:
-    """The function that is called there, as `cursor.execute` or `lock.__enter__`; empty where none is."""
+    """The function that an instruction calls, as `cursor.execute` or `lock.__enter__`; empty if it calls none."""
     if sys.version_info < (3, 11) or not 0 <= instruction < len(code.co_code):
         return ""
     here = dis.opname[code.co_code[instruction]]

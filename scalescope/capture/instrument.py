@@ -1,10 +1,10 @@
-"""Puts calls of ours into functions of libraries, without a frame of ours around them.
+"""Puts calls of hooks into functions of libraries, without a wrapper around the functions.
 
-A wrapper would stand in every traceback, and would be what `warnings` with a `stacklevel` and `inspect.stack()` see.
-Here the function keeps its file, lines, columns, names and signature: its code is compiled from its own source once
-more, with a call of the hook before its first statement and its results passed through the hook.
+A wrapper would appear in every traceback, and `warnings` with a `stacklevel` and `inspect.stack()` would see it.
+Instead the function keeps its file, lines, columns, names and signature: its own source is compiled again, with a call
+of the hook before the first statement, and with the results passed through the hook.
 
-The source text is sent to workers, before that of `scalescope.capture.waits`: the standard library alone.
+This source text is sent to workers, before that of `scalescope.capture.waits`: it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from contextlib import suppress
 from types import CodeType, FunctionType
 from typing import Any
 
-_MARK = "scalescope hooks"  # constant in the compiled source for which the hooks are put
-_TOKEN = "_scalescope"  # noqa: S105 - local variable that holds what `entered` returned
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)  # a union is no class before Python 3.10
+_MARK = "scalescope hooks"  # constant in the compiled source that the hooks replace
+_TOKEN = "_scalescope"  # noqa: S105 - local variable with the result of `entered`
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)  # a tuple, since `isinstance` takes no union before Python 3.10
 _FUTURES = 0x0FFF0000  # bits of `co_flags` that come from `from __future__ import ...`
 
 
 class NotInstrumented(Exception):
-    """The source of a function is missing, or is not that of its code."""
+    """The source of a function is missing, or does not belong to its code."""
 
 
 class Hook:
     """Functions called at the beginning of a function, at each of its returns, and at its end.
 
-    - `enter` takes the arguments and returns a token for the others; by default, these are the token.
+    - `enter` takes the arguments and returns a token for the other two; by default, the arguments are the token.
     - `leave` takes the token and the result, and returns the result.
     - `end` takes the token, also when the function raises.
 
-    In coroutine functions `enter` and `leave` may return something to be awaited. `failed` is told of errors of these
-    three, which then change nothing; without it, they are raised.
+    In coroutine functions, `enter` and `leave` may return an awaitable. `failed` gets the errors of these three, which
+    then change nothing; without `failed`, they are raised.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class Hook:
     def told(self, error: Exception) -> None:
         if self.failed is None:
             raise error
-        with suppress(Exception):  # There is nobody else to tell.
+        with suppress(Exception):  # an error of `failed` itself cannot be reported
             self.failed(error)
 
 
 class Hooks:
-    """The hooks of a function: what its code calls."""
+    """The hooks of a function; its code calls the methods of this class."""
 
     def __init__(self, original: CodeType) -> None:
         self.original = original
@@ -110,13 +110,13 @@ class Hooks:
 
 
 class Instrumented:
-    """Functions that call hooks until they are restored; others' hooks stay."""
+    """Functions that call hooks until they are restored; hooks of other instances stay."""
 
     def __init__(self) -> None:
         self._put: list[tuple[FunctionType, Hook]] = []
 
     def put(self, function: Any, hook: Hook) -> bool:
-        """Returns whether it was possible: it is not where a function has no source."""
+        """Put a hook into a function; returns False if that is impossible, as for a function without source."""
         if not isinstance(function, FunctionType):
             return False
         hooks = _hooks(function)
@@ -135,19 +135,19 @@ class Instrumented:
         while self._put:
             function, hook = self._put.pop()
             hooks = _hooks(function)
-            if hooks is not None and hook in hooks.hooks:  # else somebody has put other code there since
+            if hooks is not None and hook in hooks.hooks:  # otherwise the function has got other code since
                 hooks.hooks.remove(hook)
                 if not hooks.hooks:
                     function.__code__ = hooks.original
 
 
 def _hooks(function: FunctionType) -> Hooks | None:
-    """The hooks that a function calls, also those of another copy of this module."""
+    """The hooks that a function calls, also if another copy of this module made them."""
     return next((each for each in function.__code__.co_consts if type(each).__name__ == Hooks.__name__), None)
 
 
 def instrumented(code: CodeType, qualname: str, source: Sequence[str], hooks: Hooks) -> CodeType:
-    """The code of a function that calls the hooks; `source` has the lines of its file."""
+    """A function's code with calls of the hooks; `source` has the lines of its file."""
     first = code.co_firstlineno
     text = "".join(_block(code, source[first - 1 :]))
     is_indented = text[:1].isspace()
@@ -159,20 +159,20 @@ def instrumented(code: CodeType, qualname: str, source: Sequence[str], hooks: Ho
     function = body[0] if body else None
     if not isinstance(function, _FUNCTIONS) or function.name != code.co_name:
         raise NotInstrumented(f"{code.co_filename}:{first} is not {code.co_name}")
-    function.returns = None  # its decorators stay: it begins with their line, and is not defined anew
+    function.returns = None  # decorators stay, since the code begins at their line; they are not called
     _Calls(function).put()
     outer = _around(code, qualname, function)
     made = _compiled(ast.increment_lineno(ast.fix_missing_locations(outer), first - 2), code)
     same = ("co_name", "co_firstlineno", "co_argcount", "co_kwonlyargcount", "co_posonlyargcount", "co_freevars")
     if any(getattr(made, name) != getattr(code, name) for name in same):
-        raise NotInstrumented(f"{code.co_filename}:{first}: its source is another")
+        raise NotInstrumented(f"{code.co_filename}:{first}: its source does not belong to it")
     constants = tuple(hooks if each == _MARK and isinstance(each, str) else each for each in made.co_consts)
     known: Any = {"co_qualname": code.co_qualname} if hasattr(code, "co_qualname") else {}  # from Python 3.11 on
     return made.replace(co_consts=constants, **known)
 
 
 class _Calls(ast.NodeTransformer):
-    """Puts the calls into one function, not into those that it defines."""
+    """Puts the calls into one function, but not into functions that it defines."""
 
     def __init__(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         self.function = function
@@ -212,7 +212,7 @@ class _Calls(ast.NodeTransformer):
 
 
 def _at(node: Any, place: ast.AST) -> Any:
-    """`node` with the position of `place`, for all parts that have none."""
+    """`node`, whose parts without a position get that of `place`."""
     for each in ast.walk(node):
         if "lineno" in each._attributes and not hasattr(each, "lineno"):
             ast.copy_location(each, place)
@@ -220,7 +220,7 @@ def _at(node: Any, place: ast.AST) -> Any:
 
 
 def _around(code: CodeType, qualname: str, function: ast.stmt) -> ast.Module:
-    """A module with the function; what it takes from functions or a class around it are variables of one function."""
+    """A module with the function, inside one function that has its free variables and, if needed, a class."""
     classes = [part for part in qualname.split(".")[:-1] if part != "<locals>"]
     inner: ast.stmt = function
     if "__class__" in code.co_freevars or (classes and "<locals>" not in qualname):
@@ -257,7 +257,7 @@ def _find(code: CodeType, name: str) -> CodeType | None:
 
 
 def _block(code: CodeType, lines: Sequence[str]) -> Sequence[str]:
-    """The lines of a function, which are the first of these."""
+    """The lines of the function with which `lines` begin."""
     if not hasattr(code, "co_positions"):  # before Python 3.11
         return inspect.getblock(lines)
     return lines[: _last_line(code) - code.co_firstlineno + 1]

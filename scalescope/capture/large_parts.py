@@ -1,6 +1,6 @@
-"""Notes what makes the graphs of a client large: which layer, and which argument or variable of it.
+"""Notes the largest part of each large graph that a client sends: its layer, and an argument or variable.
 
-Graphs below `NOTED_BYTES` cost a function call more. A larger one is searched for at most `VISITS` objects.
+A graph below `NOTED_BYTES` costs one more function call. In a larger graph, at most `VISITS` objects are examined.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from distributed import Client
 from scalescope.capture.instrument import Hook
 from scalescope.model.large_part import LargePart, graph_bytes
 
-NOTED_BYTES = 1_000_000  # of a graph as it is sent
-PART = 0.1  # share of a graph that a part must have to be noted
-MOST = 20  # graphs noted of a trial; the largest are kept
-VISITS, DEPTH = 20_000, 10  # objects looked at in one graph, and how deep
-SAMPLED, MANY = 1_000, 1_000  # tasks looked at in one graph; elements from which a container is not entered
-_NOTHING = (bool, int, float, complex, type, ModuleType)  # what is small, or not sent
+NOTED_BYTES = 1_000_000  # fewest bytes of a noted graph, as it is sent
+PART = 0.1  # least share of the graph's bytes of a noted part
+MOST = 20  # most graphs noted in a trial; the largest are kept
+VISITS, DEPTH = 20_000, 10  # most objects examined in one graph; deepest nesting
+SAMPLED, MANY = 1_000, 1_000  # most tasks examined in one graph; most elements of a container that is entered
+_NOTHING = (bool, int, float, complex, type, ModuleType)  # types whose values are small, or not sent
 _LEAVES = (str, bytes, bytearray, memoryview)
-# Their items are the user's own arguments
+# Places whose items are the user's own arguments
 _WRAPPING = ("argument `parameters`", "argument `args`", "argument `kwargs`")
 
 
@@ -53,7 +53,7 @@ def large_part_hooks(
         if packed.nbytes > smallest:
             try:
                 part = largest_part(graph, packed.nbytes)
-            except Exception:  # noqa: BLE001 - attributes of the user's own objects
+            except Exception:  # noqa: BLE001 - attributes of the user's objects can raise anything
                 part = None
             if part is not None:
                 found.append(replace(part, where=line(sys._getframe(2))))
@@ -82,7 +82,7 @@ class _Found:
 
 
 def largest_part(graph: Any, graph_nbytes: int) -> LargePart | None:
-    """The part of a graph that has most bytes; None where none has a share of `PART`, or it cannot be found."""
+    """The part of a graph that has most bytes; None if no part is found, or none has a share of `PART`."""
     search = _Search()
     search.graph(graph)
     if not search.found:
@@ -90,17 +90,17 @@ def largest_part(graph: Any, graph_nbytes: int) -> LargePart | None:
     place, most = max(search.found.items(), key=lambda item: item[1].nbytes)
     if most.nbytes < PART * graph_nbytes:
         return None
-    nbytes = min(most.nbytes, graph_nbytes)  # many small objects take less when they are packed
+    nbytes = min(most.nbytes, graph_nbytes)  # many small objects are smaller when packed
     return LargePart(graph_nbytes, place.layer, place.what or "the data", most.kind, nbytes, most.calls, "")
 
 
 class _Search:
-    """Walks through a graph, and adds the sizes of what it finds by layer and argument."""
+    """Walks through a graph, and adds up the sizes of objects by layer and argument."""
 
     def __init__(self) -> None:
         self.found: dict[_Place, _Found] = {}
         self._seen: set[int] = set()
-        self._of_task: set[_Place] = set()  # places at which something was found in the task that is looked at
+        self._of_task: set[_Place] = set()  # places of objects found in the current task
         self._visits = 0
 
     def graph(self, graph: Any) -> None:
@@ -118,7 +118,7 @@ class _Search:
     def _expression(self, expression: Any) -> None:
         names = type(expression)._parameters
         layer = key_split(getattr(expression, "_name", "") or "") if "dsk" not in names else ""
-        if "iterables" in names:  # of `Client.map`
+        if "iterables" in names:  # the graph of a `Client.map`
             given = dict(zip(names, expression.operands, strict=False))
             layer = given["key"] if isinstance(given["key"], str) else key_split(next(iter(given["key"]), ""))
             calls = min(map(len, given["iterables"]), default=0)
@@ -236,7 +236,7 @@ def _of_method(value: MethodType, place: _Place) -> Iterator[tuple[Any, _Place]]
 
 def _of_function(value: FunctionType, place: _Place) -> Iterator[tuple[Any, _Place]]:
     for name, each in _variables(value):
-        # what a decorator wraps, such as a task of Prefect
+        # a function that a decorator wraps, such as a task of Prefect
         kept = isinstance(each, FunctionType | MethodType) or "fn" in getattr(each, "__dict__", ())
         yield each, place if kept else replace(place, what=f"variable `{name}`, which the function uses,")
 
@@ -257,7 +257,7 @@ def _is_task(value: Any) -> bool:
     return hasattr(type(value), "func") and hasattr(type(value), "args")
 
 
-# Kinds of values that are entered: the first that fits, else the value's attributes.
+# Ways to enter a value: by the first kind that fits, else through its attributes
 _KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any, _Place], Iterator[tuple[Any, _Place]]]], ...] = (
     (_is_a(Mapping), _of_mapping),
     (_is_a(list, tuple, set, frozenset), _of_collection),
@@ -275,16 +275,16 @@ def _step(count: int) -> int:
 def _names(function: Any) -> list[str]:
     try:
         return list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):  # of C, or not callable after all
+    except (TypeError, ValueError):  # written in C, or not callable
         return []
 
 
 def _variables(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    """Names and values sent with a function: its closure, defaults, and globals that it uses if it is sent by value."""
+    """Names and values sent with a function: closure, defaults and, if it is sent by value, its globals."""
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield name, cell.cell_contents
-        except ValueError:  # not set yet
+        except ValueError:  # the variable is not set yet
             continue
     yield from zip(_names(function)[-len(function.__defaults__ or ()) :], function.__defaults__ or (), strict=False)
     if function.__module__ == "__main__":

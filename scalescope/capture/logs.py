@@ -1,4 +1,4 @@
-"""Reads the log records that black boxes kept of workers that are gone."""
+"""Reads the log records of workers that are gone from their black boxes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TAIL_BYTES = 256 * 1024
 def read(folder: Path, workers: Collection[str]) -> Columns:
     """The last log records of these workers, as rows of `records.LOGS`.
 
-    Other lines come from `faulthandler` or C: they get the level `FAULT` and the time of the record before.
+    Other lines come from `faulthandler` or C: they get the level `FAULT` and the time of the previous record.
     """
     rows = []
     for path in sorted(folder.glob("*.log")):
@@ -32,7 +32,7 @@ def read(folder: Path, workers: Collection[str]) -> Columns:
 
 
 def _tail(path: Path) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
-    # the first line, and at most the last `TAIL_BYTES` of the others
+    # returns the first line, and the lines in the last `TAIL_BYTES`
     with path.open("rb") as stream:
         first = stream.readline()
         begin = stream.tell()
@@ -40,7 +40,7 @@ def _tail(path: Path) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
         start = max(begin, size - TAIL_BYTES)
         stream.seek(start)
         if start > begin:
-            stream.readline()  # the rest of a line cut in two
+            stream.readline()  # skip the rest of a cut line
         rest = stream.read()
     return _entry(first), (_entry(line) for line in rest.splitlines())
 

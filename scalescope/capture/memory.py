@@ -1,7 +1,7 @@
-"""Memory and CPU of the scheduler and the workers over a trial, and what else workers gathered, asked in one call.
+"""Memory and CPU of the scheduler and the workers over a trial, and other samples of workers, fetched in one call.
 
-Resident memory and CPU come from the system monitor of each process, gathered once at the end: heartbeats are up to 2.5
-s apart with 300 workers and miss short peaks. Managed and spilled bytes are those of the last heartbeat.
+Resident memory and CPU come from the system monitor of each process, fetched once at the end: heartbeats would miss
+short peaks, since they are up to 2.5 s apart with 300 workers. Managed and spilled bytes are from the last heartbeat.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scalescope.capture import inside_tasks, process_samples
 from scalescope.capture.shipping import Shipment
 from scalescope.model.records import Columns, empty, from_rows
 
-OFF_INTERVAL_S = 60.0  # A system monitor that samples less often is off, as with many workers per process
+OFF_INTERVAL_S = 60.0  # seconds; a system monitor with a longer interval is off, as with many workers per process
 
 UNPROFILED = "workers of this cluster share processes, whose profiler is off"
 
@@ -36,10 +36,10 @@ class Gathered:
     gpus: dict[str, Any] = field(default_factory=dict)
     gpu_samples: Columns = field(default_factory=lambda: empty("gpu"))
     inside: Columns = field(default_factory=lambda: empty("inside"))
-    unprofiled: str = ""  # why there are no stacks of tasks; empty where there are
-    # Cores, threads, threads of a library's pool, and seconds that tasks waited for a core, by worker
+    unprofiled: str = ""  # reason why there are no stacks of tasks; empty if there are
+    # Cores, threads, threads of a library's pool, and seconds for which tasks waited for a core, by worker
     processes: dict[str, tuple[float, ...]] = field(default_factory=dict)
-    monitored: bool = False  # whether a worker samples itself, and so sends heartbeats at their usual interval
+    monitored: bool = False  # whether a worker samples itself, and thus sends heartbeats at their usual interval
 
 
 NO_GPU = {
@@ -48,7 +48,7 @@ NO_GPU = {
     "DISABLED_LIBRARY_NOT_FOUND": "the workers' hosts have no NVIDIA driver",
     "DISABLED_WSL_INSUFFICIENT_DRIVER": "the NVIDIA driver is too old for NVML under WSL",
     "INITIALIZED": "NVML finds no GPU on the workers' hosts",
-    "HIDDEN": "CUDA_VISIBLE_DEVICES of the workers names none",
+    "HIDDEN": "CUDA_VISIBLE_DEVICES of the workers names no GPU",
     "NOT_SAMPLED": "workers do not monitor themselves on this cluster",
     "NO_SAMPLES": "the trial was shorter than the interval of the samples",
 }
@@ -57,7 +57,7 @@ NO_GPU = {
 def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, timeout_s: float = 20.0) -> Gathered:
     """Collect the samples that all system monitors took since a time on the scheduler's clock.
 
-    The memory of workers that share a process is given once, under the first of them.
+    The memory of workers that share a process is counted once, for the first one.
     """
     gathered = Gathered()
     shipment = Shipment(process_samples, "memory_samples")
@@ -77,13 +77,13 @@ def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, tim
 
     try:
         scheduler, workers = client.sync(limited)
-    except Exception as error:  # noqa: BLE001  # the trial goes on, and says so
+    except Exception as error:  # noqa: BLE001  # the trial goes on with a warning
         why = str(error) or f"it took longer than {timeout_s:g} s"
-        gathered.warnings.append(f"memory over the trial could not be gathered: {why}")
+        gathered.warnings.append(f"memory and CPU over the trial could not be fetched: {why}")
         return gathered
     silent = [worker for worker, sample in workers.items() if isinstance(sample, BaseException)]
     if silent:
-        gathered.warnings.append(f"memory of {len(silent)} workers could not be gathered, such as {silent[0]}")
+        gathered.warnings.append(f"memory and CPU of {len(silent)} workers could not be fetched, such as {silent[0]}")
     if workers and all(_is_off(sample) for sample in workers.values()):
         gathered.notes.append("workers do not monitor their memory on this cluster")
         gathered.unprofiled = UNPROFILED
@@ -106,12 +106,12 @@ def gather(client: Client, since: float, managed: Iterable[Managed] = (), *, tim
     gathered.columns = _columns(samples, managed)
     shared = len(samples) - len({sample["process"] for sample in samples.values()})
     if shared:
-        gathered.notes.append(f"{shared} workers share a process with another; its memory is given once")
+        gathered.notes.append(f"{shared} workers share a process with another worker; its memory is counted once")
     return gathered
 
 
 def gpus(told: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Facts of the workers' GPUs by address (`workers`), and why other workers have none (`absent`)."""
+    """Facts of the workers' GPUs by address (`workers`), and reasons why other workers have none (`absent`)."""
     missing = Counter(NO_GPU.get(gpu["absent"], gpu["absent"]) for gpu in told.values() if "absent" in gpu)
     return {
         "workers": {address: gpu["facts"] for address, gpu in told.items() if "facts" in gpu},

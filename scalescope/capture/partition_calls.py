@@ -30,10 +30,10 @@ CALLS: dict[str, tuple[str, ...]] = {
         "random._wrap_func",  # all distributions call it
     ),
 }
-# functions whose argument tells how much there is to divide
+# functions whose first argument has the items to divide
 COUNTED = (BAG, FROM_PANDAS, "dask.dataframe.from_map", "dask.array.from_array")
 BEAM = "apache_beam"
-MOST = 50  # most calls kept of a trial
+MOST = 50  # most calls kept in a trial
 
 
 class Notes(list[PartitionCall]):
@@ -41,8 +41,8 @@ class Notes(list[PartitionCall]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.created: dict[int, set[str]] = {}  # where Beam's Create was called, by the number of its elements
-        self.large: list[LargePart] = []  # of the largest graphs, the largest first
+        self.created: dict[int, set[str]] = {}  # lines that called Beam's `Create`, by the number of its elements
+        self.large: list[LargePart] = []  # parts of the largest graphs, the largest first
 
     def facts(self) -> dict[str, Any]:
         return {"asked": [each.to_mapping() for each in self], "large": [each.to_mapping() for each in self.large]}
@@ -54,12 +54,12 @@ class Notes(list[PartitionCall]):
         caller = sys._getframe(4)  # `add`, `_made`, `left` and the function itself are in between
         items = _length(given) if call in COUNTED else None
         where = line_of_user(caller)
-        if str(caller.f_globals.get("__name__")).startswith(BEAM):  # a pipeline is built from what it was written as
+        if str(caller.f_globals.get("__name__")).startswith(BEAM):  # Beam builds it after the user's code
             call = CREATE
             lines = self.created.get(items or 0, set())
             where = next(iter(lines)) if len(lines) == 1 else where
         asked = PartitionCall(call, where, items, partitions, *_chunks(made))
-        # what a library calls within, such as `from_map` within `read_csv`, was noted first
+        # inner calls of a library, such as `from_map` in `read_csv`, were noted first
         self[:] = [each for each in self if not self._within(each, asked)]
         if asked not in self:
             self.append(asked)
@@ -73,7 +73,7 @@ class Notes(list[PartitionCall]):
 class Noting:
     """Notes calls of the modules that are added, and the client's large graphs, until it is closed.
 
-    `failed` is told of errors of ours; without it, they are raised.
+    `failed` gets errors of this class; without `failed`, they are raised.
     """
 
     def __init__(self, failed: Callable[[Exception], None] | None = None) -> None:
@@ -84,7 +84,7 @@ class Noting:
     def add(self, module: ModuleType) -> None:
         """Note the calls of a module: one of `CALLS`, Beam, or `distributed`."""
         if module.__name__ == "distributed":
-            from scalescope.capture.large_parts import large_part_hooks  # it imports `distributed`
+            from scalescope.capture.large_parts import large_part_hooks  # imports `distributed`
 
             for function, hook in large_part_hooks(self.notes.large, line_of_user, self._failed):
                 self._functions.put(function, hook)
@@ -121,7 +121,7 @@ class Noting:
 
 @contextmanager
 def noted(modules: Collection[str]) -> Iterator[Notes]:
-    """Note the calls of the body. `modules`: what the workload imports; these are loaded now."""
+    """Note the calls of the body. `modules` are those that the workload imports; they are loaded now."""
     noting, uses_beam = Noting(), _used(BEAM, modules)
     try:
         for name in CALLS:
@@ -138,12 +138,12 @@ def noted(modules: Collection[str]) -> Iterator[Notes]:
 def _length(given: Any) -> int | None:
     try:
         return len(given) if isinstance(given, Sized) else None
-    except TypeError:  # an array of numpy without dimensions has none
+    except TypeError:  # a NumPy array without dimensions has no length
         return None
 
 
 def _chunks(made: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    # shape and largest chunk of an array; some have parts of unknown length, which is nan
+    # returns shape and largest chunk of an array; nan, an unknown length, makes both empty
     chunk = getattr(made, "chunksize", None)
     if not isinstance(chunk, tuple) or not all(isinstance(each, int) for each in (*made.shape, *chunk)):
         return (), ()
@@ -157,17 +157,17 @@ def _used(name: str, modules: Collection[str]) -> bool:
         return False
     try:
         import_module(name)
-    except ImportError:  # the workload says so itself, in its own words
+    except ImportError:  # the workload's own import reports it
         return False
     return True
 
 
-_dividing = threading.local()  # `now`: whether a call is being made again
+_dividing = threading.local()  # `now`: whether a call is being repeated
 
 
 def _divided(function: Any, made: Any, arguments: tuple[Any, ...]) -> Any:
-    # again with as many partitions as the configuration asks for, if those are more
-    import dask  # the program that is observed may not have
+    # repeats the call with as many partitions as the configuration asks for, if that is more
+    import dask  # the observed program may not have imported it
 
     asked = dask.config.get(NPARTITIONS, 0)
     if not isinstance(asked, int) or asked < 0:

@@ -1,6 +1,6 @@
-"""Memory and CPU of a process, as its system monitor sampled them, its GPU, and what its tasks did inside.
+"""Samples of a process: memory and CPU of its system monitor, its GPU, and stacks of its tasks.
 
-The source text is sent to schedulers and workers: the standard library and `distributed` alone.
+This source text is sent to schedulers and workers: it imports only the standard library and `distributed`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 from dask.system import CPU_COUNT
 
-OFF_MS = 60_000.0  # a monitor that samples less often is off
-BEAT_S = 5.0  # a GPU whose driver hangs does not keep the samples of the others
+OFF_MS = 60_000.0  # longest interval, in milliseconds, of a monitor that counts as on
+BEAT_S = 5.0  # longest wait in seconds, so that a GPU with a hanging driver does not delay the other samples
 
 
 async def memory_samples(since: float, take: bool = True, dask_worker: Any = None) -> dict[str, Any]:
@@ -23,8 +23,8 @@ async def memory_samples(since: float, take: bool = True, dask_worker: Any = Non
     Returns `process` (its identity), `cores` that it may use, `threads` that it has now, `pool` (`pool_threads`),
     `first_worker` (an address, on the scheduler), `interval_s` of the monitor, `samples` (time on the scheduler's
     clock, resident bytes, cores in use), `gpu` (`GpuSampler.taken`), `inside` (`InsideTasks.taken`) and `collections`
-    (begin and end of full garbage collections); `take` takes what these three have gathered away. A worker that is
-    monitored sends its latest metrics to the scheduler.
+    (begin and end of full garbage collections). `take` fetches the last three, and makes a monitored worker send its
+    latest metrics to the scheduler.
     """
     monitor = dask_worker.monitor
     delay = getattr(dask_worker, "scheduler_delay", 0.0)
@@ -34,7 +34,7 @@ async def memory_samples(since: float, take: bool = True, dask_worker: Any = Non
         await beat(dask_worker)
     names = ("gpu", "inside", "garbage")
     sampler, inside, garbage = (dask_worker.plugins.get(f"scalescope-{name}") if take else None for name in names)
-    garbage = garbage or dask_worker.plugins.get("scalescope-recorder")  # on the scheduler
+    garbage = garbage or dask_worker.plugins.get("scalescope-recorder")  # the scheduler's
     rows = zip(quantities["time"], quantities["memory"], quantities["cpu"])  # noqa: B905  # Python 3.9
     return {
         "process": f"{platform.node()} {os.getpid()}",
@@ -51,9 +51,9 @@ async def memory_samples(since: float, take: bool = True, dask_worker: Any = Non
 
 
 async def beat(dask_worker: Any = None) -> None:
-    """Send a heartbeat of a worker that is monitored, also while another is on its way.
+    """Send a heartbeat of a monitored worker, even while another heartbeat is on its way.
 
-    A heartbeat awaits the metrics of a GPU; distributed asserts that none begins meanwhile, and ends the worker.
+    A heartbeat awaits the metrics of a GPU. If another one begins meanwhile, distributed's assertion ends the worker.
     """
     callback = dask_worker.periodic_callbacks.get("monitor")
     if not callback or callback.callback_time >= OFF_MS or not hasattr(dask_worker, "heartbeat"):
@@ -61,7 +61,7 @@ async def beat(dask_worker: Any = None) -> None:
     spans = dask_worker.extensions.get("spans")
     if spans is not None:
 
-        def collect(*digests: Any) -> None:  # none in 2023.9
+        def collect(*digests: Any) -> None:  # 2023.9 passes no digests
             waiting, spans.digests_total_since_heartbeat = spans.digests_total_since_heartbeat, {}
             type(spans).collect_digests(spans, *digests)
             held = spans.digests_total_since_heartbeat
@@ -72,9 +72,9 @@ async def beat(dask_worker: Any = None) -> None:
 
 
 def pool_threads() -> int:
-    """Threads that a library (BLAS, OpenMP) starts for one call, as it or the environment says; 0: not known."""
+    """Threads that a library (BLAS, OpenMP) starts for one call, by the library or the environment; 0: unknown."""
     try:
-        pools = importlib.import_module("threadpoolctl").threadpool_info()  # which many environments have
+        pools = importlib.import_module("threadpoolctl").threadpool_info()  # installed in many environments
     except ImportError:
         set_to = (os.environ.get(f"{library}_NUM_THREADS", "") for library in ("OMP", "OPENBLAS", "MKL"))
         return max((int(number) for number in set_to if number.isdigit()), default=0)

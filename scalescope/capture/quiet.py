@@ -1,6 +1,6 @@
-"""Keeps what `distributed` logs of the recorder and its client out of the log of the user's program.
+"""Keeps messages of `distributed` about the recorder and its client out of the log of the user's program.
 
-The source text is sent to workers: the standard library alone.
+This source text is sent to workers: it imports only the standard library.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ _CONNECTED, _STREAM = "Receive client connection: Client-scalescope-", "Starting
 
 
 class _Others(logging.Filter):
-    """Passes records of anything else; one for all loggers of a process."""
+    """Drops records about our plugins and clients; one filter for all loggers of a process."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.expected = False  # the next connection is that of our client
-        self.addresses: set[str] = set()  # from which our clients are connected
+        self.expected = False  # whether the next connection is that of our client
+        self.addresses: set[str] = set()  # addresses of our clients' connections
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno > logging.INFO:
@@ -45,5 +45,5 @@ def hide_own_records() -> None:
         logger.addFilter(others)
 
 
-if not __name__.startswith("scalescope."):  # it was sent to a worker, with the first plugin of ours
+if not __name__.startswith("scalescope."):  # sent to a worker, with our first plugin
     hide_own_records()

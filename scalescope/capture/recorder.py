@@ -1,7 +1,7 @@
 """Records every task attempt of a trial on the scheduler.
 
-The source text of this module is sent to the scheduler (`scalescope.capture.shipping`): it imports the standard library
-and `distributed` alone, and runs on every release of `distributed` since 2023.5. The scheduler calls hooks by keyword,
+The source text of this module is sent to the scheduler (`scalescope.capture.shipping`): it imports only the standard
+library and `distributed`, and runs on all releases of `distributed` since 2023.5. The scheduler calls hooks by keyword,
 so their argument names are upstream's.
 
 How an attempt gets into the record:
@@ -54,56 +54,56 @@ from distributed.protocol.pickle import loads
 
 PROTOCOL = 3
 
-# Most rows and entries that are held until the client fetches them. What is beyond is counted as dropped.
+# Most rows and entries that are held until the client fetches them. Further ones are counted as dropped
 HELD_ROWS = 5_000_000
 HELD_EDGES = 50_000_000
 HELD_EVENTS = 100_000
-HELD_OTHERS = 1_000_000  # each of the tables of members, stalls, memory and graphs
+HELD_OTHERS = 1_000_000  # rows of each of the tables `members`, `lag`, `memory` and `graphs`
 HELD_WAITS = 10_000
 CHUNK_ROWS = 200_000  # rows of one answer to `drain`
-BATCH = 20_000  # entries: about a thousand tasks, which `pack` turns into rows in about 3 ms
-HELD_BATCHES = 100  # about 40 MB; beyond, the oldest is packed for each new one
-HELD_BACK_S = 30.0  # longest that a batch waits to be packed, so that no more is lost with a scheduler that dies
+BATCH = 20_000  # values in `held`, about a thousand tasks: `pack` turns them into rows in about 3 ms
+HELD_BATCHES = 100  # about 40 MB; then the oldest batch is packed for each new one
+HELD_BACK_S = 30.0  # longest wait of a batch, in seconds: a scheduler that dies loses no more
 
 LAG_INTERVAL_S = 0.05
-WORKER_LAG_S = 0.1  # stalls of a worker's event loop below this are not recorded
-ALONE_S = 60.0  # after its client has gone, before the recorder leaves
-UNDRAINED_S = 1800.0  # without a call of `drain`, before the recorder leaves
-HEARTBEATS_S = 1.0  # longest that the last metrics of workers are waited for
-STRAGGLERS_S = 0.1  # after the last event of actors' calls, which workers send at intervals of half as much
+WORKER_LAG_S = 0.1  # shortest stall of a worker's event loop, in seconds, that is recorded
+ALONE_S = 60.0  # seconds without its client after which the recorder removes itself
+UNDRAINED_S = 1800.0  # seconds without a call of `drain` after which the recorder removes itself
+HEARTBEATS_S = 1.0  # longest wait for the last metrics of workers, in seconds
+STRAGGLERS_S = 0.1  # seconds to wait after the last event of actors' calls: twice the interval of these events
 EVENT_CHARACTERS = 4_000
 EXCEPTION_CHARACTERS = 2_000
-HELD_CALLS, CALL_CHARACTERS = 20, 200  # tasks that raised whose function and arguments are kept; characters of each
-LONG_S, HELD_LONGEST = 0.05, 200  # tasks from which the longest of each prefix is told; most prefixes
-HELD_SCATTERED, HELD_USES = 10_000, 1_000_000  # pieces of scattered data; uses of all of them
-SCATTERED_ROWS, TASK_WAITS = 400, 50  # that one event tells
-HELD_SENT = 500_000  # tasks that have not been forgotten and whose graph is known
-HELD_STEPS = 20_000  # steps of fused tasks that are known again, of tasks of `LONG_S`
+HELD_CALLS, CALL_CHARACTERS = 20, 200  # most failed tasks whose function and arguments are kept; characters of each
+LONG_S, HELD_LONGEST = 0.05, 200  # shortest task, in seconds, that counts as the longest of its prefix; most prefixes
+HELD_SCATTERED, HELD_USES = 10_000, 1_000_000  # most pieces of scattered data; most uses by tasks in all
+SCATTERED_ROWS, TASK_WAITS = 400, 50  # most rows and most waits in one event
+HELD_SENT = 500_000  # most tasks whose graph is remembered
+HELD_STEPS = 20_000  # most steps of fused tasks that are remembered, from tasks longer than `LONG_S`
 
 _UNFINISHED = ("waiting", "no-worker", "queued", "processing")  # states of tasks that have not ended
-OURS = "scalescope-"  # begins the names of all plugins of this package
+OURS = "scalescope-"  # begins the names of all our plugins
 WORKER_CLIENT = "Client-worker-"  # begins the id of a client that runs inside a task
 WAIT = "scalescope-wait "  # begins actions that `scalescope.capture.waits` adds
-HELD, SECEDED = "scalescope-held", "scalescope-seceded"  # actions with the times of a task's waits
+HELD, SECEDED = "scalescope-held", "scalescope-seceded"  # actions: waits of a task with and without its thread
 ACTOR_CALLS = "scalescope-actor-calls"  # topic of events that `scalescope.capture.actors` sends
 
 FINISHED, ERRED, LOST = 0, 1, 2
-_FINISHED = FINISHED, 0, 0  # status, retries and restriction of most attempts
+_FINISHED = FINISHED, 0, 0  # status, retries and restriction of an attempt without problems
 
 # Kinds of entries
 RUNNABLE, UNQUEUED, FORGOTTEN, UNASSIGNED, DONE = "runnable", "unqueued", "forgotten", "unassigned", "done"
 SENT = "sent"
 
-# Columns of the table `tasks`, as they lie in a row of 88 bytes, and their types:
+# Columns of the table `tasks`, in the order of a row of 88 bytes, and their types:
 #
 #     byte 0       4       8      12      13       14       16      24      32  40  48  56  64  72  80
 #          worker  prefix  group  status  retries  allowed  thread  nbytes  six times in seconds   graph
 #
-# Each begins at a multiple of its size, so that a column can be cut out of many rows.
+# Each column begins at a multiple of its size, so that it can be cut out of many rows.
 _FIELDS = {
     "worker": "i",
     "prefix": "i",
-    "group": "i",  # -1: its name is the key
+    "group": "i",  # -1: the group's name is the key
     "status": "b",
     "retries": "b",
     "allowed": "h",
@@ -119,17 +119,17 @@ _FIELDS = {
 }
 _ROW = struct.Struct("<" + "".join(_FIELDS.values()))
 
-# Steps of a task whose seconds are columns of their own.
+# Steps of a task that have a column of seconds each
 _STEPS = {"transfer": 0, "deserialize": 1, "disk-read": 2, "disk-write": 3}
 
 
 class Recorder(SchedulerPlugin):  # type: ignore[misc]
-    """Records what happens between `begin` and `finish`, and hands it out in numbered chunks by `drain`.
+    """Records from `begin` to `finish`; `drain` returns the records in numbered chunks.
 
     These and `uninstall` are remote calls of the scheduler, named `scalescope_begin` and so on. A chunk is kept and
     sent again until it is acknowledged. Without its client (`owner`) for `ALONE_S`, or a call of `drain` for
-    `undrained_s`, the recorder removes itself and all else that was installed. `lag_interval_s` None: the event loop is
-    not watched.
+    `undrained_s`, the recorder removes itself and our other plugins. If `lag_interval_s` is None, the event loop is not
+    watched.
     """
 
     name = "scalescope-recorder"
@@ -161,10 +161,10 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self.lag: list[tuple[float, str, float]] = []
         self.graphs: list[tuple[float, float, str, str, int, int]] = []
         self.memory: list[tuple[float, str, int, int]] = []
-        self.collections: deque[tuple[float, float]] = deque(maxlen=HELD_WAITS)  # full ones of the scheduler's garbage
+        self.collections: deque[tuple[float, float]] = deque(maxlen=HELD_WAITS)  # begins and ends of full collections
         self.full: dict[str, int] = {}
         self.metrics_before: dict[Any, float] = {}
-        self.ended = 0.0  # when the last task had
+        self.ended = 0.0  # time at which recording ended
         self.sequence = 0
         self.sent: dict[str, Any] | None = None
         self.summary: dict[str, Any] | None = None
@@ -175,15 +175,15 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._worst = 0.0
         self._since = 0.0
         self._collecting = 0.0
-        self._replaced: list[tuple[dict[str, Any], str, Any, Any]] = []  # handlers: where, message, before, ours
-        self._graph_tasks: Any = ()  # of the graph that is being taken in
-        self._called = float("-inf")  # time of the event loop at which the last event of actors' calls had come
+        self._replaced: list[tuple[dict[str, Any], str, Any, Any]] = []  # (handlers, message, their handler, ours)
+        self._graph_tasks: Any = ()  # tasks of the graph that is being received
+        self._called = float("-inf")  # event-loop time of the last event of actors' calls
         self._tick_s = parse_timedelta(dask.config.get("distributed.admin.tick.interval"))
 
     # ---------------------------------------------------------------- the scheduler's hooks
 
     async def start(self, scheduler: Any) -> None:
-        """Install, in place of a recorder that an earlier client left."""
+        """Install this recorder; one that an earlier client left is removed."""
         earlier = scheduler.plugins.get(self.name)
         if earlier is not None and earlier is not self:
             earlier.uninstall()
@@ -225,13 +225,13 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             self._keep("members", (time.time(), "left", worker, stimulus_id))
 
     def remove_client(self, scheduler: Any, client: str) -> None:
-        if client == self.owner:  # nobody fetches what is recorded
+        if client == self.owner:  # nobody fetches the records any more
             self._leaving = asyncio.ensure_future(self._leave_alone())
 
     def log_event(self, topic: str, msg: Any) -> None:
         if not self.active or self.attempts is None:
             return
-        if type(msg) is dict and msg.get("action") == "update-graph":  # the table `graphs` has it
+        if type(msg) is dict and msg.get("action") == "update-graph":  # recorded in the table `graphs`
             return
         if topic == "stealing":
             self.attempts.stolen(msg)
@@ -245,7 +245,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
     # ---------------------------------------------------------------- remote calls
 
     def begin(self) -> dict[str, Any]:
-        """Start a fresh recording, and discard what an earlier one left."""
+        """Start a new recording, and discard the rest of an earlier one."""
         self._stop()
         self.recording = uuid.uuid4().hex
         self.sequence, self.sent, self.summary = 0, None, None
@@ -256,7 +256,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         gc.callbacks.append(self._note_collection)
         self.members = [self._arrival(address) for address in self.scheduler.workers]
         self.attempts = _Attempts(self.scheduler, self.held_rows, self._event)
-        self.transition = self.attempts.hook()  # of the instance: no method to bind at each call
+        self.transition = self.attempts.hook()  # an instance attribute saves binding a method at each call
         self.active = True
         self._expect_drain(self.undrained_s)
         if self.lag_interval_s is not None:
@@ -271,7 +271,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
             due = time.time() - self.held_back_s
             while attempts.pack(due):
                 await asyncio.sleep(0)
-            self._current(recording)  # raises where another client has begun meanwhile
+            self._current(recording)  # raises if another client has begun meanwhile
         if self.sent is None or ack == self.sent["seq"]:
             self.sequence += 1
             self.sent = {
@@ -301,7 +301,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
                 await attempts.pack_all()
             self._stop()
             self.ended = time.time()
-            assigned = attempts.assigned()  # before the rest is packed: tasks of others may go on meanwhile
+            assigned = attempts.assigned()  # counted before the rest is packed, since tasks may go on meanwhile
             await attempts.pack_all()
             if attempts.waits_dropped:
                 self.full["waits"] = attempts.waits_dropped
@@ -355,7 +355,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         self._replaced.append((handlers, message, before, ours))
 
     def _note_collection(self, phase: str, info: dict[str, int]) -> None:
-        if info["generation"] == 2:  # all objects; younger generations take no time worth telling
+        if info["generation"] == 2:  # all objects; collections of younger generations are too short to matter
             if phase == "start":
                 self._collecting = time.time()
             else:
@@ -435,7 +435,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
         return task_erred
 
     def _take_own_steps(self, message: dict[str, Any]) -> None:
-        """Take what our plugins noted out of a message: Dask's dashboard and reports know no such steps."""
+        """Remove the steps of our plugins from a message, since Dask's dashboard and reports do not know them."""
         steps = message.get("startstops") or ()
         own = [each for each in steps if each["action"].startswith(OURS)]
         if own:
@@ -469,7 +469,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
 
         async def update_graph(*args: Any, **message: Any) -> Any:
             began = time.time()
-            result = await handler(*args, **message)  # calls our `update_graph` last, without a pause
+            result = await handler(*args, **message)  # calls our `update_graph` last, and awaits nothing more
             self._note_graph(began, message)
             return result
 
@@ -515,7 +515,7 @@ class Recorder(SchedulerPlugin):  # type: ignore[misc]
     def _sample_memory(self, now: float) -> None:
         for address, state in self.scheduler.workers.items():
             lag_s = state.metrics.get("event_loop_interval", 0.0) - self._tick_s
-            if lag_s > WORKER_LAG_S and self._tick_s < 1:  # in clusters of many workers per process nothing ticks
+            if lag_s > WORKER_LAG_S and self._tick_s < 1:  # with many workers per process, no loop ticks
                 self._keep("lag", (now, address, lag_s))
             spilled = state.metrics.get("spilled_bytes")
             on_disk = int(spilled.get("disk", 0)) if isinstance(spilled, dict) else 0
@@ -532,14 +532,14 @@ class _Numbers(dict):  # type: ignore[type-arg]
 
 
 class _Ending(NamedTuple):
-    """How an attempt ended that did not simply finish, or whose task is restricted."""
+    """End of an attempt that did not finish, or whose task is restricted."""
 
     status: int
-    allowed: int  # workers that may run the task; 0 where it is not restricted
+    allowed: int  # number of workers that may run the task; 0: any
     leaving: tuple[str, ...]  # workers that are being removed
     error: str | None  # text of the exception
-    call: str  # `load(7)`, of a task that raised; may be empty
-    refused: bool  # whether the scheduler gave the task to no worker, since its inputs are larger than any
+    call: str  # call of a task that raised, as `load(7)`; may be empty
+    refused: bool  # whether no worker got the task, since its inputs need more memory than any worker has
 
 
 class _Stolen(NamedTuple):
@@ -549,11 +549,11 @@ class _Stolen(NamedTuple):
 
 
 class _Scattered:
-    """Data that a client scattered, or that was there before."""
+    """Data that a client scattered, or that existed before the recording."""
 
     def __init__(self, state: Any, new: bool) -> None:
         self.nbytes, self.rows = int(getattr(state, "nbytes", 0)), array("i")
-        self.workers = sorted(each.address for each in state.who_has or ()) if new else []  # else some fetched it since
+        self.workers = sorted(each.address for each in state.who_has or ()) if new else []  # of old data: unknown
 
 
 class _Attempts:
@@ -563,50 +563,50 @@ class _Attempts:
         self.scheduler = scheduler
         self.held_rows = held_rows
         self.event = event
-        self.held: list[Any] = []  # entries, as the top of this module lists them
-        self.opened = time.time()  # when `held` began
-        self.batches: deque[tuple[float, list[Any]]] = deque()  # earlier lists and when they began, oldest first
-        self.running: dict[Any, tuple[str, float]] = {}  # attempts that have not ended: worker, when it was given
-        self.ready: dict[Any, float] = {}  # when tasks became runnable that had to wait for a worker
-        self.row_of: dict[Any, tuple[int, float]] = {}  # finished tasks: row, longest path that ends with it
-        self.told = 0  # tasks that raised whose call was described
-        self.tried: dict[Any, int] = {}  # attempts of tasks that erred or whose worker died
-        self.present = set(scheduler.workers)  # addresses, including a worker that is just being removed
+        self.held: list[Any] = []  # entries (docstring of this module)
+        self.opened = time.time()  # begin of `held`
+        self.batches: deque[tuple[float, list[Any]]] = deque()  # begin and entries of earlier lists, oldest first
+        self.running: dict[Any, tuple[str, float]] = {}  # by key of unfinished attempts: worker, time of assignment
+        self.ready: dict[Any, float] = {}  # by key of tasks that had to wait for a worker: time of getting runnable
+        self.row_of: dict[Any, tuple[int, float]] = {}  # by key of finished tasks: row, longest path to it in seconds
+        self.told = 0  # number of failed tasks whose call was described
+        self.tried: dict[Any, int] = {}  # by key of tasks that erred or whose worker died: attempts
+        self.present = set(scheduler.workers)  # addresses of workers, including one that is being removed
         self.erring: dict[str, Any] | None = None  # message of the error that the scheduler is handling
-        self.own_steps: tuple[Any, list[Any]] | None = None  # key and steps of the task whose end it is handling
-        self.confined: set[str] = set()  # prefixes whose restrictions are in an event
+        self.own_steps: tuple[Any, list[Any]] | None = None  # key and our steps of the task whose end is being handled
+        self.confined: set[str] = set()  # prefixes whose restrictions were sent as an event
         self.waits: dict[tuple[str, str], tuple[int, float]] = {}  # by prefix and action: tasks, seconds
         self.longest: dict[str, tuple[float, Any, str]] = {}  # by prefix: seconds, key, function and arguments
         self.steps: dict[Any, tuple[Any, str]] = {}  # steps of fused tasks: key and prefix of the first task with them
         self.again: dict[tuple[str, str, str], tuple[int, float]] = {}  # by prefix, step, first prefix: tasks, seconds
-        self.scattered: dict[Any, _Scattered] = {}  # data that is no task's result, by key
-        self.uses = 0  # of it, by tasks
-        self.sent: dict[Any, int] = {}  # by key, the number of the graph with which a task came, from 1
-        self.graphs = 0  # taken in
-        self.released: set[Any] = set()  # tasks that were released before they had ended, and were not begun again
-        self.cancelled: Counter[str] = Counter()  # those of them that were forgotten, by prefix
+        self.scattered: dict[Any, _Scattered] = {}  # by key: data that is no task's result
+        self.uses = 0  # uses of such data by tasks
+        self.sent: dict[Any, int] = {}  # by key: number of the graph with which a task came, from 1
+        self.graphs = 0  # graphs received
+        self.released: set[Any] = set()  # tasks that were released before their end and not begun again
+        self.cancelled: Counter[str] = Counter()  # number of these that were forgotten, by prefix
         self.restarted = False
         self.assigned_before = _entered_processing(scheduler)
         self.foreign = 0  # attempts that ended but began before the recording
-        self.dropped = 0  # attempts, dependencies and waits beyond the limits
+        self.dropped = 0  # attempts beyond `held_rows`
         self.edges_dropped = 0
         self.waits_dropped = 0
         self.unassigned = 0  # rows of tasks that failed without having been given to a worker
 
-        # Rows that are not taken yet. One packed row costs a third of appending to a list for each column.
+        # Rows that are not taken yet. Packing a row costs a third of appending to a list for each column.
         self.taken = 0
         self.keys: list[Any] = []
         self.rows = bytearray()
         self.workers, self.prefixes, self.groups = _Numbers(), _Numbers(), _Numbers()
         self.names: dict[Any, tuple[int, int]] = {}  # task group: numbers of its prefix and of its name
-        self.seconds: list[tuple[float, ...]] = []  # row and seconds of each of `_STEPS`, of rows that have any
-        # rows with dependencies, how many each has, and the rows of these, one after another
+        self.seconds: list[tuple[float, ...]] = []  # rows with `_STEPS`: row, seconds of each step
+        # rows with dependencies, numbers of their dependencies, and the rows of all these dependencies
         self.dependents, self.counts, self.needs = array("i"), array("i"), array("i")
 
     def hook(self) -> Callable[..., None]:
         """The function that the scheduler calls on every transition: a closure over local names, for speed.
 
-        Whatever is added here costs every task. `held` is looked up each time, since a new list takes its place.
+        Each further statement costs time for every task. `held` is looked up each time, since new lists replace it.
         """
         tasks, now = self.scheduler.tasks, time.time
 
@@ -629,7 +629,7 @@ class _Attempts:
             **others: Any,
         ) -> None:
             if finish == "processing":
-                if start != "processing":  # it stays there when it finished on a worker that has left
+                if start != "processing":  # a task stays there if it finished on a worker that has left
                     self.held.extend((key, now(), tasks[key].processing_on))
             elif start == "processing":
                 task = tasks[key]
@@ -643,7 +643,7 @@ class _Attempts:
                     what, erred = self._ending(task, finish, others)
                     if erred is not None:
                         told = ("worker", "thread", "nbytes", "startstops")
-                        worker, thread, nbytes, startstops = map(erred.get, told)  # no closure over `erred`
+                        worker, thread, nbytes, startstops = map(erred.get, told)  # a lambda would make `erred` a cell
                 needs = [each.key for each in task.dependencies] if task.dependencies else ()
                 begin: Any = startstops or ()
                 end = 0.0
@@ -673,7 +673,7 @@ class _Attempts:
     def _with_own_steps(self, key: Any, steps: Any) -> Any:
         assert self.own_steps is not None
         (whose, own), self.own_steps = self.own_steps, None
-        return [*steps, *own] if whose == key else steps  # else they came for a task that had ended
+        return [*steps, *own] if whose == key else steps  # otherwise these steps belong to a task that had ended
 
     def _note_steps(self, task: Any, steps: Any) -> None:
         seconds = sum([each["stop"] - each["start"] for each in steps if each["action"] == "compute"])
@@ -681,7 +681,7 @@ class _Attempts:
             self.note_long(task, seconds)
 
     def _leave_queue(self, key: Any, finish: str, details: dict[str, Any]) -> None:
-        if finish == "erred" and details.get("cause") == key:  # no worker could take it
+        if finish == "erred" and details.get("cause") == key:  # no worker could run it
             task = self.scheduler.tasks[key]
             what, _ = self._ending(task, finish, details)
             self.held.extend((key, 0.0, UNASSIGNED))
@@ -695,7 +695,7 @@ class _Attempts:
             status = FINISHED
         elif finish == "erred":
             status = ERRED
-        elif self.erring is not None and self.erring["key"] == task.key:  # it will be retried
+        elif self.erring is not None and self.erring["key"] == task.key:  # the task will be retried
             status, details = ERRED, (erred := self.erring)
         else:
             status = LOST
@@ -720,7 +720,7 @@ class _Attempts:
         return bool(self.held or self.batches)
 
     def close_batch(self) -> None:
-        # a new list: copying and clearing the old one would bring all of it into the cache again
+        # a new list, since copying and clearing the old one would load all entries into the cache again
         self.batches.append((self.opened, self.held))
         self.held = []
         self.opened = time.time()
@@ -728,7 +728,7 @@ class _Attempts:
             self.pack()
 
     async def pack_all(self) -> None:
-        """Pack what is held now, and let the scheduler work between batches."""
+        """Pack all entries held now, and let the scheduler work between batches."""
         if self.held:
             self.close_batch()
         for _ in range(len(self.batches)):
@@ -736,7 +736,7 @@ class _Attempts:
             await asyncio.sleep(0)
 
     def pack(self, until: float = float("inf")) -> bool:
-        """Make rows of the oldest batch, if it began before `until`. Returns whether there was one."""
+        """Make rows of the oldest batch, if it began before `until`. Returns whether there was such a batch."""
         if not self.batches and self.held and self.opened <= until:
             self.close_batch()
         if not self.batches or self.batches[0][0] > until:
@@ -747,7 +747,7 @@ class _Attempts:
     def _replay(self, held: list[Any]) -> None:
         values, find, running, released = iter(held), _ENTRIES.get, self.running, self.released
         for key, when, what in zip(values, values, values, strict=True):
-            if (entry := find(what if type(what) is str else type(what))) is None:  # the kind is a WorkerState
+            if (entry := find(what if type(what) is str else type(what))) is None:  # `what` is a WorkerState
                 running[key] = (what.address, when)
                 if released:
                     released.discard(key)
@@ -784,7 +784,7 @@ class _Attempts:
         (tasks,) = details
         if len(self.sent) + len(tasks) <= HELD_SENT:
             for key in tasks:
-                if key not in self.row_of:  # it was there before, and this graph only needs it
+                if key not in self.row_of:  # an older task, which this graph only needs
                     self.sent.setdefault(key, graph)
 
     def _read_ended(self, key: Any, done: float, what: Any, details: Iterable[Any]) -> None:
@@ -795,7 +795,7 @@ class _Attempts:
             ending = what
             if what.status == LOST:
                 self.released.add(key)
-            if attempt is None and what.refused:  # the scheduler tells first that it failed
+            if attempt is None and what.refused:  # a refused task fails before it is assigned
                 attempt = worker, done
         if attempt is None:
             self.foreign += 1
@@ -839,7 +839,7 @@ class _Attempts:
             self.row_of[key] = (number, span)
 
     def _outcome(self, key: Any, worker: str, done: float, ending: _Ending | None) -> tuple[int, int, int]:
-        """Status, retries, and workers that may run the task; 0 where it is not restricted."""
+        """Status, retries, and number of workers that may run the task (0: any)."""
         retries = self.tried.get(key, 0)
         if ending is None:
             return FINISHED, retries, 0
@@ -884,7 +884,7 @@ class _Attempts:
         self.waits[prefix, action] = (tasks + 1, sum_s + seconds)
 
     def note_long(self, task: Any, seconds: float) -> None:
-        """Keep what the scheduler will have forgotten: the call of the longest task of each prefix, and fused steps."""
+        """Keep facts that the scheduler will forget: the call of the longest task of each prefix, and fused steps."""
         prefix, spec = task.group.prefix.name, task.run_spec
         before = self.longest.get(prefix)
         if len(self.longest) < HELD_LONGEST if before is None else seconds > 1.1 * before[0]:
@@ -906,7 +906,7 @@ class _Attempts:
         self.longest.clear()
 
     def tell_again(self) -> None:
-        """Log an event per prefix whose tasks did again, within them, what tasks of other keys had done."""
+        """Log an event per prefix whose tasks repeated, within themselves, work that tasks of other keys had done."""
         for (prefix, step, first), (tasks, seconds) in self.again.items():
             self.event("again", {"prefix": prefix, "step": step, "first": first, "tasks": tasks, "seconds": seconds})
         self.again.clear()
@@ -926,7 +926,7 @@ class _Attempts:
         self.scattered.clear()
 
     def tell_waits(self) -> None:
-        """Log an event per prefix, line, and what was waited for."""
+        """Log an event per prefix, line, and function in which tasks waited."""
         for (prefix, action), (tasks, seconds) in self.waits.items():
             what, _, where = action[len(WAIT) :].partition("\t")
             message = {"prefix": prefix, "what": what, "where": where, "tasks": tasks, "seconds": seconds}
@@ -934,7 +934,7 @@ class _Attempts:
         self.waits.clear()
 
     def tell_unfinished(self) -> None:
-        """Log how many tasks of each prefix had not ended, and how many were cancelled before they had."""
+        """Log how many tasks of each prefix had not ended, and how many were cancelled before their end."""
         left = {
             name: count
             for name, prefix in self.scheduler.task_prefixes.items()
@@ -982,7 +982,7 @@ class _Attempts:
         return min(len(scheduler.workers if allowed is None else allowed), 0x7FFF)
 
     def stolen(self, message: Any) -> None:
-        # a task went to another worker before it ran: no transition
+        # stealing moves a task to another worker before it runs, without a transition
         if not isinstance(message, (tuple, list)) or len(message) < 5 or message[0] != "confirm":
             return
         self.held.extend((message[1], time.time(), _Stolen(message[4])))
@@ -1036,7 +1036,7 @@ class _Attempts:
         }
 
     def assigned(self) -> int | None:
-        """Attempts that began by the scheduler's own count; None if it keeps none or was restarted."""
+        """Number of begun attempts by the scheduler's own count; None if it keeps none, or was restarted."""
         after = _entered_processing(self.scheduler)
         if after is None or self.assigned_before is None or self.restarted:
             return None
@@ -1061,7 +1061,7 @@ def _some(names: Any) -> Any:
 
 
 def packed_texts(texts: list[str]) -> bytes:
-    """Texts as `scalescope.model.spool` takes them."""
+    """Texts in the format of `scalescope.model.spool`."""
     joined = "\0".join(texts)
     if joined.count("\0") >= len(texts) > 0:
         joined = "\0".join([text.replace("\0", "\\x00") for text in texts])
@@ -1093,20 +1093,20 @@ def _entered_processing(scheduler: Any) -> int | None:
 
 
 def sent_bytes(message: Any) -> int:
-    """Size of the graph in a message to the scheduler."""
+    """Bytes of the graph in a message to the scheduler; `graph_frames` are those of distributed until 2024.8."""
     frames = [frame for value in message.values() for frame in getattr(value, "frames", ())]
-    return sum(memoryview(frame).nbytes for frame in (*frames, *message.get("graph_frames", ())))  # the latter: 2024.8
+    return sum(memoryview(frame).nbytes for frame in (*frames, *message.get("graph_frames", ())))
 
 
 def call_of(spec: Any) -> str:
-    """Function and arguments of a task, shortened; empty for a library's own, and where they are not known here."""
+    """Function and arguments of a task, shortened; empty for functions of Dask, and if they are unknown here."""
     function, given = getattr(spec, "func", None), getattr(spec, "args", None)
     if given is None or str(getattr(function, "__module__", "")).partition(".")[0] in ("dask", "distributed"):
         return ""
     shown, options = reprlib.Repr(), getattr(spec, "kwargs", None) or {}
     shown.maxother = shown.maxstring = 40
     try:
-        if "task_run_id" in options and "parameters" in options:  # of Prefect: its own arguments are around the user's
+        if "task_run_id" in options and "parameters" in options:  # Prefect wraps the user's arguments
             options = options["parameters"]
         each = [str(value.key) if type(value).__name__ == "TaskRef" else shown.repr(value) for value in given]
         each += [f"{name}={shown.repr(value)}" for name, value in options.items()]
@@ -1116,21 +1116,21 @@ def call_of(spec: Any) -> str:
 
 
 def fused_steps(key: Any, spec: Any) -> list[Any]:
-    """Names of the steps that Dask fused into a task, the last of them first; empty for any other task."""
+    """Names of the steps that Dask fused into a task, the last step first; empty for any other task."""
     if getattr(getattr(spec, "func", None), "__name__", "") != "_execute_subgraph":
         return []
-    part = key[1:] if isinstance(key, tuple) else ()  # steps of arrays have no part of their own in their key
+    part = key[1:] if isinstance(key, tuple) else ()  # steps of arrays lack the part number in their keys
     steps = (step if isinstance(step, tuple) else (str(step).partition("_.")[0], *part) for step in spec.args[0])
     return [step for step in steps if step != key]
 
 
 def _refusal(packed: Any) -> str:
-    """The error of the scheduler itself for a task whose inputs are larger than a worker; empty for any other."""
+    """The scheduler's own error for a task whose inputs need more memory than a worker has; empty for others."""
     return repr(loads(packed)) if isinstance(packed, bytes) and b"MemoryError" in packed else ""
 
 
 def describe_error(key: Any, worker: str, exception_text: str | None, call: str = "") -> dict[str, str]:
-    text = exception_text or "KilledWorker: the workers that ran it died, or none could take it"
+    text = exception_text or "KilledWorker: the workers that ran the task died, or no worker could run it"
     return {"key": str(key), "worker": worker, "exception": text[:EXCEPTION_CHARACTERS], "call": call}
 
 

@@ -1,4 +1,4 @@
-"""Records trials on an open cluster: the client of the recorder, and what is gathered when a trial ends."""
+"""Records trials on an open cluster: the client of the recorder, and samples fetched when a trial ends."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from scalescope.model import spool
 from scalescope.model.records import TABLES, Columns, from_rows
 from scalescope.owner import opener
 
-CLOCK_ERROR_S = 0.05  # disagreement of clocks that is worth a warning: short tasks would be misplaced
+CLOCK_ERROR_S = 0.05  # disagreement of clocks, in seconds, from which a warning says that short tasks are misplaced
 
 SETTLE_S = 5.0
 DRAIN_INTERVAL_S = 2.0
 CALL_TIMEOUT_S = 60.0
 _ATTEMPTS = 3
-# columns of the table `workers` that each process tells
+# columns of the table `workers` that processes report themselves
 OF_PROCESSES = ("cores", "process_threads", "pool_threads", "core_wait_s")
 
 T = TypeVar("T")
@@ -40,24 +40,24 @@ class Recording:
     """The recording of one trial; final once `Capture.trial` has been left."""
 
     complete: bool = False  # every task attempt is in the spool, by the scheduler's own count
-    reason: str = "the trial has not ended"  # why it is not complete
+    reason: str = "the trial has not ended"  # reason why it is not complete
     no_room: bool = False  # the disk is full: the next trial would be incomplete, too
-    warnings: list[str] = field(default_factory=list)  # in sentences
-    notes: list[str] = field(default_factory=list)  # what the cluster does not provide, in sentences
-    gpus: dict[str, Any] = field(default_factory=dict)  # as `memory.gpus` gives it
-    unprofiled: str = ""  # why there are no stacks of tasks; empty where there are
-    tasks: int = 0  # attempts recorded: those finished, erred and lost
-    t_begin: float = 0.0  # when recording began, in seconds on the scheduler's clock
-    t_end: float = 0.0  # when the workload had returned
-    ahead_s: float = 0.0  # the scheduler's clock ahead of this host's, as far as the time of a call shows it
+    warnings: list[str] = field(default_factory=list)  # sentences about the quality of the record
+    notes: list[str] = field(default_factory=list)  # sentences about data that the cluster does not provide
+    gpus: dict[str, Any] = field(default_factory=dict)  # result of `memory.gpus`
+    unprofiled: str = ""  # reason why there are no stacks of tasks; empty if there are
+    tasks: int = 0  # recorded attempts: finished, erred and lost
+    t_begin: float = 0.0  # begin of the recording, in seconds on the scheduler's clock
+    t_end: float = 0.0  # return of the workload, in seconds on the scheduler's clock
+    ahead_s: float = 0.0  # seconds by which the scheduler's clock is ahead of this host's, as far as a call shows it
     clock_error_s: float = 0.0  # largest impossible interval between times of the scheduler and of a worker, in seconds
     workers_left: list[str] = field(default_factory=list)  # addresses of workers that left meanwhile
-    threads: dict[str, int] = field(default_factory=dict)  # of each worker, when most workers were there
-    received_bytes: int = 0  # task records, as the scheduler packed them
-    members: list[tuple[Any, ...]] = field(default_factory=list)  # workers that came and left, as the scheduler says it
+    threads: dict[str, int] = field(default_factory=dict)  # threads by address of worker, when most workers were there
+    received_bytes: int = 0  # bytes of packed task records
+    members: list[tuple[Any, ...]] = field(default_factory=list)  # reports of workers that came and left
 
 
-# Errors of calls to a scheduler that has gone; a client that gives it up has none, which is an AttributeError
+# Errors of calls to a scheduler that has gone; AttributeError: the client has given up its scheduler
 _GONE = (OSError, TimeoutError, RuntimeError, ValueError, AttributeError)
 
 
@@ -67,10 +67,10 @@ class Capture:
     Only tasks that are given to a worker within a trial belong to it. Raises `CaptureError` if the recorder cannot be
     installed. `client` must not be asynchronous, and is not closed here.
 
-    A thread fetches records every `drain_interval_s`. None fetches them at the end and does not watch the event loop,
-    as a simulated cluster needs it. `log_folder` keeps log records that outlive their worker, if each has a process and
-    a nanny. Tasks that still run when the workload has returned get `settle_s`. The scheduler has `call_timeout_s` to
-    answer, and holds what is recorded back for `held_back_s`: so much is lost with its process.
+    A thread fetches records every `drain_interval_s`; None, for a simulated cluster, fetches them at the end and does
+    not watch the event loop. `log_folder` is for log records that outlive a worker, if each worker has a process and
+    a nanny. Tasks that still run when the workload returns get `settle_s`. The scheduler must answer within
+    `call_timeout_s`, and holds records back for up to `held_back_s`: they are lost if its process dies.
     """
 
     def __init__(
@@ -120,12 +120,12 @@ class Capture:
 
     @contextmanager
     def trial(self, spool_path: Path, drained: Callable[[], object] = lambda: None) -> Iterator[Recording]:
-        """Record what the cluster does while the body runs, to a file (`scalescope.model.spool`).
+        """Record the cluster while the body runs, to a file (`scalescope.model.spool`).
 
-        `drained` is called by the thread that fetches records, each time when they are in the file.
+        The thread that fetches records calls `drained` each time when they are in the file.
 
-        Raises `CaptureError` if recording cannot begin. The rest is fetched when the body ends, also when it raises;
-        later faults are in `Recording.reason` and `warnings`.
+        Raises `CaptureError` if recording cannot begin. The last records are fetched when the body ends, also when it
+        raises; later errors are in `Recording.reason` and `warnings`.
         """
         recording = Recording()
         with _opened(spool_path, recording) as stream:
@@ -142,7 +142,7 @@ class Capture:
                 run.end(settle_s=0.0 if told_to_stop else self.settle_s)
 
     def close(self) -> None:
-        """Remove what was installed, if the cluster is still there."""
+        """Remove all plugins, if the cluster is still there."""
         with suppress(*_GONE):
             self._call("uninstall")
         while self._installed and self.client.scheduler is not None:
@@ -152,7 +152,7 @@ class Capture:
 
     def _call(self, command: str, *, timeout_s: float | None = None, **arguments: Any) -> Any:
         if self.client.scheduler is None:
-            raise ConnectionError("the connection to the scheduler was given up")
+            raise ConnectionError("the client has given up its connection to the scheduler")
 
         async def call() -> Any:
             remote_call = getattr(self.client.scheduler, f"scalescope_{command}")
@@ -214,7 +214,7 @@ class _Run:
     def _keep_draining(self) -> None:
         interval_s = self.capture.drain_interval_s
         while not self._stop.wait(interval_s) and not self.broken:
-            with suppress(CaptureError):  # the chunk is fetched again, and at the end without mercy
+            with suppress(CaptureError):  # the chunk is fetched again; at the end, an error is raised
                 self._drain()
                 self.drained()
 
@@ -231,7 +231,7 @@ class _Run:
     # ---------------------------------------------------------------- chunks
 
     def _drain(self) -> bool:
-        # returns whether it was the last chunk
+        # returns True after the last chunk
         chunk = self._remote("drain", recording=self.token, ack=self.acknowledged)
         if chunk["seq"] != self.acknowledged + 1:
             self.broken = f"expected chunk {self.acknowledged + 1}, got {chunk['seq']}"
@@ -315,12 +315,12 @@ class _Run:
             raise CaptureError(
                 f"the scheduler's recorder did not answer {command!r}",
                 cause=str(error) or type(error).__name__,
-                next_step="look whether the scheduler is alive",
+                next_step="check that the scheduler is alive",
             ) from error
         if reply is None:
             raise CaptureError(
                 f"the scheduler knows no recorder for {command!r}",
-                cause="it was removed or replaced, or removed itself because it was not asked for records for "
+                cause="it was removed or replaced, or removed itself because nobody fetched records for "
                 f"{recorder.UNDRAINED_S / 60:.0f} minutes",
             )
         return reply
@@ -346,7 +346,7 @@ def _opened(path: Path, recording: Recording) -> Iterator[BinaryIO]:
     finally:
         try:
             stream.close()
-        except OSError as error:  # what was still buffered
+        except OSError as error:  # buffered data could not be written
             recording.complete = False
             reason = _unwritten(recording, error)
             recording.reason = recording.reason or reason
@@ -366,7 +366,7 @@ def _clock_error(tasks: Mapping[str, Any]) -> float:
 
 
 def worker_rows(members: Iterable[Sequence[Any]]) -> Columns:
-    """The table `workers`, from what the scheduler said of workers that came and left."""
+    """The table `workers`, from the scheduler's reports of workers that came and left."""
     rows: list[dict[str, Any]] = []
     present: dict[str, dict[str, Any]] = {}
     for when, what, address, *details in members:
@@ -381,7 +381,7 @@ def worker_rows(members: Iterable[Sequence[Any]]) -> Columns:
 
 
 def most_present(workers: Columns) -> dict[str, int]:
-    """Threads of each worker at the moment at which most were there."""
+    """Threads of each worker, by address, at the moment at which most workers were there."""
     rows = list(zip(*(workers[name] for name in ("worker", "nthreads", "joined", "left")), strict=True))
     steps = sorted([(row[2], 1) for row in rows] + [(row[3], -1) for row in rows if row[3]])
     counts = list(accumulate(step for _, step in steps))
@@ -391,11 +391,11 @@ def most_present(workers: Columns) -> dict[str, int]:
 
 def _why_incomplete(summary: Mapping[str, Any], received: int) -> str:
     if summary["dropped"]:
-        return f"{summary['dropped']:,} task attempts were beyond the limit of rows held by the scheduler"
+        return f"{summary['dropped']:,} task attempts were lost: the scheduler holds only a limited number of rows"
     if received != summary["rows"]:
         return f"{summary['rows'] - received:,} of {summary['rows']:,} task attempts did not arrive"
     if summary["restarted"]:
-        return "the scheduler was restarted during the trial, and its own count of tasks with it"
+        return "the scheduler was restarted during the trial, so that its own count of tasks is lost"
     ended = summary["rows"] - summary["unassigned"] + summary["unfinished"]
     if summary["assigned"] is not None and summary["assigned"] != ended:
         return f"the scheduler assigned {summary['assigned']:,} task attempts, {ended:,} are in the record"
@@ -410,11 +410,11 @@ def _doubts(summary: Mapping[str, Any], clock_error_s: float) -> list[str]:
     if summary["foreign"]:
         doubts.append(f"{summary['foreign']} tasks that began before the trial ended in it; they are not in the record")
     if summary["assigned"] is None and not summary["restarted"]:
-        doubts.append("this release of distributed keeps no count of its own to check the task record against")
+        doubts.append("the task record could not be checked: this release of distributed does not count tasks")
     if summary["edges_dropped"]:
-        doubts.append(f"{summary['edges_dropped']:,} dependencies were beyond the limit held by the scheduler")
+        doubts.append(f"{summary['edges_dropped']:,} dependencies were lost: the scheduler holds only a limited number")
     for table, rows in summary["full"].items():
-        doubts.append(f"{rows:,} rows of the table of {table} were beyond the limit held by the scheduler")
+        doubts.append(f"{rows:,} rows of the table of {table} were lost: the scheduler holds only a limited number")
     if clock_error_s > CLOCK_ERROR_S:
         doubts.append(f"clocks of workers and scheduler disagree by at least {clock_error_s * 1000:.0f} ms")
     return doubts

@@ -1,9 +1,9 @@
 """Sends plugins and functions to schedulers and workers that have no `scalescope`.
 
-A pickle is a call of `eval` with the source text of the module: it works between Python versions (code objects, as
-cloudpickle sends them, crashed a scheduler of Python 3.12). A module is executed once in a process and kept under a
-name with the digest of its text. It may import the standard library and `distributed` alone; what it imports of a
-module of `scalescope.capture` is sent before it, in the same text.
+A pickle is a call of `eval` with the source text of the module, which works between Python versions (code objects, as
+cloudpickle sends them, crashed a scheduler of Python 3.12). A process executes a module once, and keeps it under a name
+with the digest of its text. A module may import only the standard library, `distributed`, and names of modules of
+`scalescope.capture`, whose text is sent before it.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LOAD = """\
 
 
 class Shipment:
-    """Unpickles into `module.attribute`, or into what it returns for `arguments` (plain values)."""
+    """Unpickles into `module.attribute`, or into its result for `arguments` (plain values)."""
 
     def __init__(self, module: ModuleType, attribute: str, arguments: dict[str, Any] | None = None) -> None:
         self.expression = expression(module, attribute, arguments)
@@ -41,11 +41,11 @@ class Shipment:
         return eval, (self.expression,)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # clients check that what they send is callable
+        # clients check that a function to send is callable
         return eval(self.expression)(*args, **kwargs)  # noqa: S307  # our own source text
 
 
-# `Client.register_plugin` asks for these types.
+# `Client.register_plugin` requires these types.
 class _SchedulerShipment(Shipment, SchedulerPlugin):  # type: ignore[misc]
     ...
 
@@ -69,7 +69,7 @@ def expression(module: ModuleType, attribute: str, arguments: dict[str, Any] | N
 
 @cache
 def _text(module: ModuleType) -> str:
-    """The source text of a module, after that of the modules of ours from which it imports."""
+    """The source text of a module, preceded by that of our modules from which it imports."""
     before, own = [], []
     for line in inspect.getsource(module).splitlines(keepends=True):
         if found := _IMPORT.match(line):
@@ -80,7 +80,7 @@ def _text(module: ModuleType) -> str:
 
 
 def register(client: Client, module: ModuleType, attribute: str, **arguments: Any) -> None:
-    """Create a plugin on the scheduler, or on every worker or nanny now and to come, by its class."""
+    """Create a plugin on the scheduler, or on all present and future workers or nannies, depending on its class."""
     plugin_class = getattr(module, attribute)
     if issubclass(plugin_class, SchedulerPlugin):
         plugin: Any = _SchedulerShipment(module, attribute, arguments)

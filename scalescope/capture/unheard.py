@@ -1,4 +1,4 @@
-"""Keeps Python from printing what our own threads and exit functions raise: they run in the user's program."""
+"""Keeps Python from printing errors of our threads and exit functions, which run in the user's program."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 
 def unheard(function: Callable[[], object], failed: Callable[[Exception], object]) -> Callable[[], None]:
-    """`function`, of which only `failed` learns what it raises."""
+    """A function that calls `function`, and hands its errors to `failed` alone."""
 
     def call() -> None:
         try:
             function()
-        except Exception as error:  # noqa: BLE001 - of whatever kind
+        except Exception as error:  # noqa: BLE001 - any error of our code
             failed(error)
 
     return call

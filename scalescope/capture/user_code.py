@@ -1,4 +1,4 @@
-"""Tells the user's own code from that of libraries, and names its lines. Standard library alone."""
+"""Tells the user's own code from that of libraries, and names its lines. Imports only the standard library."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from types import FrameType
 
 SHIPPED = "scalescope_shipped_"  # begins the names of shipped modules and of their files
-_PACKAGES = ("dask", "distributed", "scalescope")  # that may be installed as editable copies, elsewhere
+_PACKAGES = ("dask", "distributed", "scalescope")  # packages that may be installed as editable copies
 _INSTALLED = tuple(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-_LINES = 1_000  # of the user's code whose names are kept
+_LINES = 1_000  # most names of lines that are cached
 
 
 def is_library(file: str) -> bool:
-    """Whether code of this file is not the user's: of an installed package, shipped, or generated."""
+    """Whether a file is not the user's: it belongs to an installed package, or is shipped or generated."""
     return _is_installed(file) or file.startswith(_copies(len(sys.modules)))
 
 
@@ -33,7 +33,7 @@ def _copies(modules: int) -> tuple[str, ...]:
 
 
 def line_of_user(frame: FrameType | None) -> str:
-    """The innermost line outside of libraries, such as `my_job.py:14 in run`; may be empty."""
+    """The innermost line outside libraries, such as `my_job.py:14 in run`; empty if there is none."""
     while frame is not None:
         file = frame.f_code.co_filename
         if not is_library(file):

@@ -1,9 +1,9 @@
-"""Notes how long tasks hold their thread while they wait: for a lock, a semaphore, a queue, an actor, another's result.
+"""Notes how long tasks hold their thread while they wait: for a lock, a semaphore, a queue, an actor or a result.
 
-Nearly all waiting of `distributed` is in its `sync`. The wait is added to the task's own record, which the worker sends
-to the scheduler anyway; so are the times at which a task waited that had sent tasks, or had given up its thread. Of
-tasks of Prefect it is noted what Prefect does around the function: what is not noted of such a task is Prefect's own
-time. The source text is sent to workers: the standard library and `distributed` alone.
+Nearly all waiting of `distributed` is in its `sync`. A wait is added to the task's own record, which the worker sends
+to the scheduler anyway. The times of waits are added, too, if the task had sent tasks or given up its thread. For tasks
+of Prefect, the user's function and known steps of Prefect around it are noted; the remaining time of such a task is
+Prefect's. This source text is sent to workers: it imports only the standard library and `distributed`.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from distributed.worker import get_worker, thread_state
 
 from scalescope.capture.instrument import Hook, Instrumented
 
-WAIT = "scalescope-wait "  # begins the action; what was waited for, a tab, and the line follow
-HELD, SECEDED = "scalescope-held", "scalescope-seceded"  # a task waited, with its thread of the pool and without
-SHORT_S = 0.001  # shortest wait that is noted
-MOST_TIMES = 1_000  # waits of one task whose times are noted
+WAIT = "scalescope-wait "  # begins an action; the function that waited, a tab and the line follow
+HELD, SECEDED = "scalescope-held", "scalescope-seceded"  # actions: waits with the task's thread and without
+SHORT_S = 0.001  # shortest wait, in seconds, that is noted
+MOST_TIMES = 1_000  # most waits of one task whose times are noted
 
 SENT = "<dynamic-code>"  # file of functions that cloudpickle sends by value; their globals know its name
 _PACKAGE = os.path.dirname(distributed.__file__)
 _LIBRARIES = tuple(filter(None, map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib"))))
-# `sync`: whether a wait is being noted; `noted_s`: seconds noted within the call that is being noted; `sender`: the
-# task, if it has sent tasks
+# By thread: `sync`: whether a wait is being noted; `noted_s`: seconds noted within the current call; `sender`: key of
+# the last task that sent tasks
 _inside = threading.local()
 _installed = 0
 
-# What is noted of Prefect, by module and name. A name with a dot begins with a class.
+# Functions of Prefect that are noted, by module and name. A name with a dot begins with a class.
 FUNCTION, RAISED, RETRY = "Prefect.function", "Prefect.raised", "Prefect.retry"
 SERVER, PERSIST, RELEASE, HASH = "Prefect.server", "Prefect.persist", "Prefect.release", "Prefect.hash"
 _OF_PREFECT = {
@@ -72,7 +72,7 @@ class Waits(WorkerPlugin):  # type: ignore[misc]
     idempotent = True
 
     def setup(self, worker: Any) -> None:
-        # once for all workers of a process
+        # all workers of a process share one installation
         global _installed
         _installed += 1
         if _installed == 1:
@@ -97,7 +97,7 @@ _logger = logging.getLogger(__name__)
 
 
 def _begun(what: str, caller: str = "") -> Any:
-    """Called at the beginning of a function that waits; `caller`: the module by which alone it counts."""
+    """Make the hook for the begin of a function that waits; with `caller`, only calls by that module count."""
 
     def begun(*arguments: Any) -> Any:
         key = getattr(thread_state, "key", None)
@@ -106,7 +106,7 @@ def _begun(what: str, caller: str = "") -> Any:
         if caller and sys._getframe(3).f_globals.get("__name__") != caller:
             return None
         _inside.sync = True
-        holds = getattr(threadpoolexecutor.thread_state, "proceed", True)  # it has not seceded
+        holds = getattr(threadpoolexecutor.thread_state, "proceed", True)  # False: the task has seceded
         return key, time.time(), holds, what
 
     return begun
@@ -135,7 +135,7 @@ def _failed(error: Exception) -> None:
 
 
 def _entries(key: Any) -> Any:
-    """The record of a task; None where there is none: not a task, an older release, or released meanwhile."""
+    """The record of a task; None if `key` is no task, was released meanwhile, or distributed is too old."""
     try:
         return get_worker().state.tasks[key].startstops
     except (ValueError, AttributeError, KeyError):
@@ -164,7 +164,7 @@ def _note(key: Any, seconds: float, what: str) -> None:
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
-    """Replaces functions of Prefect when their module has been imported, which the first task of a worker does."""
+    """Puts hooks into functions of Prefect as soon as their module is imported, as by a worker's first task."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         if name not in _OF_PREFECT:
@@ -210,7 +210,7 @@ def _returned(token: Any) -> None:
         return
     key, began, before, what, arguments = token
     error, raised = sys.exc_info()[1], ""
-    if error is not None:  # Prefect ends a function at its timeout by one that is no `Exception`
+    if error is not None:  # at a timeout, Prefect ends a function by an error that is no `Exception`
         raised = type(error).__name__ if isinstance(error, Exception) else "TimeoutError"
     seconds = time.time() - began
     own, _inside.noted_s = max(seconds - _inside.noted_s, 0.0), before + seconds
@@ -240,7 +240,7 @@ _OWN = _note.__code__.co_filename
 
 
 def _described(frame: Any, what: str) -> str:
-    # the call of `distributed`, such as `Semaphore.acquire`, a tab, and its line, such as `mine.py:7 in load`
+    # returns the call of `distributed`, a tab, and the user's line: `Semaphore.acquire` and `mine.py:7 in load`
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         owner = type(frame.f_locals["self"]).__name__ + "." if "self" in frame.f_locals else ""
         what = owner + frame.f_code.co_name

@@ -155,7 +155,7 @@ def test_gpus_of_some_workers_are_listed_with_reasons_for_those_without() -> Non
     assert found["workers"] == {"a": {"name": "H200", "uuid": "GPU-1"}}
     assert found["absent"] == [
         "1 of 3 workers: pynvml is not installed with the workers (`pip install nvidia-ml-py`)",
-        "1 of 3 workers: CUDA_VISIBLE_DEVICES of the workers names none",
+        "1 of 3 workers: CUDA_VISIBLE_DEVICES of the workers names no GPU",
     ]
     samples = memory._gpu_samples(told)
     assert (samples["worker"], samples["gpu"]) == (["a", "a"], ["GPU-1", "GPU-1"])

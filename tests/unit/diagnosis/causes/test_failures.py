@@ -53,7 +53,7 @@ class Story:
     def cut_short(self, key: str, worker: int, assigned: float, end: float, *, given_up: bool = False) -> None:
         self._attempt(key, worker, 1 if given_up else 2, {"assigned": assigned, "done": end, "runnable": 0.0})
         if given_up:
-            text = "KilledWorker: the workers that ran it died, or none could take it"
+            text = "KilledWorker: the workers that ran the task died, or no worker could run it"
             self.events.append((end, "task-erred", {"key": key, "worker": address(worker), "exception": text}))
 
     def _attempt(self, key: str, worker: int, status: int, moments: dict[str, float], **rest: Any) -> None:
