@@ -1,6 +1,6 @@
-"""The user's own program, observed: a script, a block of code, a cluster that runs already.
+"""Observes the user's own program: a script, a block of code, or a cluster that runs already.
 
-A script is run by Python itself, in a process of its own (`script`). There `startup` and `guest` do no more than begin
-and end recordings (`block`) into a folder (`record`). What fails in them is written there, and nothing else comes of
-it. When the script has ended, however it did, this process judges what the folder holds (`diagnosis`).
+Python itself runs a script, in a process of its own (`script`). In this process, `startup` and `guest` only begin and
+end recordings (`block`) into a folder (`record`). Errors of theirs are written to the folder, and have no other effect.
+When the script has ended in whatever way, the parent process judges the contents of the folder (`diagnosis`).
 """

@@ -1,6 +1,6 @@
-"""A cluster, recorded while a user's program works with it, through a client of the recorder's own.
+"""Records a cluster while a user's program uses it, through a client of its own.
 
-It needs `distributed` alone: a script may run in an environment with nothing else.
+This module needs only `distributed`: a script may run in an environment with nothing else.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from scalescope.owner import opener
 
 CONNECT_TIMEOUT_S = 10.0
 ANSWER_TIMEOUT_S = 20.0  # seconds in which the scheduler must answer the recorder
-HELD_BACK_S = 1.0  # seconds of a record that may be lost with the process, beside those between two fetches
+HELD_BACK_S = 1.0  # seconds of a record that may be lost with the process, besides those between two fetches
 OBSERVER = "scalescope"  # name of the recorder's clients
 NOT_OVER = "the process of the program ended before its recording did"
 
-# Schedulers that are being recorded in this process, by address, with what ends that; None: only its owner may
+# Recordings of this process by the scheduler's address: a function that ends the recording; None: only its owner may
 _recorded: dict[str, Callable[[], object] | None] = {}
 
 
@@ -53,13 +53,13 @@ class Block:
         name: str,
         what: str,  # `script`, `block` or `cluster`
         *,
-        watch: ClientWatch | None = None,  # of the thread that uses the client; None if that is unknown
-        notes: Notes | None = None,  # of calls that decide partitions
-        says: Callable[[Hang, float], object] = lambda found, now: None,  # told once where nothing moves, and the time
-        made: str = "",  # line that made the cluster
-        gives_way: Callable[[], object] | None = None,  # ends this block, for another one on the same cluster
-        failed: Callable[[Exception], object] = lambda error: None,  # told why nothing can be written meanwhile
-        processes: Collection[int] | None = None,  # whose trees are no other work on this host; None: this process
+        watch: ClientWatch | None = None,  # watch of the thread that uses the client; None: unknown
+        notes: Notes | None = None,  # notes of calls that decide partitions
+        says: Callable[[Hang, float], object] = lambda found, now: None,  # called once if nothing moves, with the time
+        made: str = "",  # line of code that made the cluster
+        gives_way: Callable[[], object] | None = None,  # ends this block in favour of another one on this cluster
+        failed: Callable[[Exception], object] = lambda error: None,  # called if records cannot be written meanwhile
+        processes: Collection[int] | None = None,  # roots of the program's processes, by id; None: this process
     ) -> None:
         self.address, self.folder, self._what, self._name, self._made = address_of(client), folder, what, name, made
         self._watch, self._notes, self._says = watch, Notes() if notes is None else notes, says
@@ -79,9 +79,9 @@ class Block:
             give_way()
         if self.address in _recorded:
             raise UsageError(
-                "This cluster is being recorded for another block",
+                "Another block already records this cluster",
                 where=self.address,
-                next_step="record the outer one, or one after the other",
+                next_step="use only the outer block, or one block after the other",
             )
         _recorded[self.address] = self._gives_way
         self._observing.callback(_recorded.pop, self.address, None)
@@ -113,7 +113,7 @@ class Block:
             raise
 
     def end(self, error: BaseException | None = None) -> None:
-        """`error`: what ended the program's use of the cluster; it is noted."""
+        """End the recording; `error` is the exception that ended the program's use of the cluster, and is noted."""
         attempt = self._attempt
         if error is not None:
             attempt.error = describe(error)
@@ -121,10 +121,10 @@ class Block:
             if isinstance(error, KeyboardInterrupt):
                 attempt.raised = f"you stopped the {self._what} after {duration(time.monotonic() - self._clock)}"
         try:
-            self._recording.close()  # without the error: a generator that it is thrown into takes its traceback
+            self._recording.close()  # without the error: a generator into which it is thrown would change its traceback
             attempt.missing = "" if self.recording.complete else self.recording.reason
             attempt.warnings += self.recording.warnings
-            self._threads = max(self._threads, self.recording.threads, key=len)  # batch systems bring workers late
+            self._threads = max(self._threads, self.recording.threads, key=len)  # workers of batch systems come late
             self._keep(over=True)
         finally:
             self._observing.close()
@@ -136,7 +136,7 @@ class Block:
             self._failed(error)
 
     def _keep(self, over: bool = False) -> None:
-        """Write what is known until now: the process may end without another word."""
+        """Write all facts so far, since the process may end at any time."""
         attempt, watch, recording = self._attempt, self._watch, self.recording
         if watch:
             rows = watch.taken(recording.ahead_s)
@@ -169,7 +169,7 @@ class Block:
 
 
 def cluster_of(client: distributed.Client) -> Any:
-    """The cluster that a client was given; else the one of this process that has its address; None if there is none."""
+    """The cluster that a client was given, or else this process's cluster with the same address; None: unknown."""
     if client.cluster is not None:
         return client.cluster
     address = client.scheduler.address

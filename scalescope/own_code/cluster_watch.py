@@ -1,4 +1,4 @@
-"""Looks at a running cluster every few seconds: what its threads do, and where it hangs."""
+"""Looks at a running cluster every few seconds: the activity of its threads, and tasks that stand still."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from scalescope.errors import ClusterError
 from scalescope.interpreters import OLDEST_DISTRIBUTED
 from scalescope.model.standstill import STILL_S, Standstill
 
-# Seconds between two looks; more where a look would take the scheduler more than this share of the time
+# Seconds between two looks, or longer, so that looks take at most this share of the scheduler's time
 INTERVAL_S, SHARE = 2.0, 0.005
 CALL_S = 10.0  # seconds within which the scheduler must answer
 RATE_S = 30.0  # seconds over which the speed of a group is measured
 
-# What idle threads wait for
+# Reasons why threads are idle, in words
 WAITS = {
     "not_started": "runnable but not started",
     "restricted": "restrictions of the tasks",
@@ -42,20 +42,20 @@ class Group:
     name: str
     done: int
     total: int
-    remaining_s: float | None  # at the speed of the last half minute; None where nothing has ended in it
+    remaining_s: float | None  # estimate by the last `RATE_S`; None: no task ended in them
 
 
 @dataclass(frozen=True)
 class Look:
     """A cluster at one moment."""
 
-    time: float  # of the scheduler, in seconds since the epoch
-    seen: Mapping[str, Any]  # what `scalescope.capture.live.snapshot.snapshot` returned
+    time: float  # seconds since the epoch, on the scheduler's clock
+    seen: Mapping[str, Any]  # result of `scalescope.capture.live.snapshot.snapshot`
     groups: tuple[Group, ...]
-    tasks_per_s: float | None  # ended since the look before
+    tasks_per_s: float | None  # tasks that ended per second since the previous look; None: unknown
     left: tuple[str, ...]  # workers that have left since watching began
-    retired: int  # of these, by request, as an adaptive cluster does
-    came: int  # workers that have come meanwhile
+    retired: int  # number of these that left by request, as in an adaptive cluster
+    came: int  # workers that have come since watching began
     standstill: Hang | None
     standing: Standstill | None = None  # the tasks of that standstill by line of code
 
@@ -75,21 +75,21 @@ class Look:
 
 @dataclass
 class ClusterWatch:
-    """Watches a cluster and keeps what was seen; nothing is installed on it."""
+    """Watches a cluster and sums up what it sees; installs nothing on the cluster."""
 
     asker: DirectCalls | ClientCalls
     looks: int = 0
-    watched_s: float = 0.0  # from the first look to the last
-    thread_seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(DOES, 0.0))  # by what threads did
-    ended: int = 0  # tasks that ended meanwhile
+    watched_s: float = 0.0  # seconds from the first look to the last
+    thread_seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(DOES, 0.0))  # by `DOES`
+    ended: int = 0  # tasks that ended since the first look
     memory_peak: int = 0  # bytes of all workers
-    busy_s: float = 0.0  # scheduler time that the looks took
+    busy_s: float = 0.0  # seconds of the scheduler that the looks took
     last: Look | None = None
     sent_from: str = ""  # name of the file of functions that were sent by value, if known
     _left: dict[str, None] = field(default_factory=dict)
     _retired: set[str] = field(default_factory=set)
-    came: int = 0  # workers that came meanwhile
-    _moved: tuple[tuple[int, int], float] = ((-1, -1), 0.0)  # counters, and since when they are unchanged
+    came: int = 0  # workers that came since the first look
+    _moved: tuple[tuple[int, int], float] = ((-1, -1), 0.0)  # counters, and the time since which they are unchanged
     _stacks: object = None
     _done: deque[tuple[float, dict[str, int]]] = field(default_factory=deque)
 
@@ -126,7 +126,7 @@ class ClusterWatch:
         return self.last
 
     def follow(self, seconds: float, show: Callable[[Look], object]) -> None:
-        """Look and show for so many seconds (0: without end), or until Ctrl-C."""
+        """Look and show repeatedly for so many seconds (0: without end), or until Ctrl-C."""
         until = time.monotonic() + seconds
         try:
             while True:
@@ -142,7 +142,7 @@ class ClusterWatch:
             return
 
     def to_mapping(self) -> dict[str, Any]:
-        """Times in seconds since the epoch."""
+        """The observations as JSON carries them; times are in seconds since the epoch."""
         found = self.last
         standstill = found.standstill if found else None
         return {
@@ -173,7 +173,7 @@ class ClusterWatch:
                 cause=str(error),
                 next_step="set `distributed.scheduler.pickle: true`, the default, in its Dask configuration",
             ) from error
-        except (OSError, TypeError, MemoryError) as error:  # TypeError: no files for an address with TLS
+        except (OSError, TypeError, MemoryError) as error:  # TypeError: an address with TLS, but no certificates
             raise ClusterError(
                 f"the scheduler cannot be reached, or does not answer within {limit_s:g} s",
                 where=self.asker.address,
@@ -189,7 +189,7 @@ class ClusterWatch:
         def remaining(name: str, done: int, total: int) -> float | None:
             then, earlier = now, done
             for when, known in reversed(self._done):
-                if known.get(name, earlier + 1) > earlier:  # it was new then, or replaced one of the same name
+                if known.get(name, earlier + 1) > earlier:  # a new group, or a replaced one of the same name
                     break
                 then, earlier = when, known[name]
             return (total - done) * (now - then) / (done - earlier) if done > earlier else None

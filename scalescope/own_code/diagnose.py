@@ -1,4 +1,4 @@
-"""A block of the user's code, recorded and judged in its own process, because it asks for that."""
+"""Records a block of the user's code that asks for it, and judges it in the same process."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from scalescope.sent_code import keep_file_names
 def diagnose(client: distributed.Client | None = None, name: str = "") -> Iterator[Diagnosis]:
     """Record and print a diagnosis, as `scalescope.diagnose` says.
 
-    A client of its own installs a recorder on the scheduler and its workers, and removes it at the end; nothing else is
-    changed.
+    A separate client installs a recorder on the scheduler and its workers, and removes it at the end. Nothing else on
+    the cluster changes.
 
     Raises:
-        UsageError: There is no client, it is asynchronous or closed, the cluster has no workers (and is not adaptive),
-            or it is being recorded already.
+        UsageError: There is no client, the client is asynchronous or closed, the cluster has no workers (and is not
+            adaptive), or another block already records it.
         CaptureError: The recorder could not be installed.
     """
     caller = sys._getframe(2)
@@ -58,7 +58,7 @@ def observed(client: distributed.Client, name: str, what: str, **options: Any) -
     with tempfile.TemporaryDirectory(prefix="scalescope-block-") as folder:
         block = Block(client, Path(folder), name, what, **options)
         block.begin()
-        del client  # which its owner may give up
+        del client  # so that its owner can release it
         try:
             yield found
         except BaseException as error:
@@ -70,7 +70,7 @@ def observed(client: distributed.Client, name: str, what: str, **options: Any) -
 
 
 def _current_client() -> Any:
-    """The client of the Prefect flow that runs here, or else Dask's current one."""
+    """The client of the Prefect flow that runs here, or else Dask's current client."""
     context = sys.modules.get("prefect.context")
     flow = context.FlowRunContext.get() if context else None
     if (client := getattr(getattr(flow, "task_runner", None), "client", None)) is not None:

@@ -40,7 +40,7 @@ WIDTH = 100
 
 
 class Diagnosis(Shown):
-    """Record of a block, and why it was not faster; known once the block has ended."""
+    """Record and diagnosis of a block; all properties raise `UsageError` until the block has ended."""
 
     def __init__(self) -> None:
         self._run: SweepRun | None = None
@@ -48,14 +48,14 @@ class Diagnosis(Shown):
 
     def _shown(self) -> SweepRun:
         if self._run is None:
-            raise UsageError("the block is not over", next_step="ask after the `with` statement")
+            raise UsageError("the block has not ended", next_step="read the diagnosis after the `with` statement")
         return self._run
 
     def judge(self, folder: Path, end: str = "", packages: Mapping[str, str] | None = None) -> None:
-        """Judge what a folder holds (`scalescope.own_code.record`).
+        """Judge the records in a folder (`scalescope.own_code.record`).
 
-        `end`: how the program's process ended, where it ended before its recording did. `packages`: those of its
-        Python; None: those of this one.
+        `end`: a sentence on the end of the program's process, if that came before the end of the recording.
+        `packages`: versions of packages in the program's Python; None: in this one.
         """
         self._run, self._tables = _judged(
             Recorded.read(folder), folder, end, host.packages() if packages is None else packages
@@ -67,7 +67,7 @@ class Diagnosis(Shown):
 
     @property
     def name(self) -> str:
-        """Name of the script or block, and the number of its cluster."""
+        """Name of the script or block, with the number of its cluster if that is not the first."""
         return self._shown().sweep.workload
 
     @property
@@ -76,7 +76,7 @@ class Diagnosis(Shown):
 
     @property
     def metrics(self) -> Metrics | None:
-        """None if no task was recorded."""
+        """Measurements; None if no task was recorded."""
         return self.trial.metrics
 
     @property
@@ -93,7 +93,7 @@ class Diagnosis(Shown):
         return page.write(path, self._shown(), lambda trial: self._tables)
 
     def save(self, store: str = "") -> str:
-        """Keep it in a store (empty: the default one); returns its id for `scalescope show` and `report`."""
+        """Save the run in a store (empty: the default store); returns its id for `scalescope show` and `report`."""
         shown, plan = self._shown(), [PlannedTrial(0, self.trial.point, 0)]
         with Store.open(store) as kept:
             run = kept.begin(shown.sweep, plan, workload_version=1, fresh=True, facts=shown.facts)
@@ -103,7 +103,7 @@ class Diagnosis(Shown):
         return run.id
 
     def brief(self, id: str = "", notes: Iterable[str] = (), next: Sequence[str] = ()) -> BriefAnswer:
-        """The short answer. `id`: what `save` returned."""
+        """The short answer; `id` is the return value of `save`."""
         from scalescope.report.brief import of_run
 
         return of_run(self._shown(), id, notes=notes, next=next)
@@ -115,7 +115,7 @@ class Diagnosis(Shown):
         return "\n".join(line.rstrip() for line in captured.get().splitlines())
 
     def __repr__(self) -> str:
-        return self.judgement.text if self.is_over else "a diagnosis that is not over"
+        return self.judgement.text if self.is_over else "the diagnosis of a block that has not ended"
 
     @property
     def judgement(self) -> Verdict:
@@ -133,11 +133,11 @@ def _judged(
     each = math.ceil(sum(threads.values()) / len(threads)) if threads else 1
     stands = attempt.facts[STANDSTILL]
     if stands and not attempt.raised:
-        attempt.problem = "nothing moved at the end"
+        attempt.problem = "the tasks stood still at the end"
     if not threads:
         attempt.missing = "the cluster had no workers"
     if len(set(threads.values())) > 1:
-        attempt.warnings.append(f"workers have different numbers of threads; they are taken to have {each} each")
+        attempt.warnings.append(f"workers have different numbers of threads; each is taken to have {each}")
     point = Point(len(threads) or 1, each)
     state, reason = judge(attempt)
     trial = Trial(
@@ -154,7 +154,7 @@ def _judged(
     if stands and not any(finding.severity is Severity.HIGH for finding in trial.findings):
         trial = replace(trial, reason=f"{trial.reason}; {Standstill.from_mapping(stands).sentence()}")
     trial = replace(trial, records="in memory")
-    reachable = "inproc:0" if address.startswith("inproc") else address  # `SchedulerSpec` takes no address in a process
+    reachable = "inproc:0" if address.startswith("inproc") else address  # `SchedulerSpec` refuses others
     cluster = cluster_spec({"kind": "scheduler", "address": reachable})
     sweep = Sweep(recorded.name, cluster=cluster, points=({"workers": point.workers},))
     judgement = verdict.diagnose(sweep, [trial])
@@ -164,7 +164,7 @@ def _judged(
 
 
 def _complete(recorded: Recorded, spools: Path, end: str) -> None:
-    """Add what is written only when a recording ends: the workers, and why it did not end."""
+    """Add to an unfinished recording its workers, and the reason why it did not end."""
     if end and not recorded.attempt.raised:
         recorded.attempt.raised = end
     workers = worker_rows(recorded.members)

@@ -1,7 +1,7 @@
-"""Records the clusters of a script, in the script's own process, whose guest it is.
+"""Records the clusters of a script, as a guest in the script's own process.
 
-Nothing here raises to the script, and no frame of it stands in the script's tracebacks. What fails is written to the
-folder (`scalescope.own_code.record`), and recording ends there.
+Nothing here raises an error in the script, and no frame of this module appears in the script's tracebacks. Errors are
+written to the folder (`scalescope.own_code.record`), and end the recording.
 """
 
 from __future__ import annotations
@@ -35,29 +35,29 @@ if TYPE_CHECKING:
 
     from scalescope.own_code.block import Block
 
-MOST = 1_000  # clusters of a script that are recorded
-LAST_S = 20.0  # seconds that Python's end waits for the end of a recording
-_OTHERS = ("Client-worker-", "Client-scalescope-")  # begin the ids of clients of tasks and of recorders
+MOST = 1_000  # most clusters of a script that are recorded
+LAST_S = 20.0  # seconds for which Python's end waits for the end of a recording
+_OTHERS = ("Client-worker-", "Client-scalescope-")  # start of the ids of clients of tasks and of recorders
 
 
 class Guest:
     """Begins and ends recordings where the script makes and closes clients and clusters."""
 
     def __init__(self, folder: str) -> None:
-        self.schedulers: dict[str, list[float]] = {}  # of Dask itself: calls and seconds, by module
+        self.schedulers: dict[str, list[float]] = {}  # Dask's own schedulers: calls and seconds, by module
         self._folder, self._pid = Path(folder), os.getpid()
         self._functions = Instrumented()
         self._noting = Noting(self._failed)
         self._recordings: dict[str, _Recording] = {}  # by address of the scheduler
-        self._behind: list[threading.Thread] = []  # that end recordings for which nobody waits
-        self._lines = weakref.WeakKeyDictionary[Any, str]()  # where clusters were made
-        self._clients = self._count = 0  # that were begun, and clusters recorded
+        self._behind: list[threading.Thread] = []  # threads that end recordings
+        self._lines = weakref.WeakKeyDictionary[Any, str]()  # lines of code that made clusters
+        self._clients = self._count = 0  # numbers of clients begun and of clusters recorded
         self._lock = threading.RLock()
-        self._own = threading.local()  # `now`: whether this thread is in code of ours
+        self._own = threading.local()  # `now`: whether this thread runs our code
         self._told: set[str] = set()
 
     def imported(self, module: ModuleType) -> None:
-        """A module has been imported in which something is recorded."""
+        """Install hooks in a module that has just been imported."""
         if module.__name__ == "dask.local":
             self._functions.put(
                 module.get_async, Hook(self._scheduler_began, leave=self._scheduler_ended, failed=self._failed)
@@ -158,7 +158,7 @@ class Guest:
     # ------------------------------------------------------------ recordings
 
     def _is_theirs(self, client: Any) -> bool:
-        """Whether the script made it: not the recorder, a task, or a forked process."""
+        """Whether the script made the client, and not the recorder, a task or a forked process."""
         return not (getattr(self._own, "now", False) or client.id.startswith(_OTHERS)) and os.getpid() == self._pid
 
     def _begin(self, client: Client, line: str) -> None:
@@ -182,7 +182,7 @@ class Guest:
             raise
         with self._lock:
             is_over = self._recordings.get(address) is not recording
-        if is_over:  # its clients were closed meanwhile, by another thread
+        if is_over:  # another thread closed its clients meanwhile
             self._close(recording, None)
 
     def _begun(self, client: Client, number: int, line: str) -> Block:
@@ -216,7 +216,7 @@ class Guest:
                 self._functions.put(close, Hook(self._cluster_closes, failed=self._failed))
 
     def _left_by(self, client: str) -> list[str]:
-        """The schedulers of which this was the last client."""
+        """Addresses of the schedulers whose last client this was."""
         left = []
         with self._lock:
             for address, recording in self._recordings.items():
@@ -226,13 +226,13 @@ class Guest:
         return left
 
     def _ends(self, addresses: list[str]) -> None:
-        """End recordings, before the function goes on whose hook this is, unless that could be for ever.
+        """End recordings before the hooked function goes on; in another thread if waiting could last for ever.
 
-        The scheduler may need this thread's event loop; and where the garbage collector closes a client, this may be
-        any thread, one of the recorder's too.
+        The scheduler may need this thread's event loop. And if the garbage collector closes a client, this may be any
+        thread, even one of the recorder.
         """
         known = [address for address in addresses if address in self._recordings]
-        if not known or sys.is_finalizing():  # then a thread would be waited for that never begins
+        if not known or sys.is_finalizing():  # at Python's end, a new thread would never begin
             return
         if asyncio._get_running_loop() is None and sys._getframe(4).f_code.co_name != "__del__":
             self._end(known, _raised())
@@ -273,20 +273,20 @@ class Guest:
             self._say(stopped=why)
 
     def _say(self, **event: Any) -> None:
-        with contextlib.suppress(Exception):  # such as a full disk: there is nobody else to tell
+        with contextlib.suppress(Exception):  # for example, a full disk: it cannot be reported
             record.say(self._folder, event)
 
 
 @dataclass
 class _Recording:
-    clients: set[str]  # ids of those that are open
+    clients: set[str]  # ids of its open clients
     block: Block | None = None  # None until it has begun
 
 
 class _Ours:
-    """While open, this thread is in code of ours, and what it imports leaves no bytecode where the script's is."""
+    """Marks that this thread runs our code, and keeps its imports from writing bytecode into the script's folders."""
 
-    _lock, _open, _before = threading.Lock(), 0, False  # of all threads
+    _lock, _open, _before = threading.Lock(), 0, False  # shared by all threads
 
     def __init__(self, own: threading.local) -> None:
         self._own = own
@@ -314,9 +314,9 @@ def _at_exit(function: Callable[[], None]) -> None:
 
 
 def _interrupted_again() -> None:
-    """Have Python end by SIGINT: it forgets that the script did whenever text is evaluated after that (`eval`)."""
+    """Make Python end by SIGINT again: any `eval` or `exec` after the interrupt makes Python forget it."""
     with contextlib.suppress(KeyboardInterrupt):
-        exec("raise KeyboardInterrupt")  # noqa: S102 - text of ours
+        exec("raise KeyboardInterrupt")  # noqa: S102 - our own text
 
 
 def _raised() -> BaseException | None:
@@ -332,7 +332,7 @@ def _address(cluster: Any) -> str:
 
 
 def _is_loop_of(each: Any) -> bool:
-    """Whether this thread runs the event loop of a client or cluster, which must not wait."""
+    """Whether this thread runs the event loop of a client or cluster, so that it must not wait."""
     running = asyncio._get_running_loop()
     return running is not None and running is getattr(each.loop, "asyncio_loop", None)
 
@@ -344,7 +344,7 @@ async def _in_thread(function: Callable[[], None]) -> None:
     def call() -> None:
         try:
             function()
-        except Exception as error:  # noqa: BLE001 - it is raised to the hook
+        except Exception as error:  # noqa: BLE001 - the hook gets the error
             done.set_exception(error)
         else:
             done.set_result(None)

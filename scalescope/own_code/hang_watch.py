@@ -1,4 +1,4 @@
-"""Notices that nothing moves on a cluster while the user's code runs, and says so once."""
+"""Notices a standstill of a cluster while the user's code runs, and reports it once."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ logger = logging.getLogger(__name__)
 
 
 class HangWatch:
-    """Looks every two seconds, in a thread of its own, as long as it is open.
+    """Looks every two seconds, in a thread of its own, while it is open.
 
-    `says` is called once, with what stands still and the scheduler's time.
+    `says` is called once, with the standstill and the scheduler's time.
     """
 
     def __init__(self, client: Client, says: Callable[[Hang, float], object]) -> None:
-        self.found: Standstill | None = None  # what stands still; None while something moves
+        self.found: Standstill | None = None  # the standstill; None while something moves
         self._calls, self._says = ClientCalls(client), says
         self._told, self._over = False, threading.Event()
         self._thread = threading.Thread(
@@ -49,7 +49,7 @@ class HangWatch:
         self.found = None
 
     def _watch(self) -> None:
-        # Functions that the script sends by value are of this file; a notebook has none.
+        # File of functions that the script sends by value; a notebook has no file
         script = os.path.basename(getattr(sys.modules["__main__"], "__file__", None) or "")
         watch, failures = ClusterWatch(self._calls, sent_from=script), 0
         while failures < MOST_FAILURES and not self._over.wait(INTERVAL_S):
@@ -57,7 +57,7 @@ class HangWatch:
                 look = watch.look()
             except Exception as error:  # noqa: BLE001 - an old, busy or closed cluster, or a broken connection
                 logger.info("the cluster could not be looked at: %r", error)
-                self.found, failures = None, failures + 1  # nobody knows whether it still stands
+                self.found, failures = None, failures + 1  # a standstill may be over
                 continue
             self.found, failures = look.standing if look.stands else None, 0
             if look.stands and look.standstill is not None and not self._told:

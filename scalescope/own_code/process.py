@@ -1,8 +1,8 @@
-"""A process as if it had been started alone: it gets the signals that this one gets, and ends when this one is killed.
+"""Runs a process that gets the signals which this process gets, and ends when this process is killed.
 
-It shares the terminal and the process group. A signal to the group, such as Ctrl-C, reaches it by itself; one that was
-sent to this process alone is passed on. A witness tells the two apart: a process of the group that only notes what it
-gets.
+It shares the terminal and the process group. A signal to the group, such as Ctrl-C, reaches it directly; a signal to
+this process alone is passed on. A witness tells the two apart: a process of the group that only notes which signals
+it gets.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from scalescope.errors import UsageError
 
 LOOK_S = 0.5  # seconds between two calls of `look`
-WITNESS_S = 0.2  # seconds in which the witness gets what the group gets
-# Signals that end a program or are meant for it
+WITNESS_S = 0.2  # seconds within which a signal to the group reaches the witness
+# Signals that a program may get from people and batch systems
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 _SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
@@ -31,7 +31,7 @@ def run(
     look: Callable[[], object] = lambda: None,
     cwd: str | None = None,
 ) -> int:
-    """Run a command to its end; returns its status as `subprocess` has it. `look` is called meanwhile."""
+    """Run a command to its end; returns its status in the form of `subprocess`. `look` is called every `LOOK_S`."""
     heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     if sys.stdout:
         sys.stdout.flush()
@@ -64,7 +64,7 @@ def run(
 
 
 def end_by(number: int) -> None:
-    """End this process by a signal; it returns only if the signal is one that ends none."""
+    """End this process by a signal; returns only if the signal ends no process."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -87,17 +87,17 @@ def _signal(waited: Collection[int]) -> int:
 
 
 def _forget(numbers: Collection[int]) -> None:
-    """Drop these blocked signals if they have come: they were meant for a process that has ended."""
+    """Drop these blocked signals if they have come, since they were meant for a process that has ended."""
     while pending := signal.sigpending() & set(numbers):
         signal.sigwait(pending)
 
 
 class _Witness:
-    """A process of this one's group that notes the signals it gets; to be made while they are blocked."""
+    """A process of the same group that notes which signals it gets; to be made while these are blocked."""
 
     def __init__(self, heard: Sequence[int], prepare: Callable[[], None]) -> None:
         self._noted, notes = os.pipe()
-        self._last: dict[int, float] = {}  # when it last got each signal
+        self._last: dict[int, float] = {}  # time at which it last got each signal
         self.pid = os.fork()
         if self.pid == 0:
             try:
@@ -109,7 +109,7 @@ class _Witness:
         os.close(notes)
 
     def has_got(self, number: int) -> bool:
-        """Whether it got a signal that this process has got now."""
+        """Whether the witness, too, got a signal that this process has just got."""
         until = time.monotonic() + WITNESS_S
         while True:
             left = until - time.monotonic()
@@ -129,7 +129,7 @@ class _Witness:
 
 
 def dying() -> Callable[[], None]:
-    """Make a function that has the kernel kill its process when this one ends."""
+    """Make a function that asks the kernel to kill the calling process when this process ends."""
     if sys.platform != "linux":
         return lambda: None
     import ctypes

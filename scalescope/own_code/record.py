@@ -2,10 +2,10 @@
 
 ```
 FOLDER/
-    run.json        what was run, by whom; written by the process that started it
-    events.jsonl    what the program's process has to say, a JSON object a line
-    1/, 2/, ...     a cluster each, in the order of first use
-        cluster.json    what is known of it, renewed every two seconds; the last time when its recording ends
+    run.json        command and start of the program; written by the process that started it
+    events.jsonl    events in the program's process, a JSON object a line
+    1/, 2/, ...     a folder for each cluster, in the order of first use
+        cluster.json    facts of the cluster, written every two seconds and when its recording ends
         tasks.spool, client.spool    raw records (`scalescope.model.spool`)
 ```
 """
@@ -31,15 +31,15 @@ class Recorded:
 
     attempt: Attempt
     name: str
-    address: str  # of the scheduler
-    threads: Mapping[str, int]  # of each worker
+    address: str  # address of the scheduler
+    threads: Mapping[str, int]  # threads by address of the worker
     started_at: str
     real_s: float
-    over: bool = True  # False: the process that recorded ended before its recording did
-    members: list[list[Any]] = field(default_factory=list)  # workers that came and left, where it is not over
+    over: bool = True  # False: the recording process ended before its recording
+    members: list[list[Any]] = field(default_factory=list)  # workers that came and left, if it is not over
 
     def write(self, folder: Path) -> None:
-        """Replace what was written before; a reader sees the one or the other."""
+        """Replace the file; a reader sees either the old facts or the new ones."""
         part = folder / f"{CLUSTER}.part"
         part.touch(mode=0o600)
         part.write_text(json.dumps(plain(asdict(self))))
@@ -52,13 +52,13 @@ class Recorded:
 
 
 def clusters(folder: Path) -> list[Path]:
-    """The folders of recorded clusters of which anything is known, in their order."""
+    """The folders of recorded clusters that have facts, in their order."""
     found = [each.parent for each in folder.glob(f"*/{CLUSTER}")]
     return sorted(found, key=lambda each: int(each.name))
 
 
 def say(folder: Path, event: Mapping[str, Any]) -> None:
-    """Add an event."""
+    """Append an event to the file."""
     line = json.dumps(plain(event)).encode() + b"\n"
     file = os.open(folder / EVENTS, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -68,14 +68,14 @@ def say(folder: Path, event: Mapping[str, Any]) -> None:
 
 
 def events(folder: Path, since: int = 0) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Whole events from a byte of the file on, each with the byte at which the next begins."""
+    """Complete events from byte `since` of the file on, each with the byte at which the next event begins."""
     try:
         with (folder / EVENTS).open("rb") as stream:
             stream.seek(since)
             for line in stream:
                 if line.endswith(b"\n"):
                     since += len(line)
-                    with suppress(ValueError):  # a disk was full in the midst of a line
+                    with suppress(ValueError):  # the disk was full within a line
                         yield since, json.loads(line)
     except FileNotFoundError:
         return

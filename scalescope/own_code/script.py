@@ -1,4 +1,4 @@
-"""Runs an unchanged script in a process of its own, and judges what was recorded of it when it has ended.
+"""Runs an unchanged script in a process of its own, and judges its records when it has ended.
 
 The process is Python's own: `python SCRIPT ARGUMENTS` or `python -m MODULE ARGUMENTS`, in the terminal and the process
 group of this one. Only what `scalescope.own_code.startup` does there comes from Scalescope.
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
     from scalescope.own_code.diagnosis import Diagnosis
 
 STARTUP = Path(__file__).parent / "startup"
-FOLDER, PATHS = "SCALESCOPE_SCRIPT", "SCALESCOPE_PYTHONPATH"  # variables that `startup` takes back
-OUR_UTF8 = "SCALESCOPE_UTF8"  # variable that says that PYTHONUTF8 was set by the command line
-LEAST_FREE = 64 << 10  # bytes with which a record can be written
-MOST = 10  # clusters that are judged, those with most worker time
-# Schedulers of Dask itself, by module
+FOLDER, PATHS = "SCALESCOPE_SCRIPT", "SCALESCOPE_PYTHONPATH"  # variables that `startup` removes again
+OUR_UTF8 = "SCALESCOPE_UTF8"  # variable: our command line has set PYTHONUTF8
+LEAST_FREE = 64 << 10  # bytes of free space that a record needs
+MOST = 10  # most clusters that are judged; those with most worker time
+# Dask's own schedulers in words, by module
 DASKS = {"dask.threaded": "threads", "dask.multiprocessing": "processes", "dask.local": "one thread"}
-LAST = "last-script.json"  # which script was run last
-LATER = "`scalescope run --last-record` does it."
-NO_WORKER = "Nanny failed to start"  # what `distributed` raises where the script has no main guard
+LAST = "last-script.json"  # file that names the last script
+LATER = "To judge the rest: `scalescope run --last-record`"
+NO_WORKER = "Nanny failed to start"  # error of `distributed` if the script has no main guard
 
 
 @dataclass
 class ScriptOutcome:
-    """How a script ended, and what the clusters of its clients did."""
+    """The end of a script, and diagnoses of the clusters of its clients."""
 
-    folder: Path  # what was recorded; it is removed when all of it was judged
-    status: int | None = None  # as `subprocess` has it; None: nobody saw the end
+    folder: Path  # records; removed when all of them were judged
+    status: int | None = None  # in the form of `subprocess`; None: nobody saw the end
     real_s: float = 0.0
-    found: list[Diagnosis] = field(default_factory=list)  # of each cluster, in the order of first use
-    problems: list[str] = field(default_factory=list)  # why a cluster could not be diagnosed
-    said: list[str] = field(default_factory=list)  # what was told while it ran, as where nothing moved
-    hints: list[str] = field(default_factory=list)  # what else is to be known, as where there was nothing to diagnose
+    found: list[Diagnosis] = field(default_factory=list)  # diagnoses of clusters, in the order of first use
+    problems: list[str] = field(default_factory=list)  # reasons why a cluster could not be diagnosed
+    said: list[str] = field(default_factory=list)  # messages while it ran, such as about a standstill
+    hints: list[str] = field(default_factory=list)  # advice, such as why there was nothing to diagnose
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class Program:
     arguments: Sequence[str] = ()
     is_module: bool = False
     python: str = sys.executable
-    folder: str | None = None  # where it runs; None: here
-    environ: Mapping[str, str] | None = None  # its variables; None: those of this process
+    folder: str | None = None  # its working folder; None: that of this process
+    environ: Mapping[str, str] | None = None  # its environment variables; None: those of this process
 
     @property
     def command(self) -> list[str]:
@@ -78,14 +78,14 @@ class Program:
 def run_script(
     program: Program,
     *,
-    says: Callable[[str], object],  # told while the script runs, as where nothing moves
+    says: Callable[[str], object],  # called with messages while the script runs, such as about a standstill
     stdout: int | None = None,
 ) -> ScriptOutcome:
     """Run a script as Python would, and judge its clusters."""
     folder = new_folder()
     began = time.monotonic()
     facts = {"command": program.command, "started_at": time.time(), "pid": os.getpid()}
-    with suppress(OSError):  # it is for whoever judges later
+    with suppress(OSError):  # only `--last-record` needs the file
         (folder / record.RUN).touch(mode=0o600)
         (folder / record.RUN).write_text(json.dumps(facts))
     outcome, judge = ScriptOutcome(folder), Judge(program)
@@ -99,14 +99,14 @@ def run_script(
     try:
         judge(outcome)
     except KeyboardInterrupt:
-        outcome.problems.append(f"Stopped before all was judged. {LATER}")
+        outcome.problems.append(f"You stopped the judging of the script's clusters. {LATER}")
     except Exception as error:  # noqa: BLE001 - the script has ended, and its status counts
-        outcome.problems.append(f"It could not be judged: {_line(error)}. {LATER}")
+        outcome.problems.append(f"The script's clusters could not be judged: {_line(error)}. {LATER}")
     return outcome
 
 
 class Judge:
-    """Judges what was recorded of a script."""
+    """Judges the records of a script."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -114,16 +114,16 @@ class Judge:
         self._preparing: threading.Thread | None = None
 
     def prepare(self, folder: Path) -> None:
-        """Load what judges while the script runs, with processor time that nobody else wants."""
+        """Import the modules that judge while the script runs, with processor time that is idle otherwise."""
         if self._preparing is None and (folder / "1").exists():
-            prepare = unheard(self._prepare, lambda error: None)  # it will be loaded once more, and fail again
+            prepare = unheard(self._prepare, lambda error: None)  # a later import raises the error again
             self._preparing = threading.Thread(target=prepare, daemon=True)
             self._preparing.start()
 
     def _prepare(self) -> None:
         if hasattr(os, "SCHED_IDLE"):
             with suppress(OSError):
-                os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # of this thread
+                os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # 0: this thread
         self._load()
 
     def _load(self) -> None:
@@ -138,7 +138,7 @@ class Judge:
             self._packages = interpreters.look(self.program.python).packages
 
     def __call__(self, outcome: ScriptOutcome) -> None:
-        """Judge what a folder holds, and remove it if nothing of that failed."""
+        """Judge the records in a folder, and remove the folder if nothing failed."""
         if self._preparing is not None:
             self._preparing.join()
         elif record.clusters(outcome.folder):
@@ -153,7 +153,7 @@ class Judge:
             diagnosis = resolve_name("scalescope.own_code.diagnosis:Diagnosis")()
             try:
                 diagnosis.judge(folder, end, self._packages)
-            except Exception as error:  # noqa: BLE001 - of whatever kind: the others are judged
+            except Exception as error:  # noqa: BLE001 - the other clusters are judged even so
                 whole = False
                 outcome.problems.append(f"The cluster in {folder} could not be judged: {_line(error)}")
             else:
@@ -176,7 +176,7 @@ def _largest(found: Sequence[Path]) -> tuple[list[Path], int]:
     def worker_time(folder: Path) -> float:
         try:
             known = record.Recorded.read(folder)
-        except Exception:  # noqa: BLE001 - of whatever kind: who judges it says so
+        except Exception:  # noqa: BLE001 - judging the cluster reports the error
             return math.inf
         return sum(known.threads.values()) * (known.attempt.elapsed_s or 0.0)
 
@@ -185,7 +185,7 @@ def _largest(found: Sequence[Path]) -> tuple[list[Path], int]:
 
 
 def ending(status: int | None, real_s: float) -> str:
-    """How a process ended that did not end its recordings, in a sentence."""
+    """A sentence on the end of a process that did not end its recordings."""
     from scalescope.model.words import duration
 
     if status is None:
@@ -196,16 +196,16 @@ def ending(status: int | None, real_s: float) -> str:
     if number is signal.SIGINT:
         return f"you stopped the script after {duration(real_s)}"
     hint = {
-        signal.SIGKILL: ": by the kernel for lack of memory, by a batch system at a limit, or by hand",
-        signal.SIGTERM: ": by hand, or by what supervises it, such as a batch system at its time limit",
-        signal.SIGSEGV: ": a library of it crashed",
-        signal.SIGABRT: ": a library of it gave up",
+        signal.SIGKILL: ": by the kernel for lack of memory, by a batch system at a limit, or by a person",
+        signal.SIGTERM: ": by a person, or by a supervisor, such as a batch system at its time limit",
+        signal.SIGSEGV: ": one of its libraries crashed",
+        signal.SIGABRT: ": one of its libraries aborted",
     }.get(number, "")
     return f"the script was killed by {number.name} after {duration(real_s)}{hint}"
 
 
 def _listen(outcome: ScriptOutcome, program: Program, judged: set[int]) -> None:
-    """Take from what the script's process said why something is missing, and what to do."""
+    """Add problems and hints from the events of the script's process."""
     told = [event for _, event in record.events(outcome.folder)]
     for why in dict.fromkeys(event["stopped"] for event in told if event.get("stopped")):
         outcome.problems.append(f"Recording stopped: {why}")
@@ -225,14 +225,14 @@ def _listen(outcome: ScriptOutcome, program: Program, judged: set[int]) -> None:
         from scalescope.model.words import plural
 
         computed = f"Dask computed for {seconds:.3g} s, in {plural(calls, 'call')}, with its own scheduler of"
-        next_step = "to have that recorded, put `dask.distributed.Client(processes=False)` before it"
+        next_step = "to record this, call `dask.distributed.Client(processes=False)` before"
         outcome.hints.append(f"{computed} {DASKS.get(module, module)}: {next_step}.")
     if ended.get("prefect"):
         hint = "A task that the flow calls runs in the flow: `name.submit(...)` or `name.map(...)` sends it to Dask."
         outcome.hints.append(hint)
     line = next((event["client_at"] for event in told if "client_at" in event), "")
     if line.endswith("<module>") and NO_WORKER in ended.get("error", ""):
-        hint = "Dask's workers are processes that import the script: put what it does below"
+        hint = "Dask's workers are processes that import the script: move its top-level calls below"
         outcome.hints.append(f'{hint} `if __name__ == "__main__":` ({line.partition(" in ")[0]}).')
 
 
@@ -240,7 +240,7 @@ def _listen(outcome: ScriptOutcome, program: Program, judged: set[int]) -> None:
 
 
 def new_folder() -> Path:
-    """A folder for what is recorded, where `last_folder` finds it; in the folder of temporary files if need be."""
+    """Make a folder for records where `last_folder` finds it; if that fails, among the temporary files."""
     try:
         parent = records()
         make_folder(parent)
@@ -250,7 +250,7 @@ def new_folder() -> Path:
 
 
 def note_last(program: Program) -> None:
-    """Keep which script was run, and where, for `last_program`."""
+    """Save the script's command and working folder for `last_program`."""
     told = {
         "script": program.script,
         "arguments": [*program.arguments],
@@ -263,7 +263,7 @@ def note_last(program: Program) -> None:
 
 
 def last_program() -> Program:
-    """The script that `scalescope run` ran last, and its folder; `UsageError` if there is none."""
+    """The script that `scalescope run` ran last; `UsageError` if there is none."""
     try:
         return Program(**json.loads(records().with_name(LAST).read_text()))
     except (OSError, ValueError, TypeError) as error:
@@ -271,7 +271,7 @@ def last_program() -> Program:
 
 
 def last_folder() -> Path:
-    """The newest folder that was not judged to its end; `UsageError` if there is none."""
+    """The newest folder with records that were not all judged; `UsageError` if there is none."""
     found = sorted(each.parent for each in records().glob(f"*/{record.RUN}")) if records().is_dir() else []
     if not found:
         raise UsageError("no script's record is left to judge", where=str(records()))
@@ -279,7 +279,7 @@ def last_folder() -> Path:
 
 
 def records() -> Path:
-    """Where scripts are recorded."""
+    """Folder of the records of scripts."""
     from scalescope.owner import user_folder
 
     return user_folder("XDG_STATE_HOME", ".local", "state") / "scripts"
@@ -309,7 +309,7 @@ def _run(
         try:
             seen = _tell(folder, seen, says)
             prepare()
-        except Exception:  # noqa: BLE001 - the script goes on, and who judges it says so
+        except Exception:  # noqa: BLE001 - the script goes on, and judging reports the error
             fails = True
 
     return process.run(program.command, environ, stdout, look, program.folder)

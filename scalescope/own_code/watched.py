@@ -1,6 +1,6 @@
-"""Records a cluster that runs already, by a process of its own: its client must be of nearly the scheduler's release.
+"""Records a cluster that runs already, in a separate process, whose Dask must be nearly the scheduler's release.
 
-The process belongs to any Python that has `distributed`; this one judges.
+The process can be any Python that has `distributed`; this process judges the records.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BOOT = (
 
 @contextmanager
 def watched(python: str, spec: SchedulerSpec, name: str) -> Iterator[Diagnosis]:
-    """Record while the body runs, by a client of the interpreter at `python`; it is judged at the end."""
+    """Record while the body runs, with a client in the interpreter at `python`; judge the records at the end."""
     from scalescope.own_code.diagnosis import Diagnosis
 
     found = Diagnosis()
@@ -64,7 +64,7 @@ def observe() -> None:
     from scalescope.own_code.block import Block
 
     folder, given, name = Path(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when it is over
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends the recording
     spec = SchedulerSpec(**{field: value for field, value in given.items() if field != "kind"})
     try:
         with SchedulerCluster(spec).connect() as client:

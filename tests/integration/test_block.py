@@ -58,7 +58,7 @@ def test_a_diagnosed_block_has_a_verdict_and_leaves_nothing_on_the_cluster(
 ) -> None:
     before = left_on(client)
     with scalescope.diagnose(client) as found:
-        with pytest.raises(UsageError, match="not over"):
+        with pytest.raises(UsageError, match="has not ended"):
             _ = found.verdict
         for number in range(10):
             client.submit(nap, number, 0.3, pure=False, key=f"<img src=x onerror=alert({number})>").result()
@@ -155,7 +155,7 @@ def test_a_block_that_closes_its_client_or_cluster_still_gets_a_verdict(cluster:
 
 def test_nested_blocks_and_closed_or_asynchronous_clients_are_refused(client: Client, cluster: LocalCluster) -> None:
     with scalescope.diagnose(client) as outer:
-        with pytest.raises(UsageError, match="another block"), scalescope.diagnose(client):
+        with pytest.raises(UsageError, match="Another block"), scalescope.diagnose(client):
             pass
         client.submit(nap, 1, pure=False).result()
     assert outer.metrics is not None
