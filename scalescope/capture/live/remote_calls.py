@@ -1,6 +1,6 @@
-"""Calls functions on a scheduler, and on workers through it: directly, or by a client that is there.
+"""Calls functions on a scheduler, and on workers through it: directly, or by an existing client.
 
-A new client can talk only to schedulers of nearly its own release, and shows up in their records.
+A new client can talk only to schedulers of nearly its own release, and appears in their records.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from distributed.security import Security
 
 from scalescope.capture.shipping import Shipment
 
-CONNECT_S = 8.0  # time limit for a connection
+CONNECT_S = 8.0  # longest wait for a connection, in seconds
 
 
 class DirectCalls:
     """A connection to a scheduler; to be used in one thread, without a running event loop.
 
-    `scheduler_file` is what `dask scheduler --scheduler-file` wrote; without `security`, Dask's configuration counts.
+    `scheduler_file` was written by `dask scheduler --scheduler-file`; without `security`, Dask's configuration counts.
     """
 
     def __init__(self, address: str, scheduler_file: str = "", security: Security | None = None) -> None:
@@ -43,12 +43,12 @@ class DirectCalls:
         self._runner.close()
 
     def scheduler(self, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
-        """Call a function that takes `dask_scheduler` there; returns what it returns and raises what it raises."""
+        """Call a function that takes `dask_scheduler` on the scheduler; returns its result, or raises its error."""
         call = {"function": dumps(shipment), "args": dumps(arguments), "kwargs": dumps({}), "wait": True}
         return _result(self._runner.run(asyncio.wait_for(self._call("run_function", **call), limit_s)))
 
     def worker(self, worker: str, shipment: Shipment, *arguments: Any, limit_s: float) -> Any:
-        """Call a function that takes `dask_worker` on a worker, through the scheduler; returns what it returns."""
+        """Call a function that takes `dask_worker` on a worker, through the scheduler; returns its result."""
         call = {"function": dumps(shipment), "args": dumps(arguments), "kwargs": dumps({}), "wait": True}
         asked = self._call("broadcast", msg={"op": "run", **call}, workers=[worker], on_error="raise")
         return _result(self._runner.run(asyncio.wait_for(asked, limit_s))[worker])
@@ -60,7 +60,7 @@ class DirectCalls:
 
 
 class ClientCalls:
-    """Calls by a client, from any thread but that of its event loop."""
+    """Calls by a client, from any thread except that of the client's event loop."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -76,5 +76,5 @@ class ClientCalls:
 def _result(response: Any) -> Any:
     if response["status"] == "error":
         _, error, trace = clean_exception(**response)
-        raise (error or RuntimeError("it raised an error that could not be sent back")).with_traceback(trace)
+        raise (error or RuntimeError("the function raised an error that could not be sent back")).with_traceback(trace)
     return response["result"]

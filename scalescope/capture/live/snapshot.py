@@ -1,7 +1,7 @@
-"""State of a scheduler at this moment, and tasks that stand still on its workers. Nothing is installed or changed.
+"""Tells the present state of a scheduler, and tasks that stand still on its workers. Nothing is installed or changed.
 
-The source text is sent to the scheduler and to workers: the standard library and `distributed` alone, from 2023.5 on. A
-snapshot looks at workers and groups of tasks, never at all tasks.
+This source text is sent to the scheduler and to workers: it imports only the standard library and `distributed` (2023.5
+or later). A snapshot reads workers and groups of tasks, but never all tasks.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ import distributed
 
 LEFT = ("waiting", "no-worker", "queued", "processing")  # states of unfinished tasks
 SAMPLE, MOST_TASKS, MOST_WORKERS = 200, 200, 200
-LATE_EVENTS = 1_000  # of the scheduler, among which workers that left by request are looked for
+LATE_EVENTS = 1_000  # latest events of the scheduler that are searched for workers that left by request
 
 
 def snapshot(dask_scheduler: Any) -> dict[str, Any]:
-    """The threads and what the idle ones wait for, the work in progress, memory.
+    """The threads, with reasons for those that are idle; the work in progress; memory.
 
-    Times are seconds since the epoch; `moved_at` is when a task last began or ended, if known; `seconds` is what this
-    took; `idle` counts threads by what they wait for; `memory` and `limit` are bytes; `fullest` is a worker and the
-    used share of its limit; `left` counts tasks by state; `groups` are (name, done, total).
+    Times are seconds since the epoch; `moved_at` is the time at which a task last began or ended, if known; `seconds`
+    is the duration of this call; `idle` counts threads by reason; `memory` and `limit` are bytes; `fullest` is a worker
+    and the used share of its limit; `left` counts tasks by state; `groups` are (name, done, total).
     """
     started = time.perf_counter()
     working = paused = excess = restricted = sampled = memory = limit = 0
@@ -81,12 +81,13 @@ def snapshot(dask_scheduler: Any) -> dict[str, Any]:
 
 
 async def standing_tasks(timeout_s: float, dask_scheduler: Any) -> dict[str, Any]:
-    """The tasks that are with workers, and the call stacks of those that run. A worker has `timeout_s` to answer.
+    """The tasks that workers have, and call stacks of running tasks. A worker has `timeout_s` to answer.
 
-    Returns `tasks`: at most `MOST_TASKS` that are with a worker or that no worker may run; `beyond`: how many more
-    there are; `stacks` by worker and key, None for a silent worker; `workers`: threads, cores in use and when heard of,
-    by address; `held`: names of locks and semaphores with leases; `time` and `moved_at` as in `snapshot`; `taken`:
-    threads that tasks hold; `left`: tasks that have not ended; `ready`: tasks that only lack a thread.
+    Returns `tasks`: at most `MOST_TASKS` that a worker has or that no worker may run; `beyond`: number of further
+    ones; `stacks` by worker and key, None for a silent worker; `workers`: threads, cores in use and time of the
+    last message, by address; `held`: names of locks and semaphores with leases; `time` and `moved_at` as in
+    `snapshot`; `taken`: threads that tasks hold; `left`: tasks that have not ended; `ready`: tasks that only lack a
+    thread.
     """
     scheduler = dask_scheduler
     given = [(task, state) for state in scheduler.workers.values() for task in state.processing]
@@ -144,7 +145,7 @@ def task_states(keys: list[str], dask_worker: Any) -> dict[str, str]:
 
 
 def _retired(scheduler: Any) -> list[str]:
-    """Workers that lately left by request, where the scheduler says so (since 2024)."""
+    """Workers that left by request lately; empty before distributed 2024, which does not tell."""
     events = scheduler.events.get("all", ()) if hasattr(scheduler, "events") else scheduler.get_events("all")
     told = (event for _, event in islice(reversed(events), LATE_EVENTS) if isinstance(event, dict))
     return [event["worker"] for event in told if event.get("action") == "remove-worker" and event.get("expected")]

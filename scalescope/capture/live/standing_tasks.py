@@ -1,4 +1,4 @@
-"""Finds out which tasks stand at which line, on which worker, since when, on a cluster where nothing moves."""
+"""Finds the tasks of a cluster that stands still: their lines, workers and times."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from scalescope.model.standstill import (
 )
 from scalescope.sent_code import SENT
 
-ANSWER_S = 2.0  # seconds in which a worker must answer
+ANSWER_S = 2.0  # seconds within which a worker must answer
 ASKED = 5  # most workers that are asked why they do not begin their tasks
-BUSY_CORES = 0.5  # cores in use at which a worker computes, whatever its call stacks show
+BUSY_CORES = 0.5  # cores in use from which a worker counts as computing, even if its call stacks show waits
 SAYS = "processing, says the scheduler; its worker"
 # The class that a task waits for, by the file of `distributed` in which it waits.
 WAITED_FOR = {
@@ -60,20 +60,20 @@ class StandingTask:
     """A task that has neither ended nor moved."""
 
     key: str
-    worker: str  # its address; empty where the scheduler has given it to none
-    since: float | None  # when it was assigned there, in seconds since the epoch
+    worker: str  # address of its worker; empty if it has none
+    since: float | None  # time of its assignment to the worker, in seconds since the epoch
     where: str  # the line of the user's code, as `my_job.py:14 in load`
-    call: str  # what is called there
-    problem: str  # where scheduler and worker disagree, or why it has not begun
+    call: str  # function called there
+    problem: str  # disagreement of scheduler and worker, or the reason why the task has not begun
     holds: bool  # whether it holds a thread
-    waits_for: str  # the class of `distributed` in which it waits; empty where it does not
+    waits_for: str  # the class of `distributed` in which it waits; empty if it does not wait
 
 
 @dataclass(frozen=True)
 class Hang:
     """Tasks and workers of a cluster on which nothing moves."""
 
-    since: float  # when a task last began or ended, in seconds since the epoch
+    since: float  # time at which a task last began or ended, in seconds since the epoch
     tasks: tuple[StandingTask, ...]
     beyond: int  # tasks that are not listed
     computing: tuple[str, ...]  # workers that use a core, so that their tasks may only be slow
@@ -94,7 +94,7 @@ def standstill(asker: RemoteCalls, limit_s: float, enough_s: float = STILL_S) ->
 
 
 def counted(hang: Hang | None, since: float | None, found: Mapping[str, Any], enough_s: float) -> Standstill:
-    """The tasks of a hang, grouped by line of code; no groups without a hang. `since`: when a task last moved."""
+    """The tasks of a hang, grouped by line of code; no groups without a hang. `since`: time of the last move."""
     still_s = None if since is None else max(found["time"] - since, 0.0)
     threads = sum(count for count, _, _ in found["workers"].values())
     seen = Standstill(still_s, threads, found["taken"], found["left"], found["ready"], 0, (), enough_s=enough_s)
@@ -121,7 +121,7 @@ def counted(hang: Hang | None, since: float | None, found: Mapping[str, Any], en
 def states(asker: RemoteCalls, found: Mapping[str, Any]) -> dict[str, Mapping[str, str] | None]:
     """Answers of workers with free threads about tasks that they should have begun; None from a silent one.
 
-    `found`: what `scalescope.capture.live.snapshot.standing_tasks` returned.
+    `found` is the result of `scalescope.capture.live.snapshot.standing_tasks`.
     """
     answers: dict[str, Mapping[str, str] | None] = {}
     given: dict[str, list[str]] = {}
@@ -138,7 +138,7 @@ def states(asker: RemoteCalls, found: Mapping[str, Any]) -> dict[str, Mapping[st
 def described(
     since: float, found: Mapping[str, Any], states: Mapping[str, Mapping[str, str] | None], sent_from: str = ""
 ) -> Hang:
-    """Put together what a scheduler (`found`) and its workers (`states`) say.
+    """Combine the answers of a scheduler (`found`) and of its workers (`states`).
 
     `sent_from`: name of the file of functions that were sent by value, if known.
     """
@@ -152,13 +152,13 @@ def described(
         tasks.append(StandingTask(key, worker, each["since"], where, call, problem, holds, waits_for))
         if waits_for in ("Semaphore", "Lock") and found["held"]:
             held = ", ".join(f"`{name}`" for name in found["held"][:5])
-            free = "Where the holder is dead, it is free after `distributed.scheduler.locks.lease-timeout`."
+            free = "If its holder is dead, it becomes free after `distributed.scheduler.locks.lease-timeout`."
             hints.append(f"Held: {held}. {free}")
     tasks = _with_files(tasks, sent_from)
     if any(stacks is None for stacks in found["stacks"].values()):
-        hints.append("A worker does not answer: it was stopped, swaps, or its host is gone. Look there.")
+        hints.append("A worker does not answer: it was stopped, its host swaps, or its host is gone. Check the host.")
     if any(task.holds and task.waits_for in RESULTS and _is_full(found, task.worker) for task in tasks):
-        hints.append("Tasks wait for results and hold all threads: use `with worker_client()`, or `secede()` before.")
+        hints.append("Tasks wait for results and hold all threads: use `with worker_client()`, or `secede()` first.")
     if any("does not have it" in task.problem for task in tasks):
         hints.append("A message was lost: `client.retire_workers`, or a restart of that worker, sends its tasks again.")
     if any(task.worker == "" for task in tasks):

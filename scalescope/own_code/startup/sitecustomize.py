@@ -1,7 +1,7 @@
-"""Python imports this before the script, where `scalescope run` has put its folder first in PYTHONPATH.
+"""Python imports this module before the script, since `scalescope run` puts its folder first in PYTHONPATH.
 
-It takes that back, and calls `scalescope.own_code.guest` when the script has imported `distributed` or another module
-in which something is recorded. Nothing is imported here that Python itself has not imported already.
+This module restores PYTHONPATH, and calls `scalescope.own_code.guest` when the script has imported `distributed` or
+another module with hooks. It imports only modules that Python itself has already imported.
 """
 
 import atexit
@@ -10,12 +10,12 @@ import sys
 from _frozen_importlib import module_from_spec
 from _frozen_importlib_external import PathFinder
 
-TYPE_CHECKING = False  # as `typing` has it, which is not imported
+TYPE_CHECKING = False  # as in `typing`, which is not imported here
 if TYPE_CHECKING:
     from types import CodeType
     from typing import Any
 
-FOLDER, PATHS = "SCALESCOPE_SCRIPT", "SCALESCOPE_PYTHONPATH"  # variables, which the script does not see
+FOLDER, PATHS = "SCALESCOPE_SCRIPT", "SCALESCOPE_PYTHONPATH"  # environment variables, removed before the script runs
 MODULES = ("distributed", "dask.local", "dask.bag", "dask.array", "dask.dataframe", "apache_beam")
 HERE = os.path.dirname(os.path.abspath(__file__))
 PACKAGE = os.path.dirname(os.path.dirname(HERE))
@@ -36,12 +36,12 @@ def _private(path: str, flags: int) -> int:
 
 
 class Watcher:
-    """Has the guest called at the end of the modules that are watched, by a statement of theirs: no frame is added."""
+    """Adds a call of the guest to the end of watched modules, as a statement of theirs, so that no frame is added."""
 
     def __init__(self, folder: str) -> None:
         self.folder, self.pid = folder, os.getpid()
         self.guest: Any = None
-        self.waiting: list[str] = []  # modules of which the guest has not been told
+        self.waiting: list[str] = []  # imported modules that the guest does not know yet
         self.is_busy = False
         atexit.register(self.ended)
 
@@ -62,7 +62,7 @@ class Watcher:
         loader.get_code = lambda name: self.calling(loader, name) or get_code(name)
 
     def calling(self, loader: "Any", name: str) -> "CodeType | None":
-        """The code of a module, with a call of the guest at its end; None where that cannot be."""
+        """The code of a module, with a call of the guest at its end; None if that is impossible."""
         try:
             import ast
 
@@ -83,7 +83,7 @@ class Watcher:
 
     def imported(self, name: str) -> None:
         self.waiting.append(name)
-        if self.is_busy:  # the guest is being imported, and has imported this
+        if self.is_busy:  # the import of the guest has imported this module
             return
         before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
         self.is_busy = True
@@ -107,14 +107,14 @@ class Watcher:
         self.say(stopped=f"{type(error).__name__}: {error}")
 
     def ended(self) -> None:
-        """Python ends; said are the `RuntimeError` that ended the script, or the module for lack of which it did."""
+        """Report the end of Python, with the `RuntimeError` or the missing module that ended the script."""
         if os.getpid() == self.pid:
             error: Any = getattr(sys, "last_value", None)
             missing = error.name if isinstance(error, ModuleNotFoundError) else None
             schedulers = self.guest.schedulers if self.guest else {}
             plain = type(error) is RuntimeError and [type(each) for each in error.args] == [
                 str
-            ]  # no code of the script
+            ]  # its text runs no code of the script
             said = error.args[0] if plain else ""
             prefect = "prefect_dask" in sys.modules
             self.say(ended=True, error=said, missing=missing, schedulers=schedulers, prefect=prefect)
@@ -124,7 +124,7 @@ class Watcher:
         try:
             with open(os.path.join(self.folder, "events.jsonl"), "a", encoding="ascii", opener=_private) as stream:
                 stream.write(as_json(event) + "\n")
-        except Exception:  # noqa: BLE001 - there is nobody to tell
+        except Exception:  # noqa: BLE001 - it cannot be reported
             return
 
 
@@ -147,7 +147,7 @@ def load(spec: "Any") -> None:
 
 
 def next_one() -> None:
-    """Run the `sitecustomize` that Python would have imported; `ImportError`, as it expects, if there is none."""
+    """Run the `sitecustomize` that Python would have imported; without one, raise the `ImportError` that it expects."""
     spec = PathFinder.find_spec("sitecustomize", sys.path)
     if spec is None or spec.loader is None:
         raise ImportError("No module named 'sitecustomize'", name="sitecustomize")
