@@ -11,7 +11,7 @@ from scalescope.analysis.attempts import Attempts, Floats, Ints
 from scalescope.analysis.graph import Graph
 
 POINTS = 2000  # most points of a step function that is drawn
-GAIN = 0.05  # share of the bound below which a gain is not worth more threads
+GAIN = 0.05  # distance from the bound T∞, as a share of the bound, at which further threads are not worth it
 
 
 @dataclass(frozen=True)

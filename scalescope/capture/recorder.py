@@ -532,7 +532,7 @@ class _Numbers(dict):  # type: ignore[type-arg]
 
 
 class _Ending(NamedTuple):
-    """End of an attempt that did not finish, or whose task is restricted."""
+    """The end of an attempt, if it did not finish, or if its task is restricted."""
 
     status: int
     allowed: int  # number of workers that may run the task; 0: any

@@ -55,7 +55,7 @@ _ADAPTIVE = frozenset({"adapt", "adaptive", "minimum", "maximum", "minimum_jobs"
 class Text(Parameter):
     """A parameter that is text of a certain form, or several such texts."""
 
-    accepts: Callable[[str], object] = bool  # whether a text that is not empty is allowed
+    accepts: Callable[[str], object] = bool  # called with each text that is not empty; true: it is allowed
     allowed: str = "text"  # the form, in words that follow "expected"
     separator: str = "\n"  # separator of several texts that are given as one
 
@@ -79,8 +79,8 @@ class ClusterSpec:
     kind: ClassVar[str] = ""  # its name, in sweeps and on the command line
     title: ClassVar[str] = ""  # its name in forms, and the name of its Prefect block
     implementation: ClassVar[str] = ""  # its class (`scalescope.clusters.base.Cluster`), as module:name
-    reaper: ClassVar[str] = ""  # the remover of its leases (`scalescope.clusters.reaping.Reaper`), if it writes any
-    reaper_of_others: ClassVar[str] = ""  # a `ReaperOfOthers`, if the system itself tells what other hosts left
+    reaper: ClassVar[str] = ""  # remover of its leases (`scalescope.clusters.reaping.Reaper`); empty: it writes none
+    reaper_of_others: ClassVar[str] = ""  # a `ReaperOfOthers`, if the system tells which resources other hosts left
     example: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # fields of an example, in docs
     extra: ClassVar[str] = ""  # extra of Scalescope that installs `packages`; may be empty
     packages: ClassVar[tuple[str, ...]] = ()  # modules that it needs besides distributed
