@@ -86,6 +86,7 @@ def events(name: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("prefect_server")
 def test_a_regression_between_nights_is_confirmed_and_traced_to_its_release(
     wheels: Path, asked: dict[str, Any], address: str, missing: Any

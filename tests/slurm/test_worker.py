@@ -317,6 +317,7 @@ class TestAdoption:
             (bench.folder / "go").touch()
         assert "exit status 3" in str((await bench.state(run)).message)
 
+    @pytest.mark.thorough
     async def test_a_worker_adopts_the_job_of_another_only_once_that_is_gone(
         self, bench: WorkerBench, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -332,7 +332,9 @@ def test_tasks_left_running_do_not_reach_the_next_trial(trial: Trial) -> None:
     assert trial("healthy", workers=1).reason == ""
 
 
-@pytest.mark.parametrize(("seconds", "warned"), [(1.0, []), (600.0, ["the cluster was opened anew"])])
+@pytest.mark.parametrize(
+    ("seconds", "warned"), [(1.0, []), pytest.param(600.0, ["the cluster was opened anew"], marks=pytest.mark.thorough)]
+)
 def test_a_cancelled_task_that_still_runs_is_waited_for_or_its_cluster_reopened(
     seconds: float, warned: list[str], trial: Trial
 ) -> None:
@@ -347,6 +349,7 @@ def test_a_cancelled_task_that_still_runs_is_waited_for_or_its_cluster_reopened(
 # ---------------------------------------------------------------- light clusters
 
 
+@pytest.mark.thorough
 def test_a_driver_of_a_light_cluster_starts_one_fork_server_at_once(workloads: Path, tmp_path: Path) -> None:
     """It starts no second one, and its output does not reach the protocol; the cluster can be opened anew."""
     spec = LightSpec(hosts=1, check_limit=False)
@@ -433,6 +436,7 @@ def test_a_standstill_in_real_time_is_explained(
     assert found == codes
 
 
+@pytest.mark.thorough
 def test_a_timed_out_trial_that_still_progresses_is_not_called_a_standstill(workloads: Path, tmp_path: Path) -> None:
     outcome, found = hung(LocalSpec(), tmp_path, f"{workloads}:goes_on", 3.0)
     assert re.search(
