@@ -159,7 +159,8 @@ def _brief(
     """The short answer on the cluster with most worker time; of others, the first lines."""
     from scalescope.report import brief
 
-    notes = [*done.problems, *(answer.line for answer in answers), *done.said, *done.hints]
+    ended = [f"The script ended with status {_shell_status(done.status)}."] if done.status else []
+    notes = [*ended, *done.problems, *(answer.line for answer in answers), *done.said, *done.hints]
     if not done.found:
         print_brief(brief.of_answer(program.name, "Nothing was diagnosed.", notes=notes), as_json=as_json)
         return
