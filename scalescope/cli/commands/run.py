@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from scalescope.cli.detached import Detach, detach
 from scalescope.cli.options import Brief, Json, OtherPython, Require, python_of
 from scalescope.cli.output import print_brief, print_json, say, say_error
 from scalescope.errors import ExitStatus, ScalescopeError, UsageError
@@ -25,7 +26,17 @@ if TYPE_CHECKING:
     from scalescope.studies.requirement import Requirement, RequirementAnswer
 
 # Options of ours that scripts may have, too
-OWN_OPTIONS = ("--report", "--environment", "--require", "--no-save", "--brief", "--json", "--store", "--debug")
+OWN_OPTIONS = (
+    "--report",
+    "--environment",
+    "--require",
+    "--no-save",
+    "--brief",
+    "--detach",
+    "--json",
+    "--store",
+    "--debug",
+)
 
 
 FEW = 2  # clusters that are told in full; of more, the one with most worker time is
@@ -68,6 +79,7 @@ def run(
     ] = False,
     brief: Brief = False,
     as_json: Json = False,
+    detached: Detach = False,
 ) -> None:
     """Run an unchanged script, and say what is wrong, and why, on the cluster of each Dask client that it makes.
 
@@ -77,6 +89,8 @@ def run(
     """
     if not script and not last_record:
         raise UsageError("there is no script to run", next_step="`scalescope run SCRIPT.py`, or `run -m MODULE`")
+    if detached:
+        detach(as_json=as_json)
     required = _requirements(require)
     if report:
         from scalescope.report import html

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shlex
+import subprocess
+import sys
+import time
 from importlib import resources
 from pathlib import Path
 
@@ -49,3 +54,20 @@ def test_mcp_without_its_package_says_how_to_install_it(
     monkeypatch.setattr(agents, "find_spec", lambda name: None)
     assert cli.run(["mcp"]) == ExitStatus.USAGE
     assert "[mcp]" in capsys.readouterr().err
+
+
+def test_a_detached_command_writes_its_answer_when_it_is_whole(tmp_path: Path) -> None:
+    script = tmp_path / "plain.py"
+    script.write_text("import time; time.sleep(1); print('--detach is mine', flush=True)")
+    environ = {**os.environ, "HOME": str(tmp_path), "XDG_STATE_HOME": "", "SCALESCOPE_STORE": str(tmp_path / "r.db")}
+    command = [sys.executable, "-c", "from scalescope.cli.main import main; main()"]
+    command += ["run", "--detach", "--brief", "--json", str(script), "--detach"]
+    begun = json.loads(subprocess.run(command, env=environ, check=True, capture_output=True, text=True).stdout)
+    answer, until = Path(begun["answer"]), time.monotonic() + 60
+    assert not answer.exists()
+    while not answer.exists():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    assert json.loads(answer.read_text())["about"] == "plain.py"
+    assert answer.stat().st_mode & 0o077 == 0
+    assert "--detach is mine" in Path(begun["progress"]).read_text()
