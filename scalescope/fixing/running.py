@@ -6,7 +6,7 @@ import difflib
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +16,21 @@ from scalescope.errors import UsageError
 from scalescope.fixing.copies import copy
 from scalescope.fixing.outcome import Guarded, Outcome, run
 from scalescope.fixing.proof import LOOKS, Proof, Which, prove
+from scalescope.fixing.subject import Subject
+from scalescope.model.fields import Scalar
 from scalescope.model.finding import Finding, Severity
 from scalescope.model.words import duration
 from scalescope.own_code.diagnosis import Diagnosis
 from scalescope.own_code.script import Program, run_script
 from scalescope.remedies import REWRITES, rewrites
-from scalescope.remedies.source import NotHere
+from scalescope.remedies.source import NotHere, Patched, Setting
 
 SCRIPTS = 5  # times the script's own time that all pairs of one patch may take, by default
 MOST = 6  # patches that are proven one after another
 LIMIT = 10.0  # times the script's own time, after which a run of it is stopped
 LEAST_S = 60.0  # seconds that a run may take in any case
 FEWEST = LOOKS[0]
+SETTING = "setting"  # stands for the name of a rewrite where a finding names the value itself
 
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
@@ -63,6 +66,7 @@ class Fix:
     root: Path  # folder to which the names of files are relative
     before: Mapping[Path, bytes]  # contents of the files that are patched, by relative path
     after: Mapping[Path, bytes]
+    settings: str = ""  # options or variables that are proven, one a line as a diff; empty if there are none
     proven: tuple[Tried, ...] = ()
     withdrawn: tuple[Tried, ...] = ()
     left: tuple[LeftAlone, ...] = ()
@@ -85,6 +89,7 @@ class Fix:
         return {
             "script": str(self.script),
             "patch": shown(self.patch),
+            "settings": self.settings,
             "times": self.times,
             **{name: [asdict(each) for each in getattr(self, name)] for name in ("proven", "withdrawn", "left")},
             "notes": list(self.notes),
@@ -110,7 +115,7 @@ class Fix:
 
 
 def fix(
-    program: Program,
+    program: Program | Subject,
     *,
     budget_s: float | None = None,  # seconds for the pairs of each patch; None: `SCRIPTS` times the script's own
     side_effects: bool = False,  # whether it may write elsewhere and connect to other machines
@@ -121,63 +126,45 @@ def fix(
 
     Raises `UsageError` for what cannot be run several times, and `SideEffect`.
     """
-    script, root, cwd = _place(program)
+    subject = program if isinstance(program, Subject) else Subject.of(program)
     budget = f"{SCRIPTS} times its own time" if budget_s is None else duration(budget_s)
     says(
-        f"{script.name} runs in copies of {root}: once to record it, then for each patch at least {2 * FEWEST} times, "
-        f"with and without it, for up to {budget}."
+        f"{subject.name} runs in copies of {subject.root}: once to record it, then for each patch at least "
+        f"{2 * FEWEST} times, with and without it, for up to {budget}."
     )
     if not agrees():
         raise UsageError("nothing was run")
     with tempfile.TemporaryDirectory(prefix="scalescope-fix-") as folder:
-        return _Fixing(program, script, root, cwd, Path(folder).resolve(), budget_s, side_effects, says)()
+        return _Fixing(subject, Path(folder).resolve(), budget_s, side_effects, says)()
 
 
-def place_of(program: Program) -> Path:
-    """The script; `UsageError` if the program is none."""
-    return _place(program)[0]
+@dataclass(frozen=True)
+class _Version:
+    """What a run of the subject uses in place of what the user has."""
 
-
-def _place(program: Program) -> tuple[Path, Path, Path]:
-    """The script, the folder that is copied, and the one in which it runs; all of them absolute."""
-    cwd = Path(program.folder or ".").resolve()
-    script = (cwd / program.script).resolve()
-    if program.is_module or script.suffix != ".py" or not script.is_file():
-        named = program.script
-        raise UsageError("fix patches a script", where=named, next_step="scalescope fix SCRIPT.py [ARGUMENT]...")
-    root = cwd if script.is_relative_to(cwd) and cwd != Path.home() and cwd.parent != cwd else script.parent
-    return script, root, cwd if cwd.is_relative_to(root) else root
+    files: Mapping[Path, bytes] = field(default_factory=dict)  # contents, by relative path
+    values: Mapping[str, Scalar] = field(default_factory=dict)
 
 
 class _Fixing:
-    def __init__(
-        self,
-        program: Program,
-        script: Path,
-        root: Path,
-        cwd: Path,
-        folder: Path,
-        budget_s: float | None,
-        side_effects: bool,
-        says: Says,
-    ) -> None:
-        self.program, self.script, self.root, self.cwd, self.folder = program, script, root, cwd, folder
+    def __init__(self, subject: Subject, folder: Path, budget_s: float | None, side_effects: bool, says: Says) -> None:
+        self.subject, self.root, self.folder = subject, subject.root, folder
         self.budget_s, self.side_effects, self.says = budget_s, side_effects, says
         self.before: dict[Path, bytes] = {}
-        self.current: dict[Path, bytes] = {}  # the user's files with all proven patches, by relative path
+        self.current = _Version(values=subject.values)  # with all proven patches
         self.runs = 0
 
     def __call__(self) -> Fix:
         proven: list[Tried] = []
         withdrawn: list[Tried] = []
         left: list[LeftAlone] = []
-        refused: set[tuple[str, str]] = set()
+        refused: list[_Version] = []
         notes: list[str] = []
         while True:
             recorded, found, hints = self._record()
             if recorded.status != 0:
                 notes.append(
-                    f"{self.script.name} ends with status {recorded.status} ({recorded.error}): mend that first."
+                    f"{self.subject.name} ends with status {recorded.status} ({recorded.error}): mend that first."
                 )
                 break
             notes = [] if found else hints
@@ -189,13 +176,14 @@ class _Fixing:
             if len(proven) == MOST:
                 break
         return Fix(
-            *(self.script, self.root, self.before, self.current),
+            *(self.subject.file, self.root, self.before, self.current.files),
+            self.subject.difference(self.subject.values, self.current.values),
             *(tuple(proven), tuple(withdrawn), tuple(left), tuple(notes)),
         )
 
     def _record(self) -> tuple[Outcome, list[Finding], list[str]]:
         guarded = self._guarded(self.current)
-        program = self._program(guarded)
+        program = self.subject.at(guarded.copy.folder, self.current.values, guarded.environ())
         with guarded.file("out").open("wb") as out:
             done = run_script(program, says=self.says, stdout=out.fileno())
         guarded.check()
@@ -206,76 +194,102 @@ class _Fixing:
         self,
         found: Sequence[Finding],
         recorded: Outcome,
-        refused: set[tuple[str, str]],
+        refused: list[_Version],
         withdrawn: list[Tried],
         left: list[LeftAlone],
     ) -> Tried | None:
         """The first patch that is proven; what is not is added to the lists."""
         for finding in found:
-            reason = "" if finding.code in REWRITES else "its remedy is no change of a line that is known to be safe"
+            reasons: list[str] = []
             is_tried = False
-            for name, rewrite in rewrites(finding.code):
-                file = self._file(finding)
-                if file is None:
-                    reason = "its file is not in the script's folder"
-                    break
-                source = self.current.get(file) or (self.root / file).read_bytes()
-                try:
-                    answer = rewrite(libcst.parse_module(source), finding, finding.place)
-                except libcst.ParserSyntaxError as error:
-                    answer = NotHere(f"the file cannot be read ({error.message})")
-                if isinstance(answer, NotHere):
-                    reason = reason or f"not here, because {answer.reason}"
+            for name, what, version in self._versions(finding, reasons):
+                if version in refused or version == self.current:
                     continue
-                patched = answer.module.bytes
-                if patched == source or (name, patched.decode(errors="replace")) in refused:
-                    continue
-                text = shown(diff(file, source, patched))
+                text = self._difference(version)
                 self.says(f"✗ {finding.line}\n{text}")
-                proof = self._prove(recorded, {**self.current, file: patched})
-                tried = Tried(finding.code, finding.line, name, answer.what, text, proof)
+                proof = self._prove(recorded, version)
+                tried = Tried(finding.code, finding.line, name, what, text, proof)
                 self.says(("✓ " if proof.proven else "  ") + proof.line)
                 if proof.proven:
-                    self.before.setdefault(file, source)
-                    self.current[file] = patched
+                    for file in version.files:
+                        self.before.setdefault(file, (self.root / file).read_bytes())
+                    self.current = version
                     return tried
                 is_tried = True
-                refused.add((name, patched.decode(errors="replace")))
+                refused.append(version)
                 withdrawn.append(tried)
-            if reason and not is_tried and finding.severity is not Severity.INFO:
-                left.append(LeftAlone(finding.code, finding.line, reason))
+            if reasons and not is_tried and finding.severity is not Severity.INFO:
+                left.append(LeftAlone(finding.code, finding.line, reasons[0]))
         return None
 
-    def _prove(self, recorded: Outcome, patched: Mapping[Path, bytes]) -> Proof:
-        versions: Mapping[Which, Mapping[Path, bytes]] = {"a": dict(self.current), "b": patched}
+    def _versions(self, finding: Finding, reasons: list[str]) -> Iterator[tuple[str, str, _Version]]:
+        """Versions with a remedy: name of the rewrite, what it changes; why others are none is added to the reasons."""
+        current = self.current
+        if settings := self.subject.settings(finding, current.values):
+            yield SETTING, self._told(settings), replace(current, values={**current.values, **settings})
+        elif finding.code not in REWRITES:
+            reasons.append("its remedy is no change of a line that is known to be safe")
+        for name, rewrite in rewrites(finding.code):
+            file = self._file(finding)
+            if file is None:
+                reasons.append("its file is not in the script's folder")
+                return
+            source = current.files.get(file) or (self.root / file).read_bytes()
+            try:
+                answer = rewrite(libcst.parse_module(source), finding, finding.place)
+            except libcst.ParserSyntaxError as error:
+                answer = NotHere(f"the file cannot be read ({error.message})")
+            match answer:
+                case NotHere(reason):
+                    reasons.append(f"not here, because {reason}")
+                case Setting():
+                    now = current.values.get(answer.name)
+                    if not self.subject.workload.endswith(f":{answer.function}") or not isinstance(now, int):
+                        reasons.append(
+                            f"not here, because `{answer.name}` is given by the caller of `{answer.function}`"
+                        )
+                        continue
+                    values: dict[str, Scalar] = {answer.name: answer.change(now)}
+                    yield name, self._told(values), replace(current, values={**current.values, **values})
+                case Patched() if answer.module.bytes != source:
+                    yield name, answer.what, replace(current, files={**current.files, file: answer.module.bytes})
+
+    def _told(self, values: Mapping[str, Scalar]) -> str:
+        return ", ".join(self.subject.written(values))
+
+    def _difference(self, version: _Version) -> str:
+        """What a version changes of the one that is proven, as a diff."""
+        patched = [
+            diff(name, self.current.files.get(name) or (self.root / name).read_bytes(), content)
+            for name, content in version.files.items()
+        ]
+        return shown("".join(patched)) + self.subject.difference(self.current.values, version.values)
+
+    def _prove(self, recorded: Outcome, patched: _Version) -> Proof:
+        versions: Mapping[Which, _Version] = {"a": self.current, "b": patched}
         limit_s = max(LEAST_S, LIMIT * recorded.seconds)
 
         def once(which: Which) -> Outcome:
-            guarded = self._guarded(versions[which])
-            program = self._program(guarded)
+            version = versions[which]
+            guarded = self._guarded(version)
+            program = self.subject.at(guarded.copy.folder, version.values, guarded.environ())
             return run(program.command, guarded, cwd=Path(program.folder or "."), limit_s=limit_s)
 
         budget_s = SCRIPTS * recorded.seconds if self.budget_s is None else self.budget_s
         return prove(once, recorded, budget_s=budget_s, says=self.says)
 
-    def _guarded(self, changed: Mapping[Path, bytes]) -> Guarded:
+    def _guarded(self, version: _Version) -> Guarded:
         self.runs += 1
-        made = copy(self.root, self.folder / str(self.runs) / self.root.name, changed)
+        made = copy(self.root, self.folder / str(self.runs) / self.root.name, version.files)
         return Guarded(self.folder, made, self.side_effects)
-
-    def _program(self, guarded: Guarded) -> Program:
-        script = guarded.copy.folder / self.script.relative_to(self.root)
-        cwd = guarded.copy.folder / self.cwd.relative_to(self.root)
-        named = str(script.relative_to(cwd)) if script.is_relative_to(cwd) else str(script)
-        python = self.program.python
-        return Program(named, self.program.arguments, False, python, str(cwd), guarded.environ())
 
     def _file(self, finding: Finding) -> Path | None:
         """The file of a finding, relative to the folder; the script itself where the finding names none."""
         place = finding.place
-        if place is None or place.file == self.script.name:
-            return self.script.relative_to(self.root)
-        found = [each for each in self.script.parent.rglob(place.file) if each.is_file()]
+        script = self.subject.file
+        if place is None or place.file == script.name:
+            return script.relative_to(self.root)
+        found = [each for each in script.parent.rglob(place.file) if each.is_file()]
         inside = [each for each in found if "site-packages" not in each.parts]
         return inside[0].relative_to(self.root) if len(inside) == 1 else None
 

@@ -1,7 +1,8 @@
 """Rewrites of a user's source that apply remedies; one file each, and none of them runs anything.
 
-A rewrite takes a module, a finding and the line that it names. It returns the patched module, or why it leaves the code
-alone: it changes only what it knows exactly, and `scalescope.fixing` proves the rest by running both.
+A rewrite takes a module, a finding and the line that it names. It returns the patched module, the parameter to change
+where a caller outside of the module gives the number, or why it leaves the code alone: it changes only what it knows
+exactly, and `scalescope.fixing` proves the rest by running both.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from pkgutil import resolve_name
 import libcst
 
 from scalescope.model.finding import Finding, Place
-from scalescope.remedies.source import NotHere, Patched
+from scalescope.remedies.source import Answer
 
-Rewrite = Callable[[libcst.Module, Finding, Place | None], Patched | NotHere]
+Rewrite = Callable[[libcst.Module, Finding, Place | None], Answer]
 
 _LOOP, _PERSIST, _MAP = "awaited_in_loop:rewrite", "persist:rewrite", "map_calls:rewrite"
 _SCATTER, _DELAYED, _SMALLER, _LARGER = (

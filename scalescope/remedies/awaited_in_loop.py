@@ -18,9 +18,9 @@ import libcst as cst
 
 from scalescope.model.finding import Finding, Place
 from scalescope.remedies.source import (
+    Answer,
     Comprehension,
     Loop,
-    NotHere,
     Patched,
     Refused,
     Source,
@@ -54,7 +54,7 @@ class Awaited:
     lazy: bool = False  # whether `sent` is a collection
 
 
-def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     waiting = [each for each in walk(module) if isinstance(each, Loop) and _awaited(each)]
     near = source.nearest(waiting, place) or (waiting if len(waiting) == 1 and place is None else [])

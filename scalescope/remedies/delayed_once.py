@@ -7,6 +7,7 @@ import libcst as cst
 from scalescope.model.finding import Finding, Place
 from scalescope.remedies.scatter import check_unchanged, large_argument, loops, outermost
 from scalescope.remedies.source import (
+    Answer,
     NotHere,
     Patched,
     Source,
@@ -20,7 +21,7 @@ from scalescope.remedies.source import (
 NAMES = ("delayed", "dask.delayed")
 
 
-def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     made = {each.name.value: mark for each in source.all(cst.FunctionDef) if (mark := _mark(each))}
     found = {call: name for call in source.all(cst.Call) if (name := _delayed(call, made)) and loops(source, call)}

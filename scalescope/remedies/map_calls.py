@@ -5,10 +5,20 @@ from __future__ import annotations
 import libcst as cst
 
 from scalescope.model.finding import Finding, Place
-from scalescope.remedies.source import NotHere, Patched, Refused, Source, answer, becomes, called, effects, is_client
+from scalescope.remedies.source import (
+    Answer,
+    Patched,
+    Refused,
+    Source,
+    answer,
+    becomes,
+    called,
+    effects,
+    is_client,
+)
 
 
-def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     loops = [
         each for each in source.all(cst.ListComp) if isinstance(each.elt, cst.Call) and called(each.elt) == "submit"

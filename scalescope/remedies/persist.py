@@ -6,7 +6,7 @@ import libcst as cst
 
 from scalescope.model.finding import Finding, Place
 from scalescope.remedies.source import (
-    NotHere,
+    Answer,
     Patched,
     Refused,
     Source,
@@ -22,7 +22,7 @@ from scalescope.remedies.source import (
 COMPUTES = ("compute", "persist")
 
 
-def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     source = Source(module)
     calls = [
         call for call in source.all(cst.Call) if called(call) == "compute" and isinstance(call.func, cst.Attribute)

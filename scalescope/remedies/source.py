@@ -41,13 +41,33 @@ class NotHere:
     reason: str  # a clause that follows "not here, because"
 
 
+@dataclass(frozen=True)
+class Setting:
+    """A remedy that is the value of a parameter which the module's caller gives, as a sweep does."""
+
+    function: str
+    name: str  # of its parameter
+    change: Callable[[int], int]  # the value that it should have, of the one that it has
+
+
+Answer: TypeAlias = Patched | Setting | NotHere
+
+
 class Refused(Exception):
     """Raised within a rewrite by what makes the code one that it must leave alone."""
 
 
+class Given(Refused):
+    """Raised where the number to be changed is a parameter that nothing in the module gives."""
+
+    def __init__(self, function: str, name: str) -> None:
+        super().__init__(f"the number is the parameter `{name}` of `{function}`, which no call here gives")
+        self.function, self.name = function, name
+
+
 def answer(
-    rewrite: Callable[[Source, Node], Patched], source: Source, places: Sequence[Node], otherwise: str
-) -> Patched | NotHere:
+    rewrite: Callable[[Source, Node], Patched | Setting], source: Source, places: Sequence[Node], otherwise: str
+) -> Answer:
     """Try a rewrite at each of these places; the first refusal if all are refused."""
     refusals = []
     for place in places:
@@ -334,6 +354,88 @@ def _binds(node: cst.CSTNode, name: str) -> bool:
     if isinstance(node, cst.Assign):
         return any(name in _names(each.target) for each in node.targets)
     return name in bound(node)
+
+
+def resized(source: Source, arg: cst.Arg, change: Callable[[int], int], what: str) -> Patched | Setting:
+    """The module with another number as the value of an argument; of a name, where that gets its number."""
+    try:
+        number = written(source, arg)
+    except Given as given:
+        return Setting(given.function, given.name, change)
+    now = int(number.evaluated_value)
+    new = change(now)
+    if new == now:
+        raise Refused("the number is as it should be")
+    edited = source.edited({number: becomes(cst.Integer(str(new)))})
+    return Patched(edited.module, what.format(f"{new:,}"))
+
+
+def written(source: Source, arg: cst.Arg) -> cst.Integer:
+    """The number that is the value of an argument: there, where its name is bound, or in the call that gives it."""
+    if isinstance(arg.value, cst.Integer):
+        return arg.value
+    if not isinstance(arg.value, cst.Name):
+        raise Refused("the number is not written out")
+    name, within = arg.value.value, _scope(source, arg.value)
+    known = {each for each in source.all(cst.Arg, within) if isinstance(each.value, cst.Name)}
+    reads = {each.value for each in known if isinstance(each.value, cst.Name) and _same(each, arg)}
+    bindings = (cst.AssignTarget, cst.Param, cst.Arg)  # of an argument, the keyword is a name, too
+    others = [
+        each
+        for each in source.all(cst.Name, within)
+        if each.value == name and each not in reads and not isinstance(source.parent(each), bindings)
+    ]
+    passed = [each for each in known if each.value not in reads and dotted(each.value) == name]
+    if others or passed:
+        raise Refused(f"`{name}` is used for something else as well")
+    value = named(source, arg.value)
+    if not isinstance(value, cst.Integer):
+        raise Refused("the number is not written out")
+    return value
+
+
+def named(source: Source, name: cst.Name) -> cst.BaseExpression | None:
+    """What a name stands for, bound once or as a parameter; raises `Given` for one that nothing here gives."""
+    scope = _scope(source, name)
+    if isinstance(scope, cst.FunctionDef):
+        parameters = [each for each in walk(scope.params) if isinstance(each, cst.Param)]
+        if found := [each for each in parameters if each.name.value == name.value]:
+            return None if name.value in bound(scope.body) else _given(source, scope, found[0])
+    return binding(source, name.value, scope)
+
+
+def _scope(source: Source, name: cst.Name) -> cst.FunctionDef | cst.Module:
+    function = source.function(name)
+    is_local = isinstance(function, cst.FunctionDef) and name.value in bound(function.params, function.body)
+    return function if is_local else source.module
+
+
+def _same(one: cst.Arg, other: cst.Arg) -> bool:
+    """Whether two arguments have the same name as their value, and the same keyword."""
+    keywords = [each.keyword.value if each.keyword else "" for each in (one, other)]
+    return dotted(one.value) == dotted(other.value) and (one is other or (keywords[0] == keywords[1] != ""))
+
+
+def _given(source: Source, function: cst.FunctionDef, parameter: cst.Param) -> cst.BaseExpression | None:
+    """The value of a parameter: of the only call of its function, or its default; raises `Given` without a call."""
+    names = [each.name.value for each in (*function.params.params, *function.params.kwonly_params)]
+    uses = [each for each in source.all(cst.Name) if each.value == function.name.value and each is not function.name]
+    calls = [each for use in uses if isinstance(each := source.parent(use), cst.Call) and each.func is use]
+    if len(calls) != len(uses):
+        raise Refused(f"`{function.name.value}` is passed on")
+    if not calls:
+        raise Given(function.name.value, parameter.name.value)
+    at = names.index(parameter.name.value)
+    values = []
+    for call in calls:
+        if any(each.star for each in call.args):
+            raise Refused(f"the arguments of `{function.name.value}` are not written out")
+        positional = [each for each in call.args if each.keyword is None]
+        arg = argument(call, parameter.name.value) or (positional[at] if at < len(positional) else None)
+        values.append(parameter.default if arg is None else arg.value)
+    if any(each is not values[0] for each in values):
+        raise Refused(f"calls of `{function.name.value}` give several numbers")
+    return values[0]
 
 
 def is_client(source: Source, node: cst.CSTNode) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import libcst as cst
 
 from scalescope.model.finding import IN_FLIGHT, Finding, Place
-from scalescope.remedies.source import NotHere, Patched, Refused, Source, answer, becomes, called, walk
+from scalescope.remedies.source import Answer, NotHere, Patched, Refused, Source, answer, becomes, called, walk
 
 
-def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
     enough = next((each.value for each in finding.evidence if each.what == IN_FLIGHT), None)
     if not isinstance(enough, int):
         return NotHere("the finding names no number of tasks")

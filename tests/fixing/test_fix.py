@@ -70,6 +70,41 @@ def test_a_real_finding_is_patched_and_its_proof_told(project: Path, monkeypatch
     assert found.after[Path("job.py")].decode() == script.read_text().replace(LOOP, GATHERED)
 
 
+WORKLOAD = """
+import time
+import dask.bag as db
+
+def clean(x):
+    time.sleep(0.1)
+    return x + 1
+
+def run(client, items, npartitions=1):
+    return sum(db.from_sequence(range(items), npartitions=npartitions).map(clean).compute())
+"""
+
+
+def test_a_parameter_of_a_workload_is_a_setting_that_is_proven(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is recorded is real; the pairs, which take longest, are made up."""
+    (project / "job.py").write_text(WORKLOAD)
+
+    def made_up(command: Sequence[str], guarded: Guarded, **others: Any) -> Outcome:
+        reference, values = command[-2:]
+        assert reference == "job.py:run"
+        return Outcome(0, 6 / json.loads(values)["npartitions"], 0, ("210",), (), "", guarded.copy)
+
+    monkeypatch.setattr(running, "run", made_up)
+    axes = ["-a", "workers=1", "-a", "threads_per_worker=4", "-a", "items=20"]
+    assert cli.run(["fix", "--json", "-w", "job.py:run", *axes]) == 0
+    found = json.loads(capsys.readouterr().out)
+    (proven,) = found["proven"]
+    assert proven["code"] == "too-few-partitions"
+    assert found["settings"].split() == ["-", "-a", "npartitions=1", "+", "-a", "npartitions=4"]
+    assert (found["patch"], found["patch_file"], found["times"]) == ("", "", pytest.approx(4.0))
+    assert (project / "job.py").read_text() == WORKLOAD
+
+
 def test_two_scripts_are_told_apart_by_real_runs(project: Path, tmp_path: Path) -> None:
     for which, seconds in (("a", 1.2), ("b", 0.0)):
         (project / f"{which}.py").write_text(f"import time\ntime.sleep({seconds})\nprint('done')\n")
@@ -164,7 +199,17 @@ def test_a_script_that_writes_elsewhere_is_stopped(project: Path, capsys: pytest
 
 
 def test_what_is_no_script_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["missing.py"], ["in.txt"], ["latest"], ["--budget", "soon", "job.py"]):
+    refused = (
+        ["missing.py"],
+        ["in.txt"],
+        ["latest"],
+        ["--budget", "soon", "job.py"],
+        ["-m", "json"],
+        ["-w", "futures-map"],
+        ["-w", "missing.py:run"],
+        ["-a", "workers=2"],
+    )
+    for arguments in refused:
         assert cli.run(["fix", *arguments]) == 2
         assert "error:" in capsys.readouterr().err
     assert {each.name for each in project.iterdir()} == {"in.txt"}

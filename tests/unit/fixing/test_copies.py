@@ -14,6 +14,7 @@ from scalescope.errors import UsageError
 from scalescope.fixing import applying, copies
 from scalescope.fixing.outcome import Guarded, Outcome, SideEffect, run
 from scalescope.fixing.running import Fix
+from scalescope.fixing.subject import Subject
 from scalescope.own_code.script import Program
 
 
@@ -177,13 +178,13 @@ def test_git_keeps_what_it_has(found: Fix, clean: bool) -> None:
 
 
 def test_what_was_proven_is_applied_later_without_another_proof(found: Fix) -> None:
-    program = Program("job.py", ["--n", "3"])
-    assert applying.apply_kept(found.script, program) is None
-    applying.keep(found, program)
-    assert applying.apply_kept(found.script, Program("job.py", ["--n", "4"])) is None
-    assert applying.apply_kept(found.script, program) == [found.script]
+    subject, other = (Subject.of(Program(str(found.script), ["--n", n])) for n in "34")
+    assert applying.apply_kept(subject) is None
+    applying.keep(found, subject)
+    assert applying.apply_kept(other) is None
+    assert applying.apply_kept(subject) == [found.script]
     assert found.script.read_bytes() == found.after[Path("job.py")]
-    assert applying.apply_kept(found.script, program) is None  # it has changed since
+    assert applying.apply_kept(subject) is None  # it has changed since
 
 
 def test_git_applies_the_patch(found: Fix) -> None:

@@ -12,13 +12,14 @@ import pytest
 
 from scalescope.diagnosis.causes import by_code
 from scalescope.model.finding import IN_FLIGHT, TIMES, Evidence, Finding, Gain, Place, Severity
-from scalescope.remedies import REWRITES, NotHere, Patched, rewrites
+from scalescope.remedies import REWRITES, rewrites
+from scalescope.remedies.source import Answer, NotHere, Patched, Setting
 
 CLIENT = "client = Client()\n"
 EVIDENCE = (Evidence("threads asked for", 4, ""), Evidence(TIMES, 10, ""), Evidence(IN_FLIGHT, 8, ""))
 
 
-def tried(code: str, name: str, text: str, place: Place | None = None, **change: int) -> Patched | NotHere:
+def tried(code: str, name: str, text: str, place: Place | None = None, **change: int) -> Answer:
     """The answer of one rewrite to a module; of several, the rewrite that the table has first."""
     finding = Finding(code, Severity.HIGH, "", "", EVIDENCE, gain=Gain(1.0, 0.5, change) if change else None)
     rewrite = dict(rewrites(code))[name]
@@ -328,6 +329,57 @@ OTHERS = {
         "out = np.memmap(path)\nda.store(x, out, lock=False)",
         {},
     ),
+    "partitions: a name": (
+        "too-few-partitions",
+        "partitions:smaller",
+        "PARTS = 2\n\ndef main():\n    return db.from_sequence(x, npartitions=PARTS)",
+        "PARTS = 8\n\ndef main():\n    return db.from_sequence(x, npartitions=8)".replace(
+            "npartitions=8", "npartitions=PARTS"
+        ),
+        {"npartitions": 8},
+    ),
+    "partitions: a default": (
+        "too-few-partitions",
+        "partitions:smaller",
+        "def main(n=2):\n    return db.from_sequence(x, npartitions=n)\n\nmain()",
+        "def main(n=8):\n    return db.from_sequence(x, npartitions=n)\n\nmain()",
+        {"npartitions": 8},
+    ),
+    "chunks: the only call gives them": (
+        "tiny-tasks",
+        "partitions:larger",
+        "def f(n, size):\n    return da.linspace(0, 1, n, chunks=size)\n\nf(900, 50)",
+        "def f(n, size):\n    return da.linspace(0, 1, n, chunks=size)\n\nf(900, 500)",
+        {},
+    ),
+    "threads: the only call gives them": (
+        "undersubscribed-threads",
+        "cluster_threads",
+        "def made(n, threads):\n    return LocalCluster(n_workers=n, threads_per_worker=threads)\n\nmade(1, threads=2)",
+        "def made(n, threads):\n    return LocalCluster(n_workers=n, threads_per_worker=threads)\n\nmade(1, threads=8)",
+        {"threads_per_worker": 8},
+    ),
+    "Prefect: threads": (
+        "undersubscribed-threads",
+        "cluster_threads",
+        'runner(DaskTaskRunner(cluster_kwargs={"n_workers": 1, "threads_per_worker": 2}))',
+        'runner(DaskTaskRunner(cluster_kwargs={"n_workers": 1, "threads_per_worker": 8}))',
+        {"threads_per_worker": 8},
+    ),
+    "Prefect: options that were not there": (
+        "undersubscribed-threads",
+        "cluster_threads",
+        "runner = DaskTaskRunner()",
+        'runner = DaskTaskRunner(cluster_kwargs={"threads_per_worker": 8})',
+        {"threads_per_worker": 8},
+    ),
+    "Prefect: processes": (
+        "gil-bound",
+        "cluster_threads",
+        'if __name__ == "__main__":\n    DaskTaskRunner(cluster_kwargs={"processes": False, "n_workers": 1})',
+        'if __name__ == "__main__":\n    DaskTaskRunner(cluster_kwargs={"n_workers": 4, "threads_per_worker": 1})',
+        {"workers": 4, "threads_per_worker": 1},
+    ),
     "window": (
         "few-tasks-in-flight",
         "window",
@@ -422,6 +474,18 @@ REFUSED = {
     "delayed: no loop": ("large-graph", "delayed_once", "x = delayed(f)(big)", {}),
     "partitions: enough": ("too-few-partitions", "partitions:smaller", "db.from_sequence(x, npartitions=99)", {}),
     "partitions: a variable": ("too-few-partitions", "partitions:smaller", "db.from_sequence(x, npartitions=n)", {}),
+    "partitions: a number of something else, too": (
+        "too-few-partitions",
+        "partitions:smaller",
+        "n = 2\nx = list(range(n))\ndb.from_sequence(x, npartitions=n)",
+        {},
+    ),
+    "partitions: calls that differ": (
+        "too-few-partitions",
+        "partitions:smaller",
+        "def f(n):\n    return db.from_sequence(x, npartitions=n)\n\nf(2)\nf(3)",
+        {},
+    ),
     "partitions: by size": ("too-few-partitions", "partitions:smaller", "db.from_sequence(x, partition_size=9)", {}),
     "chunks: unknown shape": ("too-few-partitions", "partitions:smaller", "da.from_array(x, chunks=-1)", {}),
     "processes: no main guard": (
@@ -430,10 +494,10 @@ REFUSED = {
         "client = Client(processes=False)",
         {"workers": 4, "threads_per_worker": 1},
     ),
-    "threads: a parameter": (
+    "Prefect: options elsewhere": (
         "undersubscribed-threads",
         "cluster_threads",
-        "def made(threads):\n    return LocalCluster(threads_per_worker=threads)",
+        "DaskTaskRunner(cluster_kwargs=options)",
         {"threads_per_worker": 8},
     ),
     "threads: options elsewhere": (
@@ -460,6 +524,30 @@ REFUSED = {
     "map: several arguments": ("slow-submission", "map_calls", CLIENT + "[client.submit(f, x, 3) for x in xs]", {}),
     "map: keys of their own": ("slow-submission", "map_calls", CLIENT + "[client.submit(f, x, key=x) for x in xs]", {}),
 }
+
+
+GIVEN = {
+    "more partitions": (
+        "too-few-partitions",
+        "partitions:smaller",
+        "def run(client, n):\n    return db.from_sequence(x, npartitions=n)",
+        8,
+    ),
+    "fewer partitions": (
+        "tiny-tasks",
+        "partitions:larger",
+        "def run(client, n=4000):\n    return db.from_sequence(x, npartitions=n)",
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_a_number_that_the_caller_gives_is_a_setting(name: str) -> None:
+    code, rewrite, text, wanted = GIVEN[name]
+    answer = tried(code, rewrite, text, npartitions=8)
+    assert isinstance(answer, Setting)
+    assert (answer.function, answer.name, answer.change(2)) == ("run", "n", wanted)
 
 
 @pytest.mark.parametrize("name", REFUSED)
