@@ -18,14 +18,15 @@ from scalescope.remedies.source import Answer
 Rewrite = Callable[[libcst.Module, Finding, Place | None], Answer]
 
 _LOOP, _PERSIST, _MAP = "awaited_in_loop:rewrite", "persist:rewrite", "map_calls:rewrite"
+_BATCHES = "batches:rewrite"
 _SCATTER, _DELAYED, _SMALLER, _LARGER = (
     *("scatter:rewrite", "delayed_once:rewrite"),
     *("partitions:smaller", "partitions:larger"),
 )
 # Code of a cause -> rewrites, the one to be tried first in front
 REWRITES: Mapping[str, tuple[str, ...]] = {
-    "results-awaited-in-loop": (_LOOP, _PERSIST),
-    "few-tasks-in-flight": ("window:rewrite", _LOOP),
+    "results-awaited-in-loop": (_LOOP, _BATCHES, _PERSIST),
+    "few-tasks-in-flight": ("window:rewrite", _LOOP, _BATCHES),
     "slow-submission": (_MAP, _LOOP),
     "recomputation": (_LOOP, _PERSIST),
     "client-waits": (_LOOP, _SCATTER),
@@ -33,7 +34,7 @@ REWRITES: Mapping[str, tuple[str, ...]] = {
     "serialisation-bound": (_SCATTER, _DELAYED),
     "too-few-partitions": (_SMALLER, _LOOP),
     "uneven-waves": (_SMALLER,),
-    "tiny-tasks": (_LARGER,),
+    "tiny-tasks": (_LARGER, "item_lists:rewrite"),
     "gil-bound": ("cluster_threads:rewrite",),
     "undersubscribed-threads": ("cluster_threads:rewrite",),
     "worker-restriction": ("worker_argument:rewrite",),

@@ -32,6 +32,8 @@ from scalescope.remedies.source import (
     decorators,
     effects,
     is_client,
+    lazily,
+    lazy_functions,
     root,
     targets,
     used,
@@ -222,7 +224,7 @@ def _statement(source: Source, loop: cst.For, awaited: Awaited) -> Patched:
         raise Refused("the future was made before the loop")
     others = [each for part in rest if isinstance(each := part.visit(_Without(awaited.whole)), cst.CSTNode)]
     sent = [loop.iter, *ahead, awaited.sent]
-    if effects(*others) and effects(*ahead_effects(ahead), *_given(awaited), loop.iter):
+    if effects(*others) and effects(*ahead_effects(source, ahead), *_given(awaited), loop.iter):
         raise Refused(UNCERTAIN)
     _check_shared(others, sent, [*names, *bound(*ahead)])
     if awaited.lazy and set(names) & used(*others) & {root(awaited.sent)}:
@@ -255,9 +257,10 @@ def _comments(loop: cst.For) -> list[cst.EmptyLine]:
     return [cst.EmptyLine(comment=each) for each in found if each not in own]
 
 
-def ahead_effects(ahead: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
-    """Statements before the wait without the calls that send tasks."""
-    sends = [each for part in ahead for each in walk(part) if isinstance(each, cst.Call) and called(each) in SENDS]
+def ahead_effects(source: Source, ahead: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
+    """Statements before the wait without the calls that send tasks, or that only add to a graph."""
+    calls, lazy = [each for part in ahead for each in walk(part) if isinstance(each, cst.Call)], lazy_functions(source)
+    sends = [each for each in calls if called(each) in SENDS or lazily(each, lazy)]
     parts: list[cst.CSTNode] = [*ahead]
     for send in sends:
         given: list[cst.CSTNode] = [arg.value for arg in send.args]

@@ -15,6 +15,7 @@ from scalescope.remedies.source import (
     Patched,
     Refused,
     Source,
+    alike,
     answer,
     argument,
     becomes,
@@ -74,7 +75,7 @@ def _in_call(source: Source, call: cst.Call, change: Mapping[str, Scalar]) -> Ed
         if known is None:
             args.append(new)
         elif isinstance(known.value, cst.Name):
-            edits[written(source, known)] = becomes(new.value)
+            edits |= {each: becomes(new.value) for each in written(source, alike(source, known))}
         else:
             args[args.index(known)] = known.with_changes(value=new.value)
     # a comma between two, and none that was not there at the end

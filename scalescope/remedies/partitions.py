@@ -14,6 +14,7 @@ from scalescope.remedies.source import (
     Refused,
     Setting,
     Source,
+    alike,
     answer,
     argument,
     becomes,
@@ -55,11 +56,11 @@ def larger(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
         if called(call) not in DIVIDED:
             return _larger_chunks(source, call, times)
         if size := argument(call, "partition_size"):
-            return resized(source, size, lambda now: now * times, "a partition has {} items")
+            return resized(source, alike(source, size), lambda now: now * times, "a partition has {} items")
         count = argument(call, "npartitions")
         if count is None:
             raise Refused("the number of partitions is not written out")
-        return resized(source, count, lambda now: max(1, now // times), "there are {} partitions")
+        return resized(source, alike(source, count), lambda now: max(1, now // times), "there are {} partitions")
 
     source = Source(module)
     return answer(edit, source, source.nearest(_calls(source), place), "no call that says how to divide stands there")
@@ -86,7 +87,7 @@ def _partitions(source: Source, call: cst.Call, wanted: int) -> Patched | Settin
     if given is None and len(call.args) > at and call.args[at].keyword is None and called(call) == "from_pandas":
         given = call.args[at]
     if given is not None:
-        return resized(source, given, lambda now: max(now, wanted), "there are {} partitions")
+        return resized(source, alike(source, given), lambda now: max(now, wanted), "there are {} partitions")
     added = source.expression(f"f(npartitions={wanted})")
     assert isinstance(added, cst.Call)
     last = [*call.args[:-1], call.args[-1].with_changes(comma=cst.Comma(whitespace_after=cst.SimpleWhitespace(" ")))]
@@ -104,7 +105,9 @@ def _chunks(source: Source, call: cst.Call, wanted: int) -> Patched | Setting:
     if not shape:
         raise Refused("the shape is not written out in the call")
     if isinstance(given.value, cst.Name) and len(shape) == 1:
-        return resized(source, given, lambda now: max(1, min(now, shape[0] // wanted)), "a chunk is {} long")
+        return resized(
+            source, alike(source, given), lambda now: max(1, min(now, shape[0] // wanted)), "a chunk is {} long"
+        )
     now = _sizes(given.value, shape)
     count = math.prod(math.ceil(length / size) for length, size in zip(shape, now, strict=True))
     if count >= wanted:
@@ -121,7 +124,7 @@ def _larger_chunks(source: Source, call: cst.Call, times: int) -> Patched | Sett
     assert given is not None
     if isinstance(given.value, cst.Integer | cst.Name):
         most = max(shape or (LARGEST * times,))
-        return resized(source, given, lambda now: min(now * times, most), "a chunk is {} long")
+        return resized(source, alike(source, given), lambda now: min(now * times, most), "a chunk is {} long")
     sizes = _sizes(given.value, shape)
     at = min(range(len(sizes)), key=lambda i: (sizes[i] if not shape or sizes[i] < shape[i] else math.inf, i))
     most = shape[at] if shape else sizes[at] * times

@@ -20,6 +20,7 @@ HARMLESS = {
     *("len", "range", "int", "float", "str", "bool", "abs", "min", "max", "sum", "round", "sorted", "enumerate"),
     *("zip", "list", "tuple", "dict", "set", "frozenset", "repr", "isinstance", "format", "Path", "delayed"),
 }
+DELAYED = ("delayed", "dask.delayed")
 PURE_MODULES = {"np", "numpy", "pd", "pandas", "da", "dd", "db", "xr", "math", "dask"}  # but for what is random
 LOOKS = {"format", "join", "split", "strip", "lower", "upper", "items", "keys", "values", "get", "copy"}
 TAKING = {"pop", "remove", "clear", "sort", "fill", "reverse", "popitem", "discard", "resize", "put"}
@@ -108,6 +109,15 @@ class Source:
         if place is None:
             return found if len(found) == 1 else []
         return sorted(found, key=lambda node: self.lines(node)[1] - self.lines(node)[0])
+
+    def reached(self, place: Place) -> list[cst.FunctionDef | cst.Module]:
+        """The function or module around a line, and the functions of the module that the line calls."""
+        within = [each for each in self.all(cst.FunctionDef) if self.is_at(each, place)]
+        around: list[cst.FunctionDef | cst.Module] = [*self.nearest(within, place)[:1]] or [self.module]
+        calls = [
+            dotted(each.func) for each in self.all(cst.Call) if self.lines(each)[0] <= place.line <= self.lines(each)[1]
+        ]
+        return [*around, *(each for each in self.all(cst.FunctionDef) if each.name.value in calls)]
 
     def all(self, kind: type[Node], within: cst.CSTNode | None = None) -> list[Node]:
         return [node for node in walk(within or self.module) if isinstance(node, kind)]
@@ -314,6 +324,24 @@ def changed(*nodes: cst.CSTNode) -> set[str]:
     return found - {""}
 
 
+def lazy_functions(source: Source) -> dict[str, str]:
+    """Functions of a module whose calls only add to a graph, and the name of the decorator that makes them so."""
+    marks = {
+        each.name.value: [mark for mark in decorators(each) if mark in DELAYED] for each in source.all(cst.FunctionDef)
+    }
+    return {name: found[0] for name, found in marks.items() if found}
+
+
+def lazily(call: cst.Call, functions: Mapping[str, str]) -> str:
+    """The name by which a call gets `delayed`: of `delayed(f)(x)`, or of `f(x)` with a decorated `f`; empty if not."""
+    match call.func:
+        case cst.Call(func=inner, args=[cst.Arg(), *_]) if dotted(inner) in DELAYED:
+            return dotted(inner)
+        case cst.Name(value=name):
+            return functions.get(name, "")
+    return ""
+
+
 def is_pure(call: cst.Call) -> bool:
     """Whether it is a function of a library that computes, and draws nothing at random."""
     name = dotted(call.func)
@@ -356,42 +384,50 @@ def _binds(node: cst.CSTNode, name: str) -> bool:
     return name in bound(node)
 
 
-def resized(source: Source, arg: cst.Arg, change: Callable[[int], int], what: str) -> Patched | Setting:
-    """The module with another number as the value of an argument; of a name, where that gets its number."""
+def resized(
+    source: Source, uses: Sequence[cst.BaseExpression], change: Callable[[int], int], what: str
+) -> Patched | Setting:
+    """The module with another number in these places, all of them the same; of a name, where that gets its number."""
     try:
-        number = written(source, arg)
+        numbers = written(source, uses)
     except Given as given:
         return Setting(given.function, given.name, change)
-    now = int(number.evaluated_value)
+    now = int(numbers[0].evaluated_value)
     new = change(now)
     if new == now:
         raise Refused("the number is as it should be")
-    edited = source.edited({number: becomes(cst.Integer(str(new)))})
+    edited = source.edited({number: becomes(cst.Integer(str(new))) for number in numbers})
     return Patched(edited.module, what.format(f"{new:,}"))
 
 
-def written(source: Source, arg: cst.Arg) -> cst.Integer:
-    """The number that is the value of an argument: there, where its name is bound, or in the call that gives it."""
-    if isinstance(arg.value, cst.Integer):
-        return arg.value
-    if not isinstance(arg.value, cst.Name):
-        raise Refused("the number is not written out")
-    name, within = arg.value.value, _scope(source, arg.value)
-    known = {each for each in source.all(cst.Arg, within) if isinstance(each.value, cst.Name)}
-    reads = {each.value for each in known if isinstance(each.value, cst.Name) and _same(each, arg)}
-    bindings = (cst.AssignTarget, cst.Param, cst.Arg)  # of an argument, the keyword is a name, too
-    others = [
-        each
-        for each in source.all(cst.Name, within)
-        if each.value == name and each not in reads and not isinstance(source.parent(each), bindings)
-    ]
-    passed = [each for each in known if each.value not in reads and dotted(each.value) == name]
-    if others or passed:
-        raise Refused(f"`{name}` is used for something else as well")
-    value = named(source, arg.value)
+def written(source: Source, uses: Sequence[cst.BaseExpression]) -> list[cst.Integer]:
+    """The numbers that stand in these places, or the one that their name is bound to and that nothing else uses."""
+    first = uses[0]
+    if not isinstance(first, cst.Name):
+        if not all(isinstance(each, cst.Integer) for each in uses):
+            raise Refused("the number is not written out")
+        return [each for each in uses if isinstance(each, cst.Integer)]
+    scope = _scope(source, first)
+    bindings = (cst.AssignTarget, cst.Param)
+    for each in source.all(cst.Name, scope):
+        holder = source.parent(each)
+        is_keyword = isinstance(holder, cst.Arg) and holder.keyword is each
+        if each.value == first.value and each not in uses and not is_keyword and not isinstance(holder, bindings):
+            raise Refused(f"`{first.value}` is used for something else as well")
+    value = named(source, first)
     if not isinstance(value, cst.Integer):
         raise Refused("the number is not written out")
-    return value
+    return [value]
+
+
+def alike(source: Source, arg: cst.Arg) -> list[cst.BaseExpression]:
+    """The value of an argument, and where it is a name the same values of other arguments with this keyword."""
+    if not isinstance(arg.value, cst.Name) or arg.keyword is None:
+        return [arg.value]
+    named_so = [each for each in source.all(cst.Arg, _scope(source, arg.value)) if each.keyword is not None]
+    keyword, name = arg.keyword.value, arg.value.value
+    others = [each.value for each in named_so if each.keyword and each.keyword.value == keyword and each is not arg]
+    return [arg.value, *(each for each in others if dotted(each) == name)]
 
 
 def named(source: Source, name: cst.Name) -> cst.BaseExpression | None:
@@ -408,12 +444,6 @@ def _scope(source: Source, name: cst.Name) -> cst.FunctionDef | cst.Module:
     function = source.function(name)
     is_local = isinstance(function, cst.FunctionDef) and name.value in bound(function.params, function.body)
     return function if is_local else source.module
-
-
-def _same(one: cst.Arg, other: cst.Arg) -> bool:
-    """Whether two arguments have the same name as their value, and the same keyword."""
-    keywords = [each.keyword.value if each.keyword else "" for each in (one, other)]
-    return dotted(one.value) == dotted(other.value) and (one is other or (keywords[0] == keywords[1] != ""))
 
 
 def _given(source: Source, function: cst.FunctionDef, parameter: cst.Param) -> cst.BaseExpression | None:

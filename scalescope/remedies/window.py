@@ -5,7 +5,7 @@ from __future__ import annotations
 import libcst as cst
 
 from scalescope.model.finding import IN_FLIGHT, Finding, Place
-from scalescope.remedies.source import Answer, NotHere, Patched, Refused, Source, answer, becomes, called, walk
+from scalescope.remedies.source import Answer, NotHere, Patched, Setting, Source, answer, called, resized, walk
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
@@ -13,12 +13,8 @@ def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer
     if not isinstance(enough, int):
         return NotHere("the finding names no number of tasks")
 
-    def wider(source: Source, call: cst.Call) -> Patched:
-        size = call.args[1].value
-        if not isinstance(size, cst.Integer) or int(size.evaluated_value) >= enough:
-            raise Refused("the size of the window is not written out, or is large enough")
-        edited = source.edited({size: becomes(cst.Integer(str(enough)))})
-        return Patched(edited.module, f"{enough:,} tasks are in flight")
+    def wider(source: Source, call: cst.Call) -> Patched | Setting:
+        return resized(source, [call.args[1].value], lambda now: max(now, enough), "{} tasks are in flight")
 
     source = Source(module)
     waits = [each for each in source.all(cst.Call) if called(each) == "as_completed"]

@@ -11,12 +11,17 @@ import libcst
 import pytest
 
 from scalescope.diagnosis.causes import by_code
-from scalescope.model.finding import IN_FLIGHT, TIMES, Evidence, Finding, Gain, Place, Severity
+from scalescope.model.finding import IN_FLIGHT, SENT, TIMES, Evidence, Finding, Gain, Place, Severity
 from scalescope.remedies import REWRITES, rewrites
 from scalescope.remedies.source import Answer, NotHere, Patched, Setting
 
 CLIENT = "client = Client()\n"
-EVIDENCE = (Evidence("threads asked for", 4, ""), Evidence(TIMES, 10, ""), Evidence(IN_FLIGHT, 8, ""))
+EVIDENCE = (
+    Evidence("threads asked for", 4, ""),
+    Evidence(TIMES, 10, ""),
+    Evidence(IN_FLIGHT, 8, ""),
+    Evidence(SENT, 64, ""),
+)
 
 
 def tried(code: str, name: str, text: str, place: Place | None = None, **change: int) -> Answer:
@@ -380,6 +385,55 @@ OTHERS = {
         'if __name__ == "__main__":\n    DaskTaskRunner(cluster_kwargs={"n_workers": 4, "threads_per_worker": 1})',
         {"workers": 4, "threads_per_worker": 1},
     ),
+    "window: a name": (
+        "few-tasks-in-flight",
+        "window",
+        "n = 3\nfor f in as_completed([client.submit(g, x) for x in islice(rest, n)]):\n    seq.add(f)",
+        "n = 8\nfor f in as_completed([client.submit(g, x) for x in islice(rest, n)]):\n    seq.add(f)",
+        {},
+    ),
+    "lists of items": (
+        "tiny-tasks",
+        "item_lists",
+        CLIENT + "futures = client.map(f, range(900), pure=False)\nprint(sum(client.gather(futures)))",
+        "import toolz\n"
+        + CLIENT
+        + "futures = client.map(lambda batch: [f(item) for item in batch], list(toolz.partition_all(10, range(900))), "
+        "pure=False)\nprint(sum([result for batch in client.gather(futures) for result in batch]))",
+        {},
+    ),
+    "lists of items, gathered at once": (
+        "tiny-tasks",
+        "item_lists",
+        "import toolz\n" + CLIENT + "found = client.gather(client.map(f, xs))",
+        "import toolz\n" + CLIENT + "found = [result for batch in client.gather(client.map(lambda batch: [f(item) "
+        "for item in batch], list(toolz.partition_all(10, xs)))) for result in batch]",
+        {},
+    ),
+    "batches": (
+        "results-awaited-in-loop",
+        "batches",
+        "for i in range(0, len(xs), 8):\n    done += client.gather(client.map(f, xs[i : i + 8]))",
+        "for i in range(0, len(xs), 64):\n    done += client.gather(client.map(f, xs[i : i + 64]))",
+        {},
+    ),
+    "batches of a helper": (
+        "results-awaited-in-loop",
+        "batches",
+        "def parts(xs, n):\n    for i in range(0, len(xs), n):\n        yield xs[i : i + n]\n\nall(parts(xs, 3))",
+        "def parts(xs, n):\n    for i in range(0, len(xs), n):\n        yield xs[i : i + n]\n\nall(parts(xs, 64))",
+        {},
+    ),
+    "lazy calls ahead of the wait": (
+        "results-awaited-in-loop",
+        "awaited_in_loop",
+        "import dask\n\n@dask.delayed\ndef load(path):\n    return path\n\nfor x in xs:\n    part = load(x)\n"
+        "    print(dask.delayed(f)(part).compute())",
+        "import dask\n\n@dask.delayed\ndef load(path):\n    return path\n\npending = []\nfor x in xs:\n"
+        "    part = load(x)\n"
+        "    pending.append(dask.delayed(f)(part))\nfor result in dask.compute(pending)[0]:\n    print(result)",
+        {},
+    ),
     "window": (
         "few-tasks-in-flight",
         "window",
@@ -397,6 +451,12 @@ OTHERS = {
         {},
     ),
 }
+
+
+def test_a_loop_may_stand_in_the_function_that_the_line_calls() -> None:
+    text = "def made(big):\n    return [delayed(f)(big, i) for i in range(3)]\n\ndask.compute(*made(table))\n"
+    lazy = "    big_once = delayed(big)\n    return [delayed(f)(big_once, i) for i in range(3)]\n"
+    assert lazy in patched("large-graph", "delayed_once", text, Place("job.py", 4, "<module>"))
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -521,6 +581,31 @@ REFUSED = {
         "for f in as_completed(fs):\n    for x in islice(rest, 1):\n        pass",
         {},
     ),
+    "batches: a number of workers, too": (
+        "results-awaited-in-loop",
+        "batches",
+        "n = 4\nclient = Client(n_workers=n)\nfor i in range(0, len(xs), n):\n    client.map(f, xs[i : i + n])",
+        {},
+    ),
+    "batches: not of a list": (
+        "results-awaited-in-loop",
+        "batches",
+        "for i in range(0, 90, 3):\n    client.submit(f, i).result()",
+        {},
+    ),
+    "lists of items: futures that something else uses": (
+        "tiny-tasks",
+        "item_lists",
+        CLIENT + "futures = client.map(f, xs)\nwait(futures)\nclient.gather(futures)",
+        {},
+    ),
+    "lists of items: arguments of the task": (
+        "tiny-tasks",
+        "item_lists",
+        CLIENT + "client.gather(client.map(f, xs, seed=3))",
+        {},
+    ),
+    "lists of items: a bag": ("tiny-tasks", "item_lists", "bag.map(f).compute()", {}),
     "map: several arguments": ("slow-submission", "map_calls", CLIENT + "[client.submit(f, x, 3) for x in xs]", {}),
     "map: keys of their own": ("slow-submission", "map_calls", CLIENT + "[client.submit(f, x, key=x) for x in xs]", {}),
 }
