@@ -7,23 +7,31 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import libcst
 
-from scalescope.errors import UsageError
+from scalescope.errors import InfrastructureError, UsageError
+from scalescope.fixing import page
 from scalescope.fixing.copies import copy
 from scalescope.fixing.outcome import Guarded, Outcome, run
+from scalescope.fixing.parameters import FixParameters
 from scalescope.fixing.proof import LOOKS, Proof, Which, prove
 from scalescope.fixing.subject import Subject
+from scalescope.fixing.usage import Usage
+from scalescope.model import parameters
 from scalescope.model.fields import Scalar
-from scalescope.model.finding import Finding, Severity
+from scalescope.model.finding import Finding, Patch, Severity, Verdict
 from scalescope.model.words import duration
 from scalescope.own_code.diagnosis import Diagnosis
 from scalescope.own_code.script import Program, run_script
 from scalescope.remedies import REWRITES, rewrites
 from scalescope.remedies.source import NotHere, Patched, Setting
+from scalescope.run import price_table
+from scalescope.run.progress import Progress
+from scalescope.run.runner import Runner, RunStep
 
 SCRIPTS = 5  # times the script's own time that all pairs of one patch may take, by default
 MOST = 6  # patches that are proven one after another
@@ -35,6 +43,16 @@ SETTING = "setting"  # stands for the name of a rewrite where a finding names th
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 Says = Callable[[str], object]
+
+RETRIED = (OSError, InfrastructureError)
+RECORD: RunStep[Any] = RunStep("record", lambda record: record(), lambda record: "Record what it does", RETRIED)
+PROVE: RunStep[Proof] = RunStep(
+    "prove",
+    lambda what, prove: prove(),
+    lambda what, prove: f"Prove: {what}",
+    RETRIED,
+    outcome=lambda proof: ("" if proof.proven else "Withdrawn", proof.line),
+)
 
 
 @dataclass(frozen=True)
@@ -85,6 +103,18 @@ class Fix:
             product *= each.proof.times or 1.0
         return product
 
+    @property
+    def outcome(self) -> tuple[str, str]:
+        return "", told(self)
+
+    def shown_in(self, verdict: Verdict) -> Verdict:
+        """The verdict whose findings have the patches that were tried for their causes, the proven ones first."""
+        tried = {
+            each.code: Patch(each.diff, each.proof.line, each.proof.proven) for each in (*self.withdrawn, *self.proven)
+        }
+        findings = tuple(replace(each, patch=tried.get(each.code)) for each in verdict.findings)
+        return replace(verdict, findings=findings)
+
     def to_json(self) -> dict[str, Any]:
         return {
             "script": str(self.script),
@@ -121,6 +151,7 @@ def fix(
     side_effects: bool = False,  # whether it may write elsewhere and connect to other machines
     says: Says = lambda text: None,
     agrees: Callable[[], bool] = lambda: True,  # asked before anything runs
+    runner: Runner | None = None,  # carries out the recordings and proofs; None: this process
 ) -> Fix:
     """Patch a script as far as patches are proven; nothing of the user's is written.
 
@@ -135,7 +166,23 @@ def fix(
     if not agrees():
         raise UsageError("nothing was run")
     with tempfile.TemporaryDirectory(prefix="scalescope-fix-") as folder:
-        return _Fixing(subject, Path(folder).resolve(), budget_s, side_effects, says)()
+        found = _Fixing(subject, Path(folder).resolve(), budget_s, side_effects, says, runner or Runner())()
+    if runner:
+        runner.publish(lambda: page.publication(subject, found, told(found)))
+    return found
+
+
+def fix_asked(given: Mapping[str, Any], runner: Runner) -> Fix:
+    """Fix what declared parameters (`FixParameters`) name; raises `InvalidField` and what `fix` does."""
+    parameters.reject_unknown(given, FixParameters)
+    asked = parameters.check(FixParameters, given)
+    subject = Subject.asked(asked)
+    runner.label([f"workload:{subject.name}"])
+
+    def says(text: str) -> None:
+        runner.tell(Progress(0, 0, text, notable=True))
+
+    return fix(subject, budget_s=asked.budget_s or None, side_effects=asked.side_effects, says=says, runner=runner)
 
 
 @dataclass(frozen=True)
@@ -146,8 +193,27 @@ class _Version:
     values: Mapping[str, Scalar] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Recording:
+    """What a recorded run of the current version left, and what was found in it."""
+
+    outcome: Outcome
+    findings: Sequence[Finding]
+    usage: Usage
+    hints: Sequence[str] = ()
+
+
 class _Fixing:
-    def __init__(self, subject: Subject, folder: Path, budget_s: float | None, side_effects: bool, says: Says) -> None:
+    def __init__(
+        self,
+        subject: Subject,
+        folder: Path,
+        budget_s: float | None,
+        side_effects: bool,
+        says: Says,
+        runner: Runner,
+    ) -> None:
+        self.runner, self.prices = runner, price_table.load()
         self.subject, self.root, self.folder = subject, subject.root, folder
         self.budget_s, self.side_effects, self.says = budget_s, side_effects, says
         self.before: dict[Path, bytes] = {}
@@ -160,19 +226,27 @@ class _Fixing:
         left: list[LeftAlone] = []
         refused: list[_Version] = []
         notes: list[str] = []
+        record = self.runner.do(RECORD, self._record)
         while True:
-            recorded, found, hints = self._record()
-            if recorded.status != 0:
-                notes.append(
-                    f"{self.subject.name} ends with status {recorded.status} ({recorded.error}): mend that first."
-                )
+            if record.outcome.status != 0:
+                ends = f"{self.subject.name} ends with status {record.outcome.status} ({record.outcome.error})"
+                notes.append(f"{ends}: mend that first.")
                 break
-            notes = [] if found else hints
-            tried = self._next(found, recorded, refused, withdrawn, left)
+            notes = [] if record.findings else list(record.hints)
+            before = self.current
+            tried = self._next(record, refused, withdrawn, left)
             if tried is None:
                 break
-            proven.append(tried)
+            again, proof = self.runner.do(RECORD, self._record), tried.proof
+            if dear := record.usage.dearer(again.usage, proof.original_s or 0.0, proof.patched_s or 0.0, self.prices):
+                withdrawn.append(replace(tried, proof=replace(proof, proven=False, reason=dear)))
+                self.says(f"  {withdrawn[-1].proof.line}")
+                refused.append(self.current)
+                self.current = before
+                continue
+            proven.append(replace(tried, proof=replace(proof, uses=record.usage.words(again.usage))))
             left.clear()
+            record = again
             if len(proven) == MOST:
                 break
         return Fix(
@@ -181,25 +255,20 @@ class _Fixing:
             *(tuple(proven), tuple(withdrawn), tuple(left), tuple(notes)),
         )
 
-    def _record(self) -> tuple[Outcome, list[Finding], list[str]]:
+    def _record(self) -> _Recording:
         guarded = self._guarded(self.current)
         program = self.subject.at(guarded.copy.folder, self.current.values, guarded.environ())
         with guarded.file("out").open("wb") as out:
             done = run_script(program, says=self.says, stdout=out.fileno())
         guarded.check()
         outcome = guarded.outcome(done.status or 0, done.real_s, 0)
-        return outcome, _worth(done.found), [*done.problems, *done.hints]
+        return _Recording(outcome, _worth(done.found), Usage.of(done.found), (*done.problems, *done.hints))
 
     def _next(
-        self,
-        found: Sequence[Finding],
-        recorded: Outcome,
-        refused: list[_Version],
-        withdrawn: list[Tried],
-        left: list[LeftAlone],
+        self, record: _Recording, refused: list[_Version], withdrawn: list[Tried], left: list[LeftAlone]
     ) -> Tried | None:
         """The first patch that is proven; what is not is added to the lists."""
-        for finding in found:
+        for finding in record.findings:
             reasons: list[str] = []
             is_tried = False
             for name, what, version in self._versions(finding, reasons):
@@ -207,7 +276,7 @@ class _Fixing:
                     continue
                 text = self._difference(version)
                 self.says(f"✗ {finding.line}\n{text}")
-                proof = self._prove(recorded, version)
+                proof = self.runner.do(PROVE, what, partial(self._prove, record.outcome, version))
                 tried = Tried(finding.code, finding.line, name, what, text, proof)
                 self.says(("✓ " if proof.proven else "  ") + proof.line)
                 if proof.proven:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from scalescope.errors import UsageError
+from scalescope.errors import InvalidField, UsageError
+from scalescope.fixing.parameters import FixParameters
 from scalescope.model.fields import Scalar
 from scalescope.model.finding import Finding
 from scalescope.model.sweep import Sweep
@@ -46,25 +48,36 @@ class Subject:
         return cls(program, file, root, folder if folder.is_relative_to(root) else root)
 
     @classmethod
-    def of_workload(cls, reference: str, values: Mapping[str, Scalar], python: str) -> Subject:
+    def asked(cls, asked: FixParameters) -> Subject:
+        """What parameters name, in this Python."""
+        if bool(asked.script) == bool(asked.workload):
+            raise InvalidField("script", asked.script, "either a script or a workload", next_step=NEXT_STEP)
+        if asked.workload:
+            return cls.of_workload(asked.workload, asked.values, sys.executable, asked.folder)
+        return cls.of(Program(asked.script, asked.arguments, asked.module, folder=asked.folder or None))
+
+    @classmethod
+    def of_workload(
+        cls, reference: str, values: Mapping[str, Scalar], python: str = sys.executable, folder: str = ""
+    ) -> Subject:
         """A function of the user's own, as a sweep runs it at one point on workers of this machine.
 
         Raises `InvalidField` for values that the function does not take.
         """
         from scalescope import workloads
 
-        place, _, _ = reference.rpartition(":")
+        place, _, name = reference.rpartition(":")
         if not place:
             step = f"scalescope sweep -w {reference} --verify measures the settings of a built-in workload"
             raise UsageError("fix patches functions of your own", where=reference, next_step=step)
-        folder = Path.cwd()
-        file = (folder / place).resolve() if place.endswith(".py") else _module(place, folder)
-        if not file.is_relative_to(folder):
+        here = Path(folder).resolve()
+        file = (here / place).resolve() if place.endswith(".py") else _module(place, here)
+        if not file.is_relative_to(here):
             raise UsageError("its file is not in this folder", where=str(file), next_step=f"cd {file.parent}")
-        workload = workloads.load(reference)
+        workload = workloads.load(reference if here == Path.cwd() else f"{file}:{name}")
         point = Sweep.from_mapping({"workload": reference, "points": [values]}).expand(workload)[0]
         program = Program(POINT, (), True, python)
-        return cls(program, file, folder, folder, reference, point.values)
+        return cls(program, file, here, here, reference, point.values)
 
     def settings(self, finding: Finding, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
         """Values other than these that a finding advises: of axes for a workload, of variables for a program."""
@@ -91,7 +104,7 @@ class Subject:
         return replace(program, folder=str(folder), environ=environ)
 
     @property
-    def asked(self) -> list[str]:
+    def words(self) -> list[str]:
         """How the command line names it."""
         if self.workload:
             axes = [word for name, value in self.values.items() for word in ("-a", f"{name}={value}")]

@@ -84,6 +84,15 @@ class Place(Mapped):
 
 
 @dataclass(frozen=True)
+class Patch(Mapped):
+    """A remedy that `scalescope fix` wrote and tried."""
+
+    diff: str  # of files, or of settings
+    proof: str  # what the runs with and without it say, without a full stop
+    proven: bool
+
+
+@dataclass(frozen=True)
 class Finding(Mapped):
     """One cause, as a sentence that a person can act on."""
 
@@ -98,6 +107,7 @@ class Finding(Mapped):
     link: str = ""  # address of a page with more; may be empty
     gain: Gain | None = None  # effect of the remedy; None: unknown
     place: Place | None = None  # line to look at, or to change; None: unknown
+    patch: Patch | None = None  # None: none was tried
 
     @property
     def fix(self) -> str:

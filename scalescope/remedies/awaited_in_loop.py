@@ -261,11 +261,9 @@ def ahead_effects(source: Source, ahead: Sequence[cst.CSTNode]) -> list[cst.CSTN
     """Statements before the wait without the calls that send tasks, or that only add to a graph."""
     calls, lazy = [each for part in ahead for each in walk(part) if isinstance(each, cst.Call)], lazy_functions(source)
     sends = [each for each in calls if called(each) in SENDS or lazily(each, lazy)]
-    parts: list[cst.CSTNode] = [*ahead]
-    for send in sends:
-        given: list[cst.CSTNode] = [arg.value for arg in send.args]
-        parts = [each for part in parts if isinstance(each := part.visit(_Without(send)), cst.CSTNode)] + given
-    return parts
+    rest = _Without(*sends)
+    parts = [each for part in ahead if isinstance(each := part.visit(rest), cst.CSTNode)]
+    return parts + [arg.value for send in sends for arg in send.args if arg.value not in sends]
 
 
 def _in_two_loops(
@@ -364,13 +362,13 @@ def _patched(source: Source, needs: str) -> Patched:
 
 
 class _Without(cst.CSTTransformer):
-    """Takes a node out: an expression becomes `None`, a statement goes."""
+    """Takes nodes out: an expression becomes `None`, a statement goes."""
 
-    def __init__(self, gone: cst.CSTNode) -> None:
+    def __init__(self, *gone: cst.CSTNode) -> None:
         super().__init__()
         self._gone = gone
 
     def on_leave(self, original_node: cst.CSTNode, updated_node: cst.CSTNode):  # type: ignore[no-untyped-def]
-        if original_node is not self._gone:
+        if original_node not in self._gone:
             return updated_node
         return cst.RemoveFromParent() if isinstance(original_node, cst.BaseStatement) else cst.Name("None")

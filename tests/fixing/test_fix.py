@@ -54,7 +54,9 @@ def written(project: Path, body: str) -> Path:
     return script
 
 
-def test_a_real_finding_is_patched_and_its_proof_told(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_fix_tells_report_and_json_of_the_patch(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """What is recorded is real; the pairs, which take longest, are made up."""
     script = written(project, LOOP)
 
@@ -63,11 +65,18 @@ def test_a_real_finding_is_patched_and_its_proof_told(project: Path, monkeypatch
         return Outcome(0, seconds, 0, ("30",), (), "", guarded.copy)
 
     monkeypatch.setattr(running, "run", made_up)
-    found = scalescope.fix("job.py")
-    (proven,) = found.proven
-    assert (proven.code, proven.rewrite) == ("results-awaited-in-loop", "awaited_in_loop")
-    assert found.times == pytest.approx(3.0)
-    assert found.after[Path("job.py")].decode() == script.read_text().replace(LOOP, GATHERED)
+    report = project.parent / "report.html"
+    assert cli.run(["run", "--fix", "--no-save", "--json", "--report", str(report), "job.py"]) == 0
+    told = json.loads(capfd.readouterr().out)
+    (proven,) = told["fix"]["proven"]
+    assert (proven["code"], proven["rewrite"]) == ("results-awaited-in-loop", "awaited_in_loop")
+    assert told["fix"]["times"] == pytest.approx(3.0)
+    patch = Path(told["fix"]["patch_file"]).read_text()
+    assert f"-    {LOOP}\n+    {GATHERED}\n" in patch
+    (finding,) = (each for each in told["clusters"][0]["verdict"]["findings"] if each["code"] == proven["code"])
+    assert finding["patch"] == {"diff": proven["diff"], "proof": running.Proof(**proven["proof"]).line, "proven": True}
+    assert f"+    {GATHERED}" in report.read_text()
+    assert LOOP in script.read_text()
 
 
 WORKLOAD = """

@@ -85,7 +85,7 @@ def fix(
     that stands in no file is printed as an option of the command.
     Options stand before the script; what follows it belongs to the script.
     """
-    from scalescope.fixing import applying, running
+    from scalescope.fixing import applying
 
     for name in OWN_OPTIONS:
         if name in (arguments or ()):
@@ -94,25 +94,36 @@ def fix(
     if apply and (files := applying.apply_kept(subject)) is not None:
         _tell_applied([str(each) for each in files], as_json=as_json)
         return
+    found, patch = fix_subject(
+        subject, budget_s=seconds_of("--budget", budget), side_effects=side_effects, yes=yes, keeps=not apply
+    )
+    applied = [str(each) for each in applying.apply(found)] if found.after and apply else []
+    if as_json:
+        print_json({**found.to_json(), "patch_file": patch, "applied": applied})
+    else:
+        tell(found, subject, patch)
+        if applied:
+            _tell_applied(applied, as_json=False)
+    raise typer.Exit(ExitStatus.OK if found.proven else ExitStatus.FINDING)
+
+
+def fix_subject(
+    subject: Subject, *, budget_s: float = 0.0, side_effects: bool = False, yes: bool = False, keeps: bool = True
+) -> tuple[Fix, str]:
+    """Fix it with words on standard error; returns the patch file, too: empty if `keeps` is False or there is none."""
+    from scalescope.fixing import applying, running
+
     found = running.fix(
         subject,
-        budget_s=seconds_of("--budget", budget) or None,
+        budget_s=budget_s or None,
         side_effects=side_effects,
         says=lambda text: say(text),
         agrees=lambda: yes or not sys.stdin.isatty() or typer.confirm("Run it?", err=True),
     )
-    applied: list[str] = []
-    patch = ""
-    if found.after and apply:
-        applied = [str(each) for each in applying.apply(found)]
-    elif found.after:
-        applying.keep(found, subject)
-        patch = str(applying.write_patch(found))
-    if as_json:
-        print_json({**found.to_json(), "patch_file": patch, "applied": applied})
-    else:
-        _tell(found, subject, patch, applied)
-    raise typer.Exit(ExitStatus.OK if found.proven else ExitStatus.FINDING)
+    if not found.after or not keeps:
+        return found, ""
+    applying.keep(found, subject)
+    return found, str(applying.write_patch(found))
 
 
 def _subject(
@@ -137,7 +148,7 @@ def _subject(
     return Subject.of(Program(script, arguments, is_module, python))
 
 
-def _tell(found: Fix, subject: Subject, patch: str, applied: list[str]) -> None:
+def tell(found: Fix, subject: Subject, patch: str) -> None:
     from rich.text import Text
 
     from scalescope.fixing import running
@@ -150,10 +161,8 @@ def _tell(found: Fix, subject: Subject, patch: str, applied: list[str]) -> None:
     console.print(Text(running.told(found), style="bold green" if found.proven else ""))
     if found.settings:
         console.print(Text(f"Set it:\n{found.settings.rstrip()}"))
-    if applied:
-        _tell_applied(applied, as_json=False)
-    elif patch:
-        command = shlex.join(["scalescope", "fix", "--apply", *subject.asked])
+    if patch:
+        command = shlex.join(["scalescope", "fix", "--apply", *subject.words])
         console.print(Text(f"Apply it: {command} (or: patch -p1 < {shlex.quote(os.path.relpath(patch))})"))
 
 

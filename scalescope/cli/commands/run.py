@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -63,6 +63,14 @@ def run(
             "--last-record", help="Run nothing: judge what was recorded of a script when Scalescope itself was killed."
         ),
     ] = False,
+    fix: Annotated[
+        bool,
+        typer.Option(
+            "--fix",
+            help="Then patch it as `scalescope fix` does: it runs again in copies of its folder, with and without each "
+            "patch.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run an unchanged script, and say what is wrong, and why, on the cluster of each Dask client that it makes.
@@ -90,7 +98,8 @@ def run(
         note_last(program)
         done = run_script(program, says=lambda text: say(text, "yellow"), stdout=2 if as_json else None)
     try:
-        status = _answer(program, done, required, report, "" if no_save else store, keep=not no_save, as_json=as_json)
+        asked = _Asked(required, report, "" if no_save else store, keep=not no_save, fix=fix, as_json=as_json)
+        status = _answer(program, done, asked)
     except KeyboardInterrupt:
         say("Stopped before the verdict was told.", "yellow")
         status = ExitStatus.OK
@@ -104,30 +113,32 @@ def run(
     _exit(done.status, status)
 
 
-def _answer(
-    program: Program,
-    done: ScriptOutcome,
-    required: list[Requirement],
-    report: str,
-    store: str,
-    *,
-    keep: bool,
-    as_json: bool,
-) -> int:
+@dataclass(frozen=True)
+class _Asked:
+    required: list[Requirement]
+    report: str
+    store: str
+    keep: bool
+    fix: bool
+    as_json: bool
+
+
+def _answer(program: Program, done: ScriptOutcome, asked: _Asked) -> int:
     """Tell what was found, then keep it; the exit status by the requirements."""
     answers: tuple[RequirementAnswer, ...] = ()
     status: int = ExitStatus.OK
-    if required:
+    if asked.required:
         from scalescope.studies import requirement
 
-        answers = requirement.judge(required, [found.trial for found in done.found])
+        answers = requirement.judge(asked.required, [found.trial for found in done.found])
         status = requirement.status(answers)
     if nothing := _nothing(program, done):
         done.hints.insert(0, nothing)
-    if not as_json:
+    if not asked.as_json:
         _tell(done, answers)
-    runs = _saved(done, store) if keep else []
-    if as_json:
+    fixed = _fixed(program, done, as_json=asked.as_json) if asked.fix and done.found else None
+    runs = _saved(done, asked.store) if asked.keep else []
+    if asked.as_json:
         print_json(
             {
                 "script": program.script,
@@ -138,12 +149,31 @@ def _answer(
                 "problems": done.problems,
                 "hints": done.hints,
                 "requirements": [asdict(answer) for answer in answers],
+                **({} if fixed is None else {"fix": fixed}),
             }
         )
     for number, found in enumerate(done.found, 1):
-        if report:
-            found.report(_numbered(report, number))
+        if asked.report:
+            found.report(_numbered(asked.report, number))
     return status
+
+
+def _fixed(program: Program, done: ScriptOutcome, *, as_json: bool) -> dict[str, Any] | None:
+    """Fix the script, and put the patches into the verdicts; None, and a line that says why, where it cannot be."""
+    from scalescope.cli.commands.fix import fix_subject, tell
+    from scalescope.fixing.subject import Subject
+
+    try:
+        subject = Subject.of(program)
+        found, patch = fix_subject(subject)
+    except UsageError as error:
+        say_error(error.line)
+        return None
+    for each in done.found:
+        each.patch(found.shown_in)
+    if not as_json:
+        tell(found, subject, patch)
+    return {**found.to_json(), "patch_file": patch}
 
 
 def _requirements(require: list[str] | None) -> list[Requirement]:

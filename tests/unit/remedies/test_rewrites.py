@@ -427,10 +427,11 @@ OTHERS = {
     "lazy calls ahead of the wait": (
         "results-awaited-in-loop",
         "awaited_in_loop",
-        "import dask\n\n@dask.delayed\ndef load(path):\n    return path\n\nfor x in xs:\n    part = load(x)\n"
+        "import dask\n\n@dask.delayed\ndef load(path):\n    return path\n\nfor x in xs:\n"
+        "    part = load(load(x))\n    part = load(part)\n"
         "    print(dask.delayed(f)(part).compute())",
         "import dask\n\n@dask.delayed\ndef load(path):\n    return path\n\npending = []\nfor x in xs:\n"
-        "    part = load(x)\n"
+        "    part = load(load(x))\n    part = load(part)\n"
         "    pending.append(dask.delayed(f)(part))\nfor result in dask.compute(pending)[0]:\n    print(result)",
         {},
     ),
