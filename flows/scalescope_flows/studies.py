@@ -8,6 +8,7 @@ from typing import Any
 
 from scalescope.fixing import running as fixing
 from scalescope.fixing.parameters import FixParameters
+from scalescope.fixing.result import Fix
 from scalescope.isolation import running as isolation
 from scalescope.isolation.parameters import IsolationParameters
 from scalescope.nightly.parameters import NightlyParameters
@@ -72,7 +73,7 @@ def _fixing(given: Mapping[str, Any]) -> str:
 
 
 @declared_flow(FixParameters, name="fix", flow_run_name=_fixing)
-def fix(given: dict[str, Any]) -> fixing.Fix:
+def fix(given: dict[str, Any]) -> Fix:
     """Patch a script or a workload where a finding has a remedy, and prove that it is faster and does the same.
 
     It runs in copies of its folder on the machine of the flow run; the patch is an artifact, and no file is written.

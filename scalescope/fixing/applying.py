@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from scalescope.errors import UsageError
-from scalescope.fixing.running import Fix
+from scalescope.fixing.result import Fix
 from scalescope.fixing.subject import Subject
 from scalescope.own_code.script import records
 from scalescope.owner import replace_file

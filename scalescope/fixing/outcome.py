@@ -68,6 +68,7 @@ class Guarded:
         ours = {GUARD: json.dumps(told), "PYTHONPATH": path, "TMPDIR": str(temporary)}
         if "PREFECT_API_URL" not in os.environ:  # flows have a server of their own, for all runs
             ours["PREFECT_HOME"] = str(temporary / "prefect")
+            ours["PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS"] = "120"  # the first one makes its database
         return {**os.environ, **ours}
 
     def file(self, what: str) -> Path:

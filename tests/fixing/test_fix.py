@@ -16,7 +16,7 @@ import scalescope
 from scalescope.cli import main as cli
 from scalescope.fixing import copies, outcome, running
 from scalescope.fixing.outcome import Guarded, Outcome
-from scalescope.fixing.proof import prove
+from scalescope.fixing.proof import Proof, prove
 
 HEAD = """
 import time
@@ -74,7 +74,7 @@ def test_a_run_with_fix_tells_report_and_json_of_the_patch(
     patch = Path(told["fix"]["patch_file"]).read_text()
     assert f"-    {LOOP}\n+    {GATHERED}\n" in patch
     (finding,) = (each for each in told["clusters"][0]["verdict"]["findings"] if each["code"] == proven["code"])
-    assert finding["patch"] == {"diff": proven["diff"], "proof": running.Proof(**proven["proof"]).line, "proven": True}
+    assert finding["patch"] == {"diff": proven["diff"], "proof": Proof(**proven["proof"]).line, "proven": True}
     assert f"+    {GATHERED}" in report.read_text()
     assert LOOP in script.read_text()
 

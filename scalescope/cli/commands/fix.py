@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scalescope.cli.commands.run import script_python
-from scalescope.cli.options import Json, OtherPython, python_of, seconds_of
+from scalescope.cli.options import Json, OtherPython, python_of, script_python, seconds_of
 from scalescope.cli.output import print_json, say, stdout
 from scalescope.errors import ExitStatus, UsageError
 from scalescope.own_code.script import Program, last_program
 
 if TYPE_CHECKING:
-    from scalescope.fixing.running import Fix
+    from scalescope.fixing.result import Fix
     from scalescope.fixing.subject import Subject
 
 LATEST = "latest"
@@ -151,14 +150,14 @@ def _subject(
 def tell(found: Fix, subject: Subject, patch: str) -> None:
     from rich.text import Text
 
-    from scalescope.fixing import running
+    from scalescope.fixing import result
 
     console = stdout()
     for line in found.lines():
         for each in line.splitlines():
             style = "green" if each.startswith("+") else "red" if each.startswith("-") else ""
             console.print(Text(each, style=style), soft_wrap=True)
-    console.print(Text(running.told(found), style="bold green" if found.proven else ""))
+    console.print(Text(result.told(found), style="bold green" if found.proven else ""))
     if found.settings:
         console.print(Text(f"Set it:\n{found.settings.rstrip()}"))
     if patch:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from scalescope.cli.options import Json, OtherPython, Require, python_of
+from scalescope.cli.options import Json, OtherPython, Require, python_of, script_python
 from scalescope.cli.output import print_json, say, say_error
 from scalescope.errors import ExitStatus, ScalescopeError, UsageError
 from scalescope.own_code.process import end_by
@@ -182,15 +182,6 @@ def _requirements(require: list[str] | None) -> list[Requirement]:
     from scalescope.studies import requirement
 
     return [requirement.requirement(text) for text in require]
-
-
-def script_python() -> str:
-    """The Python of the active virtual environment, if that is another than this one; empty if there is none."""
-    active = os.environ.get("VIRTUAL_ENV", "")
-    python = os.path.join(active, "bin", "python")
-    if active and os.path.realpath(active) != os.path.realpath(sys.prefix) and os.access(python, os.X_OK):
-        return python
-    return sys.executable
 
 
 def _saved(done: ScriptOutcome, store: str) -> list[str]:

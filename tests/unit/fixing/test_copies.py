@@ -13,7 +13,7 @@ import pytest
 from scalescope.errors import UsageError
 from scalescope.fixing import applying, copies
 from scalescope.fixing.outcome import Guarded, Outcome, SideEffect, run
-from scalescope.fixing.running import Fix
+from scalescope.fixing.result import Fix
 from scalescope.fixing.subject import Subject
 from scalescope.own_code.script import Program
 
