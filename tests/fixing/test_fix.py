@@ -151,6 +151,51 @@ def test_a_loop_that_awaits_each_result_is_patched_proven_and_applied(
     assert script.read_text() == before.replace(LOOP, GATHERED)
 
 
+PROOFS = {
+    "batches": """
+        parts, total = list(range(24)), 0
+        for i in range(0, len(parts), 2):
+            total += sum(client.gather(client.map(score, parts[i : i + 2])))
+        print(total)
+    """,
+    "window": """
+        from itertools import islice
+        from dask.distributed import as_completed
+
+        rest, total = iter(range(16)), 0
+        seq = as_completed([client.submit(score, part) for part in islice(rest, 1)])
+        for future in seq:
+            total += future.result()
+            for part in islice(rest, 1):
+                seq.add(client.submit(score, part))
+        print(total)
+    """,
+    "persist": """
+        import dask.bag as db
+
+        bag = db.from_sequence(range(32), npartitions=8).map(score)
+        print(bag.sum().compute())
+        print(bag.max().compute())
+        print(bag.min().compute())
+    """,
+    "partitions:smaller": """
+        import dask.bag as db
+
+        print(db.from_sequence(range(16), npartitions=1).map(score).sum().compute())
+    """,
+    "item_lists": "print(sum(client.gather(client.map(abs, range(6000)))))",
+}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("rewrite", PROOFS)
+def test_a_rewrite_is_proven_by_real_pairs(project: Path, rewrite: str) -> None:
+    written(project, PROOFS[rewrite])
+    found = scalescope.fix("job.py", budget_s=BUDGET_S)
+    assert [each.rewrite for each in found.proven][:1] == [rewrite]
+    assert not any(each.proof.changed for each in found.withdrawn)
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize(
     "body",
