@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 import typer.main
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, TypeAdapter
 from typer.cli import get_docs_for_click
 
 from scalescope import workloads
@@ -29,6 +29,7 @@ from scalescope.model.metrics import METRICS, PARTS, Metric
 from scalescope.model.parameters import Declared, declared
 from scalescope.model.trial import TrialState
 from scalescope.model.workload import Workload, WorkloadParameter
+from scalescope.report.brief import BriefAnswer
 
 FOLDER = Path(__file__).with_name("reference")
 EXAMPLES = Path(__file__).with_name("cause_examples.py")
@@ -295,6 +296,7 @@ def pages() -> dict[str, str]:
     found = {f"{name}.md": page() for name, page in PAGES.items()}
     found |= {f"causes/{each.code}.md": cause_page(each) for each in by_code().values()}
     found["run.schema.json"] = json.dumps(Run.model_json_schema(), indent=1)
+    found["brief.schema.json"] = json.dumps(TypeAdapter(BriefAnswer).json_schema(), indent=1)
     return {path: text.rstrip() + "\n" for path, text in found.items()}
 
 

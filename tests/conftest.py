@@ -65,8 +65,8 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One process more than there are cores, since the tests with daemons mostly wait."""
-    return (os.cpu_count() or 1) + 1
+    """Two processes more than there are cores: tests with daemons mostly wait for them."""
+    return (os.cpu_count() or 1) + 2
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -81,28 +81,26 @@ def optional() -> list[Package]:
 def _of_workloads() -> Iterator[Package]:
     own = metadata.requires("scalescope") or []
     with_us = {"dask", *(package_name(requirement) for requirement in own if "extra ==" not in requirement)}
-    users: dict[tuple[str, str], list[str]] = {}
-    for workload in workloads.builtin():
-        for package in workload.packages:
-            if package not in with_us:
-                users.setdefault((package, workload.extra), []).append(workload.name)
-    for (package, extra), names in sorted(users.items()):
-        yield Package(package, f"workloads: {', '.join(names)}", extra)
-    using: dict[tuple[str, str], list[str]] = {}
-    for workload in workloads.builtin():
-        for used in workload.uses:
-            using.setdefault((used.name, used.extra), []).append(f"{workload.name} {used.purpose}")
-    for (name, extra), purposes in using.items():
-        yield Package(name, f"workloads: {', '.join(purposes)}", extra)
+    known = workloads.builtin()
+    needed = [(name, each.extra, each.name) for each in known for name in each.packages if name not in with_us]
+    yield from _used_by("workloads", sorted(needed, key=lambda row: row[:2]))
+    used = [(each.name, each.extra, f"{one.name} {each.purpose}") for one in known for each in one.uses]
+    yield from _used_by("workloads", used)
 
 
 def _of_clusters() -> Iterator[Package]:
+    specs = [spec for spec in kinds().values() if spec.extra]
+    rows = [(name.replace("_", "-"), spec.extra, spec.kind) for spec in specs for name in spec.packages]
+    yield from _used_by("clusters", rows)
+
+
+def _used_by(what: str, rows: Iterable[tuple[str, str, str]]) -> Iterator[Package]:
+    """Packages with their users, from rows of package, extra and user."""
     users: dict[tuple[str, str], list[str]] = {}
-    for kind, spec in kinds().items():
-        for package in spec.packages if spec.extra else ():
-            users.setdefault((package.replace("_", "-"), spec.extra), []).append(kind)
-    for (package, extra), names in users.items():
-        yield Package(package, f"clusters: {', '.join(names)}", extra)
+    for name, extra, user in rows:
+        users.setdefault((name, extra), []).append(user)
+    for (name, extra), names in users.items():
+        yield Package(name, f"{what}: {', '.join(names)}", extra)
 
 
 def all_checks() -> list[Check]:

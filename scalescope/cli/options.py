@@ -34,12 +34,21 @@ from scalescope.model.environment import Environment
 from scalescope.model.parameters import Declared, with_signature
 from scalescope.model.sweep import ENVIRONMENT, Sweep
 from scalescope.run import syntax
+from scalescope.run.parameters import Storage
 
 AXES = "As workers=1,2,4 or workers=1..8 or items=50..300:50. Can be given several times."
 SEVERAL = "Can be given several times."
 SWEEP_FIRST = "Run a sweep first, and take its run. "
 
 Json = Annotated[bool, typer.Option("--json", help="Write JSON to standard output, and nothing else.")]
+Brief = Annotated[
+    bool,
+    typer.Option(
+        "--brief",
+        help="Answer in at most 6,000 characters: cause, line, evidence, fix, how sure, next command; with --json as "
+        "JSON.",
+    ),
+]
 Prefect = Annotated[
     bool | None,
     typer.Option(
@@ -56,6 +65,15 @@ Require = Annotated[
         metavar="CONDITION",
         help="What must hold, such as 'efficiency >= 0.6 at workers=16'; without `at`, at every point. The exit status "
         "then depends on this alone, not on findings. Can be given several times.",
+        show_default=False,
+    ),
+]
+StoreAddress = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        metavar="ADDRESS",
+        help=next(each.about.help for each in parameters.declared(Storage) if each.name == "store"),
         show_default=False,
     ),
 ]

@@ -17,6 +17,7 @@ from scalescope.errors import ExitStatus
 from scalescope.report.screen import Screen, stderr
 
 if TYPE_CHECKING:
+    from scalescope.report.brief import BriefAnswer
     from scalescope.run.progress import Listener, Progress
 
 # Exit statuses that only some commands have
@@ -36,6 +37,11 @@ def stdout() -> Screen:
 
 def print_json(data: object) -> None:
     print(json.dumps(data, indent=2, allow_nan=False))
+
+
+def print_brief(answer: BriefAnswer, *, as_json: bool) -> None:
+    """Print the short answer: text, or JSON in one line."""
+    print(json.dumps(answer.to_json(), allow_nan=False) if as_json else answer.text())
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]], *, whole: Sequence[int] = ()) -> None:

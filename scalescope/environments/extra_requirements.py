@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from packaging.version import Version
+
 from scalescope.model.environment import normalise
 
 DRIVER = "distributed"  # every driver needs it
@@ -51,9 +53,5 @@ def package_name(requirement: str) -> str:
     return normalise(re.split(r"[\[=!<>~;@ ]", requirement, maxsplit=1)[0])
 
 
-def _release(version: str) -> tuple[int, ...]:
-    match = re.match(r"[\d.]*\d", version)
-    parts = [int(part) for part in match[0].split(".")] if match else []
-    while parts and parts[-1] == 0:
-        parts.pop()
-    return tuple(parts)
+def _release(version: str) -> Version:
+    return Version(Version(version).base_version)

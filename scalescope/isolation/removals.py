@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from scalescope.analysis.summary import label
 from scalescope.errors import InvalidField
@@ -78,12 +79,12 @@ def sentence(trial: Trial) -> str:
 def removals(start: Setting, load: Load, work_s: Callable[[Setting], float]) -> list[Move[Setting]]:
     """All moves from a setting, what saves most first; `work_s` gives the recorded work T1 of a setting, in seconds."""
     return [
-        *(_cluster_move(kind) for kind, spec in kinds().items() if spec.here),
-        *(_simpler_move(start, stand_in, load, work_s) for stand_in in start.workload.simpler),
-        *(_config_move(name) for name in start.point.dask_config),
-        _threads_move,
-        *(_default_move(name) for name in _names(start.workload, load)),
-        *(_quick_move(seconds) for seconds in QUICK_S),
+        *(partial(_cheaper, kind) for kind, spec in kinds().items() if spec.here),
+        *(partial(_simpler, start, stand_in, load, work_s) for stand_in in start.workload.simpler),
+        *(partial(_without_config, name) for name in start.point.dask_config),
+        _one_thread,
+        *(partial(_default, name) for name in _names(start.workload, load)),
+        *(partial(_quicker, seconds) for seconds in QUICK_S),
     ]
 
 
@@ -105,73 +106,57 @@ def numbers() -> list[Number[Setting]]:
 # ------------------------------------------------------------------ moves
 
 
-def _cluster_move(kind: str) -> Move[Setting]:
-    def cheaper(setting: Setting) -> tuple[str, Setting] | None:
-        now, order = setting.cluster.kind, list(kinds())  # the cheapest first
-        if order.index(now) <= order.index(kind):
-            return None
-        if setting.point.workers > kinds()[kind].max_workers:
-            return None
-        cheap = replace(setting, cluster=kinds()[kind](), point=replace(setting.point, groups={}))
-        return f"{now} cluster → {kind}", cheap
-
-    return cheaper
+def _cheaper(kind: str, setting: Setting) -> tuple[str, Setting] | None:
+    now, order = setting.cluster.kind, list(kinds())  # the cheapest first
+    if order.index(now) <= order.index(kind) or setting.point.workers > kinds()[kind].max_workers:
+        return None
+    cheap = replace(setting, cluster=kinds()[kind](), point=replace(setting.point, groups={}))
+    return f"{now} cluster → {kind}", cheap
 
 
-def _simpler_move(start: Setting, stand_in: Simpler, load: Load, work_s: Callable[[Setting], float]) -> Move[Setting]:
-    def simpler(setting: Setting) -> tuple[str, Setting] | None:
-        if setting.workload.name != start.workload.name:
-            return None
-        workload = load(stand_in.workload)
-        params = workload.bind(stand_in.params(setting.point.params, work_s(setting)))
-        made = replace(setting, workload=workload, point=replace(setting.point, params=params))
-        return f"{setting.workload.name} → {workload.name}, without {stand_in.without}", made
-
-    return simpler
-
-
-def _config_move(name: str) -> Move[Setting]:
-    def without(setting: Setting) -> tuple[str, Setting] | None:
-        config = setting.point.dask_config
-        if name not in config:
-            return None
-        rest = {other: value for other, value in config.items() if other != name}
-        return f"{name}={config[name]!r} removed", replace(setting, point=replace(setting.point, dask_config=rest))
-
-    return without
+def _simpler(
+    start: Setting, stand_in: Simpler, load: Load, work_s: Callable[[Setting], float], setting: Setting
+) -> tuple[str, Setting] | None:
+    if setting.workload.name != start.workload.name:
+        return None
+    workload = load(stand_in.workload)
+    params = workload.bind(stand_in.params(setting.point.params, work_s(setting)))
+    made = replace(setting, workload=workload, point=replace(setting.point, params=params))
+    return f"{setting.workload.name} → {workload.name}, without {stand_in.without}", made
 
 
-def _threads_move(setting: Setting) -> tuple[str, Setting] | None:
+def _without_config(name: str, setting: Setting) -> tuple[str, Setting] | None:
+    config = setting.point.dask_config
+    if name not in config:
+        return None
+    rest = {other: value for other, value in config.items() if other != name}
+    return f"{name}={config[name]!r} removed", replace(setting, point=replace(setting.point, dask_config=rest))
+
+
+def _one_thread(setting: Setting) -> tuple[str, Setting] | None:
     threads = setting.point.threads_per_worker
     if threads == 1:
         return None
     return f"threads per worker {threads} → 1", replace(setting, point=replace(setting.point, threads_per_worker=1))
 
 
-def _default_move(name: str) -> Move[Setting]:
-    def reset(setting: Setting) -> tuple[str, Setting] | None:
-        parameter = setting.workload.parameter(name)
-        if parameter is None or parameter.required or setting.point.params[name] == parameter.default:
-            return None
-        words = f"{name} {setting.point.params[name]!r} → {parameter.default!r} (its default)"
-        return words, setting.with_params(**{name: parameter.default})
-
-    return reset
+def _default(name: str, setting: Setting) -> tuple[str, Setting] | None:
+    parameter = setting.workload.parameter(name)
+    if parameter is None or parameter.required or setting.point.params[name] == parameter.default:
+        return None
+    words = f"{name} {setting.point.params[name]!r} → {parameter.default!r} (its default)"
+    return words, setting.with_params(**{name: parameter.default})
 
 
-def _quick_move(seconds: float) -> Move[Setting]:
-    # All durations by one factor, so that their ratios stay.
-
-    def quicker(setting: Setting) -> tuple[str, Setting] | None:
-        durations = _durations(setting.point.params)
-        longest = max(durations.values(), default=0.0)
-        if longest <= seconds or longest <= QUICK_S[0]:
-            return None
-        factor = seconds / longest
-        changed: Mapping[str, Scalar] = {name: float(f"{value * factor:.3g}") for name, value in durations.items()}
-        return f"sleeps of {longest:g} s → {seconds:g} s", setting.with_params(**changed)
-
-    return quicker
+def _quicker(seconds: float, setting: Setting) -> tuple[str, Setting] | None:
+    """All durations by one factor, so that their ratios stay."""
+    durations = _durations(setting.point.params)
+    longest = max(durations.values(), default=0.0)
+    if longest <= seconds or longest <= QUICK_S[0]:
+        return None
+    factor = seconds / longest
+    changed: Mapping[str, Scalar] = {name: float(f"{value * factor:.3g}") for name, value in durations.items()}
+    return f"sleeps of {longest:g} s → {seconds:g} s", setting.with_params(**changed)
 
 
 def _durations(params: Mapping[str, Scalar]) -> dict[str, float]:

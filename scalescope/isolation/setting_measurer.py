@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from types import TracebackType
 from typing import Self
 
@@ -85,7 +85,7 @@ class SettingMeasurer:
         return SymptomReading(shows, sentence(trial), problem)
 
     def moves(self) -> list[Move[Setting]]:
-        return [self._to_replay, *(_quicker_replay(seconds) for seconds in QUICK_S)]
+        return [self._to_replay, *(partial(_quicker_replay, seconds) for seconds in QUICK_S)]
 
     # ---------------------------------------------------------------- running
 
@@ -148,16 +148,13 @@ def graph_of(setting: Setting) -> RecordedGraph | None:
 _read = cache(RecordedGraph.read)
 
 
-def _quicker_replay(seconds: float) -> Move[Setting]:
-    def quicker(setting: Setting) -> tuple[str, Setting] | None:
-        graph, scale = graph_of(setting), setting.point.params.get("scale")
-        if graph is None or not isinstance(scale, int | float):
-            return None
-        typical = sorted(task.seconds for task in graph.tasks)[len(graph.tasks) // 2] * scale
-        if typical <= seconds * (1 + 1e-9) or typical <= QUICK_S[0] * (1 + 1e-9):
-            return None
-        factor = float(f"{scale * seconds / typical:.3g}")
-        words = f"all durations x {factor:g} (typical task {typical:g} s → {seconds:g} s)"
-        return words, setting.with_params(scale=factor)
-
-    return quicker
+def _quicker_replay(seconds: float, setting: Setting) -> tuple[str, Setting] | None:
+    graph, scale = graph_of(setting), setting.point.params.get("scale")
+    if graph is None or not isinstance(scale, int | float):
+        return None
+    typical = sorted(task.seconds for task in graph.tasks)[len(graph.tasks) // 2] * scale
+    if typical <= seconds * (1 + 1e-9) or typical <= QUICK_S[0] * (1 + 1e-9):
+        return None
+    factor = float(f"{scale * seconds / typical:.3g}")
+    words = f"all durations x {factor:g} (typical task {typical:g} s → {seconds:g} s)"
+    return words, setting.with_params(scale=factor)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from scalescope import environments
-from scalescope.errors import ScalescopeError, StoreError
+from scalescope.errors import InfrastructureError, UsageError
 from scalescope.model.environment import requirement, split_repository
 from scalescope.model.sweep import Point
 from scalescope.nightly import regression_script
@@ -25,6 +25,8 @@ from scalescope.studies.release.mixtures import difference
 from scalescope.studies.running import StudyResult, run_study
 
 GOOD, TONIGHT = "last-good", "tonight"  # names of the two environments
+# of a rerun, which the night survives; it does not survive a store that fails
+FAILURES = (UsageError, InfrastructureError)
 # outcome of a change whose rerun shows the same direction
 _CONFIRMED = {ComparisonDecision.SLOWER: ChangeOutcome.CONFIRMED, ComparisonDecision.FASTER: ChangeOutcome.FASTER}
 
@@ -85,9 +87,7 @@ class Reruns:
             return _judged(found, ChangeOutcome.WAITING, "The time for reruns is used up; the next night goes on.")
         try:
             result = self._compare(found, good.pinned)
-        except StoreError:
-            raise
-        except ScalescopeError as error:
+        except FAILURES as error:
             return _judged(found, ChangeOutcome.UNTESTABLE, f"The rerun could not be made: {error.line}")
         decision = ComparisonDecision(result.result["decision"])
         expected = ComparisonDecision.SLOWER if found.worse else ComparisonDecision.FASTER
@@ -123,9 +123,7 @@ class Reruns:
             [package] = names
             culprit = self._release(change, package, before, after, studies)
             return replace(culprit, changed=changed, studies=tuple(studies))
-        except StoreError:
-            raise
-        except ScalescopeError as error:
+        except FAILURES as error:
             return Culprit(f"Not found: {error.line}", changed=changed, studies=tuple(studies))
 
     def _among_packages(self, change: Judged, before: Mapping[str, str], after: Mapping[str, str]) -> StudyResult:
@@ -156,9 +154,7 @@ class Reruns:
                 return whole
             given = {**ends, "environment": SoftwareLock(pins=rest).pinned}
             found = self._study("release", change, workload=change.series.workload, **given)
-        except StoreError:
-            raise
-        except ScalescopeError as error:
+        except FAILURES as error:
             return replace(whole, line=f"{line} (its releases could not be searched: {error.line})")
         studies.append(found.study_id)
         if found.alarm:
@@ -183,9 +179,7 @@ class Reruns:
         try:
             result = self._compare(change, SoftwareLock(pins={**without, found.package: found.good}).pinned).result
             return _CONFIRMED.get(ComparisonDecision(result["decision"])) is change.outcome
-        except StoreError:
-            raise
-        except ScalescopeError:  # there can be no such environment: each change is searched by itself
+        except FAILURES:  # there can be no such environment: each change is searched by itself
             return False
 
     def try_script(self, alert: Alert) -> Alert:

@@ -85,6 +85,7 @@ class ClusterWatch:
     memory_peak: int = 0  # bytes of all workers
     busy_s: float = 0.0  # scheduler time that the looks took
     last: Look | None = None
+    sent_from: str = ""  # name of the file of functions that were sent by value, if known
     _left: dict[str, None] = field(default_factory=dict)
     _retired: set[str] = field(default_factory=set)
     came: int = 0  # workers that came meanwhile
@@ -209,7 +210,7 @@ class ClusterWatch:
         before, self._stacks = self._stacks, stacks
         if before != stacks:
             return None, None
-        hang = described(since, found, states(self.asker, found))
+        hang = described(since, found, states(self.asker, found), self.sent_from)
         return hang, counted(hang, since, found, STILL_S)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +33,8 @@ from scalescope.store.store import Store, SweepRun
 
 if TYPE_CHECKING:
     import pandas
+
+    from scalescope.report.brief import BriefAnswer
 
 WIDTH = 100
 
@@ -103,6 +105,12 @@ class Diagnosis(Shown):
             kept.finish(run.id, RunState.COMPLETE, self.judgement)
         self._run = replace(shown, id=run.id)
         return run.id
+
+    def brief(self, id: str = "", notes: Iterable[str] = (), next: Sequence[str] = ()) -> BriefAnswer:
+        """The short answer. `id`: what `save` returned."""
+        from scalescope.report.brief import of_run
+
+        return of_run(self._shown(), id, notes=notes, next=next)
 
     def __str__(self) -> str:
         run, console = self._shown(), Screen(width=WIDTH, color_system=None)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Self
@@ -47,7 +49,9 @@ class HangWatch:
         self.found = None
 
     def _watch(self) -> None:
-        watch, failures = ClusterWatch(self._calls), 0
+        # Functions that the script sends by value are of this file; a notebook has none.
+        script = os.path.basename(getattr(sys.modules["__main__"], "__file__", None) or "")
+        watch, failures = ClusterWatch(self._calls, sent_from=script), 0
         while failures < MOST_FAILURES and not self._over.wait(INTERVAL_S):
             try:
                 look = watch.look()

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Engine, inspect, text
 from scalescope.errors import StoreError
 from scalescope.owner import opener
 from scalescope.store.location import Location
-from scalescope.store.schema import REVISION, VERSION_TABLE
+from scalescope.store.schema import REVISION, VERSION_TABLE, StoreBase
 
 WAIT_S = 60.0  # seconds that a process waits for another to finish the migration
 ADVISORY_LOCK = 0x7363616C6573636F  # a number that no other application uses: "scalesco" in ASCII
@@ -65,7 +65,11 @@ def _migrate(connection: Connection, found: str | None, where: str) -> None:
             cause="A newer Scalescope has upgraded it.",
             next_step="Upgrade Scalescope here, or choose another store (SCALESCOPE_STORE).",
         )
-    command.upgrade(config, "head")
+    if found is None:
+        StoreBase.metadata.create_all(connection)
+        command.stamp(config, "head")
+    else:
+        command.upgrade(config, "head")
 
 
 def _journal(connection: Connection) -> str:

@@ -41,10 +41,10 @@ _OWN = {
     "bag-map": "scalescope.workloads.futures:bag_map",
     "beam-co-group-by-key": "scalescope.workloads.beam_grouping:beam_co_group_by_key",
     "beam-combine": "scalescope.workloads.beam_grouping:beam_combine",
-    "beam-files": "scalescope.workloads.beam_files:WORKLOAD",
+    "beam-files": "scalescope.workloads.beam_files:beam_files",
     "beam-group-by-key": "scalescope.workloads.beam_grouping:beam_group_by_key",
     "beam-hot-key": "scalescope.workloads.beam_grouping:beam_hot_key",
-    "beam-pardo": "scalescope.workloads.beam_pardo:WORKLOAD",
+    "beam-pardo": "scalescope.workloads.beam_pardo:beam_pardo",
     "beam-side-input": "scalescope.workloads.beam_grouping:beam_side_input",
     "control-cpu": "scalescope.workloads.controls:control_cpu",
     "control-memory": "scalescope.workloads.controls:control_memory",
@@ -66,7 +66,7 @@ _OWN = {
     "futures-window": "scalescope.workloads.futures:futures_window",
     "gpu-array": "scalescope.workloads.gpu:gpu_array",
     "gpu-train": "scalescope.workloads.gpu:gpu_train",
-    "replay": "scalescope.workloads.replay:WORKLOAD",
+    "replay": "scalescope.workloads.replay:replay",
     "scale-up": "scalescope.workloads.stability:scale_up",
     "sklearn-search": "scalescope.workloads.learning:sklearn_search",
     "spill": "scalescope.workloads.stability:spill",
@@ -129,7 +129,9 @@ def check_installed(workload: Workload) -> None:
     """Refuse a workload whose packages are not installed here; nothing is imported."""
     for package in workload.packages:
         if find_spec(module_of(package)) is None:
-            raise not_installed(workload.name, package, workload.extra, f"there is no package {package}")
+            raise not_installed(
+                f"workload {workload.name!r}", package, workload.extra, f"there is no package {package}"
+            )
 
 
 __all__ = ["Workload", "builtin", "check_installed", "load"]

@@ -28,16 +28,14 @@ BeamPartitions = Annotated[
 ]
 
 
-def run_pipeline(
-    client: Client, build: Callable[[Any, Any], object], *, workload: str, partitions: dict[str, int]
-) -> list[Any]:
+def run_pipeline(client: Client, build: Callable[[Any, Any], object], partitions: dict[str, int]) -> list[Any]:
     """Run a pipeline to its end on Beam's DaskRunner; return the elements of the last collection.
 
     `build` adds the transforms, given the module `apache_beam` and a pipeline. `partitions` are options of Beam.
     """
     with root_logger_kept():
-        beam = require("apache_beam", workload=workload, extra="beam")
-        runner = require("apache_beam.runners.dask.dask_runner", workload=workload, extra="beam")
+        beam = require("apache_beam", "beam")
+        runner = require("apache_beam.runners.dask.dask_runner", "beam")
     flags = [
         f"--dask_client_address={client.scheduler.address}",
         f"--dask_client_name={CLIENT_NAME}",

@@ -23,19 +23,19 @@ from scalescope.model.workload import WorkloadParameter
 PER_ITEM = "items"  # the value of `npartitions` that means as many partitions as items
 
 
-def require(module: str, *, workload: str, extra: str) -> Any:
+def require(module: str, extra: str) -> Any:
     """Import a package of a workload; `UsageError` says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0].replace("_", "-")
-        raise not_installed(workload, package, extra, f"it cannot be imported: {error}") from error
+        raise not_installed("the workload", package, extra, f"it cannot be imported: {error}") from error
 
 
-def not_installed(workload: str, package: str, extra: str, cause: str) -> UsageError:
+def not_installed(what: str, package: str, extra: str, cause: str) -> UsageError:
     install = install_command(extra) if extra else f"pip install {package}"
     return UsageError(
-        f"workload {workload!r} needs {package}, which is not installed in this environment, or not completely",
+        f"{what} needs {package}, which is not installed in this environment, or not completely",
         where=sys.executable,
         cause=cause,
         next_step=f"where Scalescope itself runs: {install}; in any other environment add {package}",
@@ -63,10 +63,10 @@ Directory = Annotated[
 
 
 @contextmanager
-def folder_of_run(workload: str, directory: str | None) -> Iterator[Path]:
+def folder_of_run(directory: str | None) -> Iterator[Path]:
     if directory is not None and not Path(directory).is_dir():
         raise InvalidField("params.directory", directory, "a folder that exists, seen by the client and every worker")
-    folder = Path(tempfile.mkdtemp(prefix=f"scalescope-{workload}-", dir=directory)).resolve()
+    folder = Path(tempfile.mkdtemp(prefix="scalescope-files-", dir=directory)).resolve()
     try:
         yield folder
     finally:
@@ -78,29 +78,29 @@ def fresh() -> str:
     return uuid.uuid4().hex
 
 
-def wrong(workload: str, what: str) -> WrongAnswer:
+def wrong(what: str) -> WrongAnswer:
     return WrongAnswer(
-        f"workload {workload!r} computed a wrong result: {what}",
+        what,
         cause="tasks were lost or had effects twice, or a library has a bug",
         next_step="run the same point again; if it repeats, on `local` with one worker it shows where it goes wrong",
     )
 
 
-def check_close(workload: str, got: Any, expected: Any) -> None:
+def check_close(got: Any, expected: Any) -> None:
     import numpy as np
 
     got, expected = np.asarray(got), np.asarray(expected)
     if got.shape != expected.shape or not np.allclose(got, expected, rtol=1e-9, atol=1e-9):
-        raise wrong(workload, f"{shortened(str(got), 80)} instead of {shortened(str(expected), 80)}")
+        raise wrong(f"{shortened(str(got), 80)} instead of {shortened(str(expected), 80)}")
 
 
-def check_same(workload: str, got: Iterable[Any], expected: Iterable[Any]) -> None:
+def check_same(got: Iterable[Any], expected: Iterable[Any]) -> None:
     got, expected = list(got), list(expected)
     if len(got) != len(expected):
-        raise wrong(workload, f"{len(got)} results for {len(expected)} items")
+        raise wrong(f"{len(got)} results for {len(expected)} items")
     for index, (one, other) in enumerate(zip(got, expected, strict=True)):
         if one != other:
-            raise wrong(workload, f"result {index} is {one!r} instead of {other!r}")
+            raise wrong(f"result {index} is {one!r} instead of {other!r}")
 
 
 def pass_on(value: int, seconds: float, token: str = "") -> int:
@@ -109,9 +109,9 @@ def pass_on(value: int, seconds: float, token: str = "") -> int:
     return value + 1
 
 
-def check_stages(workload: str, results: Sequence[int], *, items: int, stages: int) -> None:
+def check_stages(results: Sequence[int], *, items: int, stages: int) -> None:
     """Every stage added one to every item (`pass_on`)."""
-    check_same(workload, results, range(stages, items + stages))
+    check_same(results, range(stages, items + stages))
 
 
 PartitionSize = Annotated[

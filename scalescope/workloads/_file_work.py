@@ -9,7 +9,6 @@ from scalescope.errors import UsageError
 from scalescope.model.parameters import Parameter
 from scalescope.workloads._common import require
 
-BEAM_FILES = "beam-files"
 Device = Annotated[Literal["auto", "cpu", "cuda"], Parameter("What computes: auto is a GPU where torch sees one.")]
 
 
@@ -29,7 +28,7 @@ def square_and_sum(factor: Any, device: str) -> tuple[float, str]:
 
     `cpu` takes numpy, `cuda` takes torch, `auto` takes torch if it is installed and sees a GPU.
     """
-    torch = None if device == "cpu" else torch_with_gpu(BEAM_FILES, needed=device == "cuda")
+    torch = None if device == "cpu" else torch_with_gpu(needed=device == "cuda")
     if torch is None:
         return float((factor @ factor).sum(dtype="float64")), "cpu"
     on_device = torch.from_numpy(factor).to("cuda")
@@ -47,10 +46,10 @@ def sum_of_square(content: bytes, size: int) -> float:
     return float(columns @ np.resize(rows.sum(axis=1, dtype=np.float64), size)) / 255**2
 
 
-def torch_with_gpu(workload: str, *, needed: bool) -> Any:
+def torch_with_gpu(*, needed: bool) -> Any:
     """The module torch; None where it is not installed or sees no GPU, unless one is needed."""
     try:
-        torch = require("torch", workload=workload, extra="torch")
+        torch = require("torch", "torch")
     except UsageError:
         if needed:
             raise
@@ -59,7 +58,7 @@ def torch_with_gpu(workload: str, *, needed: bool) -> Any:
         return torch
     if needed:
         raise UsageError(
-            f"workload {workload!r} was asked for a GPU, and torch {torch.__version__} sees none on this worker",
+            f"the workload was asked for a GPU, and torch {torch.__version__} sees none on this worker",
             where="params.device",
             cause="a worker without a GPU, or a torch built without CUDA",
             next_step="use device auto or cpu, or workers with a GPU",

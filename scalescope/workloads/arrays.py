@@ -34,7 +34,7 @@ def array_matmul(
     seed: Annotated[int, Parameter("Seed of the random matrices.", minimum=0)] = 0,
 ) -> dict[str, Any]:
     """dask.array product of two matrices."""
-    da, np = (require(module, workload="array-matmul", extra=EXTRA) for module in ("dask.array", "numpy"))
+    da, np = (require(module, EXTRA) for module in ("dask.array", "numpy"))
     token = fresh()
 
     def random(which: int, dimensions: int) -> Any:
@@ -66,30 +66,30 @@ def check_matmul(product: Any, factors: Any) -> None:
     import numpy as np
 
     if product.shape != factors.shape or not np.allclose(product, factors, rtol=1e-9, atol=0):
-        raise wrong("array-matmul", "the product times a vector differs from its factors times that vector")
+        raise wrong("the product times a vector differs from its factors times that vector")
 
 
 @made("array-reduction", stresses="reading memory, and the tree of a reduction")
 def array_reduction(client: Client, *, items: Blocks = 4, chunk: Chunk = 512) -> dict[str, Any]:
     """Means of columns, and the standard deviation of all numbers, with dask.array."""
-    name, side = "array-reduction", items * chunk
-    numbers = square(name, ramp, items, chunk)
+    side = items * chunk
+    numbers = square(ramp, items, chunk)
     means, deviation = client.gather(client.compute([numbers.mean(axis=0), numbers.std()]))
-    check_close(name, means, [1.5 * (side - 1) + column for column in range(side)])
-    check_close(name, deviation, math.sqrt(10 * (side**2 - 1) / 12))
+    check_close(means, [1.5 * (side - 1) + column for column in range(side)])
+    check_close(deviation, math.sqrt(10 * (side**2 - 1) / 12))
     return {"rows": side}
 
 
 @made("array-stencil", stresses="slices of neighbours, and optimisation of deep graphs")
 def array_stencil(client: Client, *, items: Blocks = 4, chunk: Chunk = 256, rounds: Rounds = 3) -> dict[str, Any]:
     """Every number becomes the mean of its four neighbours, by shifted dask arrays."""
-    da = require("dask.array", workload="array-stencil", extra=EXTRA)
+    da = require("dask.array", EXTRA)
 
     def step(numbers: Any) -> Any:
         means = sum(da.roll(numbers, shift, axis) for shift in (-1, 1) for axis in (0, 1)) / 4
         return means.rechunk(numbers.chunks)  # else every step cuts the blocks into smaller ones
 
-    return _smoothed(client, "array-stencil", step, items, chunk, rounds)
+    return _smoothed(client, step, items, chunk, rounds)
 
 
 @made("array-overlap", stresses="exchange of borders between neighbours")
@@ -97,7 +97,6 @@ def array_overlap(client: Client, *, items: Blocks = 4, chunk: Chunk = 512, roun
     """Every number becomes the mean of its four neighbours, by map_overlap of dask.array."""
     return _smoothed(
         client,
-        "array-overlap",
         lambda numbers: numbers.map_overlap(neighbours, depth=1, boundary="periodic", dtype=float),
         items,
         chunk,
@@ -108,17 +107,17 @@ def array_overlap(client: Client, *, items: Blocks = 4, chunk: Chunk = 512, roun
 @made("array-mirror", version=2, stresses="pairs of blocks that lie far apart: transfer and memory")
 def array_mirror(client: Client, *, items: Blocks = 6, chunk: Chunk = 512) -> dict[str, Any]:
     """Difference of a dask array and its mirror image, squared and added up."""
-    name, side = "array-mirror", items * chunk
-    numbers = square(name, ramp, items, chunk).astype("int64")
+    side = items * chunk
+    numbers = square(ramp, items, chunk).astype("int64")
     total = client.gather(client.compute(((numbers - numbers[::-1, ::-1]) ** 2).sum()))
-    check_same(name, [int(total) % 2**64], [10 * side**2 * (side**2 - 1) // 3 % 2**64])  # exact: int64 wraps around
+    check_same([int(total) % 2**64], [10 * side**2 * (side**2 - 1) // 3 % 2**64])  # exact: int64 wraps around
     return {"rows": side}
 
 
 @made("array-rechunk", stresses="all-to-all transfer of an array")
 def array_rechunk(client: Client, *, items: Blocks = 8, chunk: Chunk = 128, method: Method = "p2p") -> dict[str, Any]:
     """Whole rows of a dask array become whole columns."""
-    return _rechunked(client, "array-rechunk", [(chunk, -1), (-1, chunk)], items, chunk, method)
+    return _rechunked(client, [(chunk, -1), (-1, chunk)], items, chunk, method)
 
 
 @made("array-oversplit", stresses="many small tasks and transfers")
@@ -132,7 +131,7 @@ def array_oversplit(
 ) -> dict[str, Any]:
     """Blocks of a dask array are cut into small ones, and healed."""
     small = -(-chunk // parts)
-    return _rechunked(client, "array-oversplit", [(small, small), (chunk, chunk)], items, chunk, method)
+    return _rechunked(client, [(small, small), (chunk, chunk)], items, chunk, method)
 
 
 @made("array-qr", stresses="linear algebra, and a reduction of large blocks")
@@ -144,21 +143,20 @@ def array_qr(
     columns: Annotated[int, Parameter("Columns.", minimum=1, maximum=64)] = 32,
 ) -> dict[str, Any]:
     """QR decomposition of a tall dask array."""
-    name = "array-qr"
-    da, np = (require(module, workload=name, extra=EXTRA) for module in ("dask.array", "numpy"))
+    da, np = (require(module, EXTRA) for module in ("dask.array", "numpy"))
     tall = da.map_blocks(
         noise, chunks=((chunk,) * items, (columns,)), dtype=float, meta=np.empty((0, 0)), token_of_run=fresh()
     )
     q, r = da.linalg.qr(tall)
     unit, error = client.gather(client.compute([q.T @ q, abs(q @ r - tall).max()]))
-    check_close(name, unit, np.eye(columns))
-    check_close(name, error, 0)
+    check_close(unit, np.eye(columns))
+    check_close(error, 0)
     return {"rows": items * chunk}
 
 
-def square(name: str, function: Callable[..., Any], items: int, chunk: int, **arguments: Any) -> Any:
+def square(function: Callable[..., Any], items: int, chunk: int, **arguments: Any) -> Any:
     """A dask array of `items` x `items` blocks with `function` of row and column as numbers."""
-    da, np = (require(module, workload=name, extra=EXTRA) for module in ("dask.array", "numpy"))
+    da, np = (require(module, EXTRA) for module in ("dask.array", "numpy"))
     return da.map_blocks(
         block,
         function,
@@ -206,28 +204,24 @@ def noise(*, token_of_run: str, block_info: dict[Any, Any]) -> Any:
     return np.random.default_rng(about["chunk-location"][0]).random(about["chunk-shape"])
 
 
-def _smoothed(
-    client: Client, name: str, step: Callable[[Any], Any], items: int, chunk: int, rounds: int
-) -> dict[str, Any]:
+def _smoothed(client: Client, step: Callable[[Any], Any], items: int, chunk: int, rounds: int) -> dict[str, Any]:
     side = items * chunk
-    numbers = square(name, wave, items, chunk, side=side)
+    numbers = square(wave, items, chunk, side=side)
     for _ in range(rounds):
         numbers = step(numbers)
-    expected = math.cos(2 * math.pi / side) ** rounds * square(name, wave, items, chunk, side=side)
-    check_close(name, client.gather(client.compute(abs(numbers - expected).max())), 0)
+    expected = math.cos(2 * math.pi / side) ** rounds * square(wave, items, chunk, side=side)
+    check_close(client.gather(client.compute(abs(numbers - expected).max())), 0)
     return {"rows": side}
 
 
-def _rechunked(
-    client: Client, name: str, steps: list[tuple[int, int]], items: int, chunk: int, method: str
-) -> dict[str, Any]:
+def _rechunked(client: Client, steps: list[tuple[int, int]], items: int, chunk: int, method: str) -> dict[str, Any]:
     import dask
 
     side = items * chunk
     with client.as_current(), dask.config.set({"array.rechunk.method": method}):
-        numbers = square(name, ramp, items, chunk)
+        numbers = square(ramp, items, chunk)
         for chunks in steps:
             numbers = numbers.rechunk(chunks) + 1
         sums = client.gather(client.compute(numbers.sum(axis=0)))
-    check_close(name, sums, [3 * side * (side - 1) / 2 + side * (column + len(steps)) for column in range(side)])
+    check_close(sums, [3 * side * (side - 1) / 2 + side * (column + len(steps)) for column in range(side)])
     return {"rows": side, "blocks": numbers.npartitions}

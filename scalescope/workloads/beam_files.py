@@ -23,17 +23,33 @@ from scalescope.workloads._common import (
     require,
     wrong,
 )
-from scalescope.workloads._file_work import BEAM_FILES, Device, result_path, sum_of_square
+from scalescope.workloads._file_work import Device, result_path, sum_of_square
 from scalescope.workloads.signatures import workload
 
 if TYPE_CHECKING:
     from distributed import Client
 
-NAME = BEAM_FILES
 TOLERANCE = 1e-3  # relative; single precision adds up, and a GPU may use a shorter mantissa (TF32: 10 bits)
+STAGES = 3  # read, compute, write
 
 
-def run(
+def sleeping(params: Mapping[str, Scalar], work_s: float) -> dict[str, Scalar]:
+    """Parameters of `beam-pardo` that sleep as long as this workload worked."""
+    items = params["items"]
+    assert isinstance(items, int)
+    same = {name: params[name] for name in ("items", "npartitions", "partition_size")}
+    return {**same, "stages": STAGES, "seconds": float(f"{work_s / (max(items, 1) * STAGES):.3g}")}
+
+
+@workload(
+    "beam-files",
+    stresses="files, compute and Beam's partitions",
+    packages=("apache-beam", "dask", "numpy"),
+    extra="beam",
+    uses=(OptionalPackage("torch", "torch", "computes on a GPU"),),
+    simpler=(Simpler("beam-pardo", "file I/O and matrix products (it sleeps as long as they took)", sleeping),),
+)
+def beam_files(
     client: Client,
     *,
     items: Annotated[int, Parameter("Files.", minimum=0)] = 100,
@@ -46,8 +62,8 @@ def run(
 ) -> dict[str, Any]:
     """Apache Beam on Dask over files: read, multiply matrices on CPU or GPU, write."""
     chosen = partitions(items, npartitions, partition_size)
-    require("numpy", workload=NAME, extra="arrays")
-    with folder_of_run(NAME, directory) as folder:
+    require("numpy", "arrays")
+    with folder_of_run(directory) as folder:
         paths = [str(folder / f"{item:06d}.bin") for item in range(items)]
         expected = {}
         for item, path in enumerate(paths):
@@ -67,41 +83,20 @@ def run(
                 | "write" >> beam.ParDo(Write(token))
             )
 
-        written = run_pipeline(client, build, workload=NAME, partitions=chosen)
+        written = run_pipeline(client, build, chosen)
         return {"files": items, "devices": check(written, expected)}
 
 
 def check(written: Iterable[str], expected: Mapping[str, float]) -> dict[str, int]:
     """Every result was written once and holds the right sum; return files per device."""
-    check_same(NAME, sorted(written), sorted(expected))
+    check_same(sorted(written), sorted(expected))
     devices: Counter[str] = Counter()
     for path, total in expected.items():
         try:
             found = json.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
-            raise wrong(NAME, f"the result {path} cannot be read: {error}") from error
+            raise wrong(f"the result {path} cannot be read: {error}") from error
         if not abs(found["sum"] - total) <= TOLERANCE * total:
-            raise wrong(NAME, f"the result {path} is {found['sum']!r} instead of {total!r}")
+            raise wrong(f"the result {path} is {found['sum']!r} instead of {total!r}")
         devices[found["device"]] += 1
     return dict(devices)
-
-
-STAGES = 3  # read, compute, write
-
-
-def sleeping(params: Mapping[str, Scalar], work_s: float) -> dict[str, Scalar]:
-    """Parameters of `beam-pardo` that sleep as long as this workload worked."""
-    items = params["items"]
-    assert isinstance(items, int)
-    same = {name: params[name] for name in ("items", "npartitions", "partition_size")}
-    return {**same, "stages": STAGES, "seconds": float(f"{work_s / (max(items, 1) * STAGES):.3g}")}
-
-
-WORKLOAD = workload(
-    NAME,
-    stresses="files, compute and Beam's partitions",
-    packages=("apache-beam", "dask", "numpy"),
-    extra="beam",
-    uses=(OptionalPackage("torch", "torch", "computes on a GPU"),),
-    simpler=(Simpler("beam-pardo", "file I/O and matrix products (it sleeps as long as they took)", sleeping),),
-)(run)

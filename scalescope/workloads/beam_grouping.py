@@ -26,7 +26,7 @@ def beam_group_by_key(
     client: Client, *, items: Records = 1_000, size: Size = 1_000, keys: Keys = 50, npartitions: BeamPartitions = 8
 ) -> dict[str, Any]:
     """GroupByKey of records, equally many for each key, with Apache Beam."""
-    return _grouped(client, "beam-group-by-key", items, size, keys, 0, npartitions)
+    return _grouped(client, items, size, keys, 0, npartitions)
 
 
 @made("beam-hot-key", stresses="one key that has most of the records")
@@ -40,7 +40,7 @@ def beam_hot_key(
     npartitions: BeamPartitions = 8,
 ) -> dict[str, Any]:
     """GroupByKey of records that mostly have the same key, with Apache Beam."""
-    return _grouped(client, "beam-hot-key", items, size, keys, hot, npartitions)
+    return _grouped(client, items, size, keys, hot, npartitions)
 
 
 @made("beam-co-group-by-key", stresses="a join: two collections in one shuffle")
@@ -48,7 +48,6 @@ def beam_co_group_by_key(
     client: Client, *, items: Records = 500, size: Size = 1_000, keys: Keys = 50, npartitions: BeamPartitions = 8
 ) -> dict[str, Any]:
     """CoGroupByKey of two collections, with Apache Beam."""
-    name = "beam-co-group-by-key"
 
     def build(beam: Any, pipeline: Any) -> None:
         token, sides = fresh(), {}
@@ -57,9 +56,9 @@ def beam_co_group_by_key(
             sides[side] = numbers | f"make {side}" >> beam.Map(record, size, keys, 0, token)
         sides | beam.CoGroupByKey() | "count" >> beam.Map(counts_of_both)
 
-    got = run_pipeline(client, build, workload=name, partitions=partitions(items, npartitions, None))
+    got = run_pipeline(client, build, partitions(items, npartitions, None))
     left, right = (Counter(number % keys for number in range(count)) for count in (items, 2 * items))
-    check_same(name, sorted(map(tuple, got)), [(key, left[key], right[key]) for key in sorted(right)])
+    check_same(sorted(map(tuple, got)), [(key, left[key], right[key]) for key in sorted(right)])
     return {"items": items, "keys": len(right)}
 
 
@@ -76,7 +75,6 @@ def beam_combine(
 
     Beam's own `with_hot_key_fanout` fails on its Dask runner, which does not keep tagged outputs apart.
     """
-    name = "beam-combine"
 
     def build(beam: Any, pipeline: Any) -> None:
         (
@@ -88,8 +86,8 @@ def beam_combine(
             | "sum" >> beam.CombinePerKey(sum)
         )
 
-    got = run_pipeline(client, build, workload=name, partitions=partitions(items, npartitions, None))
-    check_same(name, sorted(map(tuple, got)), [(key, sum(range(key, items, keys))) for key in range(min(keys, items))])
+    got = run_pipeline(client, build, partitions(items, npartitions, None))
+    check_same(sorted(map(tuple, got)), [(key, sum(range(key, items, keys))) for key in range(min(keys, items))])
     return {"items": items}
 
 
@@ -102,15 +100,14 @@ def beam_side_input(
     npartitions: BeamPartitions = 8,
 ) -> dict[str, Any]:
     """ParDo with a side input, with Apache Beam."""
-    name = "beam-side-input"
 
     def build(beam: Any, pipeline: Any) -> None:
         side = pipeline | "create side" >> beam.Create(range(beside))
         numbers = pipeline | "create" >> beam.Create(range(items))
         numbers | "add" >> beam.Map(plus_sum, beam.pvalue.AsIter(side), fresh())
 
-    got = run_pipeline(client, build, workload=name, partitions=partitions(items, npartitions, None))
-    check_same(name, sorted(got), [number + beside * (beside - 1) // 2 for number in range(items)])
+    got = run_pipeline(client, build, partitions(items, npartitions, None))
+    check_same(sorted(got), [number + beside * (beside - 1) // 2 for number in range(items)])
     return {"items": items}
 
 
@@ -149,7 +146,7 @@ def plus_sum(number: int, beside: Iterable[int], token: str) -> int:
 
 
 def _grouped(
-    client: Client, name: str, items: int, size: int, keys: int, hot: int, npartitions: int | str | None
+    client: Client, items: int, size: int, keys: int, hot: int, npartitions: int | str | None
 ) -> dict[str, Any]:
     def build(beam: Any, pipeline: Any) -> None:
         (
@@ -160,7 +157,7 @@ def _grouped(
             | "measure" >> beam.Map(size_of_group)
         )
 
-    got = run_pipeline(client, build, workload=name, partitions=partitions(items, npartitions, None))
+    got = run_pipeline(client, build, partitions(items, npartitions, None))
     members = Counter(key_of(number, keys, hot) for number in range(items))
-    check_same(name, sorted(map(tuple, got)), [(key, n, n * size) for key, n in sorted(members.items())])
+    check_same(sorted(map(tuple, got)), [(key, n, n * size) for key, n in sorted(members.items())])
     return {"items": items, "keys": len(members)}

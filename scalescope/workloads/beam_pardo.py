@@ -13,10 +13,15 @@ from scalescope.workloads.signatures import workload
 if TYPE_CHECKING:
     from distributed import Client
 
-NAME = "beam-pardo"
 
-
-def run(
+@workload(
+    "beam-pardo",
+    stresses="how Beam divides elements into partitions",
+    packages=("apache-beam", "dask"),
+    extra="beam",
+    modelled=True,
+)
+def beam_pardo(
     client: Client,
     *,
     items: Annotated[int, Parameter("Elements of the pipeline.", minimum=0)] = 100,
@@ -36,19 +41,10 @@ def run(
         for stage in range(1, stages + 1):
             collection = collection | f"stage {stage}" >> beam.ParDo(Sleep(seconds, token))
 
-    check(run_pipeline(client, build, workload=NAME, partitions=chosen), items=items, stages=stages)
+    check(run_pipeline(client, build, chosen), items=items, stages=stages)
     return {"items": items, "stages": stages}
 
 
 def check(results: Iterable[tuple[int, int]], *, items: int, stages: int) -> None:
     """Every item came out once, after all stages; Beam promises no order."""
-    check_same(NAME, sorted(tuple(result) for result in results), [(item, stages) for item in range(items)])
-
-
-WORKLOAD = workload(
-    NAME,
-    stresses="how Beam divides elements into partitions",
-    packages=("apache-beam", "dask"),
-    extra="beam",
-    modelled=True,
-)(run)
+    check_same(sorted(tuple(result) for result in results), [(item, stages) for item in range(items)])

@@ -28,7 +28,7 @@ def control_cpu(
 ) -> dict[str, Any]:
     """Additions in pure Python."""
     sums = client.gather(client.map(add, range(items), steps=steps, pure=False))
-    check_same("control-cpu", sums, [item + steps * (steps - 1) // 2 for item in range(items)])
+    check_same(sums, [item + steps * (steps - 1) // 2 for item in range(items)])
     return {"items": items}
 
 
@@ -48,7 +48,7 @@ def control_memory(
 ) -> dict[str, Any]:
     """Copies of a block that is larger than the caches of a CPU."""
     ends = client.gather(client.map(copy, range(items), mib=mib, copies=copies, pure=False))
-    check_same("control-memory", ends, [item % 256 for item in range(items)])
+    check_same(ends, [item % 256 for item in range(items)])
     return {"items": items}
 
 

@@ -34,16 +34,16 @@ def dataframe_shuffle(
     import dask
 
     with client.as_current(), dask.config.set({"dataframe.shuffle.method": method}):
-        shuffled = frame("dataframe-shuffle", range(items), rows=rows, groups=groups).shuffle("key")
+        shuffled = frame(range(items), rows=rows, groups=groups).shuffle("key")
         parts = client.gather(client.compute(shuffled.map_partitions(summarise, meta=summarise(shuffled._meta))))
     check_shuffle(parts, items=items, rows=rows, groups=groups)
     return {"rows": items * rows, "partitions": len(parts)}
 
 
-def frame(workload: str, indices: Iterable[int], *, rows: int, groups: int) -> Any:
+def frame(indices: Iterable[int], *, rows: int, groups: int) -> Any:
     for module in ("pandas", "pyarrow"):
-        require(module, workload=workload, extra="arrays")
-    dd = require("dask.dataframe", workload=workload, extra="arrays")
+        require(module, "arrays")
+    dd = require("dask.dataframe", "arrays")
     empty = partition(0, rows=0, groups=groups, token_of_run="")
     return dd.from_map(partition, list(indices), meta=empty, rows=rows, groups=groups, token_of_run=fresh())
 
@@ -72,7 +72,7 @@ def check_shuffle(parts: Any, *, items: int, rows: int, groups: int) -> None:
     expected = {"rows": count, "total": count * (count - 1) // 2, "keys": min(count, groups)}
     got = {name: int(parts[name].sum()) for name in expected}
     if got != expected:
-        raise wrong("dataframe-shuffle", f"the partitions add up to {got} instead of {expected}")
+        raise wrong(f"the partitions add up to {got} instead of {expected}")
 
 
 @made("dataframe-groupby", stresses="partial sums in a tree")
@@ -80,7 +80,7 @@ def dataframe_groupby(
     client: Client, *, items: Partitions = 16, rows: Rows = 100_000, groups: Groups = 10
 ) -> dict[str, Any]:
     """Counts and sums of few groups, with dask.dataframe."""
-    return _groupby(client, "dataframe-groupby", items, rows, groups, split_out=1)
+    return _groupby(client, items, rows, groups, split_out=1)
 
 
 @made("dataframe-groupby-many", stresses="a shuffle of partial results")
@@ -88,34 +88,34 @@ def dataframe_groupby_many(
     client: Client, *, items: Partitions = 16, rows: Rows = 50_000, groups: Groups = 200_000
 ) -> dict[str, Any]:
     """Counts and sums of many groups, with dask.dataframe."""
-    return _groupby(client, "dataframe-groupby-many", items, rows, groups, split_out=items)
+    return _groupby(client, items, rows, groups, split_out=items)
 
 
-def _groupby(client: Client, name: str, items: int, rows: int, groups: int, split_out: int) -> dict[str, Any]:
+def _groupby(client: Client, items: int, rows: int, groups: int, split_out: int) -> dict[str, Any]:
     with client.as_current():
-        data = frame(name, range(items), rows=rows, groups=groups)
+        data = frame(range(items), rows=rows, groups=groups)
         totals = data.groupby("key")["value"].agg(["count", "sum"], split_out=split_out)
         got = client.gather(client.compute(totals)).sort_index()
     import numpy as np
 
     keys = np.arange(min(groups, items * rows))
     counts = (items * rows - 1 - keys) // groups + 1
-    check_same(name, got.index, keys)
-    check_close(name, got["count"], counts)
-    check_close(name, got["sum"], counts * keys + groups * counts * (counts - 1) // 2)
+    check_same(got.index, keys)
+    check_close(got["count"], counts)
+    check_close(got["sum"], counts * keys + groups * counts * (counts - 1) // 2)
     return {"groups": len(got)}
 
 
 @made("dataframe-join", stresses="two shuffles at once, and memory")
 def dataframe_join(client: Client, *, items: Partitions = 12, rows: Rows = 50_000) -> dict[str, Any]:
     """Join of two large data frames, with dask.dataframe."""
-    name, count = "dataframe-join", items * rows
+    count = items * rows
     with client.as_current():
-        left = frame(name, range(items), rows=rows, groups=1_000)
-        joined = left.merge(frame(name, reversed(range(items)), rows=rows, groups=1_000), on="value", broadcast=False)
+        left = frame(range(items), rows=rows, groups=1_000)
+        joined = left.merge(frame(reversed(range(items)), rows=rows, groups=1_000), on="value", broadcast=False)
         alike = joined.assign(alike=joined["key_x"] == joined["key_y"])[["value", "alike"]].sum()
         got = client.gather(client.compute(alike))
-    check_same(name, got, [count * (count - 1) // 2, count])
+    check_same(got, [count * (count - 1) // 2, count])
     return {"rows": count}
 
 
@@ -124,28 +124,28 @@ def dataframe_broadcast_join(
     client: Client, *, items: Partitions = 16, rows: Rows = 100_000, groups: Groups = 1_000
 ) -> dict[str, Any]:
     """Join of a large and a small data frame, with dask.dataframe."""
-    name, count = "dataframe-broadcast-join", items * rows
+    count = items * rows
     with client.as_current():
-        large = frame(name, range(items), rows=rows, groups=groups)
-        small = frame(name, range(1), rows=groups, groups=groups).rename(columns={"value": "weight"})
+        large = frame(range(items), rows=rows, groups=groups)
+        small = frame(range(1), rows=groups, groups=groups).rename(columns={"value": "weight"})
         got = client.gather(client.compute(large.merge(small, on="key")[["value", "weight"]].sum()))
     whole, rest = divmod(count, groups)
-    check_same(name, got, [count * (count - 1) // 2, whole * (groups * (groups - 1) // 2) + rest * (rest - 1) // 2])
+    check_same(got, [count * (count - 1) // 2, whole * (groups * (groups - 1) // 2) + rest * (rest - 1) // 2])
     return {"rows": count}
 
 
 @made("dataframe-set-index", version=2, stresses="quantiles, a shuffle, and sorting")
 def dataframe_set_index(client: Client, *, items: Partitions = 12, rows: Rows = 50_000) -> dict[str, Any]:
     """Order a data frame by a column, with dask.dataframe."""
-    name, count = "dataframe-set-index", items * rows
+    count = items * rows
     with client.as_current():
-        data = frame(name, range(items), rows=rows, groups=1_000)
+        data = frame(range(items), rows=rows, groups=1_000)
         ordered = data.assign(place=data["value"] * FACTOR % count).set_index("place")
         edges = ordered.map_partitions(_edges, count=count, meta=_edges(ordered._meta, count))
         parts = client.gather(client.compute(edges))
     if not parts["in_order"].all() or not parts["low"].iloc[1:].gt(parts["high"].iloc[:-1].to_numpy()).all():
-        raise wrong(name, "the rows are not in order, or are not what they were")
-    check_same(name, parts[["rows", "total"]].sum(), [count, count * (count - 1) // 2])
+        raise wrong("the rows are not in order, or are not what they were")
+    check_same(parts[["rows", "total"]].sum(), [count, count * (count - 1) // 2])
     return {"rows": count, "partitions": len(parts)}
 
 
@@ -168,9 +168,9 @@ def csv_to_parquet(
     directory: Directory = None,
 ) -> dict[str, Any]:
     """Write CSV files, make Parquet files of them, and read one column for some rows, with dask.dataframe."""
-    name, count, groups = "csv-to-parquet", items * rows, 10
-    with client.as_current(), folder_of_run(name, directory) as folder:
-        data = frame(name, range(items), rows=rows, groups=groups)
+    count, groups = items * rows, 10
+    with client.as_current(), folder_of_run(directory) as folder:
+        data = frame(range(items), rows=rows, groups=groups)
         import dask.dataframe as dd
 
         data.to_csv(f"{folder}/*.csv", index=False)
@@ -178,5 +178,5 @@ def csv_to_parquet(
         chosen = dd.read_parquet(folder / "parquet", filters=[("key", "==", 0)], columns=["value"])
         got = client.gather(client.compute(chosen["value"].sum()))
     members = -(-count // groups)
-    check_same(name, [got], [groups * members * (members - 1) // 2])
+    check_same([got], [groups * members * (members - 1) // 2])
     return {"rows": count}

@@ -36,7 +36,7 @@ def futures_map(
     futures: Sequence[Any] = range(items)
     for stage in range(1, stages + 1):
         futures = client.map(pass_on, futures, seconds=seconds, key=f"stage{stage}", pure=False)
-    check_stages("futures-map", client.gather(futures), items=items, stages=stages)
+    check_stages(client.gather(futures), items=items, stages=stages)
     return {"items": items, "stages": stages}
 
 
@@ -54,12 +54,12 @@ def bag_map(
     partition_size: PartitionSize = None,
 ) -> dict[str, Any]:
     """dask.bag.from_sequence and maps that sleep."""
-    db = require("dask.bag", workload="bag-map", extra="")
+    db = require("dask.bag", "")
     bag = db.from_sequence(range(items), **partitions(items, npartitions, partition_size))
     token = fresh()
     for _ in range(stages):
         bag = bag.map(pass_on, seconds=seconds, token=token)
-    check_stages("bag-map", client.gather(client.compute(bag)), items=items, stages=stages)
+    check_stages(client.gather(client.compute(bag)), items=items, stages=stages)
     return {"items": items, "stages": stages, "partitions": bag.npartitions}
 
 
@@ -79,7 +79,7 @@ def tree_reduce(
         depth += 1
         groups = [level[start : start + split_every] for start in range(0, len(level), split_every)]
         level = client.map(reduce, groups, seconds=reduce_seconds, key=f"reduce{depth}", pure=False)
-    check_same("tree-reduce", [client.gather(level[0])], [items * (items - 1) // 2])
+    check_same([client.gather(level[0])], [items * (items - 1) // 2])
     return {"items": items, "depth": depth}
 
 
@@ -96,10 +96,10 @@ def reduce(values: Sequence[int], seconds: float) -> int:
 @made("delayed-many", stresses="large graphs: the client, and tasks per second of the scheduler", modelled=True)
 def delayed_many(client: Client, *, items: Tasks = 10_000) -> dict[str, Any]:
     """One graph of tasks that do nothing, with dask.delayed."""
-    delayed = require("dask", workload="delayed-many", extra="").delayed
+    delayed = require("dask", "").delayed
     one = delayed(pass_on, pure=False)
     total = client.gather(client.compute(delayed(sum)([one(number, 0) for number in range(items)])))
-    check_same("delayed-many", [total], [items * (items + 1) // 2])
+    check_same([total], [items * (items + 1) // 2])
     return {"items": items}
 
 
@@ -109,7 +109,7 @@ def futures_sequence(client: Client, *, items: Tasks = 500, seconds: Seconds = 0
     value = 0
     for _ in range(items):
         value = client.submit(pass_on, value, seconds, pure=False).result()
-    check_same("futures-sequence", [value], [items])
+    check_same([value], [items])
     return {"items": items}
 
 
@@ -133,7 +133,7 @@ def futures_window(
             results.append(future.result())
             if (number := next(numbers, None)) is not None:
                 running.add(client.submit(pass_on, number, seconds, pure=False))
-    check_stages("futures-window", sorted(results), items=items, stages=1)
+    check_stages(sorted(results), items=items, stages=1)
     return {"items": items}
 
 
@@ -150,7 +150,7 @@ def futures_lognormal(
     drawn = random.Random(seed)
     naps = [seconds * math.exp(drawn.gauss(-(sigma**2) / 2, sigma)) for _ in range(items)]
     results = client.gather(client.map(pass_on, range(items), naps, key="lognormal", pure=False))
-    check_stages("futures-lognormal", results, items=items, stages=1)
+    check_stages(results, items=items, stages=1)
     return {"items": items, "sleep_s": sum(naps)}
 
 
@@ -165,7 +165,7 @@ def futures_straggler(
     """A map of sleeps; the last one is much longer."""
     naps = [seconds] * (items - 1) + [seconds * factor] * min(items, 1)
     results = client.gather(client.map(pass_on, range(items), naps, key="straggler", pure=False))
-    check_stages("futures-straggler", results, items=items, stages=1)
+    check_stages(results, items=items, stages=1)
     return {"items": items}
 
 
@@ -180,7 +180,7 @@ def futures_scatter(
     data = random.Random(0).randbytes(mib * 2**20)
     shared = client.scatter(data, broadcast=True, hash=False)
     sizes = client.gather(client.map(measured, range(items), shared=shared, pure=False))
-    check_same("futures-scatter", sizes, [(number, len(data), data[number]) for number in range(items)])
+    check_same(sizes, [(number, len(data), data[number]) for number in range(items)])
     return {"items": items}
 
 
@@ -194,7 +194,7 @@ def futures_fan_in(
 ) -> dict[str, Any]:
     """Many results that one task needs."""
     parts = client.map(bytes, [kib * 1024] * items, pure=False)
-    check_same("futures-fan-in", [client.submit(lengths, parts, pure=False).result()], [items * kib * 1024])
+    check_same([client.submit(lengths, parts, pure=False).result()], [items * kib * 1024])
     return {"items": items}
 
 
@@ -212,7 +212,7 @@ def futures_nested(
 ) -> dict[str, Any]:
     """Tasks that send others with a client of their worker, and add up what they return."""
     sums = client.gather(client.map(parent, range(items), children=children, seconds=seconds, pure=False))
-    check_same("futures-nested", sums, [children * number + children * (children + 1) // 2 for number in range(items)])
+    check_same(sums, [children * number + children * (children + 1) // 2 for number in range(items)])
     return {"items": items}
 
 

@@ -17,12 +17,11 @@ from scalescope.workloads.signatures import workload
 if TYPE_CHECKING:
     from distributed import Client
 
-TRAIN, ARRAY = "gpu-train", "gpu-array"
 ENCODED_MIB = 1  # of each compressed part of a batch, before it was compressed
 
 
 @workload(
-    TRAIN,
+    "gpu-train",
     stresses="a GPU that is fed by one thread",
     packages=("dask", "numpy"),
     extra="arrays",
@@ -40,14 +39,14 @@ def gpu_train(
     device: Device = "auto",
 ) -> dict[str, Any]:
     """Training steps over batches: decode, copy to the GPU, gradient descent."""
-    require("numpy", workload=TRAIN, extra="arrays")
+    require("numpy", "arrays")
     token = fresh()
     asked = {"rows": rows, "width": width, "steps": steps, "decode": decode, "hold_mib": hold_mib, "device": device}
     batches = client.map(train, range(items), key=[f"train-{token}-{item}" for item in range(items)], **asked)
     devices: Counter[str] = Counter()
     for item, (first, last, used) in enumerate(client.gather(batches)):
         if not last < first:
-            raise wrong(TRAIN, f"the loss of batch {item} went from {first!r} to {last!r}")
+            raise wrong(f"the loss of batch {item} went from {first!r} to {last!r}")
         devices[used] += 1
     return {"batches": items, "devices": dict(devices)}
 
@@ -62,7 +61,7 @@ def train(
         gzip.decompress(_encoded())
     inputs = np.random.default_rng(item).standard_normal((rows, width), dtype=np.float32)
     inputs /= np.float32(width**0.5)
-    torch = None if device == "cpu" else torch_with_gpu(TRAIN, needed=device == "cuda")
+    torch = None if device == "cpu" else torch_with_gpu(needed=device == "cuda")
     if torch is None:
         return *_descend(inputs, np.roll(inputs, 1, axis=1), np.zeros((width, width), np.float32), steps), "cpu"
     held = torch.empty(hold_mib * 2**20, dtype=torch.uint8, device="cuda")
@@ -91,7 +90,7 @@ def _encoded() -> bytes:
 
 
 @workload(
-    ARRAY,
+    "gpu-array",
     stresses="blocks that stay on a GPU",
     packages=("dask", "numpy"),
     extra="arrays",
@@ -104,13 +103,13 @@ def gpu_array(
     chunk: Chunk = 512,
 ) -> dict[str, Any]:
     """dask.array of CuPy blocks: elementwise functions, products and a reduction."""
-    da = require("dask.array", workload=ARRAY, extra="arrays")
-    numbers, side = square(ARRAY, ramp_on_gpu, items, chunk), items * chunk
+    da = require("dask.array", "arrays")
+    numbers, side = square(ramp_on_gpu, items, chunk), items * chunk
     ones = da.sin(numbers) ** 2 + da.cos(numbers) ** 2
     total = (ones @ ones).map_blocks(to_host, dtype=float).sum()
     on_gpu = numbers.map_blocks(is_on_gpu, dtype=bool, chunks=(1, 1)).sum()
     found, blocks = (float(each) for each in client.gather(client.compute([total, on_gpu])))
-    check_close(ARRAY, found, float(side) ** 3)
+    check_close(found, float(side) ** 3)
     devices = {"cuda": int(blocks), "cpu": items**2 - int(blocks)}
     return {"rows": side, "devices": {name: count for name, count in devices.items() if count}}
 

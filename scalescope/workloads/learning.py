@@ -28,9 +28,8 @@ def sklearn_search(
     folds: Annotated[int, Parameter("Fits per value.", minimum=2)] = 3,
 ) -> dict[str, Any]:
     """Search for the best ridge regression by cross-validation, with scikit-learn."""
-    name = "sklearn-search"
-    joblib = require("joblib", workload=name, extra="suite")
-    require("sklearn", workload=name, extra="suite")
+    joblib = require("joblib", "suite")
+    require("sklearn", "suite")
     from sklearn.datasets import make_regression
     from sklearn.linear_model import Ridge
     from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -40,7 +39,7 @@ def sklearn_search(
     with joblib.parallel_config(backend="dask", client=client):
         search = GridSearchCV(Ridge(), {"alpha": strengths}, cv=folds).fit(data, target)
     expected = [cross_val_score(Ridge(alpha=each), data, target, cv=folds).mean() for each in strengths]
-    check_close(name, search.cv_results_["mean_test_score"], expected)
+    check_close(search.cv_results_["mean_test_score"], expected)
     return {"fits": items * folds, "best": float(search.best_params_["alpha"])}
 
 
@@ -58,10 +57,9 @@ def xgboost_train(
     rounds: Annotated[int, Parameter("Trees.", minimum=1)] = 20,
 ) -> dict[str, Any]:
     """Train boosted trees on all workers, with XGBoost."""
-    name = "xgboost-train"
-    xgboost = require("xgboost.dask", workload=name, extra="suite")
+    xgboost = require("xgboost.dask", "suite")
     with client.as_current():
-        data = frame(name, range(items), rows=rows, groups=97)
+        data = frame(range(items), rows=rows, groups=97)
         matrix = xgboost.DaskDMatrix(client, data[["key"]], (data["key"] >= 40).astype("int64"))
         asked = {"objective": "binary:logistic", "eval_metric": "error", "tree_method": "hist"}
         trained = xgboost.train(
@@ -69,5 +67,5 @@ def xgboost_train(
         )
     error = float(trained["history"]["train"]["error"][-1])
     if error > 0.001:
-        raise wrong(name, f"{error:.1%} of the rows are classified falsely")
+        raise wrong(f"{error:.1%} of the rows are classified falsely")
     return {"rows": items * rows, "error": error}

@@ -29,7 +29,8 @@ NAME = "replay"
 SLICES = 20  # of a task, after each of which it looks how many compute beside it
 
 
-def run(
+@workload(NAME, version=9, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)
+def replay(
     client: Client,
     *,
     graph: Annotated[str, Parameter("File of the graph, as `scalescope isolate` writes it.")],
@@ -381,9 +382,4 @@ def last_uses(recorded: RecordedGraph) -> list[int]:
 def check(results: Mapping[int, int]) -> None:
     for number, result in results.items():
         if result != number:
-            raise wrong(NAME, f"task {number} returned {result!r}")
-
-
-WORKLOAD = workload(NAME, version=9, stresses="what the recorded trial stressed", packages=("dask",), modelled=True)(
-    run
-)
+            raise wrong(f"task {number} returned {result!r}")

@@ -32,14 +32,13 @@ made = partial(workload, packages=("dask",), kinds=("local",))
 @made("worker-loss", stresses="recomputing what a killed worker held", changes_workers=True)
 def worker_loss(client: Client, *, items: Tasks = 200, seconds: Seconds = 0.05, limit_s: Limit = 300) -> dict[str, Any]:
     """Kill the worker that holds the most results, while the next stage begins."""
-    name = "worker-loss"
-    first = settled(client, name, client.map(pass_on, range(items), seconds=seconds, key="first", pure=False), limit_s)
+    first = settled(client, client.map(pass_on, range(items), seconds=seconds, key="first", pure=False), limit_s)
     victim, held = _busiest(client)
     client.run(end, workers=[victim], wait=False)
     second = client.map(pass_on, first, seconds=seconds, key="second", pure=False)
-    check_stages(name, client.gather(settled(client, name, second, limit_s)), items=items, stages=2)
+    check_stages(client.gather(settled(client, second, limit_s)), items=items, stages=2)
     if victim in client.nthreads():
-        raise wrong(name, f"worker {victim} was to be killed, and lives")
+        raise wrong(f"worker {victim} was to be killed, and lives")
     return {"items": items, "results_lost": held}
 
 
@@ -48,35 +47,34 @@ def worker_retire(
     client: Client, *, items: Tasks = 200, seconds: Seconds = 0.02, limit_s: Limit = 300
 ) -> dict[str, Any]:
     """Retire the worker that holds the most results, between two stages."""
-    name = "worker-retire"
     if len(client.nthreads()) < 2:
-        raise UsageError("worker-retire needs two workers", where="workers", next_step="ask for 2 or more")
-    first = settled(client, name, client.map(pass_on, range(items), seconds=seconds, key="first", pure=False), limit_s)
+        raise UsageError("the workload needs two workers", where="workers", next_step="ask for 2 or more")
+    first = settled(client, client.map(pass_on, range(items), seconds=seconds, key="first", pure=False), limit_s)
     victim, held = _busiest(client)
     client.retire_workers([victim])
     holders = client.who_has(first).values()
     if victim in client.nthreads() or not all(holders):
-        raise wrong(name, f"worker {victim} left {sum(not each for each in holders)} results behind, or did not leave")
+        raise wrong(f"worker {victim} left {sum(not each for each in holders)} results behind, or did not leave")
     second = client.map(pass_on, first, seconds=seconds, key="second", pure=False)
-    check_stages(name, client.gather(settled(client, name, second, limit_s)), items=items, stages=2)
+    check_stages(client.gather(settled(client, second, limit_s)), items=items, stages=2)
     return {"items": items, "results_moved": held}
 
 
 @made("scale-up", stresses="starting a worker, and giving it tasks", changes_workers=True)
 def scale_up(client: Client, *, items: Tasks = 200, seconds: Seconds = 0.02, limit_s: Limit = 300) -> dict[str, Any]:
     """Ask for one worker more during the first of two stages, and begin the second when it is there."""
-    name, before = "scale-up", set(client.nthreads())
+    before = set(client.nthreads())
     first = client.map(pass_on, range(items), seconds=seconds, key="first", pure=False)
     client.cluster.scale(len(before) + 1)
     client.wait_for_workers(len(before) + 1, timeout=limit_s)
-    settled(client, name, first, limit_s)
+    settled(client, first, limit_s)
     second = client.map(pass_on, range(1, items + 1), seconds=seconds, key="second", pure=False)
-    settled(client, name, second, limit_s)
+    settled(client, second, limit_s)
     (new,) = set(client.nthreads()) - before
     done = sum(new in holders for holders in client.who_has(second).values())
-    check_stages(name, client.gather(second), items=items, stages=2)
+    check_stages(client.gather(second), items=items, stages=2)
     if not done:
-        raise wrong(name, f"the new worker {new} was given no task")
+        raise wrong(f"the new worker {new} was given no task")
     return {"items": items, "tasks_of_new_worker": done}
 
 
@@ -90,7 +88,7 @@ def spill(
 ) -> dict[str, Any]:
     """More data than workers may hold in memory; all of it is needed again."""
     blocks = client.map(random_bytes, range(items), mib=mib, key="block", pure=False)
-    settled(client, "spill", blocks, limit_s)
+    settled(client, blocks, limit_s)
     spilled = [each for each in client.run(bytes_on_disk).values() if each]
     if not spilled:
         raise UsageError(
@@ -100,7 +98,7 @@ def spill(
             next_step="use a local cluster with a memory_limit_mb, or more items",
         )
     intact = client.map(is_intact, range(items), blocks, key="intact", pure=False)
-    check_same("spill", client.gather(settled(client, "spill", intact, limit_s)), [True] * items)
+    check_same(client.gather(settled(client, intact, limit_s)), [True] * items)
     return {"mib": items * mib, "spilled_mib": round(sum(spilled) / 2**20)}
 
 
@@ -122,7 +120,7 @@ def bytes_on_disk(dask_worker: Worker) -> int:
     return 0 if total is None else int(total.disk)
 
 
-def settled(client: Client, name: str, futures: Sequence[Any], limit_s: float) -> Sequence[Any]:
+def settled(client: Client, futures: Sequence[Any], limit_s: float) -> Sequence[Any]:
     """Wait for futures; if they are late, dump the state of the cluster and raise `WrongAnswer`."""
     from distributed import wait
 
@@ -130,10 +128,10 @@ def settled(client: Client, name: str, futures: Sequence[Any], limit_s: float) -
         with client.as_current():
             wait(futures, timeout=limit_s)
     except TimeoutError:
-        path = Path(tempfile.mkdtemp(prefix=f"scalescope-{name}-"), "state")
+        path = Path(tempfile.mkdtemp(prefix="scalescope-cluster-"), "state")
         client.dump_cluster_state(str(path))
         raise WrongAnswer(
-            f"workload {name!r} had {sum(not each.done() for each in futures)} unfinished tasks after {limit_s:g} s",
+            f"{sum(not each.done() for each in futures)} tasks have not ended after {limit_s:g} s",
             where=f"{path}.msgpack.gz",
             cause="tasks that wait for what will not come, or a slow machine",
             next_step="read the state of the cluster there with distributed.cluster_dump.DumpArtefact.from_url",

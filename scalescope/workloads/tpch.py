@@ -31,10 +31,10 @@ made = partial(workload, packages=("dask", "pandas", "pyarrow"), extra=EXTRA)
 def tpch_q1(client: Client, *, items: Partitions = 12, orders: Orders = 20_000) -> dict[str, Any]:
     """Query 1 of TPC-H, the pricing summary, with dask.dataframe."""
     with client.as_current():
-        got = client.gather(client.compute(q1(_table("tpch-q1", lines, items, orders)))).sort_index()
+        got = client.gather(client.compute(q1(_table(lines, items, orders)))).sort_index()
     one = q1(lines(0, items=0, orders=orders)).sort_index()
-    check_close("tpch-q1", got[["quantity", "count"]], one[["quantity", "count"]] * items)
-    check_close("tpch-q1", got[["price", "charge"]] / one[["price", "charge"]], [[items + 1] * 2] * len(one))
+    check_close(got[["quantity", "count"]], one[["quantity", "count"]] * items)
+    check_close(got[["price", "charge"]] / one[["price", "charge"]], [[items + 1] * 2] * len(one))
     return {"lines": items * orders * LINES}
 
 
@@ -42,14 +42,14 @@ def tpch_q1(client: Client, *, items: Partitions = 12, orders: Orders = 20_000) 
 def tpch_q3(client: Client, *, items: Partitions = 12, orders: Orders = 20_000) -> dict[str, Any]:
     """Query 3 of TPC-H, the ten orders of most revenue, with dask.dataframe."""
     with client.as_current():
-        tables = [_table("tpch-q3", table, items, orders) for table in (customers, bought, lines)]
+        tables = [_table(table, items, orders) for table in (customers, bought, lines)]
         revenues = client.persist(q3(*tables))
         largest, total, count = client.gather(client.compute([revenues.nlargest(10), revenues.sum(), revenues.count()]))
     everyone = customers(0, items=1, orders=items * (orders // 10) * 10)
     parts = ([table(index, items=items, orders=orders) for table in (bought, lines)] for index in range(items))
     expected = [q3(everyone, *part) for part in parts]  # an order and its lines are in one partition
-    check_close("tpch-q3", sorted(largest), sorted(expected[-1].nlargest(10)))
-    check_close("tpch-q3", [total, count], [sum(each.sum() for each in expected), sum(map(len, expected))])
+    check_close(sorted(largest), sorted(expected[-1].nlargest(10)))
+    check_close([total, count], [sum(each.sum() for each in expected), sum(map(len, expected))])
     return {"lines": items * orders * LINES}
 
 
@@ -112,9 +112,9 @@ def _day(number: Any) -> Any:
     return np.datetime64(BEGIN, "ns") + (number * STEP % DAYS).astype("timedelta64[D]")
 
 
-def _table(name: str, partition: Any, items: int, orders: int) -> Any:
+def _table(partition: Any, items: int, orders: int) -> Any:
     for module in ("pandas", "pyarrow"):
-        require(module, workload=name, extra=EXTRA)
-    dd = require("dask.dataframe", workload=name, extra=EXTRA)
+        require(module, EXTRA)
+    dd = require("dask.dataframe", EXTRA)
     given = {"items": items, "orders": orders, "token_of_run": fresh()}
     return dd.from_map(partition, range(items), meta=partition(0, items=items, orders=1_000).iloc[:0], **given)

@@ -24,39 +24,39 @@ made = partial(workload, packages=("dask", "flox", "numpy", "xarray"), extra=EXT
 @made("xarray-climatology", stresses="groups whose members lie in all blocks")
 def xarray_climatology(client: Client, *, items: Years = 10, side: Side = 64) -> dict[str, Any]:
     """Mean of each day of the year at each place, with xarray."""
-    field, series = years("xarray-climatology", items, side)
+    field, series = years(items, side)
     means = field.groupby("time.dayofyear").mean("time").mean(("y", "x"))
     expected = series.groupby(series.index.dayofyear).mean()
-    check_close("xarray-climatology", client.gather(client.compute(means)), expected)
+    check_close(client.gather(client.compute(means)), expected)
     return {"days": items * DAYS}
 
 
 @made("xarray-anomaly", stresses="a reduction that all blocks wait for, and memory")
 def xarray_anomaly(client: Client, *, items: Years = 10, side: Side = 64) -> dict[str, Any]:
     """Mean square of the difference from the mean of the day of the year, with xarray."""
-    field, series = years("xarray-anomaly", items, side)
+    field, series = years(items, side)
     days = field.groupby("time.dayofyear")
     squares = ((days - days.mean("time")) ** 2).mean()
     expected = series - series.groupby(series.index.dayofyear).transform("mean")
-    check_close("xarray-anomaly", client.gather(client.compute(squares)), (expected**2).mean())
+    check_close(client.gather(client.compute(squares)), (expected**2).mean())
     return {"days": items * DAYS}
 
 
 @made("xarray-resample", stresses="groups that cross the edges of blocks")
 def xarray_resample(client: Client, *, items: Years = 10, side: Side = 64) -> dict[str, Any]:
     """Monthly means of squares of 2 x 2 places, with xarray."""
-    field, series = years("xarray-resample", items, side)
+    field, series = years(items, side)
     months = field.coarsen(y=2, x=2, boundary="trim").mean().resample(time="MS").mean()
     trimmed = side % 2  # a last row and column without neighbours
     means = client.gather(client.compute(months.mean(("y", "x")))) + trimmed
-    check_close("xarray-resample", means, series.resample("MS").mean())
+    check_close(means, series.resample("MS").mean())
     return {"days": items * DAYS}
 
 
-def years(name: str, items: int, side: int) -> tuple[Any, Any]:
+def years(items: int, side: int) -> tuple[Any, Any]:
     """A field of `items` blocks of days, and the mean of each day as a pandas series."""
-    xr, da, np, pd = (require(each, workload=name, extra=EXTRA) for each in ("xarray", "dask.array", "numpy", "pandas"))
-    require("flox", workload=name, extra=EXTRA)
+    xr, da, np, pd = (require(each, EXTRA) for each in ("xarray", "dask.array", "numpy", "pandas"))
+    require("flox", EXTRA)
     times = pd.date_range("2001-01-01", periods=items * DAYS)
     numbers = da.map_blocks(
         days, chunks=((DAYS,) * items, (side,), (side,)), dtype=float, meta=np.empty((0, 0, 0)), token_of_run=fresh()
@@ -86,12 +86,12 @@ def zarr_roundtrip(
     directory: Directory = None,
 ) -> dict[str, Any]:
     """Write a dask array to Zarr, and read it in other blocks."""
-    name, side = "zarr-roundtrip", items * chunk
-    da = require("dask.array", workload=name, extra=EXTRA)
-    require("zarr", workload=name, extra=EXTRA)
-    with client.as_current(), folder_of_run(name, directory) as folder:
-        square(name, ramp, items, chunk).to_zarr(str(folder / "array.zarr"))
+    side = items * chunk
+    da = require("dask.array", EXTRA)
+    require("zarr", EXTRA)
+    with client.as_current(), folder_of_run(directory) as folder:
+        square(ramp, items, chunk).to_zarr(str(folder / "array.zarr"))
         read = da.from_zarr(str(folder / "array.zarr"), chunks=(chunk, side))
         sums = client.gather(client.compute(read.sum(axis=0)))
-    check_close(name, sums, [3 * side * (side - 1) / 2 + side * column for column in range(side)])
+    check_close(sums, [3 * side * (side - 1) / 2 + side * column for column in range(side)])
     return {"rows": side}

@@ -27,7 +27,7 @@ from scalescope.model.parameters import declared
 from scalescope_blocks.clusters import BLOCKS, ClusterBlock
 
 
-def test_every_kind_that_ran_on_a_real_system_has_a_block() -> None:
+def test_every_proven_cluster_kind_has_a_block() -> None:
     assert BLOCKS.keys() == {kind for kind, spec in kinds().items() if spec.proven}
     assert {"SimulatedCluster", "RunningScheduler", "SshCluster", "ResultStore", "saved"} < set(blocks.__all__)
     assert all(getattr(blocks, block.__name__) is block for block in BLOCKS.values())
@@ -36,7 +36,7 @@ def test_every_kind_that_ran_on_a_real_system_has_a_block() -> None:
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
-def test_a_block_mirrors_its_specification(kind: str) -> None:
+def test_a_block_has_the_fields_of_its_cluster_specification(kind: str) -> None:
     block, spec = BLOCKS[kind], kinds()[kind]
     assert set(block.model_fields) == {item.name for item in dataclasses.fields(spec)}
     needed = kinds()[kind].example
@@ -44,7 +44,7 @@ def test_a_block_mirrors_its_specification(kind: str) -> None:
     assert all(item.description for item in block.model_fields.values())
 
 
-def test_fields_reach_the_specification() -> None:
+def test_fields_of_a_block_reach_the_cluster_specification() -> None:
     assert blocks.SimulatedCluster(task_cost="cpu", scheduler_us=30).spec() == SimulatedSpec("cpu", scheduler_us=30)
     assert blocks.LightCluster(hosts=3, check_limit=False).spec() == LightSpec(hosts=3, check_limit=False)
     assert blocks.LocalCluster(memory_limit_mb=512).spec() == LocalSpec(512)
@@ -65,18 +65,18 @@ def test_fields_reach_the_specification() -> None:
         ("custom", {"cluster_class": "a:B", "arguments": {"api_key": "x"}}, "nothing that looks like a secret"),
     ],
 )
-def test_a_block_that_cannot_be_right_cannot_be_made(kind: str, fields: dict[str, Any], says: str) -> None:
+def test_a_block_with_an_invalid_field_is_refused(kind: str, fields: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         BLOCKS[kind](**fields)
 
 
-def test_prefect_knows_what_is_secret() -> None:
+def test_prefect_knows_which_fields_of_a_block_are_secret() -> None:
     assert blocks.CustomCluster.model_json_schema()["secret_fields"] == ["secrets"]
     assert blocks.ResultStore.model_json_schema()["secret_fields"] == ["password"]
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
-def test_a_form_has_words_with_units_and_no_tabs(kind: str) -> None:
+def test_the_form_of_a_block_has_titles_help_and_limits_without_tabs(kind: str) -> None:
     properties = BLOCKS[kind].model_json_schema()["properties"]
     for each in declared(kinds()[kind]):
         field = properties[each.name]
@@ -86,7 +86,7 @@ def test_a_form_has_words_with_units_and_no_tabs(kind: str) -> None:
         assert (field.get("minimum"), field.get("maximum")) == (each.about.minimum, each.about.maximum)
 
 
-def test_titles_carry_their_units() -> None:
+def test_titles_of_fields_contain_their_units() -> None:
     titles = {each.name: each.title for kind in kinds().values() for each in declared(kind)}
     assert titles["scheduler_us"].startswith("Scheduler cost")
     assert titles["start_timeout_s"] == "Start timeout, s"
@@ -96,13 +96,13 @@ def test_titles_carry_their_units() -> None:
     assert all(title.endswith(units.get(name.rpartition("_")[2], "")) for name, title in titles.items())
 
 
-def test_a_store_opens(tmp_path: Path) -> None:
+def test_a_store_block_opens_its_store(tmp_path: Path) -> None:
     block = blocks.ResultStore(url=str(tmp_path / "results.db"), records=str(tmp_path / "raw"))
     with block.open() as store:
         assert store.where == str(tmp_path / "results.db")
 
 
-def test_the_password_of_a_store_has_a_field_of_its_own() -> None:
+def test_the_password_of_a_store_block_is_a_separate_hidden_field() -> None:
     block = blocks.ResultStore(url="postgresql://me@host/db", password="p@ss/w:rd")
     assert block.address == "postgresql://me:p%40ss%2Fw%3Ard@host/db"
     assert "p@ss" not in repr(block) + str(block.model_dump())
@@ -120,7 +120,7 @@ def test_the_password_of_a_store_has_a_field_of_its_own() -> None:
         ({"url": "results.db", "passwort": "hunter2"}, "Extra inputs are not permitted"),
     ],
 )
-def test_a_store_that_cannot_be_right_is_refused_without_its_password(fields: dict[str, str], says: str) -> None:
+def test_an_invalid_store_block_is_refused_without_showing_its_password(fields: dict[str, str], says: str) -> None:
     with pytest.raises(ValidationError, match=says) as error:
         blocks.ResultStore(**fields)
     assert "hunter2" not in str(error.value)
@@ -128,12 +128,12 @@ def test_a_store_that_cannot_be_right_is_refused_without_its_password(fields: di
 
 @pytest.fixture
 def name(prefect_server: None) -> str:
-    """Of a block that is not there yet."""
+    """A name that no saved block has."""
     return f"test-{uuid.uuid4().hex[:8]}"
 
 
 @pytest.mark.parametrize("kind", BLOCKS)
-def test_a_saved_cluster_is_found_by_its_name(kind: str, name: str) -> None:
+def test_a_saved_cluster_block_is_found_by_its_name(kind: str, name: str) -> None:
     needed = kinds()[kind].example
     BLOCKS[kind](**needed).save(name)
     slug = BLOCKS[kind].get_block_type_slug()
@@ -141,7 +141,7 @@ def test_a_saved_cluster_is_found_by_its_name(kind: str, name: str) -> None:
     assert _pasted(BLOCKS[kind], name).spec() == kinds()[kind](**needed)
 
 
-def test_secrets_of_a_custom_cluster_reach_the_driver_and_nobody_else(
+def test_secrets_of_a_custom_cluster_reach_only_the_environment_of_the_driver(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SCALESCOPE_SECRET_TOKEN", "")
@@ -154,7 +154,7 @@ def test_secrets_of_a_custom_cluster_reach_the_driver_and_nobody_else(
     assert os.environ["SCALESCOPE_SECRET_TOKEN"] == "hunter2"
 
 
-def test_a_saved_store_is_found_with_its_password(name: str) -> None:
+def test_a_saved_store_block_is_found_with_its_password(name: str) -> None:
     blocks.ResultStore(url="postgresql://me@host/db", password="hunter2", records="s3://bucket").save(name)
     assert blocks.saved("store", f"result-store/{name}") == ("postgresql://me:hunter2@host/db", "s3://bucket")
     assert _pasted(blocks.ResultStore, name).url == "postgresql://me@host/db"
@@ -164,7 +164,7 @@ def test_a_saved_store_is_found_with_its_password(name: str) -> None:
 
 
 def test_a_store_saved_with_the_password_in_its_url_is_refused_without_showing_it(name: str) -> None:
-    """Nothing keeps anybody from typing it into the form."""
+    """The form of the block accepts any text in that field."""
     blocks.ResultStore(url="results.db").save(f"{name}-registers-the-type")
     with get_client(sync_client=True) as client:
         client.create_block_document(
@@ -180,7 +180,7 @@ def test_a_store_saved_with_the_password_in_its_url_is_refused_without_showing_i
     assert "hunter2" not in str(caught.value)
 
 
-def test_blocks_that_are_not_there_or_of_another_type(name: str) -> None:
+def test_an_unknown_block_or_one_of_another_type_is_refused(name: str) -> None:
     blocks.LocalCluster().save(name)
     for parameter, reference in (
         ("cluster", "local-cluster/none"),
@@ -192,8 +192,8 @@ def test_blocks_that_are_not_there_or_of_another_type(name: str) -> None:
         assert refused.value.field == parameter
 
 
-def test_a_flow_can_take_a_block_that_the_form_refers_to(name: str) -> None:
-    """Prefect answers 409 to that where a block document fits several types."""
+def test_a_flow_can_take_a_block_that_its_form_refers_to(name: str) -> None:
+    """Prefect answers 409 if a block document fits several block types."""
 
     @flow
     def takes(cluster: blocks.LightCluster) -> int:
@@ -211,7 +211,7 @@ def test_a_flow_can_take_a_block_that_the_form_refers_to(name: str) -> None:
     assert takes(**run.parameters) == 5
 
 
-def test_they_register_as_a_collection(prefect_server: None) -> None:
+def test_our_blocks_register_as_a_collection(prefect_server: None) -> None:
     from prefect.settings import PREFECT_API_URL
 
     shown = subprocess.run(
@@ -230,7 +230,7 @@ def test_they_register_as_a_collection(prefect_server: None) -> None:
 
 
 def _pasted(kind: type[Block], name: str) -> Any:
-    """What the snippet on the page of a block makes when it is pasted."""
+    """The block that the code snippet on a block's page in Prefect loads."""
     code = kind.get_code_example().partition("```python")[2].partition("```")[0].replace("BLOCK_NAME", name, 1)
     made: dict[str, Any] = {}
     exec(textwrap.dedent(code), made)

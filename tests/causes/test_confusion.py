@@ -50,11 +50,11 @@ PART = matrix.stratified(OTHERS, per_code=1, healthy=4, real=REAL)
 
 @pytest.fixture(scope="module")
 def results() -> list[Result]:
-    """Of a part of the cases, the same each time."""
+    """Results of a fixed part of the cases."""
     return matrix.run(PART, at_once=1)
 
 
-def test_there_are_enough_cases_of_each_kind() -> None:
+def test_the_confusion_matrix_has_enough_cases_of_each_cause() -> None:
     cases = all_cases()
     assert len(cases) >= 150
     assert sum(case.expect == HEALTHY for case in cases) >= 50
@@ -62,37 +62,37 @@ def test_there_are_enough_cases_of_each_kind() -> None:
     assert {code for case in cases for code in case.also} <= CODES
 
 
-def test_every_case_is_a_sweep_that_can_be_planned() -> None:
+def test_every_case_can_be_planned_as_a_sweep() -> None:
     for case in all_cases():
         sweep = Sweep.from_mapping(case.sweep())
         assert len(sweep.plan(workloads.load(sweep.workload))) == len(case.workers), case.name
 
 
-def test_the_part_has_all_simulated_codes() -> None:
+def test_the_tested_cases_cover_all_simulated_causes() -> None:
     shown = {case.expect for case in PART} | CODES_OF_EXAMPLES
     assert shown >= {case.expect for case in all_cases() if not case.real}
     assert 8 <= len(PART) <= 28
 
 
-def test_positive_cases_lose_much_and_healthy_ones_little(results: list[Result]) -> None:
-    """Else a label would say what its case does not show."""
+def test_faulty_cases_lose_much_time_and_healthy_ones_little(results: list[Result]) -> None:
+    """Otherwise the label of a case would name a cause that its trial does not show."""
     doubtful = [(result.case.name, round(result.lost, 2)) for result in results if not matrix.shows_its_label(result)]
     assert doubtful == []
 
 
-def test_the_cause_comes_first(results: list[Result]) -> None:
+def test_the_expected_cause_comes_first_in_95_percent_of_cases(results: list[Result]) -> None:
     rates = matrix.count(results)
     assert rates.overall >= 0.95, rates.confusions
 
 
-@pytest.mark.thorough  # tasks that compute want the cores for themselves
-def test_the_interpreter_lock_is_named() -> None:
+@pytest.mark.thorough  # computing tasks need all cores
+def test_a_case_of_the_interpreter_lock_is_named_gil_bound() -> None:
     [case] = [each for each in all_cases() if each.name == "gil-bound/python-1x3"]
     [result] = matrix.run([case], at_once=1)
     assert result.named == "gil-bound"
 
 
-def test_what_is_healthy_is_not_accused(results: list[Result]) -> None:
+def test_no_healthy_case_has_a_fault(results: list[Result]) -> None:
     rates = matrix.count(results)
     assert rates.accused == 0, rates.confusions
 
@@ -107,23 +107,23 @@ SOUND = Case("healthy/a", HEALTHY, "stages", (4,))
 SLOW = Case("slow-worker/a", "slow-worker", "stages", (4,), also=("straggler",))
 
 
-def test_right_answers_count_whichever_of_them_comes_first() -> None:
+def test_any_accepted_cause_in_first_place_counts_as_right() -> None:
     rates = matrix.count([said(SOUND, HEALTHY), said(SOUND), said(SLOW, "slow-worker"), said(SLOW, "straggler")])
     assert (rates.overall, rates.false_alarms, rates.confusions) == (1.0, 0.0, Counter())
 
 
-def test_a_cause_that_comes_second_is_a_miss() -> None:
+def test_an_expected_cause_in_second_place_is_a_miss() -> None:
     rates = matrix.count([said(SLOW, "tiny-tasks", "slow-worker"), said(SLOW, "slow-worker")])
     assert rates.recall == {"slow-worker": (2, 1)}
     assert rates.confusions == {("slow-worker", "tiny-tasks"): 1}
 
 
-def test_an_accused_healthy_case_is_a_false_alarm() -> None:
+def test_a_healthy_case_with_a_fault_is_a_false_alarm() -> None:
     rates = matrix.count([said(SOUND, "straggler"), said(SOUND, HEALTHY)])
     assert (rates.healthy, rates.accused, rates.false_alarms) == (2, 1, 0.5)
 
 
-def test_a_busy_host_is_no_excuse_in_virtual_time() -> None:
+def test_host_overloaded_is_wrong_on_a_virtual_clock() -> None:
     assert not said(SOUND, "host-overloaded", HEALTHY).right
 
 

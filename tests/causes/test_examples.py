@@ -1,4 +1,4 @@
-"""The code on the page of causes: the first half has its cause, the second has not."""
+"""The code on the page of causes: each example has its cause, and its fixed version does not."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CODES_OF_EXAMPLES = {case.expect for case in SIMULATED}
 
 
 def wrong(cases: list[Case]) -> Mapping[str, tuple[str, ...]]:
-    """Codes of what was found, worst first, where it is not what the example is there for."""
+    """Codes found, worst first, of each example that lacks its cause, and of each fixed one that has it."""
     results = matrix.run(cases)
     return {
         result.case.name: result.codes
@@ -45,7 +45,7 @@ def wrong(cases: list[Case]) -> Mapping[str, tuple[str, ...]]:
 
 
 @pytest.mark.thorough
-def test_each_has_its_cause_until_it_is_mended() -> None:
+def test_each_simulated_example_has_its_cause_until_it_is_fixed() -> None:
     assert len(SIMULATED) >= 44
     assert {name + MENDED for name in NAMES if MENDED not in name} == {name for name in NAMES if MENDED in name}
     assert wrong(SIMULATED) == {}
@@ -53,5 +53,5 @@ def test_each_has_its_cause_until_it_is_mended() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.timeout(900)
-def test_each_in_real_processes_has_its_cause_until_it_is_mended() -> None:
+def test_each_real_example_has_its_cause_until_it_is_fixed() -> None:
     assert wrong([case for case in CASES if case.real]) == {}

@@ -33,7 +33,7 @@ CASES = (
 
 
 @pytest.mark.thorough  # half a minute of worker processes; the rules are tested on tables
-def test_what_holds_gpus_back_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_gpu_case_has_its_expected_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NVML_CARD", str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", SEEN)
     results = matrix.run(CASES)
@@ -46,7 +46,7 @@ def test_what_holds_gpus_back_is_named(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.fixture
 def four_cards(tmp_path: Path) -> Iterator[str]:
-    """The address of a scheduler with four workers, each with a card of its own: the folders `card-0` to `card-3`."""
+    """Address of a scheduler with four workers, each with its own GPU: the folders `card-0` to `card-3`."""
     file, dask = tmp_path / "scheduler.json", [sys.executable, "-m", "dask"]
     where = ["--scheduler-file", str(file), "--no-dashboard"]
     with contextlib.ExitStack() as stack:
@@ -65,7 +65,7 @@ def four_cards(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.thorough
-def test_a_card_that_heat_slows_is_told_from_four_that_are_well(tmp_path: Path, four_cards: str) -> None:
+def test_a_card_slowed_by_heat_is_found_among_four(tmp_path: Path, four_cards: str) -> None:
     def found(name: str) -> list[str]:
         cluster = {"kind": "scheduler", "address": four_cards}
         case = Case(name, name.partition("/")[0], TASKS, (4,), cluster=cluster, params={"items": 60, "kernel_s": 0.2})

@@ -114,7 +114,7 @@ def test_a_parameter_of_a_workload_is_a_setting_that_is_proven(
     assert (project / "job.py").read_text() == WORKLOAD
 
 
-def test_two_scripts_are_told_apart_by_real_runs(project: Path, tmp_path: Path) -> None:
+def test_real_runs_prove_that_one_of_two_scripts_is_faster(project: Path, tmp_path: Path) -> None:
     for which, seconds in (("a", 1.2), ("b", 0.0)):
         (project / f"{which}.py").write_text(f"import time\ntime.sleep({seconds})\nprint('done')\n")
     numbers = count()
@@ -136,7 +136,7 @@ def test_two_scripts_are_told_apart_by_real_runs(project: Path, tmp_path: Path) 
 def test_a_loop_that_awaits_each_result_is_patched_proven_and_applied(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It also writes a file and prints what differs in each run."""
+    """The script also writes a file and prints a line that differs in each run."""
     script = written(project, f"{LOOP}\nopen('out.txt', 'w').write(open('in.txt').read())\nprint(time.time())")
     before = script.read_text()
     assert cli.run(["fix", "--budget", "10m", "--json", "job.py"]) == 0
@@ -215,7 +215,9 @@ def test_a_script_without_a_fault_in_its_code_gets_no_patch(project: Path, body:
 
 
 @pytest.mark.thorough
-def test_a_script_that_fails_is_unharmed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fix_leaves_a_failing_script_and_its_folder_unchanged(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     written(project, f"open('out.txt', 'w').write('half')\n{LOOP}\nraise ValueError(3)")
     assert cli.run(["fix", "--json", "job.py"]) == 1
     found = json.loads(capsys.readouterr().out)
@@ -226,7 +228,7 @@ def test_a_script_that_fails_is_unharmed(project: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.thorough
 def test_a_patch_that_changes_results_is_withdrawn(project: Path) -> None:
-    """Each task needs the file that the one before wrote, which its code does not show."""
+    """Each task reads the file that the previous task wrote, a dependency that the code does not show."""
     body = """
         def step(i):
             import os
@@ -244,7 +246,7 @@ def test_a_patch_that_changes_results_is_withdrawn(project: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_script_that_writes_elsewhere_is_stopped(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_script_that_writes_outside_its_folder_is_stopped(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     outside = project.parent / "outside.txt"
     written(project, f"open({str(outside)!r}, 'w').write('x')\n{LOOP}")
     assert cli.run(["fix", "job.py"]) == 2
@@ -252,7 +254,7 @@ def test_a_script_that_writes_elsewhere_is_stopped(project: Path, capsys: pytest
     assert not outside.exists()
 
 
-def test_what_is_no_script_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_fix_refuses_what_is_no_script(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     refused = (
         ["missing.py"],
         ["in.txt"],

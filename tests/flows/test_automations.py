@@ -1,4 +1,4 @@
-"""Files of automations: what Prefect makes of them, without a server."""
+"""Prefect accepts our automation files; no server is needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILES = sorted((Path(__file__).parents[2] / "deployments/automations").glob("*.y
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_prefect_takes_it(path: Path) -> None:
+def test_prefect_accepts_each_automation_file(path: Path) -> None:
     for each in yaml.safe_load(path.read_text()):
         assert AutomationCore.model_validate(each).actions
 
@@ -29,7 +29,7 @@ def test_prefect_takes_it(path: Path) -> None:
         ("missing-nights", MEASURED, "scalescope.history.my nights"),
     ],
 )
-def test_our_events_reach_their_automation(file: str, event: str, resource: str) -> None:
+def test_an_automation_is_triggered_by_our_event(file: str, event: str, resource: str) -> None:
     [each] = yaml.safe_load(next(path for path in FILES if path.stem == file).read_text())
     trigger = EventTrigger(**{name: value for name, value in each["trigger"].items() if name != "type"})
     assert trigger.expects(event)

@@ -1,4 +1,4 @@
-"""Simulated clusters side by side on Dask workers: a share of a sweep travels to another process."""
+"""Simulated clusters in parallel on Dask workers: parts of a sweep run in other processes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ prefect_dask = pytest.importorskip("prefect_dask")
 @pytest.mark.usefixtures("prefect_server")
 @pytest.mark.skipif(len(orchestrator_load.cores()) < 2, reason="needs two cores")
 @pytest.mark.thorough
-def test_shares_run_on_dask_workers(address: str) -> None:
+def test_parts_of_a_sweep_run_on_dask_workers(address: str) -> None:
     runner = prefect_dask.DaskTaskRunner(
         cluster_kwargs={"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
     )

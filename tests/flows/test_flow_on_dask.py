@@ -1,4 +1,4 @@
-"""Flows of Prefect on Dask, recorded: what Prefect does within a real task, and what is said of a flow."""
+"""Recorded Prefect flows on Dask: the work of Prefect within a task, and the verdict on a flow."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def crunch(x: Any) -> Any:
 
 
 def run(client: Client, body: Any) -> Any:
-    """Run a flow of this body on the client's cluster, in a recorded block."""
+    """Run a flow with this body on the client's cluster within `scalescope.diagnose`."""
     runner = prefect_dask.DaskTaskRunner(address=client.scheduler.address)
     with scalescope.diagnose(client) as found:
         flow(body, name="recorded", task_runner=runner)()
@@ -82,7 +82,7 @@ def noted(found: Any) -> dict[str, float]:
     return {f"{each['prefix']} {each['what'].partition('(')[0]}": each["seconds"] for each in waits}
 
 
-def test_tasks_have_the_names_of_the_flow_and_their_functions_are_noted(client: Client) -> None:
+def test_tasks_of_a_flow_are_recorded_with_the_names_of_their_functions(client: Client) -> None:
     found = run(client, lambda: wait(load.map(range(4))))
     assert set(found._tables["tasks"]["prefix"]) == {"load"}
     assert any(name.startswith("PrefectDaskClient") for name in found._tables["graphs"]["client"])
@@ -90,7 +90,7 @@ def test_tasks_have_the_names_of_the_flow_and_their_functions_are_noted(client: 
 
 
 @pytest.mark.thorough
-def test_what_a_task_waits_for_is_told_apart(client: Client) -> None:
+def test_time_in_concurrency_limits_retries_and_hashing_is_recorded_separately(client: Client) -> None:
     name = f"db-{time.time_ns()}"
     with get_client(sync_client=True) as api:
         api.request("POST", "/v2/concurrency_limits/", json={"name": name, "limit": 1})
@@ -104,7 +104,7 @@ def test_what_a_task_waits_for_is_told_apart(client: Client) -> None:
     assert noted(found)["ask Prefect.hash"] > 0
 
 
-def test_a_flow_that_ends_before_its_tasks_says_so(client: Client) -> None:
+def test_a_flow_that_ends_before_its_tasks_has_the_finding_unfinished_tasks(client: Client) -> None:
     def forgets() -> None:
         for i in range(8):
             load.submit(i)
@@ -114,7 +114,7 @@ def test_a_flow_that_ends_before_its_tasks_says_so(client: Client) -> None:
     assert "flow" in found.verdict
 
 
-def test_a_block_within_a_flow_finds_its_client(client: Client) -> None:
+def test_diagnose_within_a_flow_finds_the_client_of_the_flow(client: Client) -> None:
     runner = prefect_dask.DaskTaskRunner(address=client.scheduler.address)
 
     @flow(task_runner=runner)
@@ -128,14 +128,14 @@ def test_a_block_within_a_flow_finds_its_client(client: Client) -> None:
     assert found.metrics.tasks == 6
 
 
-def test_the_code_of_the_page_runs(client: Client) -> None:
+def test_the_code_on_the_page_about_prefect_on_dask_runs(client: Client) -> None:
     page = (Path(__file__).parents[2] / "docs" / "prefect-on-dask.md").read_text(encoding="utf-8")
     in_a_flow, from_outside, *parts = re.findall(r"^```python\n(.*?)^```$", page, re.M | re.S)
     assert len(parts) == 3
-    # what a flow knows is sent to the workers with it: no client
+    # globals of a flow are sent to the workers with it, so no client may be among them
     own = {"task": task, "wait": wait, "NO_CACHE": NO_CACHE, "Path": Path, "load": crunch, "crunch": crunch}
     own |= {"say_hello": crunch, "paths": [Path("a"), Path("b")], "names": ["ann"]}
-    runner = partial(prefect_dask.DaskTaskRunner, address=client.scheduler.address)  # one of its own takes seconds
+    runner = partial(prefect_dask.DaskTaskRunner, address=client.scheduler.address)  # a new cluster takes seconds
     names = {**own, "flow": flow, "scalescope": scalescope, "client": client, "DaskTaskRunner": runner}
     exec(in_a_flow, names)
     names["my_flow"]()

@@ -1,4 +1,4 @@
-"""The form that Prefect's UI makes of a flow: its schema, checked as Prefect's server checks what is submitted."""
+"""The form of a flow in Prefect's UI: its schema, and values checked as Prefect's server checks them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EVERY = [(name, each) for name, fields in FIELDS.items() for each in fields]
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_a_form_has_the_parameters_in_their_order(name: str) -> None:
+def test_a_form_has_the_declared_parameters_in_order(name: str) -> None:
     found = FORMS[name]["properties"]
     assert list(found) == [each.name for each in FIELDS[name]]
     assert [field["position"] for field in found.values()] == list(range(len(found)))
@@ -44,7 +44,7 @@ def test_a_form_has_the_parameters_in_their_order(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "each"), EVERY, ids=[f"{name}-{each.name}" for name, each in EVERY])
-def test_a_field_says_what_is_declared(name: str, each: Declared) -> None:
+def test_a_field_of_a_form_has_the_declared_title_help_limits_and_default(name: str, each: Declared) -> None:
     field = FORMS[name]["properties"][each.name]
     assert field["title"] == each.title
     assert field["title"][0].isupper()
@@ -61,7 +61,7 @@ def test_a_field_says_what_is_declared(name: str, each: Declared) -> None:
 
 
 @pytest.mark.parametrize("path", sorted(DEPLOYMENTS.glob("*.yaml")), ids=lambda path: path.stem)
-def test_what_deployments_give_is_right(path: Path) -> None:
+def test_parameters_of_deployment_files_are_valid_for_the_form(path: Path) -> None:
     for deployment in yaml.safe_load(path.read_text(encoding="utf-8"))["deployments"]:
         module, _, function = deployment["entrypoint"].rpartition(".")
         flow = getattr(import_module(module), function)
@@ -80,7 +80,7 @@ def test_what_deployments_give_is_right(path: Path) -> None:
         ("isolate", "finding", "too-few-partitions", "poisonous-task"),
     ],
 )
-def test_what_there_is_can_be_chosen_and_anything_typed(name: str, field: str, offered: str, typed: str) -> None:
+def test_a_form_offers_known_values_and_accepts_any_text(name: str, field: str, offered: str, typed: str) -> None:
     members = FORMS[name]["properties"][field]["anyOf"]
     titles = [member["title"] for member in members]
     assert len(set(titles)) == len(titles)
@@ -91,17 +91,17 @@ def test_what_there_is_can_be_chosen_and_anything_typed(name: str, field: str, o
     assert not _errors(name, **{field: typed})
 
 
-def test_kinds_of_clusters_that_are_offered_need_no_fields() -> None:
+def test_a_form_offers_only_cluster_kinds_without_required_fields() -> None:
     kinds, _, mapping = FORMS["scale-sweep"]["properties"]["cluster"]["anyOf"]
     assert {"simulated", "light", "local"} <= set(kinds["enum"])
     assert "ssh" not in kinds["enum"]
     assert all(cluster_spec(kind) for kind in kinds["enum"])
     assert mapping["title"] == "Kind with fields"
-    assert "allOf" in mapping  # or Prefect's new UI shows nothing to write into
+    assert "allOf" in mapping  # otherwise Prefect's new UI shows no input field
 
 
 @pytest.mark.parametrize("workers", ["1..4", "1,2,8..16:4", [1, 2], ["1..4", 8], 3])
-def test_the_form_takes_ranges(workers: Any) -> None:
+def test_the_form_accepts_ranges_of_an_axis(workers: Any) -> None:
     assert not _errors("scale-sweep", axes={"workers": workers, "seconds": 0.5, "mode": ["a", "b"]})
 
 
@@ -132,7 +132,7 @@ def test_the_form_takes_ranges(workers: Any) -> None:
         ("isolate", {"max_trials": 0}),
     ],
 )
-def test_the_form_refuses(name: str, given: dict[str, Any]) -> None:
+def test_the_form_refuses_invalid_values(name: str, given: dict[str, Any]) -> None:
     [error] = _errors(name, **given)
     assert error.absolute_path[0] == next(iter(given))
 

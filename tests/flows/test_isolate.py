@@ -1,4 +1,4 @@
-"""The flow and the command that isolate; at the end the story itself, with everything real."""
+"""The isolate flow with a fake driver, and the isolate command with real drivers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 8]},
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_the_flow(fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sweep, the isolation of what its drivers pretend, progress, and what Prefect shows."""
+def test_the_isolate_flow_reduces_a_sweep_and_publishes_its_files(
+    fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Covers the sweep, the isolation, the progress, and the artifacts in Prefect."""
     believed = Confirmation(True, "The symptom shows.", 0.1)
     monkeypatch.setattr(running, "CONFIRM", replace(running.CONFIRM, call=lambda text: believed))
     monkeypatch.setattr(running.html, "write", lambda place, run, tables: Path(place).write_text(run.id))
@@ -54,10 +56,10 @@ def test_the_flow(fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.thorough  # docs/tutorial.md has the same command, and tests/integration/test_pages.py runs it
 @pytest.mark.timeout(200)
 @pytest.mark.usefixtures("prefect_server")
-def test_the_story(
+def test_isolate_reduces_the_reported_beam_case_to_a_script_that_shows_it(
     tmp_path: Path, address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From the question to a script that a maintainer can run, by one command."""
+    """One command leads from the workload to a script that a maintainer can run."""
     pytest.importorskip("apache_beam")
     monkeypatch.chdir(tmp_path)
     axes = ["--axis", "workers=10,100,300", "--axis", "items_per_worker=1"]

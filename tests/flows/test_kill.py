@@ -1,4 +1,4 @@
-"""SIGKILL and Ctrl-C leave no process behind, also none of Prefect; `python -m evidence faults` has every stage."""
+"""SIGKILL and Ctrl-C leave no process, nor one of Prefect; `python -m evidence faults` covers every stage."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
     made.kill()
 
 
-@pytest.mark.thorough  # test_server.py looks for it, too
-def test_a_temporary_server_is_not_left(commands: Commands, tmp_path: Path) -> None:
+@pytest.mark.thorough  # test_server.py covers this too
+def test_the_temporary_server_of_a_killed_sweep_ends(commands: Commands, tmp_path: Path) -> None:
     commands.environ["PREFECT_HOME"] = str(prefect_home.fill(tmp_path / "prefect"))
     process = commands.start(*SWEEP, "--prefect")
     wait_for(lambda: commands.running("serving.py"), commands.text)
@@ -33,7 +33,8 @@ def test_a_temporary_server_is_not_left(commands: Commands, tmp_path: Path) -> N
     wait_for(lambda: not commands.processes(), lambda: commands.left(), GONE_WITHIN_S)
 
 
-def test_ctrl_c_ends_it_in_order(commands: Commands, prefect_server: None) -> None:
+@pytest.mark.thorough
+def test_ctrl_c_stops_a_sweep_without_leaving_processes(commands: Commands, prefect_server: None) -> None:
     from prefect.settings import PREFECT_API_URL
 
     commands.environ["PREFECT_API_URL"] = str(PREFECT_API_URL.value())
@@ -46,6 +47,6 @@ def test_ctrl_c_ends_it_in_order(commands: Commands, prefect_server: None) -> No
     assert commands.runs()[0].state == "stopped"
 
 
-def test_a_sweep_that_is_killed_leaves_nothing_and_is_continued(commands: Commands) -> None:
+def test_a_killed_sweep_leaves_no_process_and_can_be_resumed(commands: Commands) -> None:
     seen = see(commands, "flushing", lambda _, flow: flow.kill(), "--cluster=light")
     assert (seen.ended, seen.leaks, seen.lost, seen.finished) == ("killed", (), 0, True), commands.text()

@@ -1,4 +1,4 @@
-"""Prefect as the library finds it: whether it is configured, and the server of our own."""
+"""Whether Prefect is configured, and our own temporary Prefect server."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ CASES: dict[str, tuple[bool, dict[str, str], dict[str, str]]] = {
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to work in, and no Prefect in the environment but a home."""
+    """An empty working folder; the environment has PREFECT_HOME and no other setting of Prefect."""
     for name in os.environ:
         if name.startswith("PREFECT_"):
             monkeypatch.delenv(name)
@@ -78,7 +78,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_prefect_is_configured_where_prefect_finds_a_url(
+def test_prefect_counts_as_configured_exactly_if_prefect_finds_a_url(
     case: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configured, environ, files = CASES[case]
@@ -90,7 +90,7 @@ def test_prefect_is_configured_where_prefect_finds_a_url(
     assert (Settings().api.url is not None) is configured
 
 
-def test_an_empty_variable_is_no_prefect(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_api_url_means_that_prefect_is_not_configured(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / PROFILES_FILE).write_text(PROFILES)
     monkeypatch.setenv("PREFECT_API_URL", "")
     assert not PREFECT.is_configured()
@@ -98,13 +98,13 @@ def test_an_empty_variable_is_no_prefect(project: Path, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("name", [".env", "prefect.toml", "pyproject.toml", PROFILES_FILE])
 @pytest.mark.parametrize("content", [b"\xff\xfe", b"= [", b"api = 3\ntool = 4\nprofiles = 5\nactive = [6]\n"])
-def test_a_broken_file_is_left_to_prefect(project: Path, name: str, content: bytes) -> None:
+def test_a_broken_settings_file_means_that_prefect_is_not_configured(project: Path, name: str, content: bytes) -> None:
     (project / name).write_bytes(content)
     assert not PREFECT.is_configured()
 
 
-def test_nobody_is_asked_for_prefect_itself(project: Path) -> None:
-    """Importing it takes seconds; a sweep on the command line must not."""
+def test_checking_the_configuration_does_not_import_prefect(project: Path) -> None:
+    """Importing Prefect takes seconds, which would delay every sweep on the command line."""
     (project / PROFILES_FILE).write_text(PROFILES)
     program = (
         "import sys, scalescope.cli.main; from scalescope_flows.orchestrator import PREFECT; "
@@ -151,7 +151,7 @@ class Owned:
 
 
 def accepts(url: str) -> bool:
-    """Whether a connection to its port is taken, even if nobody answers yet."""
+    """Whether the server's port accepts connections, even if no request is answered yet."""
     where = urlsplit(url)
     with socket.create_connection((where.hostname, where.port), timeout=10):
         return True
@@ -191,18 +191,18 @@ def server(home: Path) -> Iterator[Owned]:
 
 
 @pytest.mark.parametrize("secret", [None, "", "scalescope:guessed"])
-def test_a_stranger_is_refused(server: Owned, secret: str | None) -> None:
+def test_our_server_refuses_requests_without_its_secret(server: Owned, secret: str | None) -> None:
     assert server.ask(secret) == 401
 
 
-def test_its_owner_is_answered_by_one_process(server: Owned) -> None:
+def test_our_server_is_one_process_that_answers_its_owner(server: Owned) -> None:
     assert server.ask(server.secret) == 200
-    assert server.bound  # before anybody is told of the port
+    assert server.bound  # the port is bound before it is announced
     assert psutil.Process(server.pid).children(recursive=True) == []
 
 
 @pytest.mark.thorough
-def test_two_processes_have_servers_of_their_own(home: Path, server: Owned) -> None:
+def test_two_processes_have_separate_servers_and_secrets(home: Path, server: Owned) -> None:
     with owned(home) as other:
         assert server.pid != other.pid
         assert server.url != other.url
@@ -211,12 +211,12 @@ def test_two_processes_have_servers_of_their_own(home: Path, server: Owned) -> N
         assert other.ask(other.secret) == 200
 
 
-def test_only_this_machine_can_reach_it(server: Owned) -> None:
+def test_our_server_listens_only_on_localhost(server: Owned) -> None:
     listening = [each for each in psutil.Process(server.pid).net_connections() if each.status == psutil.CONN_LISTEN]
     assert [each.laddr.ip for each in listening] == ["127.0.0.1"]
 
 
-def test_no_command_line_shows_the_string(server: Owned) -> None:
+def test_no_command_line_shows_the_secret_of_the_server(server: Owned) -> None:
     for process in psutil.process_iter():
         try:
             line = " ".join(process.cmdline())
@@ -226,7 +226,7 @@ def test_no_command_line_shows_the_string(server: Owned) -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="there is /proc on Linux alone")
-def test_another_user_cannot_read_the_string(server: Owned) -> None:
+def test_another_user_cannot_read_the_secret_of_the_server(server: Owned) -> None:
     environ = Path(f"/proc/{server.pid}/environ")
     assert server.secret.encode() in environ.read_bytes()
     assert environ.stat().st_mode & 0o777 == 0o400
@@ -236,7 +236,7 @@ def test_another_user_cannot_read_the_string(server: Owned) -> None:
 
 
 def as_nobody(call: Callable[[], object]) -> str:
-    """Call something as a user without rights, in a process of its own; return the name of its error."""
+    """Call a function as user nobody in another process; return the name of the error it raised."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -255,8 +255,8 @@ def as_nobody(call: Callable[[], object]) -> str:
         return pipe.read().decode()
 
 
-def test_it_ends_with_an_owner_that_is_killed(server: Owned) -> None:
-    """The last test of the module."""
+def test_our_server_ends_when_its_owner_is_killed(server: Owned) -> None:
+    """This test must be the last of the module, since it ends the server."""
     found = psutil.Process(server.pid)
     server.owner.send_signal(signal.SIGKILL)
     _, alive = psutil.wait_procs([found], timeout=GONE_WITHIN_S)

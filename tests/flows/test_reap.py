@@ -20,7 +20,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_the_flow_reaps_and_shows_what_it_did(ledger: Path) -> None:
+def test_the_reap_flow_removes_dead_leases_and_publishes_a_table(ledger: Path) -> None:
     from scalescope_flows.reaping import reap
 
     kept = leases.intend("slurm", leases.new_label())
@@ -38,7 +38,9 @@ def test_the_flow_reaps_and_shows_what_it_did(ledger: Path) -> None:
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_what_could_not_be_removed_fails_the_flow_in_one_line(ledger: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_lease_that_cannot_be_removed_fails_the_flow_with_one_line(
+    ledger: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     from scalescope_flows.reaping import reap
 
     ledger.mkdir()

@@ -1,4 +1,4 @@
-"""Points that a sweep adds to itself: with a driver that pretends, for which all takes a second, and a real one."""
+"""Points that `refine` adds to a sweep: with a fake driver whose trials take 1 s, and with a real driver."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ADDED = [4, 9]
 
 
 def carry_out(address: str, *, refine: int, **given: Any) -> tuple[list[Trial], SweepRun]:
-    """What was run now, and all of the run."""
+    """Returns the trials that ran now, and the whole run."""
     request = asked({**SWEEP, **given}, store=address, refine=refine)
     finished: list[Trial] = []
     with request.open_store() as store:
@@ -55,12 +55,12 @@ def workers(trials: list[Trial]) -> list[int]:
 
 
 @pytest.mark.parametrize("refine", [0, 1])
-def test_no_more_points_are_added_than_asked_for(fake: Any, address: str, refine: int) -> None:
+def test_refine_adds_at_most_the_given_number_of_points(fake: Any, address: str, refine: int) -> None:
     finished, run = carry_out(address, refine=refine)
     assert len(finished) == run.planned == 3 + refine
 
 
-def test_points_are_added_until_the_knee_is_known(fake: Any, address: str) -> None:
+def test_refine_adds_points_until_the_knee_is_known(fake: Any, address: str) -> None:
     finished, run = carry_out(address, refine=9)
     assert sorted(workers(finished[3:])) == ADDED
     assert (run.planned, len(run.trials), run.state) == (5, 5, RunState.COMPLETE)
@@ -79,7 +79,7 @@ def test_added_points_have_repeats_and_warmups_too(fake: Any, address: str) -> N
     assert [trial.warmup for trial in finished[9:11]] == [True, True]
 
 
-def test_items_grow_with_the_workers_where_they_do_in_the_sweep(fake: Any, address: str) -> None:
+def test_added_points_keep_the_items_per_worker_of_the_sweep(fake: Any, address: str) -> None:
     axes = {"workers": [1, 20, 60], "items_per_worker": [2]}
     finished, _ = carry_out(address, refine=9, axes=axes, params={})
     assert {trial.point.items for trial in finished[3:]} == {2 * n for n in ADDED}
@@ -88,8 +88,10 @@ def test_items_grow_with_the_workers_where_they_do_in_the_sweep(fake: Any, addre
 # ------------------------------------------------------------------ what breaks
 
 
-@pytest.mark.parametrize("moment", [1, 3, 4, 7, 9])
-def test_a_killed_run_comes_to_the_same_points(fake: Any, address: str, tmp_path: Path, moment: int) -> None:
+@pytest.mark.parametrize("moment", [1, *(pytest.param(each, marks=pytest.mark.thorough) for each in (3, 4, 7)), 9])
+def test_an_interrupted_run_adds_the_same_points_when_it_is_resumed(
+    fake: Any, address: str, tmp_path: Path, moment: int
+) -> None:
     fake.script = {moment: KeyboardInterrupt()}
     with pytest.raises(KeyboardInterrupt):
         carry_out(address, refine=9, repeats=2)
@@ -103,7 +105,7 @@ def test_a_killed_run_comes_to_the_same_points(fake: Any, address: str, tmp_path
     assert [trial.key for trial in run.trials] == [trial.key for trial in whole.trials]
 
 
-def test_trials_that_are_spoilt_are_not_run_for_ever(fake: Any, address: str) -> None:
+def test_invalid_trials_of_added_points_are_not_repeated_for_ever(fake: Any, address: str) -> None:
     fake.script = dict.fromkeys(range(3, 50), "invalid")
     finished, run = carry_out(address, refine=4)
     assert sorted(workers(finished[3:])) == ADDED
@@ -114,7 +116,7 @@ def test_trials_that_are_spoilt_are_not_run_for_ever(fake: Any, address: str) ->
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_the_flow(fake: Any, address: str) -> None:
+def test_the_sweep_flow_resumes_and_refines(fake: Any, address: str) -> None:
     heard: list[Progress] = []
     fake.script = {4: KeyboardInterrupt()}
     with pytest.raises(KeyboardInterrupt):
@@ -126,7 +128,9 @@ def test_the_flow(fake: Any, address: str) -> None:
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_the_command(fake: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_sweep_command_refines_and_shows_the_knee(
+    fake: Any, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["sweep", "-w", "futures-map", "-a", "workers=1,20,60", "-p", "items=4", "--refine", "9"]
     cli.run([*arguments, "--store", address, "--json"])
     output = capsys.readouterr()
@@ -140,7 +144,7 @@ def test_the_command(fake: Any, address: str, capsys: pytest.CaptureFixture[str]
 # ------------------------------------------------------------------ on a simulated cluster
 
 
-def test_a_knee_between_the_points_is_found(address: str) -> None:
+def test_refine_finds_a_knee_between_two_points(address: str) -> None:
     finished, run = carry_out(address, refine=8, axes={"workers": [5, 20, 60]}, params={"items": 30, "seconds": 1.0})
     assert 3 < len(finished) <= 3 + 8
     [knee] = of_sweep(run.sweep, run.trials)

@@ -1,4 +1,4 @@
-"""The report as a command, and as a part of a sweep."""
+"""The command `scalescope report`, and the report that a sweep writes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def artifact_text(sweep_id: str) -> str:
 # ------------------------------------------------------------------ the command
 
 
-def test_the_newest_run_into_this_folder(
+def test_report_writes_the_newest_run_into_the_working_folder(
     run_id: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -42,7 +42,7 @@ def test_the_newest_run_into_this_folder(
     assert run_id in Path("report.html").read_text(encoding="utf-8")
 
 
-def test_a_certain_run_and_trial_into_a_certain_file(run_id: str, address: str, tmp_path: Path) -> None:
+def test_report_writes_the_given_run_and_trial_to_the_given_file(run_id: str, address: str, tmp_path: Path) -> None:
     with Store.open(address) as store:
         trial = store.run(run_id).trials[0]
     target = tmp_path / "a.html"
@@ -50,7 +50,7 @@ def test_a_certain_run_and_trial_into_a_certain_file(run_id: str, address: str, 
     assert "chosen by its key" in target.read_text(encoding="utf-8")
 
 
-def test_at_an_address(run_id: str, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_writes_to_an_fsspec_address(run_id: str, address: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["report", "--output", "memory://bucket/a.html", "--store", address]) == 0
     assert capsys.readouterr().out == "memory://bucket/a.html\n"
     assert run_id in fsspec.filesystem("memory").cat("/bucket/a.html").decode()
@@ -64,7 +64,7 @@ def test_at_an_address(run_id: str, address: str, capsys: pytest.CaptureFixture[
         (["--output", "no/such/folder.html"], "There is no folder"),
     ],
 )
-def test_what_cannot_be(
+def test_report_refuses_an_unknown_run_trial_or_folder(
     run_id: str,
     address: str,
     tmp_path: Path,
@@ -83,12 +83,14 @@ def test_what_cannot_be(
 
 
 @pytest.mark.usefixtures("prefect_server")
-class TestInASweep:
+class TestReportOfSweep:
     @pytest.fixture(autouse=True)
     def no_waiting(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(orchestrator_load, "wait_until_quiet", lambda processes: 0.0)
 
-    def test_it_is_written_and_mentioned_in_the_artifact(self, fake: Any, address: str, tmp_path: Path) -> None:
+    def test_a_sweep_writes_its_report_and_names_it_in_the_artifact(
+        self, fake: Any, address: str, tmp_path: Path
+    ) -> None:
         target = tmp_path / "report.html"
         result = scale_sweep(**SWEEP, seed=11, store=address, report=str(target))
         assert result.run_id in target.read_text(encoding="utf-8")
@@ -96,7 +98,7 @@ class TestInASweep:
         assert f"{target} on {socket.gethostname()}" in text
         assert f"`scalescope report {result.run_id}`" in text
 
-    def test_a_disk_that_refuses_costs_no_result(
+    def test_a_report_that_cannot_be_written_leaves_the_run_complete(
         self, fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def full(*arguments: Any) -> None:

@@ -1,4 +1,4 @@
-"""Whether schedules fire, as `scalescope doctor` finds out. A server whose schedules do fire: tests/integration."""
+"""The check of schedules in `scalescope doctor`; tests/integration has a server whose schedules fire."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ sqlalchemy.ext.asyncio.AsyncSession = Session
 '''
 
 
-def test_the_installed_scheduler_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_installed_scheduler_creates_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_HOME", str(tmp_path))
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     assert scheduling.check(configured=False).startswith("creates runs")
-    assert list(tmp_path.iterdir()) == []  # nothing of the user's is touched
+    assert list(tmp_path.iterdir()) == []  # no file of the user is touched
 
 
 @pytest.mark.thorough
-def test_a_scheduler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_scheduler_raises_with_cause_and_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "sitecustomize.py").write_text(FAILS)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
     with pytest.raises(InfrastructureError, match="ever fires") as error:
@@ -47,7 +47,7 @@ def test_a_scheduler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert 'pip install "sqlalchemy<2.1"' in error.value.next_step
 
 
-def test_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_answer_raises_with_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
     from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
     with (
@@ -58,8 +58,10 @@ def test_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "127.0.0.1:9" in error.value.where
 
 
-def test_a_server_without_a_scheduler(prefect_server: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server of the tests has none."""
+def test_schedules_on_a_server_without_a_scheduler_are_named_in_the_error(
+    prefect_server: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Prefect server of the tests runs without a scheduler."""
 
     @flow(name="sleepless")
     def sleepless() -> None: ...

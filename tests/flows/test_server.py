@@ -46,7 +46,7 @@ def test_a_sweep_needs_no_server(tmp_path: Path) -> None:
     assert "rror" not in done.stderr
 
 
-def test_a_server_that_does_not_start_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_temporary_server_that_does_not_start_raises_with_the_next_step(monkeypatch: pytest.MonkeyPatch) -> None:
     program = shutil.which("false")
     monkeypatch.setattr(temporary.sys, "executable", program)
     server = temporary.Server()
@@ -55,7 +55,7 @@ def test_a_server_that_does_not_start_is_explained(monkeypatch: pytest.MonkeyPat
     assert "prefect server start" in error.value.next_step
 
 
-def test_no_server_is_begun_where_one_is_configured(prefect_server: None) -> None:
+def test_no_temporary_server_is_started_if_prefect_is_configured(prefect_server: None) -> None:
     assert not temporary.is_needed()
     temporary.ready()
     assert not temporary.is_used()

@@ -1,4 +1,4 @@
-"""The flows of studies and their commands, with a driver that pretends."""
+"""The flows of studies and their commands, with a fake driver."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def partitions(planned: PlannedTrial) -> tuple[int, float]:
     return (items if items < 200 else 100), 1.0
 
 
-def test_a_study_is_kept_and_published(fake: Any, address: str) -> None:
+def test_the_answer_of_a_study_is_stored_and_published(fake: Any, address: str) -> None:
     fake.measures = partitions
     result = find_threshold(**ASKED, store=address)
     assert "199 and 200" in result.line
@@ -46,7 +46,7 @@ def test_a_study_is_kept_and_published(fake: Any, address: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_study_that_was_stopped_continues(fake: Any, address: str) -> None:
+def test_an_interrupted_study_is_continued_by_the_same_flow(fake: Any, address: str) -> None:
     fake.measures = partitions
     fake.script = {4: KeyboardInterrupt()}
     with pytest.raises(KeyboardInterrupt):
@@ -61,7 +61,7 @@ def test_a_study_that_was_stopped_continues(fake: Any, address: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_study_follows_a_run(fake: Any, address: str) -> None:
+def test_a_study_of_a_run_is_linked_to_it(fake: Any, address: str) -> None:
     fake.measures = partitions
     first = find_threshold(**ASKED, store=address)
     second = compare(run=first.study.runs[0], a={"seconds": 1}, b={"seconds": 2}, store=address)
@@ -70,7 +70,7 @@ def test_a_study_follows_a_run(fake: Any, address: str) -> None:
         assert store.studies.following(first.study.runs[0]) == (second.study_id,)
 
 
-def test_bad_input_starts_nothing(fake: Any, address: str) -> None:
+def test_invalid_parameters_of_a_study_flow_start_no_driver(fake: Any, address: str) -> None:
     for flow, given in ((find_threshold, {"workload": "bag-map"}), (compare, {}), (find_release, {})):
         with pytest.raises(InvalidField):
             flow(**given, store=address)
@@ -80,7 +80,7 @@ def test_bad_input_starts_nothing(fake: Any, address: str) -> None:
 # ------------------------------------------------------------------ commands
 
 
-def test_find_threshold(fake: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_find_threshold_shows_the_jump(fake: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
     fake.measures = partitions
     command = ["find-threshold", "-w", "bag-map", "-a", "items=50..400", "-a", "workers=300", "--store", address]
     assert cli.run(command) == 0
@@ -90,7 +90,9 @@ def test_find_threshold(fake: Any, address: str, capsys: pytest.CaptureFixture[s
     assert json.loads(capsys.readouterr().out)["result"]["jumps"][0]["left"] == 199
 
 
-def test_compare(fake: Any, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_compare_shows_the_slower_side_and_writes_a_report(
+    fake: Any, address: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def measures(planned: PlannedTrial) -> tuple[int, float]:
         return 4, float(str(planned.point.params["seconds"]))
 
@@ -117,6 +119,8 @@ def test_compare(fake: Any, address: str, tmp_path: Path, capsys: pytest.Capture
         ("isolate --workload futures-mapp --axis workers=1", "did you mean 'futures-map'"),
     ],
 )
-def test_bad_input(command: str, says: str, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_options_of_study_commands_are_refused(
+    command: str, says: str, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.run([*shlex.split(command), "--store", address]) == 2
     assert says in " ".join(capsys.readouterr().err.split())

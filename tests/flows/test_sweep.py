@@ -1,4 +1,4 @@
-"""The flow, on a real Prefect server, with drivers that pretend; one test at the end has the real thing."""
+"""The sweep flow on a real Prefect server, with fake drivers; the last test has real drivers."""
 
 from __future__ import annotations
 
@@ -55,19 +55,19 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Retries follow at once."""
+    """Retries follow without a pause."""
     monkeypatch.setattr("scalescope_flows.runner.BACKOFF_S", 0.0)
     monkeypatch.setattr(orchestrator_load, "wait_until_quiet", lambda processes: 0.0)
 
 
 def flow_run() -> FlowRun:
-    """The newest."""
+    """The newest flow run."""
     with get_client(sync_client=True) as client:
         return max(client.read_flow_runs(), key=lambda run: run.created)
 
 
 def flow_run_of(flow: Any, name: str, parameters: dict[str, Any], tags: Sequence[str] = ()) -> FlowRun:
-    """A run that was made beforehand, as Prefect's UI makes it, and has been carried out."""
+    """Create a flow run beforehand, as Prefect's UI does, run it, and return it."""
     with get_client(sync_client=True) as client:
         made = client.create_flow_run(flow, name=name, parameters=parameters, tags=tags, state=Pending())
         run_flow(flow, flow_run=made)
@@ -75,7 +75,7 @@ def flow_run_of(flow: Any, name: str, parameters: dict[str, Any], tags: Sequence
 
 
 def task_runs() -> list[TaskRun]:
-    """Of the newest flow run, in order; the server learns of their ends a moment after they have ended."""
+    """Task runs of the newest flow run, in order; the server learns of their ends a moment later."""
     until = time.monotonic() + 20
     with get_client(sync_client=True) as client:
         while True:
@@ -89,8 +89,8 @@ def task_runs() -> list[TaskRun]:
 # ------------------------------------------------------------------ what is fine
 
 
-def test_a_sweep(fake: Any, address: str) -> None:
-    sweep = {**SWEEP, "axes": {"__prefect_kind": "json", "value": json.dumps(SWEEP["axes"])}}  # as a schedule's dialog
+def test_the_sweep_flow_runs_all_trials_and_stores_the_verdict(fake: Any, address: str) -> None:
+    sweep = {**SWEEP, "axes": {"__prefect_kind": "json", "value": json.dumps(SWEEP["axes"])}}  # as a schedule sends it
     heard: list[Progress] = []
     with listening(heard.append):
         result = scale_sweep(**sweep, repeats=2, store=address)
@@ -108,7 +108,7 @@ def test_a_sweep(fake: Any, address: str) -> None:
     assert fake.started[0].closed
 
 
-def test_runs_are_named_and_tagged(fake: Any, address: str) -> None:
+def test_flow_runs_and_task_runs_have_names_and_tags(fake: Any, address: str) -> None:
     scale_sweep(**SWEEP, store=address)
     sweep = asked(SWEEP).sweep
     labels = {f"sweep:{sweep.id}", "workload:futures-map", "cluster:simulated"}
@@ -131,7 +131,7 @@ def shared_out(planned: Any) -> tuple[int, float]:
     return planned.point.workers, 4.0 / planned.point.workers
 
 
-def test_the_result_is_published(fake: Any, address: str) -> None:
+def test_the_verdict_and_table_of_a_sweep_are_published_as_artifacts(fake: Any, address: str) -> None:
     fake.measures = shared_out
     result = scale_sweep(**SWEEP, seed=7, store=address)
     found = by_type(asked({**SWEEP, "seed": 7}).sweep.id)
@@ -145,7 +145,7 @@ def test_the_result_is_published(fake: Any, address: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_page_is_published_once_though_its_table_needs_a_second_try(
+def test_a_page_is_published_once_even_if_its_table_is_retried(
     fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake.measures = shared_out
@@ -163,17 +163,19 @@ def test_a_page_is_published_once_though_its_table_needs_a_second_try(
     assert [artifact["type"] for artifact in artifacts(key)] == ["markdown"]
 
 
-def test_the_state_of_a_run_is_its_verdict(fake: Any, address: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_verdict_is_the_message_of_the_state_of_a_flow_run(
+    fake: Any, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
     fake.measures = shared_out
     result = scale_sweep(**SWEEP, store=address)
     state = flow_run().state
     assert state is not None
     assert (state.name, state.message) == ("Completed", result.verdict)
     said = [record.getMessage() for record in caplog.records if record.name == "prefect.flow_runs"]
-    assert said[-2] == result.verdict  # and then Prefect's "Finished in state"
+    assert said[-2] == result.verdict  # followed by Prefect's "Finished in state"
 
 
-def test_a_critical_finding_is_the_name_of_the_state(fake: Any, address: str) -> None:
+def test_a_critical_finding_names_the_state_of_a_flow_run(fake: Any, address: str) -> None:
     fake.script = dict.fromkeys(range(3), "fail")
     result = scale_sweep(**SWEEP, store=address)
     state = flow_run().state
@@ -183,7 +185,7 @@ def test_a_critical_finding_is_the_name_of_the_state(fake: Any, address: str) ->
 
 
 @pytest.mark.thorough
-def test_a_name_that_was_typed_stays(fake: Any, address: str) -> None:
+def test_only_a_generated_name_of_a_flow_run_is_replaced(fake: Any, address: str) -> None:
     made = flow_run_of(scale_sweep, "Friday's try", {**SWEEP, "store": address})
     assert made.name == "Friday's try"
     for generated in ("misty-lemur", "Tasty-Ajiaco", "iota425-kesprytt", "mu-leonis-majoris-a"):
@@ -192,7 +194,7 @@ def test_a_name_that_was_typed_stays(fake: Any, address: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_copy_is_not_tagged_as_what_it_was_copied_from(fake: Any, address: str) -> None:
+def test_a_copied_flow_run_gets_new_tags_of_ours_and_keeps_the_others(fake: Any, address: str) -> None:
     old = ["sweep:abc", "workload:beam-pardo", "cluster:local", "scalescope", "team:blue"]
     made = flow_run_of(scale_sweep, "copy", {**SWEEP, "store": address}, tags=old)
     sweep = asked(SWEEP).sweep
@@ -200,7 +202,7 @@ def test_a_copy_is_not_tagged_as_what_it_was_copied_from(fake: Any, address: str
     assert set(made.tags) == {"scalescope", "team:blue", *ours}
 
 
-def test_a_stopped_sweep_continues(fake: Any, address: str) -> None:
+def test_an_interrupted_sweep_flow_is_resumed(fake: Any, address: str) -> None:
     fake.script = {2: KeyboardInterrupt()}
     with pytest.raises(KeyboardInterrupt):
         scale_sweep(**SWEEP, repeats=2, store=address)
@@ -215,7 +217,7 @@ def test_a_stopped_sweep_continues(fake: Any, address: str) -> None:
     assert scale_sweep(**SWEEP, repeats=2, fresh=True, store=address).resumed == 0
 
 
-def test_a_budget_ends_it_early_and_a_larger_one_continues(fake: Any, address: str) -> None:
+def test_a_budget_ends_a_sweep_early_and_a_larger_one_continues_it(fake: Any, address: str) -> None:
     spent = scale_sweep(**SWEEP, seed=3, store=address, budget={"hours": 0.01})
     assert spent.valid == 0
     assert "limit of 600 s" in spent.ended_early
@@ -230,7 +232,7 @@ def test_a_budget_ends_it_early_and_a_larger_one_continues(fake: Any, address: s
 
 
 @pytest.mark.thorough
-def test_clusters_side_by_side_share_a_budget(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parallel_clusters_share_a_budget(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orchestrator_load, "cores", lambda: [0, 1])
     result = scale_sweep(**SWEEP, store=address, parallel_clusters=2, budget={"hours": 0.01})
     assert result.valid == 0
@@ -247,7 +249,7 @@ SLURM: dict[str, Any] = {**SWEEP, "cluster": {"kind": "slurm", "queue_timeout_s"
         ("kubernetes", "manifest", "kind: DaskCluster", "manifest", "```yaml\nkind: DaskCluster\n```"),
     ],
 )
-def test_what_is_submitted_is_an_artifact_before_anything_is_measured(
+def test_a_job_script_or_manifest_is_published_before_the_first_trial(
     fake: Any, address: str, kind: str, fact: str, text: str, key: str, shown: str
 ) -> None:
     fake.submitted = {fact: text}
@@ -260,7 +262,7 @@ def test_what_is_submitted_is_an_artifact_before_anything_is_measured(
     assert script["task_run_id"] == str(task_runs()[1].id)
 
 
-def test_a_trial_may_wait_for_its_workers_in_a_queue(address: str) -> None:
+def test_the_timeout_of_a_trial_includes_the_time_in_the_queue(address: str) -> None:
     request = asked(SLURM, store=address, trial_timeout_s=100)
     with request.open_store() as store:
         drivers = Drivers(request, "run", store)
@@ -268,7 +270,7 @@ def test_a_trial_may_wait_for_its_workers_in_a_queue(address: str) -> None:
         assert MEASURE.timeout_s(drivers, request.plan[0]) > 5000 + 100
 
 
-def test_a_long_wait_is_worth_a_line_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_wait_in_a_queue_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
     heard: list[Progress] = []
@@ -281,7 +283,8 @@ def test_a_long_wait_is_worth_a_line_in_the_log(monkeypatch: pytest.MonkeyPatch)
     assert [each.notable for each in heard] == [False, False, True, False, True, False, False]
 
 
-def test_clusters_side_by_side_have_cores_and_trials_of_their_own(
+@pytest.mark.thorough
+def test_parallel_clusters_have_separate_cores_and_trials(
     fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cores = orchestrator_load.cores()
@@ -315,10 +318,12 @@ def test_clusters_side_by_side_have_cores_and_trials_of_their_own(
         ({"cluster": "simulated-cluster/none"}, "cluster"),
         ({"store": "result-store/none"}, "store"),
         ({"cluster": "light", "parallel_clusters": 2}, "parallel_clusters"),
-        ({"axes": {"__prefect_kind": "json"}}, "axes"),  # as a schedule's dialog leaves an editor that was not touched
+        ({"axes": {"__prefect_kind": "json"}}, "axes"),  # as the dialog of a schedule sends an untouched editor
     ],
 )
-def test_our_error_is_the_one_that_is_shown(fake: Any, address: str, given: dict[str, Any], field: str) -> None:
+def test_an_invalid_parameter_raises_invalid_field_before_anything_starts(
+    fake: Any, address: str, given: dict[str, Any], field: str
+) -> None:
     with pytest.raises(InvalidField) as error:
         scale_sweep(**{**SWEEP, "store": address, **given})
     assert error.value.field == field
@@ -330,7 +335,9 @@ def test_our_error_is_the_one_that_is_shown(fake: Any, address: str, given: dict
 # ------------------------------------------------------------------ what breaks
 
 
-def test_an_error_is_one_line_in_state_and_log(fake: Any, address: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_error_is_one_line_in_the_state_and_in_the_log(
+    fake: Any, address: str, caplog: pytest.LogCaptureFixture
+) -> None:
     fake.refusals += [ClusterError("no cluster today", where="here", cause="none left", next_step="wait")] * 3
     with pytest.raises(ClusterError) as raised, caplog.at_level(logging.DEBUG, "prefect.flow_runs"):
         scale_sweep(**SWEEP, store=address)
@@ -345,7 +352,7 @@ def test_an_error_is_one_line_in_state_and_log(fake: Any, address: str, caplog: 
 
 
 class Met(BaseModel):
-    """A signal comes while it is written as JSON."""
+    """A result during whose serialisation to JSON a signal arrives."""
 
     @model_serializer
     def _interrupted(self) -> str:
@@ -364,7 +371,7 @@ def interrupt() -> None:
         pytest.param("Running", lambda: Met().model_dump_json(), id="Running-serialised"),
     ],
 )
-def test_a_signal_that_meets_prefect_between_two_steps_is_no_crash(
+def test_a_signal_between_two_steps_cancels_the_run_without_a_crash(
     fake: Any, address: str, met: str, how: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     says = SyncTaskRunEngine.set_state
@@ -383,7 +390,7 @@ def test_a_signal_that_meets_prefect_between_two_steps_is_no_crash(
     assert states == {"Running": ["Measured", "Cancelled"], "Measured": ["Measured"]}[met]
 
 
-def test_a_run_that_is_stopped_while_it_publishes_does_not_complete(
+def test_a_flow_run_interrupted_while_publishing_is_cancelled(
     fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stopped(*args: object, **kwargs: object) -> None:
@@ -395,7 +402,7 @@ def test_a_run_that_is_stopped_while_it_publishes_does_not_complete(
     assert [run.state.name for run in task_runs() if run.state][-1] == "Cancelled"
 
 
-def test_a_workload_that_raises_is_shown_and_not_repeated(fake: Any, address: str) -> None:
+def test_a_failed_trial_has_a_named_state_and_is_not_repeated(fake: Any, address: str) -> None:
     fake.script = {0: "fail", 1: "invalid"}
     result = scale_sweep(**SWEEP, store=address)
     assert (result.valid, result.failed, result.invalid) == (1, 1, 1)
@@ -407,7 +414,7 @@ def test_a_workload_that_raises_is_shown_and_not_repeated(fake: Any, address: st
 
 
 @pytest.mark.parametrize("refusals", [2, 3])
-def test_a_cluster_that_cannot_be_had_is_asked_for_again_but_not_for_ever(
+def test_an_unavailable_cluster_is_requested_three_times_at_most(
     fake: Any, address: str, refusal: Exception, refusals: int
 ) -> None:
     fake.refusals += [refusal] * refusals
@@ -419,7 +426,7 @@ def test_a_cluster_that_cannot_be_had_is_asked_for_again_but_not_for_ever(
         assert store.run("latest").state is (RunState.COMPLETE if refusals == 2 else RunState.FAILED)
 
 
-def test_a_result_that_cannot_be_published_is_still_a_result(
+def test_a_sweep_whose_result_cannot_be_published_still_returns_it(
     fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*args: object, **kwargs: object) -> None:
@@ -431,7 +438,7 @@ def test_a_result_that_cannot_be_published_is_still_a_result(
 
 
 class Door:
-    """A way to the server of the session, which can be shut: then nobody listens there, as where a server is killed."""
+    """A proxy to the session's server that can be shut: then no port listens, as after a kill."""
 
     def __init__(self, port: int) -> None:
         self._port, self._open = port, [socket.create_server(("127.0.0.1", 0))]
@@ -465,7 +472,7 @@ class Door:
 
 @pytest.fixture
 def door(monkeypatch: pytest.MonkeyPatch) -> Door:
-    """Where a client asks once more only while it is open: then the server is there, and busy with other tests."""
+    """A door whose clients retry only while it is open: then the server is only busy with other tests."""
     door = Door(urlsplit(PREFECT_API_URL.value()).port or 0)
     retries = SimpleNamespace(value=lambda: 0 if door.is_shut else 5)
     monkeypatch.setattr("prefect.client.base.PREFECT_CLIENT_MAX_RETRIES", retries)
@@ -473,7 +480,7 @@ def door(monkeypatch: pytest.MonkeyPatch) -> Door:
 
 
 def goes_on_without_a_server(door: Door, address: str, log: pytest.LogCaptureFixture, *, items: int) -> None:
-    """Of other items in each test: the process keeps a client for each set of tags, which knows the door before."""
+    """Each test gives other items: the process caches a client per set of tags, which would know an older door."""
     sweep = {**SWEEP, "params": {"items": items}}
     with temporary_settings({PREFECT_API_URL: door.address, PREFECT_CLIENT_MAX_RETRIES: 0}):
         assert scale_sweep(**sweep, store=address).valid == 3
@@ -483,7 +490,7 @@ def goes_on_without_a_server(door: Door, address: str, log: pytest.LogCaptureFix
         assert store.run("latest").state == "complete"
 
 
-def test_a_server_that_fails_in_the_middle_costs_its_pages_and_not_the_run(
+def test_a_sweep_continues_without_pages_if_the_server_fails(
     fake: Any, door: Door, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     fake.script = {0: lambda driver: door.shut() or "measure"}
@@ -491,21 +498,21 @@ def test_a_server_that_fails_in_the_middle_costs_its_pages_and_not_the_run(
 
 
 @pytest.mark.parametrize(("status", "away"), [(500, True), (503, True), (404, False), (422, False)])
-def test_an_error_of_its_database_is_one_without_an_answer(status: int, away: bool) -> None:
+def test_server_errors_and_timeouts_mean_that_the_server_is_away(status: int, away: bool) -> None:
     request = httpx.Request("POST", "http://127.0.0.1:9/api")
     assert is_away(httpx.HTTPStatusError("", request=request, response=httpx.Response(status))) is away
     assert is_away(httpx.ReadTimeout(""))
 
 
-def test_without_a_server_nothing_begins(fake: Any, address: str) -> None:
+def test_a_flow_without_a_reachable_server_starts_no_driver(fake: Any, address: str) -> None:
     nobody = {PREFECT_API_URL: "http://127.0.0.1:9/api", PREFECT_CLIENT_MAX_RETRIES: 0}
     with temporary_settings(nobody), pytest.raises(InfrastructureError, match="does not answer"):
         scale_sweep(**{**SWEEP, "params": {"items": 7}}, store=address)
     assert fake.started == []
 
 
-@pytest.mark.timeout(30)  # less than a client of Prefect waits by default
-def test_one_that_stands_still_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.timeout(30)  # seconds, less than the default timeout of Prefect's clients
+def test_a_server_that_stands_still_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scalescope_flows.runner.ANSWER_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}/api"
@@ -515,7 +522,7 @@ def test_one_that_stands_still_is_not_waited_for(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.thorough
-def test_so_does_one_that_fails_as_it_is_asked_whether_a_task_may_start(
+def test_a_sweep_continues_if_the_server_fails_when_a_task_is_about_to_start(
     fake: Any, door: Door, address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     ask = task_engine._concurrency
@@ -537,10 +544,10 @@ LEAKY_ARGUMENTS = {"n_workers": 0, "threads_per_worker": 1, "processes": False, 
 CANARY = "c4nary/of+the \"mine'\\"
 
 
-def test_a_secret_leaves_the_driver_by_no_path(
+def test_a_secret_appears_in_no_error_log_artifact_report_or_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Thrown at every path: error, log, artifact, event, report, spec, records."""
+    """The secret is put into errors, logs, artifacts, events, the report, the specification and the records."""
     monkeypatch.setenv("PYTHONPATH", str(Path(leaky.__file__).parent.parent), prepend=":")
     monkeypatch.setenv("LEAKY_DSN", CANARY)
     kept = tmp_path / "kept"

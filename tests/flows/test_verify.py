@@ -1,4 +1,4 @@
-"""Remedies that a run carries out itself, on the simulated cluster."""
+"""Remedies that a run with `verify` or `explain` tries by itself, mostly on the simulated cluster."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def gain_of(run: SweepRun, code: str) -> Gain:
     return finding.gain
 
 
-def test_a_line_of_the_users_own_code_makes_more_partitions(address: str, tmp_path: Path) -> None:
+def test_verify_measures_the_predicted_gain_of_more_partitions(address: str, tmp_path: Path) -> None:
     job = tmp_path / "few.py"
     job.write_text(FEW)
     given = {"workload": f"{job}:run", "axes": {"workers": [2, 8]}}
@@ -80,7 +80,9 @@ def test_a_line_of_the_users_own_code_makes_more_partitions(address: str, tmp_pa
     assert run.planned == len(run.trials) == 3
 
 
-def test_a_stopped_run_comes_to_the_same_remedy(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_run_verifies_the_same_remedy_when_it_is_resumed(
+    fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(growth, "diagnose", lambda sweep, trials: few(trials[0].point.id, {"npartitions": 300}))
     given = {"workload": "bag-map", "axes": {"workers": [300]}, "repeats": 2, "verify": True}
     fake.script = {3: KeyboardInterrupt()}
@@ -88,19 +90,19 @@ def test_a_stopped_run_comes_to_the_same_remedy(fake: Any, address: str, monkeyp
         swept(address, **given)
     run = swept(address, **given)
     assert [trial.point.params["npartitions"] for trial in run.trials] == [None, None, 300, 300]
-    assert len(fake.begun) == 5  # the one that was stopped is run again, and no other
+    assert len(fake.begun) == 5  # only the interrupted trial runs again
 
 
 @pytest.mark.thorough
-def test_what_a_point_of_the_sweep_shows_is_not_run_again(address: str) -> None:
+def test_a_remedy_that_a_point_of_the_sweep_measured_is_not_run_again(address: str) -> None:
     given = {"workload": "bag-map", "params": {"items": 300, "seconds": 1}}
     run = swept(address, **given, axes={"workers": [300], "npartitions": [None, 300]}, verify=True)
     assert run.planned == 2
     gain = gain_of(run, "too-few-partitions")
-    assert gain.measured_s == pytest.approx(gain.predicted_s, rel=0.4)  # to hand out 300 tasks takes its time, too
+    assert gain.measured_s == pytest.approx(gain.predicted_s, rel=0.4)  # assigning 300 tasks takes time too
 
 
-def test_a_remedy_that_cannot_be_run_here_is_said(
+def test_a_remedy_that_cannot_be_run_here_is_logged(
     address: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     run = swept(address, workload="futures-map", axes={"workers": [2]}, params={"items": 2})
@@ -116,7 +118,7 @@ def test_a_remedy_that_cannot_be_run_here_is_said(
 
 
 @pytest.mark.thorough
-def test_the_simulated_cluster_and_fewer_workers_say_what_it_is_not(address: str, tmp_path: Path) -> None:
+def test_explain_runs_experiments_and_shows_which_part_explains_the_time(address: str, tmp_path: Path) -> None:
     job = tmp_path / "few.py"
     job.write_text(FEW.replace("sleep(1)", "sleep(0.1)"))
     given = {"workload": f"{job}:run", "cluster": "local", "axes": {"workers": [4]}, "explain": True}
@@ -131,12 +133,12 @@ def test_the_simulated_cluster_and_fewer_workers_say_what_it_is_not(address: str
     ]
     [empty] = [each for each in run.trials if each.point.has_zero_length_tasks]
     assert empty.metrics is not None
-    assert empty.metrics.elapsed_s < 0.5  # of 2 s that each of two tasks sleeps
+    assert empty.metrics.elapsed_s < 0.5  # without zero-length tasks, each of two tasks sleeps 2 s
     assert run.verdict is not None
     [said] = [finding.summary for finding in run.verdict.findings if finding.code == "experiments"]
     machine = re.search(r"explain the time, and the machine does not|so ([0-9]+)\s% goes to the machine", said)
     assert machine is not None, said
-    assert int(machine[1] or 0) < 50  # of a busy host
+    assert int(machine[1] or 0) < 50  # percent; a busy host adds some
     assert "2 workers took" in said
     assert "1 worker took" in said
     assert "4 partitions instead of 2" in said
@@ -146,7 +148,7 @@ def test_the_simulated_cluster_and_fewer_workers_say_what_it_is_not(address: str
 
 
 @pytest.mark.thorough
-def test_where_tasks_of_no_length_take_as_long_it_is_the_client(address: str, tmp_path: Path) -> None:
+def test_explain_blames_the_client_if_zero_length_tasks_take_as_long(address: str, tmp_path: Path) -> None:
     job = tmp_path / "slow_client.py"
     job.write_text(SLOW_CLIENT)
     run = swept(address, workload=f"{job}:run", axes={"workers": [4]}, explain=True)

@@ -1,4 +1,4 @@
-"""Blocks of code on clusters that the user made: real ones of this machine."""
+"""`scalescope.diagnose` on clusters that the user created: real clusters of this machine."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def client(cluster: LocalCluster) -> Iterator[Client]:
 
 
 def left_on(client: Client) -> tuple[Any, ...]:
-    """What a recorder would leave."""
+    """Everything on the cluster that a recorder could leave behind."""
 
     def scheduler(dask_scheduler: Any) -> tuple[Any, ...]:
         own = dask_scheduler
@@ -53,7 +53,7 @@ def left_on(client: Client) -> tuple[Any, ...]:
 # ------------------------------------------------------------------ what is fine
 
 
-def test_a_block_is_measured_and_judged_and_nothing_is_left(
+def test_a_diagnosed_block_has_a_verdict_and_leaves_nothing_on_the_cluster(
     client: Client, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     before = left_on(client)
@@ -75,8 +75,10 @@ def test_a_block_is_measured_and_judged_and_nothing_is_left(
     assert "results-awaited-in-loop" in Path(found.report(str(tmp_path / "report.html"))).read_text()
 
 
-def test_it_is_kept_and_shown_like_a_run(client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with scalescope.diagnose(client, "the morning's job") as found:  # so long that what a busy host adds is no fault
+def test_a_diagnosed_block_can_be_saved_and_shown_like_a_run(
+    client: Client, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with scalescope.diagnose(client, "the morning's job") as found:  # long enough that a busy host causes no finding
         client.gather(client.map(nap, range(20), seconds=0.5, pure=False))
     run = found.save(str(tmp_path / "store.db"))
     capsys.readouterr()
@@ -86,7 +88,7 @@ def test_it_is_kept_and_shown_like_a_run(client: Client, tmp_path: Path, capsys:
     assert "the morning's job" in capsys.readouterr().out
 
 
-def test_one_block_after_another_and_one_that_does_nothing(client: Client) -> None:
+def test_blocks_can_follow_each_other_and_an_empty_block_is_invalid(client: Client) -> None:
     for _ in range(2):
         with scalescope.diagnose(client) as found:
             client.submit(nap, 1, pure=False).result()
@@ -102,7 +104,7 @@ def test_one_block_after_another_and_one_that_does_nothing(client: Client) -> No
 # ------------------------------------------------------------------ what breaks
 
 
-def test_an_error_of_the_block_goes_on_and_is_kept(client: Client) -> None:
+def test_an_error_within_a_block_is_raised_and_recorded(client: Client) -> None:
     with pytest.raises(ZeroDivisionError), scalescope.diagnose(client) as found:  # noqa: PT012
         client.gather(client.map(nap, range(4), pure=False))
         1 / 0  # noqa: B018
@@ -113,7 +115,7 @@ def test_an_error_of_the_block_goes_on_and_is_kept(client: Client) -> None:
     assert [found.metrics and found.metrics.tasks, found.points[0].metrics and found.points[0].metrics.tasks] == [4, 4]
 
 
-def test_a_block_that_hangs_says_so_and_ctrl_c_makes_that_the_verdict(
+def test_a_hanging_block_is_reported_and_is_the_verdict_after_ctrl_c(
     client: Client, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_watch, "STILL_S", 0.5)
@@ -135,7 +137,7 @@ def test_a_block_that_hangs_says_so_and_ctrl_c_makes_that_the_verdict(
     client.gather(futures)
 
 
-def test_a_client_or_cluster_that_is_closed_in_the_block(cluster: LocalCluster) -> None:
+def test_a_block_that_closes_its_client_or_cluster_still_gets_a_verdict(cluster: LocalCluster) -> None:
     with Client(cluster, set_as_default=False) as client, scalescope.diagnose(client) as found:
         client.gather(client.map(nap, range(4), pure=False))
         client.close()
@@ -151,7 +153,7 @@ def test_a_client_or_cluster_that_is_closed_in_the_block(cluster: LocalCluster) 
     assert "'finish'" in found.trial.reason
 
 
-def test_blocks_in_blocks_and_clients_that_will_not_do(client: Client, cluster: LocalCluster) -> None:
+def test_nested_blocks_and_closed_or_asynchronous_clients_are_refused(client: Client, cluster: LocalCluster) -> None:
     with scalescope.diagnose(client) as outer:
         with pytest.raises(UsageError, match="another block"), scalescope.diagnose(client):
             pass
@@ -172,7 +174,7 @@ def test_blocks_in_blocks_and_clients_that_will_not_do(client: Client, cluster: 
     asyncio.run(asynchronous())
 
 
-def test_a_cluster_that_scales_itself_may_begin_without_workers() -> None:
+def test_an_adaptive_cluster_without_workers_can_be_diagnosed() -> None:
     with (
         LocalCluster(n_workers=0, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
         Client(cluster) as client,

@@ -1,4 +1,4 @@
-"""Files of deployments: what a run writes stays where a browser finds it, and what a pull step brings is found."""
+"""Files of deployed flows: reports stay reachable by a browser, and code from a pull step is found."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("worker", "api")
 
 @pytest.fixture(scope="module")
 def api(site: Site) -> Iterator[None]:
-    """Prefect's clients speak with the server of the site."""
+    """Prefect's clients use the server of the site."""
     with temporary_settings({PREFECT_API_URL: site.environ["PREFECT_API_URL"]}):
         yield
 
@@ -89,7 +89,7 @@ def opened(url: str) -> str:
 
 
 @pytest.mark.thorough
-def test_a_report_outlives_the_run_and_is_linked(site: Site) -> None:
+def test_the_report_of_a_deployed_run_stays_and_is_linked(site: Site) -> None:
     ended = run("scale-sweep/scale-sweep", axes=AXES, params={"items": 4}, report="report.html")
     assert ended.state.is_completed(), ended.state
     with site.store() as store:
@@ -102,8 +102,8 @@ def test_a_report_outlives_the_run_and_is_linked(site: Site) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("pulled")
-def test_what_a_pull_step_brings_is_found_and_isolated(site: Site) -> None:
-    """Also replayed, in a driver that reads the recorded graph from beside the records."""
+def test_a_workload_from_a_pull_step_is_found_and_isolated(site: Site) -> None:
+    """The isolation also replays: its driver reads the recorded graph from the folder of the records."""
     sweep = {"workload": "my_job.py:run", "axes": AXES}
     ended = run("isolate/pulled", sweep=sweep, metric="efficiency < 0.9", max_trials=3)
     assert ended.state.is_completed(), ended.state

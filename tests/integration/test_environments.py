@@ -68,7 +68,7 @@ def deadly(client, *, items: int = 1):
 
 @dataclass(frozen=True)
 class Place:
-    """A driver, and which environment it runs in on which cluster."""
+    """A driver with its environment and its kind of cluster."""
 
     environment: str
     kind: str
@@ -77,7 +77,7 @@ class Place:
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str, str], Place]]:
-    """Opens a driver in an environment on a kind of cluster, once: all tests share it, whatever their order."""
+    """Opens one driver per environment and kind of cluster, which all tests share in any order."""
     with ExitStack() as stack:
 
         @cache
@@ -116,7 +116,7 @@ def run(place: Place, workload: str, workers: int = 2, **params: Any) -> tuple[P
 
 
 def variant(place: tuple[str, str]) -> Any:
-    """`make test` runs the oldest release and the newest one."""
+    """`make test` runs only the oldest and the newest release."""
     return [] if {"2023.5", "newest"} & {*place} and "light" not in place else [pytest.mark.thorough]
 
 
@@ -126,7 +126,7 @@ everywhere = pytest.mark.parametrize(
 
 
 @everywhere
-def test_the_driver_runs_in_that_environment(place: Place) -> None:
+def test_the_driver_runs_in_the_requested_environment(place: Place) -> None:
     versions = place.driver.versions
     assert place.environment == "newest" or versions["distributed"].startswith(place.environment)
     assert ("apache-beam" in place.driver.packages) == (place.environment in WITH_BEAM)
@@ -144,7 +144,7 @@ def test_the_driver_runs_in_that_environment(place: Place) -> None:
     ],
     indirect=["place"],
 )
-def test_runs_and_is_measured(place: Place, name: str) -> None:
+def test_a_workload_runs_in_an_older_environment_and_has_metrics(place: Place, name: str) -> None:
     point, outcome, tables = run(place, name, **PARAMS[name])
     assert outcome.state is TrialState.VALID, outcome.reason
     assert not outcome.warnings
@@ -162,7 +162,7 @@ def test_runs_and_is_measured(place: Place, name: str) -> None:
 
 
 @everywhere
-def test_a_function_that_fails(place: Place, own: Path) -> None:
+def test_a_failing_function_in_an_older_environment_is_recorded(place: Place, own: Path) -> None:
     _, outcome, tables = run(place, f"{own}:failing")
     assert outcome.state is TrialState.FAILED
     assert "three is too many" in outcome.reason
@@ -172,7 +172,7 @@ def test_a_function_that_fails(place: Place, own: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("place", [("2024.8", "simulated")], indirect=True, ids="-".join)
-def test_a_workload_whose_packages_are_missing_says_where(place: Place) -> None:
+def test_a_workload_with_missing_packages_names_the_interpreter(place: Place) -> None:
     _, outcome, _ = run(place, "beam-pardo", items=4, seconds=0.05)
     assert outcome.state is TrialState.FAILED
     assert "needs apache-beam" in outcome.reason
@@ -180,7 +180,7 @@ def test_a_workload_whose_packages_are_missing_says_where(place: Place) -> None:
 
 
 @pytest.mark.parametrize("place", [("2023.5", "local")], indirect=True, ids="-".join)
-def test_what_an_old_release_does_not_say_is_noted(place: Place, own: Path) -> None:
+def test_facts_that_an_old_release_does_not_provide_are_noted(place: Place, own: Path) -> None:
     _, outcome, tables = run(place, f"{own}:deadly")
     assert outcome.state is TrialState.INVALID
     assert "lost" in outcome.reason
@@ -190,15 +190,16 @@ def test_what_an_old_release_does_not_say_is_noted(place: Place, own: Path) -> N
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("place", [("2023.5", "simulated"), ("2024.8", "simulated")], indirect=True, ids="-".join)
-def test_simulated_trials_of_old_releases_repeat_to_the_last_bit(place: Place) -> None:
+def test_simulated_trials_of_old_releases_are_exactly_repeatable(place: Place) -> None:
     runs = [run(place, "tree-reduce", 10, items=60, seconds=0.2)[1:] for _ in range(2)]
     (first, tables), (second, again) = runs
     assert first.elapsed_s == second.elapsed_s
     for recorded in (tables, again):
-        recorded["tasks"].pop("thread")  # of the operating system
+        recorded["tasks"].pop("thread")  # thread ids of the operating system differ
     assert tables == again
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("place", "name", "items", "tasks", "workers"),
     [
@@ -206,13 +207,15 @@ def test_simulated_trials_of_old_releases_repeat_to_the_last_bit(place: Place) -
         (("2023.5", "simulated"), "beam-pardo", 199, 800, 199),
         pytest.param(("2023.5", "simulated"), "bag-map", 200, 201, 100, marks=pytest.mark.thorough),
         pytest.param(("2023.5", "simulated"), "beam-pardo", 200, 404, 100, marks=pytest.mark.thorough),
-        # the first mend: a sawtooth
+        # the first fix: a sawtooth
         pytest.param(("2023.9", "simulated"), "beam-pardo", 101, 208, 51, marks=pytest.mark.thorough),
         pytest.param(("2023.9", "simulated"), "bag-map", 101, 103, 51, marks=pytest.mark.thorough),
     ],
     indirect=["place"],
 )
-def test_partitions_of_those_days(place: Place, name: str, items: int, tasks: int, workers: int) -> None:
+def test_old_releases_make_the_partitions_that_were_reported(
+    place: Place, name: str, items: int, tasks: int, workers: int
+) -> None:
     _, outcome, tables = run(place, name, items + 5, items=items, seconds=0.05)
     assert outcome.state is TrialState.VALID, outcome.reason
     recorded = tables["tasks"]

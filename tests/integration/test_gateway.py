@@ -63,7 +63,7 @@ def opened(server: Server) -> Iterator[Any]:
         yield lambda **given: made(**{**server.fields(), "start_timeout_s": 60, **given})
 
 
-def test_another_user_reads_nothing_over_http(server: Server, opened: Any) -> None:
+def test_a_gateway_cluster_answers_no_request_of_another_user(server: Server, opened: Any) -> None:
     cluster = opened()
     cluster.scale(2, 1)
     with cluster.client() as client:
@@ -75,13 +75,13 @@ def test_another_user_reads_nothing_over_http(server: Server, opened: Any) -> No
 
 
 def configured(server: Server) -> dict[str, Any]:
-    """Settings of Dask with which its users reach a server."""
+    """Dask settings with which users of Dask Gateway reach their server."""
     login = {"type": "basic", "kwargs": {"username": "me", "password": f"{{{VARIABLE}}}"}}
     return {"gateway.address": server.address, "gateway.auth": login}
 
 
 @pytest.mark.thorough
-def test_sizes_are_exact_and_nothing_is_left(
+def test_a_gateway_cluster_has_exact_sizes_and_leaves_nothing(
     server: Server,
     opened: Any,
     ledger: Path,
@@ -104,7 +104,7 @@ def test_sizes_are_exact_and_nothing_is_left(
         cluster.scale(MOST + 1, 2)
     assert refused.value.category == "refused"
     assert f"limit of {MOST} workers" in refused.value.cause
-    cluster.scale(1, 2)  # the server has begun to start as many as it allows
+    cluster.scale(1, 2)  # after the refusal the server had begun to start MOST workers
 
     monkeypatch.setattr(cluster_watch, "INTERVAL_S", 0.2)
     address = cluster._report.scheduler_address
@@ -130,7 +130,7 @@ def test_sizes_are_exact_and_nothing_is_left(
     ],
     ids=["password", "option", "address"],
 )
-def test_what_cannot_be_is_said_at_once(
+def test_a_wrong_password_option_or_address_is_refused_at_once(
     given: dict[str, Any],
     password: str,
     error: str,
@@ -149,7 +149,7 @@ def test_what_cannot_be_is_said_at_once(
     assert [*ledger.glob("*")] == []
 
 
-def test_without_an_address(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gateway_cluster_without_an_address_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with opening(GatewaySpec) as made, pytest.raises(UsageError, match="no login"):
         made()
     assert cli.run(["watch", "gateway://127.0.0.1:9/none", "--for", "1s"]) == ExitStatus.USAGE
@@ -171,7 +171,7 @@ def orphan(server: Server, **details: Any) -> Lease:
     return dead
 
 
-def test_reap_stops_the_cluster_of_a_dead_owner_and_no_other(server: Server, ledger: Path) -> None:
+def test_reap_stops_only_the_gateway_cluster_of_a_dead_owner(server: Server, ledger: Path) -> None:
     theirs, mine, left = server.submit("other"), server.submit("me"), server.submit("me")
     named, gone = orphan(server, cluster=left), orphan(server, cluster="0" * 32)
     shown = reap(dry_run=True)
@@ -194,7 +194,7 @@ def test_reap_stops_the_cluster_of_a_dead_owner_and_no_other(server: Server, led
 
 
 @pytest.mark.thorough
-def test_a_cluster_ends_by_itself_once_its_owner_is_gone(server: Server, opened: Any) -> None:
+def test_a_gateway_cluster_ends_by_itself_once_its_owner_is_gone(server: Server, opened: Any) -> None:
     cluster = opened(idle_timeout_s=1)
     time.sleep(3 * left_alone.LOOK_S)
     assert len(server.clusters()) == 1
@@ -218,7 +218,7 @@ def commands(tmp_path: Path) -> Iterator[Commands]:
 
 
 @pytest.mark.thorough
-def test_a_sweep(server: Server, commands: Commands) -> None:
+def test_a_sweep_on_a_gateway_cluster_leaves_no_cluster_and_no_password(server: Server, commands: Commands) -> None:
     sweep = ("sweep", "-w", "futures-map", "-a", "workers=1,2,4", "-p", "items=4", "-p", "seconds=0.2")
     assert commands.start(*sweep, *options(server)).wait(200) in (0, 1), commands.text()
     (run,) = commands.runs()
@@ -233,7 +233,7 @@ def test_a_sweep(server: Server, commands: Commands) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("stage", ["provisioning", "scaling", "measuring"])
-def test_a_killed_sweep_is_continued(stage: str, server: Server, commands: Commands) -> None:
+def test_a_killed_sweep_on_a_gateway_cluster_can_be_resumed(stage: str, server: Server, commands: Commands) -> None:
     theirs = server.submit("other")
 
     def kill(commands: Commands, flow: Any) -> None:
@@ -247,7 +247,7 @@ def test_a_killed_sweep_is_continued(stage: str, server: Server, commands: Comma
 
 
 @pytest.mark.thorough
-def test_a_server_that_is_away_during_a_trial(server: Server, commands: Commands) -> None:
+def test_a_trial_is_repeated_if_the_gateway_server_was_away(server: Server, commands: Commands) -> None:
     def away(commands: Commands, flow: Any) -> None:
         server.signal(signal.SIGSTOP)
         time.sleep(20)
@@ -261,7 +261,7 @@ def test_a_server_that_is_away_during_a_trial(server: Server, commands: Commands
 
 
 @pytest.mark.thorough
-def test_a_script_that_makes_its_own_cluster(server: Server, tmp_path: Path) -> None:
+def test_a_script_that_creates_a_gateway_cluster_is_recorded(server: Server, tmp_path: Path) -> None:
     (tmp_path / "theirs.py").write_text(SCRIPT)
     settings = {"DASK_GATEWAY__ADDRESS": server.address, "DASK_GATEWAY__AUTH__KWARGS__PASSWORD": PASSWORD}
     command = [sys.executable, "-c", "from scalescope.cli.main import main; main()", "run", "--json", "theirs.py"]

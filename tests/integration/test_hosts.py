@@ -1,4 +1,4 @@
-"""Hosts that are set up otherwise than most: the real command in each, which works or says at once what it lacks."""
+"""Unusual hosts: the real command works in each, or tells at once what is missing."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def unless_root_of_a_namespace() -> None:
         pytest.param([], PROXY, ["--prefect"], id="proxy", marks=pytest.mark.thorough),
     ],
 )
-def test_it_works(tmp_path: Path, prefix: list[str], env: dict[str, str | None], more: list[str]) -> None:
+def test_a_sweep_works_on_hosts_with_unusual_users_locales_or_proxies(
+    tmp_path: Path, prefix: list[str], env: dict[str, str | None], more: list[str]
+) -> None:
     if prefix:
         unless_root_of_a_namespace()
     more = more if "--prefect" in more else [*more, "--no-prefect"]
@@ -73,7 +75,7 @@ def test_it_works(tmp_path: Path, prefix: list[str], env: dict[str, str | None],
     assert (tmp_path / "my home ü" / "a store" / "ö.db").exists()
 
 
-def test_without_a_home_it_says_so(tmp_path: Path) -> None:
+def test_a_sweep_without_a_home_folder_is_refused_with_the_next_step(tmp_path: Path) -> None:
     unless_root_of_a_namespace()
     nothing = dict.fromkeys(("HOME", "LOGNAME", "USER", "XDG_STATE_HOME", "XDG_DATA_HOME"))
     done = scalescope(tmp_path, NOBODY, nothing, "-w", "futures-map", "--no-prefect")

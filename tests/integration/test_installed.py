@@ -110,7 +110,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory, missing: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the programs of a new environment: Scalescope as installed, all else as the tests have it."""
+    """The `bin` folder of a new environment: Scalescope is installed, all other packages are those of the tests."""
     folder = tmp_path_factory.mktemp("environment")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     scheme = {"base": str(folder), "platbase": str(folder)}
@@ -127,7 +127,7 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass(frozen=True)
 class Project:
-    """A folder of a user, and what is run in it."""
+    """A folder of a user, in which programs are run."""
 
     folder: Path
     programs: Path
@@ -152,7 +152,7 @@ class Project:
 
 @pytest.fixture(scope="module", params=["packages", pytest.param("folders", marks=pytest.mark.thorough)])
 def project(request: pytest.FixtureRequest, programs: Path, tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """With files `__init__.py` and without."""
+    """A project whose folders have `__init__.py`, and one without these files."""
     folder = tmp_path_factory.mktemp(request.param)
     for name, text in PROJECT.items():
         file = folder / name
@@ -168,19 +168,19 @@ def project(request: pytest.FixtureRequest, programs: Path, tmp_path_factory: py
 
 
 def clean() -> dict[str, str]:
-    """The environment of this process, without what leads to the tests' own packages and servers."""
+    """This process' environment without variables that point to packages and servers of the tests."""
     strange = ("PYTHON", "PREFECT_", "SCALESCOPE_", "PYTEST_", "COVERAGE_")
     return {name: value for name, value in os.environ.items() if not name.startswith(strange)}
 
 
-def test_the_wheel_installs_packages_of_our_own_names_alone(wheel: Path) -> None:
+def test_the_wheel_installs_only_our_own_packages(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = [name.partition("/") for name in archive.namelist()]
     assert all(slash for _, slash, _ in names), "a module at the top"
     assert {top for top, _, _ in names if not top.endswith(".dist-info")} == OURS
 
 
-def test_the_wheel_has_all_files(wheel: Path) -> None:
+def test_the_wheel_contains_all_files_of_our_packages(wheel: Path) -> None:
     listed = subprocess.run(
         ["git", "ls-files", "scalescope", "flows", "blocks"], cwd=ROOT, capture_output=True, text=True, check=False
     )
@@ -192,8 +192,8 @@ def test_the_wheel_has_all_files(wheel: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_plain_install_of_the_newest_of_everything(wheel: Path, tmp_path: Path) -> None:
-    """Without constraints: it can be resolved on every Python that is supported, and sweeps on this one."""
+def test_a_plain_install_with_the_newest_dependencies_works(wheel: Path, tmp_path: Path) -> None:
+    """Without constraints: every supported Python can resolve the dependencies, and a sweep runs on this one."""
     for version in ("3.11", "3.12", "3.13"):
         uv.run(
             ["pip", "compile", "--quiet", "--python-version", version, str(ROOT / "pyproject.toml")],
@@ -210,7 +210,7 @@ def test_a_plain_install_of_the_newest_of_everything(wheel: Path, tmp_path: Path
     assert (tmp_path / "page.html").exists()
 
 
-def test_the_repository_is_not_seen(project: Project) -> None:
+def test_an_installed_scalescope_does_not_import_from_the_repository(project: Project) -> None:
     names = ", ".join(sorted(OURS))
     shown = project.run("python", "-c", f"import {names}; print({', '.join(f'{name}.__file__' for name in OURS)})")
     assert shown.count(str(project.programs.parent)) == len(OURS)
@@ -218,11 +218,12 @@ def test_the_repository_is_not_seen(project: Project) -> None:
     assert not {str(ROOT), str(ROOT / "flows"), str(ROOT / "blocks")} & set(path)
 
 
-def test_a_test_of_the_user(project: Project) -> None:
+@pytest.mark.thorough
+def test_a_test_of_the_user_runs_with_scalescope_installed(project: Project) -> None:
     assert "1 passed" in project.run("python", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py")
 
 
-def test_a_workload_of_the_user_on_the_command_line(project: Project) -> None:
+def test_a_workload_of_the_user_runs_from_the_command_line(project: Project) -> None:
     shown = json.loads(
         project.run("scalescope", "sweep", "-w", "job.py:run", "-a", "workers=2", "-p", "items=4", "--json")
     )
@@ -246,7 +247,7 @@ def api(prefect_server: None) -> str:
 
 @pytest.fixture(scope="module")
 def worker(project: Project, api: str) -> Iterator[subprocess.Popen[str]]:
-    """Started in the user's folder, as one does, and what is deployed from there."""
+    """A worker started in the user's folder, with the flows deployed from there."""
     shown = project.run("python", "-m", "prefect", "--no-prompt", "deploy", "--all", PREFECT_API_URL=api)
     assert shown.count("successfully created") == 2
     process = subprocess.Popen(
@@ -255,7 +256,7 @@ def worker(project: Project, api: str) -> Iterator[subprocess.Popen[str]]:
         env={**project.environ, "PREFECT_API_URL": api, "PREFECT_WORKER_QUERY_SECONDS": "1"},
     )
     yield process
-    kill_tree(psutil.Process(process.pid))  # it runs nothing any more
+    kill_tree(psutil.Process(process.pid))  # all flow runs have ended
     process.wait(30)
 
 

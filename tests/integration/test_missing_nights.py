@@ -1,4 +1,4 @@
-"""deployments/automations/missing-nights.yaml: a night that did not come, or measured nothing, is told."""
+"""deployments/automations/missing-nights.yaml tells of a night that is missing or measured nothing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from scalescope.model.study import Study
 from scalescope.nightly import missing_nights
 from scalescope.nightly.night_record import Night, NightRecord
 
-LIMIT_S = 10  # without a night, after which it is told; the file says 26 hours
+LIMIT_S = 10  # seconds without a night until it is told; the file has 26 hours
 WORKLOAD = """
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def run(client, *, items: int = 2):
 
 
 class Inbox(HTTPServer):
-    """A webhook; `told` are the subjects of what it got."""
+    """A webhook; `told` has the subjects of the messages that it received."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Receives)
@@ -64,7 +64,7 @@ def inbox() -> Iterator[Inbox]:
 
 
 def automate(site: Site, inbox: Inbox) -> None:
-    """Create the automation as its file says, but for the time."""
+    """Create the automation of the file with a shorter time limit."""
     [automation] = yaml.safe_load((ROOT / "deployments/automations/missing-nights.yaml").read_text())
     with site.client() as client:
         url = f"http://127.0.0.1:{inbox.server_port}"
@@ -75,7 +75,7 @@ def automate(site: Site, inbox: Inbox) -> None:
 
 
 @pytest.mark.thorough
-def test_nights_that_come_are_not_told_and_the_first_that_does_not_is(site: Site, inbox: Inbox) -> None:
+def test_only_the_first_missing_night_is_reported(site: Site, inbox: Inbox) -> None:
     automate(site, inbox)
     for number in range(2):
         study = Study(f"nightly-{time.time_ns()}", "nightly", {"history": "mine"})
@@ -121,7 +121,7 @@ def end(process: psutil.Popen) -> None:
 
 
 def night(site: Site) -> str:
-    """Run a night; the name of its last state."""
+    """Run a night; return the name of its last state."""
     with site.client() as client:
         deployment = client.read_deployment_by_name("nightly/mine")
         run = client.create_flow_run_from_deployment(deployment.id).id
@@ -134,9 +134,7 @@ def night(site: Site) -> str:
 
 
 @pytest.mark.thorough
-def test_told_with_the_worker_stopped_after_a_restart_of_the_server_and_for_a_night_that_measured_nothing(
-    own: Site, inbox: Inbox
-) -> None:
+def test_a_missing_or_empty_night_is_reported_even_after_a_restart_of_the_server(own: Site, inbox: Inbox) -> None:
     server = own.start_server()
     own.give(POOL)
     own.give(f"prefect --no-prompt deploy --all --prefect-file {own.folder}/night.yaml")
@@ -145,7 +143,7 @@ def test_told_with_the_worker_stopped_after_a_restart_of_the_server_and_for_a_ni
     assert night(own) == "Completed"
     end(worker)
     end(server)
-    time.sleep(70)  # longer than the minute for which a server keeps what is over by default
+    time.sleep(70)  # seconds, longer than a server keeps ended automation states by default (60 s)
     assert inbox.told == []
     own.start_server()
     wait_for(lambda: len(inbox.told) == 1, "the night that did not come was not told")

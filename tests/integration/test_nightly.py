@@ -1,4 +1,4 @@
-"""Three real nights, with a regression in one package before the third: nobody helps.
+"""Three real nights, with a regression in one package before the third.
 
 uv builds the environments, with wheels of this test besides those of the index. Where they cannot be had the test is
 skipped, or fails if SCALESCOPE_REQUIRE names environments.
@@ -86,8 +86,9 @@ def events(name: str) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("prefect_server")
-def test_a_regression_between_two_nights_is_found_confirmed_and_traced_to_its_release(
+def test_a_regression_between_nights_is_confirmed_and_traced_to_its_release(
     wheels: Path, asked: dict[str, Any], address: str, missing: Any
 ) -> None:
     write_wheel(wheels, "crunch", "1.0", code=CRUNCH.format(seconds=0.1))
@@ -98,7 +99,7 @@ def test_a_regression_between_two_nights_is_found_confirmed_and_traced_to_its_re
     assert not first.alarm
     assert not nightly(**asked).alarm
     write_wheel(wheels, "crunch", "1.1", code=CRUNCH.format(seconds=0.1))
-    write_wheel(wheels, "crunch", "1.2", code=CRUNCH.format(seconds=0.4))  # plain on a loaded host, too
+    write_wheel(wheels, "crunch", "1.2", code=CRUNCH.format(seconds=0.4))  # clear on a loaded host
     third = nightly(**asked)
     assert third.alarm
 
@@ -113,7 +114,7 @@ def test_a_regression_between_two_nights_is_found_confirmed_and_traced_to_its_re
     culprit = alert.culprit
     assert (culprit.package, culprit.good, culprit.bad) == ("crunch", "1.1", "1.2")
     assert "shows it" in alert.shown, alert.shown
-    told = wait_for(lambda: events(alerts.CONFIRMED), "no event has arrived")  # the server takes them in later
+    told = wait_for(lambda: events(alerts.CONFIRMED), "no event has arrived")  # the server stores events with a delay
     [event] = [each for each in told if each["payload"]["night"] == third.study_id]
     assert event["payload"]["culprit"]["bad"] == "1.2"
     assert event["payload"]["script"] == alert.script
@@ -166,7 +167,7 @@ def run(client, *, items: int = 8):
 
 
 @pytest.mark.thorough
-def test_a_night_whose_cpu_was_stolen_raises_nothing_and_says_why(tmp_path: Path, address: str) -> None:
+def test_a_night_whose_cpu_was_stolen_blames_the_machine(tmp_path: Path, address: str) -> None:
     path, begun, go = (tmp_path / name for name in ("own.py", "begun", "go"))
     path.write_text(COMPUTES)
     asked = {"workloads": [f"{path}:run"], "clusters": ["local"], "axes": {"workers": [1]}, "rounds": 1}
@@ -177,7 +178,7 @@ def test_a_night_whose_cpu_was_stolen_raises_nothing_and_says_why(tmp_path: Path
     thieves: list[subprocess.Popen[bytes]] = []
 
     def steal() -> None:
-        """Once its cluster is there, by so much that no other load of this machine matters.
+        """Steal CPU once the cluster is up, so much that no other load of this machine matters.
 
         Each thief is a session of its own: Linux gives each session the same share (autogroup, sched(7)).
         """
@@ -187,7 +188,7 @@ def test_a_night_whose_cpu_was_stolen_raises_nothing_and_says_why(tmp_path: Path
         go.touch()
 
     def release(progress: Progress | None = None) -> None:
-        """Once the trial that counts is over."""
+        """Stop stealing once the counted trial is over."""
         if progress is None or (progress.trial is not None and not progress.trial.warmup):
             for thief in thieves:
                 thief.kill()
@@ -210,7 +211,7 @@ def test_a_night_whose_cpu_was_stolen_raises_nothing_and_says_why(tmp_path: Path
 
 
 @pytest.mark.thorough
-def test_a_night_that_was_killed_continues(tmp_path: Path, address: str) -> None:
+def test_a_killed_night_is_continued_by_the_same_command(tmp_path: Path, address: str) -> None:
     command = [sys.executable, "-c", "from scalescope.cli.main import main; main()", "nightly", "--no-prefect"]
     command += ["--store", address, "-a", "workers=2", "-w", "futures-map", "-w", "bag-map", "--small"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""A sweep in a notebook: a bar that is drawn in place, and no line that nobody wants."""
+"""A sweep in a notebook draws its progress bar in place and prints no other line."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_notebook_shows_one_bar_and_what_was_asked_for(
+def test_a_notebook_shows_one_progress_bar_and_the_result(
     way: str, missing: Callable[[str, str], NoReturn], tmp_path: Path
 ) -> None:
     try:

@@ -1,4 +1,4 @@
-"""Schedulers of other releases of Dask, each with a worker, in environments of their own."""
+"""Schedulers of other Dask releases, each with a worker, in separate environments."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def scheduler(request: pytest.FixtureRequest, missing: Any) -> Iterator[tuple[st
 
 
 @pytest.mark.thorough
-def test_it_says_its_versions_before_there_is_a_client(scheduler: tuple[str, str]) -> None:
+def test_versions_of_a_scheduler_of_another_release_can_be_read(scheduler: tuple[str, str]) -> None:
     address, release = scheduler
     found = versions_of(address, None, 30.0)
     assert found["distributed"] == release

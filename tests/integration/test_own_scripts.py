@@ -1,4 +1,4 @@
-"""Scripts as people write them, each run as it is: what holds it back comes first."""
+"""Scripts as people write them, run unchanged: the first finding is their known cause."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPIN = """
                 with Client(n_workers=1, threads_per_worker=4, dashboard_address=None) as client:
                     print(sum(client.gather(client.map(spin, range(12)))) > 0)
         """
-# By name: the code that comes first, or several of which one does, and the script
+# By name: the accepted codes of the first finding, and the script
 SCRIPTS = {
     "computes_in_a_loop": (
         "recomputation",
@@ -211,7 +211,7 @@ HANGING = {"held_lock", "awaits_in_tasks"}
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_the_verdict_on_a_script(name: str, tmp_path: Path) -> None:
+def test_the_verdict_on_a_script_names_its_known_cause(name: str, tmp_path: Path) -> None:
     code, text = SCRIPTS[name]
     (tmp_path / "theirs.py").write_text(textwrap.dedent(text))
     command = [sys.executable, "-c", CLI, "run", "--json", "--no-save", "theirs.py"]
@@ -221,10 +221,11 @@ def test_the_verdict_on_a_script(name: str, tmp_path: Path) -> None:
         if name in HANGING:
             assert process.stderr is not None
             assert any("NOTHING MOVES" in line for line in process.stderr)
+            assert any("theirs.py:" in line for line in process.stderr)  # named although sent by value
             process.send_signal(signal.SIGINT)
         shown, said = process.communicate()
     (cluster,) = json.loads(shown)["clusters"]
     right = {*code.split()}
-    if code == "gil-bound":  # without an idle core, threads that take turns look like threads that have no core
+    if code == "gil-bound":  # without an idle core, threads waiting for the lock look like threads waiting for a core
         right.add("host-overloaded")
     assert cluster["verdict"]["findings"][0]["code"] in right, said

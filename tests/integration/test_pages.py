@@ -1,4 +1,4 @@
-"""What README.md and the pages of docs/ show: each block is run, or checked as far as nothing is started."""
+"""The code blocks of README.md and docs/: each is run, or at least checked without starting anything."""
 
 from __future__ import annotations
 
@@ -74,6 +74,7 @@ ELSEWHERE = {
 }
 """How blocks begin whose commands need more than a page has, and the tests that run them."""
 TUTORIAL, LONG = (pytest.mark.timeout(1200), pytest.mark.thorough), ("docs/tutorial.md", "docs/fix.md")
+LONG_COMMANDS = ("scalescope predict ",)
 """Environments are built first, and `find-release` builds six. A proof of `fix` needs a host with a core to spare."""
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 CLOSE = 0.1
@@ -96,13 +97,13 @@ class Block:
 
     @property
     def command(self) -> str:
-        """The command whose output it shows; empty for others."""
+        """The command whose output the block shows; empty if it shows none."""
         shown = re.match(r"\$ ((?:.*\\\n)*.*)\n", self.text)
         return shown[1].replace("\\\n", " ") if shown and not self.is_elsewhere else ""
 
     @property
     def output(self) -> str:
-        """What the page says that the command prints."""
+        """The output that the page shows for the command."""
         return re.sub(r"\A\$ (?:.*\\\n)*.*\n", "", self.text)
 
 
@@ -117,7 +118,7 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """With the files that the pages show, on a terminal of 80 columns."""
+    """A working folder with the files that the pages show, for a terminal of 80 columns."""
     for block in BLOCKS:
         if named := re.match(r"# (\w+\.(?:py|yaml))\b", block.text):
             (tmp_path / named[1]).write_text(block.text)
@@ -130,7 +131,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def differences(expected: str, shown: str) -> Iterator[str]:
-    """Lines of a page that are not in what was shown, in their order; `...` stands for any lines, as does the end."""
+    """Lines of a page missing in the real output, in order; `...` and the end of the page stand for any lines."""
     lines = iter(shown.splitlines())
     anywhere = False
     for line in expected.splitlines():
@@ -143,12 +144,12 @@ def differences(expected: str, shown: str) -> Iterator[str]:
         anywhere = False
 
 
-def same(left: str, right: str) -> bool:
-    """Whether lines differ in nothing but a little in numbers, lengths of bars and columns, and spaces."""
+def same(left: str, right: str, close: float = CLOSE) -> bool:
+    """Whether lines are equal except for small differences of numbers, lengths of bars, and spaces."""
     if plain(left) != plain(right):
         return False
     numbers = ([float(each.replace(",", "")) for each in NUMBER.findall(line)] for line in (left, right))
-    return all(a == pytest.approx(b, rel=CLOSE, abs=0.03) for a, b in zip(*numbers, strict=True))
+    return all(a == pytest.approx(b, rel=close, abs=0.03) for a, b in zip(*numbers, strict=True))
 
 
 def plain(line: str) -> str:
@@ -160,9 +161,15 @@ def plain(line: str) -> str:
 
 @pytest.mark.parametrize(
     "block",
-    [pytest.param(each, marks=TUTORIAL if each.page in LONG else (), id=str(each)) for each in BLOCKS if each.command],
+    [
+        pytest.param(
+            each, marks=TUTORIAL if each.page in LONG or each.command.startswith(LONG_COMMANDS) else (), id=str(each)
+        )
+        for each in BLOCKS
+        if each.command
+    ],
 )
-def test_commands_print_what_the_page_says(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_print_the_output_shown_on_the_page(block: Block, capsys: pytest.CaptureFixture[str]) -> None:
     if "beam" in block.command:
         pytest.importorskip("apache_beam")
     if "==2023" in block.command and sys.version_info >= (3, 12):
@@ -178,8 +185,10 @@ def test_commands_print_what_the_page_says(block: Block, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     "block", [each for each in BLOCKS if each.language == "python" and not each.is_elsewhere], ids=str
 )
-def test_python_runs(block: Block, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]) -> None:
-    if "scale_sweep(" in block.text:  # tests/flows run it; here are its parameters
+def test_python_blocks_of_the_pages_run(
+    block: Block, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if "scale_sweep(" in block.text:  # tests/flows run the flow; here only its parameters are checked
         [call] = [each for each in ast.walk(ast.parse(block.text)) if isinstance(each, ast.Call) and each.keywords]
         assert check({str(each.arg): ast.literal_eval(each.value) for each in call.keywords}).plan
         return
@@ -199,15 +208,16 @@ def test_python_runs(block: Block, request: pytest.FixtureRequest, capsys: pytes
         assert names["result"].valid == len(names["result"].points)
 
 
-def test_the_first_script_gets_the_verdict_of_the_readme() -> None:
+def test_the_first_script_gets_the_verdict_shown_in_the_readme() -> None:
     [block] = [each for each in BLOCKS if each.text.startswith("$ scalescope run score.py")]
     run = [sys.executable, "-c", "from scalescope.cli.main import main; main()", "run", "score.py"]
     told = subprocess.run(run, capture_output=True, text=True, check=True).stderr
     expected = block.output.removesuffix("...\n").split()  # a pipe is wider than a terminal of 80 columns
-    assert same(" ".join(expected), " ".join(told[told.index("✗") :].split()[: len(expected)])), told
+    shown = told[told.index("✗") :].split()[: len(expected)]
+    assert same(" ".join(expected), " ".join(shown), close=0.4), told  # real seconds, beside other tests
 
 
-def test_the_kind_of_cluster_that_is_added_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cluster_kind_from_the_page_on_adding_kinds_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = folder / "kinds" / "threads"
     kind.mkdir(parents=True)
     for name, block in zip(("spec", "cluster"), blocks(CLUSTER), strict=True):
@@ -215,7 +225,7 @@ def test_the_kind_of_cluster_that_is_added_runs(folder: Path, monkeypatch: pytes
     (kind / "__init__.py").touch()
     monkeypatch.setattr(clusters, "__path__", [*clusters.__path__, str(kind.parent)])
     monkeypatch.setitem(KINDS.own, "threads", "scalescope.clusters.threads.spec:ThreadsSpec")
-    try:  # a limit that this process itself does not reach
+    try:  # the memory limit is above what this process itself uses
         with closing(clusters.build(cluster_spec({"kind": "threads", "memory_limit_mb": 2**16}))) as cluster:
             cluster.open()
             cluster.scale(2, 1)
@@ -229,7 +239,7 @@ def test_the_kind_of_cluster_that_is_added_runs(folder: Path, monkeypatch: pytes
 
 
 @pytest.mark.thorough
-def test_the_metric_that_is_added_is_shown(folder: Path) -> None:
+def test_the_metric_from_the_page_on_adding_metrics_is_shown(folder: Path) -> None:
     declared, computed, shown = blocks(METRIC)
     shutil.copytree(ROOT / "scalescope", folder / "copy" / "scalescope", ignore=shutil.ignore_patterns("__pycache__"))
     metrics, measure = (folder / "copy" / "scalescope" / name for name in ("model/metrics.py", "analysis/measure.py"))
@@ -243,12 +253,12 @@ def test_the_metric_that_is_added_is_shown(folder: Path) -> None:
         environ = {**os.environ, "PYTHONPATH": str(folder / "copy")}
         run = [sys.executable, "-c", "from scalescope.cli.main import main; main()", *shlex.split(command)[1:]]
         printed = subprocess.run(run, capture_output=True, text=True, env=environ, check=False).stdout
-        texts = [re.sub(r"p = [\d.e-]+", "p = 0", text) for text in (output, printed)]  # of next to no noise
+        texts = [re.sub(r"p = [\d.e-]+", "p = 0", text) for text in (output, printed)]  # p values differ without noise
         assert not [*differences(*texts)], printed
 
 
-def test_commands_without_output_are_there() -> None:
-    """Sweeps are checked whole, of other commands the options."""
+def test_commands_shown_without_output_have_valid_options() -> None:
+    """Sweeps are planned; of other commands only the options are checked."""
     group, seen = typer.main.get_command(cli.app()), 0
     for block in BLOCKS:
         if block.language or block.text.startswith("$") or block.is_elsewhere:
@@ -263,7 +273,7 @@ def test_commands_without_output_are_there() -> None:
     assert seen >= 5
 
 
-def test_the_commands_of_the_start_page_are_there() -> None:
+def test_the_commands_of_the_start_page_exist() -> None:
     group = typer.main.get_command(cli.app())
     commands = re.findall(r"`scalescope ([^`]+)`", (ROOT / "docs" / "index.md").read_text(encoding="utf-8"))
     for name, *options in map(shlex.split, commands):
@@ -271,7 +281,7 @@ def test_the_commands_of_the_start_page_are_there() -> None:
     assert len(commands) > 15
 
 
-def test_the_readme_is_short_and_knows_how_often_the_diagnosis_errs() -> None:
+def test_the_readme_is_short_and_states_the_measured_error_rate() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert text.count("\n") <= 150
     assert len(text.split()) <= 1200
@@ -280,11 +290,11 @@ def test_the_readme_is_short_and_knows_how_often_the_diagnosis_errs() -> None:
     assert f"{right} of {cases}" in " ".join(outside.split())
 
 
-def test_files_are_sweeps(folder: Path) -> None:
+def test_yaml_blocks_of_the_pages_are_valid_sweeps(folder: Path) -> None:
     pytest.importorskip("apache_beam")
     assert cli.run(["sweep", "sweep.yaml", "--estimate"]) == 0
     assert cli.run(["sweep", "gpus.yaml", "--estimate"]) == 0
-    for block in BLOCKS:  # those for CI
+    for block in BLOCKS:  # the examples for CI
         for line in re.findall(r"scalescope sweep .*", block.text if block.language == "yaml" else ""):
             if ".yaml" not in line:
                 yaml.safe_load(block.text)
@@ -294,7 +304,7 @@ def test_files_are_sweeps(folder: Path) -> None:
 # ------------------------------------------------------------------ what breaks
 
 
-def test_nothing_on_the_pages_is_left_out() -> None:
+def test_every_block_of_the_pages_is_run_by_a_test() -> None:
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
     for block in BLOCKS:
         made = re.findall(r"^make (\w+)", block.text, re.M)
@@ -306,7 +316,7 @@ def test_nothing_on_the_pages_is_left_out() -> None:
     assert [test for test in ELSEWHERE.values() if not (ROOT / test).is_file()] == []
 
 
-def test_differences_are_noticed() -> None:
+def test_differences_between_a_page_and_real_output_are_found() -> None:
     page = "✗ 3 used\n...\n300   0.25\n████··\n"
     assert [*differences(page, "✗ 3 used\nmore\n300 0.251\n██████···\nmore")] == []
     assert [*differences(page, "✗ 4 used\nmore\n300 0.25\n██··")]

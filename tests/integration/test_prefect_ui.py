@@ -1,6 +1,6 @@
 """Prefect's UI in a real browser, with our deployments, a real server and a real worker.
 
-With SCALESCOPE_SCREENSHOTS naming a folder, a picture of every step is kept there.
+If SCALESCOPE_SCREENSHOTS names a folder, a picture of every step is stored there.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Place:
             self.ui.wait(lambda: self.ui.driver.current_url != form, "the block", 10, needed=False)
 
     def made(self) -> list[str]:
-        """Ids of the runs that nobody scheduled; the server lists 200 runs at most, and hundreds lie ahead."""
+        """Ids of flow runs without a schedule; the server lists at most 200 runs, and hundreds are scheduled."""
         soon = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
         found = self.find("flow_runs", flow_runs={"expected_start_time": {"before_": soon}})
         return [each["id"] for each in found if not each["auto_scheduled"]]
@@ -110,7 +110,7 @@ class Place:
         return self.get(f"flow_runs/{id}")
 
     def ended(self, id: str, kind: str = "COMPLETED") -> Any:
-        """The run, once it has ended and its page says so."""
+        """The flow run, once it has ended and its page shows that."""
         self.ui.leave()
         wait_for(lambda: self.run(id)["state"]["type"] in ENDED, f"the run {id} has not ended", look_s=0.5)
         run = self.run(id)
@@ -149,7 +149,7 @@ def place(site: Site, worker: psutil.Popen, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="module")
 def sweep(place: Place) -> str:
-    """Id of the run of a form that was filled in, which has ended."""
+    """Id of a flow run that was started by filling in the form, and has ended."""
     place.form()
     place.ui.choose("Workload", "beam-pardo")
     place.ui.choose("Cluster", "simulated")
@@ -159,7 +159,7 @@ def sweep(place: Place) -> str:
     return place.submit()
 
 
-def test_a_form_filled_with_choices_runs_and_the_page_says_how_it_ended(place: Place, sweep: str) -> None:
+def test_a_form_filled_with_choices_runs_and_the_page_shows_the_verdict(place: Place, sweep: str) -> None:
     place.ui.see("Finding: ", "beam-pardo on simulated: workers 1..8, items_per_worker 1")
     run = place.ended(sweep)
     place.ui.picture("ended")
@@ -173,37 +173,37 @@ def test_a_form_filled_with_choices_runs_and_the_page_says_how_it_ended(place: P
     assert not any("Downloading flow code" in line for line in place.logged(sweep))  # a copy of the worker's folder
 
 
-def test_the_verdict_is_the_end_of_the_log(place: Place, sweep: str) -> None:
+def test_the_log_of_a_flow_run_ends_with_the_verdict(place: Place, sweep: str) -> None:
     place.ended(sweep)
     place.ui.press("Logs", on="tab")
     newest = "//*[@role='option'][contains(., 'Newest to oldest')]"
-    for _ in range(5):  # the page closes the list where it draws the log anew
+    for _ in range(5):  # the page closes the list when it redraws the log
         place.ui.wait(lambda: place.ui.find("//*[@aria-label='log sort order']"), "the order of the log")[0].click()
         if place.ui.wait(lambda: place.ui.find(newest), "the orders", 10, needed=False):
             break
     place.ui.press("Newest to oldest", on="option")
-    logs = "//*[@role='log'][contains(., 'Finished in state')]"  # a task's, too, until the page has turned the order
+    logs = "//*[@role='log'][contains(., 'Finished in state')]"  # a task's log, too, until the order is reversed
     [log] = place.ui.wait(lambda: [log for log in place.ui.find(logs) if CAUSE in log.text[:1000]], "the verdict first")
     place.ui.picture("log")
     assert CAUSE in log.text[:1000]
 
 
-def test_the_artifact_is_a_page_with_verdict_and_table(place: Place, sweep: str) -> None:
+def test_the_artifact_of_a_flow_run_shows_verdict_and_table(place: Place, sweep: str) -> None:
     place.ended(sweep)
     open_artifact(place, sweep)
     place.ui.see("best possible s", "Worker time at 8 workers", "Cluster: simulated, virtual clock.")
     place.ui.picture("artifact")
-    assert place.ui.text.count(CAUSE) >= 2  # above the page and on it
-    assert place.ui.text.count("--dask_npartitions=<number of items>") >= 2  # not taken for an element of HTML
+    assert place.ui.text.count(CAUSE) >= 2  # in the description and in the artifact itself
+    assert place.ui.text.count("--dask_npartitions=<number of items>") >= 2  # `<number of items>` is not parsed as HTML
 
 
 def artifacts(place: Place, run: str) -> Any:
-    """The latest of each key: Prefect's client sends one twice where the server was slow to answer."""
+    """The latest artifact of each key: Prefect's client sends an artifact twice if the server was slow."""
     return place.find("artifacts/latest", artifacts={"flow_run_id": {"any_": [run]}, "type": {"any_": ["markdown"]}})
 
 
 def open_artifact(place: Place, run: str) -> None:
-    """From a run's page, by its cards."""
+    """Open the artifact from the page of its flow run."""
     [made] = artifacts(place, run)
     place.ui.press("Artifacts", on="tab")
     place.ui.picture("artifacts")
@@ -211,7 +211,7 @@ def open_artifact(place: Place, run: str) -> None:
     place.ui.wait(lambda: made["latest_id"] in place.ui.driver.current_url, "the artifact's page")
 
 
-def test_the_report_is_opened_from_the_artifact(place: Place, sweep: str) -> None:
+def test_the_report_can_be_opened_from_the_artifact(place: Place, sweep: str) -> None:
     place.ended(sweep)
     open_artifact(place, sweep)
     place.ui.see(CAUSE)
@@ -234,7 +234,7 @@ def test_the_report_is_opened_from_the_artifact(place: Place, sweep: str) -> Non
 # ------------------------------------------------------------------ what is refused
 
 
-def test_numbers_and_axes_that_cannot_be_are_refused_in_words_and_nothing_runs(place: Place) -> None:
+def test_the_form_refuses_invalid_numbers_and_axes_before_a_run(place: Place) -> None:
     before = place.made()
     place.form()
     place.ui.fill("Repeats", "0")
@@ -256,7 +256,7 @@ def test_numbers_and_axes_that_cannot_be_are_refused_in_words_and_nothing_runs(p
 
 @pytest.fixture(scope="module")
 def held(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a workload whose third trial goes on where the file `go` is there."""
+    """A folder with a workload whose third trial waits for the file `go`."""
     folder = tmp_path_factory.mktemp("held")
     (folder / "held.py").write_text(HELD.format(folder=str(folder)))
     return folder
@@ -264,7 +264,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def cancelled(place: Place, held: Path) -> str:
-    """Id of a run on worker processes that was cancelled in its third trial."""
+    """Id of a flow run on worker processes that was cancelled in its third trial."""
     place.form()
     place.ui.fill("Workload", f"{held}/held.py:run", tab="Path, module or name")
     place.ui.choose("Cluster", "local")
@@ -292,20 +292,20 @@ def steps(place: Place, run: str) -> list[tuple[str, str]]:
 
 
 @pytest.mark.thorough
-def test_cancelling_leaves_nothing_behind_and_no_trial_has_crashed(place: Place, cancelled: str) -> None:
+def test_cancelling_a_flow_run_leaves_no_driver_and_no_crashed_trial(place: Place, cancelled: str) -> None:
     assert drivers(place.worker) == []
     assert place.run(cancelled)["state"]["type"] == "CANCELLED"
     assert "Crashed" not in {state for _, state in steps(place, cancelled)}
 
 
 @pytest.mark.thorough
-def test_retry_goes_on_where_the_run_was_cancelled(place: Place, held: Path, cancelled: str) -> None:
+def test_retrying_a_cancelled_flow_run_continues_it(place: Place, held: Path, cancelled: str) -> None:
     before = [name for name, state in steps(place, cancelled) if state == "Measured"]
     assert len(before) == 2
     (held / "go").touch()
 
     def asked() -> bool:
-        """Ask for it, and again where the server was too busy to hear; people press again."""
+        """Press Retry; returns False if the server was too busy, then it is pressed again, as people do."""
         place.ui.open(f"v2/runs/flow-run/{cancelled}")
         place.ui.menu("Retry")
         place.ui.press("Retry", on="button")
@@ -318,7 +318,7 @@ def test_retry_goes_on_where_the_run_was_cancelled(place: Place, held: Path, can
         return place.run(cancelled)["state"]["type"] not in ENDED
 
     def runs() -> bool:
-        """Prefect's worker may end the process once more that it ended for the cancellation."""
+        """False if Prefect's worker ended the process again, as it did for the cancellation."""
         wait_for(lambda: begun() or not goes_on(), "it is not run again")
         return begun()
 
@@ -362,13 +362,13 @@ def scheduled(place: Place, values: Mapping[str, Any]) -> Any:
 
 
 @pytest.mark.thorough  # test_schedules.py has schedules that fire
-def test_a_schedule_made_with_its_parameters_fires(place: Place) -> None:
+def test_a_schedule_created_with_parameters_fires(place: Place) -> None:
     run = scheduled(place, {**SMALL, "Budget": {}})
     assert place.ended(run["id"])["name"].startswith("futures-map on simulated")
 
 
 @pytest.mark.thorough
-def test_a_schedule_whose_parameters_were_left_empty_says_so(place: Place) -> None:
+def test_a_schedule_with_empty_parameters_fails_with_that_reason(place: Place) -> None:
     run = place.ended(scheduled(place, {})["id"], "FAILED")
     assert run["parameters"]["axes"] == {"__prefect_kind": "json"}
     place.ui.picture("schedule-left-empty")
@@ -379,7 +379,7 @@ def test_a_schedule_whose_parameters_were_left_empty_says_so(place: Place) -> No
 
 
 @pytest.mark.thorough  # tests/blocks saves and uses each block
-def test_a_block_saved_in_its_form_is_used_by_a_run_with_a_name_of_its_own(place: Place) -> None:
+def test_a_block_saved_in_its_form_is_used_by_a_named_flow_run(place: Place) -> None:
     place.ui.open("v2/blocks/catalog/simulated-cluster/create")
     place.ui.fill("Name", "quick")
     place.ui.fill("Worker cost per task, µs", "50")
@@ -397,7 +397,7 @@ def test_a_block_saved_in_its_form_is_used_by_a_run_with_a_name_of_its_own(place
     assert "cluster:simulated" in run["tags"]
 
 
-def test_the_catalogue_shows_our_blocks_that_can_be_saved(place: Place) -> None:
+def test_the_catalogue_of_blocks_shows_only_those_that_can_be_saved(place: Place) -> None:
     place.ui.open("v2/blocks/catalog")
     place.ui.see("Blocks")
     place.ui.wait(lambda: place.ui.find("//input[@placeholder='Search blocks']"), "search")[0].send_keys("cluster")

@@ -1,4 +1,4 @@
-"""What a test of another project sees."""
+"""The pytest plugin in a test of another project."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_broken(assert_scales):
 """
 
 
-def test_the_fixture_fails_with_the_verdict(tmp_path: Path) -> None:
+def test_the_pytest_fixture_fails_with_the_verdict(tmp_path: Path) -> None:
     test = tmp_path / "test_theirs.py"
     test.write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", str(test)]
@@ -60,14 +60,14 @@ def test_the_fixture_fails_with_the_verdict(tmp_path: Path) -> None:
     assert "no such table" in done.stdout
 
 
-def test_pytest_finds_it() -> None:
+def test_pytest_finds_the_plugin_by_its_entry_point() -> None:
     assert [each.value for each in entry_points(group="pytest11", name="scalescope")] == ["scalescope.pytest_plugin"]
 
 
-def test_what_no_other_process_can_have_is_refused() -> None:
+def test_a_function_that_cannot_be_pickled_or_a_single_size_is_refused() -> None:
     lock = threading.Lock()
     with pytest.raises(UsageError) as refused:
         assert_scales(lambda client: lock.locked())
     assert "cannot pickle '_thread.lock' object" in refused.value.cause
     with pytest.raises(UsageError, match="two sizes"):
-        assert_scales(test_pytest_finds_it, workers=(4,))
+        assert_scales(test_pytest_finds_the_plugin_by_its_entry_point, workers=(4,))

@@ -1,6 +1,6 @@
-"""The report in a real browser, with no network: it draws, it says nothing on the console, and it asks for nothing.
+"""The report in a real browser without a network: charts are drawn, with no console message and no request.
 
-With SCALESCOPE_SCREENSHOT naming a file, the picture for the README is written there.
+If SCALESCOPE_SCREENSHOT names a file, the picture for the README is written there.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ return counts;
 
 @dataclass
 class Browser:
-    """Chromium, and all that it requested and complained about since the last look."""
+    """Chromium, with its requests and console messages since the last call."""
 
     driver: Any
 
     def open(self, path: Path, *, scheme: str = "light", width: int = 1200) -> list[str]:
-        """Open a file and wait until all is drawn; returns the ids of its charts."""
+        """Open a file and wait until all charts are drawn; returns the ids of its charts."""
         self.driver.execute_cdp_cmd(
             "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         )
@@ -79,7 +79,7 @@ class Browser:
         )
 
     def complaints(self) -> list[str]:
-        """Warnings and errors on the console, those of the security policy included."""
+        """Warnings and errors on the console, including those of the security policy."""
         return [entry["message"] for entry in self.driver.get_log("browser") if entry["level"] != "INFO"]
 
     def requests(self) -> list[str]:
@@ -95,7 +95,7 @@ class Browser:
 
     @contextmanager
     def quiet(self, path: Path) -> Iterator[None]:
-        """Meanwhile the page asks for nothing but itself, says nothing on the console, and runs no code of others."""
+        """Asserts that the page requests only itself, writes nothing on the console, and runs no injected code."""
         self.requests()
         self.complaints()
         yield
@@ -129,7 +129,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory, missing: Any) -> Iterator[
 
 @pytest.fixture(scope="module")
 def story(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of the case for which Scalescope was built, measured here and now."""
+    """The report of the reported Beam case, measured now on this machine."""
     folder = tmp_path_factory.mktemp("story")
     address = str(folder / "s.db")
     run = finished_run(SWEEP, address)
@@ -147,18 +147,18 @@ def _without_this_machine(run: SweepRun) -> SweepRun:
     return replace(run, trials=tuple(trials), where="scalescope.db")
 
 
-def test_it_draws_without_a_word_and_without_a_request(browser: Browser, story: Path) -> None:
+def test_the_report_draws_its_charts_without_console_messages_or_requests(browser: Browser, story: Path) -> None:
     with browser.quiet(story):
         drawn = browser.open(story)
     assert drawn == ["chart-knee-0", "chart-blame", "chart-parallelism", "chart-heat", "chart-gantt"]
     if name := os.environ.get(SCREENSHOT):
         browser.resize(1080, 1000)
         height = browser.script("return document.getElementById('points').getBoundingClientRect().top + scrollY - 24")
-        browser.resize(1080, int(height))  # what lies outside the window is not painted
+        browser.resize(1080, int(height))  # parts outside the window are not painted
         Path(name).write_bytes(browser.picture(width=1080, height=int(height)))
 
 
-def test_charts_follow_the_colour_scheme_also_while_the_page_is_open(browser: Browser, story: Path) -> None:
+def test_charts_follow_a_change_of_the_colour_scheme(browser: Browser, story: Path) -> None:
     browser.open(story, scheme="light")
     light = [browser.script(SHADES, name) for name in ("heat", "gantt")]
     assert light[0].get("#eceeec", 0) > 10_000
@@ -172,7 +172,7 @@ def test_charts_follow_the_colour_scheme_also_while_the_page_is_open(browser: Br
     assert dark[0].get("#20262a", 0) > 10_000
     assert dark[1].get("#46b391", 0) > 1_000
     assert browser.script("return getComputedStyle(document.body).color") == "rgb(230, 233, 234)"
-    browser.complaints()  # reading pixels has made Chromium say how to do it faster
+    browser.complaints()  # drop Chromium's advice on reading pixels faster
 
 
 @pytest.mark.parametrize("width", [360, 800])
@@ -183,7 +183,7 @@ def test_a_narrow_window_scrolls_only_downwards(browser: Browser, story: Path, w
     assert browser.complaints() == []
 
 
-def test_everything_is_reached_with_the_keyboard_in_the_order_of_the_page(browser: Browser, story: Path) -> None:
+def test_all_controls_are_reached_with_the_keyboard_in_page_order(browser: Browser, story: Path) -> None:
     from selenium.webdriver.common.keys import Keys
 
     browser.open(story)
@@ -207,7 +207,7 @@ def test_everything_is_reached_with_the_keyboard_in_the_order_of_the_page(browse
     assert all(after >= before - 60 for before, after in pairwise(tops))
 
 
-def test_the_cursor_is_moved_and_the_time_axis_zoomed_with_the_keyboard(browser: Browser, story: Path) -> None:
+def test_the_keyboard_moves_the_cursor_and_zooms_the_time_axis(browser: Browser, story: Path) -> None:
     from selenium.webdriver.common.by import By
     from selenium.webdriver.common.keys import Keys
 
@@ -218,7 +218,7 @@ def test_the_cursor_is_moved_and_the_time_axis_zoomed_with_the_keyboard(browser:
     assert "300 threads" in text
     assert "3 tasks runnable, 3 running" in text
     slider.send_keys(Keys.END)
-    # In the very last microseconds the call returns.
+    # In the last microseconds no task runs, since the call returns.
     assert "no task runs" in browser.script("return document.getElementById('reading').textContent")
     shown = "const m = Bokeh.documents[0].get_model_by_name('time'); return [m.start, m.end]"
     begin, end = browser.script(shown)
@@ -265,7 +265,7 @@ return {wide: document.documentElement.scrollWidth, strip: box('.strip li'), mar
 """
 
 
-def test_studies_of_every_kind_on_wide_and_narrow_screens(
+def test_pages_of_studies_fit_wide_and_narrow_screens(
     browser: Browser, threshold_study: Any, release_study: Any, comparison_study: Any, tmp_path: Path
 ) -> None:
     labels = [f"2.{number}.0" for number in range(50, 78)]
@@ -283,7 +283,7 @@ def test_studies_of_every_kind_on_wide_and_narrow_screens(
             with browser.quiet(path):
                 if name in expected:
                     assert browser.open(path, scheme=scheme, width=width) == expected[name]
-                else:  # no script is in it, and none is needed
+                else:  # the page has no script
                     browser.open_plain(path, width)
             found = browser.script(LAID_OUT)
             assert found["wide"] <= width
@@ -304,7 +304,9 @@ def test_studies_of_every_kind_on_wide_and_narrow_screens(
 HOSTILE = '</script><script>window.stolen = 1</script><img src=x onerror="window.stolen = 2">$$x$$@{y}'
 
 
-def test_names_from_outside_do_nothing(browser: Browser, recorded_run: Callable[..., Any], tmp_path: Path) -> None:
+def test_hostile_names_run_no_script_in_the_browser(
+    browser: Browser, recorded_run: Callable[..., Any], tmp_path: Path
+) -> None:
     from selenium.webdriver.common.action_chains import ActionChains
     from selenium.webdriver.common.by import By
 
@@ -322,7 +324,7 @@ def test_names_from_outside_do_nothing(browser: Browser, recorded_run: Callable[
         assert HOSTILE in browser.script("return document.body.innerText")
 
 
-def test_without_scripts_everything_is_still_said(browser: Browser, story: Path) -> None:
+def test_a_report_without_javascript_still_shows_its_text_and_tables(browser: Browser, story: Path) -> None:
     browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
     try:
         browser.driver.get(story.as_uri())
@@ -334,7 +336,7 @@ def test_without_scripts_everything_is_still_said(browser: Browser, story: Path)
     assert "about 3 threads" in text
 
 
-def test_the_history_of_a_suite(browser: Browser, tmp_path: Path) -> None:
+def test_the_site_of_a_history_fits_narrow_screens_and_compares_nights(browser: Browser, tmp_path: Path) -> None:
     from selenium.webdriver.common.by import By
     from selenium.webdriver.support.ui import Select
 
@@ -349,7 +351,7 @@ def test_the_history_of_a_suite(browser: Browser, tmp_path: Path) -> None:
     Select(browser.driver.find_element(By.ID, "a")).select_by_index(19)
     Select(browser.driver.find_element(By.ID, "b")).select_by_index(20)
     slower = browser.script(first)
-    assert f"{HOSTILE.rpartition('/')[2]}workload-0" in slower  # what stands before a slash is taken for a folder
+    assert f"{HOSTILE.rpartition('/')[2]}workload-0" in slower  # text before a slash is shortened as a folder
     assert 15 < float(slower.split("+")[-1].split()[0]) < 25
     Select(browser.driver.find_element(By.ID, "b")).select_by_index(19)
     assert "+0.0" in browser.script(first)

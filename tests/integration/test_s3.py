@@ -1,4 +1,4 @@
-"""Report, history and raw records on a server that speaks S3: the one of moto, on loopback; no bucket of Amazon's."""
+"""Report, history and raw records on a server that speaks S3: moto's, on loopback."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def bucket(missing: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     server.stop()
 
 
-def test_what_a_run_writes_can_be_in_a_bucket(fake: Any, address: str, bucket: Any) -> None:
+def test_records_report_and_site_can_be_written_to_a_bucket(fake: Any, address: str, bucket: Any) -> None:
     request = check(
         {"workload": "futures-map", "axes": {"workers": [1, 2]}, "params": {"items": 4}, "store": address},
         records="s3://bucket/records",

@@ -1,4 +1,4 @@
-"""deployments/*.yaml as their headers say: a server, a worker, schedules that fire, and killed runs that are found."""
+"""deployments/*.yaml as their headers tell: a server, a worker, schedules that fire, and killed flow runs."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ def killed(site: Site, worker: psutil.Popen, client: SyncPrefectClient) -> UUID:
 # ------------------------------------------------------------------ what is fine
 
 
-def test_nothing_is_scheduled_until_somebody_wants_it_and_then_schedules_have_runs_ahead(
+def test_schedules_are_inactive_at_first_and_have_future_runs_once_activated(
     site: Site, client: SyncPrefectClient
 ) -> None:
     def scheduled(name: str) -> list[FlowRun]:
-        """An automation may have begun others, for a run of another test."""
+        """Only runs of the schedule: an automation may have begun others for another test."""
         return [run for run in runs_of(client, name) if run.auto_scheduled]
 
     for name in ("nightly/nightly-local", "reap/reap-local"):
@@ -99,8 +99,8 @@ def test_nothing_is_scheduled_until_somebody_wants_it_and_then_schedules_have_ru
 
 
 @pytest.mark.parametrize("file", ["local.yaml", "slurm.yaml", "kubernetes.yaml"])
-def test_a_crash_of_reap_itself_triggers_nothing(file: str) -> None:
-    """Else a worker that cannot run anything would have it crash for ever."""
+def test_a_crash_of_the_reap_flow_does_not_trigger_reap(file: str) -> None:
+    """Otherwise a worker that cannot run anything would make reap crash for ever."""
     [reap] = [
         each for each in yaml.safe_load((ROOT / "deployments" / file).read_text())["deployments"] if "triggers" in each
     ]
@@ -123,20 +123,20 @@ def test_a_crash_of_reap_itself_triggers_nothing(file: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_killed_run_is_found_and_what_it_left_is_removed(site: Site, client: SyncPrefectClient, killed: UUID) -> None:
+def test_a_killed_flow_run_is_marked_crashed_and_reaped(site: Site, client: SyncPrefectClient, killed: UUID) -> None:
     assert site.driver_folders()
     wait_for(lambda: state(client, killed) == "Crashed", "the killed run was not found")
     found = client.read_flow_run(killed).state
     assert found is not None
     assert "Retry continues" in str(found.message)
     site.stay(WORKER.removesuffix(" --limit 1"))
-    ended = ("Completed", "Cancelled")  # of two at once, the later is cancelled: at half past, the schedule has its own
+    ended = ("Completed", "Cancelled")  # the later of two simultaneous runs is cancelled
     wait_for(lambda: complete(client, "reap/reap-local", "AUTOMATION", ended), "reap was not triggered")
     wait_for(lambda: site.driver_folders() == [], "reap did not remove what the driver left")
 
 
 @pytest.mark.thorough
-def test_schedules_fire_while_a_retried_run_lives_longer_than_the_limit(
+def test_schedules_fire_while_a_retried_run_exceeds_the_heartbeat_limit(
     site: Site, client: SyncPrefectClient, killed: UUID
 ) -> None:
     site.give(f"prefect flow-run retry {killed}")
@@ -161,5 +161,5 @@ def test_schedules_fire_while_a_retried_run_lives_longer_than_the_limit(
         [resumed] = [run.id for run in store.runs() if run.planned == TRIALS]
         trials = store.run(resumed).trials
     assert [trial.state for trial in trials] == [TrialState.VALID] * TRIALS
-    # nor does silence after the end, or before the begin, count as death
+    # missing heartbeats before the start or after the end do not count as a crash
     assert "Crashed" not in {run.state_name for run in client.read_flow_runs()}

@@ -1,4 +1,4 @@
-"""Scripts that know nothing of us, run as they are."""
+"""Scripts without any code of Scalescope, run unchanged by `scalescope run`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(folder: Path, script: str, *arguments: str, options: tuple[str, ...] = (
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=200, env=kept)
 
 
-def test_clusters_of_a_script_and_its_own_status(tmp_path: Path) -> None:
+def test_a_script_keeps_its_exit_status_and_each_of_its_clusters_is_judged(tmp_path: Path) -> None:
     script = """
 if __name__ == "__main__":  # its workers are processes that import it
     import dask.bag
@@ -57,7 +57,7 @@ if __name__ == "__main__":  # its workers are processes that import it
         for number in range(8):
             client.submit(nap, number, pure=False).result()
         client.close()
-        other.submit(nap, 0).result()  # still the same diagnosis, which ends before the cluster does
+        other.submit(nap, 0).result()  # part of the same diagnosis, which ends before the cluster
     second = Client(LocalCluster(n_workers=1, threads_per_worker=2, dashboard_address=None))
     print(dask.bag.from_sequence(range(4), npartitions=1).map(nap).sum().compute(), sys.argv, flush=True)
     sys.exit(3)  # which does not make its work a failure, and leaves a client open
@@ -75,7 +75,9 @@ if __name__ == "__main__":  # its workers are processes that import it
     assert {page.name for page in tmp_path.glob("*.html")} == {"page.html", "page-2.html"}
 
 
-def test_a_script_that_raises(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_verdict_on_a_raising_script_names_the_call_and_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     script = """
 from distributed import Client
 with few() as cluster, Client(cluster) as client:
@@ -100,7 +102,7 @@ with few() as cluster, Client(cluster) as client:
     assert "theirs.py" in capsys.readouterr().out
 
 
-def test_conditions_hold_for_each_cluster_and_asynchronous_clients_are_recorded(tmp_path: Path) -> None:
+def test_requirements_are_judged_for_each_cluster_of_a_script(tmp_path: Path) -> None:
     script = """
 import asyncio
 
@@ -126,7 +128,7 @@ with few(silence_logs=50) as cluster:
 
 
 @pytest.mark.thorough
-def test_a_script_without_a_client_is_run_as_python_runs_it(tmp_path: Path) -> None:
+def test_a_script_without_a_client_runs_as_under_python(tmp_path: Path) -> None:
     script = """
 import beside
 import os
@@ -153,7 +155,7 @@ def other_python(folder: Path) -> str:
 
 
 @pytest.mark.thorough
-def test_a_script_in_another_environment_which_stays_as_it_is(tmp_path: Path) -> None:
+def test_a_script_runs_in_another_environment_without_changing_it(tmp_path: Path) -> None:
     script = """
 from distributed import Client
 print(sys.argv, __name__, "numpy" in sys.modules and sys.modules["numpy"])
@@ -187,7 +189,7 @@ sys.exit(3)
     assert there() == before
 
 
-def test_a_condition_that_cannot_be_read_is_refused_before_the_script_begins(
+def test_an_invalid_requirement_is_refused_before_the_script_begins(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "theirs.py").write_text(f"open({str(tmp_path / 'begun')!r}, 'w')")
@@ -196,12 +198,12 @@ def test_a_condition_that_cannot_be_read_is_refused_before_the_script_begins(
     assert not (tmp_path / "begun").exists()
 
 
-def test_without_a_script_the_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_without_a_script_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["run"]) == ExitStatus.USAGE
     assert "run -m MODULE" in capsys.readouterr().err
 
 
-def test_nothing_is_imported_before_the_script_does_and_each_module_is_seen_once(tmp_path: Path) -> None:
+def test_no_module_of_dask_is_imported_before_the_script_imports_it(tmp_path: Path) -> None:
     (tmp_path / "apache_beam").mkdir()
     (tmp_path / "apache_beam" / "__init__.py").write_text("class Create:\n    def __init__(self, values): ...\n")
     script = """
@@ -214,4 +216,4 @@ print(dask.bag.from_sequence([1, 2]).sum().compute(scheduler="sync"))
     done = run(tmp_path, script, options=("--json",))
     told = json.loads(done.stdout)
     assert (done.returncode, told["problems"], done.stderr) == (0, [], "3\n")
-    assert len(told["hints"]) == 2  # it made no client, and where it computed
+    assert len(told["hints"]) == 2  # one that there was no client, one about the scheduler that computed

@@ -1,4 +1,4 @@
-"""The documentation as a site: built without a network, no link is broken, and its search finds symptoms."""
+"""The documentation as a site: it is built without a network, has no broken link, and its search works."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def opened(site: Path, tmp_path_factory: pytest.TempPathFactory, missing: Any) -
 
 
 @pytest.mark.thorough
-def test_search_finds_symptoms(opened: tuple[Any, str]) -> None:
+def test_the_search_of_the_site_finds_symptoms(opened: tuple[Any, str]) -> None:
     driver, address = opened
     for words, page in FOUND.items():
         driver.get(f"{address}/index.html")
@@ -66,7 +66,7 @@ def test_search_finds_symptoms(opened: tuple[Any, str]) -> None:
 
 
 @pytest.mark.thorough
-def test_from_each_symptom_one_click_leads_to_where_it_is_explained(opened: tuple[Any, str]) -> None:
+def test_each_symptom_on_the_start_page_links_to_its_explanation(opened: tuple[Any, str]) -> None:
     driver, address = opened
     driver.get(f"{address}/index.html")
     common = "//tr[td/strong]"
@@ -84,13 +84,13 @@ def test_from_each_symptom_one_click_leads_to_where_it_is_explained(opened: tupl
         assert driver.find_elements("css selector", f"[id='{anchor}']" if anchor else "article h1"), target
 
 
-def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+def test_pages_of_the_site_load_no_external_resource(site: Path) -> None:
     pages = {page: page.read_text(encoding="utf-8") for page in site.rglob("*.html")}
     assert len(pages) > 40
     assert [page for page, text in pages.items() if EXTERNAL.search(text)] == []
 
 
-def test_files_outside_the_pages_and_the_list_for_machines_are_there(site: Path) -> None:
+def test_linked_repository_files_and_llms_txt_are_part_of_the_site(site: Path) -> None:
     assert 'href="repository/deployments/local.yaml.txt"' in (site / "tutorial.html").read_text(encoding="utf-8")
     assert (site / "repository" / "deployments" / "local.yaml.txt").is_file()
     listed = re.findall(r"^- \[.+\]\((.+)\): .", (site / "llms.txt").read_text(encoding="utf-8"), re.M)
@@ -98,7 +98,7 @@ def test_files_outside_the_pages_and_the_list_for_machines_are_there(site: Path)
     assert [each for each in listed if not (site / each).is_file()] == []
 
 
-def test_a_sample_report_and_a_sample_history_open_from_the_start_page(site: Path) -> None:
+def test_the_start_page_links_to_a_sample_report_and_a_sample_history(site: Path) -> None:
     start = (site / "index.html").read_text(encoding="utf-8")
     for sample in ("sample/report.html", "sample/history/index.html"):
         assert f'href="{sample}"' in start
@@ -106,7 +106,7 @@ def test_a_sample_report_and_a_sample_history_open_from_the_start_page(site: Pat
     assert "too-few-partitions" in (site / "sample" / "report.html").read_text(encoding="utf-8")
 
 
-def test_what_json_prints_fits_its_schema(site: Path, tmp_path: Path) -> None:
+def test_json_of_a_run_fits_its_published_schema(site: Path, tmp_path: Path) -> None:
     schema = json.loads((site / "reference" / "run.schema.json").read_text(encoding="utf-8"))
     sweep = {"workload": "futures-map", "axes": {"workers": [2, 4]}, "store": str(tmp_path / "results.db")}
     shown = run_sweep(sweep).to_json()
@@ -114,11 +114,11 @@ def test_what_json_prints_fits_its_schema(site: Path, tmp_path: Path) -> None:
     jsonschema.validate(json.loads(json.dumps(shown)), schema)
 
 
-def test_a_broken_link_fails(tmp_path: Path) -> None:
+def test_a_broken_link_fails_the_build_of_the_site(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "index.md").write_text("# Here\n\n[there](nowhere.md)\n")
     config = mkdocs.load_config(
         CONFIG, docs_dir=str(tmp_path / "docs"), site_dir=str(tmp_path / "site"), hooks=[], nav=["index.md"]
     )
-    with pytest.raises(SystemExit):  # click turns Abort into an exit, mkdocs raises it as one
+    with pytest.raises(SystemExit):  # mkdocs raises Abort as an exit
         build(config)

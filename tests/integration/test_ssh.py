@@ -46,7 +46,7 @@ def remote() -> set[psutil.Process]:
     return found
 
 
-def test_it_scales_replaces_what_died_and_leaves_nothing(server: Server) -> None:
+def test_an_ssh_cluster_scales_replaces_dead_workers_and_leaves_nothing(server: Server) -> None:
     before = remote()
     cluster = clusters.build(spec(server))
     assert isinstance(cluster, SshCluster)
@@ -54,7 +54,7 @@ def test_it_scales_replaces_what_died_and_leaves_nothing(server: Server) -> None
         with dask.config.set({"jobqueue.password": "s3cret"}):
             cluster.open()
             cluster.scale(2, 1)
-        lines = [" ".join(process.cmdline()) for process in remote() - before]  # which all users of the machine see
+        lines = [" ".join(process.cmdline()) for process in remote() - before]  # visible to all users of the machine
         secrets = ("s3cret", "PRIVATE KEY", "DASK_INTERNAL_INHERIT_CONFIG=")
         assert lines
         assert not [line for line in lines for secret in secrets if secret in line]
@@ -64,7 +64,7 @@ def test_it_scales_replaces_what_died_and_leaves_nothing(server: Server) -> None
             assert client.submit(sum, [1, 2]).result(timeout=30) == 3
             assert client.submit(dask.config.get, "jobqueue.password").result(timeout=30) == "s3cret"
             assert client.submit(eval, BY_ADDRESS, {"address": address}).result(timeout=30) == 2
-            with pytest.raises(OSError, match=r"TLS|ssl|SSL|[Tt]imed out"):  # of whom has other credentials
+            with pytest.raises(OSError, match=r"TLS|ssl|SSL|[Tt]imed out"):  # these credentials are not the cluster's
                 distributed.Client(address, security=distributed.Security.temporary(), timeout="2s")
             listening = http_servers.ports([psutil.Process()])
             assert len(listening) >= 5  # of the scheduler, two workers and their nannies
@@ -92,7 +92,8 @@ def test_it_scales_replaces_what_died_and_leaves_nothing(server: Server) -> None
         cluster.scale(1, 1)
 
 
-def test_it_ends_with_the_driver_even_when_that_is_killed(server: Server) -> None:
+@pytest.mark.thorough
+def test_workers_of_an_ssh_cluster_end_when_the_driver_is_killed(server: Server) -> None:
     before = remote()
     given = {name: value for name, value in spec(server).to_mapping().items() if name != "kind"}
     program = f"""
@@ -124,7 +125,9 @@ time.sleep(60)
         ({"python": "/no/such/python"}, "No such file or directory"),
     ],
 )
-def test_what_goes_wrong_is_said(server: Server, given: dict[str, Any], cause: str) -> None:
+def test_a_failed_ssh_connection_raises_with_cause_and_next_step(
+    server: Server, given: dict[str, Any], cause: str
+) -> None:
     cluster = clusters.build(spec(server, **given))
     with pytest.raises(ClusterError, match=r"127\.0\.0\.1") as caught:
         cluster.open()

@@ -1,4 +1,4 @@
-"""Some of the suite on two real workers, each result checked; `python -m evidence suite` runs all of it."""
+"""Some workloads of the suite on two real workers; `python -m evidence suite` runs all of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SAMPLE = (
     pytest.param("zarr-roundtrip", marks=pytest.mark.thorough),
     pytest.param("scale-up", marks=pytest.mark.thorough),
     "worker-retire",
-    pytest.param("worker-loss", marks=pytest.mark.thorough),  # another test runs it, too
+    pytest.param("worker-loss", marks=pytest.mark.thorough),  # another test runs it too
 )
 
 
@@ -48,13 +48,14 @@ def outcome(driver: Driver, name: str, **given: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-def test_it_runs_at_small_size_and_its_result_is_right(driver: Driver, name: str) -> None:
+def test_a_workload_of_the_suite_runs_at_small_size_with_a_correct_result(driver: Driver, name: str) -> None:
     found = outcome(driver, name)
     assert found.state is TrialState.VALID, found.reason
     assert found.result
 
 
-def test_a_trial_of_a_workload_that_changes_workers_says_what_changed(driver: Driver) -> None:
+@pytest.mark.thorough
+def test_a_trial_that_changes_its_workers_records_the_change(driver: Driver) -> None:
     found = outcome(driver, "worker-loss")
     assert found.state is TrialState.VALID, found.reason
     assert found.facts["changed_workers"]
@@ -68,7 +69,7 @@ def test_a_trial_of_a_workload_that_changes_workers_says_what_changed(driver: Dr
         pytest.param("steal-cpu", "s of CPU", marks=pytest.mark.thorough),
     ],
 )
-def test_a_fault_fires_while_any_workload_runs_and_is_proved(driver: Driver, kind: str, proof: str) -> None:
+def test_an_injected_fault_fires_during_a_trial_and_is_proved(driver: Driver, kind: str, proof: str) -> None:
     found = outcome(driver, "futures-map", items=80, seconds=0.05, fault=f"{kind}@0.5")
     assert found.state is TrialState.VALID, found.reason
     fault = found.facts["fault"]
@@ -80,20 +81,21 @@ def test_a_fault_fires_while_any_workload_runs_and_is_proved(driver: Driver, kin
     assert (recomputed or 0) > 0 if kind == "kill-worker" else recomputed == 0
 
 
-def test_a_fault_that_came_too_late_spoils_the_trial(driver: Driver) -> None:
+def test_a_fault_that_came_too_late_makes_the_trial_invalid(driver: Driver) -> None:
     found = outcome(driver, "futures-map", items=1, seconds=0, fault="kill-worker@60")
     assert found.state is TrialState.INVALID
     assert "kill-worker@60" in found.reason
 
 
-def test_one_that_cannot_spill_says_what_it_needs(driver: Driver) -> None:
+@pytest.mark.thorough
+def test_the_spill_workload_fails_if_nothing_was_spilled(driver: Driver) -> None:
     found = outcome(driver, "spill", items=1, mib=1)
     assert found.state is not TrialState.VALID
     assert "spilled nothing" in str(found.error)
 
 
 @pytest.mark.thorough
-def test_one_that_spills(tmp_path: Path) -> None:
+def test_the_spill_workload_spills_on_workers_with_little_memory(tmp_path: Path) -> None:
     with Driver.start(cluster_spec({"kind": "local", **ENTRIES["spill"].cluster}), folder=tmp_path) as limited:
         found = outcome(limited, "spill")
     assert found.state is TrialState.VALID, found.reason

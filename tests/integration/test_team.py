@@ -32,7 +32,7 @@ SECRET = "ann:open-sesame"
 
 @pytest.fixture
 def site(postgresql: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))  # that of the site: a database does not say where records are
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))  # the database does not store where records are
     made = Site(
         tmp_path,
         PREFECT_API_DATABASE_CONNECTION_URL=postgresql.new_database().replace("postgresql:", "postgresql+asyncpg:"),
@@ -62,8 +62,10 @@ def client(site: Site) -> Iterator[SyncPrefectClient]:
 
 
 @pytest.mark.thorough
-def test_the_blocks_of_the_page_start_services(postgresql: Server, missing: Any, tmp_path: Path) -> None:
-    """All but `prefect block register` and what follows it: the comments of deployments/ have the same commands."""
+def test_the_commands_of_the_page_on_prefect_start_the_services(
+    postgresql: Server, missing: Any, tmp_path: Path
+) -> None:
+    """All commands before `prefect block register`: the later ones are those of the comments in deployments/."""
     page = (ROOT / "docs/prefect.md").read_text(encoding="utf-8")
     databases, clone, server, first, worker, once, more, *_ = re.findall(r"^```\n(.*?)^```$", page, re.M | re.S)
     with socket.create_server(("127.0.0.1", 0)) as probe:
@@ -118,7 +120,7 @@ def test_the_blocks_of_the_page_start_services(postgresql: Server, missing: Any,
 
 
 @pytest.mark.thorough
-def test_five_runs_at_once_on_postgresql_are_all_kept(site: Site, client: SyncPrefectClient) -> None:
+def test_five_simultaneous_runs_on_postgresql_are_all_stored(site: Site, client: SyncPrefectClient) -> None:
     ids = [client.read_deployment_by_name(f"scale-sweep/{name}").id for name in DEPLOYMENTS]
     asked = [40, 41, 42, 43, 44]
     started = [

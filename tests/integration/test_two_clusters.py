@@ -1,4 +1,4 @@
-"""A script with two clusters: neither is blamed for the time of the other."""
+"""A script with two clusters: neither cluster is blamed for time that the other took."""
 
 from __future__ import annotations
 
@@ -63,9 +63,7 @@ def codes(diagnosis: Diagnosis) -> set[str]:
     return {finding.code for finding in diagnosis.findings}
 
 
-def test_neither_cluster_is_blamed_for_what_the_script_waits_of_the_other(
-    tmp_path: Path, clients: tuple[Client, Client]
-) -> None:
+def test_neither_cluster_is_blamed_for_waiting_on_the_other(tmp_path: Path, clients: tuple[Client, Client]) -> None:
     found = judged(tmp_path, clients, told_apart=True)
     for each in found:
         assert not codes(each) & OF_THE_CLIENT
@@ -74,5 +72,7 @@ def test_neither_cluster_is_blamed_for_what_the_script_waits_of_the_other(
     assert second["other_cluster"] > 2 * 0.9
 
 
-def test_the_first_is_blamed_where_they_cannot_be_told_apart(tmp_path: Path, clients: tuple[Client, Client]) -> None:
+def test_the_first_cluster_is_blamed_if_the_clusters_are_not_told_apart(
+    tmp_path: Path, clients: tuple[Client, Client]
+) -> None:
     assert codes(judged(tmp_path, clients, told_apart=False)[0]) & OF_THE_CLIENT

@@ -1,4 +1,4 @@
-"""Somebody's running cluster, watched: real ones of this machine, with workers in processes of their own.
+"""`scalescope watch` on real clusters of this machine, whose workers are separate processes.
 
     SCALESCOPE_FAULT_ROUNDS=20 pytest tests/integration/test_watch.py -k killed
 
@@ -65,14 +65,14 @@ def nested() -> Any:
 
 
 def left_on(client: Client) -> tuple[Any, ...]:
-    """What a watcher or a recorder would leave, and what it would change."""
+    """Everything on the cluster that a watcher or a recorder could leave or change."""
 
     def scheduler(dask_scheduler: Any) -> tuple[Any, ...]:
         own = dask_scheduler
         handlers = {name: repr(handler) for name, handler in own.stream_handlers.items()}
         tasks = {str(key): task.state for key, task in own.tasks.items()}
         plugins = sorted(own.plugins), sorted(own.worker_plugins), sorted(own.nanny_plugins)
-        clients = sorted(name for name in own.clients if not name.startswith("Client-worker"))  # those of tasks stay
+        clients = sorted(name for name in own.clients if not name.startswith("Client-worker"))  # clients of tasks stay
         return plugins, sorted(own.handlers), handlers, clients, tasks, sorted(own.extensions)
 
     return client.run_on_scheduler(scheduler), client.run(lambda dask_worker: sorted(dask_worker.plugins))
@@ -100,7 +100,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 # ------------------------------------------------------------------ what is fine
 
 
-def test_working_and_idle_threads_and_what_these_wait_for(client: Client) -> None:
+def test_watch_counts_working_threads_and_why_others_are_idle(client: Client) -> None:
     def looked(working: int) -> Any:
         wait(lambda: watch.look().seen["working"] == working)
         return watch.last
@@ -140,7 +140,7 @@ def test_working_and_idle_threads_and_what_these_wait_for(client: Client) -> Non
     assert "restrictions of the tasks" in drawing.line(look)
 
 
-def test_with_the_recorder_it_ends_with_a_verdict(
+def test_watch_with_record_ends_with_a_verdict(
     client: Client, quick: None, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     pytest.importorskip("bokeh")
@@ -163,10 +163,10 @@ def test_with_the_recorder_it_ends_with_a_verdict(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("number", range(ROUNDS))
-def test_nothing_is_left_of_a_watcher_that_is_killed(
+def test_a_killed_watch_leaves_nothing_on_the_cluster(
     client: Client, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Half of the rounds from the first look on, the others at any moment from the start of the process."""
+    """Half of the rounds kill after the first look, the others at any moment after the start of the process."""
     sent = sys.modules[eval(expression(recorder, "__name__"))]  # as the scheduler has it, which is in this process
     monkeypatch.setattr(sent, "ALONE_S", 0.5)
     chance = random.Random(number)
@@ -189,7 +189,7 @@ def test_nothing_is_left_of_a_watcher_that_is_killed(
     wait(lambda: left_on(client) == before)
 
 
-def test_where_nobody_answers_and_where_the_release_is_too_old(
+def test_watch_refuses_a_silent_scheduler_wrong_options_and_old_releases(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_watch, "CALL_S", 1.0)
@@ -207,10 +207,10 @@ def test_where_nobody_answers_and_where_the_release_is_too_old(
         cluster_watch.check_release("2023.4.1", "here")
 
 
-def test_what_hangs_is_named_with_its_worker_and_line(
+def test_watch_names_hanging_tasks_with_worker_and_line(
     client: Client, quick: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The last one: its cluster hangs."""
+    """This test must be the last, since its cluster hangs."""
     address = client.scheduler.address
     full, blocked, stopped, deaf = client.scheduler_info()["workers"]
     pids = client.run(os.getpid)
@@ -250,16 +250,16 @@ def test_what_hangs_is_named_with_its_worker_and_line(
 
 
 def line_of(function: Callable[..., Any]) -> str:
-    """Its first line, as it is told."""
+    """The place of a function's first line, as messages name it."""
     return f"test_watch.py:{function.__code__.co_firstlineno + 1} in {function.__name__}"
 
 
 def deafen(dask_worker: Any) -> None:
-    """What tells it of a task is lost from now on."""
+    """From now on the worker loses messages that assign tasks."""
     dask_worker.stream_handlers["compute-task"] = lambda **message: None
 
 
-def test_workers_that_leave_by_request_are_told_apart() -> None:
+def test_watch_counts_workers_retired_by_request_separately() -> None:
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster,
         Client(cluster) as client,

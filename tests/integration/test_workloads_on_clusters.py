@@ -53,7 +53,7 @@ CLUSTERS = ("simulated", "light", "local")
 
 # What `make test` runs: these kinds of work on simulated workers, and Beam on light ones; test_suite has real workers
 SHORT = {("simulated", name) for name in ("futures-map", "dataframe-shuffle", "beam-files", "beam-pardo")}
-SHORT |= {("light", "beam-pardo")}
+SHORT |= {("light", "futures-map")}
 
 
 @pytest.fixture(scope="module", params=CLUSTERS)
@@ -80,7 +80,7 @@ def run(driver: Driver, name: str, **point: Any) -> tuple[Metrics, TrialOutcome]
     ],
     indirect=["driver"],
 )
-def test_runs_and_is_measured(driver: Driver, name: str) -> None:
+def test_a_workload_runs_on_every_cluster_kind_and_has_metrics(driver: Driver, name: str) -> None:
     metrics, outcome = run(driver, name, workers=2, **PARAMS[name])
     assert outcome.elapsed_s is not None
     assert metrics.tasks > 0
@@ -93,8 +93,8 @@ def test_runs_and_is_measured(driver: Driver, name: str) -> None:
 @pytest.mark.parametrize(
     "driver", ["simulated", *(pytest.param(kind, marks=pytest.mark.thorough) for kind in CLUSTERS[1:])], indirect=True
 )
-def test_a_pipeline_of_the_users_own(driver: Driver, tmp_path: Path) -> None:
-    """It combines over partitions, so that each must have got its own items alone."""
+def test_a_beam_pipeline_of_the_user_runs_on_every_cluster_kind(driver: Driver, tmp_path: Path) -> None:
+    """The pipeline combines over partitions, so each partition must have only its own items."""
     pytest.importorskip("apache_beam")
     path = tmp_path / "pipeline.py"
     path.write_text(OWN_PIPELINE)
@@ -103,7 +103,7 @@ def test_a_pipeline_of_the_users_own(driver: Driver, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("driver", ["simulated"], indirect=True)
 @pytest.mark.parametrize(("items", "partitions"), [(100, 100), (101, 51)])
-def test_bags_sawtooth(driver: Driver, items: int, partitions: int) -> None:
+def test_one_more_item_can_halve_the_parallelism_of_a_bag(driver: Driver, items: int, partitions: int) -> None:
     """dask.bag.from_sequence: one item more can halve the parallelism."""
     metrics, _ = run(driver, "bag-map", workers=100, items=items)
     assert metrics.widest_stage == partitions
@@ -112,7 +112,7 @@ def test_bags_sawtooth(driver: Driver, items: int, partitions: int) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("driver", ["simulated"], indirect=True)
-def test_the_shortest_task_that_keeps_half_of_the_threads_busy(driver: Driver) -> None:
-    """The METG of docs/reference/metrics.md."""
+def test_the_shortest_task_with_half_efficiency_lasts_4_to_8_ms(driver: Driver) -> None:
+    """The minimum effective task granularity (METG) of docs/reference/metrics.md."""
     found = [run(driver, "futures-map", workers=16, items=800, seconds=each)[0] for each in (0.004, 0.008)]
     assert [round(each.efficiency, 2) for each in found] == [0.43, 0.61]

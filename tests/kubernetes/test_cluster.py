@@ -90,7 +90,7 @@ def everything(kubernetes: Any, namespace: str) -> str:
     return str(kubernetes.kubectl("get", kinds, "-n", namespace, "-o", "name", "--ignore-not-found"))
 
 
-def test_it_opens_scales_and_leaves_nothing(
+def test_a_kubernetes_cluster_opens_scales_and_leaves_nothing(
     build: Any, kubernetes: Any, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(leases.RUN, "run-1")
@@ -100,7 +100,7 @@ def test_it_opens_scales_and_leaves_nothing(
     cluster.open()
     [lease] = leases.read_all()[0]
     assert (lease.backend, lease.label) == ("kubernetes", cluster.label)
-    for other in (distributed.Security.temporary(), None):  # without the cluster's certificates nobody gets in
+    for other in (distributed.Security.temporary(), None):  # no connection without the cluster's certificates
         with pytest.raises((OSError, TypeError)):
             distributed.Client(cluster._address, security=other, timeout=3, set_as_default=False)
     cluster.scale(2, 1)
@@ -114,9 +114,9 @@ def test_it_opens_scales_and_leaves_nothing(
         assert first.keys() < client.nthreads().keys()
         held = client.scatter({"kept": 7}, broadcast=False)["kept"]
         cluster.scale(1, 1)
-        assert held.result(timeout=30) == 7  # the operator had its worker retired, which hands over what it holds
+        assert held.result(timeout=30) == 7  # the operator retires the worker, which hands over its data
         assert len(client.nthreads()) == 1
-        assert len(kubernetes.get("pods", namespace=namespace)["items"]) == 2  # else their containers may come back
+        assert len(kubernetes.get("pods", namespace=namespace)["items"]) == 2  # or their containers may come back
         cluster.scale(1, 2)
         assert list(client.nthreads().values()) == [2]
     facts = cluster.facts()
@@ -134,7 +134,7 @@ def test_it_opens_scales_and_leaves_nothing(
         assert {"dask.org/cluster-name", "dask.org/component"} <= pod["metadata"]["labels"].keys()
         assert pod["metadata"]["labels"][RUN] == "run-1"
         assert STAYS.items() <= pod["metadata"]["annotations"].items()
-    assert monitoring.used() <= measured  # what the dashboard shows
+    assert monitoring.used() <= measured  # the dashboard shows these metrics
     _, workers = yaml.safe_load_all(facts["manifest"])
     assert workers["spec"]["worker"]["replicas"] == 1
     cluster.close()
@@ -166,7 +166,7 @@ def names(found: list[dict[str, Any]]) -> set[str]:
 
 
 @pytest.mark.thorough
-def test_groups_are_scaled_and_replaced_each_by_itself(build: Any) -> None:
+def test_groups_of_workers_are_scaled_and_replaced_separately(build: Any) -> None:
     cluster = build(groups={"gpu": {**GPU, "shm_mb": 64}, "cuda": {**GPU, "cuda": True}}, tls=False)
     cluster.open()
     cluster.groups = {"gpu": 1}
@@ -195,7 +195,7 @@ def test_groups_are_scaled_and_replaced_each_by_itself(build: Any) -> None:
 
 
 @pytest.mark.thorough
-def test_a_sweep_over_the_size_of_one_group(
+def test_a_sweep_varies_the_size_of_one_group_of_workers(
     given: dict[str, Any], kubernetes: Any, namespace: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "pipeline.py"
@@ -209,8 +209,10 @@ def test_a_sweep_over_the_size_of_one_group(
     until(lambda: everything(kubernetes, namespace) == "")
 
 
-def test_the_roles_are_enough_from_outside(build: Any, kubernetes: Any, namespace: str, tmp_path: Path) -> None:
-    """A user with them, and no right besides."""
+def test_our_roles_are_sufficient_for_a_user_outside_the_cluster(
+    build: Any, kubernetes: Any, namespace: str, tmp_path: Path
+) -> None:
+    """The user has these Roles and no other right."""
     kubernetes.kubectl("apply", "-n", namespace, "-f", ROLES)
     kubernetes.kubectl("create", "serviceaccount", "someone", "-n", namespace)
     token = kubernetes.kubectl("create", "token", "someone", "-n", namespace).strip()
@@ -224,7 +226,7 @@ def test_the_roles_are_enough_from_outside(build: Any, kubernetes: Any, namespac
         cluster = build()
         cluster.open()
         cluster.scale(1, 1)
-        assert cluster.facts()["pods"][0].keys() == {"pod", "worker", "node"}  # it may not look at nodes
+        assert cluster.facts()["pods"][0].keys() == {"pod", "worker", "node"}  # no right to read nodes
         cluster.close()
     assert leases.read_all() == ([], [])
 
@@ -243,7 +245,7 @@ cluster.close()
 """
 
 
-@pytest.mark.thorough  # so do the nights of test_work_pool.py
+@pytest.mark.thorough  # the nights of test_work_pool.py cover this too
 def test_a_driver_in_a_pod_reaches_the_scheduler_directly(
     given: dict[str, Any], kubernetes: Any, namespace: str
 ) -> None:
@@ -271,7 +273,7 @@ def test_a_driver_in_a_pod_reaches_the_scheduler_directly(
 
 
 def said(cluster: KubernetesCluster) -> dict[str, str]:
-    """All that the table of logs has of each worker."""
+    """The text in the table of logs, by worker."""
     rows = cluster.records()["logs"]
     found: dict[str, str] = {}
     for worker, text in zip(rows["worker"], rows["text"], strict=True):
@@ -279,9 +281,7 @@ def said(cluster: KubernetesCluster) -> dict[str, str]:
     return found
 
 
-def test_a_worker_that_is_lost_ends_the_trial_with_the_reason_and_its_log(
-    build: Any, kubernetes: Any, namespace: str
-) -> None:
+def test_a_lost_worker_ends_its_trial_with_the_reason_and_its_log(build: Any, kubernetes: Any, namespace: str) -> None:
     cluster = build()
     cluster.open()
     cluster.scale(2, 1)
@@ -311,11 +311,11 @@ def test_a_worker_that_is_lost_ends_the_trial_with_the_reason_and_its_log(
 
 
 @pytest.mark.thorough
-def test_a_cluster_that_does_nothing_is_removed_by_the_operator(build: Any, kubernetes: Any, namespace: str) -> None:
+def test_an_idle_cluster_is_removed_by_the_operator(build: Any, kubernetes: Any, namespace: str) -> None:
     cluster = build()
     cluster.open()
     cluster.scale(1, 1)
-    soon = json.dumps({"spec": {"idleTimeout": 3}})  # less than anybody may ask for, and than a worker may take to come
+    soon = json.dumps({"spec": {"idleTimeout": 3}})  # below the minimum of the specification
     kubernetes.kubectl("patch", "daskcluster", cluster.label, "-n", namespace, "--type=merge", "-p", soon)
     until(lambda: cluster.label not in kubernetes.kubectl("get", "daskclusters", "-n", namespace, "-o", "name"))
     with pytest.raises(ClusterError) as caught:
@@ -341,8 +341,10 @@ def killed(given: dict[str, Any]) -> str:
     return label
 
 
-@pytest.mark.thorough  # test_reaping.py kills an owner, too
-def test_one_reap_removes_what_a_killed_driver_left(killed: str, build: Any, kubernetes: Any, namespace: str) -> None:
+@pytest.mark.thorough  # test_reaping.py kills an owner too
+def test_reap_removes_everything_that_a_killed_driver_left(
+    killed: str, build: Any, kubernetes: Any, namespace: str
+) -> None:
     another = build()
     another.open()
     [dry] = [each for each in reaping.reap(dry_run=True) if each.label == killed]
@@ -358,7 +360,7 @@ def test_one_reap_removes_what_a_killed_driver_left(killed: str, build: Any, kub
 
 
 @pytest.mark.thorough
-def test_one_reap_does_so_without_the_operator_too(killed: str, kubernetes: Any, namespace: str) -> None:
+def test_reap_works_without_the_operator(killed: str, kubernetes: Any, namespace: str) -> None:
     def scale(number: int) -> None:
         kubernetes.kubectl("scale", "deployment", "-n", "dask-operator", "--all", f"--replicas={number}")
 

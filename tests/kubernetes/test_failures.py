@@ -36,9 +36,9 @@ from scalescope.workloads import load
 
 VARIABLE = "SCALESCOPE_KUBERNETES_FAILURES"
 pytestmark = pytest.mark.timeout(1800)
-LIMIT_S = 10.0  # from when Kubernetes can know to the error
+LIMIT_S = 10.0  # seconds from when Kubernetes can know of the failure until the error
 PATIENCE_S = 90.0
-LANES = 1 if VARIABLE in os.environ else 5  # rows side by side: the fewer, the truer are their seconds
+LANES = 1 if VARIABLE in os.environ else 5  # rows that run in parallel; with fewer rows their seconds are more accurate
 CHOSEN = {name: row for name, row in ROWS.items() if VARIABLE in os.environ or not row.seldom}
 
 
@@ -156,7 +156,7 @@ def new_site(
 
 
 def _busy() -> float:
-    """How much slower a machine with other tests may be."""
+    """Factor by which this machine may be slower because of other tests."""
     return 3.0 + os.getloadavg()[0] / (os.cpu_count() or 1)
 
 
@@ -210,7 +210,7 @@ def seen(
 
 
 @pytest.mark.parametrize("name", CHOSEN)
-def test_each_failure_is_one_clear_error(seen: dict[str, Seen], name: str) -> None:
+def test_each_failure_has_its_category_place_and_next_step_in_time(seen: dict[str, Seen], name: str) -> None:
     row = ROWS[name]
     if row.done not in seen:
         pytest.skip("only a node of infra/kubernetes/mini.py can be taken away")
@@ -223,7 +223,7 @@ def test_each_failure_is_one_clear_error(seen: dict[str, Seen], name: str) -> No
     assert found.seconds < _busy() * LIMIT_S + row.own_s
 
 
-def test_nothing_of_them_is_left(seen: dict[str, Seen], kubernetes: Kubernetes) -> None:
+def test_no_object_of_a_failed_cluster_is_left(seen: dict[str, Seen], kubernetes: Kubernetes) -> None:
     kinds = "daskclusters,daskworkergroups,deployments,services,pods,secrets"
     ours = ("get", kinds, "-A", "-l", INSTANCE, "-o", "jsonpath={.items[*].metadata.namespace}")
     until(lambda: "fails-" not in kubernetes.kubectl(*ours))
@@ -234,10 +234,10 @@ def test_nothing_of_them_is_left(seen: dict[str, Seen], kubernetes: Kubernetes) 
 
 
 @pytest.mark.thorough
-def test_a_node_that_comes_late_in_a_namespace_with_the_strictest_pod_security(
+def test_a_cluster_under_restricted_pod_security_waits_for_a_late_node(
     new_site: Callable[[], FailureSite], kubernetes: Kubernetes
 ) -> None:
-    """None of our pods breaks its standard; and no node fits until one has the label, as with autoscaling."""
+    """Our pods keep the standard; no node fits until one gets the label, as with autoscaling."""
     site, said = new_site(), list[str]()
     kubernetes.kubectl("label", "namespace", site.namespace, "pod-security.kubernetes.io/enforce=restricted")
     cluster = site.build(node_selector=("test/pool=late",), autoscale_timeout_s=120.0)
@@ -258,7 +258,9 @@ def test_a_node_that_comes_late_in_a_namespace_with_the_strictest_pod_security(
 
 
 @pytest.mark.skipif(VARIABLE not in os.environ, reason=f"it takes 20 s; {VARIABLE} names a file to write")
-def test_no_operator(new_site: Callable[[], FailureSite], kubernetes: Kubernetes, table: Table) -> None:
+def test_an_absent_uninstalled_or_doubled_operator_has_its_own_category(
+    new_site: Callable[[], FailureSite], kubernetes: Kubernetes, table: Table
+) -> None:
     site, crds = new_site(), "daskclusters daskworkergroups daskjobs daskautoscalers"
 
     def serve(served: bool) -> None:

@@ -1,4 +1,4 @@
-"""infra/kubernetes/mini.py: what it starts is a real Kubernetes, and nothing of it stays."""
+"""infra/kubernetes/mini.py starts a real Kubernetes and leaves nothing of it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ TOLERATION = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
 
 @pytest.fixture
 def mini(kubernetes: Kubernetes) -> Any:
-    """The session's cluster, if it is one of mini.py."""
+    """The session's cluster; the test is skipped if mini.py did not start it."""
     if kubernetes.mini is None:
         pytest.skip("the cluster is not one of infra/kubernetes/mini.py")
     return kubernetes.mini
 
 
-# Again and again: kube-proxy of a node that has just started knows the service some seconds later.
+# Retries: kube-proxy of a node that has just started learns of the service seconds later.
 FETCH = """
 import time, urllib.request
 for _ in range(40):
@@ -49,7 +49,7 @@ def pod(name: str, image: str, *command: str, gpu: bool = False, **spec: Any) ->
 
 
 def succeed(kubernetes: Kubernetes, namespace: str, *pods: dict[str, Any]) -> list[str]:
-    """Run pods side by side to their end; returns the output of each."""
+    """Run pods in parallel until they end; returns the output of each."""
     kubernetes.apply(*pods, namespace=namespace)
     names = [each["metadata"]["name"] for each in pods]
 
@@ -88,7 +88,7 @@ def test_a_pod_runs_on_each_node_as_an_ordinary_user(mini: Any, kubernetes: Kube
 
 
 @pytest.mark.thorough
-def test_a_service_is_reached_by_its_name_from_both_nodes_and_by_its_address_from_here(
+def test_a_service_is_reached_by_name_from_both_nodes_and_by_address_from_here(
     mini: Any, kubernetes: Kubernetes, namespace: str
 ) -> None:
     port = 8765
@@ -112,7 +112,7 @@ def test_a_lost_node_is_noticed_and_comes_back_with_its_gpus(mini: Any, kubernet
     kubernetes.kubectl(*wait, "--for=condition=Ready", f"--namespace={namespace}", "pod/victim")
     mini.stop_node("gpu")
     kubernetes.kubectl(*wait, "--for=condition=Ready=Unknown", "node/gpu")
-    assert kubernetes.get("pod", "victim", namespace=namespace)["status"]["phase"] == "Running"  # the trap
+    assert kubernetes.get("pod", "victim", namespace=namespace)["status"]["phase"] == "Running"  # its node is lost
     kubernetes.kubectl(*wait, "--for=delete", f"--namespace={namespace}", "pod/victim")
     mini.start_node("gpu")
     assert succeed(kubernetes, namespace, pod("next", kubernetes.image, "echo", "back", gpu=True)) == ["back\n"]
@@ -152,7 +152,9 @@ def left_of(folder: Path, network: int) -> dict[str, set[str]]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("end", ["down", "SIGKILL"])
-def test_nothing_stays(end: str, mini_kubernetes: ModuleType, missing: Any, tmp_path: Path) -> None:
+def test_no_process_or_network_of_the_small_kubernetes_is_left(
+    end: str, mini_kubernetes: ModuleType, missing: Any, tmp_path: Path
+) -> None:
     if reason := mini_kubernetes.unmet():
         missing("kubernetes", f"no Kubernetes on this machine: {reason}")
     folder, network = tmp_path / "cluster", random.randrange(120, 200)
@@ -192,7 +194,7 @@ def test_nothing_stays(end: str, mini_kubernetes: ModuleType, missing: Any, tmp_
 # ------------------------------------------------------------------ what it says
 
 
-def test_what_is_not_installed_is_named_with_its_remedy(
+def test_a_missing_program_is_named_with_the_package_to_install(
     mini_kubernetes: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(mini_kubernetes.os, "geteuid", lambda: 0)
@@ -203,7 +205,7 @@ def test_what_is_not_installed_is_named_with_its_remedy(
     assert "sudo" in mini_kubernetes.unmet()
 
 
-def test_programs_that_are_not_there_are_named(
+def test_a_missing_folder_of_programs_is_named(
     mini_kubernetes: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     for variable, says in (("SCALESCOPE_KUBERNETES", "no file"), ("KUBEBUILDER_ASSETS", "kubelet")):

@@ -1,4 +1,4 @@
-"""What runs of other hosts and pods left is removed by the lease on the cluster itself, and nothing else is."""
+"""Reaping of clusters left by other hosts and pods, by the lease on the cluster itself."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def custom(namespace: str, name: str, labels: dict[str, str], holds_s: float | N
     return made
 
 
-def test_clusters_whose_lease_is_over_and_orphans_are_removed_and_nothing_else(
+def test_only_clusters_with_an_expired_lease_and_orphans_are_removed(
     kubernetes: Kubernetes, namespace: str, here: Path
 ) -> None:
     over, holds, old, orphan, foreign = (leases.new_label() for _ in range(5))
@@ -75,7 +75,7 @@ def test_clusters_whose_lease_is_over_and_orphans_are_removed_and_nothing_else(
         custom(namespace, holds, manifests.labels(holds), 600),
         custom(namespace, old, manifests.labels(old), None),
         custom(namespace, foreign, {}, -60),
-        custom(namespace, f"{over}-0", manifests.labels(over), -60),  # whoever copied that from ours
+        custom(namespace, f"{over}-0", manifests.labels(over), -60),  # a copy of our cluster by somebody else
         custom(namespace, f"{over[:-1]}x", {**manifests.labels(over), manifests.MANAGED_BY: "somebody"}, -60),
     ]
     pod = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "a", "image": "none"}]}}
@@ -141,7 +141,7 @@ def as_user(kubernetes: Kubernetes, namespace: str, kubeconfig: Path, role: str 
 
 
 @pytest.mark.thorough
-def test_a_lease_is_renewed_as_long_as_its_owner_lives_and_no_longer(
+def test_a_lease_is_renewed_only_while_its_owner_lives(
     kubernetes: Kubernetes, namespace: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     given = {"kind": "kubernetes", "image": kubernetes.image, "namespace": namespace, **SMALL}
@@ -152,10 +152,10 @@ def test_a_lease_is_renewed_as_long_as_its_owner_lives_and_no_longer(
     try:
         assert owner.stdout is not None
         label = owner.stdout.readline().strip()
-        with monkeypatch.context() as patch:  # the clock of this host does not matter
+        with monkeypatch.context() as patch:  # the clock of this host must not matter
             real = time.time
             patch.setattr(time, "time", lambda: real() + 86400)
-            deadline = time.monotonic() + 5  # longer than a lease holds
+            deadline = time.monotonic() + 5  # seconds, longer than a lease is valid
             while time.monotonic() < deadline:
                 assert {name: each.fate for name, each in reap().items()} == {label: Fate.OWNED}
                 time.sleep(1)

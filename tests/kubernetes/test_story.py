@@ -48,7 +48,7 @@ class Told:
 
     @property
     def finding(self) -> tuple[str, str]:
-        """Code, and whose rule it is."""
+        """Code of the first finding, and its summary after the first colon."""
         assert self.run.verdict is not None, self.said
         first = self.run.verdict.findings[0]
         return first.code, first.summary.partition(": ")[2]
@@ -56,7 +56,7 @@ class Told:
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """The same on the simulated cluster, which has no groups."""
+    """The outcome of the same sweep on the simulated cluster, which has no groups."""
     store = str(tmp_path_factory.mktemp("simulated") / "store.db")
     run_sweep({**BEAM, "points": [{"workers": cpus + gpus} for cpus, gpus in SIZES], "store": store})
     with Store.open(store) as opened:
@@ -65,7 +65,7 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 @pytest.fixture(scope="module")
 def told(kubernetes: Kubernetes, pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
-    """The user has the two Roles, and no right besides."""
+    """The outcome of each command; the user has the two Roles and no other right."""
     pytest.importorskip("apache_beam")
     pool.kubectl("create", "serviceaccount", "ann")
     for role, name in (("scalescope", "ann"), ("scalescope-outside", "ann-outside")):
@@ -115,7 +115,9 @@ def read(said: str, address: str, data: Path) -> Told:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", COMMANDS)
-def test_each_says_what_the_simulated_cluster_says(told: dict[str, Told], elsewhere: Told, name: str) -> None:
+def test_each_way_to_start_has_the_finding_of_the_simulated_cluster(
+    told: dict[str, Told], elsewhere: Told, name: str
+) -> None:
     done = told[name]
     assert done.finding == elsewhere.finding
     assert elsewhere.finding[0] == "too-few-partitions"
@@ -133,22 +135,26 @@ def test_each_says_what_the_simulated_cluster_says(told: dict[str, Told], elsewh
 
 
 @pytest.mark.thorough
-def test_neither_counts_nor_removes_what_is_anothers(told: dict[str, Told], kubernetes: Kubernetes) -> None:
+def test_two_sweeps_in_one_namespace_do_not_count_or_remove_pods_of_each_other(
+    told: dict[str, Told], kubernetes: Kubernetes
+) -> None:
     for done in told.values():
         clusters = [trial.facts["cluster"] for trial in done.run.trials]
-        [label] = {each["label"] for each in clusters}  # it was never made again
+        [label] = {each["label"] for each in clusters}  # one cluster for all trials
         pods = {pod["pod"]: pod["worker"] for each in clusters for pod in each["pods"]}
         assert all(name.startswith(label) for name in pods)
         logged = set.union(*done.workers_with_logs.values())
         assert {name for name in logged if not name.startswith(label)} == {"scheduler", *pods.values()}
     if not FULL:
         begun = [[trial.started_at for trial in told[name].run.trials] for name in ("terminal", "python")]
-        assert max(map(min, begun)) < min(map(max, begun))  # so both were there at once
+        assert max(map(min, begun)) < min(map(max, begun))  # both ran at the same time
     until(lambda: not kubernetes.kubectl(*shlex.split(LEFT)[1:]))
 
 
 @pytest.mark.thorough
-def test_a_quota_for_half_of_the_workers(kubernetes: Kubernetes, namespace: str, tmp_path: Path) -> None:
+def test_a_point_beyond_the_quota_of_the_namespace_is_invalid(
+    kubernetes: Kubernetes, namespace: str, tmp_path: Path
+) -> None:
     quota: dict[str, Any] = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "half"}}
     kubernetes.apply({**quota, "spec": {"hard": {"pods": "3"}}}, namespace=namespace)
     options = {**SMALL, "namespace": namespace, "image": kubernetes.image}
@@ -165,7 +171,7 @@ def test_a_quota_for_half_of_the_workers(kubernetes: Kubernetes, namespace: str,
         4: TrialState.INVALID,
     }
     [refused] = [trial for trial in trials if trial.state is TrialState.INVALID]
-    assert refused.started_at < max(trial.started_at for trial in trials)  # it went on
+    assert refused.started_at < max(trial.started_at for trial in trials)  # the sweep continued after the refusal
     assert "exceeded quota: half" in refused.reason
     assert "quota of the namespace" in done.stdout
     until(lambda: not kubernetes.kubectl(*shlex.split(LEFT)[1:]))

@@ -1,4 +1,4 @@
-"""deployments/kubernetes.yaml as its header says, on a real Kubernetes: flows are pods, under our Roles."""
+"""deployments/kubernetes.yaml used as its header tells, on a real Kubernetes: flows run in pods under our Roles."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def start(client: SyncPrefectClient) -> Any:
 
 @pytest.fixture(scope="module")
 def runs(pool: Pool, client: SyncPrefectClient, start: Any) -> dict[str, UUID]:
-    """All begin side by side: most of their time is spent on waiting."""
+    """Flow runs by name, which all begin at once, since they mostly wait."""
     soon = (datetime.now(UTC) + timedelta(seconds=15)).isoformat()
     own = f"--interval 300 --anchor-date {soon} --replace -y"
     found = {"broken": start({"command": "false"}), "deleted": start({"node_selector": {"pool": "none"}})}
@@ -86,13 +86,13 @@ def rules(name: str) -> set[tuple[str, str, str]]:
 
 
 @pytest.mark.thorough
-def test_a_night_in_a_pod_leaves_verdict_report_and_trials_and_nothing_else(
+def test_a_night_in_a_pod_leaves_only_verdict_report_and_trials(
     pool: Pool, client: SyncPrefectClient, runs: dict[str, UUID]
 ) -> None:
     def over() -> FlowRun | None:
         found = site.runs_of(client, "nightly/nightly-kubernetes")
         done = [run for run in found if run.auto_scheduled and run.state and run.state.is_final()]
-        return next((run for run in done if run.state_name != "Cancelled"), None)  # as a next one beside it would be
+        return next((run for run in done if run.state_name != "Cancelled"), None)  # a later run is cancelled
 
     run = wait_for(over, "the schedule does not fire, or the night does not end")
     assert run.state.is_completed(), run.state
@@ -101,7 +101,7 @@ def test_a_night_in_a_pod_leaves_verdict_report_and_trials_and_nothing_else(
         [kept] = [store.run(each) for each in night.runs]
     assert [trial.state for trial in kept.trials] == [TrialState.VALID] * 8  # four sizes, each with a warm-up
     assert night.line == run.state.message
-    assert night.line.endswith("4 series measured.")  # a loaded host is told before it
+    assert night.line.endswith("4 series measured.")  # a warning about a loaded host may precede it
     facts = [trial.facts["cluster"] for trial in kept.trials]
     assert {pod["node"] for each in facts for pod in each["pods"]} == {"gpu"}
     [pod] = json.loads(pool.kubectl("get", "pods", f"-lprefect.io/flow-run-id={run.id}", "--output=json"))["items"]
@@ -112,7 +112,7 @@ def test_a_night_in_a_pod_leaves_verdict_report_and_trials_and_nothing_else(
     wait_for(lambda: facts[0]["label"] not in pool.left(), "not all of the cluster is gone")
 
 
-def test_no_password_is_in_a_job(pool: Pool, runs: dict[str, UUID]) -> None:
+def test_no_job_or_pod_contains_a_password(pool: Pool, runs: dict[str, UUID]) -> None:
     said = pool.kubectl("get", "jobs,pods", "--output=json")
     assert "PREFECT_API_AUTH_STRING" in said
     assert SECRET not in said
@@ -123,7 +123,7 @@ def test_no_password_is_in_a_job(pool: Pool, runs: dict[str, UUID]) -> None:
 
 
 @pytest.mark.thorough
-def test_a_run_whose_pod_never_comes_or_ends_at_once(
+def test_a_flow_run_whose_pod_is_deleted_or_broken_is_crashed(
     pool: Pool, client: SyncPrefectClient, runs: dict[str, UUID]
 ) -> None:
     wait_for(lambda: pool.pods_of(runs["deleted"], "Pending"), "there is no pod")
@@ -133,10 +133,10 @@ def test_a_run_whose_pod_never_comes_or_ends_at_once(
     assert not pool.pods_of(runs["deleted"])
 
 
-def test_an_error_under_the_roles_has_log_and_warnings(
+def test_a_failing_cluster_under_our_roles_has_the_category_no_dask(
     pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From outside, with the account of the flows."""
+    """The cluster is opened from outside, with the service account of the flows."""
     account = f"--serviceaccount={NAMESPACE}:scalescope"
     pool.kubectl("create", "rolebinding", "outside", "--role=scalescope-outside", account)
     token = pool.kubectl("create", "token", "scalescope").strip()
@@ -151,7 +151,7 @@ def test_an_error_under_the_roles_has_log_and_warnings(
 
 
 @pytest.mark.thorough
-def test_nothing_is_asked_for_that_the_roles_do_not_allow(
+def test_flows_and_worker_use_only_verbs_that_our_roles_allow(
     pool: Pool, client: SyncPrefectClient, runs: dict[str, UUID]
 ) -> None:
     for run in runs.values():
@@ -168,7 +168,7 @@ def test_nothing_is_asked_for_that_the_roles_do_not_allow(
     assert used["prefect-worker"] == rules("prefect-worker")
 
 
-def test_manifests_are_valid(kubernetes: Kubernetes, namespace: str) -> None:
+def test_kubernetes_accepts_our_manifests_and_the_chart_of_the_operator(kubernetes: Kubernetes, namespace: str) -> None:
     """Clusters, and the operator's chart with our values; the kustomization is really applied."""
     chart = Path(dask_kubernetes.__path__[0]) / "operator/deployment/helm/dask-kubernetes-operator"
     options = ["--values", str(INFRA / "operator-values.yaml"), "--set", "image.name=REGISTRY/scalescope,image.tag=TAG"]
@@ -183,10 +183,11 @@ def test_manifests_are_valid(kubernetes: Kubernetes, namespace: str) -> None:
         assert said.count("serverside-applied") == manifests.count("\nkind: ")
 
 
-def test_without_a_verb_nothing_is_asked_for(
+@pytest.mark.thorough
+def test_a_missing_verb_of_a_role_is_named_in_the_error(
     kubernetes: Kubernetes, namespace: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error names what is missing."""
+    """The cluster is opened once without each verb."""
     everything = rules("scalescope") | rules("scalescope-outside")
     assert set(ALLOWED) <= rules("scalescope")
     objects: list[dict[str, Any]] = []

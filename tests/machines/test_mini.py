@@ -68,10 +68,10 @@ def processes(mini: ModuleType, network: int) -> list[int]:
     return [pid for machine in mini.machines(network) for pid in mini._processes(mini._group(network) / str(machine))]
 
 
-def test_a_sweep_on_them_shows_their_links_and_their_share_of_a_core(
+def test_a_sweep_on_small_machines_shows_their_limited_links_and_cores(
     mini: ModuleType, network: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(ROOT)  # where a driver finds `infra`
+    monkeypatch.chdir(ROOT)  # so that the driver can import `infra`
     job = tmp_path / "job.py"
     job.write_text(JOB)
     cluster = {"kind": "custom", "cluster_class": "infra.machines.mini:Machines", "start_timeout_s": 60}
@@ -86,7 +86,7 @@ def test_a_sweep_on_them_shows_their_links_and_their_share_of_a_core(
     assert processes(mini, network) == []
 
 
-def test_workers_end_with_their_keeper(mini: ModuleType, network: int) -> None:
+def test_workers_end_when_their_keeper_is_killed(mini: ModuleType, network: int) -> None:
     cluster = mini.Machines(network, imports=())
     cluster.scale(2)
     until(lambda: len(processes(mini, network)) == 2)
@@ -99,7 +99,7 @@ def test_workers_end_with_their_keeper(mini: ModuleType, network: int) -> None:
     cluster.close()
 
 
-def test_down_ends_what_still_runs(mini: ModuleType, network: int) -> None:
+def test_the_command_down_ends_running_processes(mini: ModuleType, network: int) -> None:
     pid = mini._fork(lambda: asyncio.sleep(600), lambda: mini._enter(1, network))
     until(lambda: processes(mini, network) == [pid])
     mini.down(network)
@@ -108,7 +108,7 @@ def test_down_ends_what_still_runs(mini: ModuleType, network: int) -> None:
     mini.up(2, cpu=CPU, mbit=MBIT, network=network)
 
 
-def test_what_cannot_be_made_is_said(mini: ModuleType, network: int) -> None:
+def test_machines_that_cannot_be_created_raise_with_the_reason(mini: ModuleType, network: int) -> None:
     with pytest.raises(mini.MiniClusterError, match="has machines already"):
         mini.up(1, network=network)
     with pytest.raises(mini.MiniClusterError, match="cores"):
@@ -118,7 +118,7 @@ def test_what_cannot_be_made_is_said(mini: ModuleType, network: int) -> None:
     assert left(mini, network + 1) == []
 
 
-def test_the_share_of_a_core_for_both_versions_of_control_groups(mini: ModuleType, tmp_path: Path) -> None:
+def test_the_core_limit_is_written_for_both_versions_of_control_groups(mini: ModuleType, tmp_path: Path) -> None:
     first, second = tmp_path / "cpu/label/1", tmp_path / "unified/label/1"
     for group in (first, second):
         group.mkdir(parents=True)

@@ -79,25 +79,25 @@ def parameters(shown: Sequence[str] | None = None) -> list[object]:
 
 
 @pytest.mark.parametrize("behaviour", parameters())
-def test_a_script_does_not_notice_who_runs_it(behaviour: Behaviour, folder: Path) -> None:
+def test_a_script_behaves_under_scalescope_run_as_under_python(behaviour: Behaviour, folder: Path) -> None:
     assert_same([sys.executable], [SCALESCOPE, "run"], behaviour, folder)
 
 
 @pytest.mark.parametrize("behaviour", parameters(ELSEWHERE))
-def test_a_script_in_another_environment_does_not_notice_who_runs_it(
+def test_a_script_in_another_environment_behaves_as_under_python(
     behaviour: Behaviour, folder: Path, other_python: str
 ) -> None:
     assert_same([other_python], [SCALESCOPE, "run", "-e", other_python], behaviour, folder)
 
 
-def test_names_are_unique() -> None:
+def test_names_of_behaviours_are_unique() -> None:
     names = [each.name for each in BEHAVIOURS]
     assert len(set(names)) == len(names)
     assert set(ELSEWHERE) <= set(names)
 
 
 def assert_same(python: Sequence[str], ours: Sequence[str], behaviour: Behaviour, folder: Path) -> None:
-    """Compare two ways to start a script; what the second says on stderr at the very end is its own."""
+    """Compare two ways to start a script; only the second may add lines at the end of stderr."""
     expected = outcome(python, behaviour, folder)
     seen = outcome(ours, behaviour, folder)
     theirs, said = seen.stderr[: len(expected.stderr)], seen.stderr[len(expected.stderr) :]
@@ -136,7 +136,7 @@ def plain_environment() -> dict[str, str]:
 
 
 def write(work: Path, behaviour: Behaviour) -> None:
-    """Times of files are equal in each run, since bytecode holds them."""
+    """Write the files with fixed times, since bytecode contains the times of sources."""
     files = dict(behaviour.files)
     if behaviour.source:
         files[behaviour.script.format(folder=work)] = behaviour.source
@@ -156,7 +156,7 @@ def as_bytes(content: Content) -> bytes:
 def with_files(
     command: Sequence[str], behaviour: Behaviour, work: Path, environment: dict[str, str]
 ) -> tuple[int, bytes, bytes]:
-    """Its streams are files, which a process that outlives it may keep open."""
+    """The streams are files, since a process that outlives the script may keep them open."""
     names = [work.parent / name for name in ("stdin", "stdout", "stderr")]
     names[0].write_text(behaviour.stdin)
     with names[0].open("rb") as stdin, names[1].open("wb") as stdout, names[2].open("wb") as stderr:
@@ -205,7 +205,7 @@ def on_a_terminal(
 
 @contextlib.contextmanager
 def group_of(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ends what is left of its group."""
+    """Ends the remaining processes of the group on exit."""
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Whatever happens to what records and judges a script, the script ends as it does under plain Python."""
+"""Faults in recording and judging a script: the script still ends as it does under plain Python."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from scalescope.own_code import block, guest
 LIMIT_S = 60.0
 GRACE_S = 0.15  # from the script's word to the statement that waits
 GONE_WITHIN_S = 10.0  # Processes of a script that was killed may end later than it does.
-RECORDED_S = 5.0  # of tasks, before a script is killed
+RECORDED_S = 5.0  # seconds of recorded tasks before a script is killed
 MARK = "SCALESCOPE_TESTS_MARK"  # environment variable that all processes of a run have
 PYTHON, RUN = (sys.executable,), (SCALESCOPE, "run")
 VARIANT = pytest.mark.thorough
@@ -110,21 +110,21 @@ sys.meta_path.insert(0, Finder(json.loads(os.environ["FAULTS"])))
 @dataclass(frozen=True)
 class Fault:
     module: str
-    name: str = ""  # of a function in it
+    name: str = ""  # of a function in the module
     does: str = "raises"
     where: str = "script"  # or `judge`
-    wait_s: float = 30.0  # for what `waits`
+    wait_s: float = 30.0  # duration of a fault that waits
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a script ended: what anybody sees of it."""
+    """How a script ended: status, output and remaining processes."""
 
     status: int  # negative: the signal that ended it
     stdout: str
     stderr: str
     files: Mapping[str, str]
-    left: Sequence[str] = ()  # commands of its processes that were left a while after it ended
+    left: Sequence[str] = ()  # command lines of processes that remained a while after the end
 
 
 class Started:
@@ -267,14 +267,14 @@ def by_python(source: str, *arguments: str, merged: bool = False) -> Ended:
 
 
 def judged(source: str, folder: Path, *, saves: bool = True, **options: Any) -> tuple[Ended, dict[str, Any]]:
-    """How a script ended, and what was told of it as data."""
+    """How a script ended, and the verdict on it as data."""
     seen = by((*RUN, "--json", *([] if saves else ["--no-save"])), source, folder, **options)
     assert seen.stdout, seen.stderr
     return seen, json.loads(seen.stdout)
 
 
 def judged_later(started: Started) -> dict[str, Any]:
-    """What is told of a script whose judge was killed."""
+    """The verdict on a script whose judging process was killed."""
     variables = {**os.environ, "XDG_STATE_HOME": str(started.folder / "state")}
     command = [*RUN, "--no-save", "--json", "--last-record"]
     done = subprocess.run(command, env=variables, cwd=started.folder, capture_output=True, text=True, check=False)
@@ -284,7 +284,7 @@ def judged_later(started: Started) -> dict[str, Any]:
 
 
 def records(folder: Path) -> list[Path]:
-    """Folders of records that are left."""
+    """Remaining folders of records."""
     return sorted((folder / "state" / "scalescope" / "scripts").iterdir())
 
 
@@ -310,7 +310,7 @@ def assert_same(expected: Ended, seen: Ended, *, with_json: bool = False, exactl
 
 
 def last_exception(ended: Ended) -> str:
-    """Its type; empty if no traceback was printed."""
+    """The type of the exception; empty if no traceback was printed."""
     found = re.findall(r"^([A-Za-z][\w.]*)(?::.*)?\r?$", ended.stderr.rpartition("Traceback (most")[2], re.MULTILINE)
     return str(found[0]) if "Traceback (most" in ended.stderr and found else ""
 
@@ -341,7 +341,7 @@ def double(number):
 END = """
 open("made.txt", "w").write("made")
 print("said", file=sys.stderr)
-sys.exit(47)  # which is no status of ours
+sys.exit(47)  # a status that Scalescope never uses
 """
 ONE = (
     BEGIN
@@ -353,7 +353,7 @@ with LocalCluster(**FEW) as cluster, Client(cluster) as client:
 """
     + END
 )
-CLUSTERS = 4  # of the next script, which comes to all hooks
+CLUSTERS = 4  # created by the next script, which reaches all hooks
 ALL = (
     BEGIN
     + """
@@ -390,7 +390,7 @@ print(client.submit(double, 5).result())
 
 @pytest.fixture(scope="session")
 def own_mounts() -> None:
-    """A command can have mounts of its own."""
+    """Skip the test unless a command can have its own mounts."""
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-m", "true"], check=False).returncode:
         pytest.skip("no file system can be mounted here")
 
@@ -429,7 +429,7 @@ with LocalCluster(**FEW) as cluster, Client(cluster) as client:
         pytest.param(FILLS, "true", ("again",), id="for-a-while", marks=VARIANT),
     ],
 )
-def test_a_script_goes_on_where_there_is_no_room_for_records(
+def test_a_script_continues_if_the_disk_has_no_room_for_records(
     source: str, before: str, more: tuple[str, ...], folder: Path
 ) -> None:
     def on_a_small_disk(*start: str) -> Ended:
@@ -460,7 +460,7 @@ NO_USERS = (
 
 @pytest.fixture
 def silent() -> Iterator[str]:
-    """A PostgreSQL that takes connections and does not answer."""
+    """Address of a PostgreSQL that accepts connections and does not answer."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"postgresql://somebody:secret@127.0.0.1:{server.getsockname()[1]}/kept"
 
@@ -473,7 +473,7 @@ def silent() -> Iterator[str]:
         pytest.param("there is no such store", marks=VARIANT),
     ],
 )
-def test_a_result_that_cannot_be_kept_is_told_all_the_same(why: str, folder: Path, silent: str) -> None:
+def test_a_verdict_that_cannot_be_stored_is_still_shown(why: str, folder: Path, silent: str) -> None:
     addresses = {"its folder is a file": f"{__file__}/kept.db", "nobody answers": silent}
     environment = {"SCALESCOPE_STORE": addresses.get(why, "unknown://here")}
     seen, shown = judged(ONE, folder, environment=environment)
@@ -483,7 +483,7 @@ def test_a_result_that_cannot_be_kept_is_told_all_the_same(why: str, folder: Pat
 
 
 @VARIANT
-def test_the_verdict_is_told_before_the_store_answers(folder: Path, silent: str) -> None:
+def test_the_verdict_is_shown_before_the_store_answers(folder: Path, silent: str) -> None:
     expected = by_python(ONE)
     with Started(RUN, ONE, folder, environment={"SCALESCOPE_STORE": silent}) as started:
         started.until(lambda: "efficiency" in started.said())
@@ -491,9 +491,10 @@ def test_the_verdict_is_told_before_the_store_answers(folder: Path, silent: str)
         assert_same(expected, started.ended())
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("own_mounts")
 @pytest.mark.parametrize("home", [None, pytest.param("/dev/null/home", marks=VARIANT)])
-def test_without_a_home_folder_the_verdict_is_told(home: str | None, folder: Path) -> None:
+def test_the_verdict_is_shown_without_a_home_folder(home: str | None, folder: Path) -> None:
     names = ("SCALESCOPE_STORE", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME")
     environment = {**dict.fromkeys(names), "HOME": home, "TMPDIR": str(folder)}
     seen, shown = judged(ONE, folder / "ours", environment=environment, launcher=NO_USERS)
@@ -522,8 +523,8 @@ def of(module: str, *names: str, does: str = "raises") -> list[Fault]:
     return [Fault(f"scalescope.{module}", name, does) for name in names]
 
 
-AFTER_FAILURES = ("Guest._failed", "Guest._stopped", "Guest._say")  # called where something else has failed
-NOT_CALLED = ("Guest._hangs", "_interrupted_again")  # where all moves, and nobody interrupts
+AFTER_FAILURES = ("Guest._failed", "Guest._stopped", "Guest._say")  # called only after another failure
+NOT_CALLED = ("Guest._hangs", "_interrupted_again")  # not called unless a task hangs or the judge is interrupted
 RAISING = [
     *(each for each in functions(guest) if each.name not in (*AFTER_FAILURES, *NOT_CALLED)),
     *functions(block),
@@ -564,19 +565,19 @@ def fault_parameters() -> list[object]:
 
 
 @pytest.mark.parametrize(("fault", "source", "clusters"), fault_parameters())
-def test_a_script_does_not_notice_a_recorder_that_fails(fault: Fault, source: str, clusters: int, folder: Path) -> None:
+def test_a_script_is_not_affected_by_a_failing_recorder(fault: Fault, source: str, clusters: int, folder: Path) -> None:
     shown = assert_unnoticed([fault], source, folder)
     assert shown["problems"] or len(shown["clusters"]) == clusters, shown
 
 
 @VARIANT
 @pytest.mark.parametrize("name", [name for name in AFTER_FAILURES if hasattr(guest.Guest, name.partition(".")[2])])
-def test_a_script_does_not_notice_a_recorder_that_cannot_tell_that_it_failed(name: str, folder: Path) -> None:
+def test_a_script_is_not_affected_if_the_recorder_cannot_report_its_failure(name: str, folder: Path) -> None:
     assert_unnoticed(of("own_code.guest", "Guest._client_made", "Guest._cluster_closes", name), ALL, folder)
 
 
 def assert_unnoticed(faults: Sequence[Fault], source: str, folder: Path, *arguments: str) -> dict[str, Any]:
-    """Run a script with faults; returns what was told of it as data."""
+    """Run a script with faults, assert that it ends as without, and return the verdict as data."""
     seen, shown = judged(source, folder, faults=faults, arguments=arguments, saves=False)
     assert_same(by_python(source, *arguments, merged=True), seen, with_json=True)
     assert (folder / "happened").exists(), "Nothing called that."
@@ -584,7 +585,7 @@ def assert_unnoticed(faults: Sequence[Fault], source: str, folder: Path, *argume
 
 
 @pytest.mark.parametrize("last", ["client.shutdown()", pytest.param("client.submit(double, 1)", marks=VARIANT)])
-def test_a_client_that_an_event_loop_collects_as_garbage_blocks_nobody(last: str, folder: Path) -> None:
+def test_a_client_garbage_collected_on_the_event_loop_does_not_block(last: str, folder: Path) -> None:
     source = f"""{BEGIN}
 import gc
 {DASK}
@@ -634,7 +635,7 @@ with LocalCluster(**FEW) as cluster, Client(cluster) as client:
 )
 
 
-def test_a_script_is_killed_with_what_started_it_and_judged_later(folder: Path) -> None:
+def test_a_script_is_killed_with_its_starter_and_judged_later(folder: Path) -> None:
     def killed(*start: str) -> Started:
         with Started(start, LASTS, folder / str(len(start))) as started:
             started.until_said("ready")
@@ -650,7 +651,7 @@ def test_a_script_is_killed_with_what_started_it_and_judged_later(folder: Path) 
 
 @VARIANT
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_script_whose_judge_was_ended_is_judged_later(number: signal.Signals, folder: Path) -> None:
+def test_a_script_whose_judging_process_was_killed_is_judged_later(number: signal.Signals, folder: Path) -> None:
     expected = by_python(ONE)
     with Started(RUN, ONE, folder, faults=[JUDGE]) as started:
         started.until_happened()
@@ -661,8 +662,9 @@ def test_a_script_whose_judge_was_ended_is_judged_later(number: signal.Signals, 
     assert not records(folder)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("times", [1, pytest.param(2, marks=VARIANT)])
-def test_a_judge_that_is_interrupted_leaves_the_status_of_the_script(times: int, folder: Path) -> None:
+def test_interrupting_the_judging_process_keeps_the_exit_status_of_the_script(times: int, folder: Path) -> None:
     with Started(RUN, ONE, folder, faults=[JUDGE]) as started:
         started.until_happened()
         for _ in range(times):
@@ -684,7 +686,7 @@ JUDGING = [
 
 @VARIANT
 @pytest.mark.parametrize("fault", [pytest.param(each, id=f"{each.module}-{each.name}") for each in JUDGING])
-def test_a_script_does_not_notice_a_judge_that_fails(fault: Fault, folder: Path) -> None:
+def test_a_script_is_not_affected_by_a_failing_judge(fault: Fault, folder: Path) -> None:
     with Started((*RUN, "--json"), ONE, folder, faults=[replace(fault, where="judge")], arguments=("long",)) as started:
         seen = started.ended()
     assert started.happened.exists(), "Nothing called that."
@@ -693,7 +695,7 @@ def test_a_script_does_not_notice_a_judge_that_fails(fault: Fault, folder: Path)
 
 
 @VARIANT
-def test_a_signal_in_the_moment_in_which_the_script_ends_leaves_its_status(folder: Path) -> None:
+def test_a_signal_while_the_script_ends_keeps_its_exit_status(folder: Path) -> None:
     fault = Fault("scalescope.own_code.process", "_Witness.end", "waits", "judge", 1.0)
     with Started(RUN, ONE, folder, faults=[fault]) as started:
         started.until_happened()
@@ -717,12 +719,13 @@ for folder in pathlib.Path(sys.argv[1]).glob("state/scalescope/scripts/*"):
         shutil.copytree(folder / "2", folder / str(number))
     with open(folder / sys.argv[2], sys.argv[3]) as stream:
         stream.write('{"bro\\nken')
-time.sleep(1)  # in which the judge looks at what the script says
+time.sleep(1)  # the judge reads the script's events meanwhile
 """
     + END
 )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("file", "mode", "clusters", "found"),
     [
@@ -734,7 +737,7 @@ time.sleep(1)  # in which the judge looks at what the script says
         pytest.param("run.json", "w", 2, 2, id="what-was-run", marks=VARIANT),
     ],
 )
-def test_a_broken_record_does_not_keep_the_others_from_being_judged(
+def test_other_clusters_are_judged_although_one_record_is_broken(
     file: str, mode: str, clusters: int, found: int, folder: Path
 ) -> None:
     arguments = (file, mode, str(clusters))
@@ -813,7 +816,6 @@ SENT = (
 # Shown by every run of the tests, the others by `make test-all`
 SHOWN_SIGNALS = (
     ("SIGTERM", "starter", 1, "before-imports"),
-    ("SIGINT", "group", 1, "imported"),
     ("SIGINT", "terminal", 2, "tasks"),
     ("SIGKILL", "script", 1, "making"),
 )
@@ -827,7 +829,7 @@ def signal_parameters() -> list[object]:
 
 
 @pytest.mark.parametrize(("name", "to", "times", "stage"), signal_parameters())
-def test_a_signal_ends_a_script_as_without_us(name: str, to: str, times: int, stage: str, folder: Path) -> None:
+def test_a_signal_ends_a_script_as_under_python(name: str, to: str, times: int, stage: str, folder: Path) -> None:
     number, on_terminal = signal.Signals[name], to == "terminal"
     expected = signalled_python(number, "script" if to == "starter" else to, times, stage)
     seen = signalled((*RUN, "--no-save"), number, to, times, stage, folder)
@@ -854,7 +856,7 @@ def signalled(
 
 
 @pytest.mark.parametrize(("name", "to"), [("SIGKILL", "script"), pytest.param("SIGTERM", "starter", marks=VARIANT)])
-def test_a_script_that_is_killed_is_judged_by_what_it_did_until_then(name: str, to: str, folder: Path) -> None:
+def test_a_killed_script_is_judged_by_its_recorded_tasks(name: str, to: str, folder: Path) -> None:
     number = signal.Signals[name]
     seen = signalled((*RUN, "--json", "--no-save"), number, to, 1, "tasks", folder, RECORDED_S)
     assert seen.status == -number
@@ -870,7 +872,7 @@ def test_a_script_that_is_killed_is_judged_by_what_it_did_until_then(name: str, 
 @VARIANT
 @pytest.mark.parametrize("place", ["Capture.__init__", "_Run.end"])
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_signal_ends_a_script_also_while_recording_begins_or_ends(name: str, place: str, folder: Path) -> None:
+def test_a_signal_ends_a_script_while_recording_begins_or_ends(name: str, place: str, folder: Path) -> None:
     number = signal.Signals[name]
     fault = Fault("scalescope.capture.recording", place, "waits")
     with Started((*RUN, "--no-save"), ONE, folder, faults=[fault]) as started:

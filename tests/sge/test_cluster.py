@@ -1,4 +1,4 @@
-"""Clusters of real jobs on a real Grid Engine, and what is left of them when processes die."""
+"""Clusters of real jobs on a real Grid Engine, and reaping of their jobs when processes die."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def ids(cluster: SgeCluster) -> list[str]:
     return [job["id"] for job in cluster.facts()["jobs"]]
 
 
-def test_jobs_have_a_slot_for_each_core_are_kept_replaced_and_closed(opened: Opened, in_sge: Any) -> None:
+def test_jobs_have_a_slot_per_core_and_are_kept_replaced_and_closed(opened: Opened, in_sge: Any) -> None:
     cluster = opened(workers_per_job=2)
     cluster.scale(3, 2)
     jobs = ids(cluster)
@@ -93,8 +93,8 @@ def test_jobs_have_a_slot_for_each_core_are_kept_replaced_and_closed(opened: Ope
     assert leases.read_all() == ([], [])
 
 
-def test_what_keeps_jobs_from_starting_is_said(opened: Opened, in_sge: Any) -> None:
-    """One step after the other on the same cluster."""
+def test_the_error_names_the_reason_why_jobs_do_not_start(opened: Opened, in_sge: Any) -> None:
+    """All steps use the same cluster, one after the other."""
     cluster = opened(queue_timeout_s=2.0)
 
     def refused(category: str, threads: int = 1) -> ClusterError:
@@ -115,7 +115,7 @@ def test_what_keeps_jobs_from_starting_is_said(opened: Opened, in_sge: Any) -> N
 
 
 @pytest.mark.thorough
-def test_a_queue_in_error_and_a_host_that_is_away_are_named_and_what_was_changed(opened: Opened, in_sge: Any) -> None:
+def test_a_queue_in_error_an_absent_host_and_a_changed_limit_are_named(opened: Opened, in_sge: Any) -> None:
     cluster = opened(queue_timeout_s=30.0, walltime="01:00:00")
     first, second = in_sge.hosts
     said: list[str] = []
@@ -145,10 +145,10 @@ def test_a_queue_in_error_and_a_host_that_is_away_are_named_and_what_was_changed
     assert len(cluster.facts()["changed"]) == 1
 
 
-def test_what_grid_engine_does_not_take_is_refused(opened: Opened) -> None:
+def test_options_that_grid_engine_refuses_have_a_category(opened: Opened) -> None:
     for category, given in (
         ("bad-parallel-environment", {"parallel_environment": "none"}),
-        ("bad-parallel-environment", {"parallel_environment": "mpi"}),  # it scatters the slots of a job
+        ("bad-parallel-environment", {"parallel_environment": "mpi"}),  # this environment scatters the slots of a job
         ("refused", {"queue": "nowhere.q"}),
         ("refused", {"resource_spec": "unheard=1"}),
     ):
@@ -158,7 +158,7 @@ def test_what_grid_engine_does_not_take_is_refused(opened: Opened) -> None:
         assert "\n" not in caught.value.cause.replace("\nExiting.", "")
 
 
-def test_reap_removes_what_is_ours_alone(in_sge: Any, state: Path) -> None:
+def test_reap_removes_only_our_own_jobs(in_sge: Any, state: Path) -> None:
     in_sge.run("qmod", "-d", "*")
     owner = subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None
@@ -169,7 +169,7 @@ def test_reap_removes_what_is_ours_alone(in_sge: Any, state: Path) -> None:
     owner.wait()
     owner.stdout.close()
     (told,) = reaping.reap(dry_run=True)
-    assert (told.fate, set(told.removed)) == (Fate.FAILED, {first, second})  # as of one job that only looks like ours
+    assert (told.fate, set(told.removed)) == (Fate.FAILED, {first, second})  # another job only looks like ours
     in_sge.run("qdel", others[0])
     (told,) = reaping.reap()
     assert (told.fate, set(told.removed)) == (Fate.REMOVED, {first, second})
@@ -179,7 +179,7 @@ def test_reap_removes_what_is_ours_alone(in_sge: Any, state: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_sweep_outlives_a_deleted_job_and_its_own_death(in_sge: Any, state: Path) -> None:
+def test_a_killed_sweep_with_a_deleted_job_is_resumed(in_sge: Any, state: Path) -> None:
     (state / "own.py").write_text(WORKLOAD)
     points = [{"workers": 4, "seconds": seconds} for seconds in (9, 4)]
     sweep: dict[str, Any] = {
@@ -220,7 +220,7 @@ def test_a_sweep_outlives_a_deleted_job_and_its_own_death(in_sge: Any, state: Pa
 
 
 @pytest.mark.thorough
-def test_a_host_that_dies_is_named_and_its_job_replaced(opened: Opened, in_sge: Any) -> None:
+def test_a_dead_host_is_named_and_its_job_is_replaced(opened: Opened, in_sge: Any) -> None:
     cluster = opened()
     cluster.scale(2, 4)  # a job on each host
     lost = in_sge.hosts[0]
@@ -242,7 +242,7 @@ def test_a_host_that_dies_is_named_and_its_job_replaced(opened: Opened, in_sge: 
 
 
 @pytest.mark.thorough
-def test_a_master_that_is_away_is_waited_for(opened: Opened, in_sge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scaling_waits_for_an_absent_master(opened: Opened, in_sge: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waiting, "AGAIN_S", 0.5)
     cluster = opened()
     cluster.scale(1, 1)

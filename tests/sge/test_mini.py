@@ -14,12 +14,14 @@ from support import infra
 from support.processes import command_lines
 from support.waiting import wait_for as until
 
-NETWORK = "61"  # not that of the other tests
+NETWORK = "61"  # differs from the network of the other tests
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_nothing_is_left(mini: ModuleType, missing: Any, how: signal.Signals) -> None:
+def test_no_process_or_network_of_the_small_grid_engine_is_left(
+    mini: ModuleType, missing: Any, how: signal.Signals
+) -> None:
     if reason := mini.unmet():
         missing("sge", reason)
     command = [sys.executable, str(infra.ROOT / "infra/sge/mini.py"), "--hosts", "1", "--network", NETWORK]

@@ -45,7 +45,7 @@ def addresses(cluster: SlurmCluster) -> set[str]:
         return set(client.nthreads())
 
 
-def test_jobs_are_kept_added_and_closed_as_a_whole(opened: Any, in_slurm: Any) -> None:
+def test_scaling_keeps_adds_or_closes_whole_jobs(opened: Any, in_slurm: Any) -> None:
     cluster = opened(workers_per_job=2, processes=1)
     cluster.scale(4, 1)
     four, jobs = addresses(cluster), job_ids(cluster)
@@ -63,13 +63,13 @@ def test_jobs_are_kept_added_and_closed_as_a_whole(opened: Any, in_slurm: Any) -
     assert len(addresses(cluster)) == 2
     assert addresses(cluster) < four
     assert len(job_ids(cluster)) == 1
-    cluster.scale(2, 2)  # other threads: other jobs
+    cluster.scale(2, 2)  # other threads per worker need new jobs
     with cluster.client() as client:
         assert list(client.nthreads().values()) == [2, 2]
     assert not set(job_ids(cluster)) & set(jobs)
 
 
-def test_nothing_is_left_after_close(opened: Any, in_slurm: Any, state: Path) -> None:
+def test_no_job_lease_or_file_is_left_after_close(opened: Any, in_slurm: Any, state: Path) -> None:
     cluster = opened()
     (lease,) = leases.read_all()[0]
     assert lease.label == cluster.label
@@ -84,7 +84,7 @@ def test_nothing_is_left_after_close(opened: Any, in_slurm: Any, state: Path) ->
         cluster.scale(1, 1)
 
 
-def test_label_comment_and_what_was_asked_for_reach_slurm(opened: Any, in_slurm: Any) -> None:
+def test_label_comment_and_options_of_a_cluster_reach_slurm(opened: Any, in_slurm: Any) -> None:
     cluster = opened(
         partition="main", memory_mb=300, walltime="7", prologue=("export GREETING=hello",), directives_add=("--nice=5",)
     )
@@ -99,7 +99,7 @@ def test_label_comment_and_what_was_asked_for_reach_slurm(opened: Any, in_slurm:
     assert abs(limit - 300 * 2**20) < 2**20  # dask-jobqueue writes it with two decimals
 
 
-def test_every_worker_has_a_gpu_of_its_own(opened: Any) -> None:
+def test_every_worker_has_its_own_gpu(opened: Any) -> None:
     cluster = opened(gpus=2, memory_mb=400)
     cluster.scale(3, 1)  # a job with two and one with one
     with cluster.client() as client:
@@ -110,7 +110,7 @@ def test_every_worker_has_a_gpu_of_its_own(opened: Any) -> None:
     assert len({pid for _, _, pid in seen.values()}) == 3
 
 
-def test_nobody_without_the_certificates_gets_in(opened: Any, state: Path) -> None:
+def test_a_client_without_the_certificates_cannot_connect(opened: Any, state: Path) -> None:
     cluster = opened()
     cluster.scale(1, 1)
     with cluster.client() as client:
@@ -131,7 +131,7 @@ def test_nobody_without_the_certificates_gets_in(opened: Any, state: Path) -> No
     assert "PRIVATE KEY" not in cluster.facts()["job_script"]
 
 
-def test_a_cancelled_job_is_replaced_before_the_next_trial_but_not_for_ever(opened: Any, in_slurm: Any) -> None:
+def test_cancelled_jobs_are_replaced_before_the_next_trial_up_to_replace_jobs(opened: Any, in_slurm: Any) -> None:
     cluster = opened(replace_jobs=1)
     cluster.scale(2, 1)
     first, second = job_ids(cluster)
@@ -169,7 +169,7 @@ def test_a_job_that_is_cancelled_while_it_starts_is_replaced(opened: Any, in_slu
     assert any("replaced" in text and "CANCELLED" in text for text in said)
 
 
-def test_logs_are_kept_where_jobs_failed(opened: Any, state: Path) -> None:
+def test_the_logs_of_failed_jobs_are_kept(opened: Any, state: Path) -> None:
     cluster = opened(prologue=("echo something broke >&2", "exit 3"))
     with pytest.raises(JobsEnded) as caught:
         cluster.scale(1, 1)
@@ -179,7 +179,7 @@ def test_logs_are_kept_where_jobs_failed(opened: Any, state: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["logs"]
 
 
-# What is asked for in vain, the category of the error, and what its next step changes.
+# Refused options, the category of the error, and the options that its next step changes.
 STEPS = {
     "time limit": ({"partition": "short"}, "time-limit-too-long", {"walltime": "00:01:00"}),
     "partition": ({"partition": "nope"}, "unknown-partition", {"partition": "main"}),
@@ -195,10 +195,10 @@ STEPS = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", STEPS)
-def test_the_next_step_of_a_refusal_is_one_after_which_jobs_run(opened: Any, name: str) -> None:
+def test_jobs_run_after_following_the_next_step_of_a_refusal(opened: Any, name: str) -> None:
     asked, category, step = STEPS[name]
     cluster = opened(**asked)
-    object.__setattr__(cluster.spec, "require_room", lambda *given, **named: None)  # sbatch is to refuse it
+    object.__setattr__(cluster.spec, "require_room", lambda *given, **named: None)  # so that sbatch refuses it
     with pytest.raises(JobsEnded) as caught:
         cluster.scale(1, 1)
     assert caught.value.category == category
@@ -211,7 +211,7 @@ def test_the_next_step_of_a_refusal_is_one_after_which_jobs_run(opened: Any, nam
 # ------------------------------------------------------------------ through the driver
 
 
-def test_a_sweep_point_and_a_job_that_is_cancelled_in_the_middle(in_slurm: Any, tmp_path: Path) -> None:
+def test_a_job_cancelled_during_a_trial_makes_only_that_trial_invalid(in_slurm: Any, tmp_path: Path) -> None:
     def progress(text: str) -> None:
         if text.startswith("running") and "2000" in text:
             threading.Timer(1.0, cancel_one).start()
@@ -233,9 +233,9 @@ def test_a_sweep_point_and_a_job_that_is_cancelled_in_the_middle(in_slurm: Any, 
     assert [job["workers"] for job in facts["jobs"]] == [2, 2]
     assert broken.state is TrialState.INVALID
     assert "2 of 4 workers" in broken.reason
-    # On a slow host its processes are still being ended when the cluster no longer waits for the word.
+    # On a slow host the job's processes still end when the cluster stops waiting for its state.
     assert "CANCELLED" in broken.reason or "COMPLETING" in broken.reason
-    assert broken.real_s < 30  # not the minute that the workload would have had
+    assert broken.real_s < 30  # seconds, less than the timeout of 60 s
     assert again.state is TrialState.VALID, again.reason
     assert again.facts["cluster"]["label"] == facts["label"]
     assert again.facts["cluster"]["jobs_replaced"] == 1

@@ -158,7 +158,7 @@ ROWS = (
 
 @dataclass
 class Seen:
-    """What came of a row."""
+    """The outcome of a row."""
 
     error: ClusterError
     seconds: float  # since the job was submitted, or since what was done to it
@@ -167,7 +167,7 @@ class Seen:
 
 
 def _anonymous(text: str) -> str:
-    """Without what is of this run alone."""
+    """The text without the ends of logs, which differ in each run."""
     return re.sub(r"; (the end of|its error file) .*", "", text)
 
 
@@ -187,7 +187,7 @@ def seen(
     items = [item for item in request.session.items if item.path == request.path and isinstance(item, pytest.Function)]
     rows = [item.callspec.params["row"] for item in items if "seen" in item.fixturenames]
     run = slurm_commands.commands(slurm.environment)
-    with socket.socket() as listener:  # all that a job wants of a scheduler before its workers start
+    with socket.socket() as listener:  # a job needs only an open port before its workers start
         listener.bind(("127.0.0.1", 0))
         listener.listen(64)
         setting = Setting(slurm, tmp_path_factory.mktemp("jobs"), f"tcp://127.0.0.1:{listener.getsockname()[1]}")
@@ -235,7 +235,7 @@ def _watch_all(
 @pytest.mark.parametrize(
     "row", [pytest.param(row, id=row.cause, marks=[pytest.mark.thorough] if row.thorough else []) for row in ROWS]
 )
-def test_each_failure_is_one_clear_error(seen: dict[str, Seen], row: Row) -> None:
+def test_each_failure_has_its_category_text_and_next_step(seen: dict[str, Seen], row: Row) -> None:
     error = seen[row.cause].error
     assert isinstance(error, JobsEnded)
     assert error.category == row.category
@@ -259,7 +259,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("cause", REFUSED)
-def test_what_no_queue_would_take_is_refused_at_once(in_slurm: Any, tmp_path: Path, cause: str, table: Table) -> None:
+def test_a_job_that_no_queue_accepts_is_refused_at_submission(
+    in_slurm: Any, tmp_path: Path, cause: str, table: Table
+) -> None:
     spec, category = REFUSED[cause]
     text = Setting(in_slurm, tmp_path, "tcp://127.0.0.1:1").script(new_label(), **spec)
     began = time.monotonic()
@@ -275,7 +277,7 @@ def test_what_no_queue_would_take_is_refused_at_once(in_slurm: Any, tmp_path: Pa
 # ------------------------------------------------------------------ jobs that wait are no failures
 
 
-def test_a_job_that_waits_is_reported_as_waiting_until_its_budget_ends(
+def test_a_waiting_job_is_reported_with_its_reason_until_queue_timeout_s_ends(
     in_slurm: Any, tmp_path: Path, table: Table
 ) -> None:
     run = slurm_commands.commands()
@@ -301,7 +303,7 @@ def test_a_job_that_waits_is_reported_as_waiting_until_its_budget_ends(
     table.add("waited for longer than `queue_timeout_s` (here 2 s)", found.value, time.monotonic() - began)
 
 
-def test_nodes_that_are_drained_are_waited_for_and_named(in_slurm: Any, tmp_path: Path) -> None:
+def test_waiting_for_drained_nodes_is_reported_with_their_names(in_slurm: Any, tmp_path: Path) -> None:
     run = slurm_commands.commands()
     in_slurm.run("scontrol", "create", "PartitionName=drained", "Nodes=n14,n15")
     in_slurm.run("scontrol", "update", "NodeName=n14,n15", "State=DRAIN", "Reason=cooling")
@@ -313,7 +315,7 @@ def test_nodes_that_are_drained_are_waited_for_and_named(in_slurm: Any, tmp_path
     assert "n14 is drained (cooling), n15 is drained (cooling)" in waiting.words
 
 
-def test_maintenance_is_waiting_with_a_known_start(in_slurm: Any, tmp_path: Path) -> None:
+def test_a_job_that_waits_for_maintenance_has_an_estimated_start(in_slurm: Any, tmp_path: Path) -> None:
     run = slurm_commands.commands()
     user = in_slurm.run("id", "-un")
     in_slurm.run(
@@ -329,7 +331,7 @@ def test_maintenance_is_waiting_with_a_known_start(in_slurm: Any, tmp_path: Path
 
 
 def _until(watch: JobWatch, reason: str) -> PendingWorkers:
-    """What is being waited for, once Slurm gives this reason and has reckoned when it ends."""
+    """The pending workers, once Slurm gives this reason and an estimated start."""
 
     def found() -> PendingWorkers | None:
         waiting = watch.check(1, 0)

@@ -1,4 +1,4 @@
-"""What is left on a real Slurm when processes die, and what `reap` does about it."""
+"""Jobs left on a real Slurm when processes die, and how `reap` removes them."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def start(in_slurm: Any) -> Iterator[Start]:
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    process.kill()  # SIGKILL: it can clear nothing up
+    process.kill()  # SIGKILL: the process cannot clean up
     process.wait()
 
 
@@ -82,14 +82,14 @@ def ours(slurm: Any, label: str) -> str:
     return str(slurm.run("squeue", "-h", "-n", label))
 
 
-def test_a_living_owner_keeps_its_jobs(in_slurm: Any, start: Start) -> None:
+def test_reap_leaves_the_jobs_of_a_living_owner(in_slurm: Any, start: Start) -> None:
     _, label, jobs = start("", "--hold")
     (result,) = reaping.reap()
     assert (result.label, result.fate, result.removed) == (label, Fate.OWNED, ())
     assert "gone" not in states(in_slurm, *jobs).values()
 
 
-def test_after_sigkill_of_the_owner_no_job_is_left_and_foreign_jobs_run_on(in_slurm: Any, start: Start) -> None:
+def test_reap_removes_the_jobs_of_a_killed_owner_and_no_foreign_job(in_slurm: Any, start: Start) -> None:
     process, label, jobs = start("", "-N2", "--hold", "--begin=now+1hour", "-N16 --exclusive --nice=1000")
     foreign = [
         in_slurm.submit("-J", name, f"--comment={comment}")
@@ -98,7 +98,7 @@ def test_after_sigkill_of_the_owner_no_job_is_left_and_foreign_jobs_run_on(in_sl
             (label[:-1], label[:-1]),
             (label.upper(), label.upper()),
             ("scalescope-000000000000", "scalescope-000000000000"),
-            (label, "scalescope-000000000000"),  # its name is ours, its comment is not
+            (label, "scalescope-000000000000"),  # the name is ours, the comment is not
             (label, label + " "),
             ("somebody-else", label),
         )
@@ -108,7 +108,7 @@ def test_after_sigkill_of_the_owner_no_job_is_left_and_foreign_jobs_run_on(in_sl
     kill(process)
 
     (told,) = reaping.reap(dry_run=True)
-    assert (told.fate, sorted(told.removed)) == (Fate.FAILED, sorted(jobs))  # as of one job that only looks like ours
+    assert (told.fate, sorted(told.removed)) == (Fate.FAILED, sorted(jobs))  # another job only looks like ours
     assert "gone" not in states(in_slurm, *jobs).values()
 
     (result,) = reaping.reap()
@@ -117,7 +117,7 @@ def test_after_sigkill_of_the_owner_no_job_is_left_and_foreign_jobs_run_on(in_sl
     assert states(in_slurm, *foreign) == dict.fromkeys(foreign, "RUNNING")
     assert foreign[4] in result.words
     assert "not touched" in result.words
-    assert [lease.label for lease in leases.read_all()[0]] == [label]  # as long as there is such a job
+    assert [lease.label for lease in leases.read_all()[0]] == [label]  # kept while such a job exists
     in_slurm.run("scancel", *foreign[4:6])
     until(lambda: set(states(in_slurm, *foreign[4:6]).values()) == {"gone"})
     (result,) = reaping.reap()
@@ -126,8 +126,8 @@ def test_after_sigkill_of_the_owner_no_job_is_left_and_foreign_jobs_run_on(in_sl
     assert reaping.reap() == []
 
 
-def test_a_job_that_was_submitted_while_its_owner_died_is_found(in_slurm: Any, start: Start) -> None:
-    """The owner's sbatch outlives it: the job comes a moment after the reaper has looked for the first time."""
+def test_reap_finds_a_job_submitted_while_its_owner_died(in_slurm: Any, start: Start) -> None:
+    """The owner's sbatch outlives it: the job appears a moment after the reaper's first look."""
     process, label, jobs = start("")
     kill(process)
     late = f"sleep 1; sbatch -J {label} --comment={label} -o /dev/null --hold --wrap 'sleep 600'"
@@ -139,7 +139,7 @@ def test_a_job_that_was_submitted_while_its_owner_died_is_found(in_slurm: Any, s
     assert ours(in_slurm, label) == ""
 
 
-def test_leases_of_another_slurm_are_left_alone(in_slurm: Any, start: Start, ledger: Path) -> None:
+def test_reap_leaves_leases_of_another_slurm_cluster(in_slurm: Any, start: Start, ledger: Path) -> None:
     process, label, jobs = start("")
     kill(process)
     path = ledger / f"{label}.json"
@@ -153,7 +153,7 @@ def test_leases_of_another_slurm_are_left_alone(in_slurm: Any, start: Start, led
     assert path.exists()
 
 
-def test_where_slurm_does_not_answer_the_lease_is_kept(
+def test_reap_keeps_the_lease_if_slurm_does_not_answer(
     in_slurm: Any, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process, label, _ = start("")
@@ -169,7 +169,9 @@ def test_where_slurm_does_not_answer_the_lease_is_kept(
     assert [lease.label for lease in leases.read_all()[0]] == [label]
 
 
-def test_commands(in_slurm: Any, start: Start, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_leases_and_reap_show_and_remove_jobs_without_an_owner(
+    in_slurm: Any, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
     process, label, jobs = start("")
     assert cli.run(["leases", "--json"]) == ExitStatus.OK
     (told,) = json.loads(capsys.readouterr().out)

@@ -18,19 +18,19 @@ pytest_plugins = "pytester"
 SCRIPT = Path(__file__).parents[2] / "infra/slurm/mini.py"
 
 
-class TestRuns:
+class TestRunning:
     def test_a_job_gets_its_gpus(self, slurm: Any, tmp_path: Path) -> None:
         output = tmp_path / "out"
         job = slurm.submit("--gres=gpu:2", f"-o{output}", "--wait", command="echo $CUDA_VISIBLE_DEVICES $SLURM_JOB_ID")
         assert output.read_text().split() == ["0,1", job]
 
-    def test_a_command_that_fails_says_why(self, slurm: Any, mini: ModuleType) -> None:
+    def test_a_failing_slurm_command_raises_with_its_message(self, slurm: Any, mini: ModuleType) -> None:
         with pytest.raises(mini.MiniClusterError, match="invalid partition"):
             slurm.submit("-p", "nowhere")
 
 
 class TestReset:
-    def test_jobs_that_ignore_signals_are_gone(self, slurm: Any, tmp_path: Path) -> None:
+    def test_reset_ends_jobs_that_ignore_signals(self, slurm: Any, tmp_path: Path) -> None:
         slurm.submit(command=f"trap '' TERM; touch {tmp_path}/up; while true; do sleep 0.1; done")
         slurm.submit("-p", "closed")
         until((tmp_path / "up").exists)
@@ -38,7 +38,7 @@ class TestReset:
         assert slurm.run("squeue", "-h") == ""
         until(lambda: not slurm.strays())
 
-    def test_nodes_partitions_and_reservations_are_as_before(self, slurm: Any) -> None:
+    def test_reset_restores_nodes_partitions_and_reservations(self, slurm: Any) -> None:
         slurm.stop_node("n1")
         slurm.run("scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=test")
         slurm.run("scontrol", "update", "PartitionName=main", "State=DOWN")
@@ -50,7 +50,7 @@ class TestReset:
         assert "service" not in slurm.run("scontrol", "show", "reservation")
 
 
-class TestEnds:
+class TestEnding:
     @pytest.fixture
     def served(self, slurm: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[subprocess.Popen[str], Path]:
         """A small cluster of the command line with a job that ignores SIGTERM and one in a session of its own."""
@@ -73,14 +73,16 @@ class TestEnds:
         "how",
         [signal.SIGKILL, *(pytest.param(how, marks=pytest.mark.thorough) for how in (signal.SIGINT, signal.SIGTERM))],
     )
-    def test_nothing_is_left(self, served: tuple[subprocess.Popen[str], Path], how: signal.Signals) -> None:
+    def test_no_process_of_the_small_slurm_is_left_after_a_signal(
+        self, served: tuple[subprocess.Popen[str], Path], how: signal.Signals
+    ) -> None:
         process, folder = served
         process.send_signal(how)
         process.wait(30)
         until(lambda: not command_lines(str(folder)))
         assert process.returncode == (-how if how is signal.SIGKILL else 0)
 
-    def test_a_daemon_that_cannot_start_says_why(
+    def test_a_daemon_that_cannot_start_raises_with_the_reason(
         self, mini: ModuleType, slurm: Any, tmp_path_factory: pytest.TempPathFactory
     ) -> None:
         folder = tmp_path_factory.mktemp("s")
@@ -102,8 +104,10 @@ def test_it(nothing, request):
 
 
 @pytest.mark.parametrize(("required", "outcome"), [("", "skipped"), ("postgresql,slurm", "failed")])
-def test_without_slurm(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, required: str, outcome: str) -> None:
-    """Skipped with one clear line where there is no Slurm; a failure where it is required."""
+def test_tests_without_slurm_are_skipped_or_fail_if_slurm_is_required(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, required: str, outcome: str
+) -> None:
+    """They are skipped with one clear line, and fail if SCALESCOPE_REQUIRE names slurm."""
     monkeypatch.setenv("SCALESCOPE_REQUIRE", required)
     monkeypatch.setenv("PATH", "/nowhere")
     pytester.makeconftest(Path(__file__).parents[1].joinpath("conftest.py").read_text())

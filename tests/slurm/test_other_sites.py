@@ -92,8 +92,8 @@ def told(cluster: SlurmCluster) -> list[str]:
 # ------------------------------------------------------------------ nodes that are powered off
 
 
-def test_nodes_that_are_powered_off_are_room_and_whole_nodes_cost_their_cores(site: Site) -> None:
-    """The real Slurm hides them: without them there is room for 2 of the 4 jobs that it runs at the same time."""
+def test_powered_off_nodes_count_as_room_and_whole_nodes_cost_all_their_cores(site: Site) -> None:
+    """sinfo hides powered-off nodes: without them there would be room for 2 of 4 jobs."""
     site(nodes=4, cloud=2, extra="SelectType=select/linear\nSelectTypeParameters=CR_Memory")
     run = slurm_commands.commands()
     shown = set(run(("sinfo", "-hN", "-o%N"), "").stdout.split())
@@ -104,12 +104,12 @@ def test_nodes_that_are_powered_off_are_room_and_whole_nodes_cost_their_cores(si
     with pytest.raises(JobsEnded) as caught:
         SlurmSpec(memory_mb=400).require_room(5, 1, run=run)
     assert caught.value.category == "no-room"
-    assert SlurmSpec(memory_mb=400).cores_per_worker(1) == 2  # of the node, where the job asked for one
+    assert SlurmSpec(memory_mb=400).cores_per_worker(1) == 2  # the node has 2 cores, the job asked for 1
     assert SlurmSpec(memory_mb=800, workers_per_job=2).cores_per_worker(1) == 1
 
 
 @pytest.mark.thorough
-def test_where_jobs_share_nodes_those_that_are_powered_off_have_the_rest_of_the_partition(site: Site) -> None:
+def test_powered_off_nodes_have_the_remaining_cpus_of_a_shared_partition(site: Site) -> None:
     site(nodes=4, cloud=2)
     run = slurm_commands.commands()
     room = SlurmSpec(memory_mb=400).require_room(8, 1, run=run)
@@ -122,7 +122,7 @@ def test_where_jobs_share_nodes_those_that_are_powered_off_have_the_rest_of_the_
 
 
 @pytest.mark.thorough
-def test_jobs_on_nodes_that_power_up_wait_for_them_and_run(site: Site, opened: Opened) -> None:
+def test_jobs_wait_for_nodes_that_power_up_and_then_run(site: Site, opened: Opened) -> None:
     slurm = site(nodes=2, cloud=1, extra="SelectType=select/linear\nSelectTypeParameters=CR_Memory")
     cluster = opened()
     said = told(cluster)
@@ -134,7 +134,7 @@ def test_jobs_on_nodes_that_power_up_wait_for_them_and_run(site: Site, opened: O
 
 
 @pytest.mark.thorough
-def test_nodes_that_never_come_are_named_with_the_jobs_that_were_lost(site: Site, opened: Opened) -> None:
+def test_nodes_that_never_power_up_are_named_in_the_error(site: Site, opened: Opened) -> None:
     slurm = site(
         nodes=2, cloud=1, resume_timeout_s=10, extra="SelectType=select/linear\nSelectTypeParameters=CR_Memory"
     )
@@ -152,10 +152,10 @@ def test_nodes_that_never_come_are_named_with_the_jobs_that_were_lost(site: Site
 # ------------------------------------------------------------------ limits
 
 
-def test_a_point_of_more_jobs_than_slurm_holds_is_refused(site: Site, opened: Opened) -> None:
+def test_a_point_with_more_jobs_than_max_job_count_is_refused(site: Site, opened: Opened) -> None:
     site(extra="MaxJobCount=3")
     cluster = opened()
-    cluster._run = slurm_commands.commands(timeout_s=3)  # sbatch itself sleeps and tries again for two minutes
+    cluster._run = slurm_commands.commands(timeout_s=3)  # sbatch itself retries for two minutes
     with pytest.raises(JobsEnded) as caught:
         cluster.scale(4, 1)
     assert caught.value.category == "queue-full"
@@ -164,7 +164,7 @@ def test_a_point_of_more_jobs_than_slurm_holds_is_refused(site: Site, opened: Op
 
 
 @pytest.mark.thorough
-def test_more_workers_in_each_job_are_the_way_out_of_a_full_queue(site: Site, opened: Opened) -> None:
+def test_more_workers_per_job_fit_into_a_limited_queue(site: Site, opened: Opened) -> None:
     site(extra="MaxJobCount=4\nMinJobAge=2")
     cluster = opened(workers_per_job=2, memory_mb=800)
     cluster._run = slurm_commands.commands(timeout_s=3)
@@ -173,7 +173,7 @@ def test_more_workers_in_each_job_are_the_way_out_of_a_full_queue(site: Site, op
 
 
 @pytest.mark.thorough
-def test_a_queue_that_is_full_of_others_is_waited_for_as_that(site: Site, opened: Opened) -> None:
+def test_a_queue_full_of_other_jobs_is_waited_for_and_named(site: Site, opened: Opened) -> None:
     slurm = site(extra="MaxJobCount=4\nMinJobAge=2")
     others = [slurm.submit("--hold") for _ in range(3)]
     cluster = opened()
@@ -191,7 +191,7 @@ def test_a_queue_that_is_full_of_others_is_waited_for_as_that(site: Site, opened
 
 
 @pytest.mark.thorough
-def test_a_full_disk_of_the_controller_is_waited_for_as_that(site: Site, opened: Opened, missing: Any) -> None:
+def test_a_full_disk_of_the_controller_is_waited_for_and_named(site: Site, opened: Opened, missing: Any) -> None:
     if os.getuid() != 0:
         missing("slurm", "only root can mount a small disk")
     slurm = site(state_mb=2)
@@ -213,7 +213,7 @@ def test_a_full_disk_of_the_controller_is_waited_for_as_that(site: Site, opened:
 
 
 @pytest.mark.thorough
-def test_a_time_limit_that_a_plugin_has_cut_is_told_and_is_the_cause_of_its_end(site: Site, opened: Opened) -> None:
+def test_a_time_limit_cut_by_a_plugin_is_listed_as_change_and_cause_of_the_end(site: Site, opened: Opened) -> None:
     slurm = site()
     cluster = opened(partition="capped", walltime="01:00:00")
     cluster.scale(1, 1)
@@ -236,7 +236,7 @@ def test_a_time_limit_that_a_plugin_has_cut_is_told_and_is_the_cause_of_its_end(
     assert "cluster.walltime" not in error.next_step
 
 
-def test_what_a_job_has_as_it_was_asked_for_is_no_change(site: Site, opened: Opened) -> None:
+def test_a_job_with_the_requested_resources_has_no_change_listed(site: Site, opened: Opened) -> None:
     slurm = site()
     cluster = opened(partition="main", walltime="00:01:30")  # Slurm rounds it up
     cluster.scale(1, 1)

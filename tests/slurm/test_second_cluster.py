@@ -92,13 +92,13 @@ class User:
         return done
 
     def python(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """What comes of our interpreter, which may lie in a home that they cannot read."""
+        """Run our interpreter, which may lie in a home folder that the user cannot read."""
         return self.run(sys.executable, *arguments, check=check, caps="+dac_read_search")
 
 
 @pytest.fixture
 def users(in_strict: Any, missing: Any) -> Iterator[tuple[User, User]]:
-    """Two ordinary users; Slurm is a third one's."""
+    """Two ordinary users; a third user runs Slurm."""
     if os.getuid() != 0:
         missing("users", "only root can act for other users")
     with tempfile.TemporaryDirectory(prefix="users-", dir="/tmp") as folder:  # other users cannot enter ours
@@ -135,8 +135,8 @@ def reap_of_dead(label: str) -> list[reaping.Reaped]:
     return reaping.reap()
 
 
-def test_a_trial_is_valid_and_a_controller_that_is_away_is_waited_for(in_strict: Any, state: Path) -> None:
-    """With a folder that has a blank, a module beside the workload's, and memory that a node has to the last MB."""
+def test_a_trial_is_valid_after_waiting_for_an_absent_controller(in_strict: Any, state: Path) -> None:
+    """The folder name has a blank, the workload imports a module next to it, and the job takes all memory of a node."""
     (state / "my_job.py").write_text(JOB)
     (state / "beside.py").write_text(BESIDE)
     said: list[str] = []
@@ -159,7 +159,7 @@ def test_a_trial_is_valid_and_a_controller_that_is_away_is_waited_for(in_strict:
 
 
 @pytest.mark.thorough
-def test_a_job_whose_number_never_came_is_not_submitted_again(
+def test_a_job_whose_id_was_not_returned_is_not_submitted_twice(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waiting, "AGAIN_S", 1.0)
@@ -174,10 +174,10 @@ def test_a_job_whose_number_never_came_is_not_submitted_again(
 
 @pytest.mark.parametrize("given_up", ["submission", pytest.param("cancellation", marks=pytest.mark.thorough)])
 @pytest.mark.thorough
-def test_what_an_outage_left_in_the_middle_is_reaped(
+def test_jobs_left_by_an_outage_are_reaped(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch, given_up: str
 ) -> None:
-    """No number ever came, the site has rewritten the comment, and the controller obeys when it wakes up."""
+    """sbatch returned no job id, the site rewrote the comment, and the controller acts when it wakes up."""
     monkeypatch.setattr(waiting, "PATIENCE_S", 2.0)
     cluster = opened(directives_add=("--hold",) if given_up == "submission" else ())
     if given_up == "cancellation":
@@ -202,7 +202,7 @@ def test_a_lease_is_kept_while_its_jobs_complete(
     opened: Callable[..., SlurmCluster], in_strict: Any, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(base_cluster, "CLOSE_TIMEOUT_S", 1.0)
-    stubborn = state / "stubborn"  # Slurm says that a job runs before its first command has
+    stubborn = state / "stubborn"  # Slurm reports RUNNING before the job's first command has run
     cluster = opened(prologue=("trap 'sleep 60' TERM", f"touch {stubborn}", "sleep 60"))
     with ThreadPoolExecutor() as pool:
         scaling = pool.submit(cluster.scale, 1, 1)
@@ -217,7 +217,7 @@ def test_a_lease_is_kept_while_its_jobs_complete(
     assert leases.read_all()[0] == []
 
 
-def test_a_crash_on_a_node_that_drains_is_no_lost_node(
+def test_a_crash_on_a_draining_node_has_the_category_failed(
     opened: Callable[..., SlurmCluster], in_strict: Any, state: Path
 ) -> None:
     until_drained = f"until [ -e '{state}/drained' ]; do sleep 0.1; done"
@@ -234,7 +234,7 @@ def test_a_crash_on_a_node_that_drains_is_no_lost_node(
     assert not error.may_return
 
 
-def test_jobs_whose_comment_was_rewritten_are_reaped_by_their_numbers(in_strict: Any) -> None:
+def test_jobs_with_a_rewritten_comment_are_reaped_by_their_ids(in_strict: Any) -> None:
     lease = leases.intend("slurm", leases.new_label(), slurm_jobs.lease_details(run=slurm_commands.commands()))
     options = ("-A", "x", "-J", lease.label, f"--comment={lease.label}", "--hold")
     known, unknown = in_strict.submit(*options), in_strict.submit(*options)
@@ -250,10 +250,10 @@ def test_jobs_whose_comment_was_rewritten_are_reaped_by_their_numbers(in_strict:
 
 
 @pytest.mark.thorough
-def test_what_is_refused_for_good_ends_the_run_at_once(
+def test_a_permanent_refusal_ends_the_run_at_once(
     in_strict: Any, state: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once there is a controller that refuses it."""
+    """The controller is away at first, then refuses the job."""
     store = str(state / "results.db")
     monkeypatch.setattr(waiting, "AGAIN_S", 1.0)
     monkeypatch.setattr(waiting, "SAY_S", 0.5)
@@ -278,7 +278,7 @@ def test_what_is_refused_for_good_ends_the_run_at_once(
     assert (run.state, run.trials) == (RunState.FAILED, ())
     in_strict.run("scontrol", "update", "NodeName=n[1-4]", "State=DRAIN", "Reason=cooling")
     patient = ["--cluster-option", "account=research", "--cluster-option", "queue_timeout_s=1"]
-    assert cli.run([*command, *patient]) == ExitStatus.INFRASTRUCTURE  # once, for no size would fare better
+    assert cli.run([*command, *patient]) == ExitStatus.INFRASTRUCTURE  # refused once, since no size would fit
     said = capsys.readouterr().err
     assert "within 1 s" in said
     assert "n1 is drained (cooling), n2 is drained (cooling)" in said
@@ -289,19 +289,19 @@ def test_what_is_refused_for_good_ends_the_run_at_once(
     assert "room for 2" in said  # drained nodes may come back
     assert "2 jobs of 6 cores" in said
     with Store.open(store) as opened_:
-        assert len(opened_.runs()) == 2  # it never began
+        assert len(opened_.runs()) == 2  # the third sweep did not begin a run
     assert in_strict.run("squeue", "-h") == ""
     assert leases.read_all()[0] == []
 
 
 @pytest.mark.thorough
-def test_while_too_few_nodes_work_no_job_idles(
+def test_jobs_are_given_back_while_too_few_nodes_work(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A node is drained when a job has started, which then waits for the other; once it is back, both begin."""
+    """A node is drained while one job runs and waits for the other; once the node is back, both start."""
     monkeypatch.setattr(slurm_cluster, "NODES_S", 0.5)
-    others = in_strict.submit("-A", "x", "-w", "n4", "--exclusive", "-t", "4")  # soon enough to be waited for
-    cluster = opened(cores=6)  # n1 and n4 have so many
+    others = in_strict.submit("-A", "x", "-w", "n4", "--exclusive", "-t", "4")  # minutes, short enough to be waited for
+    cluster = opened(cores=6)  # only n1 and n4 have 6 cores
     said: list[str] = []
     cluster.report = said.append
     scaling = threading.Thread(target=cluster.scale, args=(2, 1))
@@ -310,7 +310,7 @@ def test_while_too_few_nodes_work_no_job_idles(
     in_strict.run("scontrol", "update", "NodeName=n4", "State=DRAIN", "Reason=cooling")
     in_strict.run("scancel", others)
     until(lambda: any("the nodes that work hold 1 of 2 workers" in text for text in said), lambda: "\n".join(said))
-    assert "n4 is drain" in said[-1]  # it drains until the job of others has ended
+    assert "n4 is drain" in said[-1]  # it drains until the other user's job has ended
     assert not {"PENDING", "RUNNING"} & set(jobs(in_strict, cluster.label).values())
     in_strict.run("scontrol", "update", "NodeName=n4", "State=RESUME")
     scaling.join(200)
@@ -320,14 +320,14 @@ def test_while_too_few_nodes_work_no_job_idles(
 
 
 @pytest.mark.thorough
-def test_workers_that_wait_too_long_for_others_are_given_back(
+def test_workers_that_wait_too_long_for_other_workers_are_given_back(
     opened: Callable[..., SlurmCluster], in_strict: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once: that all start in the end is known in time, however rarely one looks."""
+    """They are given back once; afterwards both jobs start."""
     monkeypatch.setattr(SlurmSpec, "hold_s", 20.0)
     monkeypatch.setattr(slurm_watch, "SHORTEST_S", 4.0)
     others = in_strict.submit("-A", "x", "-w", "n4", "--exclusive", "-t", "30")
-    cluster = opened(cores=6)  # two of the nodes have so many
+    cluster = opened(cores=6)  # only two nodes have 6 cores
     said: list[str] = []
     cluster.report = said.append
     scaling = threading.Thread(target=cluster.scale, args=(2, 1))
@@ -362,12 +362,12 @@ def test_workers_that_wait_too_long_for_others_are_given_back(
         ({"workers_per_job": 2, "memory_mb": 3000}, 1, 5),  # 3333, 2101, 1799 and 3333 MB
         ({"exclude": "n[1-2]"}, 1, 10),
         ({"directives_add": ("--exclusive",)}, 1, 4),
-        ({"partition": "short"}, 1, 7),  # in which a node has 2 CPUs
+        ({"partition": "short"}, 1, 7),  # each node offers 2 CPUs in this partition
         ({"partition": "main,short"}, 1, 19),
-        ({"cores": 8}, 1, 0),  # sbatch says why
+        ({"cores": 8}, 1, 0),  # no check: sbatch itself tells the reason
     ],
 )
-def test_what_there_is_room_for_is_reckoned_node_by_node(
+def test_the_room_for_workers_is_computed_node_by_node(
     in_strict: Any, given: dict[str, Any], threads: int, most: int
 ) -> None:
     in_strict.run("scontrol", "update", "PartitionName=short", "MaxCPUsPerNode=2")
@@ -381,7 +381,7 @@ def test_what_there_is_room_for_is_reckoned_node_by_node(
     ("held_s", "start_s", "then", "given_back"),  # `then`: as one more look says
     [(0, 290, 290, False), (0, 310, 310, True), (400, 90, 90, False), (400, 110, 110, True), (0, 310, None, False)],
 )
-def test_workers_are_held_for_half_of_what_is_left_and_then_given_back(
+def test_workers_are_given_back_if_the_others_start_too_late(
     monkeypatch: pytest.MonkeyPatch, held_s: float, start_s: float, then: float | None, given_back: bool
 ) -> None:
     cluster = SlurmCluster(SlurmSpec())
@@ -396,8 +396,8 @@ def test_workers_are_held_for_half_of_what_is_left_and_then_given_back(
     assert [bool(begin) for begin in began] == [True] * given_back
 
 
-def test_what_is_one_users_another_neither_reads_nor_ends(users: tuple[User, User], in_strict: Any) -> None:
-    """Not even with a copy of the lease of a job whose owner is dead."""
+def test_another_user_can_neither_read_secrets_nor_end_jobs(users: tuple[User, User], in_strict: Any) -> None:
+    """A copy of the lease of a job whose owner is dead does not help either."""
     alice, bob = users
     job, folder = alice.python("-c", LEAVES_A_JOB).stdout.split()
     label = Path(folder).name
@@ -416,7 +416,7 @@ def test_what_is_one_users_another_neither_reads_nor_ends(users: tuple[User, Use
 
 
 @pytest.mark.thorough
-def test_a_takeover_that_slurm_refuses_leaves_the_run_as_it_was(users: tuple[User, User], in_strict: Any) -> None:
+def test_a_takeover_that_slurm_refuses_leaves_the_run_unchanged(users: tuple[User, User], in_strict: Any) -> None:
     alice, bob = users
     store = alice.home.parent / "results.db"
     sweep = (*MAIN, "sweep", "-w", "futures-map", "-a", "workers=1", "-c", "slurm", "--store", str(store))
@@ -428,13 +428,13 @@ def test_a_takeover_that_slurm_refuses_leaves_the_run_as_it_was(users: tuple[Use
         with closing(sqlite3.connect(store)) as database:
             return [database.execute(f"SELECT * FROM {table}").fetchall() for table in ("sweep_runs", "findings")]
 
-    os.chmod(store, 0o666)  # both share it
+    os.chmod(store, 0o666)  # both users share the store
     before = rows()
     in_strict.run("scontrol", "update", "PartitionName=main", "AllowGroups=games")
     refused = bob.python(*sweep, check=False)
     assert refused.returncode == ExitStatus.INFRASTRUCTURE, refused.stderr
     with Store.open(str(store)) as opened_:
-        assert f"Run {opened_.run('latest').id}: 1 trial" in refused.stderr  # it was taken over
+        assert f"Run {opened_.run('latest').id}: 1 trial" in refused.stderr  # the run was taken over
     assert "Slurm refuses the job" in refused.stderr
     assert rows() == before
 

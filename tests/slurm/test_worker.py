@@ -93,8 +93,8 @@ async def bench(prefect_server: None, in_slurm: Any, tmp_path: Path) -> AsyncIte
         yield WorkerBench(in_slurm, tmp_path, client, f"pool-{uuid4().hex[:8]}")
 
 
-class TestRuns:
-    async def test_a_job_that_succeeds(self, bench: WorkerBench) -> None:
+class TestRunning:
+    async def test_a_flow_run_gets_its_job_options_environment_and_output(self, bench: WorkerBench) -> None:
         command = "echo gpu $CUDA_VISIBLE_DEVICES in $PWD; echo $PROLOGUE, run $PREFECT__FLOW_RUN_ID >&2"
         async with bench.worker() as worker:
             run = await bench.scheduled(
@@ -128,7 +128,7 @@ class TestRuns:
             ("", {"command": "true prefect flow-run execute"}, ("left its flow run unfinished",)),
         ],
     )
-    async def test_a_job_that_fails_or_leaves_its_run_unfinished(
+    async def test_a_failed_job_or_an_unfinished_flow_run_is_crashed_with_its_reason(
         self, bench: WorkerBench, command: str, given: dict[str, Any], says: tuple[str, ...]
     ) -> None:
         async with bench.worker() as worker:
@@ -146,8 +146,10 @@ class TestRuns:
             ("exec sleep 600", 3, "Cancelled"),
         ],
     )
-    async def test_a_run_that_gave_itself_back(self, bench: WorkerBench, how: str, restarts: int, state: str) -> None:
-        """It runs again where Slurm ended its job, not for ever, and not where somebody cancelled the job."""
+    async def test_a_rescheduled_flow_run_runs_again_unless_cancelled_or_out_of_restarts(
+        self, bench: WorkerBench, how: str, restarts: int, state: str
+    ) -> None:
+        """It runs again if Slurm ended its job, at most `restarts` times, and not if the job was cancelled."""
         async with bench.worker() as worker:
             run = await bench.scheduled(f"until [ -e {bench.folder}/go ]; do sleep 0.1; done; {how}", restarts=restarts)
             await worker.get_and_submit_flow_runs()
@@ -161,7 +163,7 @@ class TestRuns:
         assert (await bench.state(run)).name == state
         assert len(bench.jobs(run)) == 1
 
-    async def test_nothing_that_hides_the_job_for_a_while_ends_the_run(
+    async def test_a_job_that_cannot_be_seen_for_a_while_does_not_end_its_flow_run(
         self, bench: WorkerBench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A silent controller, a job that squeue does not show once, output that cannot be read."""
@@ -185,7 +187,7 @@ class TestRuns:
         assert "exit status 3" in str((await bench.state(run)).message)
         assert troubles == []
 
-    async def test_the_script_holds_no_secret(self, bench: WorkerBench) -> None:
+    async def test_the_job_script_holds_no_secret(self, bench: WorkerBench) -> None:
         async with bench.worker() as worker:
             run = await bench.scheduled(f"echo $TOKEN > {bench.folder}/token; sleep 600", env={"TOKEN": "hush"})
             await worker.get_and_submit_flow_runs()
@@ -202,8 +204,8 @@ class TestRuns:
         assert "CANCELLED" in str(state.message)
 
 
-class TestRefused:
-    async def test_sbatch_says_no(self, bench: WorkerBench) -> None:
+class TestRefusals:
+    async def test_a_job_refused_by_sbatch_crashes_its_flow_run_with_the_reason(self, bench: WorkerBench) -> None:
         async with bench.worker() as worker:
             runs = [await bench.scheduled("true", partition="nowhere"), await bench.scheduled("true", gres="gpu:9")]
             await worker.get_and_submit_flow_runs()
@@ -213,7 +215,7 @@ class TestRefused:
         assert "set `partition`" in str(states[0].message)
         assert "configuration is not available" in str(states[1].message)
 
-    async def test_a_job_that_can_never_start(self, bench: WorkerBench) -> None:
+    async def test_a_job_that_can_never_start_is_cancelled(self, bench: WorkerBench) -> None:
         async with bench.worker() as worker:
             run = await bench.scheduled("true", partition="short")
             await worker.get_and_submit_flow_runs()
@@ -222,7 +224,7 @@ class TestRefused:
         assert "PartitionTimeLimit" in str(state.message)
         assert [state for _, state in bench.jobs(run)] == ["CANCELLED"]
 
-    async def test_a_job_that_arrived_though_sbatch_heard_nothing(
+    async def test_a_job_is_found_although_sbatch_returned_no_answer(
         self, bench: WorkerBench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         submit = job_queue.submit
@@ -241,7 +243,7 @@ class TestRefused:
 
 
 class TestCancellation:
-    async def test_a_waiting_job(self, bench: WorkerBench) -> None:
+    async def test_cancelling_a_flow_run_cancels_its_waiting_job(self, bench: WorkerBench) -> None:
         async with bench.worker() as worker:
             run = await bench.scheduled("true", partition="closed")
             await worker.get_and_submit_flow_runs()
@@ -251,20 +253,20 @@ class TestCancellation:
         assert [state for _, state in bench.jobs(run)] == ["CANCELLED"]
 
     @pytest.mark.thorough
-    async def test_a_running_job_that_does_not_end_by_itself(self, bench: WorkerBench) -> None:
+    async def test_cancelling_a_flow_run_kills_a_job_that_ignores_sigterm(self, bench: WorkerBench) -> None:
         async with bench.worker() as worker:
             run = await bench.scheduled(
                 f"trap '' TERM; touch {bench.folder}/ready; while true; do sleep 0.1; done", cancel_seconds=0
             )
             await worker.get_and_submit_flow_runs()
             await bench.reaches(run, "RUNNING")
-            await until(lambda: asyncio.to_thread((bench.folder / "ready").exists))  # else no trap is set yet
+            await until(lambda: asyncio.to_thread((bench.folder / "ready").exists))  # before that the trap is not set
             await bench.client.set_flow_run_state(run, Running(), force=True)
             await bench.client.set_flow_run_state(run, Cancelling())
         assert (await bench.state(run)).name == "Cancelled"
         assert [state for _, state in bench.jobs(run)] == ["CANCELLED"]
 
-    async def test_a_running_job_may_clean_up_first(self, bench: WorkerBench) -> None:
+    async def test_a_cancelled_job_may_clean_up_first(self, bench: WorkerBench) -> None:
         async with bench.worker() as worker:
             run = await bench.scheduled(
                 f"trap 'sleep 3; touch {bench.folder}/clean; exit 0' TERM; touch {bench.folder}/ready; "
@@ -272,19 +274,19 @@ class TestCancellation:
             )
             await worker.get_and_submit_flow_runs()
             job = await bench.reaches(run, "RUNNING")
-            await until(lambda: asyncio.to_thread((bench.folder / "ready").exists))  # else no trap is set yet
+            await until(lambda: asyncio.to_thread((bench.folder / "ready").exists))  # before that the trap is not set
             configuration = worker.job_configuration(poll_seconds=0.2)
             await worker.kill_infrastructure(job, configuration)
-            assert (bench.folder / "clean").exists()  # three seconds: Slurm's own patience here is two
+            assert (bench.folder / "clean").exists()  # after 3 s, although this Slurm kills after 2 s
             with pytest.raises(InfrastructureNotFound):
                 await worker.kill_infrastructure(job, configuration)
             foreign = bench.slurm.submit("--job-name=simulation")
-            for number in ("999999", foreign):  # its number may be another job's by now
+            for number in ("999999", foreign):  # the id may belong to another job by now
                 with pytest.raises(InfrastructureNotFound):
                     await worker.kill_infrastructure(number, configuration)
             assert bench.slurm.run("squeue", "-h", "-t", "R,PD", "-j", foreign, "-o", "%j") == "simulation"
 
-    async def test_a_deleted_run(self, bench: WorkerBench) -> None:
+    async def test_deleting_a_flow_run_cancels_its_job(self, bench: WorkerBench) -> None:
         async with bench.worker() as worker:
             run = await bench.scheduled("sleep 600")
             await worker.get_and_submit_flow_runs()
@@ -296,7 +298,7 @@ class TestCancellation:
 class TestAdoption:
     @staticmethod
     async def abandoned(bench: WorkerBench, command: str) -> UUID:
-        """A run whose job runs, and whose worker has stopped without a word."""
+        """A flow run whose job runs and whose worker stopped without a message."""
         worker = bench.worker("first")
         await worker.__aenter__()
         run = await bench.scheduled(command)
@@ -307,7 +309,7 @@ class TestAdoption:
         await worker.__aexit__(None, None, None)
         return run
 
-    async def test_the_same_worker_again(self, bench: WorkerBench) -> None:
+    async def test_a_restarted_worker_adopts_its_earlier_job(self, bench: WorkerBench) -> None:
         run = await self.abandoned(bench, f"until [ -e {bench.folder}/go ]; do sleep 0.1; done; exit 3")
         assert (await bench.state(run)).is_pending()
         async with bench.worker("first") as worker:
@@ -315,7 +317,10 @@ class TestAdoption:
             (bench.folder / "go").touch()
         assert "exit status 3" in str((await bench.state(run)).message)
 
-    async def test_a_neighbour_only_when_it_is_gone(self, bench: WorkerBench, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.thorough
+    async def test_a_worker_adopts_the_job_of_another_only_once_that_is_gone(
+        self, bench: WorkerBench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         run = await self.abandoned(bench, "sleep 600")
         async with bench.worker("second") as worker:
             assert await worker._orphans() == []
@@ -329,7 +334,7 @@ class TestAdoption:
         assert flow_run.state is not None
         assert flow_run.state.is_crashed()
 
-    async def test_a_worker_that_died_before_it_had_submitted(self, bench: WorkerBench) -> None:
+    async def test_a_flow_run_whose_worker_died_before_submission_is_crashed(self, bench: WorkerBench) -> None:
         async with bench.worker("first"):
             pass
         run = await bench.scheduled("true")

@@ -125,7 +125,7 @@ def site(slurm: Any, prefect_server: None, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(scope="module")
 def deployed(site: Site) -> str:
-    """What is said when the deployments of the repository are made, for a partition that wants an account."""
+    """The output of deploying the repository's deployments, for a partition that needs an account."""
     text = (ROOT / "deployments/slurm.yaml").read_text()
     for line, filled in (('partition: ""', "partition: paid"), ('account: ""', "account: research")):
         assert text.count(line) == 1
@@ -135,7 +135,7 @@ def deployed(site: Site) -> str:
 
 
 @pytest.mark.thorough
-def test_runs_end_as_their_flows_do(site: Site) -> None:
+def test_a_deployed_flow_run_ends_in_the_state_of_its_flow(site: Site) -> None:
     good, bad = site.submit("greet", name="Ada"), site.submit("fail")
     ended = site.ended(good)
     assert ended.state is not None
@@ -153,7 +153,7 @@ def test_runs_end_as_their_flows_do(site: Site) -> None:
 
 
 @pytest.mark.thorough
-def test_the_deployments_of_the_repository(site: Site, deployed: str) -> None:
+def test_the_slurm_deployments_of_the_repository_have_pool_account_and_schedule(site: Site, deployed: str) -> None:
     assert deployed.count("successfully created") == len(DEPLOYMENTS)
     found = {name: site.client.read_deployment_by_name(name) for name in DEPLOYMENTS}
     for deployment in found.values():
@@ -169,7 +169,7 @@ def test_the_deployments_of_the_repository(site: Site, deployed: str) -> None:
 
 
 def test_a_sweep_runs_in_a_job_that_submits_the_jobs_of_its_workers(site: Site, deployed: str) -> None:
-    """As the Prefect UI starts it: through the API, with parameters and job variables of this run alone."""
+    """The flow run is created through the API with its own parameters and job variables, as Prefect's UI does."""
     store = site.folder / "results.db"
     own = {"XDG_STATE_HOME": str(site.folder / "state"), "SCALESCOPE_LEASES": str(site.folder / "leases")}
     found = [site.client.read_deployment_by_name(name) for name in DEPLOYMENTS]

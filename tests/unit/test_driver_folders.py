@@ -45,7 +45,7 @@ def dead(folder: Path) -> Path:
     return folder
 
 
-def test_a_living_run_is_left_alone(folder: Path) -> None:
+def test_the_folder_of_a_living_run_is_left_alone(folder: Path) -> None:
     with Driver.start(SimulatedSpec(), folder=folder) as driver:
         assert driver.pid in [process.pid for process in driver_folders.processes(folder)]
         assert reaping.reap() == []
@@ -54,7 +54,7 @@ def test_a_living_run_is_left_alone(folder: Path) -> None:
     assert folder.is_dir()
 
 
-def test_the_next_driver_sweeps_what_dead_runs_left(folder: Path) -> None:
+def test_the_next_driver_removes_folders_that_dead_runs_left(folder: Path) -> None:
     old, foreign = dead(folder.with_name("scalescope-old")), dead(folder.with_name("other-old"))
     unlocked = folder.with_name("scalescope-unlocked")
     unlocked.mkdir()
@@ -84,7 +84,7 @@ def test_a_stuck_driver_of_a_dead_parent_is_reaped(folder: Path, monkeypatch: py
     assert not folder.exists()
 
 
-def test_processes_that_cannot_be_ended_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_processes_that_cannot_be_ended_are_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dead(folder)
     monkeypatch.setattr(driver_folders, "TERM_S", 0.01)
     monkeypatch.setattr(driver_folders, "KILL_S", 0.01)

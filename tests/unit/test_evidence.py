@@ -1,4 +1,4 @@
-"""What stands in evidence/ can be started, and its page names it; nothing of it is imported."""
+"""Every command of evidence/ can be started and is named on its page; nothing of evidence/ is imported here."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FOLDER.rg
 MOST_LINES = 9000
 
 
-def test_each_command_is_a_function() -> None:
+def test_each_command_of_the_evidence_is_a_function() -> None:
     assert len(COMMANDS) > 20
     for _, module, function in COMMANDS:
         tree = TREES[FOLDER / f"{module.replace('.', '/')}.py"]
         assert function in {each.name for each in tree.body if isinstance(each, ast.FunctionDef)}
 
 
-def test_the_page_names_each_command() -> None:
+def test_the_page_of_the_evidence_names_each_command() -> None:
     page = (FOLDER / "README.md").read_text(encoding="utf-8")
     assert [name for name, *_ in COMMANDS if not re.search(rf"`{name}\b|evidence {name}\b", page)] == ["all"]
 
 
-def test_each_case_has_a_source() -> None:
+def test_each_case_of_the_evidence_cites_its_source() -> None:
     cases = 0
     for path, tree in TREES.items():
         for each in tree.body if path.parent.name == "cases" else ():
@@ -37,5 +37,5 @@ def test_each_case_has_a_source() -> None:
     assert cases >= 100
 
 
-def test_the_collection_does_not_grow() -> None:
+def test_the_evidence_stays_below_its_limit_of_lines() -> None:
     assert sum(path.read_bytes().count(b"\n") for path in TREES) <= MOST_LINES

@@ -30,18 +30,18 @@ DECLARED = {
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_names_all_that_is_declared(page: str) -> None:
+def test_a_generated_page_names_everything_that_is_declared(page: str) -> None:
     text = PAGES[page]()
     assert [each for each in DECLARED[page] if each not in text] == []
 
 
-def test_the_pages_of_the_reference_are_those_that_the_code_declares() -> None:
+def test_the_pages_of_the_reference_are_up_to_date() -> None:
     folder = DOCS / "reference"
     found = {path.relative_to(folder).as_posix(): path.read_text(encoding="utf-8") for path in _files(folder)}
     assert found == GENERATE["pages"](), "renew them: python docs/generate.py"
 
 
-def test_every_link_of_a_page_leads_to_a_file_of_a_clone() -> None:
+def test_every_relative_link_leads_to_a_file_of_the_repository() -> None:
     pages = [DOCS.parent / "README.md", *DOCS.rglob("*.md")]
     links = [(page, target) for page in pages for target in LINK.findall(page.read_text(encoding="utf-8"))]
     assert len(links) > 200
@@ -52,7 +52,7 @@ def _files(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*") if path.is_file()]
 
 
-def test_cells_of_faults_replace_those_seen_earlier_and_no_others() -> None:
+def test_new_cells_of_the_fault_table_replace_only_the_same_cells() -> None:
     module = runpy.run_path(str(DOCS / "generate_faults.py"))
     good = {"trials": ["valid"] * 3, "ended": "status 0", "error": "", "leaks": [], "lost": 0, "finished": True}
     cells = [

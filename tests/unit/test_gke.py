@@ -1,4 +1,4 @@
-"""The Terraform of infra/gke and the options that its page gives for Scalescope fit each other."""
+"""The Terraform of infra/gke and the options on its page fit each other."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ def pool(name: str) -> str:
 @pytest.mark.parametrize(
     ("options", "name", "machine"), [(OPTIONS[0], "gpu_spot", "gpu"), (OPTIONS[1], "cpu_spot", "cpu_spot")]
 )
-def test_workers_go_to_the_pool(options: dict[str, object], name: str, machine: str) -> None:
+def test_worker_pods_fit_the_taints_and_labels_of_their_node_pool(
+    options: dict[str, object], name: str, machine: str
+) -> None:
     spec = cluster_spec(options)
     pod = manifests.worker_pod(spec, "label", "namespace", 1)  # type: ignore[arg-type]
     body = pool(name)
@@ -45,7 +47,7 @@ def test_workers_go_to_the_pool(options: dict[str, object], name: str, machine: 
     assert selector == ({"cloud.google.com/gke-accelerator": VARIABLES["gpu_type"]} if spec.gpus else {})  # type: ignore[attr-defined]
 
 
-def test_schedulers_stay_on_demand() -> None:
+def test_scheduler_pods_run_on_the_on_demand_node_pool() -> None:
     body = pool("cpu")
     assert not re.search(r"^ *(spot|taint)\b", body, re.MULTILINE)
     for options in OPTIONS:
@@ -53,7 +55,7 @@ def test_schedulers_stay_on_demand() -> None:
         assert pod["nodeSelector"] == {"cloud.google.com/gke-nodepool": re.findall(r'name\s+= "(\S+)"', body)[0]}
 
 
-def test_each_machine_has_a_price() -> None:
+def test_each_machine_type_of_the_terraform_has_a_price() -> None:
     prices = Prices.from_mapping(PRICES)
     machines = {value for name, value in VARIABLES.items() if name.endswith("machine_type")}
     assert machines == prices.node_hour.keys()

@@ -1,4 +1,4 @@
-"""The pages with the sentences that people see."""
+"""The golden pages, which hold the sentences that people see."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TESTS = Path(__file__).parents[1]
 
 
 @pytest.mark.parametrize("page", sorted(TESTS.rglob("golden.txt")), ids=lambda page: page.parent.name)
-def test_every_section_belongs_to_a_test(page: Path) -> None:
+def test_every_section_of_a_golden_page_belongs_to_a_test(page: Path) -> None:
     for name in sections(page):
         test, _, function = name.partition("::")
         assert f"def {function.partition('[')[0]}(" in (page.parent / test).read_text(encoding="utf-8"), name

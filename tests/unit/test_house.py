@@ -1,4 +1,4 @@
-"""The structure of the code: which way imports go, and that what has a name can be found by it."""
+"""The structure of the code: the direction of imports, and names by which things are found."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def holds_code(module: str) -> bool:
     return len(ast.parse(Path(spec.origin).read_text(encoding="utf-8")).body) > 1
 
 
-def test_no_modules_import_each_other(imports: dict[str, set[str]]) -> None:
+def test_modules_do_not_import_each_other_in_a_circle(imports: dict[str, set[str]]) -> None:
     TopologicalSorter(imports).prepare()  # raises `CycleError`
 
 
-def test_the_flows_are_prefect_and_nothing_else(imports: dict[str, set[str]]) -> None:
+def test_every_module_of_the_flows_imports_prefect(imports: dict[str, set[str]]) -> None:
     flows = {module: found for module, found in imports.items() if module.startswith("scalescope_flows")}
     assert len(flows) > 10
     strangers = {module for module in flows if holds_code(module) and "prefect" not in reached(module, flows)}
@@ -58,33 +58,33 @@ def test_the_flows_are_prefect_and_nothing_else(imports: dict[str, set[str]]) ->
 
 
 @pytest.mark.parametrize("workload", workloads.builtin(), ids=lambda workload: workload.name)
-def test_a_workload_is_described(workload: workloads.Workload) -> None:
+def test_every_workload_and_its_parameters_are_described(workload: workloads.Workload) -> None:
     assert workload.summary.endswith(".")
     assert (workload.run.__doc__ or "").strip()
     assert all(parameter.help.endswith(".") for parameter in workload.parameters)
 
 
 @pytest.mark.parametrize("name", orchestrator.FLOWS)
-def test_a_flow_has_the_name_under_which_it_is_found(name: str) -> None:
+def test_every_flow_has_the_name_by_which_it_is_looked_up(name: str) -> None:
     flow = orchestrator.load(name)
     assert flow.name == name
     assert (flow.description or "").strip()
 
 
 @pytest.mark.parametrize("name", orchestrator.FLOWS)
-def test_a_flow_can_be_imported_from_the_package(name: str) -> None:
+def test_every_flow_can_be_imported_from_the_package(name: str) -> None:
     function = orchestrator.FLOWS[name].partition(":")[2]
     assert getattr(scalescope_flows, function) is orchestrator.load(name)
     assert function in scalescope_flows.__all__
 
 
 @pytest.mark.parametrize("file", DEPLOYMENTS, ids=lambda file: file.stem)
-def test_a_deployment_is_of_one_of_the_flows(file: Path) -> None:
+def test_every_deployment_belongs_to_a_known_flow(file: Path) -> None:
     known = {target.replace(":", ".") for target in orchestrator.FLOWS.values()}
     declared = yaml.safe_load(file.read_text(encoding="utf-8"))["deployments"]
     assert declared
     assert {each["entrypoint"] for each in declared} <= known
 
 
-def test_there_are_deployments() -> None:
+def test_there_are_deployments_for_kubernetes_local_and_slurm() -> None:
     assert [file.stem for file in DEPLOYMENTS] == ["kubernetes", "local", "slurm"]

@@ -43,14 +43,14 @@ def old_python(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_a_suitable_interpreter_is_not_refused() -> None:
+def test_a_suitable_interpreter_is_accepted() -> None:
     interpreters.explain(sys.executable)
     for release in ("2023.5.0", "2023.5", "2023.10.1", "2026.8.0"):
         interpreters.refuse_old("python", release)
 
 
 @pytest.mark.parametrize("release", ["2023.4.1", "2022.12.0", "1.28.1"])
-def test_releases_that_are_too_old(release: str) -> None:
+def test_releases_of_distributed_that_are_too_old_are_refused(release: str) -> None:
     with pytest.raises(EnvironmentFailed) as caught:
         interpreters.refuse_old("some/python", release)
     assert caught.value.where == "some/python"
@@ -67,7 +67,7 @@ def test_releases_that_are_too_old(release: str) -> None:
         ("2024.8.0", "print('hello'); raise SystemExit(3)", "importing distributed 2024.8.0 fails: SystemExit"),
     ],
 )
-def test_what_a_driver_cannot_start_in(
+def test_a_driver_refuses_an_interpreter_without_a_usable_distributed(
     release: str, source: str, cause: str, interpreter: Make, tmp_path: Path
 ) -> None:
     python = interpreter(release, source)
@@ -79,7 +79,7 @@ def test_what_a_driver_cannot_start_in(
 
 
 @pytest.mark.parametrize("program", ["old Python", "no Python"])
-def test_a_program_that_is_no_python_or_too_old(program: str, old_python: str, tmp_path: Path) -> None:
+def test_a_program_that_is_not_python_or_too_old_is_refused(program: str, old_python: str, tmp_path: Path) -> None:
     path = old_python if program == "old Python" else "/bin/true"
     with pytest.raises(EnvironmentFailed) as caught:
         Driver.start(SimulatedSpec(), folder=tmp_path / "run", python=path)

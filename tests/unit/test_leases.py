@@ -33,7 +33,7 @@ def elsewhere(lease: leases.Lease) -> leases.Lease:
     return dataclasses.replace(lease, owner=Owner("other-host pid:[1]", 1, 1.0))
 
 
-def test_a_lease_is_written_for_its_user_alone_and_read_back(ledger: Path) -> None:
+def test_a_lease_is_readable_only_by_its_user_and_read_back_unchanged(ledger: Path) -> None:
     lease = leases.intend("slurm", leases.new_label(), {"cluster": "mini"}, limit_s=60)
     path = ledger / f"{lease.label}.json"
     assert path.stat().st_mode & 0o777 == 0o600
@@ -45,7 +45,7 @@ def test_a_lease_is_written_for_its_user_alone_and_read_back(ledger: Path) -> No
     assert os.listdir(ledger) == [path.name]
 
 
-def test_labels_are_what_job_names_and_comments_can_hold() -> None:
+def test_labels_of_leases_fit_into_job_names_and_others_are_refused() -> None:
     label = leases.new_label()
     assert label.startswith("scalescope-")
     assert len(label) == len("scalescope-") + 12
@@ -55,14 +55,14 @@ def test_labels_are_what_job_names_and_comments_can_hold() -> None:
             leases.intend("slurm", wrong)
 
 
-def test_a_released_lease_is_gone_and_may_be_released_again() -> None:
+def test_a_lease_can_be_released_twice() -> None:
     kept, gone = (leases.intend("slurm", leases.new_label()) for _ in range(2))
     leases.release(gone)
     leases.release(gone)
     assert leases.read_all()[0] == [kept]
 
 
-def test_a_renewed_lease_keeps_what_it_had() -> None:
+def test_a_renewed_lease_keeps_its_details() -> None:
     lease = leases.intend("slurm", leases.new_label(), {"a": 1}, limit_s=5)
     renewed = leases.renew(lease, limit_s=1000, b=2)
     assert leases.read_all()[0] == [renewed]
@@ -72,7 +72,7 @@ def test_a_renewed_lease_keeps_what_it_had() -> None:
     assert leases.renew(renewed).limit_at == renewed.limit_at
 
 
-def test_file_and_folder_are_on_the_disk_before_the_resource_may_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lease_is_flushed_to_disk_before_its_resource_is_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[str] = []
     real = os.fsync
 
@@ -85,12 +85,12 @@ def test_file_and_folder_are_on_the_disk_before_the_resource_may_be_asked_for(mo
     assert synced == [f".{lease.label}.json.{os.getpid()}.part", "leases"]
 
 
-def test_no_ledger_is_no_lease() -> None:
+def test_a_missing_folder_of_leases_means_that_there_are_no_leases() -> None:
     assert leases.read_all()[0] == []
     assert reaping.reap() == []
 
 
-def test_where_no_kubernetes_is_configured_nothing_of_it_is_loaded(tmp_path: Path) -> None:
+def test_without_a_kubernetes_configuration_kr8s_is_not_imported(tmp_path: Path) -> None:
     code = "import sys; from scalescope.clusters import reaping; print(reaping.reap(), 'kr8s' in sys.modules)"
     environ = {**os.environ, "TMPDIR": str(tmp_path)}
     done = subprocess.run(
@@ -99,7 +99,9 @@ def test_where_no_kubernetes_is_configured_nothing_of_it_is_loaded(tmp_path: Pat
     assert (done.stdout, done.stderr) == ("[] False\n", "")
 
 
-def test_a_kubernetes_that_does_not_answer_is_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kubernetes_that_does_not_answer_is_reported_and_not_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("kr8s")
     contexts = [{"name": "away", "context": {"cluster": "away", "user": "me"}}]
     nowhere = [{"name": "away", "cluster": {"server": "http://127.0.0.1:1"}}]
@@ -113,7 +115,7 @@ def test_a_kubernetes_that_does_not_answer_is_no_failure(tmp_path: Path, monkeyp
     assert "Kubernetes does not answer" in told.words
 
 
-def test_a_full_disk_is_a_clear_error_and_leaves_nothing(ledger: Path) -> None:
+def test_a_full_disk_raises_a_clear_error_and_leaves_no_lease(ledger: Path) -> None:
     """A limit on the size of files stands for the full disk: the write itself fails, as it does there."""
     code = """
         import resource, signal, sys
@@ -131,7 +133,7 @@ def test_a_full_disk_is_a_clear_error_and_leaves_nothing(ledger: Path) -> None:
     assert os.listdir(ledger) == []
 
 
-def test_a_folder_that_cannot_be_made_is_a_clear_error(ledger: Path) -> None:
+def test_a_folder_of_leases_that_cannot_be_made_raises_store_error(ledger: Path) -> None:
     ledger.write_text("a file where the folder should be")
     with pytest.raises(StoreError) as found:
         leases.intend("slurm", leases.new_label())
@@ -140,7 +142,7 @@ def test_a_folder_that_cannot_be_made_is_a_clear_error(ledger: Path) -> None:
         leases.read_all()
 
 
-def test_a_broken_lease_is_told_and_hides_no_other(ledger: Path) -> None:
+def test_a_damaged_lease_is_named_and_the_others_are_still_read(ledger: Path) -> None:
     whole = leases.intend("slurm", leases.new_label())
     broken = leases.new_label()
     (ledger / f"{broken}.json").write_text('{"label": ')
@@ -198,7 +200,7 @@ def test_an_owner_on_another_host_cannot_be_judged_before_its_time_limit() -> No
         ("", "slurm_load_jobs error: Unable to contact slurm controller", None),
     ],
 )
-def test_slurm_tells_of_an_owner_in_a_job_on_another_host(
+def test_slurm_is_asked_whether_an_owner_on_another_host_still_runs(
     answer: str, error: str, owned: bool | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = dataclasses.replace(elsewhere(leases.intend("slurm", leases.new_label())), owner_job="77")
@@ -215,7 +217,7 @@ def test_slurm_tells_of_an_owner_in_a_job_on_another_host(
     assert "77" in str(asked)
 
 
-def test_a_backend_that_cannot_be_reaped_is_named(ledger: Path) -> None:
+def test_a_lease_of_an_unknown_backend_is_kept_and_named(ledger: Path) -> None:
     lease = leases.intend("mainframe", leases.new_label())
     assert [result.fate for result in reaping.reap()] == [Fate.OWNED]
     dead = json.loads((ledger / f"{lease.label}.json").read_text())
@@ -227,7 +229,7 @@ def test_a_backend_that_cannot_be_reaped_is_named(ledger: Path) -> None:
     assert json.loads((ledger / f"{lease.label}.json").read_text())["backend"] == "mainframe"
 
 
-def test_what_dead_owners_left_here_or_could_not_remove_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resources_of_dead_owners_and_abandoned_leases_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     def reaper(lease: leases.Lease, words: str, dry_run: bool) -> reaping.Reaped:
         return reaping.removed(lease, dry_run, ["1"], words)
 

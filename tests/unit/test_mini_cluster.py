@@ -1,4 +1,4 @@
-"""The keeper that the small clusters of infra/ share: what it starts ends with its owner, however that ends."""
+"""The keeper of the small clusters of infra/: its processes end with their owner, however the owner ends."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ def cluster(tmp_path: Path) -> Iterator[Sleepers]:
         yield cluster
 
 
-def test_a_command_has_the_variables_of_the_cluster(cluster: Sleepers) -> None:
+def test_a_command_gets_the_environment_variables_of_the_cluster(cluster: Sleepers) -> None:
     assert cluster.run("sh", "-c", "echo $BED $MORE; cat", stdin="in", MORE="warm") == "soft warm\nin"
     assert cluster.run("sh", "-c", "echo out; exit 3", check=False) == "out"
     with pytest.raises(MiniClusterError):
         cluster.run("false")
 
 
-def test_parts_end_when_the_cluster_closes_or_its_keeper_is_killed(cluster: Sleepers) -> None:
+def test_processes_of_a_cluster_end_when_its_keeper_is_killed(cluster: Sleepers) -> None:
     assert all(map(alive, cluster.pids))
     assert cluster.keeper is not None
-    cluster.keeper.process.send_signal(signal.SIGTERM)  # it is deaf: the pipe alone says when to end
+    cluster.keeper.process.send_signal(signal.SIGTERM)  # it ignores signals: only its pipe says when to end
     cluster.pids.append(int(cluster.ask("sleep 600")))
     cluster.keeper.process.kill()
     until(lambda: not any(map(alive, cluster.pids)))
@@ -63,7 +63,7 @@ def test_parts_end_when_the_cluster_closes_or_its_keeper_is_killed(cluster: Slee
         cluster.ask("sleep 600")
 
 
-def test_parts_end_when_the_owner_is_killed(tmp_path: Path) -> None:
+def test_processes_of_a_cluster_end_when_its_owner_is_killed(tmp_path: Path) -> None:
     owner = f"""
 import sys, time
 from pathlib import Path
@@ -82,7 +82,7 @@ time.sleep(600)
     until(lambda: not any(map(alive, pids)))
 
 
-def test_a_cluster_that_cannot_be_started_here_says_why(tmp_path: Path) -> None:
+def test_a_cluster_that_cannot_be_started_names_the_reason(tmp_path: Path) -> None:
     with pytest.raises(MiniClusterError) as caught:
         Sleepers(tmp_path, "no beds").start()
     assert caught.value.args == ("no beds",)

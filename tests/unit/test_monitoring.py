@@ -1,4 +1,4 @@
-"""Dashboard and alerts ask for what the installed release of Dask exports."""
+"""Dashboard and alerts use only metrics that the installed release of Dask exports."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ with distributed.LocalCluster(n_workers=1, **options) as cluster:
 """
 
 
-def test_every_metric_exists() -> None:
-    """In a process of its own: metrics are those of the first scheduler of a process."""
+def test_every_metric_of_the_dashboard_is_exported_by_dask() -> None:
+    """Runs in another process, since a process exports the metrics of its first scheduler only."""
     assert len(used := monitoring.used()) > 15
     done = subprocess.run([sys.executable, "-c", EXPORTED], check=True, capture_output=True, text=True, timeout=120)
     assert used - monitoring.exported(done.stdout) == set()
 
 
-def test_panels_do_not_overlap_and_ask_for_one_cluster() -> None:
+def test_panels_do_not_overlap_and_query_one_cluster() -> None:
     import json
 
     panels = json.loads((monitoring.FOLDER / "dashboard.json").read_text())["panels"]

@@ -12,7 +12,7 @@ from scalescope import owner as owners
 from scalescope.owner import Owner
 
 
-def test_this_process_is_here_and_alive() -> None:
+def test_the_current_process_is_here_and_alive() -> None:
     owner = Owner.current()
     assert (owner.pid, owner.is_here, owner.is_alive()) == (os.getpid(), True, True)
     assert owner == Owner.current() == Owner.of(os.getpid())
@@ -20,14 +20,14 @@ def test_this_process_is_here_and_alive() -> None:
     assert not replace(owner, process_started=1.0).is_alive()  # a later process of the same number
 
 
-def test_a_step_of_the_clock_kills_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_system_clock_does_not_make_an_owner_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     owner, started = Owner.current(), psutil.Process.create_time
     monkeypatch.setattr(psutil.Process, "create_time", lambda self: started(self) + 3600)
     assert owner.is_alive()
     assert Owner.current() == owner
 
 
-def test_another_host_or_container_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_owner_on_another_host_or_in_another_container_is_not_here(monkeypatch: pytest.MonkeyPatch) -> None:
     owner = Owner.current()
     for number in range(3):  # name, name space, machine
         words = owner.host.split()
@@ -37,13 +37,13 @@ def test_another_host_or_container_is_not_here(monkeypatch: pytest.MonkeyPatch) 
     assert not owner.is_here
 
 
-def test_after_another_boot_it_is_dead() -> None:
+def test_an_owner_from_before_a_reboot_is_dead() -> None:
     owner = Owner.current()
     before = replace(owner, host=" ".join([*owner.host.split()[:3], "another-boot"]))
     assert (before.is_here, before.is_alive()) == (True, False)
 
 
-def test_without_proc_the_host_name_and_the_clock_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_proc_an_owner_is_identified_by_host_name_and_start_time(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(path: str) -> str:
         raise FileNotFoundError(path)
 
@@ -53,7 +53,7 @@ def test_without_proc_the_host_name_and_the_clock_tell(monkeypatch: pytest.Monke
     assert not replace(owner, process_started=owner.process_started - 60).is_alive()
 
 
-def test_a_process_that_is_hidden_from_this_user_may_live(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_hidden_from_this_user_counts_as_alive(monkeypatch: pytest.MonkeyPatch) -> None:
     def hidden(pid: int) -> tuple[str, float]:
         raise FileNotFoundError(pid)
 

@@ -1,4 +1,4 @@
-"""What a sweep, a report and a script of the user leave on the disk, whatever the umask, is for this user only."""
+"""Files that a sweep, a report and a script leave are readable only by their user, whatever the umask."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if __name__ == "__main__":
 
 
 def left_open(folder: Path) -> list[str]:
-    """Files and folders below one that others may read, write or enter."""
+    """Files and folders below `folder` that other users may read, write or enter."""
     found = [path for path in folder.rglob("*") if not path.is_symlink()]
     assert len(found) > 5
     return [str(path.relative_to(folder)) for path in found if stat.S_IMODE(path.stat().st_mode) & 0o077]
 
 
 @pytest.mark.thorough
-def test_nobody_else_reads_what_is_left(tmp_path: Path) -> None:
+def test_files_of_a_sweep_and_a_report_are_readable_only_by_their_user(tmp_path: Path) -> None:
     home = tmp_path / "home"
     (home / "work").mkdir(parents=True)
     (home / "work").chmod(0o700)
@@ -56,7 +56,9 @@ def test_nobody_else_reads_what_is_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_team_shares_its_store_by_a_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool) -> None:
+def test_a_store_is_shared_with_the_group_only_by_a_setting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
     monkeypatch.setenv(owner.SHARED, "1" if shared else "")
     before = os.umask(0o007)
     try:

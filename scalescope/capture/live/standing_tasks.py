@@ -135,8 +135,13 @@ def states(asker: RemoteCalls, found: Mapping[str, Any]) -> dict[str, Mapping[st
     return answers
 
 
-def described(since: float, found: Mapping[str, Any], states: Mapping[str, Mapping[str, str] | None]) -> Hang:
-    """Put together what a scheduler (`found`) and its workers (`states`) say."""
+def described(
+    since: float, found: Mapping[str, Any], states: Mapping[str, Mapping[str, str] | None], sent_from: str = ""
+) -> Hang:
+    """Put together what a scheduler (`found`) and its workers (`states`) say.
+
+    `sent_from`: name of the file of functions that were sent by value, if known.
+    """
     tasks, hints = [], []
     for each in found["tasks"]:
         key, worker = each["key"], each["worker"]
@@ -149,7 +154,7 @@ def described(since: float, found: Mapping[str, Any], states: Mapping[str, Mappi
             held = ", ".join(f"`{name}`" for name in found["held"][:5])
             free = "Where the holder is dead, it is free after `distributed.scheduler.locks.lease-timeout`."
             hints.append(f"Held: {held}. {free}")
-    tasks = _with_files(tasks)
+    tasks = _with_files(tasks, sent_from)
     if any(stacks is None for stacks in found["stacks"].values()):
         hints.append("A worker does not answer: it was stopped, swaps, or its host is gone. Look there.")
     if any(task.holds and task.waits_for in RESULTS and _is_full(found, task.worker) for task in tasks):
@@ -230,10 +235,15 @@ def _line(stack: Sequence[str]) -> tuple[str, str, str]:
     return f"{at_line} in {name}", call, next(iter(waits_for), "")
 
 
-def _with_files(tasks: Sequence[StandingTask]) -> list[StandingTask]:
-    # A task that another task submitted has lost the name of its file; a task of the same function may have kept it.
+def _with_files(tasks: Sequence[StandingTask], sent_from: str) -> list[StandingTask]:
+    # A function that was sent by value has lost the name of its file; a task of the same function may have kept it.
     named = {each.where.rpartition(":")[2]: each.where for each in tasks if ":" in each.where}
-    return [replace(each, where=named.get(each.where.removeprefix("line "), each.where)) for each in tasks]
+    found = []
+    for each in tasks:
+        line = each.where.removeprefix("line ")
+        file = f"{sent_from}:{line}" if sent_from and line != each.where else each.where
+        found.append(replace(each, where=named.get(line, file)))
+    return found
 
 
 def _path(file: str) -> list[str]:

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from scalescope.cli.carrying import open_store
-from scalescope.cli.options import DefaultGroup, GivenOptions, Json, options
+from scalescope.cli.options import DefaultGroup, Json, StoreAddress
 from scalescope.cli.output import exit_statuses, print_json, print_table, say
 from scalescope.errors import UsageError
-from scalescope.run.parameters import Storage
 
 if TYPE_CHECKING:
     from scalescope.store.store import Store
@@ -19,7 +18,6 @@ app = typer.Typer(
     cls=DefaultGroup,
     help="List the regressions that nights have confirmed, say what became of one, or mute series. Alone: the list.",
 )
-STORE = options(Storage, without=("fresh",))
 OneAlert = Annotated[str, typer.Argument(metavar="ALERT", help="Its id, or the start of its id.")]
 SomeSeries = Annotated[
     str,
@@ -32,26 +30,20 @@ Reason = Annotated[str, typer.Option(help="Why, in a few words: it is shown wher
 OneHistory = Annotated[str, typer.Option(help="In this history alone.", show_default=False)]
 
 
-def _opened(asked: GivenOptions) -> Store:
-    return open_store(str(asked.given.get("store", "")))
-
-
 @app.command("list", epilog=exit_statuses())
-@STORE
-def list_all(asked: GivenOptions, as_json: Json = False) -> None:
+def list_all(store: StoreAddress = "", as_json: Json = False) -> None:
     """List all alerts, newest first, and which series are muted or accepted."""
-    with _opened(asked) as store:
-        _list(store, as_json=as_json)
+    with open_store(store) as opened:
+        _list(opened, as_json=as_json)
 
 
 @app.command(epilog=exit_statuses())
-@STORE
-def show(asked: GivenOptions, alert: OneAlert, as_json: Json = False) -> None:
+def show(alert: OneAlert, store: StoreAddress = "", as_json: Json = False) -> None:
     """Print the text of an alert for a bug tracker."""
     from scalescope.nightly import alerts
 
-    with _opened(asked) as store:
-        found = alerts.find(store, alert)
+    with open_store(store) as opened:
+        found = alerts.find(opened, alert)
     if as_json:
         print_json(found.to_mapping())
     else:
@@ -59,16 +51,15 @@ def show(asked: GivenOptions, alert: OneAlert, as_json: Json = False) -> None:
 
 
 @app.command(epilog=exit_statuses())
-@STORE
-def script(asked: GivenOptions, alert: OneAlert) -> None:
+def script(alert: OneAlert, store: StoreAddress = "") -> None:
     """Print the script that shows a regression without Scalescope.
 
     Example: scalescope alerts script 3fa1 > slower.py
     """
     from scalescope.nightly import alerts
 
-    with _opened(asked) as store:
-        found = alerts.find(store, alert)
+    with open_store(store) as opened:
+        found = alerts.find(opened, alert)
     if not found.script:
         next_step = f"`scalescope alerts show {found.id}` has the command that shows the regression again"
         raise UsageError(f"Alert {found.id} has no script", cause=found.shown, next_step=next_step)
@@ -76,9 +67,7 @@ def script(asked: GivenOptions, alert: OneAlert) -> None:
 
 
 @app.command("set", epilog=exit_statuses())
-@STORE
 def set_state(
-    asked: GivenOptions,
     alert: OneAlert,
     state: Annotated[
         str,
@@ -88,23 +77,23 @@ def set_state(
             "open.",
         ),
     ],
+    store: StoreAddress = "",
 ) -> None:
     """Set what became of an alert."""
     from scalescope.nightly import alerts
 
-    with _opened(asked) as store:
-        found = alerts.set_state(store, alert, state)
+    with open_store(store) as opened:
+        found = alerts.set_state(opened, alert, state)
     print(f"{found.id} {found.state}: {alerts.line(found)}")
 
 
 @app.command(epilog=exit_statuses())
-@STORE
 def mute(
-    asked: GivenOptions,
     series: SomeSeries,
     until: Annotated[
         str, typer.Option(metavar="DAY", help="The last day, such as 2027-01-31, by the clock of this machine.")
     ],
+    store: StoreAddress = "",
     reason: Reason = "",
     history: OneHistory = "",
 ) -> None:
@@ -114,31 +103,29 @@ def mute(
     """
     from scalescope.nightly import decisions
 
-    with _opened(asked) as store:
-        decisions.decide(store, series, until=until, reason=reason, history=history)
-        _list(store)
+    with open_store(store) as opened:
+        decisions.decide(opened, series, until=until, reason=reason, history=history)
+        _list(opened)
 
 
 @app.command(epilog=exit_statuses())
-@STORE
-def accept(asked: GivenOptions, series: SomeSeries, reason: Reason = "", history: OneHistory = "") -> None:
+def accept(series: SomeSeries, store: StoreAddress = "", reason: Reason = "", history: OneHistory = "") -> None:
     """Expect the present level of series from now on."""
     from scalescope.nightly import decisions
 
-    with _opened(asked) as store:
-        decisions.decide(store, series, reason=reason, history=history)
-        _list(store)
+    with open_store(store) as opened:
+        decisions.decide(opened, series, reason=reason, history=history)
+        _list(opened)
 
 
 @app.command(epilog=exit_statuses())
-@STORE
-def undo(asked: GivenOptions, series: SomeSeries, history: OneHistory = "") -> None:
+def undo(series: SomeSeries, store: StoreAddress = "", history: OneHistory = "") -> None:
     """Undo what `mute` and `accept` did to series."""
     from scalescope.nightly import decisions
 
-    with _opened(asked) as store:
-        decisions.undo(store, series, history)
-        _list(store)
+    with open_store(store) as opened:
+        decisions.undo(opened, series, history)
+        _list(opened)
 
 
 def _list(store: Store, *, as_json: bool = False) -> None:

@@ -8,17 +8,15 @@ import typer
 from rich.text import Text
 
 from scalescope.cli.carrying import read_store
-from scalescope.cli.options import GivenOptions, Json, options
-from scalescope.cli.output import print_json, stdout
+from scalescope.cli.options import Brief, Json, StoreAddress
+from scalescope.cli.output import print_brief, print_json, stdout
 from scalescope.errors import UsageError
-from scalescope.run.parameters import Storage
 
 RUN = "an id, the start of an id, `latest`, or `latest~1` for the one before."
 
 
-@options(Storage, without=("fresh",))
 def diff(
-    asked: GivenOptions,
+    store: StoreAddress = "",
     a: Annotated[str, typer.Argument(metavar="[RUN_A]", help=f"The run that B is held against: {RUN}")] = "latest~1",
     b: Annotated[str, typer.Argument(metavar="[RUN_B]", help=f"The run to explain: {RUN}")] = "latest",
     point: Annotated[
@@ -30,6 +28,7 @@ def diff(
         ),
     ] = "",
     markdown: Annotated[bool, typer.Option("--markdown", help="Print Markdown for an issue.")] = False,
+    brief: Brief = False,
     as_json: Json = False,
 ) -> None:
     """Say why run B took longer than run A: the seconds between them, divided without remainder."""
@@ -40,9 +39,14 @@ def diff(
     if studies := [each for each in (a, b) if is_study(each)]:
         next_step = f"`scalescope show {studies[0]}` lists its runs, and says why if it is a comparison"
         raise UsageError(f"Runs are compared, and {studies[0]} is a study", next_step=next_step)
-    with read_store(asked.given.get("store", "")) as store:
-        found = run_difference.of_runs(store.run(a), store.run(b), point=point)
-    if as_json:
+    with read_store(store) as opened:
+        found = run_difference.of_runs(opened.run(a), opened.run(b), point=point)
+    if brief:
+        from scalescope.report.brief import of_answer
+
+        about = f"{a} and {b}"
+        print_brief(of_answer(about, found.line, table=found.table(), notes=found.notes()), as_json=as_json)
+    elif as_json:
         print_json(found.to_mapping())
     elif markdown:
         print(found.to_markdown(), end="")

@@ -8,17 +8,15 @@ from typing import Annotated
 import typer
 
 from scalescope.cli.carrying import open_store
-from scalescope.cli.options import GivenOptions, Json, options
+from scalescope.cli.options import Json, StoreAddress
 from scalescope.cli.output import print_json, print_table, say
 from scalescope.model import words
-from scalescope.run.parameters import Storage
 
 DAY_S = 86_400.0
 
 
-@options(Storage, without=("fresh",))
 def prune(
-    asked: GivenOptions,
+    store: StoreAddress = "",
     older_than: Annotated[
         float, typer.Option(metavar="DAYS", min=0, help="Age in days from which things are old.")
     ] = 90,
@@ -38,11 +36,11 @@ def prune(
     from scalescope.environments.cache import size
     from scalescope.store import pruning
 
-    with open_store(asked.given.get("store", "")) as store:
-        old = pruning.find(store, older_than_days=older_than, keep_bytes=None if keep is None else keep * 1e9)
+    with open_store(store) as opened:
+        old = pruning.find(opened, older_than_days=older_than, keep_bytes=None if keep is None else keep * 1e9)
         if yes:
-            pruning.remove(store, old)
-        where = store.where
+            pruning.remove(opened, old)
+        where = opened.where
     found = [("study" if each.id not in each.runs else "run", each.id, each.size) for each in old]
     for path in old_logs(default_parent(), older_than * DAY_S):
         found.append(("logs", str(path), size(path)))

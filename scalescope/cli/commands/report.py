@@ -7,14 +7,12 @@ from typing import Annotated
 import typer
 
 from scalescope.cli.carrying import read_store
-from scalescope.cli.options import GivenOptions, RunOrStudy, options
+from scalescope.cli.options import RunOrStudy, StoreAddress
 from scalescope.errors import UsageError
-from scalescope.run.parameters import Storage
 
 
-@options(Storage, without=("fresh",))
 def report(
-    asked: GivenOptions,
+    store: StoreAddress = "",
     run: RunOrStudy = "latest",
     output: Annotated[
         str, typer.Option("--output", "-o", metavar="FILE", help="File to write: a path, or s3://BUCKET/FILE.")
@@ -37,7 +35,7 @@ def report(
     if trial and is_study(run):
         next_step = "Give one of its runs, or no --trial."
         raise UsageError(f"--trial looks into a trial of a run, and {run} is a study", next_step=next_step)
-    with read_store(asked.given.get("store", "")) as opened:
+    with read_store(store) as opened:
         if is_study(run):
             study = opened.studies.get(run)
             write_study(output, study, [opened.run(each) for each in study.runs])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -11,18 +12,20 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from scalescope.cli.options import Json, OtherPython, Require, python_of, script_python
-from scalescope.cli.output import print_json, say, say_error
+from scalescope.cli.options import Brief, Json, OtherPython, Require, python_of, script_python
+from scalescope.cli.output import print_brief, print_json, say, say_error
 from scalescope.errors import ExitStatus, ScalescopeError, UsageError
 from scalescope.own_code.process import end_by
 from scalescope.own_code.script import Judge, Program, ScriptOutcome, last_folder, note_last, run_script
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scalescope.own_code.diagnosis import Diagnosis
     from scalescope.studies.requirement import Requirement, RequirementAnswer
 
 # Options of ours that scripts may have, too
-OWN_OPTIONS = ("--report", "--environment", "--require", "--no-save", "--json", "--store", "--debug")
+OWN_OPTIONS = ("--report", "--environment", "--require", "--no-save", "--brief", "--json", "--store", "--debug")
 
 
 FEW = 2  # clusters that are told in full; of more, the one with most worker time is
@@ -71,13 +74,14 @@ def run(
             "patch.",
         ),
     ] = False,
+    brief: Brief = False,
     as_json: Json = False,
 ) -> None:
     """Run an unchanged script, and say what is wrong, and why, on the cluster of each Dask client that it makes.
 
     Options stand before the script; what follows it belongs to the script. The script runs as `python SCRIPT.py` or
-    `python -m MODULE` would. The verdict goes to standard error when it has ended; with --json, the script's output
-    goes there, too.
+    `python -m MODULE` would. The verdict goes to standard error when it has ended; with --json or --brief it goes to
+    standard output, and the script's output to standard error.
     """
     if not script and not last_record:
         raise UsageError("there is no script to run", next_step="`scalescope run SCRIPT.py`, or `run -m MODULE`")
@@ -96,10 +100,10 @@ def run(
     else:
         program = Program(script, arguments or (), module, python_of(environment) or script_python())
         note_last(program)
-        done = run_script(program, says=lambda text: say(text, "yellow"), stdout=2 if as_json else None)
+        done = run_script(program, says=lambda text: say(text, "yellow"), stdout=2 if as_json or brief else None)
     try:
-        asked = _Asked(required, report, "" if no_save else store, keep=not no_save, fix=fix, as_json=as_json)
-        status = _answer(program, done, asked)
+        kept = None if no_save else store
+        status = _answer(program, done, _Asked(required, report, kept, fix=fix, brief=brief, as_json=as_json))
     except KeyboardInterrupt:
         say("Stopped before the verdict was told.", "yellow")
         status = ExitStatus.OK
@@ -117,9 +121,9 @@ def run(
 class _Asked:
     required: list[Requirement]
     report: str
-    store: str
-    keep: bool
+    store: str | None  # None keeps nothing
     fix: bool
+    brief: bool
     as_json: bool
 
 
@@ -134,11 +138,13 @@ def _answer(program: Program, done: ScriptOutcome, asked: _Asked) -> int:
         status = requirement.status(answers)
     if nothing := _nothing(program, done):
         done.hints.insert(0, nothing)
-    if not asked.as_json:
+    if not asked.as_json and not asked.brief:
         _tell(done, answers)
-    fixed = _fixed(program, done, as_json=asked.as_json) if asked.fix and done.found else None
-    runs = _saved(done, asked.store) if asked.keep else []
-    if asked.as_json:
+    fixed = _fixed(program, done, tells=not (asked.as_json or asked.brief)) if asked.fix and done.found else None
+    runs = [] if asked.store is None else _saved(done, asked.store)
+    if asked.brief:
+        _brief(program, done, answers, runs, as_json=asked.as_json)
+    elif asked.as_json:
         print_json(
             {
                 "script": program.script,
@@ -158,7 +164,7 @@ def _answer(program: Program, done: ScriptOutcome, asked: _Asked) -> int:
     return status
 
 
-def _fixed(program: Program, done: ScriptOutcome, *, as_json: bool) -> dict[str, Any] | None:
+def _fixed(program: Program, done: ScriptOutcome, *, tells: bool) -> dict[str, Any] | None:
     """Fix the script, and put the patches into the verdicts; None, and a line that says why, where it cannot be."""
     from scalescope.cli.commands.fix import fix_subject, tell
     from scalescope.fixing.subject import Subject
@@ -171,9 +177,36 @@ def _fixed(program: Program, done: ScriptOutcome, *, as_json: bool) -> dict[str,
         return None
     for each in done.found:
         each.patch(found.shown_in)
-    if not as_json:
+    if tells:
         tell(found, subject, patch)
     return {**found.to_json(), "patch_file": patch}
+
+
+def _brief(
+    program: Program, done: ScriptOutcome, answers: Sequence[RequirementAnswer], runs: Sequence[str], *, as_json: bool
+) -> None:
+    """The short answer on the cluster with most worker time; of others, the first lines."""
+    from scalescope.report import brief
+
+    notes = [*done.problems, *(answer.line for answer in answers), *done.said, *done.hints]
+    if not done.found:
+        print_brief(brief.of_answer(program.name, "Nothing was diagnosed.", notes=notes), as_json=as_json)
+        return
+    most = max(done.found, key=_worker_time)
+    notes += [f"{_place(done, each)}{each.verdict}" for each in done.found if each is not most]
+    known = dict(zip(map(id, done.found), runs, strict=False))
+    print_brief(most.brief(known.get(id(most), ""), notes, _fix_command(program, most)), as_json=as_json)
+
+
+def _fix_command(program: Program, found: Diagnosis) -> list[str]:
+    """The command that patches the script and proves it, where a cause has a rewrite."""
+    from scalescope.remedies import REWRITES
+
+    if not any(each.code in REWRITES for each in found.findings):
+        return []
+    environment = [] if program.python == script_python() else ["-e", program.python]
+    module = ["-m"] if program.is_module else []
+    return [shlex.join(["scalescope", "fix", *environment, *module, program.script, *program.arguments])]
 
 
 def _requirements(require: list[str] | None) -> list[Requirement]:

@@ -9,16 +9,14 @@ from typing import Annotated
 import typer
 
 from scalescope.cli.carrying import open_store
-from scalescope.cli.options import GivenOptions, options
+from scalescope.cli.options import StoreAddress
 from scalescope.cli.output import say
 from scalescope.errors import UsageError
 from scalescope.report import files
-from scalescope.run.parameters import Storage
 
 
-@options(Storage, without=("fresh",))
 def serve(
-    asked: GivenOptions,
+    store: StoreAddress = "",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 chooses a free one.")] = 4201,
 ) -> None:
     """Serve the reports beside a store's records to browsers on this machine, so that Prefect's pages can link to them.
@@ -28,8 +26,8 @@ def serve(
     from scalescope.cli.file_server import FileServer
     from scalescope.run.output_paths import VARIABLE
 
-    with open_store(asked.given.get("store", "")) as store:
-        folder = files.absolute(store.records)
+    with open_store(store) as opened:
+        folder = files.absolute(opened.records)
     if files.is_address(folder):
         next_step = f"Serve them by a web server or the bucket's own website, and set {VARIABLE} to its address."
         raise UsageError("The records are not in a folder of this machine", where=folder, next_step=next_step)

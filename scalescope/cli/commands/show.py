@@ -12,15 +12,16 @@ import typer
 from rich.text import Text
 
 from scalescope.cli.carrying import read_store
-from scalescope.cli.options import DefaultGroup, GivenOptions, Json, Require, RunOrStudy, options
-from scalescope.cli.output import exit_statuses, print_json, print_table, say, stdout
+from scalescope.cli.options import Brief, DefaultGroup, Json, Require, RunOrStudy, StoreAddress
+from scalescope.cli.output import exit_statuses, print_brief, print_json, print_table, say, stdout
 from scalescope.errors import ExitStatus, UsageError
 from scalescope.model.finding import Severity, Verdict
 from scalescope.model.study import Study
 from scalescope.model.trial import Trial, TrialState
-from scalescope.run.parameters import Storage
+from scalescope.model.words import percent
 
 if TYPE_CHECKING:
+    from scalescope.report.brief import BriefAnswer
     from scalescope.report.links import RelatedLink
     from scalescope.store.store import Store, SweepRun
     from scalescope.studies.requirement import Requirement
@@ -32,12 +33,7 @@ WIDE = 100  # columns of the narrowest terminal on which the list has all its co
 app = typer.Typer(
     cls=DefaultGroup, help="Show what a sweep or a study found: `show RUN` is `show result RUN`, with its options."
 )
-STORE = options(Storage, without=("fresh",))
 OneRun = Annotated[str, typer.Argument(metavar="[RUN]", help="Run: an id, the start of an id, or `latest`.")]
-
-
-def _opened(asked: GivenOptions) -> Store:
-    return read_store(asked.given.get("store", ""))
 
 
 @app.command(
@@ -46,8 +42,17 @@ def _opened(asked: GivenOptions) -> Store:
         finding="a critical finding, a --require is not met, or a study with bad news or no answer",
     )
 )
-@STORE
-def result(asked: GivenOptions, run: RunOrStudy = "latest", require: Require = None, as_json: Json = False) -> None:
+def result(
+    run: RunOrStudy = "latest",
+    store: StoreAddress = "",
+    finding: Annotated[
+        str,
+        typer.Option(metavar="ID", help="One finding with all its evidence, by its id in --brief.", show_default=False),
+    ] = "",
+    require: Require = None,
+    brief: Brief = False,
+    as_json: Json = False,
+) -> None:
     """Show what a sweep or a study found."""
     from scalescope.store.studies import is_study
     from scalescope.studies.requirement import requirement
@@ -55,29 +60,33 @@ def result(asked: GivenOptions, run: RunOrStudy = "latest", require: Require = N
     required = [requirement(text) for text in require or ()]
     if required and is_study(run):
         raise UsageError("--require judges one run", next_step="give the id of a run, or none for the latest")
-    with _opened(asked) as store:
+    with read_store(store) as opened:
         if is_study(run):
-            study = store.studies.get(run)
-            show_study(study, [store.run(each) for each in study.runs], as_json=as_json)
-        found = store.run(run)
-        raise typer.Exit(show_run(found, required, store.studies.following(found.id), as_json=as_json))
+            study = opened.studies.get(run)
+            if finding:
+                raise UsageError("a study has no findings", next_step="give one of its runs")
+            show_study(study, [opened.run(each) for each in study.runs], brief=brief, as_json=as_json)
+        found = opened.run(run)
+        if finding:
+            _show_finding(found, finding, as_json=as_json)
+            return
+        followed_by = opened.studies.following(found.id)
+        raise typer.Exit(show_run(found, required, followed_by, brief=brief, as_json=as_json))
 
 
 @app.command("list", epilog=exit_statuses())
-@STORE
 def list_runs(
-    asked: GivenOptions,
+    store: StoreAddress = "",
     all_runs: Annotated[bool, typer.Option("--all", help="Also list the runs of studies.")] = False,
     as_json: Json = False,
 ) -> None:
     """List the newest runs and studies."""
-    with _opened(asked) as store:
-        _list(store, all_runs=all_runs, as_json=as_json)
+    with read_store(store) as opened:
+        _list(opened, all_runs=all_runs, as_json=as_json)
 
 
 @app.command(epilog=exit_statuses())
-@STORE
-def compare(asked: GivenOptions, run: OneRun, other: OneRun) -> None:
+def compare(run: OneRun, other: OneRun, store: StoreAddress = "") -> None:
     """Show two runs side by side."""
     from scalescope.store.studies import is_study
 
@@ -86,27 +95,31 @@ def compare(asked: GivenOptions, run: OneRun, other: OneRun) -> None:
         raise UsageError(f"Runs are compared, and {studies[0]} is a study", next_step=next_step)
     from scalescope.report.terminal import render_comparison
 
-    with _opened(asked) as store:
-        runs = store.run(run), store.run(other)
+    with read_store(store) as opened:
+        runs = opened.run(run), opened.run(other)
         first, second = (f"{each.id} {each.sweep.workload}" for each in runs)
         stdout().print(render_comparison(*runs, (first, second), width=stdout().width))
 
 
 @app.command(epilog=exit_statuses())
-@STORE
 def log(
-    asked: GivenOptions,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="A part of the records, in lower or upper case.")],
     run: OneRun = "latest",
+    store: StoreAddress = "",
     as_json: Json = False,
 ) -> None:
     """Show log records of the run's workers and scheduler that contain a text."""
-    with _opened(asked) as store:
-        _log(store.run(run), store, text, as_json=as_json)
+    with read_store(store) as opened:
+        _log(opened.run(run), opened, text, as_json=as_json)
 
 
 def show_run(
-    run: SweepRun, required: Sequence[Requirement] = (), followed_by: tuple[str, ...] = (), *, as_json: bool
+    run: SweepRun,
+    required: Sequence[Requirement] = (),
+    followed_by: tuple[str, ...] = (),
+    *,
+    brief: bool = False,
+    as_json: bool,
 ) -> int:
     """Show a run and its requirements; return the exit status."""
     from scalescope.report import links
@@ -116,7 +129,9 @@ def show_run(
 
     verdict = verdict_of(run)
     answers = requirement.judge(required, run.trials)
-    if as_json:
+    if brief:
+        print_brief(_brief(run, [answer.line for answer in answers]), as_json=as_json)
+    elif as_json:
         from scalescope.report.export import to_json
 
         linked = {"study": run.study, "followed_by": list(followed_by)}
@@ -145,9 +160,46 @@ def status_of(trials: Sequence[Trial], verdict: Verdict) -> ExitStatus:
     return ExitStatus.FINDING if verdict.severity is Severity.HIGH else ExitStatus.OK
 
 
-def show_study(study: Study, runs: Sequence[SweepRun], *, as_json: bool) -> None:
-    """Show a study, and exit with its status."""
+def _brief(run: SweepRun, notes: Sequence[str]) -> BriefAnswer:
+    from scalescope.report.brief import of_run
+    from scalescope.store.store import ENDED
+
+    ended = [f"This run ended early: {run.facts[ENDED]}"] if run.facts.get(ENDED) else []
+    return of_run(run, run.id, notes=(*ended, *notes))
+
+
+def _show_finding(run: SweepRun, name: str, *, as_json: bool) -> None:
+    from scalescope.report import brief
+    from scalescope.report.run_tables import verdict_of
+
+    found = dict(brief.named(verdict_of(run).findings))
+    if name not in found:
+        known = ", ".join(found) or "none"
+        raise UsageError(f"run {run.id} has no finding {name!r}", next_step=f"its findings: {known}")
+    finding = found[name]
     if as_json:
+        print_json({"id": name, "run": run.id, **finding.to_mapping()})
+        return
+    stdout().print(Text(finding.line, style="bold"))
+    at = f"{finding.place.file}:{finding.place.line}" if finding.place else ""
+    facts = [("Place", at), ("Severity", finding.severity.word), ("Confidence", percent(finding.confidence))]
+    facts += [("Points", ", ".join(finding.points)), ("More", finding.link)]
+    stdout().print(Text("\n".join(f"{term}: {text}" for term, text in facts if text)))
+    print_table(("evidence", "value", "from"), [(each.what, str(each.value), each.source) for each in finding.evidence])
+
+
+def show_study(study: Study, runs: Sequence[SweepRun], *, brief: bool = False, as_json: bool) -> None:
+    """Show a study, and exit with its status."""
+    if brief:
+        from scalescope.report.brief import of_answer
+        from scalescope.studies.report import headline, sheet
+        from scalescope.studies.report.common import workload
+
+        shown = sheet(study, runs)
+        notes = [note.text for note in shown.notes]
+        about = f"{study.kind} of {workload(study)}"
+        print_brief(of_answer(about, headline(study), id=study.id, table=shown.table, notes=notes), as_json=as_json)
+    elif as_json:
         from scalescope.studies.report.export import to_json
 
         print_json(to_json(study))

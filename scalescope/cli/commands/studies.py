@@ -7,7 +7,7 @@ from functools import partial
 
 from scalescope.cli.carrying import carry_out
 from scalescope.cli.commands.show import show_study
-from scalescope.cli.options import GivenOptions, Json, Prefect, Verbose, options
+from scalescope.cli.options import Brief, GivenOptions, Json, Prefect, Verbose, options
 from scalescope.run.parameters import Reported
 from scalescope.studies import STUDIES
 
@@ -16,7 +16,13 @@ def study_command(kind: str) -> Callable[..., None]:
     study = STUDIES[kind]
 
     @options(study.parameters, Reported)
-    def command(asked: GivenOptions, as_json: Json = False, prefect: Prefect = None, verbose: Verbose = False) -> None:
+    def command(
+        asked: GivenOptions,
+        brief: Brief = False,
+        as_json: Json = False,
+        prefect: Prefect = None,
+        verbose: Verbose = False,
+    ) -> None:
         from scalescope.studies import running
 
         result = carry_out(
@@ -27,7 +33,7 @@ def study_command(kind: str) -> Callable[..., None]:
             prefect=prefect,
             verbose=verbose,
         )
-        show_study(result.study, result.runs, as_json=as_json)
+        show_study(result.study, result.runs, brief=brief, as_json=as_json)
 
     command.__doc__ = f"{study.summary}\n\nFor example: scalescope {study.command} {study.example}"
     return command

@@ -9,7 +9,7 @@ import typer
 
 from scalescope.cli.carrying import carry_out
 from scalescope.cli.commands.show import show_run
-from scalescope.cli.options import GivenOptions, Json, Prefect, Require, SweepFile, Verbose, options
+from scalescope.cli.options import Brief, GivenOptions, Json, Prefect, Require, SweepFile, Verbose, options
 from scalescope.cli.output import say_error
 from scalescope.errors import ExitStatus
 from scalescope.run import syntax
@@ -27,6 +27,7 @@ def sweep(
     file: SweepFile = None,
     estimate: Annotated[bool, typer.Option("--estimate", help="Print the expected cost, and start nothing.")] = False,
     require: Require = None,
+    brief: Brief = False,
     as_json: Json = False,
     prefect: Prefect = None,
     verbose: Verbose = False,
@@ -47,7 +48,7 @@ def sweep(
         check_points(required, [planned.point for planned in request.plan])
 
     result = run_sweep(given, accepts=accepts, prefect=prefect, verbose=verbose)
-    status = show_run(result.run, required, as_json=as_json)
+    status = show_run(result.run, required, brief=brief, as_json=as_json)
     if result.ended_early:
         say_error(result.ended_early)
     raise typer.Exit(ExitStatus.BUDGET_SPENT if result.ended_early else status)

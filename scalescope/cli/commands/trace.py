@@ -8,14 +8,12 @@ from typing import Annotated
 import typer
 
 from scalescope.cli.carrying import read_store
-from scalescope.cli.options import GivenOptions, Json, options
+from scalescope.cli.options import Json, StoreAddress
 from scalescope.cli.output import print_json, say
-from scalescope.run.parameters import Storage
 
 
-@options(Storage, without=("fresh",))
 def trace(
-    asked: GivenOptions,
+    store: StoreAddress = "",
     run: Annotated[str, typer.Argument(help="Run: an id, the start of an id, or `latest`.")] = "latest",
     point: Annotated[
         str,
@@ -44,7 +42,7 @@ def trace(
     from scalescope.analysis.summary import label
     from scalescope.report import trace as traces
 
-    with read_store(asked.given.get("store", "")) as opened:
+    with read_store(store) as opened:
         found = opened.run(run)
         chosen = traces.choose(found.trials, found.verdict, point=point, trial=trial)
         name = re.sub(r"\W+", "-", f"{found.id} {label(chosen.point)} {chosen.repeat + 1}")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scalescope.cli.options import GivenOptions, Json, OtherPython, options, python_of, seconds_of
-from scalescope.cli.output import print_json
+from scalescope.cli.options import Brief, GivenOptions, Json, OtherPython, options, python_of, seconds_of
+from scalescope.cli.output import print_brief, print_json
 from scalescope.clusters.scheduler.spec import SchedulerSpec
 from scalescope.errors import ClusterError, ExitStatus, UsageError
 from scalescope.model.finding import Severity
@@ -46,6 +46,7 @@ def watch(
         typer.Option(metavar="FILE", help="With --record: also write the report as one HTML file.", show_default=False),
     ] = "",
     environment: OtherPython = "",
+    brief: Brief = False,
     as_json: Json = False,
 ) -> None:
     """Watch a running Dask cluster: who works, what idle threads wait for, and where tasks are stuck.
@@ -73,9 +74,15 @@ def watch(
                     found = recording.enter_context(_recorded(spec, f"watched {asker.address}", environment))
                 seen.follow(seconds, show)
         finally:
-            if not as_json:
+            if not as_json and not brief:
                 print(watch_display.summary(seen))
-    if as_json:
+    if brief:
+        from scalescope.report.brief import of_answer
+
+        summary = watch_display.summary(seen).splitlines()
+        answer = found.brief(notes=summary) if found else of_answer(asker.address, summary[0], notes=summary[1:])
+        print_brief(answer, as_json=as_json)
+    elif as_json:
         print_json({**seen.to_mapping(), "verdict": found.to_json()["verdict"] if found else None})
     elif found is not None:
         print(f"\n{found}")

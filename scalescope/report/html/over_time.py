@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from scalescope.model.words import MISSING, percent, plural, seconds, size
 from scalescope.report import worker_time
 from scalescope.report.html import gantt, series
 from scalescope.report.html.charts import Canvas, TrialCharts
-from scalescope.report.html.series import Heat, Memory
+from scalescope.report.html.series import Heat
 from scalescope.report.html.stages import Groups
 from scalescope.report.html.theme import stage_colour
 from scalescope.report.table import ReportTable
@@ -60,36 +59,22 @@ class TrialView:
     edges: Floats  # edges of the columns of heat maps, in seconds since the first task was known
     heat: Heat  # busy workers
 
-    @cached_property
-    def gpu(self) -> Heat | None:
-        """Utilisation of the GPUs; None where none was sampled."""
-        return series.gpu(self.seen.tables, self.attempts, self.edges, self.heat) if gpus(self.seen) else None
-
-    @cached_property
-    def memory(self) -> Memory | None:
-        """Memory of the workers; None where it was not sampled."""
-        return series.memory(self.seen.tables, self.attempts)
-
-    @cached_property
-    def worker_names(self) -> list[str]:
-        return _names(self.seen, self.attempts)
-
 
 @dataclass(frozen=True)
 class ChartKind:
     """One chart of the page about a trial."""
 
     title: str
-    build: Callable[[TrialView], TimeChart]  # draws it, and says the same in words and numbers
-    shown: Callable[[TrialView], object] = lambda view: True  # whether a trial has it
+    # draws it, and says the same in words and numbers; None for a trial that has no such chart
+    build: Callable[[TrialView], TimeChart | None]
 
 
 def draw(seen: Observation, attempts: Attempts, groups: Groups, canvas: Canvas) -> list[TimeChart]:
     edges = np.linspace(0.0, attempts.makespan, series.HEAT_COLUMNS + 1)
     heat = series.heat(attempts, busy_by_worker(attempts, edges), edges)
     view = TrialView(seen, attempts, groups, canvas, TrialCharts(canvas, attempts), edges, heat)
-    shown = {name: kind for name, kind in CHARTS.items() if kind.shown(view)}
-    return [replace(kind.build(view), name=name, title=kind.title) for name, kind in shown.items()]
+    built = {name: kind.build(view) for name, kind in CHARTS.items()}
+    return [replace(chart, name=name, title=CHARTS[name].title) for name, chart in built.items() if chart]
 
 
 def _names(seen: Observation, attempts: Attempts) -> list[str]:
@@ -179,7 +164,7 @@ def _parallelism(view: TrialView) -> TimeChart:
 
 
 def _heat(view: TrialView) -> TimeChart:
-    heat, names = view.heat, view.worker_names
+    heat, names = view.heat, _names(view.seen, view.attempts)
     view.drawn.heat("heat", heat)
     # The names behind rows, for the page's script
     view.canvas.reading |= {"workers": [names[worker] for worker in heat.order], "workers_per_row": heat.workers}
@@ -202,11 +187,12 @@ def _heat(view: TrialView) -> TimeChart:
     )
 
 
-def _gpu(view: TrialView) -> TimeChart:
+def _gpu(view: TrialView) -> TimeChart | None:
     divided = gpus(view.seen)
-    if divided is None or view.gpu is None:
-        raise ValueError("a trial without samples of GPUs has no such chart")
-    view.drawn.heat("gpu", view.gpu)
+    utilisation = series.gpu(view.seen.tables, view.attempts, view.edges, view.heat) if divided else None
+    if divided is None or utilisation is None:
+        return None
+    view.drawn.heat("gpu", utilisation)
     heads = ("tasks", "GPU busy", "memory at most", *(GPU_PARTS[part].title for part in SAMPLED))
     cells = [
         (name, percent(use.utilisation), size(use.memory_peak), *(seconds(use.seconds[part]) for part in SAMPLED))
@@ -256,10 +242,10 @@ def _drawn(bars: gantt.Bars) -> str:
     return text + (f" The {bars.left_out:,} shortest are left out." if bars.left_out else "")
 
 
-def _memory(view: TrialView) -> TimeChart:
-    memory = view.memory
+def _memory(view: TrialView) -> TimeChart | None:
+    memory = series.memory(view.seen.tables, view.attempts)
     if memory is None:
-        raise ValueError("a trial without samples of memory has no such chart")
+        return None
     view.drawn.memory(memory)
 
     def most(values: Floats) -> str:
@@ -292,6 +278,6 @@ CHARTS: Mapping[str, ChartKind] = {
     "parallelism": ChartKind("Parallelism", _parallelism),
     "heat": ChartKind("Busy workers", _heat),
     "gantt": ChartKind("What each thread ran", _gantt),
-    "gpu": ChartKind("GPUs", _gpu, shown=lambda view: view.gpu),
-    "memory": ChartKind("Memory", _memory, shown=lambda view: view.memory),
+    "gpu": ChartKind("GPUs", _gpu),
+    "memory": ChartKind("Memory", _memory),
 }

@@ -28,28 +28,28 @@ def planned(*points: Point) -> list[PlannedTrial]:
     return [PlannedTrial(i, point, 0) for i, point in enumerate(points)]
 
 
-def test_an_hour_of_ten_workers() -> None:
+def test_ten_workers_for_one_hour_cost_ten_worker_hours() -> None:
     assert cost(SWEEP.cluster, HOUR, 3600, PRICES) == Cost(1, 3600, 10, 10, 30)
 
 
-def test_cores_are_those_of_the_threads_or_those_asked_for() -> None:
+def test_core_hours_count_threads_unless_the_specification_asks_for_cores() -> None:
     assert cost(SlurmSpec(partition="gpu"), Point(10, 4), 3600, PRICES).core_hours == 40
     spec = SlurmSpec(partition="gpu", cores=32, workers_per_job=4)
     assert cost(spec, Point(10, 4), 3600, PRICES).core_hours == 80
 
 
-def test_cores_that_a_trial_had_count_before_those_of_the_specification() -> None:
+def test_core_hours_use_the_cores_that_a_trial_had_rather_than_those_specified() -> None:
     facts = {"waited_for_workers_s": 0.0, "held_worker_s": 0.0}
     ran = [replace(trial(HOUR, 3600), facts={"cluster": {**facts, "cores_per_worker": cores}}) for cores in (64, None)]
     assert [spent(SWEEP, [each], PRICES).core_hours for each in ran] == [640, 10]
 
 
 @pytest.mark.parametrize("kind", ["simulated", "light", "local"])
-def test_workers_on_this_machine_cost_time_alone(kind: str) -> None:
+def test_workers_on_this_machine_cost_only_time(kind: str) -> None:
     assert cost(cluster_spec(kind), Point(300), 60, Prices()) == Cost(1, 60, 0, 0, 0)
 
 
-def test_a_price_that_is_not_known_is_said() -> None:
+def test_the_cost_of_a_partition_without_a_price_says_that_the_price_is_unknown() -> None:
     unknown = cost(SlurmSpec(partition="new"), HOUR, 3600, PRICES)
     assert unknown.money is None
     assert "price not known" in (unknown + Cost()).sentence(PRICES)
@@ -70,7 +70,7 @@ TYPE = "node.kubernetes.io/instance-type"
         ([{"instance_type": "gpu", "node_share": 0.5}], 5.0),
         ([{"instance_type": "gpu", "node_share": 0.5, "spot": True}], 1.5),
         ([{"instance_type": "big", "node_share": 0.25, "spot": True}], 1.0),  # has no price of its own
-        ([{"instance_type": "big"}], 4.0),  # nobody may look at the node
+        ([{"instance_type": "big"}], 4.0),  # the node may not be read
         ([{"instance_type": "big", "node_share": 0.5}, {"instance_type": "gpu", "node_share": 0.5}], 3.5),
         ([{"instance_type": "big", "node_share": 0.25}, {"instance_type": "new"}], 4.0),
         ([], 7.0),
@@ -85,7 +85,7 @@ def test_a_worker_on_kubernetes_costs_its_share_of_the_node(pods: list[dict[str,
     assert estimate(sweep, planned(HOUR, HOUR), NODES, [done]).cost.money == pytest.approx(10 * price)
 
 
-def test_before_the_first_trial_a_worker_counts_as_a_node_of_its_selector() -> None:
+def test_before_the_first_trial_a_worker_is_priced_as_a_whole_node_of_its_selector() -> None:
     assert NODES.of(KubernetesSpec(node_selector=f"{TYPE}=big")) == 4.0
     assert NODES.of(KubernetesSpec(node_selector=f"{TYPE}=gpu,cloud.google.com/gke-spot=true")) == 3.0
     assert NODES.of(KubernetesSpec(node_selector=f"{TYPE}=gpu,cloud.google.com/gke-preemptible=true")) == 3.0
@@ -93,7 +93,7 @@ def test_before_the_first_trial_a_worker_counts_as_a_node_of_its_selector() -> N
     assert Prices(node_hour={"big": 1.0}).of(KubernetesSpec()) is None
 
 
-def test_before_anything_was_measured_an_estimate_is_a_bound() -> None:
+def test_an_estimate_without_measured_trials_is_an_upper_bound() -> None:
     found = estimate(SWEEP, planned(Point(10), Point(20)), PRICES)
     assert found.cost == Cost(2, 720, 3, 3, 9)
     assert found.sentence(SWEEP, PRICES) == (
@@ -102,7 +102,7 @@ def test_before_anything_was_measured_an_estimate_is_a_bound() -> None:
     )
 
 
-def test_points_that_were_measured_count_with_their_mean() -> None:
+def test_an_estimate_uses_the_mean_time_of_points_already_measured() -> None:
     done = [trial(Point(10), 30), trial(Point(10), 42, 1)]
     found = estimate(SWEEP, planned(Point(10), Point(20)), PRICES, done)
     assert found.cost.time_s == 36 + 360
@@ -111,7 +111,7 @@ def test_points_that_were_measured_count_with_their_mean() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(1, 500), st.floats(0, 1e5)), max_size=8))
-def test_the_cost_of_all_is_the_sum_of_each(shapes: list[tuple[int, float]]) -> None:
+def test_the_total_cost_is_the_sum_over_all_trials(shapes: list[tuple[int, float]]) -> None:
     done = [trial(Point(workers), seconds, i) for i, (workers, seconds) in enumerate(shapes)]
     total = spent(SWEEP, done, PRICES)
     assert total.trials == len(done)
@@ -134,20 +134,20 @@ def test_the_cost_of_all_is_the_sum_of_each(shapes: list[tuple[int, float]]) -> 
         ({"hours": 0}, "0.5 of 0 h"),
     ],
 )
-def test_a_budget_stops_what_would_exceed_it(limits: dict[str, float], stops: str) -> None:
+def test_a_budget_stops_the_trial_that_would_exceed_it(limits: dict[str, float], stops: str) -> None:
     budget = Budget.from_mapping(limits, PRICES, [SWEEP.cluster])
     reason = budget.stops(SWEEP, Spending.of(SWEEP, [trial(HOUR, 1800)], PRICES), planned(HOUR)[0])
     assert reason.startswith(stops) if stops else reason == ""
 
 
-def test_a_trial_of_a_new_point_is_counted_with_its_limit() -> None:
+def test_a_budget_counts_a_trial_of_an_unmeasured_point_with_its_time_limit() -> None:
     budget = Budget.from_mapping({"core_hours": 5.01}, PRICES)
     assert budget.stops(SWEEP, Spending(), planned(Point(50))[0]) == ""
     assert " 360 s" in budget.stops(SWEEP, Spending(), planned(Point(500))[0])
     assert Budget.from_mapping({"core_hours": 0}, PRICES).stops(SWEEP, Spending(), planned(HOUR)[0]) != ""
 
 
-def test_workers_that_wait_for_others_cost_and_those_in_the_queue_do_not() -> None:
+def test_running_workers_that_wait_for_others_cost_money_and_queued_ones_do_not() -> None:
     sweep = replace(SWEEP, cluster=SlurmSpec(partition="gpu", workers_per_job=2))
     facts = {"cluster": {"waited_for_workers_s": 3000.0, "held_worker_s": 1800.0}}
     found = spent(sweep, [replace(trial(Point(4), 3600), facts=facts)], PRICES)
@@ -158,12 +158,12 @@ def test_workers_that_wait_for_others_cost_and_those_in_the_queue_do_not() -> No
 
 
 @pytest.mark.parametrize("data", [{"cores": 1}, {"money": -1}, {"hours": "1"}, [1], {"core_hours": float("nan")}])
-def test_what_is_no_budget(data: Any) -> None:
+def test_an_invalid_budget_is_refused(data: Any) -> None:
     with pytest.raises(InvalidField, match="budget"):
         Budget.from_mapping(data, PRICES)
 
 
-def test_a_budget_of_money_needs_prices() -> None:
+def test_a_money_budget_for_a_cluster_without_a_price_is_refused() -> None:
     with pytest.raises(InvalidField, match="new has no price"):
         Budget.from_mapping({"money": 1}, PRICES, [SlurmSpec(partition="new")])
     Budget.from_mapping({"money": 1}, PRICES, [cluster_spec("light")])
@@ -172,6 +172,6 @@ def test_a_budget_of_money_needs_prices() -> None:
 @pytest.mark.parametrize(
     "data", [{"worker_hour": {"gpu": -1}}, {"node_hour": [1]}, {"hourly": {}}, {"currency": 1}, None]
 )
-def test_what_is_no_price_table(data: Any) -> None:
+def test_an_invalid_price_table_is_refused(data: Any) -> None:
     with pytest.raises(InvalidField, match="prices"):
         Prices.from_mapping(data)

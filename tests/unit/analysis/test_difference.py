@@ -1,4 +1,4 @@
-"""The parts of any difference add up, and the same tasks are found under other names."""
+"""The parts of a difference add up, and renamed or fused tasks are matched."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ def named(found: Difference) -> list[tuple[PartKind, str]]:
     st.tuples(st.integers(1, 300), st.integers(1, 300)),
     st.booleans(),
 )
-def test_parts_add_up(a: list[Account], b: list[Account], threads: tuple[int, int], other_host: bool) -> None:
+def test_the_parts_add_up_to_the_whole_difference(
+    a: list[Account], b: list[Account], threads: tuple[int, int], other_host: bool
+) -> None:
     sides = with_threads(a, threads[0]), with_threads(b, threads[1])
     found = difference(*sides, virtual=True, other_host=other_host)
     for side, seconds, thread_s in zip(
@@ -60,7 +62,7 @@ def test_parts_add_up(a: list[Account], b: list[Account], threads: tuple[int, in
     assert sum(part.thread_s for part in found.parts) == pytest.approx(found.b_thread_s - found.a_thread_s, abs=1e-6)
 
 
-def test_fused_and_renamed_tasks_are_matched_and_others_are_told() -> None:
+def test_fused_and_renamed_tasks_are_matched_and_new_tasks_are_listed() -> None:
     a = {
         "load": PrefixAccount(8, 1.0),
         "clean": PrefixAccount(8, 1.0),
@@ -83,12 +85,12 @@ def test_fused_and_renamed_tasks_are_matched_and_others_are_told() -> None:
     }
 
 
-def test_fusion_alone_costs_nothing() -> None:
+def test_fusion_alone_makes_no_difference() -> None:
     a, b = of(load=PrefixAccount(8, 40.0), clean=PrefixAccount(8, 40.0)), of(load_clean=PrefixAccount(8, 80.0))
     assert not difference([a], [b], virtual=True).named
 
 
-def test_tasks_that_are_all_slower_on_another_host_are_the_machine_s() -> None:
+def test_tasks_that_are_all_slower_on_another_host_are_attributed_to_the_machine() -> None:
     a = of(load=PrefixAccount(8, 40.0), clean=PrefixAccount(8, 40.0))
     b = of(load=PrefixAccount(8, 60.0), clean=PrefixAccount(8, 60.0))
     one = of(load=PrefixAccount(8, 60.0), clean=PrefixAccount(8, 40.0))
@@ -97,7 +99,7 @@ def test_tasks_that_are_all_slower_on_another_host_are_the_machine_s() -> None:
     assert named(difference([a], [one], virtual=False, other_host=True)) == [(PartKind.SLOWER, "load")]
 
 
-def test_the_place_that_grew_is_told_of_slower_tasks() -> None:
+def test_slower_tasks_name_the_line_that_takes_longer() -> None:
     a = of(load=PrefixAccount(8, 40.0, frames={"read at a.py:1 f": 30.0, "parse at a.py:2 f": 10.0}))
     b = of(load=PrefixAccount(8, 80.0, frames={"read at a.py:1 f": 30.0, "parse at a.py:2 f": 50.0}))
     [part] = difference([a], [b], virtual=True).named

@@ -19,7 +19,7 @@ SECONDS = st.floats(0.0, 1e4)
 
 @pytest.fixture
 def measured(bag_trial):
-    """What a trial of four workers measured, with this worker time."""
+    """The metrics of a trial of four workers with the given worker time."""
     metrics = bag_trial(4, [1] * 8).metrics
 
     def made(makespan_s=2.0, work_s=None, **parts):
@@ -30,7 +30,7 @@ def measured(bag_trial):
     return made
 
 
-def test_every_part_lowers_one_factor():
+def test_every_part_of_worker_time_lowers_exactly_one_factor():
     assert sorted([*WORKING, *(part for factor in FACTORS.values() for part in factor.parts)]) == sorted(WORKER_TIME)
 
 
@@ -38,25 +38,25 @@ def test_threads_that_are_always_busy_have_factors_of_1(bag_trial):
     assert of_metrics(bag_trial(4, [1] * 8).metrics, 4) == dict.fromkeys(FACTORS, 1.0)
 
 
-def test_each_factor_is_a_share_of_what_those_before_it_left(measured):
+def test_each_factor_is_a_share_of_what_the_factors_before_it_left(measured):
     found = of_metrics(measured(busy=2.0, transfer=1.0, no_runnable_task=1.0, client=4.0), 4)
     assert found == pytest.approx(
         {"client": 4 / 8, "present": 1, "dependency": 3 / 4, "balance": 1, "scheduling": 1, "transfer": 2 / 3}
     )
 
 
-def test_the_client_before_the_first_task_and_after_the_last_is_not_in_the_efficiency(measured):
+def test_client_time_before_the_first_and_after_the_last_task_lowers_no_factor(measured):
     found = of_metrics(measured(busy=4.0, client=3.0 + 4.0, tail=1.0), 4)
     assert found["client"] == pytest.approx(5 / 8)
     assert of_metrics(measured(busy=8.0, client=100.0), 4)["client"] == 1
 
 
-def test_tasks_that_ran_beside_the_counted_threads_raise_the_factor_of_those_there(measured):
+def test_tasks_outside_the_counted_threads_raise_the_factor_of_present_threads(measured):
     found = of_metrics(measured(work_s=12.0, busy=8.0), 4)
     assert found["present"] == pytest.approx(1.5)
 
 
-def test_tasks_of_no_length_have_no_factors(measured):
+def test_a_trial_whose_tasks_took_no_time_has_no_factors(measured):
     assert of_metrics(measured(client=8.0), 4) == {}
 
 
@@ -67,7 +67,7 @@ def test_tasks_of_no_length_have_no_factors(measured):
     st.sampled_from(OUTSIDE),
     SECONDS,
 )
-def test_the_product_is_the_efficiency(measured_parts, parts, busy, more_work, outside, beyond_s):
+def test_the_product_of_the_factors_is_the_efficiency(measured_parts, parts, busy, more_work, outside, beyond_s):
     metrics = measured_parts
     parts = dict.fromkeys(WORKER_TIME, 0.0) | parts | {"busy": busy}
     makespan_s = sum(parts.values()) / 4
@@ -88,7 +88,7 @@ def measured_parts(bag_trial):
 
 
 def trials_of(bag_trial, sizes):
-    """Trials on so many workers, of 12 items cut into such tasks."""
+    """One trial for each number of workers; its value is the list of durations of the tasks, 12 s in all."""
     return [bag_trial(workers, cut) for workers, cut in sizes.items()]
 
 
@@ -97,7 +97,7 @@ def sizes_of(trials):
     return series, series.factors
 
 
-def test_the_product_with_work_inflation_is_the_speedup_per_thread(bag_trial):
+def test_the_factors_times_work_inflation_are_the_speedup_per_thread(bag_trial):
     trials = trials_of(bag_trial, {1: [1] * 12, 2: [1] * 12, 8: [2] * 6})
     series, sizes = sizes_of(trials)
     assert [size.point.workers for size in sizes] == [1, 2, 8]
@@ -108,7 +108,7 @@ def test_the_product_with_work_inflation_is_the_speedup_per_thread(bag_trial):
     assert falling(sizes) == "dependency"
 
 
-def test_work_that_grows_with_the_size_is_a_factor_of_its_own(bag_trial):
+def test_work_that_grows_with_the_cluster_is_a_factor_of_its_own(bag_trial):
     trials = trials_of(bag_trial, {1: [1] * 12, 4: [1] * 12})
     slower = trials[1].metrics
     times = {part: 2 * value for part, value in slower.worker_time_s.items()}
@@ -121,7 +121,7 @@ def test_work_that_grows_with_the_size_is_a_factor_of_its_own(bag_trial):
     assert falling(sizes) == WORK
 
 
-def test_over_repeats_the_product_is_still_the_efficiency_of_the_table(bag_trial):
+def test_factors_over_several_repeats_still_multiply_to_the_mean_efficiency(bag_trial):
     trials = [bag_trial(2, [1] * 12), bag_trial(2, [3] * 4, repeat=1)]
     trials += [bag_trial(4, [1] * 12), bag_trial(4, [5, 1, 1, 5], repeat=1)]
     _, sizes = sizes_of(trials)
@@ -129,7 +129,7 @@ def test_over_repeats_the_product_is_still_the_efficiency_of_the_table(bag_trial
         assert size.efficiency == pytest.approx(geometric_mean(trial.metrics.efficiency for trial in own))
 
 
-def test_nothing_is_named_where_no_factor_falls_much(bag_trial):
+def test_no_factor_is_named_when_none_falls_much(bag_trial):
     _, sizes = sizes_of(trials_of(bag_trial, {1: [1] * 12, 2: [1] * 12}))
     assert falling(sizes) == falling(()) == ""
     assert by_size([]) == ()

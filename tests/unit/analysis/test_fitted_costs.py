@@ -1,4 +1,4 @@
-"""What a trial tells of links, and how durations grow with the workers."""
+"""Costs of links fitted to a trial, and the growth of durations with the number of workers."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def costs(records: Any, transfers: list[tuple[float, float]], fine: list[tuple[s
     return fitted_costs(tables, Attempts.read(tables))
 
 
-def test_the_bandwidth_is_that_of_transfers_that_shared_no_link(records: Any) -> None:
+def test_the_bandwidth_is_fitted_to_transfers_that_shared_no_link(records: Any) -> None:
     shared = [(10 * MB, 0.4)] * 3
     assert costs(records, [*shared, (10 * MB, 0.1), (10 * MB, 0.1)]).bandwidth == pytest.approx(100 * MB)
 
 
-def test_what_several_tasks_of_a_worker_need_is_fetched_once(records: Any) -> None:
-    """Two of four tasks found it there, and one came when most of it had arrived."""
+def test_a_result_that_several_tasks_of_a_worker_need_counts_as_one_transfer(records: Any) -> None:
+    """Two of four tasks find the result already there, and one starts when most of it has arrived."""
     made = [{"worker": "b", "start": 0.0, "stop": 1.0, "nbytes": 50 * MB}]
     took = [0.0, 0.5, 0.0, 0.01]
     used = [{"worker": "a", "start": 2.0 + i, "stop": 3.0 + i, "transfer": each} for i, each in enumerate(took)]
@@ -48,29 +48,29 @@ def test_what_several_tasks_of_a_worker_need_is_fetched_once(records: Any) -> No
     assert fitted_costs(tables, Attempts.read(tables)).bandwidth == pytest.approx(100 * MB)
 
 
-def test_where_little_moved_nothing_is_told(records: Any) -> None:
+def test_no_link_costs_are_fitted_when_little_data_moved(records: Any) -> None:
     assert costs(records, [(10 * MB, 0.001)] * 5).bandwidth is None
     assert costs(records, [(1 * MB, 1.0)]).bandwidth is None
     few = costs(records, [(1000, 5.0)] * 3)
     assert (few.bandwidth, few.latency_s, few.cpu_s_per_byte) == (None, None, None)
 
 
-def test_packing_and_unpacking_share_their_cpu_time(records: Any) -> None:
+def test_the_cpu_cost_per_byte_is_the_mean_of_packing_and_unpacking(records: Any) -> None:
     fine = [("get-data", "serialize", 0.3), ("gather-dep", "deserialize", 0.1), ("execute", "deserialize", 7.0)]
     assert costs(records, [(5 * MB, 0.5)] * 4, fine).cpu_s_per_byte == pytest.approx(0.2 / (20 * MB))
 
 
-def test_the_latency_is_that_of_small_transfers(records: Any) -> None:
+def test_the_latency_is_fitted_to_small_transfers(records: Any) -> None:
     assert costs(records, [(100, 0.01)] * 3 + [(100, 0.5)] * 3).latency_s == pytest.approx(0.01)
 
 
-def test_a_latency_is_also_told_by_transfers_that_are_not_small(records: Any) -> None:
+def test_the_latency_is_fitted_to_larger_transfers_when_there_are_no_small_ones(records: Any) -> None:
     found = costs(records, [(50 * MB, 0.5), *[(1 * MB, 0.02)] * 5])
     assert (found.bandwidth, found.latency_s) == (pytest.approx(100 * MB), pytest.approx(0.01))
 
 
 def fetched(records: Any, seconds: float, *, needed: bool = False, gathers: bool = True) -> FittedCosts:
-    """Two rounds of two tasks, whose results of 10 MB each are fetched in so many seconds after each round."""
+    """Two rounds of two tasks; after each round the client fetches their results of 10 MB in `seconds`."""
     every = 1.0 + seconds
     ran = [
         {"worker": worker, "runnable": begin, "start": begin, "stop": begin + 1, "done": begin + 1, "nbytes": 10 * MB}
@@ -90,19 +90,19 @@ def fetched(records: Any, seconds: float, *, needed: bool = False, gathers: bool
     return fitted_costs(tables, Attempts.read(tables))
 
 
-def test_the_clients_link_is_told_by_results_that_it_fetched_after_each_round(records: Any) -> None:
-    """Over two links; two workers that pack 10 MB each spend a tenth of a second on it."""
+def test_the_clients_bandwidth_is_fitted_to_the_results_that_it_fetched(records: Any) -> None:
+    """The results pass two links; two workers spend 0.1 s packing 10 MB each."""
     found = fetched(records, 0.5)
     assert found.cpu_s_per_byte == pytest.approx(0.4 / (40 * MB))
     assert found.client_bandwidth == pytest.approx(2 * 20 * MB / (0.5 - 0.1))
     assert fetched(records, 0.5, gathers=False).cpu_s_per_byte is None
 
 
-def test_results_that_other_tasks_need_are_not_fetched(records: Any) -> None:
+def test_results_that_other_tasks_need_do_not_count_as_fetched_by_the_client(records: Any) -> None:
     assert fetched(records, 0.5, needed=True).cpu_s_per_byte == pytest.approx(0.4 / (20 * MB))
 
 
-def test_links_are_judged_where_they_were_shared_least() -> None:
+def test_link_costs_of_several_sizes_are_those_of_the_least_shared_links() -> None:
     few, many = FittedCosts(20e6, 0.01, 2e-9, 0.5), FittedCosts(10e6, 0.02, 1e-9, 0.7)
     assert FittedCosts.of_sizes([few, many]) == FittedCosts(20e6, 0.01, 1e-9, 0.5)
     assert FittedCosts.of_sizes([FittedCosts(), FittedCosts()]) == FittedCosts()
@@ -112,19 +112,21 @@ def test_links_are_judged_where_they_were_shared_least() -> None:
     st.sampled_from([GrowthOfDurations(1), GrowthOfDurations(1, remote=2), GrowthOfDurations(1, logarithm=0.5)]),
     st.sampled_from([(1, 2, 4), (1, 2, 4, 8), (2, 8, 32)]),
 )
-def test_durations_that_follow_a_curve_are_followed(growth: GrowthOfDurations, sizes: tuple[int, ...]) -> None:
+def test_a_growth_curve_of_durations_is_recovered_and_extrapolated(
+    growth: GrowthOfDurations, sizes: tuple[int, ...]
+) -> None:
     found = GrowthOfDurations.fit({workers: growth.at(workers) for workers in sizes})
     assert found.at(4 * max(sizes)) == pytest.approx(growth.at(4 * max(sizes)), rel=0.02)
 
 
 @given(st.dictionaries(st.integers(1, 100), st.floats(0.001, 100), min_size=1, max_size=6))
-def test_durations_never_shrink_below_what_was_measured_at_most_workers(seconds: dict[int, float]) -> None:
+def test_predicted_durations_never_fall_below_those_at_the_most_workers_measured(seconds: dict[int, float]) -> None:
     growth = GrowthOfDurations.fit(seconds)
     assert min(growth.constant, growth.remote, growth.logarithm) >= 0
     assert growth.at(2 * max(seconds)) >= growth.at(max(seconds)) > 0
 
 
-def test_durations_that_hardly_grow_stay_as_they_were() -> None:
+def test_durations_that_hardly_grow_are_predicted_to_stay_constant() -> None:
     assert GrowthOfDurations.fit({1: 1.0, 2: 1.02, 4: 1.05}).at(64) == 1.05
 
 

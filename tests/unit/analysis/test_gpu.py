@@ -31,12 +31,12 @@ def samples(records, *rows):
     return [each | {"time": each["time"] + epoch} for each in rows]
 
 
-def test_without_samples_nothing_is_said_of_gpus(records):
+def test_without_gpu_samples_the_gpu_metrics_are_none(records):
     metrics, _ = divided(records, [])
     assert (metrics.gpu_busy, metrics.gpu_time_s, metrics.gpus) == (None, None, None)
 
 
-def test_busy_time_is_divided_by_what_the_samples_saw(records):
+def test_gpu_time_is_divided_into_parts_by_the_samples(records):
     rows = samples(
         records,
         row(0.5, 1.0),
@@ -63,7 +63,7 @@ def test_a_card_that_two_workers_share_counts_once(records):
     assert metrics.gpu_time_s["no_gpu"] == 0
 
 
-def test_what_nvml_told_a_little_later_is_about_a_sample(records):
+def test_utilisation_that_nvml_reports_late_belongs_to_earlier_samples(records):
     rows = [row(0.1 * i, float(2 <= i < 22), doing="loading" if i >= 20 else "copying") for i in range(40)]
     metrics, _ = divided(records, samples(records, *rows))  # the card computed for 2 s, and NVML says it 0.2 s late
     assert metrics.gpu_time_s["computing"] == pytest.approx(2)
@@ -80,14 +80,14 @@ def test_what_nvml_told_a_little_later_is_about_a_sample(records):
         (["prepare", "train"] * 20, [0.5] * 40, {"prepare", "train"}),  # shorter than NVML's period
     ],
 )
-def test_tasks_before_or_after_those_that_use_a_gpu_do_not_use_it(records, prefixes, used, using):
+def test_tasks_just_before_or_after_gpu_tasks_are_not_taken_for_gpu_tasks(records, prefixes, used, using):
     told = zip(prefixes, used, strict=True)
     rows = samples(records, *(row(0.1 * i, busy, prefix) for i, (prefix, busy) in enumerate(told)))
     tables = records(TASKS, WORKERS) | {"gpu": from_rows("gpu", rows)}
     assert gpu_time(tables, Attempts.read(tables), np.array([4.0, 0.0])).using == using
 
 
-def test_tasks_between_two_samples_are_not_guessed_at(records):
+def test_gpu_time_of_tasks_between_two_samples_is_unseen(records):
     metrics, _ = divided(records, samples(records, row(0.5, 1.0, prefix="")))
     assert metrics.gpu_time_s["unseen"] == pytest.approx(4)
     assert metrics.gpu_time_s["no_gpu"] == pytest.approx(2)
@@ -104,7 +104,7 @@ values = st.tuples(
 
 
 @given(st.lists(values, min_size=1, max_size=30), st.floats(0, 100), st.floats(0, 100))
-def test_the_parts_add_up_to_the_busy_time_of_each_worker(records_of, given_rows, busy_a, busy_b):
+def test_the_gpu_parts_add_up_to_the_busy_time_of_each_worker(records_of, given_rows, busy_a, busy_b):
     tables, epoch = records_of
     cards = {"a": "GPU-1", "b": "GPU-1", "elsewhere": "GPU-2"}
     rows = [row(*each, gpu=cards[each[-1]]) | {"time": each[0] + epoch} for each in given_rows]

@@ -1,4 +1,4 @@
-"""Graphs from hand-made records, with round times."""
+"""Graphs read from records made by hand, with round numbers of seconds."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def tables(*rows: dict[str, Any], edges: list[tuple[int, int]] | None = None, se
     return found
 
 
-def test_independent_tasks() -> None:
+def test_independent_tasks_become_one_submission_without_dependencies() -> None:
     assert recorded_graph(tables({}, {})) == RecordedGraph(
         ("inc",), (RecordedTask(0, 1.0), RecordedTask(0, 1.0)), (Submission(),)
     )
 
 
-def test_what_was_sent_again_is_there_twice() -> None:
+def test_tasks_submitted_twice_are_in_the_graph_twice() -> None:
     later = [{"key": "load", "runnable": 20.0, "start": 20.0, "stop": 23.0}, {"runnable": 23.0, "start": 23.0}]
     rows = [{"key": "load"}, {"runnable": 11.0, "start": 11.0}, *later]
     graph = recorded_graph(tables(*rows, edges=[(1, 0), (3, 2)], sent=[(9.0, 2), (19.0, 2)]))
@@ -60,7 +60,7 @@ def test_what_was_sent_again_is_there_twice() -> None:
     assert [task.submission for task in graph.tasks] == [0, 0, 1, 1]
 
 
-def test_what_was_done_again_since_its_worker_died_is_there_once() -> None:
+def test_a_task_recomputed_after_its_worker_died_is_in_the_graph_once() -> None:
     rows = [{"worker": "a"}, {"worker": "b", "start": 11.0}, {"worker": "b", "start": 20.0}, {"worker": "b"}]
     rows = [{**row, "key": key} for row, key in zip(rows, ("load", "k1", "load", "k3"), strict=True)]
     records = tables(*rows, edges=[(1, 0), (3, 2)], sent=[(9.0, 3)])
@@ -70,7 +70,7 @@ def test_what_was_done_again_since_its_worker_died_is_there_once() -> None:
 
 
 @pytest.mark.parametrize(("workers", "allowed", "spread"), [("aab", [1, 1, 1], (0,)), ("aaa", [1, 1, 0], ())])
-def test_a_stage_may_be_confined_to_a_worker_for_each_task(
+def test_a_stage_is_spread_when_its_restricted_tasks_ran_on_several_workers(
     workers: str, allowed: list[int], spread: tuple[int, ...]
 ) -> None:
     rows = [{"worker": worker, "allowed": int(i > 0)} for i, worker in enumerate(workers)]
@@ -80,7 +80,7 @@ def test_a_stage_may_be_confined_to_a_worker_for_each_task(
 
 
 @pytest.mark.parametrize(("barrier", "seconds"), [("shuffle-barrier", 0.25), ("load", 0.0)])
-def test_outputs_of_a_shuffle_have_the_seconds_of_their_first_attempts(barrier: str, seconds: float) -> None:
+def test_outputs_of_a_shuffle_record_the_time_of_their_cancelled_first_attempts(barrier: str, seconds: float) -> None:
     lost = {"status": STATUS_LOST, "start": 0.0, "stop": 0.0}
     own = [
         {"key": f"k{worker}", "worker": worker, "allowed": 1, "prefix": "take", "group": "take-1"} for worker in "ab"
@@ -97,7 +97,7 @@ def test_outputs_of_a_shuffle_have_the_seconds_of_their_first_attempts(barrier: 
     assert [(task.allowed, task.first_s) for task in graph.tasks] == [(0, 0.0), (1, seconds), (1, seconds)]
 
 
-def test_stages_dependencies_and_restrictions() -> None:
+def test_the_graph_has_the_recorded_stages_dependencies_and_restrictions() -> None:
     graph = recorded_graph(
         tables(
             {"allowed": 2},
@@ -124,20 +124,20 @@ def test_only_the_last_finished_attempt_of_a_task_counts() -> None:
     assert graph.tasks[1].needs == (0,)
 
 
-def test_a_loop_that_awaits_each_result_is_known_from_its_submissions() -> None:
+def test_a_loop_that_awaits_each_result_becomes_submissions_that_wait() -> None:
     rows = [{"runnable": 10.0 + 2 * i, "start": 10.0 + 2 * i} for i in range(3)]
     graph = recorded_graph(tables(*rows, sent=[(9.9 + 2 * i, 1) for i in range(3)]))
     assert [task.submission for task in graph.tasks] == [0, 1, 2]
     assert graph.submissions == (Submission(), Submission(0, 0.9, after_all=True), Submission(1, 0.9, after_all=True))
 
 
-def test_a_submission_after_some_results_and_not_all() -> None:
+def test_a_submission_may_wait_for_some_results_and_not_for_all() -> None:
     rows = [{"runnable": 9.85, "stop": 30.0}, {"runnable": 9.95}, {"runnable": 12.0, "start": 12.0}]
     graph = recorded_graph(tables(*rows, sent=[(9.8, 1), (9.9, 1), (11.9, 1)]))
     assert [(each.after, each.after_all) for each in graph.submissions] == [(-1, False), (-1, False), (1, False)]
 
 
-def test_a_loop_that_never_waits_sends_at_its_own_pace() -> None:
+def test_a_loop_that_never_waits_becomes_submissions_with_pauses() -> None:
     rows = [{"start": 10.0 + 2 * i, "runnable": 10.0 + 2 * i} for i in range(3)]
     records = tables(*rows, sent=[(9.9 + 2 * i, 1) for i in range(3)])
     records["client"] = {"time": [9.0], "seconds": [9.0], "waits": [0]}
@@ -151,7 +151,7 @@ def test_a_loop_that_never_waits_sends_at_its_own_pace() -> None:
     ]
 
 
-def test_what_a_client_waited_for_another_cluster_is_a_pause_of_this_one() -> None:
+def test_waiting_for_another_cluster_becomes_a_pause_before_the_submission() -> None:
     rows = [{"start": 10.0 + 2 * i, "runnable": 10.0 + 2 * i} for i in range(2)]
     records = tables(*rows, sent=[(9.9 + 2 * i, 1) for i in range(2)])
     row = {"time": [9.0], "seconds": [9.0], "waits": [1]}
@@ -161,7 +161,7 @@ def test_what_a_client_waited_for_another_cluster_is_a_pause_of_this_one() -> No
     assert recorded_graph(records).submissions[1].after == 0
 
 
-def test_what_a_client_waited_for_is_not_its_own_time_though_no_task_had_ended() -> None:
+def test_time_in_which_the_client_waited_is_not_part_of_its_pause() -> None:
     records = tables({}, {}, sent=[(9.8, 1), (9.9, 1)])
     records["client"] = {"time": [9.8, 9.875], "seconds": [0.075, 0.05], "waits": [1, 0]}
     [_, second] = recorded_graph(records).submissions
@@ -171,20 +171,20 @@ def test_what_a_client_waited_for_is_not_its_own_time_though_no_task_had_ended()
 @pytest.mark.parametrize(
     ("changes", "virtual", "waited"),
     [
-        ({}, False, [False, True]),  # with nothing left to do
+        ({}, False, [False, True]),  # no task was left
         ({"waits": [0]}, False, [False, False]),
-        ({"left": True}, False, [False, True]),  # for longer than its thread is sampled at
+        ({"left": True}, False, [False, True]),  # longer than the interval of samples of its thread
         ({"left": True, "sent": 11.04}, False, [False, False]),
         ({"left": True, "sent": 11.04}, True, [False, True]),
         ({"left": True, "sent": 11.04, "fetched": 11.02}, False, [False, True]),
         ({"left": True, "sent": 11.04, "fetched": 11.06}, False, [False, False]),
-        ({"client": False}, False, [True, True]),  # nothing tells
+        ({"client": False}, False, [True, True]),  # no samples of the client
     ],
 )
-def test_whether_a_client_waited_before_it_sent_more(
+def test_the_record_tells_whether_the_client_waited_before_a_submission(
     changes: dict[str, Any], virtual: bool, waited: list[bool]
 ) -> None:
-    """Two graphs at once; a third after the first task had ended."""
+    """Two graphs are sent at once, and a third after the first task has ended."""
     rows = [{}, {"stop": 30.0} if changes.get("left") else {}]
     records = tables(*rows)
     if changes.get("client", True):
@@ -196,8 +196,8 @@ def test_whether_a_client_waited_before_it_sent_more(
 
 
 @pytest.mark.parametrize(("first", "every_s", "waits"), [(10.053, 0.05, 5), (10.042, 0.003, 0)])
-def test_what_comes_right_after_another_submission_did_not_wait(first: float, every_s: float, waits: int) -> None:
-    """A task ends every 50 ms; a client is seen to wait, within what that can be off, and sends five more graphs."""
+def test_a_submission_right_after_another_did_not_wait(first: float, every_s: float, waits: int) -> None:
+    """A task ends every 50 ms. A sample shows that the client waits; then it sends five more graphs."""
     rows = [{"start": 10 + 0.05 * i, "stop": 10.05 + 0.05 * i} for i in range(20)]
     times = [9.9 + 0.001 * i for i in range(15)] + [first + every_s * i for i in range(5)]
     records = tables(*rows, sent=[(time, 1) for time in times])
@@ -205,7 +205,7 @@ def test_what_comes_right_after_another_submission_did_not_wait(first: float, ev
     assert sum(each.after >= 0 for each in recorded_graph(records).submissions) == waits
 
 
-def test_submissions_over_futures_do_not_wait() -> None:
+def test_a_submission_that_takes_futures_does_not_wait_for_them() -> None:
     """A second `map` over the futures of the first is sent at once; its record counts what it needs as well."""
     rows = [*({"runnable": 9.1},) * 2, *({"runnable": 11.0, "start": 11.0, "group": "dec-1"},) * 2]
     graph = recorded_graph(tables(*rows, edges=[(2, 0), (3, 1)], sent=[(9.0, 2), (9.5, 4)]))
@@ -213,12 +213,12 @@ def test_submissions_over_futures_do_not_wait() -> None:
     assert graph.submissions == (Submission(), Submission(-1, 0.5))
 
 
-def test_a_task_that_had_been_sent_before_the_trial_counts_to_its_first_graph() -> None:
+def test_a_task_sent_before_the_trial_belongs_to_the_first_submission() -> None:
     records = tables({"graph": 2}, {"graph": 0}, {"graph": 1}, {"graph": 2}, sent=[(9.0, 2), (9.05, 3)])
     assert [task.submission for task in recorded_graph(records).tasks] == [0, 0, 1, 1]
 
 
-def test_a_record_that_does_not_say_with_which_graph_tasks_came() -> None:
+def test_a_record_without_the_graph_of_each_task_raises_capture_error() -> None:
     with pytest.raises(CaptureError, match="older version"):
         recorded_graph(tables({"graph": 0}, {"graph": 0}, sent=[(9.0, 1), (9.5, 1)]))
 
@@ -238,7 +238,7 @@ def sending_tables() -> dict[str, Any]:
     return found | {"events": {"time": [15.0], "topic": ["task-waits"], "message": [message]}}
 
 
-def test_what_a_task_sends_is_a_graph_of_its_own() -> None:
+def test_tasks_sent_by_a_task_form_a_graph_of_their_own() -> None:
     graph = recorded_graph(sending_tables())
     assert [(task.seconds, task.needs, task.secedes) for task in graph.tasks] == [(0.4, (), True), (1.0, (0,), False)]
     inner = graph.tasks[0].sends
@@ -266,18 +266,18 @@ def sharing_tables(parts: int, alone: int, alone_s: float) -> dict[str, Any]:
     return found | {"events": {"time": [20.0], "topic": ["task-waits"], "message": [message]}}
 
 
-def test_tasks_that_shared_a_core_would_have_taken_less_alone() -> None:
+def test_tasks_that_shared_a_core_get_the_time_that_they_would_take_alone() -> None:
     whole = recorded_graph(sharing_tables(3, 3, 1.0))
     (sender,) = whole.tasks
     assert whole.shares_cores
     assert sender.sends is not None
     assert sender.sends.shares_cores
     assert [task.seconds for task in sender.sends.tasks] == [1.0] * 7
-    assert [each.pause_s for each in sender.sends.submissions] == [1.0, 3.0]  # from 9 to 10 alone, then of six
+    assert [each.pause_s for each in sender.sends.submissions] == [1.0, 3.0]  # alone until 10 s, then one of six
 
 
 @pytest.mark.parametrize("change", ["cores for all", "threads for all", "thread held"])
-def test_otherwise_they_take_what_they_took(change: str) -> None:
+def test_tasks_that_did_not_share_a_core_keep_their_recorded_time(change: str) -> None:
     records = sharing_tables(3, 3, 2.0 if change == "cores for all" else 1.0)
     if change == "threads for all":
         records["workers"]["nthreads"] = [2, 1]
@@ -291,12 +291,12 @@ def test_otherwise_they_take_what_they_took(change: str) -> None:
     assert inner.submissions[1].pause_s == 6.0
 
 
-def test_all_share_where_none_was_alone() -> None:
+def test_cores_count_as_shared_when_no_task_ran_alone() -> None:
     assert recorded_graph(sharing_tables(3, 0, 1.0)).shares_cores
 
 
 @pytest.mark.parametrize("change", ["sender lost", "left alone", "needs another's", "not asked for"])
-def test_otherwise_the_client_sends_it(change: str) -> None:
+def test_tasks_that_cannot_be_nested_in_their_sender_are_sent_by_the_client(change: str) -> None:
     records = sending_tables()
     if change == "sender lost":
         records["tasks"]["status"][0] = STATUS_LOST
@@ -309,17 +309,17 @@ def test_otherwise_the_client_sends_it(change: str) -> None:
     assert not any(task.sends for task in graph.tasks)
 
 
-def test_first_keeps_what_is_needed() -> None:
+def test_the_first_tasks_of_a_graph_keep_only_what_they_need() -> None:
     graph = recorded_graph(tables({}, {"start": 11.0, "runnable": 11.0}, edges=[(1, 0)]))
     assert graph.first(1) == RecordedGraph(("inc",), (RecordedTask(0, 1.0),))
     assert graph.first(5) == graph
 
 
-def test_sizes_of_results() -> None:
+def test_a_result_of_unknown_size_counts_as_empty() -> None:
     assert [task.nbytes for task in recorded_graph(tables({"nbytes": 5}, {"nbytes": -1})).tasks] == [5, 0]
 
 
-def test_the_share_on_a_core_is_that_of_dasks_own_metrics() -> None:
+def test_the_cpu_share_of_a_stage_comes_from_dasks_own_metrics() -> None:
     records = tables({}, {"prefix": "dec", "group": "dec-1", "start": 11.0})
     assert recorded_graph(records).cpu == ()
     names = {"context": ["execute"] * 3, "prefix": ["inc", "inc", "inc"], "unit": ["seconds"] * 3}
@@ -327,7 +327,7 @@ def test_the_share_on_a_core_is_that_of_dasks_own_metrics() -> None:
     assert recorded_graph(records).cpu == (0.2, 1.0)
 
 
-def test_whether_the_client_fetched_results() -> None:
+def test_results_count_as_gathered_unless_the_events_show_no_gather() -> None:
     records = tables({})
     assert recorded_graph(records).gathered
     records["events"] = {"topic": ["all"] * 2, "time": [0.0] * 2, "message": ['{"action": "other"}', "{}"]}
@@ -339,7 +339,7 @@ def test_whether_the_client_fetched_results() -> None:
 # ------------------------------------------------------------------ what cannot be replayed
 
 
-def test_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_tasks_than_the_limit_raise_capture_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(graph_from_records, "MOST_TASKS", 1)
     with pytest.raises(CaptureError, match="2 tasks are too many"):
         recorded_graph(tables({}, {}))
@@ -354,6 +354,6 @@ def test_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
         (tables({}, {}, edges=[(0, 1), (1, 0)]), "circle"),
     ],
 )
-def test_what_cannot_be_replayed(records: dict[str, Any], says: str) -> None:
+def test_records_that_cannot_be_replayed_raise_capture_error(records: dict[str, Any], says: str) -> None:
     with pytest.raises(CaptureError, match=says):
         recorded_graph(records)

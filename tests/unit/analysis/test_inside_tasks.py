@@ -23,12 +23,12 @@ def measured(records, seconds, stacks=None):
 
 
 @pytest.mark.parametrize("seconds", [{}, {"load": (0.0, 0.0)}])
-def test_where_workers_told_nothing_busy_is_not_divided(records, seconds):
+def test_busy_time_is_not_divided_without_metrics_from_the_workers(records, seconds):
     metrics = measured(records, seconds)
     assert (metrics.busy_time_s, metrics.busy_by_prefix) == (None, None)
 
 
-def test_busy_time_is_divided_by_what_workers_told(records):
+def test_busy_time_is_divided_by_metrics_and_stacks_from_the_workers(records):
     stacks = {"job.py:7 load;time.sleep()": 60, "job.py:8 load;zlib.decompress()": 20, "": 20}
     metrics = measured(records, {"load": (0.6, 2.4)}, stacks)
     assert metrics.busy_time_s == pytest.approx({"computing": 0.6, "for_core": 0.0, "waiting": 2.4, "unknown": 1.0})
@@ -40,8 +40,8 @@ def test_busy_time_is_divided_by_what_workers_told(records):
 
 
 @pytest.mark.parametrize(("lacked", "for_core"), [(0.0, 0.0), (0.8, 0.8), (9.0, 1.2)])
-def test_waiting_for_a_core_is_that_of_tasks_that_compute(records, lacked, for_core):
-    """`train` sleeps, so none of it is charged to it; no more than the threads were off the cores."""
+def test_waiting_for_a_core_is_charged_only_to_tasks_that_compute(records, lacked, for_core):
+    """`train` sleeps and is charged nothing; the charge is at most the time that threads were off the cores."""
     tables = records(TASKS, {"a": {"core_wait_s": lacked}, "b": {}})
     metrics = measure(tables | inside({"load": (1.8, 1.2), "train": (0.0, 1.0)}), threads=2, elapsed_s=3)
     assert metrics.busy_time_s == pytest.approx(
@@ -50,17 +50,17 @@ def test_waiting_for_a_core_is_that_of_tasks_that_compute(records, lacked, for_c
 
 
 @pytest.mark.parametrize(("samples", "share"), [(150, 0.5), (300, 1.0), (3, 0.01)])
-def test_an_event_loop_that_awaits_is_not_sampled(records, samples, share):
+def test_samples_of_an_event_loop_are_a_share_of_the_whole_busy_time(records, samples, share):
     metrics = measured(records, {"load": (0.0, 3.0)}, {"event-loop;job.py:7 load;time.sleep()": samples})
     assert metrics.busy_by_prefix["load"].share == pytest.approx(share)
 
 
-def test_more_than_a_prefix_took_is_cut_in_proportion(records):
-    metrics = measured(records, {"load": (2.0, 4.0), "train": (0.5, 0.5)})  # such as of tasks that seceded
+def test_metrics_beyond_the_busy_time_of_a_prefix_are_cut_in_proportion(records):
+    metrics = measured(records, {"load": (2.0, 4.0), "train": (0.5, 0.5)})  # as when tasks have seceded
     assert metrics.busy_time_s == pytest.approx({"computing": 1.5, "for_core": 0.0, "waiting": 2.5, "unknown": 0.0})
 
 
-def test_of_distributeds_own_metrics_only_seconds_within_tasks_count(records):
+def test_only_seconds_within_tasks_count_among_the_metrics_of_distributed(records):
     known = {("execute", "p2p-shard-cpu", "seconds"), ("execute", "deserialize", "seconds")}
     known |= {("execute", "thread-cpu", "bytes"), ("get-data", "thread-cpu", "seconds")}
     rows = [{"context": a, "prefix": "load", "activity": b, "unit": c, "value": 1.0} for a, b, c in sorted(known)]
@@ -84,7 +84,7 @@ tasks = st.builds(
     st.dictionaries(st.sampled_from(["load", "train", "other"]), st.tuples(seconds, seconds)),
     st.floats(0, 100),
 )
-def test_the_parts_are_busy_without_remainder(records, ran, spent, busy_s):
+def test_the_parts_inside_tasks_add_up_to_the_busy_time(records, ran, spent, busy_s):
     ran = [*ran, {"worker": "a", "start": 0, "stop": 1, "prefix": "load"}]
     tables = records(ran, WORKERS)
     found = inside_tasks(tables | inside(spent), Attempts.read(tables), busy_s)
@@ -105,6 +105,6 @@ def test_the_parts_are_busy_without_remainder(records, ran, spent, busy_s):
         ("pandas.core.frame.sort_values", "", "pandas.core.frame.sort_values"),
     ],
 )
-def test_a_stack_says_the_users_line_and_what_it_calls(frames, user, called):
+def test_a_stack_names_the_users_line_and_the_function_that_it_calls(frames, user, called):
     stack = Stack(tuple(frames.split(";")), 1)
     assert (stack.user, called_by_user(stack)) == (user, called)

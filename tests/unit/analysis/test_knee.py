@@ -41,7 +41,7 @@ def trial(
 
 
 def tasks(workers: Iterable[int], count: int, **given: object) -> list[Trial]:
-    """Strong scaling: so many equal tasks of a second each."""
+    """Strong scaling: `count` equal tasks of a second each."""
     return [
         trial(n, 1000, math.ceil(count / (n * int(given.get("threads", 1)))), work=count, widest=count, **given)  # type: ignore[arg-type]
         for n in workers
@@ -62,7 +62,7 @@ def capped(
 
 
 def weak(workers: Iterable[int], pieces: Callable[[int], int], *, per_worker: float = 1) -> list[Trial]:
-    """Items in proportion to workers, of a second each, in so many pieces."""
+    """Weak scaling: items of a second each in proportion to workers; `pieces` gives the number of tasks for them."""
     found = []
     for n in workers:
         items = round(per_worker * n)
@@ -80,7 +80,7 @@ def only(trials: list[Trial], sweep: Sweep = SWEEP) -> Knee:
 # ------------------------------------------------------------------ what is fine
 
 
-def test_no_knee_where_throughput_grows_in_proportion() -> None:
+def test_there_is_no_knee_when_throughput_grows_in_proportion() -> None:
     found = only(capped(WORKERS, 1e9, widest=3000))
     assert found.fit is not None
     assert (found.fit.model.name, found.k, found.capped, found.refine) == ("linear", None, False, ())
@@ -96,14 +96,14 @@ def test_throughput_is_in_units_of_one_busy_thread() -> None:
     assert found.series.unit == "thread"
 
 
-def test_weak_scaling_that_is_ideal() -> None:
+def test_ideal_weak_scaling_is_reported_at_100_percent() -> None:
     found = only(weak(WORKERS, lambda items: items, per_worker=2))
     assert (found.series.scaling, found.series.items, found.series.items_per_worker) == (Scaling.WEAK, None, 2)
     assert found.title == "weak scaling, 2 items per worker"
     assert "at 100 %" in found.line
 
 
-def test_it_can_be_written_as_json() -> None:
+def test_a_knee_can_be_written_as_json() -> None:
     for found in of_sweep(SWEEP, [*capped(WORKERS, 100, widest=100), *weak([7, 9], lambda items: items)]):
         data = json.loads(json.dumps(found.to_mapping(), allow_nan=False))
         assert data["scaling"] == found.series.scaling
@@ -113,7 +113,7 @@ def test_it_can_be_written_as_json() -> None:
 # ------------------------------------------------------------------ capped, and by what
 
 
-def test_capped_where_structure_and_curve_agree() -> None:
+def test_a_knee_is_capped_when_the_task_count_and_the_curve_agree() -> None:
     found = only(capped(WORKERS, 100, widest=100))
     assert (found.k, found.low, found.high, found.capped) == (100, 100, 100, True)
     assert found.title == "strong scaling, 3,000 items"
@@ -121,7 +121,7 @@ def test_capped_where_structure_and_curve_agree() -> None:
     assert found.refine == ()
 
 
-def test_five_counts_measured_once_cannot_tell_a_gradual_bend() -> None:
+def test_five_worker_counts_measured_once_cannot_show_a_gradual_bend() -> None:
     workers = [10, 50, 90, 150, 300]
     once, twice = (only(capped(workers, 100, widest=3000, spread=0.02, repeats=repeats)) for repeats in (1, 2))
     assert once.line.startswith("Throughput saturates near ")
@@ -131,7 +131,7 @@ def test_five_counts_measured_once_cannot_tell_a_gradual_bend() -> None:
 
 
 @pytest.mark.parametrize("seed_spread", [0.02, 0.03])
-def test_capped_with_noise(seed_spread: float) -> None:
+def test_a_capped_knee_is_found_despite_noise(seed_spread: float) -> None:
     workers = [10, 20, 40, 60, 80, 90, 110, 125, 150, 200]
     found = only(capped(workers, 100, widest=100, spread=seed_spread, repeats=3))
     assert found.capped
@@ -183,26 +183,28 @@ STORIES: dict[str, tuple[list[Trial], float | None, bool, str]] = {
 
 
 @pytest.mark.parametrize(("trials", "k", "is_capped", "line"), STORIES.values(), ids=list(STORIES))
-def test_stories(trials: list[Trial], k: float | None, is_capped: bool, line: str) -> None:
+def test_each_typical_curve_gets_its_knee_and_its_sentence(
+    trials: list[Trial], k: float | None, is_capped: bool, line: str
+) -> None:
     found = only(trials)
     assert (found.k, found.capped) == (k, is_capped)
     assert found.line.startswith(line)
 
 
-def test_with_too_few_worker_counts_others_are_asked_for() -> None:
+def test_further_worker_counts_are_proposed_when_there_are_too_few() -> None:
     found = only(STORIES["few counts"][0])
     assert (found.fit, found.fits, found.curve(), found.refine) == (None, (), (), (32, 18))
     assert only(STORIES["neighbours"][0]).refine == ()
 
 
-def test_a_peak_is_said_to_be_one() -> None:
+def test_a_peak_of_throughput_is_called_a_peak() -> None:
     trials = [trial(n, 300, 300 * (1 + 0.001 * n + 1e-4 * n * n) / n, work=300, widest=300) for n in WORKERS]
     found = only(trials)
     assert found.k == pytest.approx(100, rel=0.02)
     assert found.line.startswith("Throughput peaks near 100")
 
 
-def test_a_knee_whose_interval_leaves_the_sweep_is_not_certain() -> None:
+def test_a_knee_whose_interval_leaves_the_sweep_is_called_uncertain() -> None:
     rng = np.random.default_rng(0)
     trials = [
         trial(n, 300, 300 * (1 + 0.002 * n + 1.2e-4 * n * n) / n * math.exp(rng.normal(0, 0.03)), work=300, widest=300)
@@ -243,7 +245,7 @@ def test_a_fraction_of_an_item_per_worker_is_still_weak_scaling() -> None:
     assert [found.series.at(n).items for n in workers] == [round(0.7 * n) for n in workers]
 
 
-def test_settings_divide_series_and_name_them() -> None:
+def test_different_settings_make_separate_series_with_their_own_titles() -> None:
     trials = [replace(one, point=replace(one.point, params={**one.point.params, "seconds": s}))
               for s in (1.0, 2.0) for one in capped(WORKERS, 100, widest=100)]  # fmt: skip
     assert [knee.title for knee in of_sweep(SWEEP, trials)] == [
@@ -252,7 +254,7 @@ def test_settings_divide_series_and_name_them() -> None:
     ]
 
 
-def test_lonely_points_and_trials_that_do_not_count_are_left_out() -> None:
+def test_single_points_and_trials_that_do_not_count_are_left_out() -> None:
     good = capped(WORKERS, 100, widest=100)
     bad = [replace(good[0], state=TrialState.INVALID), replace(good[1], warmup=True), replace(good[2], metrics=None)]
     assert of_sweep(SWEEP, [*good, *bad, trial(7, 13, 1, work=1, widest=1)]) == of_sweep(SWEEP, good)
@@ -263,7 +265,7 @@ def test_lonely_points_and_trials_that_do_not_count_are_left_out() -> None:
 # ------------------------------------------------------------------ what cannot be fitted, and what to measure next
 
 
-def test_no_model_is_forced_upon_what_fits_none() -> None:
+def test_no_model_is_chosen_for_throughput_that_fits_none() -> None:
     times = {10: 10, 50: 1, 100: 9, 150: 2, 200: 8, 250: 1, 300: 7}
     found = only([trial(n, 300, seconds, work=300, widest=300) for n, seconds in times.items()])
     assert (found.k, found.fit) == (None, None)
@@ -271,7 +273,7 @@ def test_no_model_is_forced_upon_what_fits_none() -> None:
     assert found.refine
 
 
-def test_an_uncertain_knee_asks_for_points_around_it() -> None:
+def test_further_points_are_proposed_around_an_uncertain_knee() -> None:
     workers = [10, 20, 40, 60, 80, 130, 150, 200]
     found = only(capped(workers, 100, widest=3000, peak=100, spread=0.03, repeats=3))
     assert found.low is not None
@@ -288,6 +290,6 @@ def test_points_to_add_keep_the_items_or_items_per_worker_of_their_series() -> N
     assert further(SWEEP, capped(WORKERS, 100, widest=100)) == ()
 
 
-def test_exact_repeats_are_no_new_evidence() -> None:
+def test_identical_repeats_do_not_count_as_new_evidence() -> None:
     once, thrice = (only(capped(WORKERS, 100, widest=100, repeats=n)) for n in (1, 3))
     assert once.fits == thrice.fits

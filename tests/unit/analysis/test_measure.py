@@ -17,7 +17,7 @@ from scalescope.model.metrics import Metrics, PrefixWork
 TWO = {"a": {}, "b": {}}
 
 
-def test_two_workers_with_known_tasks(records):
+def test_metrics_of_known_tasks_on_two_workers_are_exact(records):
     tables = records(
         [
             {"worker": "a", "start": 0, "stop": 4, "done": 9},
@@ -44,7 +44,7 @@ def test_the_makespan_begins_when_the_first_task_is_known(records):
     assert measure(tables, threads=2, elapsed_s=3).makespan_s == pytest.approx(2.5)
 
 
-def test_ideal_is_bound_by_the_span_where_the_graph_is_a_chain(records):
+def test_the_ideal_time_of_a_chain_is_its_span(records):
     chain = [{"worker": "a", "runnable": i, "start": i, "stop": i + 1, "span": i + 1} for i in range(4)]
     metrics = measure(records(chain, TWO), threads=2, elapsed_s=4)
     assert (metrics.ideal_s, metrics.schedule_quality, metrics.parallelism) == (4, 1, 1)
@@ -52,8 +52,8 @@ def test_ideal_is_bound_by_the_span_where_the_graph_is_a_chain(records):
     assert metrics.peak_runnable == 1
 
 
-def test_the_longest_path_has_what_lies_between_its_tasks(records):
-    """Two seconds of fetching; then the client sends what needs nothing, once all had ended."""
+def test_the_longest_path_includes_the_transfers_between_its_tasks(records):
+    """The second task fetches for 2 s; the third has no dependencies and is sent once both have ended."""
     rows = [
         {"worker": "a", "start": 0, "stop": 1},
         {"worker": "b", "runnable": 1, "start": 3, "stop": 4, "transfer": 2, "span": 2},
@@ -65,7 +65,7 @@ def test_the_longest_path_has_what_lies_between_its_tasks(records):
     assert measure(records(rows, TWO), threads=2, elapsed_s=11).path_s is None  # what it needs was not recorded
 
 
-def test_a_task_that_waits_for_its_thread_is_on_no_longer_path(records):
+def test_waiting_for_a_thread_does_not_lengthen_the_longest_path(records):
     tables = records([{"worker": "a", "start": i, "stop": i + 1} for i in range(3)], {"a": {}})
     assert measure(tables, threads=1, elapsed_s=3).path_s == 1
 
@@ -76,7 +76,7 @@ def test_waiting_tasks_count_as_runnable_but_not_as_running(records):
     assert (metrics.peak_parallelism, metrics.peak_runnable) == (1, 3)
 
 
-def test_attempts_that_erred_or_were_lost_are_no_work(records):
+def test_attempts_that_erred_or_were_lost_do_not_count_as_work(records):
     tables = records(
         [
             {"key": "x", "worker": "a", "start": 0, "stop": 1, "status": 1},
@@ -92,7 +92,7 @@ def test_attempts_that_erred_or_were_lost_are_no_work(records):
     assert (metrics.erred_tasks, metrics.recomputed_tasks) == (1, 1)
 
 
-def test_memory_spilling_and_the_schedulers_process(records):
+def test_memory_spilling_and_scheduler_load_come_from_the_memory_samples(records):
     tables = records([{"worker": "a", "start": 0, "stop": 1}], TWO)
     rows = [("a", 100, 0, 1), ("a", 300, 7, 1), ("b", 200, 5, 1), ("b", 200, 4, 1), ("scheduler", 900, 0, 0.25)]
     names = ("worker", "rss", "spilled", "cpu")
@@ -142,12 +142,12 @@ def test_a_task_computed_again_because_its_worker_died_is_counted_once(records):
     assert metrics.worker_time_s["lost"] == pytest.approx(2 + 2)
 
 
-def test_the_same_key_computed_twice_on_purpose_is_work_twice(records):
+def test_a_key_computed_twice_on_purpose_counts_as_two_tasks(records):
     tables = records([{"key": "x", "worker": "a", "start": 2 * i, "stop": 2 * i + 1} for i in range(2)], {"a": {}})
     assert measure(tables, threads=1, elapsed_s=3).tasks == 2
 
 
-def test_numpy_columns_and_lists_do_as_well_as_arrays(records):
+def test_numpy_columns_and_lists_give_the_same_metrics_as_arrays(records):
     tables = records([{"worker": "a", "start": 0, "stop": 4}], TWO)
     other = {
         "tasks": {name: np.asarray(values) for name, values in tables["tasks"].items()},
@@ -172,7 +172,7 @@ def test_tasks_that_take_no_time_have_no_parallelism(records):
     ],
     ids=["no task", "none began", "none finished", "no time passed"],
 )
-def test_a_measured_nothing_is_never_a_result(records, tasks):
+def test_records_without_measured_work_raise_capture_error(records, tasks):
     with pytest.raises(CaptureError):
         measure(records(tasks, TWO), threads=2, elapsed_s=1)
 
@@ -213,7 +213,7 @@ def test_peak_counts_half_open_intervals(intervals):
 
 
 @given(INTERVALS, st.integers(1, 4))
-def test_a_peak_that_is_over_at_once_does_not_count(intervals, least):
+def test_a_peak_shorter_than_the_least_duration_does_not_count(intervals, least):
     start, stop = (np.array(column, dtype=float) for column in zip(*intervals, strict=True))
     levels = sorted((sum(a <= t < b for a, b in intervals) for t in range(10)), reverse=True)
     assert peak(start, stop, least) == levels[least - 1]
@@ -230,7 +230,7 @@ def test_the_order_of_the_rows_does_not_matter(records, intervals):
     assert asdict(first) == pytest.approx(asdict(second))
 
 
-def test_the_work_of_each_prefix(records):
+def test_work_is_summed_by_prefix_and_only_the_ten_largest_are_kept(records):
     tasks = [("read", 1), ("read", 5), ("read", 2), ("sum", 3)]
     rows = [{"worker": "a", "prefix": name, "start": 10 * i, "stop": 10 * i + s} for i, (name, s) in enumerate(tasks)]
     metrics = measure(records(rows, TWO), threads=2, elapsed_s=1)
@@ -243,7 +243,7 @@ def test_the_work_of_each_prefix(records):
     assert list(kept) == [f"p{i}" for i in range(29, 19, -1)]
 
 
-def test_a_bound_holds_for_a_greedy_schedule(records):
+def test_the_makespan_of_a_greedy_schedule_stays_within_grahams_bound(records):
     # Graham (1969): a greedy schedule ends within T1/P + T∞.
     for durations in itertools.product([1, 2, 5], repeat=4):
         free = [0.0, 0.0]

@@ -1,4 +1,4 @@
-"""Pairs: against scipy's own tests, and where there is no noise or no ratio."""
+"""Paired effects: against SciPy's tests, and in cases without noise or without a ratio."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def normal(pairs: int, mean: float = 0.0, spread: float = 0.03, seed: int = 0) -
 
 
 @given(PAIRS)
-def test_the_t_test_is_that_of_scipy_on_log_ratios(pairs: list[tuple[float, float]]) -> None:
+def test_the_t_test_agrees_with_scipy_on_log_ratios(pairs: list[tuple[float, float]]) -> None:
     found = effects(pairs)
     if float(np.ptp(found.values)) < 1e-6:
         return  # rounding decides what scipy says
@@ -45,7 +45,7 @@ def test_the_t_test_is_that_of_scipy_on_log_ratios(pairs: list[tuple[float, floa
 
 
 @given(PAIRS)
-def test_swapping_a_and_b_turns_the_ratio_over_and_changes_no_p(pairs: list[tuple[float, float]]) -> None:
+def test_swapping_a_and_b_inverts_the_ratio_and_keeps_the_p_values(pairs: list[tuple[float, float]]) -> None:
     there, back = effects(pairs), effects([(b, a) for a, b in pairs])
     assert there.ratio(there.mean) == pytest.approx(1 / back.ratio(back.mean), rel=1e-9)
     assert t_test(there) == pytest.approx(t_test(back), rel=1e-6)
@@ -64,7 +64,7 @@ def test_sign_flips_are_counted_exactly(values: list[float]) -> None:
     assert strictly / len(every) < share <= above / len(every) + 1e-12
 
 
-def test_five_pairs_cannot_be_told_apart_by_sign_flips_and_seven_can() -> None:
+def test_five_pairs_are_too_few_for_sign_flips_and_seven_are_enough() -> None:
     assert sign_flip(Effects(np.full(5, 0.1))) == pytest.approx(2 / 2**5)
     assert sign_flip(Effects(np.full(7, 0.1))) == pytest.approx(2 / 2**7)
 
@@ -80,7 +80,7 @@ def test_a_sample_of_sign_flips_agrees_with_all_of_them(monkeypatch: pytest.Monk
     assert drawn != sign_flip(found, seed=2)
 
 
-def test_the_minimal_effect_is_found_four_times_in_five() -> None:
+def test_the_minimal_effect_is_detected_with_the_stated_power() -> None:
     spread, pairs, runs = 0.03, 10, 2000
     rng = np.random.default_rng(0)
     # with the true spread instead of an observed one
@@ -100,7 +100,7 @@ def test_equal_pairs_have_no_difference_and_no_interval() -> None:
     assert (t_test(found), sign_flip(found), interval(found), minimal_effect(found)) == (1.0, 1.0, (0.0, 0.0), 0.0)
 
 
-def test_pairs_that_all_differ_alike_differ_for_certain() -> None:
+def test_pairs_with_equal_ratios_differ_with_certainty() -> None:
     found = effects([(t, 1.05 * t) for t in (1.0, 2.0, 0.3, 7.0, 5.0, 1.1, 9.0)])
     low, high = interval(found)
     assert found.exact
@@ -108,7 +108,7 @@ def test_pairs_that_all_differ_alike_differ_for_certain() -> None:
     assert low == high == pytest.approx(math.log(1.05))
 
 
-def test_a_zero_makes_all_pairs_relative_differences() -> None:
+def test_a_zero_among_the_values_switches_to_relative_differences() -> None:
     found = effects([(0, 0), (0, 5), (1, 3), (3, 1), (5, 0)])
     assert not found.log
     assert found.values == pytest.approx([0, 2, 1, -1, -2])
@@ -129,7 +129,7 @@ def test_pairs_without_a_valid_trial_are_dropped_and_counted() -> None:
 
 
 @pytest.mark.parametrize("value", [-1.0, math.inf, math.nan])
-def test_numbers_that_cannot_be_metrics_are_refused(value: float) -> None:
+def test_negative_and_non_finite_values_are_refused(value: float) -> None:
     with pytest.raises(InvalidField, match="pairs"):
         effects([(1.0, value)])
 
@@ -144,7 +144,7 @@ def test_an_outlier_is_set_aside_and_counted() -> None:
 
 
 @pytest.mark.parametrize("values", [[0.01, -0.01, 0.02, 0.0, 0.01, 0.3, 0.3], [0.0, 0.001, 0.0, 0.001, 0.0, 5.0]])
-def test_common_outliers_and_those_of_few_pairs_count(values: list[float]) -> None:
+def test_frequent_outliers_and_outliers_among_few_pairs_are_kept(values: list[float]) -> None:
     found = Effects(np.array(values))
     assert typical(found) is found
 
@@ -156,19 +156,19 @@ def test_normal_noise_has_hardly_any_outliers() -> None:
 # ------------------------------------------------------------------ several
 
 
-def test_false_discovery_is_that_of_benjamini_and_hochberg() -> None:
+def test_false_discovery_agrees_with_benjamini_and_hochberg() -> None:
     p = [0.01, 0.04, 0.03, 0.005]
     assert false_discovery(p) == pytest.approx([0.02, 0.04, 0.04, 0.02])
     assert false_discovery([]) == ()
 
 
-def test_welch_is_that_of_scipy_where_the_share_is_one() -> None:
+def test_the_welch_test_agrees_with_scipy_when_the_share_is_one() -> None:
     first, second = normal(8, 0.02, seed=1), normal(5, spread=0.1, seed=2)
     theirs = stats.ttest_ind(first.values, second.values, equal_var=False).pvalue
     assert welch(first, second, 1.0) == pytest.approx(theirs)
 
 
-def test_welch_without_noise_is_plain() -> None:
+def test_the_welch_test_without_noise_gives_a_p_of_zero_or_one() -> None:
     half, whole = Effects(np.full(2, 0.5)), Effects(np.full(2, 1.0))
     assert welch(half, whole, 0.5) == 1.0
     assert welch(half, whole, 0.4) == 0.0

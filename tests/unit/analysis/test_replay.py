@@ -20,7 +20,7 @@ def graph_of(tasks: int, needs: list[tuple[int, int]]) -> Graph:
 
 
 def problem(seconds: list[float], needs: list[tuple[int, int]] = (), **given: Any) -> Replay:
-    """Tasks of these durations, all there from the first."""
+    """Tasks of these durations, all of them known from the start."""
     count = len(seconds)
     arrays = {"rank": np.arange(count), "delay": np.zeros(count), "phase": np.zeros(count, np.int64)}
     return Replay(
@@ -57,23 +57,23 @@ def replay_of(
         (problem([1, 1], [(1, 0)], delay=np.array([0.0, 3])), {1: 5}),
     ],
 )
-def test_schedules(tasks, makespans):
+def test_a_replay_schedules_tasks_on_any_number_of_threads(tasks, makespans):
     assert {threads: tasks.makespan(threads) for threads in makespans} == makespans
 
 
-def test_there_must_be_a_thread():
+def test_a_replay_on_zero_threads_is_refused():
     with pytest.raises(InvalidField, match=r"threads: .* got 0"):
         problem([1]).makespan(0)
 
 
-def test_a_phase_begins_when_the_last_has_ended_and_the_pause_is_over():
+def test_a_phase_begins_after_the_previous_phase_and_the_pause():
     phases = {"phase": np.array([0, 0, 1, 1]), "pauses": np.array([0.5, 2.0])}
     tasks = problem([1, 3, 1, 1], **phases)
     assert [tasks.makespan(threads) for threads in (1, 2, 9)] == [8.5, 6.5, 6.5]
     assert problem([1, 3, 1, 1], [(2, 0)], **phases).makespan(2) == 6.5  # what it needed is there
 
 
-def test_more_threads_can_take_longer():
+def test_more_threads_can_make_a_replay_take_longer():
     # Graham's own example (1969): nine tasks, and an anomaly of list scheduling that must not be smoothed away.
     anomaly = problem([3, 2, 2, 2, 4, 4, 4, 4, 9], [(8, 0), *((i, 3) for i in range(4, 8))])
     assert (anomaly.makespan(3), anomaly.makespan(4)) == (12, 15)
@@ -98,13 +98,13 @@ def bounds(tasks: Replay, threads: int) -> tuple[float, float]:
 
 
 @given(problems(), st.integers(1, 30))
-def test_grahams_bounds(tasks, threads):
+def test_replayed_makespans_stay_within_grahams_bounds(tasks, threads):
     low, high = bounds(tasks, threads)
     assert low - 1e-9 <= tasks.makespan(threads) <= high + 1e-9
 
 
 @given(problems())
-def test_one_thread_needs_the_work_and_unlimited_threads_the_span(tasks):
+def test_the_makespan_is_the_work_on_one_thread_and_the_span_on_unlimited_ones(tasks):
     assert tasks.makespan(1) == pytest.approx(tasks.seconds.sum())
     assert tasks.makespan(len(tasks.seconds)) == pytest.approx(
         (tasks.graph.earliest(tasks.seconds) + tasks.seconds).max()
@@ -119,7 +119,7 @@ def test_without_dependencies_more_threads_never_take_longer(seconds, threads):
 
 
 @given(DURATIONS, st.data(), st.integers(1, 6))
-def test_the_fast_path_agrees_with_the_events(seconds, data, threads):
+def test_the_fast_path_for_independent_tasks_agrees_with_the_event_simulation(seconds, data, threads):
     count = len(seconds)
     delay = np.sort(np.array(data.draw(st.lists(st.integers(0, 30), min_size=count, max_size=count)), np.float64))
     none = np.zeros(0, np.int64)
@@ -145,7 +145,7 @@ def bag(threads: int, seconds: list[float], gap: float = 0.0) -> list[dict[str, 
     return rows
 
 
-def test_a_replay_at_the_recorded_threads_is_what_was_recorded(records):
+def test_a_replay_on_the_recorded_threads_reproduces_the_recorded_makespan(records):
     rows = bag(3, [2, 1, 4, 1, 1, 3, 2], gap=0.125)
     tasks = replay_of(records, rows, threads=3)
     assert tasks.overhead_s == pytest.approx(0.125)
@@ -153,7 +153,7 @@ def test_a_replay_at_the_recorded_threads_is_what_was_recorded(records):
     assert tasks.makespan(7) == pytest.approx(4.125)
 
 
-def test_the_way_over_the_scheduler_is_kept(records):
+def test_a_replay_keeps_the_delay_of_the_scheduler(records):
     rows = [{"start": 0, "stop": 1}, {"runnable": 1.25, "start": 1.5, "stop": 2.5, "span": 2.0}]
     tasks = replay_of(records, rows, [(1, 0)])
     assert tasks.delay.tolist() == pytest.approx([0, 0.25])
@@ -175,17 +175,17 @@ def test_a_client_that_sends_while_tasks_run_does_not_wait(records):
     assert [tasks.makespan(threads) for threads in (1, 2, 5)] == pytest.approx([10, 6, 6])
 
 
-def test_stages_that_end_together_are_no_phases(records):
+def test_dependent_stages_that_end_together_stay_in_one_phase(records):
     rows = [{"start": 0, "stop": 1}, {"start": 0, "stop": 1}]
     rows += [{"runnable": 1.5, "start": 1.5, "stop": 2.5, "span": 2.0} for _ in range(2)]
     assert replay_of(records, rows, [(2, 0), (3, 1)]).phase.tolist() == [0] * 4
 
 
-def test_the_overhead_is_the_median_gap_while_work_was_there(records):
+def test_the_overhead_is_the_median_gap_while_tasks_were_runnable(records):
     rows = [
         {"start": 1, "stop": 5},  # 1 from the first
         {"start": 2, "stop": 3},  # 2, on the other thread
-        {"start": 3.25, "stop": 4, "status": 1},  # of no use
+        {"start": 3.25, "stop": 4, "status": 1},  # a failed attempt
         {"start": 4.25, "stop": 9},  # 0.25 since a thread was free
         {"runnable": 6, "start": 6.5, "stop": 9},  # 0.5 since it was runnable
         {"worker": "late", "start": 8.75, "stop": 9},  # 0.75 since its worker joined
@@ -200,6 +200,6 @@ def test_without_a_known_graph_nothing_is_replayed(records):
     assert Replay.of(attempts, Graph.read(tables, attempts)) is None
 
 
-def test_failed_attempts_are_left_out(records):
+def test_failed_attempts_are_left_out_of_a_replay(records):
     rows = [{"start": 0, "stop": 5, "status": 1}, {"start": 5, "stop": 6, "retries": 1, "assigned": 5}]
     assert replay_of(records, rows).seconds.tolist() == pytest.approx([1])

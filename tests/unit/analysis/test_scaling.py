@@ -44,7 +44,7 @@ def test_the_model_that_made_a_curve_is_found_exactly(name: str, grid: np.ndarra
 def test_a_hard_cap_is_found_to_the_last_digit(k: int, rate: float, start: int, step: int) -> None:
     grid = np.arange(start, 2 * k, step, dtype=float)
     throughput = rate * np.minimum(grid, k)
-    best = compare(STRONG[:-1], grid, throughput)[0]  # without waves, some of which are caps where few points are
+    best = compare(STRONG[:-1], grid, throughput)[0]  # without the wave model, which looks like a cap if points are few
     found = interval_of(best, grid, throughput)
     assert best.model.name == "cap"
     assert best.rate == pytest.approx(rate, rel=1e-6)
@@ -61,13 +61,13 @@ def test_a_hard_cap_is_found_to_the_last_digit(k: int, rate: float, start: int, 
         ("linear", lambda p: p, None),
     ],
 )
-def test_a_load_that_grows_with_the_threads(name: str, curve: object, k: float | None) -> None:
+def test_the_model_of_a_weak_scaling_curve_is_found(name: str, curve: object, k: float | None) -> None:
     grid = np.array([10.0, 50, 100, 101, 149, 150, 199, 200, 250, 300])
     best = compare(WEAK, grid, curve(grid))[0]  # type: ignore[operator]
     assert (best.model.name, best.k) == (name, k)
 
 
-def test_waves_of_as_many_tasks_as_there_are() -> None:
+def test_waves_are_fitted_only_to_the_given_task_counts() -> None:
     grid = np.arange(20, 201, 20.0)
     best = compare(in_waves([90, 300]), grid, CURVES["wave"](grid))[0]
     found = interval_of(best, grid, CURVES["wave"](grid))
@@ -76,7 +76,7 @@ def test_waves_of_as_many_tasks_as_there_are() -> None:
     assert compare(in_waves([300]), grid, CURVES["wave"](grid))[0].model.name != "wave"
 
 
-def test_of_many_wholes_that_fit_equally_well_the_interval_holds_all() -> None:
+def test_the_interval_holds_all_whole_numbers_that_fit_equally_well() -> None:
     grid = np.arange(20, 201, 20.0)  # 81 to 100 equal tasks give the same steps here
     best = compare(STRONG, grid, CURVES["wave"](grid))[0]
     found = interval_of(best, grid, CURVES["wave"](grid))
@@ -88,7 +88,7 @@ def test_of_many_wholes_that_fit_equally_well_the_interval_holds_all() -> None:
 
 
 @pytest.mark.parametrize("name", list(CURVES))
-def test_with_noise_it_is_found_nearly_always(name: str) -> None:
+def test_the_model_of_a_noisy_curve_is_found_at_least_four_times_in_five(name: str) -> None:
     found = [compare(STRONG, *noisy(name, DENSE, seed=seed))[0].model.name for seed in range(5)]
     assert found.count(name) >= 4
 
@@ -104,8 +104,8 @@ def test_the_interval_holds_the_truth_and_is_no_wider_than_the_noise_makes_it() 
     assert all(each.low <= each.k <= each.high and each.high - each.low < 12 for each in intervals)
 
 
-def test_of_five_points_the_interval_still_holds_the_truth() -> None:
-    """With so few, the spread of the points is known so badly that only Student's t allows for it."""
+def test_the_interval_of_five_points_still_holds_the_truth() -> None:
+    """The spread of five points is so uncertain that the interval needs Student's t."""
     threads = np.array([10.0, 50, 90, 150, 300])
     held = 0
     for seed in range(100):
@@ -137,6 +137,6 @@ def test_a_model_is_not_fitted_to_fewer_points_than_it_needs() -> None:
     assert names(6) == {model.name for model in STRONG}
 
 
-def test_repeats_of_few_points_do_not_replace_points() -> None:
+def test_repeats_do_not_count_as_further_points_when_models_are_fitted() -> None:
     threads = np.repeat(EVEN[:2], 10)
     assert {fit.model.name for fit in compare(STRONG, threads, threads)} == {"linear"}

@@ -1,4 +1,4 @@
-"""Data that no task made: who fetched it, and the graph with it."""
+"""Scattered data, which no task made: which worker fetched it, and its place in the recorded graph."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MB = 1_000_000
 
 @pytest.fixture
 def trial(records: Any) -> Any:
-    """Eight tasks on two workers, in turn; each needs a piece that lay on `a`, the last two also one that all had."""
+    """Eight tasks in turn on two workers; each needs data that lay on `a`, the last two also broadcast data."""
 
     def made(transfer: float = 0.0) -> Any:
         rows = [
@@ -39,24 +39,24 @@ def trial(records: Any) -> Any:
     return made
 
 
-def test_each_worker_fetches_it_once(trial: Any) -> None:
+def test_each_worker_fetches_scattered_data_once(trial: Any) -> None:
     row, nbytes = scattered_data(trial()).moved(trial())
     assert (row.tolist(), nbytes.tolist()) == ([1], [10 * MB])
     assert measure(trial(), threads=2, elapsed_s=8.0).transferred_bytes == 10 * MB
 
 
-def test_it_tells_the_bandwidth(trial: Any) -> None:
+def test_the_bandwidth_is_fitted_to_fetches_of_scattered_data(trial: Any) -> None:
     tables = trial(0.5)
     assert fitted_costs(tables, Attempts.read(tables)).bandwidth == pytest.approx(20 * MB)
 
 
-def test_the_graph_has_it(trial: Any) -> None:
+def test_the_recorded_graph_includes_scattered_data(trial: Any) -> None:
     graph = recorded_graph(trial())
     assert graph.scattered == (ScatteredData(10 * MB), ScatteredData(5, everywhere=True))
     assert [task.scattered for task in graph.tasks] == [(0,)] * 6 + [(0, 1)] * 2
 
 
-def test_where_nothing_was_scattered(records: Any) -> None:
+def test_a_record_without_scattered_data_yields_none(records: Any) -> None:
     tables = records([{"worker": "a", "start": 0.0, "stop": 1.0}], {"a": {}})
     assert len(scattered_data(tables).moved(tables)[0]) == 0
     assert recorded_graph(tables).scattered == ()
@@ -67,16 +67,16 @@ def test_where_nothing_was_scattered(records: Any) -> None:
     [
         (1.0, 1e9, 20e6),  # over two links of the client's kind, one after the other
         (0.3, 20e6, 1e7 / 0.05),  # the workers' links take a quarter of a second of it
-        (0.2, 20e6, 400e6),  # faster than they are: no client held it back
+        (0.2, 20e6, 400e6),  # faster than these links: the client's link did not limit it
     ],
 )
-def test_what_the_client_sent_passed_its_link_and_those_of_all_workers(
+def test_the_clients_bandwidth_is_computed_without_the_time_on_the_workers_links(
     seconds: float, workers: float, rate: float
 ) -> None:
     assert _of_both(1e7, seconds, 2 * workers) == pytest.approx(rate)
 
 
-def test_the_clients_link_is_told_by_what_it_scattered(trial: Any) -> None:
+def test_the_clients_bandwidth_is_fitted_to_the_data_that_it_scattered(trial: Any) -> None:
     tables = trial()
     message = json.loads(tables["events"]["message"][0])
     tables["events"]["message"] = [json.dumps({**message, "rows": list(range(8))})]

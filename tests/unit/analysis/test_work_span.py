@@ -32,13 +32,13 @@ def reduction(records):
     return recorded(records, rows, [(3, 0), (3, 1), (3, 2)])
 
 
-def test_work_and_span_of_a_reduction(reduction):
+def test_the_work_and_span_of_a_reduction_are_exact(reduction):
     result = work_span(*reduction)
     assert (result.work_s, result.span_s) == pytest.approx((10, 7))
     assert result.useful_workers == 2
 
 
-def test_the_critical_path_of_a_reduction(reduction):
+def test_the_critical_path_of_a_reduction_goes_through_its_longest_task(reduction):
     path = critical_path(*reduction)
     assert path.keys == ("work-1", "work-3")
     assert path.prefixes == ("load", "sum")
@@ -59,7 +59,7 @@ def test_useful_workers_is_where_more_gain_less_than_five_percent(records):
         assert expected == 1 or max(result.work_s / (expected - 1), limit) * 0.95 >= limit * (1 - 1e-9)
 
 
-def test_without_dependencies_the_recorded_span_stands_in(records):
+def test_without_dependencies_the_recorded_span_is_used(records):
     attempts, graph = recorded(records, [{"start": 0, "stop": 1}, {"start": 1, "stop": 3, "span": 3.0}])
     assert not graph.known
     assert work_span(attempts, graph).span_s == pytest.approx(3)
@@ -79,7 +79,7 @@ def test_a_repeated_attempt_counts_once(records):
     assert critical_path(attempts, graph).index.tolist() == [2, 3]
 
 
-def test_a_profile_is_exact_while_it_is_short(records):
+def test_a_short_profile_is_exact(records):
     rows = [
         {"start": 0, "stop": 2},
         {"start": 1, "stop": 2},
@@ -97,7 +97,7 @@ LEVELS = st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=1, m
 
 
 @given(LEVELS, st.integers(8, 60))
-def test_thinning_keeps_the_peak_and_the_ends_and_invents_nothing(records, intervals, points):
+def test_thinning_a_profile_keeps_its_peak_and_ends_and_adds_no_levels(records, intervals, points):
     rows = [{"start": a, "stop": a + s} for a, s in intervals] + [{"start": 0, "stop": 1}]
     attempts, _ = recorded(records, rows)
     exact, drawn = profile(attempts, points=100_000).running, profile(attempts, points=points).running

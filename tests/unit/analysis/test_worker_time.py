@@ -99,29 +99,29 @@ CASES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-def test_parts(records, case):
+def test_worker_time_is_divided_into_the_expected_parts(records, case):
     tasks, present, threads, expected = case
     assert parts(records(tasks, present), threads) == expected
 
 
 PAUSED, RESUMED = ("running", "paused"), ("paused", "running")
 PAUSES: dict[str, Any] = {
-    "though a task waits for a until 5": (in_turn(6), TWO, [("b", 1, *PAUSED), ("b", 3, *RESUMED)],
+    "while tasks wait for another worker": (in_turn(6), TWO, [("b", 1, *PAUSED), ("b", 3, *RESUMED)],
         {"busy": 6, "paused": 2, "not_assigned": 3, "no_runnable_task": 1}),
-    "while it computes on": ([run("a", 0, 4)], workers("a", nthreads=2), [("a", 0, *PAUSED)], {"busy": 4, "paused": 4}),
-    "after it worked": ([run("a", 0, 2), run("b", 0, 10)], TWO, [("a", 2, *PAUSED)], {"busy": 12, "paused": 8}),
-    "when the last task started": ([run("a", 0, 10)], TWO, [("b", 0, *PAUSED), ("b", 4, *RESUMED)],
+    "while its task runs": ([run("a", 0, 4)], workers("a", nthreads=2), [("a", 0, *PAUSED)], {"busy": 4, "paused": 4}),
+    "after its task": ([run("a", 0, 2), run("b", 0, 10)], TWO, [("a", 2, *PAUSED)], {"busy": 12, "paused": 8}),
+    "from the start to the fourth second": ([run("a", 0, 10)], TWO, [("b", 0, *PAUSED), ("b", 4, *RESUMED)],
         {"busy": 10, "paused": 4, "no_runnable_task": 6}),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", PAUSES.values(), ids=list(PAUSES))
-def test_a_paused_worker(records, case):
+def test_the_time_of_a_paused_worker_counts_as_paused(records, case):
     tasks, present, changes, expected = case
     assert parts(with_status(records(tasks, present), *changes), 2) == expected
 
 
-def test_idle_threads_share_the_few_waiting_tasks(records):
+def test_waiting_tasks_are_charged_evenly_to_all_idle_threads(records):
     tables = records([run("a", 0, 2), run("b", 2, 3)], workers("a", "b", "c", "d"))
     result = worker_time(tables, threads=4)
     assert result.workers == ("a", "b", "c", "d", "")
@@ -129,7 +129,7 @@ def test_idle_threads_share_the_few_waiting_tasks(records):
     assert result.parts["no_runnable_task"].tolist() == pytest.approx([1, 4 / 3, 7 / 3, 7 / 3, 0])
 
 
-def test_a_worker_may_be_paused_from_the_first_and_to_the_last(records):
+def test_a_worker_may_be_paused_from_the_start_or_until_the_end(records):
     tables = records([run("a", 0, 10)], workers("a", "b", "c"))
     changes = ("b", 4, "paused", "running"), ("c", 7, "running", "paused")
     result = worker_time(with_status(tables, *changes), threads=3)
@@ -137,7 +137,7 @@ def test_a_worker_may_be_paused_from_the_first_and_to_the_last(records):
     assert result.parts["no_runnable_task"].tolist() == pytest.approx([0, 6, 7, 0])
 
 
-def test_other_events_and_other_changes_of_status_pause_nothing(records):
+def test_unrelated_events_and_status_changes_do_not_pause_a_worker(records):
     tables = with_status(
         records([run("a", 0, 4)], TWO), ("b", 1, "running", "closing_gracefully"), ("scheduler", 1, "running", "paused")
     )
@@ -146,9 +146,9 @@ def test_other_events_and_other_changes_of_status_pause_nothing(records):
     assert parts(tables, 2) == {"busy": 4, "no_runnable_task": 4}
 
 
-def test_calls_of_actors_use_threads_that_tasks_leave(records):
+def test_calls_of_actors_are_charged_to_threads_that_run_no_task(records):
     tables = records([run("a", 0, 4)], TWO)
-    # That on a finds no idle thread; after 4 no task is known, and the client waits for b.
+    # The call on `a` finds no idle thread; after 4 s no task is known, and the client waits for `b`.
     assert parts(with_calls(tables, ("a", 1, 2), ("b", 1, 3), ("b", 4, 6)), 2) == {
         "busy": 4,
         "actors": 4,
@@ -173,14 +173,14 @@ def test_a_task_that_gave_up_its_thread_is_not_busy_while_it_waits(records, held
     assert metrics.efficiency == pytest.approx(work_s / 20)
 
 
-def test_calls_before_the_first_task_and_of_unknown_workers_are_left_out(records):
+def test_actor_calls_before_the_first_task_or_of_unknown_workers_are_left_out(records):
     tables = records([run("a", 0, 4)], ONE)
     attempts = Attempts.read(with_calls(tables, ("a", -2, -1), ("z", 0, 2)))
     assert not len(attempts.calls.worker)
     assert attempts.makespan == 4
 
 
-def test_a_call_that_outlasts_all_tasks_ends_the_makespan(records):
+def test_an_actor_call_that_outlasts_all_tasks_ends_the_makespan(records):
     tables = records([run("a", 0, 1)], ONE)
     attempts = Attempts.read(with_calls(tables, ("a", 1, 4)))
     assert attempts.makespan == attempts.end == 4
@@ -193,7 +193,7 @@ def called(tables: dict[str, Any], begin: float, end: float, *elsewhere: tuple[f
     return tables | {"client": from_rows("client", [*rows, {"time": EPOCH + end}])}
 
 
-def test_the_client_has_what_passes_before_between_and_after_its_graphs(records):
+def test_time_before_between_and_after_graphs_is_charged_to_the_client(records):
     tasks = [run("a", 0, 2), {"worker": "b", "runnable": 5, "start": 6, "stop": 7}]
     tables = records([{"done": task["stop"], **task} for task in tasks], TWO)
     spent = {"busy": 3, "not_assigned": 1, "no_runnable_task": 4, "client": 6}
@@ -202,7 +202,7 @@ def test_the_client_has_what_passes_before_between_and_after_its_graphs(records)
     assert parts(called(tables, -4, 10), 3) == spent | {"client": 20, "late_start": 14}
 
 
-def test_without_another_cluster_none_of_the_time_is_of_another(records):
+def test_no_time_is_charged_to_another_cluster_when_there_is_none(records):
     tables = called(records([run("a", 0, 2)], ONE), -4, 10)
     assert worker_time(tables, threads=2).total()["other_cluster"] == 0
 
@@ -219,30 +219,30 @@ def test_without_another_cluster_none_of_the_time_is_of_another(records):
         ([(-4, 10)], {"other_cluster": 2 * (4 + 3 + 3)}),
     ],
 )
-def test_what_the_client_waits_for_another_cluster_is_apart_while_no_task_is_known(records, elsewhere, expected):
+def test_waiting_for_another_cluster_is_a_part_of_its_own_while_no_task_is_known(records, elsewhere, expected):
     tasks = [run("a", 0, 2, done=2), {"worker": "b", "runnable": 5, "start": 6, "stop": 7, "done": 7}]
     tables = called(records(tasks, TWO), -4, 10, *elsewhere)
     assert parts(tables, 2) == {"busy": 3, "not_assigned": 1, "no_runnable_task": 4} | expected
 
 
-def test_threads_that_are_not_there_wait_for_no_cluster(records):
+def test_threads_that_have_not_joined_do_not_wait_for_another_cluster(records):
     tables = called(records([run("a", 0, 2)], {"a": {}, "b": {"joined": -3.0}}), -5, 2, (-4, -1))
     assert parts(tables, 2) == {"busy": 2, "no_runnable_task": 2, "client": 3, "other_cluster": 5, "late_start": 2}
 
 
-def test_the_end_of_a_task_is_known_when_the_scheduler_knows_it(records):
+def test_a_task_ends_when_the_scheduler_knows_of_its_end(records):
     first = {"worker": "a", "start": 0, "stop": 2, "done": 4}
     tables = records([first, {"worker": "a", "runnable": 5, "start": 5, "stop": 6, "done": 8}], ONE)
     assert parts(called(tables, 0, 9), 1) == {"busy": 3, "no_runnable_task": 2, "tail": 2, "client": 2}
 
 
-def test_a_graph_that_is_taken_in_is_no_longer_the_client_s_business(records):
+def test_time_in_which_the_scheduler_takes_in_a_graph_is_not_charged_to_the_client(records):
     tables = called(records([run("a", 0, 1)], ONE), -5, 1)
     tables["graphs"] = {"time": array("d", [EPOCH - 4, EPOCH - 3]), "seconds": array("d", [3, 3])}
     assert parts(tables, 1) == {"busy": 1, "no_runnable_task": 4, "client": 1}
 
 
-def test_a_task_that_no_worker_ever_began_is_known(records):
+def test_a_task_that_no_worker_began_still_counts_as_known(records):
     waits = {"runnable": 3, "done": 8, "start": -EPOCH, "stop": -EPOCH, "status": 2}
     tables = called(records([{"worker": "a", "start": 0, "stop": 1, "done": 1}, waits], ONE), 0, 9)
     assert parts(tables, 1) == {"busy": 1, "client": 3, "tail": 5}
@@ -259,12 +259,12 @@ def test_a_worker_may_come_and_go_while_no_task_is_known(records):
     }
 
 
-def test_tasks_that_outlast_the_call_count_to_their_end(records):
+def test_tasks_that_outlast_the_workloads_call_count_to_their_end(records):
     tables = called(records([run("a", 0, 8)], ONE), -1, 2)
     assert parts(tables, 1) == {"busy": 8, "client": 1}
 
 
-def test_a_worker_that_joins_late_and_one_that_never_comes(records):
+def test_a_worker_that_joins_late_or_never_counts_as_late_start(records):
     tables = records([run("a", 0, 10)], {"a": {}, "b": {"joined": 4.0}})
     result = worker_time(tables, threads=3)
     assert result.parts["late_start"].tolist() == pytest.approx([0, 4, 10])
@@ -355,7 +355,7 @@ def read(records: Any, rows: Any, present: Any, events: Any, window: Any) -> Att
 
 
 @given(trials(st.floats(0, 1e4, allow_subnormal=False)))
-def test_the_parts_are_never_negative_and_add_up_to_what_was_paid(records, trial):
+def test_the_parts_are_never_negative_and_add_up_to_the_time_of_all_threads(records, trial):
     rows, present, events, threads, window = trial
     attempts = read(records, rows, present, events, window)
     assert attempts.elapsed == pytest.approx(attempts.makespan + sum(window[:2]))
@@ -369,7 +369,7 @@ def test_the_parts_are_never_negative_and_add_up_to_what_was_paid(records, trial
 
 
 @given(trials(SMALL))
-def test_a_worker_never_adds_up_to_more_than_its_threads(records, trial):
+def test_the_time_of_a_worker_never_exceeds_that_of_its_threads(records, trial):
     rows, present, events, _, window = trial
     attempts = read(records, rows, present, events, window)
     held = np.bincount(
@@ -475,7 +475,7 @@ def state_at(attempts: Attempts, i: int, second: int) -> str:
     return "waiting" if attempts.runnable[i] <= second < transfer else ""
 
 
-def test_many_workers_are_sorted_as_few_are(records):
+def test_hundreds_of_workers_keep_their_order(records):
     # More workers than fit into 16 bits would sort another way; 300 do not fit into 8.
     names = [f"w{i}" for i in range(300)]
     tables = records(
@@ -486,7 +486,7 @@ def test_many_workers_are_sorted_as_few_are(records):
     assert np.sum([seconds.sum() for seconds in result.parts.values()]) == pytest.approx(300 * 7)
 
 
-def test_the_result_does_not_depend_on_how_many_events_are_worked_on_at_once(records, monkeypatch):
+def test_worker_time_does_not_depend_on_how_many_events_are_processed_at_once(records, monkeypatch):
     rows = [{"worker": f"w{i % 7}", "start": i % 5, "stop": i % 5 + 1 + i % 3, "transfer": 0.5} for i in range(40)]
     present = {f"w{i}": {"joined": i - 3.0, "left": 6.0 if i == 2 else 0.0} for i in range(7)}
     attempts = Attempts.read(records(rows, present))

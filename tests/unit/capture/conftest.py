@@ -1,4 +1,4 @@
-"""A cluster of threads for tests that only need real messages."""
+"""A cluster whose workers are threads, for tests that only need real messages."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def client(cluster: LocalCluster) -> Iterator[Client]:
-    """Its tasks are gone before the next test begins: a client that has left holds none, whoever holds its futures."""
+    """A client whose tasks the scheduler has forgotten before the next test begins."""
     with Client(cluster) as connected:
         yield connected
     scheduler = cluster.scheduler
     held = scheduler.tasks
     wait_for(lambda: not held, lambda: f"tasks are still held: {list(held.items())[:5]}", 60, 0.02)
-    # A cluster of threads does not replace a worker that left: this test is the one that lost it, and not the next one
+    # A cluster of threads does not replace a worker that left: fail in the test that lost it, not in the next one
     wait_for(
         lambda: {worker.address for worker in cluster.workers.values()} == set(scheduler.workers),
         lambda: f"workers left: {[event for event in scheduler.get_events('all') if 'remove' in str(event)]}",

@@ -1,4 +1,4 @@
-"""Calls of actors, as a real cluster whose workers are threads tells of them."""
+"""Calls of actors, recorded on a real cluster whose workers are threads."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Counter:
 
 @pytest.fixture
 def told(client: Client, tmp_path: Path) -> Callable[[Callable[[Any], object]], list[Call]]:
-    """Does something with an actor in a trial, and gives the events of calls."""
+    """Runs a function on an actor in a trial, and returns the recorded events of calls."""
 
     def record(use: Callable[[Any], object]) -> list[Call]:
         capture = Capture(client, drain_interval_s=0.05)
@@ -51,7 +51,7 @@ def told(client: Client, tmp_path: Path) -> Callable[[Callable[[Any], object]], 
     return record
 
 
-def test_a_call_is_told_with_its_worker_and_its_time(told):
+def test_a_call_of_an_actor_is_recorded_with_its_worker_and_its_time(told):
     seen = {}
 
     def use(counter: Any) -> None:
@@ -67,7 +67,7 @@ def test_a_call_is_told_with_its_worker_and_its_time(told):
     assert seen["begin"] + 0.19 <= call["end"] <= seen["end"] + 0.01
 
 
-def test_many_short_calls_are_told_together_and_none_is_forgotten(told):
+def test_many_short_calls_of_actors_are_recorded_together_and_none_is_lost(told):
     def use(counter: Any) -> None:
         for future in [counter.add(0.001) for _ in range(100)]:
             future.result()
@@ -82,7 +82,7 @@ def test_many_short_calls_are_told_together_and_none_is_forgotten(told):
     assert all(end <= begin + 1e-3 for end, begin in zip(ends, begins[1:], strict=False))
 
 
-def test_calls_that_fail_take_time_too(told):
+def test_calls_of_actors_that_fail_are_recorded_with_their_time(told):
     def use(counter: Any) -> None:
         with pytest.raises(ValueError, match="no"):
             counter.fail().result()
@@ -91,23 +91,23 @@ def test_calls_that_fail_take_time_too(told):
     assert call["methods"]["Counter.fail"][1] >= 0.05
 
 
-def test_coroutines_hold_no_thread(told):
+def test_coroutines_of_actors_are_not_recorded_as_calls_that_hold_a_thread(told):
     assert told(lambda counter: counter.quick().result()) == []
 
 
-def test_what_is_sent_away_names_the_topic_as_it_is_named_here():
+def test_the_modules_sent_to_workers_agree_on_the_topic_of_actor_calls():
     assert actors.TOPIC == recorder.ACTOR_CALLS == ACTOR_CALLS
     assert recorder.STRAGGLERS_S >= 2 * actors.WINDOW_S
 
 
-def test_names_are_short_and_few():
+def test_names_of_actor_methods_are_cut_to_a_limited_length():
     assert actors._method((1, Counter().add)) == "Counter.add"
     assert actors._method((1, None)) == "?"
     long = type("C" * 200, (Counter,), {})()
     assert len(actors._method((long.add,))) == actors.NAME_CHARACTERS
 
 
-def test_the_pool_is_left_as_it_was(client: Client, cluster: LocalCluster):
+def test_closing_the_capture_restores_the_pool_of_actor_threads(client: Client, cluster: LocalCluster):
     pools = [worker.executors["actor"] for worker in cluster.workers.values()]
     capture = Capture(client, drain_interval_s=None)
     try:

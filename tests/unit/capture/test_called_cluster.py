@@ -1,4 +1,4 @@
-"""While the thread of a script is in a call for another cluster, that is known, whatever the call."""
+"""Time in which the client's thread is in a call to another cluster is recorded as such, whatever the call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def cluster(**given: Any) -> LocalCluster:
 
 @pytest.fixture(scope="module")
 def clients() -> Iterator[tuple[Client, Client]]:
-    """Of two clusters; the second is the default one."""
+    """Clients of two clusters; the second is the default client."""
     with cluster() as one, cluster() as other, Client(one) as mine, Client(other) as theirs:
         yield mine, theirs
 
@@ -61,7 +61,7 @@ CALLS: dict[str, Callable[[Client], object]] = {
 
 
 def elsewhere(call: Callable[[Client], object], client: Client, address: str) -> tuple[float, float]:
-    """Seconds of a call of a client that are of another cluster than the one at the address; and all of them."""
+    """Seconds of a call that count as another cluster than the one at `address`, and all seconds of the call."""
 
     def code() -> None:
         call(client)
@@ -77,7 +77,7 @@ def elsewhere(call: Callable[[Client], object], client: Client, address: str) ->
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
 @pytest.mark.parametrize("mine", [0, 1])
-def test_a_call_for_ones_own_cluster_is_of_no_other(
+def test_a_call_to_the_clients_own_cluster_is_not_counted_as_another_cluster(
     clients: tuple[Client, Client], call: Callable[[Client], object], mine: int
 ) -> None:
     assert elsewhere(call, clients[mine], clients[mine].scheduler.address)[0] == 0
@@ -85,7 +85,7 @@ def test_a_call_for_ones_own_cluster_is_of_no_other(
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=list(CALLS))
 @pytest.mark.parametrize("mine", [0, 1])
-def test_a_call_for_another_cluster(
+def test_a_call_to_another_cluster_is_counted_as_such(
     clients: tuple[Client, Client], call: Callable[[Client], object], mine: int
 ) -> None:
     spent_s, whole_s = elsewhere(call, clients[1 - mine], clients[mine].scheduler.address)
@@ -93,11 +93,11 @@ def test_a_call_for_another_cluster(
     assert spent_s >= 0.7 * whole_s
 
 
-def test_nothing_is_told_apart_without_an_address(clients: tuple[Client, Client]) -> None:
+def test_without_an_address_no_call_is_counted_as_another_cluster(clients: tuple[Client, Client]) -> None:
     assert elsewhere(CALLS["Future.result"], clients[1], "")[0] == 0
 
 
-def test_ones_own_scheduler_may_have_several_addresses() -> None:
+def test_a_second_address_of_the_clients_scheduler_is_not_another_cluster() -> None:
     with cluster(protocol="tcp") as one, Client(one, set_as_default=False) as client:
         port = client.scheduler.address.rpartition(":")[2]
         with Client(f"tcp://localhost:{port}", set_as_default=False) as second:
@@ -105,7 +105,7 @@ def test_ones_own_scheduler_may_have_several_addresses() -> None:
             assert elsewhere(CALLS["Future.result"], second, client.scheduler.address)[0] == 0
 
 
-def test_a_cluster_that_is_made_and_closed_is_another(clients: tuple[Client, Client]) -> None:
+def test_making_and_closing_a_cluster_is_counted_as_another_cluster(clients: tuple[Client, Client]) -> None:
     def made(client: Client) -> None:
         for _ in range(5):
             with cluster() as third, Client(third, set_as_default=False) as its:
@@ -115,7 +115,7 @@ def test_a_cluster_that_is_made_and_closed_is_another(clients: tuple[Client, Cli
     assert spent_s >= 0.7 * whole_s
 
 
-def test_a_client_that_makes_its_cluster_is_another(clients: tuple[Client, Client]) -> None:
+def test_a_client_that_makes_its_own_cluster_is_counted_as_another_cluster(clients: tuple[Client, Client]) -> None:
     def made(client: Client) -> None:
         for _ in range(5):  # one takes as long as a few samples
             Client(n_workers=1, processes=False, dashboard_address=":0", set_as_default=False).close()
@@ -124,12 +124,12 @@ def test_a_client_that_makes_its_cluster_is_another(clients: tuple[Client, Clien
     assert spent_s >= 0.5 * whole_s  # once it is closed, a client does not tell whose it was
 
 
-def test_a_second_client_of_ones_own_cluster_is_no_other(clients: tuple[Client, Client]) -> None:
+def test_a_second_client_of_the_same_cluster_is_not_counted_as_another_cluster(clients: tuple[Client, Client]) -> None:
     address = clients[0].scheduler.address
     assert elsewhere(lambda client: Client(address, set_as_default=False).close(), clients[0], address)[0] == 0
 
 
-def test_ones_own_cluster_is_no_other_while_it_is_closed() -> None:
+def test_closing_the_clients_cluster_is_not_counted_as_another_cluster() -> None:
     with cluster() as one, Client(one, set_as_default=False) as client:
         address = client.scheduler.address
 
@@ -140,7 +140,7 @@ def test_ones_own_cluster_is_no_other_while_it_is_closed() -> None:
         assert elsewhere(close, client, address)[0] == 0
 
 
-def test_code_of_the_users_own_is_of_no_cluster(clients: tuple[Client, Client]) -> None:
+def test_code_of_the_user_is_not_counted_as_another_cluster(clients: tuple[Client, Client]) -> None:
     spent_s, whole_s = elsewhere(lambda client: time.sleep(SLEEP_S), clients[1], clients[0].scheduler.address)
     assert spent_s == 0
     assert whole_s >= SLEEP_S
@@ -158,7 +158,9 @@ def test_code_of_the_users_own_is_of_no_cluster(clients: tuple[Client, Client]) 
     ],
     ids=lambda each: type(each).__name__,
 )
-def test_what_another_thread_has_only_begun_to_make_raises_nothing(owner: Any, expected: bool | None) -> None:
+def test_an_object_that_another_thread_has_not_finished_making_raises_no_error(
+    owner: Any, expected: bool | None
+) -> None:
     def method(self: Any) -> Any:
         return sys._getframe()
 

@@ -1,4 +1,4 @@
-"""What the client's thread does is known by line: in this process, and in real drivers on both kinds of clocks."""
+"""What the client's thread does is recorded by line: in this process and in drivers on real and virtual clocks."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def in_real_time(passed: object) -> Iterator[bool]:
 
 
 def spent(table: dict[str, Any]) -> Counter[tuple[str, str, int]]:
-    """Seconds by what follows the number of the line, by what was called, and whether that waited."""
+    """Seconds by the name of the function, the call that it made, and whether the call waited."""
     found: Counter[tuple[str, str, int]] = Counter()
     for where, what, waits, seconds in zip(
         *(table[name] for name in ("where", "what", "waits", "seconds")), strict=True
@@ -74,7 +74,7 @@ def watched(function: Any) -> ClientWatch:
     return watch
 
 
-def test_each_call_has_its_time_by_line() -> None:
+def test_the_time_of_each_call_is_recorded_by_line() -> None:
     table = watched(workload).columns(0.0)
     found = spent(table)
     assert found["workload", "time.sleep", 0] == pytest.approx(0.3 + 0.3, rel=0.4)  # a lambda has no name of its own
@@ -84,7 +84,7 @@ def test_each_call_has_its_time_by_line() -> None:
     assert f"{name}:{line_of('time.sleep(0.3)')} workload" in table["where"]
 
 
-def test_a_function_that_dask_calls_to_learn_what_it_returns() -> None:
+def test_a_function_that_dask_calls_to_infer_its_result_is_marked_as_such() -> None:
     def chunk(part: Any) -> Any:
         time.sleep(0.3)
         return part
@@ -95,7 +95,7 @@ def test_a_function_that_dask_calls_to_learn_what_it_returns() -> None:
     assert found["chunk", "time.sleep", 0] == pytest.approx(0.3, rel=0.4)
 
 
-def test_the_rows_cover_the_call_without_a_gap() -> None:
+def test_the_recorded_rows_cover_the_whole_call_without_a_gap() -> None:
     watch = watched(workload)
     table = watch.columns(10.0)
     ends = [begin + seconds for begin, seconds in zip(table["time"], table["seconds"], strict=True)]
@@ -104,19 +104,19 @@ def test_the_rows_cover_the_call_without_a_gap() -> None:
     assert ends[-1] == pytest.approx(watch.ended + 10, abs=1e-6)
 
 
-def test_a_call_too_short_to_be_seen_is_still_counted() -> None:
+def test_a_call_too_short_to_be_sampled_is_still_counted() -> None:
     watch = watched(lambda: None)
     assert sum(watch.columns(0.0)["seconds"]) == pytest.approx(watch.ended - watch.began, abs=1e-9)
 
 
-def test_samples_cost_next_to_nothing() -> None:
+def test_sampling_the_client_thread_costs_less_than_a_quarter_of_its_cpu_time() -> None:
     def alone() -> float:
         begin = time.thread_time()
         sum(i * i for i in range(3_000_000))
         return time.thread_time() - begin
 
     ratios = []
-    while not ratios or min(ratios) >= 1.25:  # a core is slower at times, where others use what it shares with them
+    while not ratios or min(ratios) >= 1.25:  # a core is slower while others use what it shares with them
         assert len(ratios) < 10, ratios
         bare, taken = alone(), list[float]()
         watched(lambda: taken.append(alone()))  # noqa: B023  # it is called here
@@ -126,7 +126,7 @@ def test_samples_cost_next_to_nothing() -> None:
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="later versions never collect within f_back")
 @pytest.mark.parametrize("enabled", [True, False])
 def test_no_garbage_is_collected_while_frames_are_walked(enabled: bool) -> None:
-    """Else Python 3.11 reads frames that are gone, and crashes."""
+    """Otherwise Python 3.11 reads frames that are gone, and crashes."""
     begun: list[int] = []
     threshold, here = gc.get_threshold(), threading.get_ident()
 
@@ -189,7 +189,7 @@ JOB = """
 
 
 @pytest.mark.parametrize("spec", [SimulatedSpec(), LocalSpec()], ids=lambda spec: spec.kind)
-def test_the_line_is_right_on_a_cluster(spec: Any, tmp_path: Path) -> None:
+def test_the_line_of_the_client_is_recorded_on_real_and_simulated_clusters(spec: Any, tmp_path: Path) -> None:
     path = tmp_path / "my_job.py"
     path.write_text(textwrap.dedent(JOB))
     with Driver.start(spec, folder=tmp_path / "driver") as driver:
@@ -205,6 +205,6 @@ def test_the_line_is_right_on_a_cluster(spec: Any, tmp_path: Path) -> None:
     assert found["crunch", "", 0] > 0.1  # CPU seconds, in virtual time, too
     assert found["run", "dask.compute", 1] + found["run", "client.submit().result", 1] > 0.5
     own = sum(seconds for (_, _, waits), seconds in found.items() if not waits)
-    assert free == pytest.approx(own, rel=0.15)  # what the samples miss is more on a slow host
+    assert free == pytest.approx(own, rel=0.15)  # samples miss more on a slow host
     lines = path.read_text().splitlines()
     assert f"my_job.py:{1 + lines.index('    time.sleep(0.7)')} run" in table["where"]

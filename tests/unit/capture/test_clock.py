@@ -13,13 +13,13 @@ from scalescope.capture.shipping import Shipment, register
 
 
 class Worker:
-    """As far as clocks go."""
+    """A worker with nothing but the correction of its clock."""
 
     def __init__(self) -> None:
         self.scheduler_delay = 0.03
 
 
-def test_on_the_schedulers_host_the_correction_is_zero_whatever_heartbeats_say() -> None:
+def test_clocks_on_the_schedulers_host_are_never_corrected_by_heartbeats() -> None:
     worker, plugin, another = Worker(), SameHostClock(this_kernel()), Worker()
     plugin.setup(worker)
     SameHostClock(this_kernel()).setup(another)
@@ -34,7 +34,7 @@ def test_on_the_schedulers_host_the_correction_is_zero_whatever_heartbeats_say()
     assert worker.scheduler_delay == 0.01
 
 
-def test_on_another_host_the_estimate_stays() -> None:
+def test_clocks_on_another_host_keep_the_estimated_correction() -> None:
     worker, plugin = Worker(), SameHostClock("another kernel")
     plugin.setup(worker)
     assert worker.scheduler_delay == 0.03
@@ -43,7 +43,9 @@ def test_on_another_host_the_estimate_stays() -> None:
 
 
 @pytest.mark.parametrize("boot_id", [True, False])
-def test_a_kernel_has_one_identity(boot_id: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_identity_of_a_kernel_is_stable_even_without_a_boot_id(
+    boot_id: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def missing(name: str) -> NoReturn:
         raise FileNotFoundError(name)
 
@@ -53,7 +55,7 @@ def test_a_kernel_has_one_identity(boot_id: bool, monkeypatch: pytest.MonkeyPatc
     assert this_kernel() == this_kernel()
 
 
-def test_it_holds_on_a_real_worker_through_heartbeats(client: Client) -> None:
+def test_the_clock_of_a_real_worker_stays_uncorrected_through_heartbeats(client: Client) -> None:
     async def beat(dask_worker: Any) -> tuple[float, float]:
         dask_worker.scheduler_delay = 1.0
         before = dask_worker.scheduler_delay

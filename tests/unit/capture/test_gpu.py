@@ -51,21 +51,23 @@ def sampler(card: ModuleType) -> gpu.GpuSampler:
     return made
 
 
-def test_a_host_without_a_driver_has_none(monkeypatch: pytest.MonkeyPatch, card: ModuleType) -> None:
+def test_a_host_without_a_gpu_driver_has_no_gpu_samples(monkeypatch: pytest.MonkeyPatch, card: ModuleType) -> None:
     monkeypatch.delenv("NVML_CARD")
     made = gpu.GpuSampler()
     made.setup(SimpleNamespace())
     assert made.taken(0.0, 0.0) == {"absent": "DISABLED_LIBRARY_NOT_FOUND"}
 
 
-def test_a_worker_from_which_the_card_is_hidden_has_none(monkeypatch: pytest.MonkeyPatch, card: ModuleType) -> None:
+def test_a_worker_from_which_the_gpu_is_hidden_has_no_gpu_samples(
+    monkeypatch: pytest.MonkeyPatch, card: ModuleType
+) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     made = gpu.GpuSampler()
     made.setup(SimpleNamespace())
     assert made.taken(0.0, 0.0) == {"absent": "HIDDEN"}
 
 
-def test_samples_come_on_the_schedulers_clock_and_once(sampler: gpu.GpuSampler) -> None:
+def test_gpu_samples_use_the_schedulers_clock_and_are_returned_once(sampler: gpu.GpuSampler) -> None:
     before = time.time()
     sampler.samples = [(before - 5, 1.0, 1, False, []), sampler.sample(), (before + 1, 0.5, 7, True, [])]
     told = sampler.taken(before, 100.0)
@@ -80,7 +82,9 @@ def test_samples_come_on_the_schedulers_clock_and_once(sampler: gpu.GpuSampler) 
     assert sampler.taken(before, 0.0) == {"absent": "NO_SAMPLES"}
 
 
-def test_a_long_trial_keeps_every_second_sample(sampler: gpu.GpuSampler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_trial_keeps_only_every_second_gpu_sample(
+    sampler: gpu.GpuSampler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(gpu, "MOST", 4)
     monkeypatch.setattr(gpu, "INTERVAL_S", 0.001)
     made = gpu.GpuSampler()
@@ -99,7 +103,7 @@ def test_a_long_trial_keeps_every_second_sample(sampler: gpu.GpuSampler, monkeyp
         (lambda tensor: tensor.multiply(), ""),
     ],
 )
-def test_what_a_thread_does_is_read_from_its_line(call: Any, doing: str) -> None:
+def test_copying_and_loading_are_recognised_by_the_line_that_a_thread_runs(call: Any, doing: str) -> None:
     seen = []
 
     def look() -> None:
@@ -109,7 +113,7 @@ def test_what_a_thread_does_is_read_from_its_line(call: Any, doing: str) -> None
     assert seen == [doing]
 
 
-def test_decoding_shows_in_the_frames_of_the_library(sampler: gpu.GpuSampler) -> None:
+def test_decoding_inside_a_library_is_recognised_as_loading(sampler: gpu.GpuSampler) -> None:
     packed = gzip.compress(bytes(30_000_000), 1)
     over = threading.Event()
 
@@ -127,7 +131,7 @@ def test_decoding_shows_in_the_frames_of_the_library(sampler: gpu.GpuSampler) ->
         thread.join()
 
 
-def test_a_thread_that_is_gone_counts_as_on_a_core(sampler: gpu.GpuSampler) -> None:
+def test_a_thread_that_has_ended_counts_as_running_on_a_core(sampler: gpu.GpuSampler) -> None:
     for thread in (None, 2**22 + 1):  # Linux has no thread of such a number
         assert sampler.cores(thread) == 1.0
         time.sleep(0.05)  # while this thread, whose clock has the number 0, is on no core
@@ -142,13 +146,13 @@ def test_results_that_dask_cuda_moves_are_counted(card: ModuleType) -> None:
     sampler = gpu.GpuSampler()
     sampler.setup(worker)
     sampler.over.set()
-    buffer["a"], buffer["b"] = bytes(8_000), bytes(8_000)  # a leaves
-    assert len(buffer["a"]) == 8_000  # and comes back, b leaves
+    buffer["a"], buffer["b"] = bytes(8_000), bytes(8_000)  # `a` is moved to the host
+    assert len(buffer["a"]) == 8_000  # `a` comes back, and `b` is moved
     sampler.samples = [sampler.sample()]
     assert sampler.taken(0.0, 0.0)["facts"]["moved"] == pytest.approx(24_000, rel=0.05)
     sampler.teardown(worker)
     assert buffer.fast_to_slow_callbacks == buffer.slow_to_fast_callbacks == []
 
 
-def test_its_source_runs_where_there_is_no_scalescope() -> None:
+def test_the_gpu_sampler_runs_where_scalescope_is_not_installed() -> None:
     assert eval(expression(gpu, "GpuSampler", {})).name == gpu.NAME

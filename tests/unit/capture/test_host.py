@@ -1,4 +1,4 @@
-"""Facts of the host, and whose CPU time it was."""
+"""Facts of the host, and how its CPU time is divided between our processes and others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def spin(seconds: float) -> None:
         pass
 
 
-def test_facts_are_json_and_name_the_machine() -> None:
+def test_facts_of_the_host_can_be_written_as_json() -> None:
     facts = host.facts()
     assert json.loads(json.dumps(facts)) == facts
     assert facts["cpus"] >= facts["usable_cpus"] >= 1
@@ -30,20 +30,20 @@ def test_facts_are_json_and_name_the_machine() -> None:
     assert facts["executable"] == sys.executable
 
 
-def test_packages_are_named_as_an_index_names_them() -> None:
+def test_package_names_are_normalised_and_sorted() -> None:
     versions = host.packages()
     assert {"dask", "distributed", "pytest", "msgpack"} <= versions.keys()
     assert all(name == name.lower() and "_" not in name for name in versions)
     assert list(versions) == sorted(versions)
 
 
-def test_a_digest_tells_environments_apart() -> None:
+def test_the_digest_of_packages_differs_when_a_version_differs() -> None:
     one = {"dask": "2026.8.0", "numpy": "2.0"}
     assert host.packages_digest(one) == host.packages_digest(dict(reversed(one.items())))
     assert host.packages_digest(one) != host.packages_digest(one | {"numpy": "2.1"})
 
 
-def test_shares_add_up_and_our_own_work_is_ours() -> None:
+def test_cpu_shares_add_up_and_work_of_this_process_counts_as_ours() -> None:
     with HostLoad() as load:
         spin(0.3)
     shares = load.load
@@ -53,7 +53,7 @@ def test_shares_add_up_and_our_own_work_is_ours() -> None:
     assert json.dumps(shares.to_mapping())
 
 
-def test_work_of_children_is_ours_and_of_strangers_is_not() -> None:
+def test_work_of_child_processes_counts_as_ours_and_that_of_others_does_not() -> None:
     burn = "import time\nend = time.process_time() + 0.4\nwhile time.process_time() < end: pass"
     with HostLoad() as with_children, HostLoad([2**22 + 1]) as strangers:
         subprocess.run([sys.executable, "-I", "-S", "-c", burn], check=True)
@@ -87,7 +87,7 @@ def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeProc:
     return FakeProc(tmp_path)
 
 
-def test_shares_are_of_all_cpus(proc: FakeProc) -> None:
+def test_cpu_shares_are_fractions_of_all_cpus(proc: FakeProc) -> None:
     proc.process(10, 1, 100)
     proc.process(11, 10, 50, name="a) (b")
     proc.process(12, 11, 10)
@@ -112,7 +112,7 @@ def test_shares_are_of_all_cpus(proc: FakeProc) -> None:
     }
 
 
-def test_where_nothing_is_known_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_proc_the_host_load_is_none_with_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "_PROC", tmp_path / "nothing")
     with HostLoad() as load:
         pass
@@ -121,7 +121,7 @@ def test_where_nothing_is_known_that_is_said(tmp_path: Path, monkeypatch: pytest
     assert host.facts()["memory_bytes"] is None
 
 
-def test_an_interval_without_a_tick_has_no_shares(proc: FakeProc) -> None:
+def test_an_interval_shorter_than_a_tick_has_no_cpu_shares(proc: FakeProc) -> None:
     with HostLoad([10]) as load:
         pass
     assert load.load is None
@@ -138,7 +138,7 @@ def test_an_interval_without_a_tick_has_no_shares(proc: FakeProc) -> None:
         ({}, None, None),
     ],
 )
-def test_limits_of_a_container(
+def test_cpu_and_memory_limits_of_a_container_are_read_from_its_cgroup(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: dict[str, str], cpus: Any, memory: Any
 ) -> None:
     for name, content in files.items():

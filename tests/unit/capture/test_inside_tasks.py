@@ -1,4 +1,4 @@
-"""What tasks did inside, on a real cluster of processes."""
+"""What tasks do inside, recorded on a real cluster of processes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def recorded(client: Client, folder: Path, *functions: Any) -> tuple[Recording, 
     return recording, spool.read(folder / "spool")
 
 
-def test_tasks_that_sleep_compute_and_wait_for_a_lock_are_told_apart(workers: Client, tmp_path: Path) -> None:
+def test_tasks_that_sleep_compute_or_wait_for_a_lock_are_distinguished(workers: Client, tmp_path: Path) -> None:
     workers.gather(workers.map(sleeping, range(4), pure=False))  # what ran before does not count
     recording, tables = recorded(workers, tmp_path, sleeping, computing, locking, repeating)
     assert recording.unprofiled == ""
@@ -103,21 +103,21 @@ def test_tasks_that_sleep_compute_and_wait_for_a_lock_are_told_apart(workers: Cl
     assert told_s == pytest.approx(float((attempts.stop - attempts.start).sum()), rel=0.1)
 
 
-def test_sleeping_between_tries_is_a_cause(workers: Client, tmp_path: Path) -> None:
-    """Nothing else runs, so that its share does not depend on how busy the host is."""
+def test_sleeping_between_retries_is_found_as_a_cause(workers: Client, tmp_path: Path) -> None:
+    """Nothing else runs, so the share does not depend on how busy the host is."""
     _, tables = recorded(workers, tmp_path, repeating)
     finding = retried_tasks(Observation.of(Trial("t", Point(1, 4), 0, False, TrialState.VALID), tables))
     assert finding is not None
     assert "OSError" in finding.summary
 
 
-def test_each_trial_begins_anew(workers: Client, tmp_path: Path) -> None:
+def test_each_trial_records_only_its_own_tasks(workers: Client, tmp_path: Path) -> None:
     for function in (sleeping, computing):
         _, tables = recorded(workers, tmp_path, function)
         assert set(tables["inside"]["prefix"]) == {function.__name__}
 
 
-def test_the_workers_profiler_is_as_it_was_afterwards(workers: Client, tmp_path: Path) -> None:
+def test_the_profiler_of_a_worker_is_restored_after_the_trial(workers: Client, tmp_path: Path) -> None:
     def owner() -> str:
         return str(profile.process.__module__)
 
@@ -137,7 +137,7 @@ async def awaiting(_: int) -> None:
 
 
 def test_a_call_that_blocks_the_event_loop_is_named(tmp_path: Path) -> None:
-    """In the process of the client, whose loop the worker shares; one that awaits keeps no loop."""
+    """The worker runs in the client's process; a coroutine that awaits does not block the event loop."""
     with Client(processes=False, n_workers=1, threads_per_worker=4, dashboard_address=None) as client:
         recording, tables = recorded(client, tmp_path, fetching, awaiting)
         assert recording.unprofiled == ""
@@ -158,7 +158,7 @@ def test_a_call_that_blocks_the_event_loop_is_named(tmp_path: Path) -> None:
     assert samples["awaiting"] < samples["fetching"] / 2
 
 
-def test_nobody_looks_at_event_loops_without_such_tasks(workers: Client, tmp_path: Path) -> None:
+def test_event_loops_are_not_watched_without_coroutine_tasks(workers: Client, tmp_path: Path) -> None:
     def watches() -> list[str]:
         return [thread.name for thread in threading.enumerate() if thread.name == "scalescope-coroutines"]
 
@@ -167,7 +167,7 @@ def test_nobody_looks_at_event_loops_without_such_tasks(workers: Client, tmp_pat
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="threads cannot be pinned")
-def test_threads_that_share_a_core_wait_for_it() -> None:
+def test_threads_that_share_a_core_report_their_wait_for_it() -> None:
     core = min(os.sched_getaffinity(0))
 
     def hashing() -> None:  # without the interpreter lock
@@ -231,7 +231,7 @@ def test_the_innermost_function_and_its_call_are_counted() -> None:
         ("x = f(time.sleep(0))", "time.sleep"),
     ],
 )
-def test_names_of_calls(line: str, name: str) -> None:
+def test_calls_are_named_as_written_in_the_source(line: str, name: str) -> None:
     code = compile(line, "mine.py", "exec")
     calls = [each.offset for each in shipped.dis.get_instructions(code) if each.opname == "CALL"]
     assert name in {shipped.called(code, each) for each in calls}
@@ -250,7 +250,7 @@ def test_names_of_calls(line: str, name: str) -> None:
         (threading.__file__, "threading.f"),
     ],
 )
-def test_frames_in_words(file: str, text: str) -> None:
+def test_frames_are_shown_by_line_for_user_files_and_by_module_for_libraries(file: str, text: str) -> None:
     assert shipped.frame_text({"filename": file, "name": "f", "line_number": 9}) == text
 
 
@@ -262,7 +262,7 @@ def test_stacks_beyond_the_limit_are_counted_together() -> None:
     assert sum(columns["samples"]) == 2 * (sum(many.values()) + 5)
 
 
-def test_rare_stacks_keep_their_outermost_frames_and_the_users() -> None:
+def test_rare_stacks_keep_their_outermost_frames_and_those_of_the_user() -> None:
     outer = ";".join(f"library.f{i}" for i in range(20))
     common = {f"{outer};job.py:1 f;c.f{i}()": 9 for i in range(shipped.STACKS)}
     rare = {f"{outer};job.py:2 f;c.f{i};c.g()": 1 for i in range(5)} | {f"{outer};c.f{i}": 1 for i in range(4)}
@@ -272,5 +272,5 @@ def test_rare_stacks_keep_their_outermost_frames_and_the_users() -> None:
     assert sum(told.values()) == sum(common.values()) + 9
 
 
-def test_without_samples_no_stack_has_a_share() -> None:
+def test_the_share_of_a_stack_is_zero_without_samples() -> None:
     assert InsidePrefix({}, (), 0).share(()) == 0.0

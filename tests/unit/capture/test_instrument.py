@@ -1,4 +1,4 @@
-"""Functions that call hooks, and are otherwise as they were."""
+"""Instrumented functions call hooks and behave otherwise as before."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def put() -> Iterator[Instrumented]:
     instrumented.restore()
 
 
-def test_it_is_told_arguments_and_results_and_returns_what_leave_returns(put: Instrumented) -> None:
+def test_a_hook_gets_arguments_and_result_and_can_replace_the_result(put: Instrumented) -> None:
     told: list[Any] = []
     assert put.put(
         added, Hook(lambda *given: given, leave=lambda token, value: told.append((token, value)) or value + 1)
@@ -83,14 +83,14 @@ def test_it_is_told_arguments_and_results_and_returns_what_leave_returns(put: In
     assert told == [((1, (2, 3), 2, {"extra": 4}), 20)]
 
 
-def test_a_function_without_a_return_is_told_of_too(put: Instrumented) -> None:
+def test_a_hook_is_called_for_a_function_without_a_return_statement(put: Instrumented) -> None:
     told: list[Any] = []
     put.put(nothing, Hook(leave=lambda token, value: told.append((token, value))))
     assert nothing(3) is None
     assert told == [((3,), None)]
 
 
-def test_closures_and_their_inner_functions_keep_their_returns(put: Instrumented) -> None:
+def test_closures_and_their_inner_functions_keep_their_return_values(put: Instrumented) -> None:
     counted, told = within(10), []
     assert put.put(counted, Hook(leave=lambda token, value: told.append(value) or value))
     assert (counted(1), counted(0)) == (11, 7)
@@ -99,13 +99,13 @@ def test_closures_and_their_inner_functions_keep_their_returns(put: Instrumented
     assert len(told) == 2
 
 
-def test_super_and_private_names_are_those_of_the_class(put: Instrumented) -> None:
+def test_super_and_private_names_still_work_in_an_instrumented_method(put: Instrumented) -> None:
     assert put.put(Derived.__init__, Hook())
     assert Derived("mine").made == ["base", "mine"]
     assert vars(Derived("mine"))["_Derived__name"] == "mine"
 
 
-def test_coroutine_functions_wait_for_what_hooks_return(put: Instrumented) -> None:
+def test_coroutine_functions_await_what_their_hooks_return(put: Instrumented) -> None:
     told: list[str] = []
 
     async def wait(text: str) -> None:
@@ -117,7 +117,7 @@ def test_coroutine_functions_wait_for_what_hooks_return(put: Instrumented) -> No
     assert told == ["before", "after (1,) 2"]
 
 
-def test_an_exception_passes_and_the_end_is_told(put: Instrumented) -> None:
+def test_an_exception_passes_through_and_the_end_hook_is_called(put: Instrumented) -> None:
     told: list[Any] = []
     put.put(added, Hook(end=lambda token: told.append(sys.exc_info()[0])))
     with pytest.raises(ValueError, match="scale"):
@@ -127,7 +127,7 @@ def test_an_exception_passes_and_the_end_is_told(put: Instrumented) -> None:
 
 
 @pytest.mark.parametrize("where", ["enter", "leave", "end"])
-def test_errors_of_hooks_go_to_who_asked_for_them_and_change_nothing(put: Instrumented, where: str) -> None:
+def test_errors_of_hooks_go_to_their_failed_callback_and_change_no_result(put: Instrumented, where: str) -> None:
     told: list[Exception] = []
 
     def fail(*given: Any) -> None:
@@ -138,13 +138,13 @@ def test_errors_of_hooks_go_to_who_asked_for_them_and_change_nothing(put: Instru
     assert [type(each) for each in told] == [KeyError]
 
 
-def test_without_somebody_to_tell_errors_of_hooks_are_raised(put: Instrumented) -> None:
+def test_errors_of_hooks_without_a_failed_callback_are_raised(put: Instrumented) -> None:
     put.put(nothing, Hook(lambda number: 1 / 0))
     with pytest.raises(ZeroDivisionError):
         nothing(1)
 
 
-def test_tracebacks_are_those_of_the_function_alone(put: Instrumented) -> None:
+def test_tracebacks_of_an_instrumented_function_show_no_frames_of_hooks(put: Instrumented) -> None:
     def shown() -> str:
         try:
             added(1, scale=-1)
@@ -164,7 +164,7 @@ def test_warnings_name_the_line_of_the_caller(put: Instrumented) -> None:
     assert found[0].filename == __file__
 
 
-def test_names_signature_and_first_line_stay(put: Instrumented) -> None:
+def test_an_instrumented_function_keeps_its_name_signature_and_first_line(put: Instrumented) -> None:
     def facts() -> list[Any]:
         code = added.__code__
         names = [added.__qualname__, code.co_name, code.co_qualname, code.co_filename, code.co_firstlineno]
@@ -188,7 +188,7 @@ def test_several_hooks_are_called_and_restored_one_by_one() -> None:
     assert nothing.__code__ is original
 
 
-def test_a_function_without_its_source_is_left_alone(tmp_path: Path) -> None:
+def test_a_function_whose_source_has_changed_is_not_instrumented(tmp_path: Path) -> None:
     path = tmp_path / "gone.py"
     path.write_text("def gone():\n    return 1\n")
     known: dict[str, Any] = {}
@@ -201,7 +201,7 @@ def test_a_function_without_its_source_is_left_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", ["3.12", "3.13"])
-def test_it_works_on_other_pythons(version: str) -> None:
+def test_functions_can_be_instrumented_on_other_python_versions(version: str) -> None:
     text = """
 import runpy, sys, types
 instrument = types.ModuleType("instrument")
@@ -228,7 +228,7 @@ print(textwrap.fill("a b"), shlex.join(["a"]))
     assert done.stdout.split() == ["A", "B", "a!", "a", "b", "a"], done.stderr
 
 
-def test_what_python_itself_defines_can_be_instrumented_alike(put: Instrumented) -> None:
+def test_nearly_all_functions_of_the_standard_library_can_be_instrumented(put: Instrumented) -> None:
     functions = [each for each in vars(inspect).values() if isinstance(each, FunctionType)]
     plain = [each for each in functions if not inspect.isgeneratorfunction(each) and each.__module__ == "inspect"]
     assert sum(put.put(each, Hook()) for each in plain) >= 0.95 * len(plain)

@@ -1,4 +1,4 @@
-"""What makes graphs large: found on the client, before they are sent."""
+"""The parts that make a graph large are found on the client before the graph is sent."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Model:
 
 @pytest.fixture
 def noted(client: Client) -> Any:
-    """Calls something, and gives what was noted of the largest graph."""
+    """Runs a function that sends a graph, and returns the largest part found in it."""
 
     def called(send: Any) -> LargePart | None:
         with noting(()) as notes:
@@ -46,46 +46,46 @@ def noted(client: Client) -> Any:
     return called
 
 
-def test_small_graphs_are_not_looked_at(noted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_graphs_are_not_searched_for_large_parts(noted: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_Search, "graph", None)
     assert noted(lambda client: client.map(shape, range(100), values=3)) is None
 
 
-def test_an_argument_of_each_call(noted: Any) -> None:
+def test_a_large_argument_of_each_call_is_found(noted: Any) -> None:
     found = noted(lambda client: client.map(shape, range(10), [table() for _ in range(10)], key="shapes"))
     assert (found.layer, found.what, found.calls) == ("shapes", "argument `values`", 10)
     assert found.nbytes == 10 * BYTES
     assert "numpy.ndarray (500000)" in found.sentence("40 MB")
 
 
-def test_an_argument_that_all_calls_share(noted: Any) -> None:
+def test_a_large_argument_that_all_calls_share_is_counted_once(noted: Any) -> None:
     found = noted(lambda client: client.map(shape, range(10), [table()] * 10))
     assert (found.what, found.nbytes, found.calls) == ("argument `values`", BYTES, 10)
 
 
-def test_a_bound_method(noted: Any) -> None:
+def test_a_large_object_of_a_bound_method_is_found(noted: Any) -> None:
     found = noted(lambda client: client.map(Model().score, range(10)))
     assert (found.layer, found.what) == ("score", "`self` of `Model.score`")
 
 
-def test_a_variable_of_a_closure(noted: Any) -> None:
+def test_a_large_variable_of_a_closure_is_found(noted: Any) -> None:
     coordinates = table()
     found = noted(lambda client: client.submit(lambda i: coordinates[i], 1))
     assert "`coordinates`" in found.what
 
 
-def test_an_argument_that_is_bound_already(noted: Any) -> None:
+def test_a_large_argument_of_a_partial_function_is_found(noted: Any) -> None:
     found = noted(lambda client: client.submit(functools.partial(shape, values=table()), 1))
     assert found.what == "argument `values`"
 
 
-def test_what_a_delayed_call_was_given(noted: Any) -> None:
+def test_a_large_argument_of_delayed_calls_is_found(noted: Any) -> None:
     found = noted(lambda client: client.compute([delayed(shape)(i, table()) for i in range(3)]))
     assert found.layer == "shape"
     assert found.nbytes == pytest.approx(3 * BYTES)
 
 
-def test_blocks_and_the_array_that_they_are_cut_from(noted: Any) -> None:
+def test_a_large_array_is_found_behind_blocks_and_as_an_argument(noted: Any) -> None:
     array = pytest.importorskip("dask.array")
     found = noted(lambda client: client.compute(array.from_array(table(), chunks=100_000).sum()))
     assert found.nbytes >= BYTES
@@ -100,7 +100,7 @@ def shape_of(block: Any, other: Any) -> Any:
     return block
 
 
-def test_a_container_of_many(noted: Any) -> None:
+def test_a_large_dictionary_is_found_and_named_with_its_length(noted: Any) -> None:
     words = {str(i): float(i) for i in range(200_000)}
     found = noted(lambda client: client.submit(shape, 1, words))
     assert (found.what, found.kind) == ("argument `values`", "builtins.dict of 200,000")
@@ -112,17 +112,17 @@ class Broken:
         raise ValueError("not now")
 
 
-def test_an_object_that_raises_when_it_is_looked_at_is_sent_as_ever(noted: Any) -> None:
+def test_an_object_that_raises_when_inspected_is_still_sent(noted: Any) -> None:
     assert noted(lambda client: client.submit(len, [Broken(), table()])) is None
 
 
-def test_a_search_has_an_end() -> None:
+def test_the_search_for_large_parts_visits_a_limited_number_of_objects() -> None:
     search, nested = _Search(), [[object() for _ in range(900)] for _ in range(900)]
     search.graph({("x", i): (shape, nested, nested) for i in range(10_000)})
     assert search._visits <= VISITS + 10_000 * 4
 
 
-def test_the_client_is_as_before(client: Client) -> None:
+def test_the_client_is_restored_after_the_search_for_large_parts(client: Client) -> None:
     before = Client._graph_to_futures.__code__, Client._send_to_scheduler.__code__
     with noting(()):
         assert Client._graph_to_futures.__code__ is not before[0]

@@ -1,4 +1,4 @@
-"""Log records of workers that are gone are read from files that nobody closed."""
+"""Log records of workers that have ended are read from files that were never closed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def box(tmp_path: Path) -> Iterator[BlackBox]:
         faulthandler.enable()
 
 
-def test_records_of_the_root_and_of_distributed_are_kept(box: BlackBox, tmp_path: Path, rows: Rows) -> None:
+def test_log_records_of_the_root_and_of_distributed_are_kept(box: BlackBox, tmp_path: Path, rows: Rows) -> None:
     logging.getLogger("user").error("two\nlines %s", "é")
     logging.getLogger("distributed.worker").warning("unresponsive")
     found = rows(logs.read(tmp_path, {"tcp://10.0.0.1:4000"}))
@@ -44,7 +44,7 @@ def test_records_of_the_root_and_of_distributed_are_kept(box: BlackBox, tmp_path
     assert logs.read(tmp_path / "nothing", {"tcp://10.0.0.1:4000"})["text"] == []
 
 
-def test_a_traceback_of_the_interpreter_is_kept(box: BlackBox, tmp_path: Path, rows: Rows) -> None:
+def test_a_traceback_that_faulthandler_writes_is_kept(box: BlackBox, tmp_path: Path, rows: Rows) -> None:
     logging.getLogger("user").warning("before")
     assert box.handler is not None
     faulthandler.dump_traceback(file=box.handler.descriptor)
@@ -53,14 +53,14 @@ def test_a_traceback_of_the_interpreter_is_kept(box: BlackBox, tmp_path: Path, r
     assert any("test_logs.py" in row["text"] for row in fault)
 
 
-def test_nothing_is_written_after_teardown(box: BlackBox, tmp_path: Path) -> None:
+def test_no_log_record_is_written_after_teardown(box: BlackBox, tmp_path: Path) -> None:
     box.teardown(None)
     logging.getLogger("user").warning("late")
     assert logs.read(tmp_path, {"tcp://10.0.0.1:4000"})["text"] == []
     box.teardown(None)
 
 
-def test_of_a_long_file_the_end_is_read(tmp_path: Path) -> None:
+def test_only_the_end_of_a_long_log_file_is_read(tmp_path: Path) -> None:
     entries = [{"worker": "w", "time": 1.0}]
     entries += [
         {"time": float(number), "level": "INFO", "text": f"line {number} " + "x" * 1000} for number in range(1000)
@@ -73,7 +73,7 @@ def test_of_a_long_file_the_end_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"garbage\n", b'{"worker": "w", "time": 1.0}\n{"cut', b"[1]\n"])
-def test_a_file_that_was_cut_anywhere_is_read(tmp_path: Path, content: bytes) -> None:
+def test_a_log_file_that_was_cut_anywhere_is_read(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.log").write_bytes(content)
     columns = logs.read(tmp_path, {"w"})
     assert columns["text"] == (['{"cut'] if b"cut" in content else [])

@@ -36,7 +36,7 @@ def sample(process: str, times: list[float], sizes: list[int], interval_s: float
     }
 
 
-def test_samples_take_what_was_last_known_of_managed_memory(rows: Rows) -> None:
+def test_memory_samples_include_the_last_known_managed_memory(rows: Rows) -> None:
     samples = {"scheduler": sample("a", [1.0], [10]), "w": sample("b", [1.0, 2.0, 3.0], [20, 30, 40])}
     managed = [(1.5, "w", 7, 0), (1.6, "other", 1, 1), (2.5, "w", 8, 9)]
     assert [tuple(row.values()) for row in rows(memory._columns(samples, managed))] == [
@@ -52,7 +52,7 @@ async def slow_metric(worker: Any) -> int:
     return 1
 
 
-def test_heartbeats_that_overlap_lose_no_worker_and_no_metrics() -> None:
+def test_overlapping_heartbeats_lose_no_worker_and_no_metrics() -> None:
     def executed(dask_scheduler: Any) -> float:
         spans = dask_scheduler.extensions["spans"].spans.values()
         metrics = [items for span in spans for items in span._cumulative_worker_metrics.items()]
@@ -76,7 +76,7 @@ def test_a_process_that_workers_share_is_counted_once(rows: Rows) -> None:
     assert [row["worker"] for row in rows(columns)] == ["v"]
 
 
-def test_workers_in_the_schedulers_process_are_said_to_be_there(client: Client) -> None:
+def test_workers_in_the_schedulers_process_are_mentioned_in_a_note(client: Client) -> None:
     since = time.time()
     time.sleep(0.6)  # the monitor looks twice a second
     gathered = memory.gather(client, since)
@@ -89,7 +89,7 @@ def test_workers_in_the_schedulers_process_are_said_to_be_there(client: Client) 
 
 @pytest.fixture
 def asked(client: Client, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
-    """Has scheduler and workers answer with these samples; gives the workers that are asked."""
+    """Makes scheduler and workers answer with these samples; returns the workers that were asked."""
 
     def answer(scheduler: Any, workers: dict[str, Any]) -> list[Any]:
         found: list[Any] = []
@@ -108,7 +108,7 @@ def asked(client: Client, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list
     return answer
 
 
-def test_of_workers_without_a_monitor_only_one_is_asked(client: Client, asked: Any) -> None:
+def test_only_one_of_the_workers_without_a_memory_monitor_is_asked(client: Client, asked: Any) -> None:
     off = sample("a", [1.0], [10], interval_s=3600.0)
     found = asked(off, {"w0": off})
     gathered = memory.gather(client, 0.0)
@@ -127,7 +127,9 @@ def test_workers_that_do_not_answer_are_named(client: Client, asked: Any) -> Non
     assert list(gathered.columns["worker"]) == ["w0"]
 
 
-def test_what_takes_too_long_is_given_up(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_samples_that_take_too_long_are_given_up_with_a_warning(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def never(function: Any, since: float) -> None:
         await asyncio.sleep(60)
 
@@ -141,7 +143,7 @@ def test_what_takes_too_long_is_given_up(client: Client, monkeypatch: pytest.Mon
 # ------------------------------------------------------------------ GPUs
 
 
-def test_gpus_of_some_workers_and_why_not_of_the_others() -> None:
+def test_gpus_of_some_workers_are_listed_with_reasons_for_those_without() -> None:
     columns = {"time": (1.0, 2.0), "utilisation": (0.5, 0.7), "memory": (7, 8)}
     columns |= {"prefix": ("inc", ""), "doing": ("", ""), "cpu": (1.0, 0.0)}
     told = {
@@ -160,14 +162,14 @@ def test_gpus_of_some_workers_and_why_not_of_the_others() -> None:
     assert (list(samples["time"]), samples["prefix"], list(samples["memory"])) == ([1.0, 2.0], ["inc", ""], [7, 8])
 
 
-def test_where_there_is_no_gpu_its_absence_is_said(client: Client) -> None:
+def test_without_a_gpu_its_absence_is_explained(client: Client) -> None:
     found = memory.gather(client, 0.0).gpus
     assert found["workers"] == {}
     [why] = found["absent"]
     assert why
 
 
-def test_threads_that_a_library_starts_for_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_threads_of_a_numerical_library_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.ones(1) @ np.ones(1) == 1  # BLAS is there
     with threadpoolctl.threadpool_limits(3):
         assert process_samples.pool_threads() == 3

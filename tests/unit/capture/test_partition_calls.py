@@ -1,4 +1,4 @@
-"""With the real libraries; each test's own lines are the user's."""
+"""Calls that make partitions, recorded with the real libraries; lines of the tests count as user code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def here() -> str:
     return f"{Path(__file__).name}:{frame.f_back.f_lineno} in {frame.f_back.f_code.co_name}"
 
 
-def test_what_a_bag_is_made_of():
+def test_making_a_bag_is_recorded_with_its_line_items_and_partitions():
     with noted(()) as notes:
         bag, line = dask.bag.from_sequence(range(300), npartitions=3), here()
         twice = bag.map(abs).filter(None).sum()
@@ -36,14 +36,14 @@ def test_what_a_bag_is_made_of():
     assert notes == [PartitionCall("dask.bag.from_sequence", line, 300, 3)]
 
 
-def test_a_function_that_the_user_imported_by_name_counts_once_in_a_loop():
+def test_calls_of_a_function_imported_by_name_count_once_in_a_loop():
     with noted(()) as notes:
         for _ in range(100):
             from_sequence([1, 2, 3])
     assert [(note.items, note.partitions) for note in notes] == [(3, 3)]
 
 
-def test_arrays_and_dataframes():
+def test_making_arrays_and_dataframes_is_recorded_with_items_and_partitions():
     pandas = pytest.importorskip("pandas")
     dataframe = pytest.importorskip("dask.dataframe")
     with noted(()) as notes:
@@ -55,7 +55,7 @@ def test_arrays_and_dataframes():
     ]
 
 
-def test_the_chunks_of_arrays_those_of_random_numbers_too():
+def test_chunks_are_recorded_for_arrays_and_for_random_numbers():
     with noted({"dask.array"}) as notes:
         dask.array.random.random((6, 4), chunks=(4, 2))
         dask.array.random.default_rng(0).normal(size=9, chunks=3)
@@ -74,7 +74,7 @@ def test_a_number_that_becomes_an_array_has_no_items():
     assert all(each.items is None for each in notes if each.call == "dask.array.from_array")
 
 
-def test_the_configuration_may_ask_for_more_partitions_of_what_can_be_divided():
+def test_the_npartitions_setting_changes_partitions_where_data_can_be_divided():
     pandas = pytest.importorskip("pandas")
     dataframe = pytest.importorskip("dask.dataframe")
     with dask.config.set({NPARTITIONS: 8}), noted(()) as notes:
@@ -90,7 +90,7 @@ def test_the_configuration_may_ask_for_more_partitions_of_what_can_be_divided():
         from_sequence([1])
 
 
-def test_the_call_that_the_user_wrote_is_noted_and_calls_within_it_are_not(tmp_path):
+def test_the_call_in_user_code_is_recorded_and_calls_inside_it_are_not(tmp_path):
     dataframe = pytest.importorskip("dask.dataframe")
     (tmp_path / "a.csv").write_text("a\n1\n")
     with noted(()) as notes:
@@ -100,14 +100,14 @@ def test_the_call_that_the_user_wrote_is_noted_and_calls_within_it_are_not(tmp_p
     assert [(note.call, note.items, note.partitions) for note in notes] == expected
 
 
-def test_files_say_nothing_on_how_much_there_is_in_them(tmp_path):
+def test_reading_files_is_recorded_without_a_number_of_items(tmp_path):
     (tmp_path / "one.txt").write_text("1\n2\n")
     with noted(()) as notes:
         dask.bag.read_text([str(tmp_path / "one.txt")])
     assert [(note.items, note.partitions) for note in notes] == [(None, 1)]
 
 
-def test_beams_create_is_named_and_not_what_its_runner_does_with_it():
+def test_beams_create_is_recorded_and_the_calls_of_its_runner_are_not():
     beam = pytest.importorskip("apache_beam")
     evaluator = pytest.importorskip("apache_beam.runners.dask.transform_evaluator")
     with noted(()) as notes:
@@ -121,7 +121,7 @@ def test_beams_create_is_named_and_not_what_its_runner_does_with_it():
 # ------------------------------------------------------------------ no effect
 
 
-def test_functions_are_the_same_objects_and_have_their_own_code_again_afterwards():
+def test_patched_functions_stay_the_same_objects_and_get_their_code_back():
     functions = dask.bag.from_sequence, dask.bag.read_text, dask.array.from_array
     before = [(function, function.__code__) for function in functions]
     with noted(()):
@@ -130,26 +130,26 @@ def test_functions_are_the_same_objects_and_have_their_own_code_again_afterwards
     assert (dask.bag.from_sequence, dask.array.from_array) == (functions[0], functions[2])
 
 
-def test_no_frame_of_ours_stands_in_a_traceback():
+def test_tracebacks_through_patched_functions_show_no_frames_of_ours():
     with noted(()), pytest.raises(TypeError) as raised:
         from_sequence(3)
     assert [each.path.name for each in raised.traceback] == [Path(__file__).name, "core.py"]
 
 
-def test_errors_are_the_librarys_own():
+def test_errors_of_patched_functions_are_those_of_the_library():
     with noted(()) as notes, pytest.raises(TypeError):
         from_sequence(3)
     assert notes == []
 
 
-def test_what_is_made_in_a_way_unknown_is_not_noted(monkeypatch):
+def test_a_function_replaced_by_the_user_is_not_recorded(monkeypatch):
     monkeypatch.setattr(dask.bag, "from_sequence", lambda items: items)
     with noted(()) as notes:
         dask.bag.from_sequence([1, 2])
     assert notes == []
 
 
-def test_libraries_that_the_workload_does_not_import_are_not_loaded():
+def test_libraries_that_the_workload_does_not_import_stay_unloaded():
     script = """
         import sys
         from scalescope.capture.partition_calls import noted
@@ -160,7 +160,7 @@ def test_libraries_that_the_workload_does_not_import_are_not_loaded():
     assert told.split() == ["True", "False", "False"]
 
 
-def test_a_library_that_is_not_installed_is_for_the_workload_to_miss(monkeypatch):
+def test_a_library_that_is_not_installed_raises_no_error(monkeypatch):
     monkeypatch.setitem(partition_calls.CALLS, "dask.nothing", ("from_nothing",))
     with noted(("dask.nothing",)) as notes:
         from_sequence([1])

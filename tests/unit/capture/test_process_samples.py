@@ -1,4 +1,4 @@
-"""Heartbeats that a look at a worker sends, on releases whose spans collect their digests in different ways."""
+"""Heartbeats sent by a memory sample, on releases whose spans collect their digests in different ways."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Spans2024(Spans):
 
 
 @pytest.mark.parametrize(("spans", "given"), [(Spans2023(), ()), (Spans2024(), ({("execute", "new"): 2.0},))])
-def test_what_another_heartbeat_has_not_sent_is_kept(spans: Any, given: tuple[Any, ...]) -> None:
+def test_digests_that_another_heartbeat_has_not_sent_yet_are_kept(spans: Any, given: tuple[Any, ...]) -> None:
     async def heartbeat() -> None:
         spans.collect_digests(*given)
 

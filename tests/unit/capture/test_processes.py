@@ -1,4 +1,4 @@
-"""Workers that are processes of their own, and die."""
+"""Workers that are processes of their own, some of which die."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def die_unless(marker: str) -> str:
     return "survived"
 
 
-def test_memory_of_every_process_over_the_trial(
+def test_memory_of_every_process_is_sampled_during_the_trial(
     processes: Client, capture: Capture, tmp_path: Path, rows: Rows
 ) -> None:
     with capture.trial(tmp_path / "x") as recording:

@@ -36,7 +36,7 @@ class NoText:
 
 
 class FakeGroup:
-    """Can be a key of a dictionary, as a task group can."""
+    """A task group: hashable, as the real one is."""
 
     def __init__(self, name: str, prefix: Any) -> None:
         self.name = name
@@ -44,7 +44,7 @@ class FakeGroup:
 
 
 class FakeScheduler:
-    """What the recorder touches of a scheduler."""
+    """The part of a scheduler that the recorder uses."""
 
     def __init__(self, **options: Any) -> None:
         self.tasks: dict[Any, Any] = {}
@@ -112,7 +112,7 @@ class FakeScheduler:
         self.move(key, "processing", "memory", worker=worker, **(message | details))
 
     def lose(self, worker: str, key: Any) -> None:
-        """A worker leaves, and with it the task that it was running."""
+        """A worker leaves, and its running task is lost."""
         del self.workers[worker]
         self.move(key, "processing", "released")
         self.recorder.remove_worker(self, worker)
@@ -151,7 +151,7 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
 # ---------------------------------------------------------------- what a healthy task leaves
 
 
-def test_a_task_becomes_one_row_with_all_that_is_known_of_it(ticking: None) -> None:
+def test_a_finished_task_becomes_one_row_with_all_its_fields(ticking: None) -> None:
     scheduler = FakeScheduler()
     begun = scheduler.recorder.begin()["time"]
     scheduler.submit(("inc-1", 5))
@@ -175,7 +175,7 @@ def test_a_task_becomes_one_row_with_all_that_is_known_of_it(ticking: None) -> N
     assert row | expected == row
 
 
-def test_seconds_of_each_other_action_are_added_up(scheduler: FakeScheduler) -> None:
+def test_seconds_of_transfer_and_other_actions_are_added_up(scheduler: FakeScheduler) -> None:
     actions = [("transfer", 1.0), ("deserialize", 0.25), ("transfer", 2.0), ("disk-read", 4.0), ("disk-write", 8.0)]
     startstops = [{"action": action, "start": 10.0, "stop": 10.0 + seconds} for action, seconds in actions]
     startstops += [{"action": "compute", "start": 50.0, "stop": 51.0}, {"action": "new", "start": 0.0, "stop": 99.0}]
@@ -191,7 +191,7 @@ def test_seconds_of_each_other_action_are_added_up(scheduler: FakeScheduler) -> 
     assert before["transfer"] == after["transfer"] == 0.0
 
 
-def test_span_is_the_longest_path_of_dependencies(scheduler: FakeScheduler) -> None:
+def test_the_span_of_a_task_is_its_longest_path_of_dependencies(scheduler: FakeScheduler) -> None:
     #   a(1) ── c(4) ──┐
     #   b(2) ──────────┴ d(8)      e(16)
     scheduler.run("a", seconds=1)
@@ -204,7 +204,7 @@ def test_span_is_the_longest_path_of_dependencies(scheduler: FakeScheduler) -> N
 
 @settings(max_examples=50, deadline=None)
 @given(st.data())
-def test_span_agrees_with_all_paths_of_any_graph(data: st.DataObject) -> None:
+def test_the_span_of_a_task_agrees_with_all_paths_of_any_graph(data: st.DataObject) -> None:
     scheduler = FakeScheduler()
     seconds: list[int] = []
     paths: list[int] = []  # longest path that ends with a task, over all paths
@@ -216,11 +216,11 @@ def test_span_agrees_with_all_paths_of_any_graph(data: st.DataObject) -> None:
     assert [row["span"] for row in scheduler.rows()] == paths
 
 
-def test_a_forgotten_task_no_longer_counts_to_a_span(scheduler: FakeScheduler) -> None:
+def test_a_forgotten_task_no_longer_adds_to_a_span(scheduler: FakeScheduler) -> None:
     scheduler.run("a", seconds=5)
     scheduler.move("a", "memory", "released")
     scheduler.move("a", "released", "forgotten")
-    scheduler.submit("a")  # scattered data of that name, say: it never ran
+    scheduler.submit("a")  # such as scattered data of that name, which never ran
     scheduler.run("b", "a", seconds=1)
     assert [row["span"] for row in scheduler.rows()] == [5, 1]
 
@@ -252,7 +252,7 @@ def test_a_task_that_left_the_queue_was_not_runnable_before_it_came_back(ticking
     assert row["runnable"] == row["assigned"]
 
 
-def test_a_group_named_as_its_key_is_kept(scheduler: FakeScheduler) -> None:
+def test_a_task_group_named_like_its_key_is_kept(scheduler: FakeScheduler) -> None:
     scheduler.run("sum-1", group="sum-1", prefix="sum")
     scheduler.run("inc-1", group="inc")
     assert [(row["group"], row["prefix"]) for row in scheduler.rows()] == [("sum-1", "sum"), ("inc", "inc")]
@@ -261,7 +261,7 @@ def test_a_group_named_as_its_key_is_kept(scheduler: FakeScheduler) -> None:
 # ---------------------------------------------------------------- errors, deaths, theft
 
 
-def test_an_error_is_a_row_and_an_event(scheduler: FakeScheduler) -> None:
+def test_a_task_that_fails_becomes_a_row_and_an_event(scheduler: FakeScheduler) -> None:
     scheduler.submit("x")
     scheduler.assign("x")
     scheduler.tasks["x"].run_spec = SimpleNamespace(func=load, args=(7, "a" * 99, NoText()), kwargs={"deep": [1]})
@@ -277,20 +277,20 @@ def test_an_error_is_a_row_and_an_event(scheduler: FakeScheduler) -> None:
     assert told == {"key": "x", "worker": WORKER, "exception": "E" * 2000}
 
 
-def test_a_call_is_described_where_it_is_known() -> None:
+def test_the_call_of_a_task_is_described_for_user_functions_only() -> None:
     assert call_of(SimpleNamespace(func=load, args=(), kwargs={"deep": True})) == "load(deep=True)"
-    assert call_of(SimpleNamespace(func=LocalCluster, args=(1,), kwargs={})) == ""  # a library's own
+    assert call_of(SimpleNamespace(func=LocalCluster, args=(1,), kwargs={})) == ""  # a class of a library
     assert call_of({"function": b"", "args": b""}) == call_of(None) == ""  # as schedulers before 2024.12 hold it
 
 
-def test_tasks_that_fail_with_another_are_no_attempts(scheduler: FakeScheduler) -> None:
+def test_tasks_that_fail_because_of_another_task_become_no_rows(scheduler: FakeScheduler) -> None:
     scheduler.submit("x")
     scheduler.submit("y", "x")
     scheduler.move("y", "waiting", "erred", cause="x")
     assert scheduler.rows() == []
 
 
-def test_an_error_that_will_be_retried_is_a_row_of_its_own(scheduler: FakeScheduler) -> None:
+def test_a_failed_attempt_that_is_retried_becomes_a_row_of_its_own(scheduler: FakeScheduler) -> None:
     scheduler.submit("x")
     scheduler.assign("x")
     startstops = [{"action": "compute", "start": 1.0, "stop": 3.0}]
@@ -318,7 +318,9 @@ def test_an_attempt_whose_worker_died_is_lost_and_the_next_is_a_retry(scheduler:
 
 
 @pytest.mark.parametrize("another_leaves", [False, True])
-def test_a_task_that_was_called_off_is_lost_but_no_retry(scheduler: FakeScheduler, another_leaves: bool) -> None:
+def test_a_cancelled_attempt_is_lost_and_the_next_is_not_a_retry(
+    scheduler: FakeScheduler, another_leaves: bool
+) -> None:
     scheduler.submit("x")
     scheduler.assign("x", worker=OTHER)
     if another_leaves:
@@ -336,14 +338,14 @@ def unfinished_of(scheduler: FakeScheduler) -> list[Any]:
     return [json.loads(message) for _, topic, message in events if topic == "unfinished"]
 
 
-def test_where_all_ended_nothing_is_unfinished(scheduler: FakeScheduler) -> None:
+def test_no_task_is_unfinished_when_all_have_ended(scheduler: FakeScheduler) -> None:
     scheduler.run("x-1")
     scheduler.move("x-1", "memory", "released")
     scheduler.move("x-1", "released", "forgotten")
     assert unfinished_of(scheduler) == []
 
 
-def test_tasks_released_before_they_ended_are_counted_once_they_are_forgotten(scheduler: FakeScheduler) -> None:
+def test_tasks_released_before_their_end_count_as_cancelled_once_forgotten(scheduler: FakeScheduler) -> None:
     for key in ("load-1", "load-2", "crunch-1", "again-1"):
         scheduler.submit(key)
     scheduler.assign("load-1")
@@ -366,7 +368,7 @@ def test_tasks_that_have_not_ended_are_counted_at_the_end(scheduler: FakeSchedul
     assert unfinished_of(scheduler) == [{"left": {"load": 5}, "cancelled": {}}]
 
 
-def test_a_task_given_up_after_its_workers_died_is_a_row(scheduler: FakeScheduler) -> None:
+def test_a_task_given_up_after_its_workers_died_becomes_a_failed_row(scheduler: FakeScheduler) -> None:
     scheduler.submit("x")
     scheduler.assign("x")
     scheduler.move("x", "processing", "erred", worker=WORKER, cause="x", exception=b"")
@@ -375,7 +377,7 @@ def test_a_task_given_up_after_its_workers_died_is_a_row(scheduler: FakeSchedule
     assert "KilledWorker" in chunk["events"][0][2]
 
 
-def test_a_task_whose_inputs_are_larger_than_a_worker_is_a_row(scheduler: FakeScheduler) -> None:
+def test_a_task_whose_inputs_exceed_the_memory_of_a_worker_becomes_a_failed_row(scheduler: FakeScheduler) -> None:
     scheduler.submit("x")
     refused = pickle.dumps(MemoryError("input dependencies"))
     scheduler.move("x", "processing", "erred", worker=WORKER, cause="x", exception=refused)
@@ -385,7 +387,7 @@ def test_a_task_whose_inputs_are_larger_than_a_worker_is_a_row(scheduler: FakeSc
     assert scheduler.totals()["foreign"] == 0
 
 
-def test_a_task_that_no_worker_could_take_is_a_row_without_worker(scheduler: FakeScheduler) -> None:
+def test_a_task_that_no_worker_could_take_becomes_a_row_without_worker(scheduler: FakeScheduler) -> None:
     scheduler.submit("x")
     scheduler.move("x", "waiting", "no-worker")
     scheduler.move("x", "no-worker", "erred", cause="x")
@@ -395,7 +397,7 @@ def test_a_task_that_no_worker_could_take_is_a_row_without_worker(scheduler: Fak
     assert (totals["rows"], totals["unassigned"], totals["assigned"]) == (1, 1, 0)
 
 
-def test_a_stolen_task_belongs_to_the_thief(ticking: None) -> None:
+def test_a_stolen_task_belongs_to_the_worker_that_stole_it(ticking: None) -> None:
     scheduler = FakeScheduler()
     scheduler.submit("x")
     scheduler.assign("x")
@@ -422,7 +424,7 @@ KINDS = ("stolen", "queued", "unqueued", "forgotten", "finished", "restricted", 
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.sampled_from(KINDS), max_size=20))
-def test_every_entry_is_read_as_long_as_it_was_written(kinds: list[str]) -> None:
+def test_every_entry_is_read_with_the_length_with_which_it_was_written(kinds: list[str]) -> None:
     scheduler = FakeScheduler(held_back_s=30.0)
     written: list[tuple[Any, int]] = []  # kind and number of details of each entry
     for key, kind in enumerate(kinds):
@@ -523,7 +525,7 @@ def test_a_chunk_is_sent_again_until_it_is_acknowledged(scheduler: FakeScheduler
 
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.sampled_from(["run", "drain", "lost answer"]), max_size=30), st.integers(1, 4))
-def test_whatever_gets_lost_on_the_way_every_row_arrives_once_and_in_order(steps: list[str], size: int) -> None:
+def test_every_row_arrives_once_and_in_order_even_if_answers_are_lost(steps: list[str], size: int) -> None:
     scheduler = FakeScheduler()
     attempts = scheduler.recorder.attempts
     assert attempts is not None
@@ -560,7 +562,7 @@ def test_whatever_gets_lost_on_the_way_every_row_arrives_once_and_in_order(steps
 
 
 def chain(scheduler: FakeScheduler, tasks: int) -> None:
-    """Each needs the one before, which is forgotten as soon as its result is no longer needed."""
+    """A chain of tasks; each is forgotten as soon as the next one has its result."""
     for number in range(tasks):
         scheduler.run(number, *([number - 1] if number else []))
         if number:
@@ -572,7 +574,7 @@ def edges(scheduler: FakeScheduler, chunk: dict[str, Any]) -> list[tuple[int, in
     return list(zip(found["task"], found["needs"], strict=True))
 
 
-def test_no_row_is_made_while_tasks_run_and_all_are_when_they_have_ended() -> None:
+def test_no_row_is_made_until_the_tasks_have_ended() -> None:
     scheduler = FakeScheduler(held_back_s=30.0)
     chain(scheduler, 1_200)  # more than are made at once
     scheduler.submit("lost")
@@ -592,7 +594,7 @@ def test_no_row_is_made_while_tasks_run_and_all_are_when_they_have_ended() -> No
     assert scheduler.recorder.attempts.row_of.keys() == {1_199}
 
 
-def test_not_more_is_held_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_entries_are_held_back_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scalescope.capture.recorder.BATCH", 150)  # 16 entries a task: a batch of 10
     monkeypatch.setattr("scalescope.capture.recorder.HELD_BATCHES", 2)
     scheduler = FakeScheduler(held_back_s=30.0)
@@ -609,7 +611,7 @@ def test_not_more_is_held_than_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
     assert edges(scheduler, scheduler.drain(ack=1)) == [(number, number - 1) for number in range(made, 100)]
 
 
-def test_what_has_been_held_for_long_is_handed_out(monkeypatch: pytest.MonkeyPatch, ticking: None) -> None:
+def test_entries_held_for_longer_than_the_limit_are_handed_out(monkeypatch: pytest.MonkeyPatch, ticking: None) -> None:
     monkeypatch.setattr("scalescope.capture.recorder.BATCH", 20)  # two tasks
     scheduler = FakeScheduler(held_back_s=10.0)
     for number in range(8):  # two readings of the clock each, and one of a batch
@@ -619,7 +621,7 @@ def test_what_has_been_held_for_long_is_handed_out(monkeypatch: pytest.MonkeyPat
     assert scheduler.totals()["rows"] == 8
 
 
-def test_what_is_beyond_the_limit_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_and_events_beyond_the_limit_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scalescope.capture.recorder.HELD_OTHERS", 2)
     monkeypatch.setattr("scalescope.capture.recorder.HELD_WAITS", 1)
     scheduler = FakeScheduler(held_rows=3, held_events=2)
@@ -644,7 +646,7 @@ def test_what_is_beyond_the_limit_is_counted(monkeypatch: pytest.MonkeyPatch) ->
     assert totals["full"] == {"events": 3, "members": 4, "memory": 2, "lag": 1, "graphs": 1, "waits": 2}
 
 
-def test_totals_carry_the_schedulers_own_count(scheduler: FakeScheduler) -> None:
+def test_totals_include_the_schedulers_own_count_of_assigned_tasks(scheduler: FakeScheduler) -> None:
     scheduler.run("a")
     scheduler.run("b")
     scheduler.task_prefixes["inc"].state_counts["processing"] += 1  # a transition that the hook never saw
@@ -653,7 +655,9 @@ def test_totals_carry_the_schedulers_own_count(scheduler: FakeScheduler) -> None
 
 
 @pytest.mark.parametrize("restarted", [True, False])
-def test_the_count_is_void_after_a_restart_or_where_there_is_none(scheduler: FakeScheduler, restarted: bool) -> None:
+def test_the_schedulers_count_is_none_after_a_restart_or_when_it_has_no_counts(
+    scheduler: FakeScheduler, restarted: bool
+) -> None:
     scheduler.run("a")
     if restarted:
         scheduler.recorder.restart(scheduler)
@@ -663,7 +667,7 @@ def test_the_count_is_void_after_a_restart_or_where_there_is_none(scheduler: Fak
     assert (totals["restarted"], totals["assigned"]) == (restarted, None)
 
 
-def test_a_recording_knows_nothing_of_the_one_before(scheduler: FakeScheduler) -> None:
+def test_a_recording_contains_nothing_of_the_one_before(scheduler: FakeScheduler) -> None:
     scheduler.run("a", seconds=5)
     scheduler.submit("b")
     scheduler.assign("b")
@@ -681,7 +685,7 @@ def test_a_recording_knows_nothing_of_the_one_before(scheduler: FakeScheduler) -
     assert (totals["rows"], totals["foreign"], totals["assigned"]) == (1, 1, 1)
 
 
-def test_after_finish_nothing_more_is_recorded(scheduler: FakeScheduler) -> None:
+def test_nothing_more_is_recorded_after_finish(scheduler: FakeScheduler) -> None:
     scheduler.run("a")
     totals = scheduler.totals()
     scheduler.run("b")
@@ -692,7 +696,7 @@ def test_after_finish_nothing_more_is_recorded(scheduler: FakeScheduler) -> None
     assert scheduler.totals() == totals  # the answer was lost, and the call came again
 
 
-def test_finish_waits_for_tasks_that_run(scheduler: FakeScheduler) -> None:
+def test_finish_waits_for_running_tasks(scheduler: FakeScheduler) -> None:
     scheduler.submit("slow")
     scheduler.assign("slow")
 
@@ -704,7 +708,7 @@ def test_finish_waits_for_tasks_that_run(scheduler: FakeScheduler) -> None:
     assert (totals["rows"], totals["unfinished"]) == (1, 0)
 
 
-def test_finish_ends_on_a_scheduler_that_is_never_quiet(scheduler: FakeScheduler) -> None:
+def test_finish_returns_on_a_scheduler_that_is_never_idle(scheduler: FakeScheduler) -> None:
     async def end() -> dict[str, Any]:
         async def others() -> None:
             for number in range(1_000_000):
@@ -726,7 +730,7 @@ def test_finish_ends_on_a_scheduler_that_is_never_quiet(scheduler: FakeScheduler
 # ---------------------------------------------------------------- workers, events, life
 
 
-def test_workers_that_are_there_come_and_go_are_noted(scheduler: FakeScheduler) -> None:
+def test_present_joining_and_leaving_workers_are_recorded(scheduler: FakeScheduler) -> None:
     scheduler.recorder.remove_worker(scheduler=scheduler, worker=OTHER, stimulus_id="retired")
     scheduler.recorder.remove_worker(scheduler=scheduler, worker=WORKER)  # as before distributed 2023.6
     scheduler.recorder.add_worker(scheduler=scheduler, worker=OTHER)
@@ -740,7 +744,7 @@ def test_workers_that_are_there_come_and_go_are_noted(scheduler: FakeScheduler) 
     ]
 
 
-def test_memory_is_noted_where_it_changed(scheduler: FakeScheduler) -> None:
+def test_managed_memory_is_recorded_only_where_it_changed(scheduler: FakeScheduler) -> None:
     recorder = scheduler.recorder
     recorder._sample_memory(1.0)
     scheduler.workers[WORKER].nbytes = 100
@@ -750,7 +754,7 @@ def test_memory_is_noted_where_it_changed(scheduler: FakeScheduler) -> None:
     assert recorder.memory[2:] == [(2.0, WORKER, 100, 0), (2.0, OTHER, 0, 5)]
 
 
-def test_metrics_of_the_trial_alone_are_rows(scheduler: FakeScheduler) -> None:
+def test_only_fine_metrics_of_the_trial_become_rows(scheduler: FakeScheduler) -> None:
     recorder = scheduler.recorder
     assert asyncio.run(recorder.fine_metrics(recorder.recording, wait_s=0.0)) == []  # a release that has none
     read, latency = ("execute", "inc", "disk-read", "seconds"), "latency"
@@ -765,7 +769,7 @@ def test_metrics_of_the_trial_alone_are_rows(scheduler: FakeScheduler) -> None:
     ]
 
 
-def test_dependencies_are_rows_also_across_chunks(scheduler: FakeScheduler) -> None:
+def test_dependencies_become_rows_even_across_chunks(scheduler: FakeScheduler) -> None:
     for key in "ab":
         scheduler.run(key)
     scheduler.run("c", "a", "b")
@@ -773,7 +777,7 @@ def test_dependencies_are_rows_also_across_chunks(scheduler: FakeScheduler) -> N
     scheduler.run("d", "c", "b")
     scheduler.submit("persisted")
     scheduler.move("a", "memory", "forgotten")
-    scheduler.run("e", "persisted", "a")  # what was there before or is forgotten has no row
+    scheduler.run("e", "persisted", "a")  # a task from before the trial or a forgotten one has no row
     second = scheduler.drain(ack=1)
     assert sorted(edges(scheduler, first)) == [(2, 0), (2, 1)]
     assert sorted(edges(scheduler, second)) == [(3, 1), (3, 2)]
@@ -803,7 +807,7 @@ def test_restricted_tasks_say_how_many_workers_may_run_them(scheduler: FakeSched
     assert json.loads(message) == {"prefix": "inc", "workers": [OTHER], "hosts": [], "resources": [], "loose": False}
 
 
-def test_graphs_are_noted_with_their_size(ticking: None) -> None:
+def test_graphs_are_recorded_with_their_size(ticking: None) -> None:
     scheduler = FakeScheduler()
     handler = scheduler.stream_handlers["update-graph"]
     frames = SimpleNamespace(frames=[b"12345", memoryview(b"678")])
@@ -815,7 +819,7 @@ def test_graphs_are_noted_with_their_size(ticking: None) -> None:
     assert chunk["events"] == []
 
 
-def test_a_graph_that_a_task_sent_says_so(scheduler: FakeScheduler) -> None:
+def test_a_graph_sent_by_a_task_is_recorded_with_that_task(scheduler: FakeScheduler) -> None:
     handler = scheduler.stream_handlers["update-graph"]
     for client in ("Client-1", "Client-worker-2"):
         asyncio.run(handler(client=client, tasks=1, submitting_task="outer"))
@@ -827,14 +831,14 @@ def test_a_graph_that_a_task_sent_says_so(scheduler: FakeScheduler) -> None:
     ]
 
 
-def test_a_worker_whose_event_loop_is_slow_is_noted(scheduler: FakeScheduler) -> None:
+def test_a_worker_whose_event_loop_is_slow_is_recorded(scheduler: FakeScheduler) -> None:
     scheduler.workers[WORKER].metrics = {"event_loop_interval": 0.02}
     scheduler.workers[OTHER].metrics = {"event_loop_interval": 1.5}
     scheduler.recorder._sample_memory(5.0)
     assert scheduler.recorder.lag == [(5.0, OTHER, 1.5 - 0.02)]
 
 
-def test_the_worst_stall_of_the_loop_is_noted_once_a_second() -> None:
+def test_the_longest_stall_of_the_event_loop_is_recorded() -> None:
     recorder = Recorder(lag_interval_s=0.01)
     asyncio.run(recorder.start(FakeScheduler()))
 
@@ -859,7 +863,7 @@ def test_uninstall_leaves_the_scheduler_as_it_was(scheduler: FakeScheduler) -> N
     assert scheduler.stream_handlers == scheduler.own_handlers()
 
 
-def test_a_new_recorder_takes_the_place_of_one_that_was_left(scheduler: FakeScheduler) -> None:
+def test_a_new_recorder_replaces_one_that_was_left_behind(scheduler: FakeScheduler) -> None:
     new = Recorder(lag_interval_s=None)
     asyncio.run(new.start(scheduler))
     assert scheduler.plugins == {}  # the scheduler adds it after `start`

@@ -1,4 +1,4 @@
-"""Trials on a real scheduler: everything is in the file, and what is not is said."""
+"""Trials on a real scheduler: the record is complete, or says what it lacks."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def fail(text: str) -> None:
 # ---------------------------------------------------------------- healthy
 
 
-def test_every_task_of_a_trial_is_in_its_file(client: Client, capture: Capture, path: Path, rows: Rows) -> None:
+def test_every_task_of_a_trial_is_in_its_record(client: Client, capture: Capture, path: Path, rows: Rows) -> None:
     with capture.trial(path) as recording:
         futures = client.map(inc, range(500), pure=False)
         client.gather(futures)
@@ -83,7 +83,9 @@ def test_every_task_of_a_trial_is_in_its_file(client: Client, capture: Capture, 
     assert 0 < recording.received_bytes <= path.stat().st_size
 
 
-def test_spans_follow_the_graph(client: Client, capture: Capture, path: Path, rows: Rows) -> None:
+def test_spans_of_real_tasks_follow_their_dependencies(
+    client: Client, capture: Capture, path: Path, rows: Rows
+) -> None:
     with capture.trial(path):
         first, second = client.submit(nap, 0.03, key="first"), client.submit(nap, 0.01, key="second")
         third = client.submit(max, first, second, key="third")
@@ -98,7 +100,7 @@ def test_spans_follow_the_graph(client: Client, capture: Capture, path: Path, ro
     assert tasks["third"]["runnable"] >= max(tasks["first"]["stop"], tasks["second"]["stop"])
 
 
-def test_a_trial_holds_its_own_tasks_only(client: Client, capture: Capture, tmp_path: Path) -> None:
+def test_the_record_of_a_trial_holds_only_its_own_tasks(client: Client, capture: Capture, tmp_path: Path) -> None:
     client.gather(client.map(inc, range(10), pure=False))
     counts = []
     for number, tasks in enumerate([20, 30]):
@@ -110,7 +112,7 @@ def test_a_trial_holds_its_own_tasks_only(client: Client, capture: Capture, tmp_
     assert counts == [20, 30]
 
 
-def test_fetching_only_at_the_end_starts_no_thread(client: Client, path: Path) -> None:
+def test_fetching_records_only_at_the_end_starts_no_thread(client: Client, path: Path) -> None:
     capture = Capture(client, drain_interval_s=None)
     before = set(threading.enumerate())
     with capture.trial(path) as recording:
@@ -134,7 +136,7 @@ def test_queued_tasks_are_runnable_before_they_are_assigned(
     assert max(task["runnable"] for task in tasks) < min(task["stop"] for task in tasks)
 
 
-def test_workers_events_and_lag_are_in_the_file(
+def test_workers_events_and_lag_are_in_the_record(
     client: Client, cluster: LocalCluster, capture: Capture, path: Path, rows: Rows
 ) -> None:
     with capture.trial(path) as recording:
@@ -174,10 +176,10 @@ async def read_gpu(worker: Any) -> int:
         (2, {"gpu": read_gpu}),
     ],
 )
-def test_metrics_of_the_last_tasks_are_in_the_file(
+def test_metrics_of_the_last_tasks_are_in_the_record(
     tmp_path: Path, rows: Rows, trials: int, metrics: dict[str, Any]
 ) -> None:
-    """The workers' next heartbeat would come too late, and the trial before must not count."""
+    """The next heartbeat of the workers would come too late, and metrics of the previous trial must not count."""
     with (
         LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0", metrics=metrics) as cluster,
         Client(cluster) as client,
@@ -196,7 +198,7 @@ def test_metrics_of_the_last_tasks_are_in_the_file(
 # ---------------------------------------------------------------- workloads that fail
 
 
-def test_errors_and_retries_are_rows_and_events(client: Client, capture: Capture, path: Path, rows: Rows) -> None:
+def test_errors_and_retries_become_rows_and_events(client: Client, capture: Capture, path: Path, rows: Rows) -> None:
     with capture.trial(path) as recording:
         failing = client.submit(fail, "no such file", retries=2, pure=False)
         dependent = client.submit(inc, failing, pure=False)
@@ -228,7 +230,7 @@ def test_the_longest_task_of_each_prefix_is_named_by_its_call(
     assert [json.loads(event["message"]) for event in events] == [{"key": key, "call": "load(7, unit='s')"}]
 
 
-def test_what_dask_fused_into_tasks_of_other_names_is_known_again(
+def test_a_step_that_dask_fused_into_another_task_is_recognised_when_it_runs_again(
     client: Client, capture: Capture, path: Path, rows: Rows
 ) -> None:
     def load(part: Any) -> Any:
@@ -247,7 +249,7 @@ def test_what_dask_fused_into_tasks_of_other_names_is_known_again(
 
 
 @pytest.mark.parametrize("direct", [False, True])
-def test_scattered_data_and_the_tasks_that_needed_it(
+def test_scattered_data_is_recorded_with_the_tasks_that_needed_it(
     client: Client, capture: Capture, path: Path, rows: Rows, direct: bool
 ) -> None:
     before = client.scatter(b"1" * 3_000, hash=False)
@@ -270,7 +272,7 @@ def test_scattered_data_and_the_tasks_that_needed_it(
     assert {tables["tasks"]["key"][row] for row in last} == {futures[-1].key}
 
 
-def test_the_handlers_of_the_scheduler_are_its_own_again(client: Client) -> None:
+def test_closing_the_capture_restores_the_handlers_of_the_scheduler(client: Client) -> None:
     def handlers(dask_scheduler: Any) -> dict[str, str]:
         every = {**dask_scheduler.handlers, **dask_scheduler.stream_handlers}
         return {name: repr(handler) for name, handler in every.items()}
@@ -283,7 +285,7 @@ def test_the_handlers_of_the_scheduler_are_its_own_again(client: Client) -> None
     assert client.run_on_scheduler(handlers) == before
 
 
-def test_full_garbage_collections_of_the_scheduler_are_known(
+def test_time_of_full_garbage_collections_of_the_scheduler_is_recorded(
     client: Client, capture: Capture, path: Path, rows: Rows
 ) -> None:
     callbacks = list(gc.callbacks)
@@ -296,7 +298,7 @@ def test_full_garbage_collections_of_the_scheduler_are_known(
     assert gc.callbacks == callbacks
 
 
-def test_what_a_failed_workload_did_is_kept(client: Client, capture: Capture, path: Path) -> None:
+def test_tasks_of_a_failed_workload_are_kept_in_the_record(client: Client, capture: Capture, path: Path) -> None:
     recordings = []
 
     def workload() -> None:
@@ -349,7 +351,7 @@ def test_a_task_that_outlives_its_trial_warns_in_both_trials(client: Client, cap
 # ---------------------------------------------------------------- captures that fail
 
 
-def test_calls_that_fail_lose_nothing(
+def test_answers_lost_on_the_way_lose_no_task(
     client: Client, capture: Capture, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call, count = capture._call, Counter[str]()
@@ -371,7 +373,7 @@ def test_calls_that_fail_lose_nothing(
     assert len(set(spool.read(path)["tasks"]["key"])) == 100
 
 
-def test_a_chunk_that_is_lost_is_noticed(
+def test_a_lost_chunk_makes_the_record_incomplete(
     client: Client, capture: Capture, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("scalescope.capture.recording._Run._store", lambda run, chunk: None)
@@ -381,7 +383,9 @@ def test_a_chunk_that_is_lost_is_noticed(
     assert recording.reason.startswith("20 of 20 task")
 
 
-def test_an_attempt_that_the_recorder_missed_is_noticed(client: Client, capture: Capture, path: Path) -> None:
+def test_an_attempt_that_the_recorder_missed_makes_the_record_incomplete(
+    client: Client, capture: Capture, path: Path
+) -> None:
     def lose_one(dask_scheduler: Any) -> None:
         recorder = dask_scheduler.plugins["scalescope-recorder"]
         recorder.attempts.pack()
@@ -396,7 +400,9 @@ def test_an_attempt_that_the_recorder_missed_is_noticed(client: Client, capture:
     assert re.findall(r"\d+", recording.reason) == ["1", "0"]  # assigned, recorded
 
 
-def test_a_second_recorder_is_noticed(client: Client, capture: Capture, path: Path, tmp_path: Path) -> None:
+def test_a_second_recorder_makes_the_record_of_the_first_incomplete(
+    client: Client, capture: Capture, path: Path, tmp_path: Path
+) -> None:
     with capture.trial(path) as recording:
         client.gather(client.map(inc, range(5), pure=False))
         other = Capture(client, drain_interval_s=None)
@@ -418,7 +424,7 @@ def test_a_full_disk_makes_the_record_incomplete(client: Client, capture: Captur
     assert os.strerror(errno.ENOSPC) in recording.reason
 
 
-def test_a_scheduler_that_is_gone_is_named(path: Path) -> None:
+def test_a_call_that_the_scheduler_no_longer_answers_is_named(path: Path) -> None:
     with (
         LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster) as client,
@@ -430,7 +436,7 @@ def test_a_scheduler_that_is_gone_is_named(path: Path) -> None:
     assert "'finish'" in recording.reason
 
 
-def test_a_folder_that_is_not_there_is_refused_before_the_trial(capture: Capture, tmp_path: Path) -> None:
+def test_a_missing_folder_is_refused_before_the_trial(capture: Capture, tmp_path: Path) -> None:
     with pytest.raises(CaptureError, match="could not be written"), capture.trial(tmp_path / "no" / "x"):
         pytest.fail("the trial must not begin")
 
@@ -441,7 +447,7 @@ def test_a_recorder_that_was_removed_is_refused_before_the_trial(capture: Captur
         pytest.fail("the trial must not begin")
 
 
-def test_an_installation_that_fails_is_undone(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_installation_of_the_recorder_is_undone(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail_to_register(*args: Any, **kwargs: Any) -> None:
         raise ValueError("pickle is not allowed")
 
@@ -452,7 +458,7 @@ def test_an_installation_that_fails_is_undone(client: Client, monkeypatch: pytes
     assert not client.run_on_scheduler(lambda dask_scheduler: "scalescope-recorder" in dask_scheduler.plugins)
 
 
-def test_nothing_is_left_on_the_cluster(client: Client) -> None:
+def test_closing_the_capture_leaves_nothing_on_the_cluster(client: Client) -> None:
     def state(dask_scheduler: Any) -> tuple[list[str], list[str], str]:
         handler = dask_scheduler.stream_handlers["task-erred"]
         return sorted(dask_scheduler.plugins), sorted(dask_scheduler.handlers), handler.__qualname__
@@ -467,7 +473,7 @@ def test_nothing_is_left_on_the_cluster(client: Client) -> None:
     assert (client.run_on_scheduler(state), client.run(plugins)) == before
 
 
-def test_a_recorder_that_nobody_asks_removes_itself(
+def test_a_recorder_that_no_client_drains_removes_itself(
     client: Client, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def plugins(dask_scheduler: Any) -> list[str]:
@@ -504,7 +510,7 @@ def summary(**changes: Any) -> dict[str, Any]:
         ({"restarted": True, "assigned": None}, 10, "the scheduler was restarted"),
     ],
 )
-def test_a_record_is_complete_where_counts_add_up(changes: dict[str, Any], received: int, says: str) -> None:
+def test_a_record_is_complete_when_its_counts_add_up(changes: dict[str, Any], received: int, says: str) -> None:
     reason = recording._why_incomplete(summary(**changes), received)
     assert reason.startswith(says)
     assert bool(reason) == bool(says)
@@ -520,13 +526,13 @@ def test_a_record_is_complete_where_counts_add_up(changes: dict[str, Any], recei
         ({}, 0.066, "disagree by at least 66 ms"),
     ],
 )
-def test_doubts_are_said(changes: dict[str, Any], clock_error_s: float, says: str) -> None:
+def test_doubts_about_a_record_are_reported(changes: dict[str, Any], clock_error_s: float, says: str) -> None:
     (doubt,) = recording._doubts(summary(**changes), clock_error_s)
     assert says in doubt
     assert recording._doubts(summary(), 0.01) == []
 
 
-def test_a_worker_that_comes_back_has_two_rows(rows: Rows) -> None:
+def test_a_worker_that_leaves_and_rejoins_has_two_rows(rows: Rows) -> None:
     members = [
         (1.0, "joined", "a", "0", "host", 2, 1000),
         (2.0, "left", "a", "died"),
@@ -541,7 +547,7 @@ def wait_until_running(client: Client) -> None:
     wait_for(lambda: any(client.processing().values()), look_s=0.01)
 
 
-def test_clock_error_is_the_longest_impossible_interval() -> None:
+def test_the_clock_error_is_the_longest_impossible_interval() -> None:
     tasks = {"assigned": [10.0, 20.0, 30.0], "start": [11.0, 19.5, 0.0], "stop": [12.0, 21.0, 0.0]}
     errors = [
         recording._clock_error(spool.pack("tasks", {name: array("d", values) for name, values in columns.items()}))

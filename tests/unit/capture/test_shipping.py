@@ -1,4 +1,4 @@
-"""What is sent unpickles where there is no scalescope."""
+"""Objects sent to a cluster unpickle where scalescope is not installed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def elsewhere(*things: object) -> list[str]:
     return subprocess.run(command, input=message, capture_output=True, check=True).stdout.decode().splitlines()
 
 
-def test_plugins_unpickle_where_there_is_no_scalescope() -> None:
+def test_plugins_unpickle_where_scalescope_is_not_installed() -> None:
     things = [
         Shipment(recorder, "Recorder", {"held_rows": 5}),
         Shipment(recorder, "Recorder", {"held_rows": 6}),
@@ -58,21 +58,21 @@ def test_plugins_unpickle_where_there_is_no_scalescope() -> None:
     ]
 
 
-def test_what_is_pickled_by_reference_does_not() -> None:
-    """The test above can fail."""
+def test_an_object_pickled_by_reference_fails_where_scalescope_is_not_installed() -> None:
+    """Proves that the test above can fail."""
     with pytest.raises(subprocess.CalledProcessError) as caught:
         elsewhere(recorder.Recorder())
     assert b"ModuleNotFoundError: scalescope" in caught.value.stderr
 
 
-def test_a_shipment_becomes_what_it_stands_for() -> None:
+def test_a_shipment_unpickles_as_the_object_that_it_names() -> None:
     plugin = pickle.loads(pickle.dumps(Shipment(recorder, "Recorder", {"held_rows": 5, "lag_interval_s": None})))
     assert (plugin.held_rows, plugin.lag_interval_s, plugin.name) == (5, None, recorder.Recorder.name)
     kernel = Shipment(clock, "this_kernel")
     assert kernel() == pickle.loads(pickle.dumps(kernel))() == clock.this_kernel()
 
 
-def test_another_text_is_another_module(tmp_path: Path) -> None:
+def test_a_module_sent_with_another_text_becomes_another_module(tmp_path: Path) -> None:
     def value(text: str) -> object:
         path = tmp_path / "sample.py"
         path.write_text(f"# {text}\ndef answer():\n    return {text!r}\n")
@@ -88,7 +88,7 @@ def test_another_text_is_another_module(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", SHIPPED, ids=lambda module: module.__name__)
-def test_what_is_sent_needs_python_3_9_and_distributed_alone(module: ModuleType) -> None:
+def test_modules_sent_to_workers_need_only_python_3_9_and_distributed(module: ModuleType) -> None:
     tree = ast.parse(shipping._text(module), feature_version=(3, 9))
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}

@@ -1,4 +1,4 @@
-"""What tasks waited for, of a real cluster whose workers are threads, and of one whose workers are processes."""
+"""Waits of tasks, recorded on real clusters whose workers are threads or processes."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def executing(dask_worker: Any) -> int:
 
 @pytest.fixture
 def told(client: Client, tmp_path: Path) -> Callable[..., list[Wait]]:
-    """Runs tasks in a trial, does something in the middle of it, and gives its events of waits, longest first."""
+    """Runs tasks in a trial and `then` in the middle of it; returns the recorded waits, longest first."""
     return lambda *given, **options: _told(client, tmp_path, *given, **options)
 
 
@@ -130,15 +130,15 @@ def _events(folder: Path, topic: str) -> list[Any]:
 # ------------------------------------------------------------------ healthy
 
 
-def test_tasks_that_work_wait_for_nothing(told: Any) -> None:
+def test_tasks_that_never_wait_are_not_recorded_as_waiting(told: Any) -> None:
     assert told(work, range(20)) == []
 
 
-def test_who_has_seceded_holds_no_thread(told: Any) -> None:
+def test_waits_of_tasks_that_seceded_are_not_recorded(told: Any) -> None:
     assert told(seceding, range(6)) == []
 
 
-def test_the_process_is_left_as_it_was(client: Client, tmp_path: Path) -> None:
+def test_closing_the_capture_restores_the_functions_that_wait(client: Client, tmp_path: Path) -> None:
     before = utils.SyncMethodMixin.sync.__code__, distributed.actor.sync.__code__
     capture = Capture(client, drain_interval_s=0.05)
     assert utils.SyncMethodMixin.sync.__code__ is not before[0]
@@ -146,7 +146,7 @@ def test_the_process_is_left_as_it_was(client: Client, tmp_path: Path) -> None:
     assert (utils.SyncMethodMixin.sync.__code__, distributed.actor.sync.__code__) == before
 
 
-def test_dasks_own_task_stream_and_report_see_no_steps_of_ours(told: Any, client: Client, tmp_path: Path) -> None:
+def test_dasks_task_stream_and_report_show_no_steps_of_ours(told: Any, client: Client, tmp_path: Path) -> None:
     with performance_report(str(tmp_path / "report.html")), get_task_stream(client) as stream:
         assert told(semaphore, range(6))[0]["what"] == "Semaphore.__enter__"
     actions = {step["action"] for task in stream.data for step in task["startstops"]}
@@ -164,7 +164,9 @@ def line(function: Any, text: str) -> str:
 
 
 @pytest.mark.parametrize(("function", "what", "text"), [(semaphore, "Semaphore", "with "), (locks, "Lock", "with ")])
-def test_leases(told: Any, function: Any, what: str, text: str) -> None:
+def test_waits_for_semaphores_and_locks_are_recorded_with_their_line(
+    told: Any, function: Any, what: str, text: str
+) -> None:
     began = time.monotonic()
     found = told(function, range(6))[0]
     both_threads_s = 2 * (time.monotonic() - began)
@@ -182,26 +184,26 @@ def test_leases(told: Any, function: Any, what: str, text: str) -> None:
         (event, "Event.wait", lambda: Event("go").set()),
     ],
 )
-def test_what_the_client_gives_late(told: Any, function: Any, what: str, then: Any) -> None:
+def test_waits_for_queues_variables_and_events_are_recorded(told: Any, function: Any, what: str, then: Any) -> None:
     found = told(function, range(2), then)[0]
     assert (found["prefix"], found["what"], found["tasks"]) == (function.__name__, what, 2)
     assert found["seconds"] >= 0.2
 
 
-def test_an_actor(told: Any, client: Client) -> None:
+def test_waits_for_an_actor_are_recorded_with_their_line(told: Any, client: Client) -> None:
     counter = client.submit(Counter, actor=True, workers=[next(iter(client.scheduler_info()["workers"]))]).result()
     found = told(actors, [counter] * 4)[0]
     assert (found["what"], found["where"]) == ("ActorFuture.result", line(actors, "result"))
 
 
-def test_tasks_that_wait_for_tasks(told: Any) -> None:
+def test_waits_for_results_of_other_tasks_are_recorded_with_their_line(told: Any) -> None:
     found = told(futures, range(1))[0]
     assert (found["what"], found["where"]) == ("Future.result", line(futures, "result"))
     assert found["seconds"] >= 0.1
 
 
 @pytest.mark.parametrize(("function", "held", "graphs"), [(nested, False, 2), (futures, True, 1)])
-def test_when_a_task_sends_tasks_and_waits_since(
+def test_the_times_at_which_a_task_sends_tasks_and_waits_are_recorded(
     told: Any, tmp_path: Path, function: Any, held: bool, graphs: int
 ) -> None:
     told(function, range(1))
@@ -219,14 +221,14 @@ def test_when_a_task_sends_tasks_and_waits_since(
     assert all(sent["time"][i - 1] <= end for i in own)
 
 
-def test_what_tasks_send_is_noted_beside_others_who_note_what_clients_send(told: Any, tmp_path: Path) -> None:
+def test_tasks_that_send_tasks_are_recorded_while_partition_calls_are_recorded_too(told: Any, tmp_path: Path) -> None:
     told(futures, range(1))
     with noted(()):
         told(futures, range(1))
         assert len(_events(tmp_path, "task-waits")) == 1
 
 
-def test_workers_that_are_processes(tmp_path: Path) -> None:
+def test_waits_are_recorded_on_workers_that_are_processes(tmp_path: Path) -> None:
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
         Client(cluster) as client,

@@ -1,4 +1,4 @@
-"""Every kind of bad input is one clear error, and nothing is started for it."""
+"""Every kind of bad input gives one clear error, and nothing is started."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GOOD = "-w futures-map -a workers=1,2"
 
 @pytest.fixture(autouse=True)
 def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Neither a driver nor Prefect, and no user's file is touched."""
+    """No test starts a driver or Prefect, or touches a file of the user."""
 
     def started(*args: object, **kwargs: object) -> None:
         pytest.fail("something was started")
@@ -34,7 +34,7 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    """The one error."""
+    """Run a sweep that is refused; returns its one error."""
     assert cli.run(["sweep", *arguments]) == ExitStatus.USAGE
     output = capsys.readouterr()
     assert output.out == ""
@@ -113,7 +113,9 @@ def test_a_refusal_repeats_nothing_that_looks_like_a_secret(capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("case", OPTIONS.values(), ids=OPTIONS)
-def test_options(capsys: pytest.CaptureFixture[str], case: tuple[str, ...]) -> None:
+def test_a_sweep_with_bad_options_is_refused_with_one_error(
+    capsys: pytest.CaptureFixture[str], case: tuple[str, ...]
+) -> None:
     error = run(capsys, *shlex.split(case[0]))
     assert [text for says in case[1:] for text in says.split(" … ") if text not in error] == []
 
@@ -136,16 +138,16 @@ FILES: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("case", FILES.values(), ids=FILES)
-def test_files(capsys: pytest.CaptureFixture[str], case: tuple[str, ...]) -> None:
+def test_a_sweep_file_with_bad_content_is_refused_with_one_error(
+    capsys: pytest.CaptureFixture[str], case: tuple[str, ...]
+) -> None:
     Path("sweep.yaml").write_text(case[0])
     error = run(capsys, "sweep.yaml")
     assert [text for says in case[1:] for text in says.split(" … ") if text not in error] == []
 
 
-def test_a_good_request_gets_as_far_as_starting_something(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """So that the tests above could fail."""
+def test_a_good_request_starts_a_driver(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Proves that the tests above can fail."""
 
     class Started(Exception):
         pass
@@ -161,19 +163,21 @@ def test_a_good_request_gets_as_far_as_starting_something(
 @pytest.mark.parametrize(
     "name", ["distributed.scheduler.worker_saturation", "distributed.nanny.pre-spawn-environ.MINE", "a-plugin.its.key"]
 )
-def test_keys_that_dask_or_a_plugin_may_know(name: str) -> None:
+def test_configuration_keys_that_dask_or_a_plugin_may_know_are_accepted(name: str) -> None:
     planned = check({"workload": "futures-map", "axes": {"workers": [1], name: [1]}}).plan
     assert planned[0].point.dask_config == {name: 1}
 
 
-def test_reading_makes_no_store(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_that_read_a_missing_store_do_not_create_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for command in (["show"], ["show", "list"], ["report"], ["trace"]):
         assert cli.run([*command, "--store", str(tmp_path / "none" / "x.db")]) == ExitStatus.INFRASTRUCTURE
         assert "There is no store" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
 
 
-def test_shells_complete_commands() -> None:
+def test_shells_can_complete_commands() -> None:
     shell = {"_SCALESCOPE_COMPLETE": "complete_bash", "COMP_WORDS": "scalescope find-", "COMP_CWORD": "1"}
     command = [sys.executable, "-c", "from scalescope.cli.main import main; main()"]
     done = subprocess.run(command, env={**os.environ, **shell}, capture_output=True, text=True, check=False)

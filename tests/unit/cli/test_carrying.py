@@ -1,4 +1,4 @@
-"""A command that is stopped says what is kept, wherever the signal met it."""
+"""A command that is stopped says what is kept, wherever the signal arrives."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def makes_an_error_of_it() -> None:
     [(lambda: stop(signal.SIGINT), 130), (lambda: stop(signal.SIGTERM), 143), (makes_an_error_of_it, 130)],
     ids=["Ctrl-C", "SIGTERM", "Ctrl-C that another error hides"],
 )
-def test_it_ends_with_the_status_of_its_signal(
+def test_an_interrupted_command_ends_with_the_exit_status_of_its_signal(
     stopped: Callable[[], None], status: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
@@ -40,12 +40,12 @@ def test_it_ends_with_the_status_of_its_signal(
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
-def test_other_errors_are_raised_unchanged() -> None:
+def test_errors_other_than_interrupts_are_raised_unchanged() -> None:
     with pytest.raises(RuntimeError, match="of another kind"), interrupted():
         raise RuntimeError("of another kind")
 
 
-def test_what_a_script_starts_in_the_background_goes_on_ignoring_ctrl_c() -> None:
+def test_a_command_in_the_background_still_ignores_ctrl_c() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with interrupted():

@@ -1,4 +1,4 @@
-"""Why one run took longer than another, by their ids, for people, programs and issues."""
+"""`scalescope diff`: why one run took longer than another, as text, JSON and Markdown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def two(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> tuple[str, 
     return first, finished_run({**SWEEP, "seed": 1}, address, fresh=True).id
 
 
-def test_two_runs_are_told_apart_at_the_point_that_differs_most(
+def test_diff_compares_two_runs_at_the_point_that_differs_most(
     two: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.run(["diff", *two, "--json"]) == 0
@@ -42,13 +42,15 @@ def test_two_runs_are_told_apart_at_the_point_that_differs_most(
     assert json.loads(capsys.readouterr().out)["seconds"] == 0
 
 
-def test_runs_are_named_from_the_newest_on(two: tuple[str, str], address: str) -> None:
+def test_latest_with_a_number_names_earlier_runs(two: tuple[str, str], address: str) -> None:
     with Store.open(address) as store:
         assert (store.run("latest~1").id, store.run("latest~0").id) == two
         assert of_runs(store.run("latest"), store.run("latest~1")).found.seconds == pytest.approx(-2.0)
 
 
-def test_a_fault_that_only_the_slower_run_has_is_its_cause(two: tuple[str, str], address: str) -> None:
+def test_a_finding_that_only_the_slower_run_has_is_the_cause_of_the_difference(
+    two: tuple[str, str], address: str
+) -> None:
     fault = Finding("tiny-tasks", Severity.HIGH, "Tasks are tiny.", "make them larger")
 
     def faulty(run: SweepRun) -> SweepRun:
@@ -61,7 +63,7 @@ def test_a_fault_that_only_the_slower_run_has_is_its_cause(two: tuple[str, str],
         assert of_runs(faulty(faster), slower).cause is None
 
 
-def test_names_from_records_are_escaped_for_an_issue(
+def test_task_names_are_escaped_in_markdown(
     fake: Any, address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], two: tuple[str, str]
 ) -> None:
     assert cli.run(["diff", *two, "--markdown"]) == 0
@@ -72,7 +74,7 @@ def test_names_from_records_are_escaped_for_an_issue(
 
 
 @pytest.mark.parametrize(("seconds", "named"), [(2.0, [("slower", "sleep")]), (1.0, [])])
-def test_a_comparison_says_why_b_is_slower_and_nothing_of_equals(
+def test_a_comparison_explains_why_b_is_slower_and_only_if_it_is(
     fake: Any, address: str, seconds: float, named: list[tuple[str, str]]
 ) -> None:
     fake.measures = lambda planned: (2, seconds if planned.point.params["items"] == 8 else 1.0)
@@ -86,5 +88,5 @@ def test_a_comparison_says_why_b_is_slower_and_nothing_of_equals(
 @pytest.mark.parametrize(
     "named", [["latest", "nothing"], ["comparison", "latest"], ["--point", "workers=9"], ["latest~7"]]
 )
-def test_what_is_not_there_is_refused(two: tuple[str, str], named: list[str]) -> None:
+def test_diff_of_a_missing_run_or_point_is_refused(two: tuple[str, str], named: list[str]) -> None:
     assert cli.run(["diff", *named]) == ExitStatus.USAGE

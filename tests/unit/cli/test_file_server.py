@@ -1,4 +1,4 @@
-"""`scalescope serve`: a real server, asked as a browser would, and as somebody would who has no business there."""
+"""`scalescope serve`: a real server, asked by a browser and by an intruder."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGE = "<p>a report</p>"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Of raw records, with a report, what must not be seen, and a way out."""
+    """A folder of records: a report, files that must not be served, and links that lead out of it."""
     trial = tmp_path / "records" / "run-1" / "trial"
     trial.mkdir(parents=True)
     (trial / "tasks.parquet").write_text("secret")
@@ -55,7 +55,7 @@ def ask(server: FileServer, path: str, method: str = "GET") -> tuple[int, str, h
     return answer.status, answer.read().decode(), answer.headers
 
 
-def test_a_report_is_shown(server: FileServer) -> None:
+def test_the_file_server_serves_a_report_under_its_secret(server: FileServer) -> None:
     secret = urlsplit(server.url).path
     status, text, headers = ask(server, f"{secret}/run-1/report.html")
     assert (status, text) == (200, PAGE)
@@ -75,19 +75,19 @@ def test_a_report_is_shown(server: FileServer) -> None:
         "{s}x/run-1/report.html", "{s}/beside.html",
     ],
 )  # fmt: skip
-def test_nothing_else_is(server: FileServer, path: str) -> None:
+def test_paths_other_than_reports_are_not_found(server: FileServer, path: str) -> None:
     status, text, _ = ask(server, path.replace("{s}", urlsplit(server.url).path))
     assert status == 404
     assert "secret" not in text
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
-def test_nothing_is_changed(server: FileServer, folder: Path, method: str) -> None:
+def test_methods_that_write_are_refused_and_change_nothing(server: FileServer, folder: Path, method: str) -> None:
     assert ask(server, f"{urlsplit(server.url).path}/run-1/report.html", method)[0] == 501
     assert (folder / "run-1" / "report.html").read_text() == PAGE
 
 
-def test_the_secret_is_kept_for_its_owner(folder: Path) -> None:
+def test_the_secret_of_the_file_server_is_readable_only_by_its_owner(folder: Path) -> None:
     secret = secret_of(folder)
     kept = folder.with_name("records.secret")
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
@@ -98,8 +98,8 @@ def test_the_secret_is_kept_for_its_owner(folder: Path) -> None:
         secret_of(folder)
 
 
-def test_the_command(folder: Path, tmp_path: Path) -> None:
-    """As a process: what it prints is what the worker needs, links survive it, and Ctrl-C ends it."""
+def test_the_serve_command_prints_an_address_that_survives_a_restart(folder: Path, tmp_path: Path) -> None:
+    """As a process: it prints the variable that a worker needs, links survive a restart, and Ctrl-C ends it."""
     (tmp_path / "results.db").unlink()
     arguments = [sys.executable, "-c", "from scalescope.cli.main import main; main()", "serve", "--port", "0"]
     for _ in range(2):
@@ -114,7 +114,7 @@ def test_the_command(folder: Path, tmp_path: Path) -> None:
         assert (process.returncode, "Traceback" in said) == (0, False)
 
 
-def test_a_port_that_is_taken(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_that_is_taken_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert cli.run(["serve", "--port", str(port), "--store", address]) == ExitStatus.INFRASTRUCTURE
@@ -124,7 +124,7 @@ def test_a_port_that_is_taken(address: str, capsys: pytest.CaptureFixture[str]) 
     assert said.out == ""
 
 
-def test_records_elsewhere_are_left_to_others(
+def test_records_outside_this_machine_are_not_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from scalescope.cli.commands import serve

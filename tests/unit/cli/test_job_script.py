@@ -9,7 +9,7 @@ import pytest
 from scalescope.cli import main as cli
 
 
-def test_it_prints_what_would_be_submitted(capsys: pytest.CaptureFixture[str]) -> None:
+def test_job_script_prints_the_script_that_would_be_submitted(capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--cluster-option", "gpus=2", "--cluster-option", "walltime=10:00:00", "--workers", "7"]
     assert cli.run(["job-script", *options, "--cluster-option", "prologue=module load cuda"]) == 0
     shown = capsys.readouterr().out
@@ -37,18 +37,22 @@ def test_json_output_has_the_jobs_and_the_script_of_pbs(capsys: pytest.CaptureFi
         (["--cluster-option", "cores=2", "--threads", "3"], "cluster.cores: expected at least 3"),
     ],
 )
-def test_what_cannot_be_is_refused(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_job_script_of_an_impossible_cluster_is_refused(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.run(["job-script", *arguments]) == 2
     assert says in " ".join(capsys.readouterr().err.split())
 
 
-def test_without_dask_jobqueue(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_job_script_without_dask_jobqueue_names_the_extra_to_install(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setitem(sys.modules, "dask_jobqueue.slurm", None)
     assert cli.run(["job-script"]) == 2
     assert "[slurm]" in " ".join(capsys.readouterr().err.split())
 
 
-def test_of_a_saved_cluster(prefect_server: None, capsys: pytest.CaptureFixture[str]) -> None:
+def test_job_script_reads_a_cluster_saved_in_prefect(prefect_server: None, capsys: pytest.CaptureFixture[str]) -> None:
     name = f"test-{uuid.uuid4().hex[:8]}"
     import scalescope_blocks
 

@@ -40,7 +40,7 @@ def run_of(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> Callable
 # ------------------------------------------------------------------ what is fine
 
 
-def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_print_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["--version"]) == 0
     assert capsys.readouterr().out.strip()
     for command in ([], ["sweep"], ["show"], ["trace"], ["workloads"], ["doctor"]):
@@ -48,7 +48,7 @@ def test_version_and_help(capsys: pytest.CaptureFixture[str]) -> None:
         assert "Exit status: 0" in " ".join(capsys.readouterr().out.split())
 
 
-def test_workloads(capsys: pytest.CaptureFixture[str]) -> None:
+def test_workloads_lists_all_workloads_and_their_parameters(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["workloads"]) == 0
     shown = capsys.readouterr().out
     assert all(workload.name in shown for workload in workloads.builtin())
@@ -72,7 +72,7 @@ sys.exit(run(sweep) or 10 + run([*sweep, "--prefect"]))
 """
 
 
-def test_the_core_sweeps_without_what_belongs_to_extras(address: str) -> None:
+def test_a_sweep_runs_without_the_packages_of_the_extras(address: str) -> None:
     environ = {**os.environ, "SCALESCOPE_STORE": address, "PREFECT_API_URL": "http://127.0.0.1:1/api"}
     done = subprocess.run([sys.executable, "-c", LIGHT], env=environ, capture_output=True, text=True)
     assert done.returncode == 10 + ExitStatus.USAGE, done.stderr
@@ -80,7 +80,7 @@ def test_the_core_sweeps_without_what_belongs_to_extras(address: str) -> None:
 
 
 @pytest.mark.parametrize(("severity", "status"), [(Severity.HIGH, 1), (Severity.MEDIUM, 0), (Severity.INFO, 0)])
-def test_the_status_says_whether_there_is_a_severe_finding(
+def test_show_exits_with_1_only_for_a_severe_finding(
     run_of: Any, capsys: pytest.CaptureFixture[str], severity: Severity, status: int
 ) -> None:
     run_id = run_of(severity)
@@ -101,7 +101,7 @@ def test_the_status_says_whether_there_is_a_severe_finding(
         ("task > 1", 2, "did you mean 'tasks'?"),
     ],
 )
-def test_the_status_goes_by_requirements_where_there_are_any(
+def test_the_exit_status_follows_the_requirements_when_there_are_any(
     run_of: Any, address: str, capsys: pytest.CaptureFixture[str], condition: str, status: int, said: str
 ) -> None:
     run_of(Severity.HIGH)
@@ -120,7 +120,7 @@ def test_the_status_goes_by_requirements_where_there_are_any(
         assert said in " ".join(capsys.readouterr().err.split())
 
 
-def test_why_a_run_ended_before_its_time(
+def test_show_says_why_a_run_ended_early_until_it_is_continued(
     fake: Any, address: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lost(*args: object, **options: object) -> None:
@@ -133,11 +133,11 @@ def test_why_a_run_ended_before_its_time(
     capsys.readouterr()
     cli.run(["show", "--store", address])
     assert "This run ended early: the disk is full" in capsys.readouterr().out
-    assert cli.run(sweep) == 0  # it is continued, and what had ended it is history
+    assert cli.run(sweep) == 0  # the run is continued, and its early end is no longer mentioned
     assert "ended before its time" not in capsys.readouterr().out
 
 
-def test_show_for_programs(run_of: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_a_run_as_json(run_of: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
     run_id = run_of(Severity.HIGH)
     assert cli.run(["show", "--json", "--store", address]) == 1
     output = capsys.readouterr()
@@ -149,7 +149,7 @@ def test_show_for_programs(run_of: Any, address: str, capsys: pytest.CaptureFixt
     assert [point["workers"] for point in shown["points"]] == [1, 2, 4]
 
 
-def test_two_runs_side_by_side(run_of: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_compares_two_runs_side_by_side(run_of: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = run_of(Severity.HIGH), run_of(Severity.INFO)
     assert cli.run(["show", "compare", first, second, "--store", address]) == 0
     shown = capsys.readouterr().out
@@ -158,7 +158,7 @@ def test_two_runs_side_by_side(run_of: Any, address: str, capsys: pytest.Capture
     assert "speed-up" in shown
 
 
-def test_a_trace(
+def test_trace_writes_the_tasks_of_a_point_as_a_trace_file(
     run_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run_id = run_of(Severity.HIGH)
@@ -179,7 +179,9 @@ def test_a_trace(
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_a_sweep(fake: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_prints_its_progress_and_its_result(
+    fake: Any, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     arguments = ["sweep", "-w", "futures-map", "-a", "workers=1,2,4", "-p", "items=4", "--store", address]
     status = cli.run(arguments)
     output = capsys.readouterr()
@@ -196,7 +198,7 @@ def test_a_sweep(fake: Any, address: str, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_a_sweep_from_a_file_with_options(
+def test_options_override_the_sweep_file(
     fake: Any, tmp_path: Path, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "sweep.yaml"
@@ -210,7 +212,9 @@ def test_a_sweep_from_a_file_with_options(
 
 
 @pytest.mark.usefixtures("prefect_server")
-def test_a_budget_has_a_status_of_its_own(fake: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_stopped_by_its_budget_exits_with_4(
+    fake: Any, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     command = ["sweep", "-w", "futures-map", "-a", "workers=1,2,4", "-p", "items=4", "--store", address]
     assert cli.run([*command, "--budget", "hours=0.01"]) == 4
     output = capsys.readouterr()
@@ -220,7 +224,7 @@ def test_a_budget_has_a_status_of_its_own(fake: Any, address: str, capsys: pytes
     assert cli.run(command) in (0, 1)
 
 
-def test_an_estimate_starts_nothing(fake: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_estimate_starts_no_driver(fake: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["sweep", "-w", "futures-map", "-a", "workers=1,2,4", "-c", "slurm", "--timeout", "360"]
     command += ["--store", address]
     assert cli.run([*command, "--estimate"]) == 0
@@ -233,13 +237,15 @@ def test_an_estimate_starts_nothing(fake: Any, address: str, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("budget", ["hours", "weeks=1", "hours=-1", "money=1"])
-def test_what_is_no_budget(budget: str, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_budget_is_refused(budget: str, address: str, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["sweep", "-w", "futures-map", "-a", "workers=1", "-c", "slurm", "--store", address, "--budget", budget]
     assert cli.run(command) == 2
     assert "budget" in capsys.readouterr().err
 
 
-def test_ctrl_c_says_how_to_go_on(fake: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_says_that_the_same_command_continues(
+    fake: Any, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     fake.script = {1: KeyboardInterrupt()}
     arguments = ["sweep", "-w", "futures-map", "-a", "workers=1,2,4", "-p", "items=4", "--store", address]
     assert cli.run(arguments) == 130
@@ -250,7 +256,7 @@ def test_ctrl_c_says_how_to_go_on(fake: Any, address: str, capsys: pytest.Captur
     assert len(fake.begun) == 4
 
 
-def test_a_password_is_not_given_to_prefect(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_password_of_a_store_is_not_given_to_prefect(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SCALESCOPE_STORE", "")
     assert without_password({"store": "postgresql://me:secret@host/db"}) == {"store": ""}
     assert os.environ["SCALESCOPE_STORE"] == "postgresql://me:secret@host/db"
@@ -271,7 +277,9 @@ def test_a_password_is_not_given_to_prefect(monkeypatch: pytest.MonkeyPatch) -> 
         (["show", "--store", "mysql://me:secret@host/db"], "got 'mysql://me:***@host/db'"),
     ],
 )
-def test_usage(run_of: Any, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:
+def test_invalid_arguments_exit_with_2_and_show_no_secret(
+    run_of: Any, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+) -> None:
     run_of(Severity.INFO)
     assert cli.run(arguments) == 2
     output = capsys.readouterr()
@@ -283,7 +291,7 @@ def test_usage(run_of: Any, capsys: pytest.CaptureFixture[str], arguments: list[
 @pytest.mark.parametrize(
     "error", [StoreError("the disk is full"), InfrastructureError("no cluster"), KeyError("defect")]
 )
-def test_other_errors_are_three_and_show_a_traceback_only_when_asked(
+def test_infrastructure_and_internal_errors_exit_with_3_and_hide_the_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception
 ) -> None:
     def broken(address: str) -> None:
@@ -299,7 +307,9 @@ def test_other_errors_are_three_and_show_a_traceback_only_when_asked(
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_sigterm_is_not_sigint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_ended_by_sigterm_exits_with_143(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     import signal
 
     before = signal.getsignal(signal.SIGTERM)
@@ -309,7 +319,7 @@ def test_sigterm_is_not_sigint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 
 @pytest.mark.parametrize(("essential", "status"), [(True, 3), (False, 0)])
-def test_doctor(
+def test_doctor_exits_with_3_only_if_an_essential_check_fails(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], essential: bool, status: int
 ) -> None:
     found = [Check("wheel", "driving", True, "round"), Check("brake", "stopping", False, "not there", essential)]

@@ -10,6 +10,6 @@ from scalescope.errors import ExitStatus
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-def test_a_command_that_judges_nothing_is_done():
+def test_the_help_of_a_command_without_findings_calls_exit_status_0_done():
     assert exit_statuses().startswith("Exit status: 0 done")
     assert exit_statuses(ExitStatus.FINDING).startswith("Exit status: 0 no critical")

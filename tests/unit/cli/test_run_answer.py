@@ -1,4 +1,4 @@
-"""What `scalescope run` says as text it also says as JSON, whatever the answer is."""
+"""`scalescope run` says the same as text and as JSON, whatever the answer is."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ KINDS = {
     "nothing": {},
     "a hint": {"hints": [HINT]},
     "a problem": {"problems": ["Recording stopped: the disk is full"]},
-    "what was told meanwhile": {"said": ["NOTHING MOVES"], "hints": [HINT]},
+    "a message while it ran": {"said": ["NOTHING MOVES"], "hints": [HINT]},
 }
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("judged", [False, True])
-def test_all_that_the_text_says_is_in_the_json(kind, judged, tmp_path, capsys, monkeypatch) -> None:
+def test_everything_in_the_text_of_run_is_also_in_its_json(kind, judged, tmp_path, capsys, monkeypatch) -> None:
     program = Program(str(tmp_path / "flow.py"))
     Path(program.script).touch()
     answer = RequirementAnswer("tasks > 1", ExitStatus.FINDING, "not met: tasks > 1")
     monkeypatch.setattr("scalescope.studies.requirement.judge", lambda *_: (answer,))
 
-    def told(*, as_json: bool) -> tuple[str, str]:
+    def told(*, as_json: bool, brief: bool = False) -> tuple[str, str]:
         outcome = ScriptOutcome(tmp_path, 0, **{name: list(texts) for name, texts in KINDS[kind].items()})
-        command._answer(program, outcome, [None] * judged, "", "", keep=False, as_json=as_json)
+        command._answer(program, outcome, [None] * judged, "", None, brief=brief, as_json=as_json)
         return capsys.readouterr()
 
     _, text = told(as_json=False)
@@ -46,10 +46,12 @@ def test_all_that_the_text_says_is_in_the_json(kind, judged, tmp_path, capsys, m
     assert lines
     assert [line for line in lines if line not in said] == []
     assert found["said"] == KINDS[kind].get("said", [])
-    assert ("flow.py" in said) is (kind != "a problem")  # that it made no client
+    assert ("flow.py" in said) is (kind != "a problem")  # the text says that flow.py made no client
+    short = json.loads(told(as_json=True, brief=True)[0])
+    assert [line for line in lines if line not in json.dumps(short["notes"])] == []
 
 
-def test_a_verdict_in_json_has_all_its_lines(bag_trial) -> None:
+def test_a_verdict_in_json_has_all_lines_of_its_text(bag_trial) -> None:
     trial = bag_trial(8, [8])
     limit = replace(diagnose(Sweep("mine"), [trial]).findings[0], code="host-overloaded", severity=Severity.HIGH)
     doubted = diagnose(

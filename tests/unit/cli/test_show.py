@@ -1,4 +1,4 @@
-"""Studies as `show` and `report` give them, and as Prefect's artifacts."""
+"""Studies as `show` and `report` print them, and as artifacts in Prefect."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from scalescope.errors import ExitStatus
 from scalescope.model import spool
 from scalescope.model.study import Study
 from scalescope.model.sweep import digest
+from scalescope.report.brief import MOST
 from scalescope.report.table import markdown_text
 from scalescope.run.output_paths import WrittenFile
 from scalescope.run.sweep import publication
@@ -30,7 +31,7 @@ SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4
 
 
 def run_of(address: str, *, study: str = "", workers: tuple[int, ...] = (1, 2, 4)) -> str:
-    """A finished run of drivers that pretend; returns its id."""
+    """Make a finished run with fake drivers; returns its id."""
     sweep = {**SWEEP, "axes": {"workers": list(workers)}}
     return finished_run(sweep, address, study=study, fresh=True).id
 
@@ -55,7 +56,7 @@ def kept(fake: Any, address: str, threshold_study: Any) -> Callable[..., Study]:
 # ------------------------------------------------------------------ show
 
 
-def test_log_records_are_searched_in_all_trials(
+def test_show_log_searches_the_log_records_of_all_trials(
     fake: Any, address: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     written = fake_driver.write_records
@@ -78,7 +79,9 @@ def test_log_records_are_searched_in_all_trials(
 
 
 @pytest.mark.parametrize("alarm", [False, True])
-def test_a_study_and_its_status(kept: Any, address: str, capsys: pytest.CaptureFixture[str], alarm: bool) -> None:
+def test_show_of_a_study_exits_with_1_only_for_an_alarm(
+    kept: Any, address: str, capsys: pytest.CaptureFixture[str], alarm: bool
+) -> None:
     unanswered, study = kept(finished=False), kept(alarm=alarm)
     assert cli.run(["show", unanswered.id, "--store", address]) == 0
     assert "Not finished" in capsys.readouterr().out
@@ -89,7 +92,7 @@ def test_a_study_and_its_status(kept: Any, address: str, capsys: pytest.CaptureF
     assert f"Study {study.id} in {address}" in output.err
 
 
-def test_a_study_for_programs(kept: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_show_prints_a_study_as_json(kept: Any, address: str, capsys: pytest.CaptureFixture[str]) -> None:
     study = kept(follows="20260101-000000-abcdef")
     assert cli.run(["show", study.id, "--json", "--store", address]) == 0
     output = capsys.readouterr()
@@ -100,7 +103,34 @@ def test_a_study_for_programs(kept: Any, address: str, capsys: pytest.CaptureFix
     assert (shown["runs"], shown["follows"], shown["followed_by"]) == (list(study.runs), study.follows, [])
 
 
-def test_a_run_says_what_it_is_part_of_and_what_it_led_to(
+@pytest.mark.parametrize("flags", [["--brief"], ["--brief", "--json"]])
+def test_show_brief_names_a_finding_that_can_be_shown_whole(
+    fake: Any, address: str, capsys: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
+    run = run_of(address)
+    assert cli.run(["show", run, *flags, "--store", address]) == ExitStatus.FINDING
+    shown = capsys.readouterr().out
+    assert len(shown) <= MOST + 1
+    command = (json.loads(shown)["next"] if "--json" in flags else shown.split("Next: ")[1:])[-1].split()
+    assert cli.run([*command[1:], "--json", "--store", address]) == 0
+    whole = json.loads(capsys.readouterr().out)
+    assert whole["id"] in shown
+    assert whole["evidence"]
+    assert cli.run(["show", run, "--finding", "no-such", "--store", address]) == ExitStatus.USAGE
+    assert whole["id"] in capsys.readouterr().err
+
+
+def test_show_brief_of_a_study_has_its_line_and_table(
+    kept: Any, address: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    study = kept()
+    assert cli.run(["show", study.id, "--brief", "--json", "--store", address]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["line"], shown["id"]) == (study.line, study.id)
+    assert shown["table"]["rows"]
+
+
+def test_show_of_a_run_names_its_study_and_the_studies_that_follow_it(
     kept: Any, address: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = run_of(address)
@@ -142,7 +172,7 @@ def test_runs_and_studies_are_listed_together_newest_first(
         (["report", "threshold", "--trial", "x"], "--trial looks into a trial of a run"),
     ],
 )
-def test_what_cannot_be(
+def test_show_and_report_refuse_unknown_or_ambiguous_names(
     kept: Any, address: str, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
 ) -> None:
     kept(), kept()
@@ -156,7 +186,7 @@ def test_what_cannot_be(
 # ------------------------------------------------------------------ report
 
 
-def test_the_report_of_a_study_and_of_its_run(kept: Any, address: str, tmp_path: Path) -> None:
+def test_report_writes_a_study_and_links_its_runs_to_it(kept: Any, address: str, tmp_path: Path) -> None:
     study = kept()
     target = tmp_path / "a.html"
     assert cli.run(["report", study.id, "--output", str(target), "--store", address]) == 0
@@ -172,7 +202,9 @@ def test_the_report_of_a_study_and_of_its_run(kept: Any, address: str, tmp_path:
 
 @pytest.mark.usefixtures("prefect_server")
 @pytest.mark.parametrize("kind", ["threshold", "release", "comparison"])
-def test_artifacts(kind: str, threshold_study: Any, release_study: Any, comparison_study: Any) -> None:
+def test_a_study_is_published_as_artifacts_in_prefect(
+    kind: str, threshold_study: Any, release_study: Any, comparison_study: Any
+) -> None:
     made = {
         "threshold": lambda: threshold_study(lambda items, repeat: 4 * items if items < 200 else 404),
         "release": lambda: release_study(["1", "2", "3"], lambda place: 404 if place else 804),

@@ -1,4 +1,4 @@
-"""What `scalescope watch` draws, of clusters that are made up, and for how long it looks."""
+"""What `scalescope watch` draws of made-up clusters, and for how long it watches."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def drawn(look: Look, width: int, height: int) -> list[str]:
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
-def test_a_picture_fits_the_terminal(width: int) -> None:
+def test_the_picture_of_watch_fits_the_terminal(width: int) -> None:
     shown = drawn(LOOK, width, 24)
     assert max(map(len, shown)) <= min(width, 80)
     assert len(shown) <= 24
@@ -53,7 +53,7 @@ def test_a_picture_fits_the_terminal(width: int) -> None:
 
 
 @pytest.mark.parametrize("width", [60, 80])
-def test_what_to_do_about_tasks_that_stand_still_is_seen_on_a_small_terminal(width: int) -> None:
+def test_hints_about_stuck_tasks_are_visible_on_a_small_terminal(width: int) -> None:
     shown = drawn(STANDS, width, 23)
     assert max(map(len, shown)) <= width
     assert len(shown) <= 23
@@ -65,8 +65,8 @@ def test_what_to_do_about_tasks_that_stand_still_is_seen_on_a_small_terminal(wid
     assert f"and {17 - tasks} more tasks" in text
 
 
-def test_it_looks_until_the_time_is_over_also_where_a_look_costs_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else what happens in the last pause, which is long then, is not seen."""
+def test_watch_takes_a_last_look_even_if_each_look_is_costly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it would miss what happens in the last pause, which is long after a costly look."""
     busy = replace(LOOK, seen={**SEEN, "seconds": 60 * SHARE})  # then it would wait for a minute
     watch, shown = ClusterWatch(DirectCalls(ADDRESS)), list[float]()
     monkeypatch.setattr(watch, "look", lambda: busy)

@@ -1,4 +1,4 @@
-"""A site's file of Dask's configuration."""
+"""A file with a site's configuration of Dask."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Writes the file, and has it be the only one."""
+    """Writes the file, and makes it the only one that Dask reads."""
 
     def write(text: str) -> Path:
         path = tmp_path / "site.yaml"

@@ -19,7 +19,7 @@ def opened() -> Iterator[Any]:
         yield made
 
 
-def test_any_class_is_scaled_used_and_closed(opened: Any) -> None:
+def test_a_cluster_of_any_class_is_scaled_used_and_closed(opened: Any) -> None:
     cluster = opened(cluster_class="distributed:LocalCluster", arguments=ARGUMENTS, start_timeout_s=20)
     for workers in (2, 1):
         cluster.scale(workers, 1)
@@ -34,7 +34,7 @@ def test_any_class_is_scaled_used_and_closed(opened: Any) -> None:
         cluster.scale(1, 1)
 
 
-def test_threads_are_what_the_class_says(opened: Any) -> None:
+def test_workers_with_other_threads_than_requested_raise_workers_missing(opened: Any) -> None:
     cluster = opened(cluster_class="distributed:LocalCluster", arguments=ARGUMENTS, start_timeout_s=1)
     with pytest.raises(WorkersMissing) as caught:
         cluster.scale(1, 2)
@@ -54,13 +54,13 @@ def test_a_class_that_cannot_be_imported_is_named(opened: Any) -> None:
         assert reference in caught.value.what
 
 
-def test_what_the_class_raises_is_the_cause(opened: Any) -> None:
+def test_an_error_raised_by_the_cluster_class_is_given_as_the_cause(opened: Any) -> None:
     with pytest.raises(ClusterError) as caught:
         opened(cluster_class="distributed:LocalCluster", arguments={"no_such": 1})
     assert "no_such" in caught.value.cause
 
 
-def test_secrets_come_from_the_environment_and_stay_there(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_come_from_the_environment_and_appear_in_no_facts(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"cluster_class": "distributed:LocalCluster", "arguments": ARGUMENTS, "secrets": {"name": "MY_SECRET"}}
     with pytest.raises(UsageError) as caught:
         opened(**given)

@@ -1,4 +1,4 @@
-"""Processes that stand still are told from those that are late."""
+"""Stopped processes are distinguished from slow ones."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def seconds(reason: str, sentence: str) -> float:
 # ------------------------------------------------------------------ what is fine
 
 
-def test_code_that_holds_the_interpreter_lock_is_no_standstill(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_that_holds_the_interpreter_lock_does_not_count_as_a_standstill(monkeypatch: pytest.MonkeyPatch) -> None:
     """It uses no CPU, as when a library is loaded from a slow disk."""
     monkeypatch.setattr(trial_watch, "LEAST_S", 0.5)
     with HaltWatch() as watched:
@@ -60,7 +60,7 @@ def test_code_that_holds_the_interpreter_lock_is_no_standstill(monkeypatch: pyte
     assert watched.reason == ""
 
 
-def test_what_is_short_does_not_count(below: psutil.Popen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_standstill_does_not_count(below: psutil.Popen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_watch, "LEAST_S", 60.0)
     with HaltWatch() as watched:
         stop(below, watched, 0.1)
@@ -68,7 +68,7 @@ def test_what_is_short_does_not_count(below: psutil.Popen, monkeypatch: pytest.M
 
 
 @pytest.mark.thorough
-def test_a_busy_host_is_no_standstill() -> None:
+def test_a_busy_host_does_not_count_as_a_standstill() -> None:
     """Eight times as many processes as cores, each a session of its own, as those of other users are."""
     spin = [sys.executable, "-Sc", "while True: pass"]
     thieves = [subprocess.Popen(spin, start_new_session=True) for _ in range(8 * (os.cpu_count() or 1))]
@@ -88,7 +88,7 @@ def test_a_busy_host_is_no_standstill() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel must count how often a thread sleeps")
-def test_a_process_that_was_stopped_knows_it() -> None:
+def test_a_process_that_was_stopped_notices_it_itself() -> None:
     command, pipe = [sys.executable, "-c", WATCHES], subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None
@@ -100,7 +100,7 @@ def test_a_process_that_was_stopped_knows_it() -> None:
     assert seconds(reason, "the driver stood still for SECONDS s: stopped or starved") >= STOPPED_S - 0.3
 
 
-def test_one_below_that_was_stopped_is_seen(below: psutil.Popen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stopped_child_process_is_noticed(below: psutil.Popen, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial_watch, "LEAST_S", 0.2)
     with HaltWatch() as watched:
         stop(below, watched, 0.3)
@@ -108,7 +108,9 @@ def test_one_below_that_was_stopped_is_seen(below: psutil.Popen, monkeypatch: py
     assert seconds(watched.reason, sentence) >= 0.3
 
 
-def test_a_small_part_of_a_long_trial_does_not_count(below: psutil.Popen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_standstill_during_a_small_part_of_a_trial_does_not_count(
+    below: psutil.Popen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(trial_watch, "LEAST_S", 0.2)
     monkeypatch.setattr(trial_watch, "PART", 0.9)
     with HaltWatch() as watched:

@@ -30,7 +30,7 @@ def example(kind: str) -> ClusterSpec:
 
 
 @pytest.mark.parametrize("kind", kinds())
-def test_a_kind_says_what_it_is_and_can_be_built_and_sent(kind: str) -> None:
+def test_every_kind_of_cluster_is_described_can_be_built_and_pickled(kind: str) -> None:
     spec = example(kind)
     assert pickle.loads(pickle.dumps(spec)) == spec
     assert spec.summary().endswith(".")
@@ -42,14 +42,14 @@ def test_a_kind_says_what_it_is_and_can_be_built_and_sent(kind: str) -> None:
     assert cluster.cannot_show
 
 
-def test_those_that_cost_nothing_come_first() -> None:
+def test_kinds_of_clusters_on_this_machine_are_listed_first() -> None:
     assert list(kinds())[:3] == ["simulated", "light", "local"]
     order = [(not spec.here, not spec.proven) for spec in kinds().values()]
     assert order == sorted(order)
 
 
-def test_specifications_need_the_standard_library_alone() -> None:
-    """The simulated clock is installed before anything else is loaded; and a driver may lack what a cluster needs."""
+def test_cluster_specifications_need_only_the_standard_library() -> None:
+    """The simulated clock is installed before anything else is loaded, and a driver may lack packages of a cluster."""
     code = """
 import sys
 from scalescope.model.cluster import kinds
@@ -84,13 +84,13 @@ def test_a_missing_package_is_named_before_anything_is_started(
         SlurmSpec(tls=False).require()
 
 
-def test_what_removes_the_resources_of_a_kind_can_be_loaded() -> None:
+def test_the_reaper_of_every_kind_of_cluster_can_be_loaded() -> None:
     names = {kind: spec.reaper for kind, spec in kinds().items() if spec.reaper}
     assert {"kubernetes", "slurm", "pbs"} < names.keys()
     assert all(callable(resolve_name(name)) for name in (*names.values(), kinds()["kubernetes"].reaper_of_others))
 
 
-def test_exit_statuses_of_jobs_have_a_meaning() -> None:
+def test_exit_statuses_of_worker_processes_have_a_category() -> None:
     for status, category in ((UNREACHABLE_STATUS, "scheduler-unreachable"), (EXIT_NO_GPU, "too-few-gpus")):
         job = SlurmJob("7", "name", "FAILED", exit_code=f"{status}:0")
         assert failures.ended(job, of_workers=True).category == category

@@ -7,7 +7,7 @@ from scalescope.clusters import light_workers
 
 
 @pytest.mark.parametrize("versions", [True, False])
-def test_what_makes_the_start_cheap_is_undone(versions: bool) -> None:
+def test_the_patches_for_a_cheap_start_of_workers_are_undone(versions: bool) -> None:
     before = (distributed.versions.error_message, distributed.worker.get_versions, distributed.core.SystemMonitor)
     with light_workers.cheap_start(versions=versions):
         assert (
@@ -18,7 +18,7 @@ def test_what_makes_the_start_cheap_is_undone(versions: bool) -> None:
     assert after == before
 
 
-def test_errors_of_a_worker_that_starts_are_still_reported() -> None:
+def test_errors_of_a_starting_worker_are_still_reported() -> None:
     with light_workers.cheap_start():
         assert distributed.worker.error_message(ValueError("no"))["status"] == "error"
         assert distributed.core.error_message(ValueError("no"))["status"] == "error"

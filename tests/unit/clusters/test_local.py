@@ -38,7 +38,7 @@ def pids(cluster: LocalCluster) -> list[int]:
         return sorted(client.run(os.getpid).values())
 
 
-def test_it_scales_up_and_down_and_keeps_what_is_right(cluster: LocalCluster) -> None:
+def test_a_local_cluster_scales_up_and_down_and_keeps_fitting_workers(cluster: LocalCluster) -> None:
     cluster.scale(1, 1)
     first = workers(cluster)
     assert list(first.values()) == [(1, 512)]
@@ -52,7 +52,7 @@ def test_it_scales_up_and_down_and_keeps_what_is_right(cluster: LocalCluster) ->
     assert not first.keys() & workers(cluster).keys()
 
 
-def test_a_worker_that_died_is_back_before_the_next_trial(cluster: LocalCluster) -> None:
+def test_a_worker_that_died_is_replaced_before_the_next_trial(cluster: LocalCluster) -> None:
     cluster.scale(1, 1)
     (pid,) = pids(cluster)
     psutil.Process(pid).kill()
@@ -63,7 +63,7 @@ def test_a_worker_that_died_is_back_before_the_next_trial(cluster: LocalCluster)
     assert pids(cluster) != [pid]
 
 
-def test_it_computes_and_says_what_it_is(cluster: LocalCluster) -> None:
+def test_a_local_cluster_runs_tasks_and_describes_itself(cluster: LocalCluster) -> None:
     cluster.scale(1, 1)
     with cluster.client() as client:
         assert client.submit(sum, [1, 2]).result(timeout=30) == 3
@@ -82,7 +82,7 @@ def listening(*processes: psutil.Process) -> set[tuple[str, int]]:
     }
 
 
-def test_everything_listens_on_loopback_only() -> None:
+def test_a_local_cluster_listens_on_loopback_only() -> None:
     before = listening(psutil.Process())  # other tests may have left something in this process
     cluster = LocalCluster(LocalSpec())
     try:
@@ -95,7 +95,7 @@ def test_everything_listens_on_loopback_only() -> None:
     assert {ip for ip, _ in found} == {"127.0.0.1"}
 
 
-def test_workers_that_do_not_arrive_are_named_with_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_do_not_start_are_named_with_the_cause(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "breaks_on_import.py").write_text("import os\nos._exit(41)\n")
     cluster = LocalCluster(LocalSpec(start_timeout_s=20))
     monkeypatch.setattr("scalescope.clusters.local.cluster.WORKER_PRELOAD", str(tmp_path / "breaks_on_import.py"))
@@ -111,7 +111,7 @@ def test_workers_that_do_not_arrive_are_named_with_the_cause(tmp_path: Path, mon
     assert caught.value.next_step
 
 
-def test_workers_that_are_too_slow_are_ended_by_close(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_workers_that_start_too_slowly_are_ended_by_close(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("import time\ntime.sleep(60)\n")
     monkeypatch.setattr("scalescope.clusters.local.cluster.WORKER_PRELOAD", str(tmp_path / "slow.py"))
     monkeypatch.setattr("scalescope.clusters.local.cluster.CLOSE_TIMEOUT_S", 0.5)
@@ -128,7 +128,7 @@ def test_workers_that_are_too_slow_are_ended_by_close(monkeypatch: pytest.Monkey
     assert not [process for process in started if process.is_running() and "spawn_main" in str(process.cmdline())]
 
 
-def test_it_can_be_closed_at_any_time_and_twice() -> None:
+def test_a_local_cluster_can_be_closed_at_any_time_and_twice() -> None:
     cluster = LocalCluster(LocalSpec())
     cluster.close()
     cluster.open()
@@ -140,10 +140,10 @@ def test_it_can_be_closed_at_any_time_and_twice() -> None:
         cluster.client()
 
 
-def test_a_worker_that_is_just_being_added_is_no_error_in_another_thread() -> None:
+def test_listing_workers_while_one_is_being_added_raises_no_error() -> None:
     workers: Any = SortedDict({"tls://a:1": "a"})
     workers._list_add("tls://b:1")  # `workers["tls://b:1"] = ...` stands between its two statements
     scheduler: Any = SimpleNamespace(workers=workers)
-    with pytest.raises(KeyError):  # as distributed's own way to them does
+    with pytest.raises(KeyError):  # as distributed itself does
         list(workers.values())
     assert registered(scheduler) == ["a"]

@@ -54,7 +54,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(scope="module", params=[LocalSpec(), LightSpec(hosts=1, check_limit=False)], ids=lambda s: s.kind)
 def addresses(request: pytest.FixtureRequest) -> Iterator[list[str]]:
-    """Of all that listens: scheduler, worker and nanny, if there is one."""
+    """Addresses of everything that listens: scheduler, worker, and nanny if there is one."""
     cluster = clusters.build(request.param)
     try:
         cluster.open()
@@ -68,7 +68,7 @@ def addresses(request: pytest.FixtureRequest) -> Iterator[list[str]]:
 
 
 def ask(user: int, addresses: list[str]) -> list[str]:
-    """What servers say who they are, to a user who knows their addresses."""
+    """The names that servers tell a user who knows their addresses, or `refused`."""
     command = [sys.executable, "-c", ASK, str(user), *addresses]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout.split()
 
@@ -78,13 +78,13 @@ def test_only_processes_of_the_same_user_are_answered(addresses: list[str]) -> N
     assert ask(NOBODY, addresses) == ["refused"] * len(addresses)
 
 
-def test_no_http_answers_another_user(addresses: list[str]) -> None:
+def test_no_http_server_answers_another_user(addresses: list[str]) -> None:
     listening = http_servers.ports([psutil.Process()])
     assert listening
     assert http_servers.answered(listening) == []
 
 
-def test_the_routes_of_an_open_cluster_are_found() -> None:
+def test_the_http_routes_of_an_unprotected_cluster_are_found() -> None:
     routes = [f"distributed.http.{name}" for name in ("scheduler.info", "scheduler.json", "health")]
     options = {"processes": False, "dashboard_address": "127.0.0.1:0", "protocol": "tcp"}
     with (
@@ -105,7 +105,7 @@ def listener() -> Iterator[tuple[subprocess.Popen[str], str]]:
             process.kill()
 
 
-def test_nothing_is_said_to_another_user_who_listens_where_a_scheduler_was(addresses: list[str]) -> None:
+def test_a_client_sends_nothing_to_a_listener_of_another_user(addresses: list[str]) -> None:
     with listener() as (process, address):
         with pytest.raises(OSError, match=r"[Tt]imed out"):
             distributed.Client(address, timeout="1s", set_as_default=False)
@@ -113,7 +113,7 @@ def test_nothing_is_said_to_another_user_who_listens_where_a_scheduler_was(addre
         assert process.stdout.readline() == "b''\n"
 
 
-def test_a_connection_that_died_is_not_taken_for_the_one_that_took_its_place() -> None:
+def test_a_dead_connection_is_not_confused_with_one_on_the_same_port() -> None:
     from scalescope.clusters import process_guard
 
     process_guard.refuse_other_users()

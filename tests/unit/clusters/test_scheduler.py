@@ -45,7 +45,7 @@ def attach(**given: object) -> SchedulerCluster:
     return cluster
 
 
-def test_it_uses_the_workers_that_are_there_and_leaves_them(theirs: distributed.LocalCluster) -> None:
+def test_the_workers_of_an_existing_scheduler_are_used_and_kept(theirs: distributed.LocalCluster) -> None:
     cluster = attach(address=theirs.scheduler_address, start_timeout_s=5)
     cluster.scale(2, 1)
     with cluster.client() as client:
@@ -60,7 +60,9 @@ def test_it_uses_the_workers_that_are_there_and_leaves_them(theirs: distributed.
 
 
 @pytest.mark.parametrize(("workers", "threads"), [(1, 1), (3, 1), (2, 4)])
-def test_other_sizes_are_refused(theirs: distributed.LocalCluster, workers: int, threads: int) -> None:
+def test_sizes_that_an_existing_scheduler_does_not_have_are_refused(
+    theirs: distributed.LocalCluster, workers: int, threads: int
+) -> None:
     cluster = attach(address=theirs.scheduler_address, start_timeout_s=1)
     try:
         with pytest.raises(WorkersMissing) as caught:
@@ -71,7 +73,7 @@ def test_other_sizes_are_refused(theirs: distributed.LocalCluster, workers: int,
     assert "workers: [2]" in caught.value.next_step
 
 
-def test_a_scheduler_file_will_do(theirs: distributed.LocalCluster, tmp_path: Path) -> None:
+def test_a_scheduler_file_can_replace_the_address(theirs: distributed.LocalCluster, tmp_path: Path) -> None:
     file = tmp_path / "scheduler.json"
     with distributed.Client(theirs, set_as_default=False) as client:
         client.write_scheduler_file(str(file))
@@ -85,7 +87,7 @@ def test_a_scheduler_file_will_do(theirs: distributed.LocalCluster, tmp_path: Pa
 @pytest.mark.parametrize(
     "given", [{"address": "tcp://127.0.0.1:9"}, {"scheduler_file": "/no/such/file"}], ids=["address", "file"]
 )
-def test_one_that_is_not_there(given: dict[str, str]) -> None:
+def test_a_scheduler_that_does_not_exist_raises_cluster_error(given: dict[str, str]) -> None:
     with pytest.raises(ClusterError) as caught:
         attach(**given, start_timeout_s=1)
     assert caught.value.where in given.values()
@@ -94,7 +96,7 @@ def test_one_that_is_not_there(given: dict[str, str]) -> None:
 
 @pytest.fixture
 def web_server() -> Iterator[str]:
-    """Its address; it answers as a proxy does."""
+    """The address of a server that answers as an HTTP proxy does."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def serve() -> None:
@@ -112,7 +114,9 @@ def web_server() -> Iterator[str]:
         listening.shutdown(socket.SHUT_RDWR)
 
 
-def test_a_web_server_is_no_scheduler(web_server: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_address_of_a_web_server_is_refused_as_a_scheduler(
+    web_server: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(ClusterError) as caught:
         attach(address=web_server, start_timeout_s=2)
     assert "8787 is its dashboard" in caught.value.next_step
@@ -120,7 +124,7 @@ def test_a_web_server_is_no_scheduler(web_server: str, capsys: pytest.CaptureFix
     assert "8787" in capsys.readouterr().err
 
 
-def test_the_link_of_a_dashboard_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_address_of_a_dashboard_is_refused_as_a_scheduler(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.run(["watch", "http://10.0.0.7:8787"]) == ExitStatus.USAGE
     assert "tcp://HOST:8786" in capsys.readouterr().err
 
@@ -144,7 +148,7 @@ def guarded(tmp_path: Path) -> Iterator[dict[str, str]]:
         yield {"address": theirs.scheduler_address, **files}
 
 
-def test_tls(guarded: dict[str, str]) -> None:
+def test_a_scheduler_with_tls_needs_the_certificates(guarded: dict[str, str]) -> None:
     assert guarded["address"].startswith("tls://")
     cluster = attach(**guarded)
     cluster.scale(1, 1)
@@ -154,10 +158,10 @@ def test_tls(guarded: dict[str, str]) -> None:
         attach(address=guarded["address"], start_timeout_s=1)
 
 
-def test_a_client_that_connected_anew_in_vain_is_closed_all_the_same(
+def test_a_client_whose_reconnection_failed_can_still_be_closed(
     guarded: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Tornado's own error, where the scheduler went away behind a forwarded port: of five times once, so made here."""
+    """Tornado raises this error in one of five cases when a scheduler behind a forwarded port goes away."""
     cluster = attach(**guarded)
     client = cluster.client()
     observer = cluster._open()
@@ -178,7 +182,7 @@ def test_a_client_that_connected_anew_in_vain_is_closed_all_the_same(
 
 
 @pytest.mark.parametrize("configured", [False, True])
-def test_watch_speaks_tls(
+def test_watch_connects_with_tls_by_options_or_configuration(
     guarded: dict[str, str], configured: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_watch, "INTERVAL_S", 0.2)
@@ -191,8 +195,8 @@ def test_watch_speaks_tls(
     assert json.loads(capsys.readouterr().out)["verdict"] is None
 
 
-def test_beam_proves_itself_too(guarded: dict[str, str], tmp_path: Path) -> None:
-    """Its runner opens a client of its own, by the address alone."""
+def test_a_beam_workload_connects_with_the_same_certificates(guarded: dict[str, str], tmp_path: Path) -> None:
+    """The runner of Beam opens its own client with nothing but the address."""
     pytest.importorskip("apache_beam")
     sweep = Sweep.from_mapping({"workload": "beam-pardo", "points": [{"workers": 1, "items": 2, "seconds": 0}]})
     (point,) = sweep.expand(workloads.load("beam-pardo"))

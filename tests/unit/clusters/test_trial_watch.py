@@ -38,7 +38,7 @@ def close_one(client: distributed.Client) -> None:
         time.sleep(0.01)
 
 
-def test_nothing_happens_while_nothing_is_lost(cluster: distributed.LocalCluster) -> None:
+def test_no_reason_is_asked_for_while_all_workers_are_there(cluster: distributed.LocalCluster) -> None:
     asked: list[int] = []
     with (
         distributed.Client(cluster, set_as_default=False) as client,
@@ -62,7 +62,7 @@ def test_a_lost_worker_ends_the_trial_with_the_reason(cluster: distributed.Local
     assert re.findall(r"\d", watching.lost) == ["1", "2", "7", "1"]  # lost, of all, the job, left
 
 
-def test_the_reason_is_not_waited_for_without_end(
+def test_the_reason_of_a_lost_worker_is_waited_for_within_limits(
     cluster: distributed.LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trial_watch, "REASON_TIMEOUT_S", 0.3)

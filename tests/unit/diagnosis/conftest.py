@@ -22,7 +22,7 @@ from scalescope.model.sweep import Point
 from scalescope.model.trial import Trial, TrialState
 
 EPOCH = 1_000.0
-# Codes that are named for their share of the makespan alone; a large graph costs time before it as well
+# Codes judged by their share of the makespan alone; a large graph also costs time before it
 NOTEWORTHY = {
     *("straggler", "skewed-tasks", "slow-worker", "tiny-tasks", "results-awaited-in-loop", "slow-submission"),
     *("few-tasks-in-flight", "nested-client", "worker-restriction", "late-workers", "data-locality"),

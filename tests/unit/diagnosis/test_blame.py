@@ -1,4 +1,4 @@
-"""Every thread is charged to something at every instant, and to what it really waited for."""
+"""Every thread is charged at every instant, and to what it really waited for."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def charged(observation: Observation, bins: int = 50) -> dict[tuple[str, str], A
     return {key: pytest.approx(seconds, abs=1e-6) for key, seconds in found.items() if seconds > 1e-6}
 
 
-def test_threads_that_are_all_busy_wait_for_nobody(cluster, task):
+def test_busy_threads_are_charged_to_their_tasks_and_nothing_is_lost(cluster, task):
     observation = cluster(4).run([task(1.0) for _ in range(8)])
     assert charged(observation) == {("busy", "work"): 8}
     assert blame(observation, 5).lost == {}
     assert kept(observation) == {BLAMED: {}, PASSED_ON: {}}
 
 
-def test_a_serial_stage_is_blamed_for_all_who_wait_for_it(cluster, task):
+def test_a_serial_stage_is_charged_with_all_threads_that_wait_for_it(cluster, task):
     wide = [task(1.0, "load") for _ in range(8)]
     observation = cluster(8).run([*wide, task(9.0, "summarise", tuple(range(8)))])
     assert charged(observation) == {
@@ -47,23 +47,23 @@ def test_a_serial_stage_is_blamed_for_all_who_wait_for_it(cluster, task):
     assert kept(observation) == {BLAMED: {"summarise": pytest.approx(63)}, PASSED_ON: {}}
 
 
-def test_tasks_that_run_at_once_share_the_blame(cluster, task):
+def test_tasks_that_run_at_once_share_the_charge_for_idle_threads(cluster, task):
     observation = cluster(5).run([task(3.0, "a"), task(3.0, "b"), task(3.0, "b")])
     assert charged(observation)["no_runnable_task", "a"] == 2
     assert charged(observation)["no_runnable_task", "b"] == 4
 
 
-def test_the_tail_is_for_the_tasks_that_still_run(cluster, task):
+def test_the_tail_is_charged_to_the_tasks_that_still_run(cluster, task):
     observation = cluster(2).run([task(1.0, "quick"), task(5.0, "long")])
     assert charged(observation) == {("busy", "quick"): 1, ("busy", "long"): 5, ("no_runnable_task", "long"): 4}
 
 
-def test_what_is_runnable_and_not_given_out_is_nobody_s_task(cluster, task):
+def test_idle_time_beside_unassigned_runnable_tasks_is_charged_to_no_task(cluster, task):
     observation = cluster(2).run([task(1.0, on=(0,)) for _ in range(3)])
     assert charged(observation) == {("busy", "work"): 3, ("not_assigned", ""): 2, ("no_runnable_task", "work"): 1}
 
 
-def test_the_client_is_blamed_by_its_line_and_the_scheduler_for_its_intake(cluster, task, graph):
+def test_the_client_is_charged_by_line_and_the_scheduler_for_taking_in_graphs(cluster, task, graph):
     observation = cluster(2).run(
         [task(1.0, graph=0), task(1.0, graph=0), task(1.0, graph=1)], [graph(), graph(after=0, at=4.0)]
     )
@@ -84,7 +84,7 @@ def test_the_client_is_blamed_by_its_line_and_the_scheduler_for_its_intake(clust
     assert found["client", "the client"] == 2
 
 
-def test_another_cluster_is_charged_for_the_client_s_waits_for_it(cluster, task, graph):
+def test_waits_of_the_client_for_another_cluster_are_charged_to_that_cluster(cluster, task, graph):
     run = cluster(2).run([task(1.0, graph=i // 2) for i in range(4)], [graph(), graph(after=0, at=4.0)])
     away, own = ("mine.py:7 f", ELSEWHERE, 1), ("mine.py:9 f", "sleep", 0)
     observation = watched(run, (1.5, away), (1.0, own), (3.0, away), (3.0, own), begin=-2.0)
@@ -96,13 +96,13 @@ def test_another_cluster_is_charged_for_the_client_s_waits_for_it(cluster, task,
     assert list(blame(observation, 1).lost) == ["another cluster", "the client, sleep at mine.py:9 f"]
 
 
-def test_while_tasks_run_a_wait_for_another_cluster_holds_back_nothing(cluster, task, graph):
+def test_a_wait_for_another_cluster_while_tasks_run_is_not_charged(cluster, task, graph):
     run = cluster(4).run([task(1.0, graph=i) for i in range(4)], [graph(at=0.5 * i) for i in range(4)])
     found = charged(watched(run, *[(0.5, ("mine.py:3 f", ELSEWHERE, 1))] * 4, (0.5, ("", "", 1))))
     assert found == {("busy", "work"): 4, ("no_runnable_task", "work"): 6}
 
 
-def test_between_two_tasks_the_scheduler_is_blamed(cluster):
+def test_time_between_two_tasks_is_charged_to_the_scheduler(cluster):
     rows = [
         {"prefix": name, "group": name, "key": name, "worker": "tcp://10.0.0.0:4000", "runnable": at, "assigned": at}
         | {"start": at, "stop": at + 1.0, "done": at + 3.0}
@@ -112,7 +112,7 @@ def test_between_two_tasks_the_scheduler_is_blamed(cluster):
     assert charged(observation)["no_runnable_task", BETWEEN] == 4
 
 
-def test_tasks_that_hold_their_thread_and_wait_are_told_apart(cluster, task):
+def test_waiting_inside_tasks_is_charged_apart_from_their_busy_time(cluster, task):
     waits = {"prefix": "work", "what": "Lock.acquire", "where": "mine.py:1 f", "tasks": 2, "seconds": 3.0}
     observation = cluster(2, events=[(0.0, "waits", waits)]).run([task(2.0), task(2.0), task(4.0, "other")])
     assert charged(observation)["held", "work"] == 3
@@ -126,8 +126,8 @@ def straggling(task, *after):
     return [*loads, *(task(1.0, "process", (i,)) for i in range(8)), *after]
 
 
-def test_who_waits_for_a_late_task_is_charged_to_the_delay_that_made_it_late(cluster, task):
-    """`process` took as long as ever; until its last task ended, seven threads waited a second longer for a load."""
+def test_waiting_for_a_late_task_is_charged_to_the_delay_that_made_it_late(cluster, task):
+    """`process` takes as long as ever, but seven threads wait a second longer because one load is late."""
     observation = cluster(8).run(straggling(task))
     assert charged(observation) == {
         ("busy", "load"): 12,
@@ -138,15 +138,15 @@ def test_who_waits_for_a_late_task_is_charged_to_the_delay_that_made_it_late(clu
     assert kept(observation) == {BLAMED: {"load": pytest.approx(28)}, PASSED_ON: {"load": pytest.approx(7)}}
 
 
-def test_a_delay_is_not_charged_with_what_happens_without_it(cluster, task):
+def test_a_delay_is_not_charged_with_waits_that_happen_without_it_too(cluster, task):
     """The serial stage begins late as well, but seven threads would have waited for it anyway."""
     found = charged(cluster(8).run(straggling(task, task(1.0, "reduce", tuple(range(8, 16))))))
     assert found["no_runnable_task", "reduce"] == 7
     assert found["passed on", "load"] == 7
 
 
-def test_who_only_runs_while_others_wait_is_not_charged(cluster, task):
-    """Beside the long load run tasks that nobody waits for; without it the next stage would have run beside them."""
+def test_tasks_that_only_run_beside_a_wait_are_not_charged(cluster, task):
+    """No thread waits for the tasks beside the long load; without it the next stage would have run beside them."""
     loads = [task(10.0 if i == 3 else 1.0, "load") for i in range(4)]
     beside = [task(10.0, "beside") for _ in range(4)]
     found = charged(cluster(8).run([*loads, *beside, *(task(10.0, "next", (0, 1, 2, 3)) for _ in range(4))]))
@@ -156,35 +156,35 @@ def test_who_only_runs_while_others_wait_is_not_charged(cluster, task):
     assert ("no_runnable_task", "beside") not in found
 
 
-def test_a_long_transfer_is_a_delay_of_its_task(cluster, task):
+def test_a_long_transfer_is_charged_to_its_task(cluster, task):
     loads = [task(1.0, "load", transfer=4.0 * (i == 3)) for i in range(8)]
     found = charged(cluster(8).run([*loads, *(task(1.0, "process", (i,)) for i in range(8))]))
     assert found["no_runnable_task", "load"] == 3 * 7
     assert found["passed on", "load"] == 7
 
 
-def test_a_task_queued_behind_a_long_one_is_late_because_of_it(cluster, task):
-    """Both are for one worker; the second had been runnable, and sent there, from the begin."""
+def test_the_delay_of_a_queued_task_is_charged_to_the_long_task_before_it(cluster, task):
+    """Both tasks were assigned to one worker at the start, and both were runnable."""
     first = [task(9.0 if i == 0 else 1.0, "first", on=(i,), pinned=False) for i in range(4)]
     found = charged(cluster(4).run([*first, task(2.0, "second", on=(0,), pinned=False)]))
     assert found["passed on", "first"] == 3 * 2
 
 
 def test_the_client_is_charged_while_it_holds_back_what_it_sends_next(cluster, task, graph):
-    """It prepares for half a second before it sends each task, and never waits for one: its tasks hold up nobody."""
+    """The client prepares each task for half a second and never waits for one, so the tasks delay no thread."""
     observation = cluster(4).run([task(1.0, graph=i) for i in range(10)], [graph(at=0.5 * i) for i in range(10)])
     found = charged(watched(observation, (4.5, ("mine.py:3 f", "prepare", 0)), (1.0, ("", "", 1))))
     preparing = "the client, prepare at mine.py:3 f"
     assert found == {("busy", "work"): 10, ("no_runnable_task", preparing): 9.5, ("passed on", preparing): 2.5}
 
 
-def test_the_client_that_waits_for_each_result_holds_back_nothing(cluster, task, graph):
+def test_a_client_that_waits_for_each_result_is_not_charged(cluster, task, graph):
     observation = cluster(4).run([task(1.0, graph=i) for i in range(3)], [graph(at=float(i)) for i in range(3)])
     found = charged(watched(observation, *[(1.0, ("mine.py:3 f", "result", 1))] * 3))
     assert found == {("busy", "work"): 3, ("no_runnable_task", "work"): 9}
 
 
-def test_many_prefixes_share_what_is_left(cluster, task):
+def test_the_smallest_of_many_prefixes_are_charged_together(cluster, task):
     observation = cluster(12).run([task(1.0 + i, f"p{i}") for i in range(12)])
     found = charged(observation)
     assert sum(part == "busy" for part, _ in found) == 9
@@ -193,7 +193,7 @@ def test_many_prefixes_share_what_is_left(cluster, task):
 
 @settings(deadline=None, max_examples=60)
 @given(st.data(), st.integers(1, 5), st.integers(1, 3), st.integers(1, 40))
-def test_at_every_instant_all_threads_are_charged_and_by_part_it_is_the_worker_time(
+def test_every_thread_is_always_charged_and_the_parts_add_up_to_the_worker_time(
     cluster, task, graph, data, workers, threads, bins
 ):
     draw = data.draw

@@ -1,4 +1,4 @@
-"""The table of causes is complete, and each declaration says what it must."""
+"""The table of causes is complete, and each declaration has all its texts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_no_cause_is_missing_in_the_table():
 
 
 @pytest.mark.parametrize("cause", by_code().values(), ids=lambda cause: cause.code)
-def test_a_declaration_says_what_it_must(cause: Cause):
+def test_every_declared_cause_has_all_its_texts(cause: Cause):
     assert cause.code == cause.code.lower().replace("_", "-")
     assert cause.find.__name__ == cause.code.replace("-", "_")
     assert cause.find.__doc__
@@ -49,11 +49,11 @@ def test_a_declaration_says_what_it_must(cause: Cause):
     assert {*cause.rules_out} <= {*by_code()} - {cause.code}
 
 
-def test_the_cause_that_is_added_on_the_page_is_found(cluster, task, graph, golden):
+def test_the_example_cause_of_the_documentation_works(cluster, task, graph, golden):
     [example] = re.findall(r"^```python\n(.*?)^```$", (DOCS / "adding-a-cause.md").read_text(), re.M | re.S)
     exec(example, names := {})
     cause, many = names["SCHEDULER_BUSY"], [task(1.0, graph=number) for number in range(8)]
-    test_a_declaration_says_what_it_must(cause)
+    test_every_declared_cause_has_all_its_texts(cause)
     assert cause.find(cluster(4).run(many, [graph() for _ in many])) is None
     found = golden(cause.find(cluster(4).run(many, [graph(seconds=0.2) for _ in many])))
     assert found.lost_s == pytest.approx(8 * 0.2 * 4)
@@ -64,5 +64,5 @@ def test_every_part_of_lost_time_has_a_next_experiment():
 
 
 @pytest.mark.parametrize(("share", "severity"), [(0.05, Severity.LOW), (0.1, Severity.MEDIUM), (0.3, Severity.HIGH)])
-def test_severity_goes_by_the_share_lost(share, severity):
+def test_severity_follows_from_the_share_of_time_lost(share, severity):
     assert severity_of(share) is severity

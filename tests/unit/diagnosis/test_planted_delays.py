@@ -34,7 +34,7 @@ def planted(cluster, task, graph) -> list[Planted]:
         return observation.seconds("no_runnable_task", "tail")
 
     def stages(draw: random.Random, threads: int) -> list[list[Any]]:
-        """Tasks by stage: each needs one of the stage before, some, or all; beside them often is another branch."""
+        """Tasks by stage: each needs one, some or all of the stage before; often there is a second branch."""
         first, found = 0, []
 
         def stage(name: str, width: int, link: str = "", before: range = range(0)) -> range:
@@ -95,13 +95,13 @@ def planted(cluster, task, graph) -> list[Planted]:
     return list(islice(all_of_them(), GRAPHS))
 
 
-def test_the_origin_is_named_first(planted):
+def test_the_origin_of_a_planted_delay_is_named_first(planted):
     first = [next(iter(blame(each.observation, 1).lost)) for each in planted]
     named = sum(text == each.origin for text, each in zip(first, planted, strict=True))
     assert named >= NAMED * GRAPHS
 
 
-def test_the_origin_is_charged_with_about_what_its_delay_cost(planted):
+def test_the_origin_is_charged_about_what_the_planted_delay_cost(planted):
     ratios = sorted(blame(each.observation, 1).lost.get(each.origin, (0.0, 0.0))[0] / each.cost_s for each in planted)
     assert 0.9 < ratios[GRAPHS // 2] < 1.25
     assert ratios[GRAPHS // 20] > 0.75

@@ -1,4 +1,4 @@
-"""No finding predicts a time below what the graph that its remedy leaves allows."""
+"""No finding predicts a time shorter than the graph allows after its remedy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def allowed_s(cause: Cause, metrics: Metrics, threads: int, shorter_s: float) ->
 
 
 def measured(observation, before_s: float = 0.0):
-    """The trial as its caller saw it: the harness gives all of them one second."""
+    """The trial with its real elapsed time; the test harness gives every trial one second."""
     metrics = observation.trial.metrics
     metrics = replace(metrics, elapsed_s=metrics.makespan_s + before_s)
     return replace(observation, trial=replace(observation.trial, metrics=metrics))
@@ -78,7 +78,7 @@ def check(findings: tuple[Finding, ...], metrics: Metrics, threads: int) -> None
 
 @settings(max_examples=300, deadline=None)
 @given(code=st.sampled_from(CODES), saved_s=st.floats(0, 1e6), shorter_s=st.floats(0, 1e3), late_s=st.floats(0, 50))
-def test_whatever_a_cause_expects_the_bound_holds(code, saved_s, shorter_s, late_s, small):
+def test_no_cause_predicts_less_than_the_bound_whatever_it_expects(code, saved_s, shorter_s, late_s, small):
     cause, observation = by_code()[code], measured(small, late_s)
     metrics = observation.trial.metrics
     gain = cause.gain(metrics, observation.threads, saved_s, shorter_s=shorter_s)
@@ -107,18 +107,18 @@ def small(cluster, task):
     return cluster(4).run([*(task(1.0) for _ in range(16)), *(task(2.0, "chain", (14 + n,)) for n in range(1, 4))])
 
 
-def test_a_remedy_that_brings_something_is_predicted(small):
+def test_a_remedy_that_saves_time_gets_a_predicted_gain(small):
     metrics, cause = measured(small, 10.0).trial.metrics, by_code()["client-busy"]
     gain = cause.gain(metrics, 4, 10.0)
     assert (gain.now_s, gain.predicted_s) == (metrics.elapsed_s, pytest.approx(metrics.makespan_s))
 
 
 @pytest.mark.parametrize("code", ["host-overloaded", "oversubscribed-threads"])
-def test_nothing_is_predicted_from_what_limits_trust(code, small):
+def test_findings_that_limit_trust_predict_no_gain(code, small):
     assert by_code()[code].gain(measured(small, 10.0).trial.metrics, 4, 10.0) is None
 
 
-def test_nothing_is_predicted_beyond_what_the_host_can_emulate(cluster, task):
+def test_no_gain_is_predicted_beyond_what_the_host_can_emulate(cluster, task):
     def predicted(per_task_s: float):
         facts = {"cluster": {"limit": {"seconds_per_task": per_task_s, "tolerance": 0.25}}}
         observation = cluster(4).run([*(task(1.0) for _ in range(20)), task(12.0)], facts=facts)

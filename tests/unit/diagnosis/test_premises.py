@@ -1,4 +1,4 @@
-"""A remedy whose premise does not hold is not named, and promises nothing."""
+"""A remedy whose premise does not hold is not named, and predicts no gain."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(cluster, task):
     return observed(replace(run.trial, metrics=replace(run.metrics, elapsed_s=3.0)), run.tables)
 
 
-def test_a_premise_that_holds_lets_the_remedy_and_its_gain_be_said(run):
+def test_a_remedy_and_its_gain_are_given_if_the_premise_holds(run):
     finding = found(run, Remedy("do it", saved_s=0.3, premise=ALWAYS))
     assert finding.remedy == "do it"
     assert finding.gain is not None
@@ -59,25 +59,25 @@ def test_a_premise_that_holds_lets_the_remedy_and_its_gain_be_said(run):
         (Remedy("do it", premise=NEVER, otherwise=Remedy("or this", premise=NEVER)), ALWAYS),
     ],
 )
-def test_without_its_premise_a_finding_keeps_its_summary_alone(run, remedy, premise):
+def test_a_finding_whose_premise_fails_keeps_only_its_summary(run, remedy, premise):
     finding = found(run, remedy, premise)
     assert (finding.summary, finding.severity) == ("So it is.", Severity.MEDIUM)
     assert (finding.remedy, finding.gain, finding.fix) == ("", None, "")
 
 
 @pytest.mark.parametrize("premise", [ALWAYS, NEVER])
-def test_the_remedy_that_holds_is_the_one_that_is_said(run, premise):
+def test_the_first_remedy_whose_premise_holds_is_given(run, premise):
     first = Remedy("do it", premise=NEVER if premise is ALWAYS else None, otherwise=Remedy("or this", saved_s=0.0))
     finding = found(run, first, premise)
     assert (finding.remedy, finding.gain) == ("or this", None)
 
 
-def test_a_value_that_differs_is_proposed(run):
+def test_a_change_to_a_different_value_is_proposed(run):
     assert found(run, Remedy("do it", change={"threads_per_worker": 2})).remedy == "do it"
 
 
 @pytest.mark.parametrize(("partitions", "named"), [(3, True), (8, False)])
-def test_no_more_partitions_are_proposed_than_there_are(run, partitions, named):
+def test_more_partitions_are_proposed_only_if_there_are_fewer_than_threads(run, partitions, named):
     metrics = replace(run.metrics, widest_stage=partitions)
     point = PointSummary(Point(8, 1), valid=1, metrics=metrics)
     finding = TOO_FEW_PARTITIONS.finding(Severity.HIGH, "So it is.", "make more", points=[point])
@@ -89,7 +89,7 @@ def test_no_more_partitions_are_proposed_than_there_are(run, partitions, named):
 
 @pytest.mark.parametrize(("cpus", "least_s"), [(1, 6.0), (2, 3.0), (16, 0.375)])
 def test_no_remedy_promises_less_than_the_cores_need(cluster, task, cpus, least_s):
-    """Eight tasks that compute, one after the other on eight threads, would share the cores."""
+    """Eight tasks compute one after another on eight threads; at the same time they would share the cores."""
     one_by_one = cluster(8).run([task(1.0, needs=(i - 1,) if i else ()) for i in range(8)])
     load = {"ours": 0.5, "others": 0.0, "stolen": 0.0, "idle": 0.5, "cpus": cpus, "seconds": 8.0}
     tables = {**one_by_one.tables, "workers": {**one_by_one.tables["workers"], "host": ["localhost"] * 8}}
@@ -130,14 +130,16 @@ def with_memory(run, samples, limit, **host):
 @pytest.mark.parametrize(
     ("held_mib", "disk_mib", "host_mib", "proposed"),
     [
-        (500, 0, 10**6, None),  # all of it fitted: the limit there is would be proposed
+        (500, 0, 10**6, None),  # everything fits: the present limit would be proposed
         (550, 20, 10**6, None),
-        (500, 500, 10**6, 1500),  # results that Dask knows of do not tell, but the process and the disk do
+        (500, 500, 10**6, 1500),  # managed memory does not show the need, but process and disk do
         (1200, 0, 10**6, 2000),
         (1200, 0, 3000, None),  # two workers of 2,000 MiB on a host of 3,000
     ],
 )
-def test_a_limit_is_proposed_if_it_differs_and_the_host_has_it(cluster, task, held_mib, disk_mib, host_mib, proposed):
+def test_a_memory_limit_is_proposed_only_if_it_differs_and_the_host_has_it(
+    cluster, task, held_mib, disk_mib, host_mib, proposed
+):
     run = cluster(2).run([task(1.0, nbytes=10)] * 40)
     samples = [(worker, time, held_mib * MIB, disk_mib * MIB) for worker in range(2) for time in (0.5, 15.0)]
     samples += [(worker, 0.1, 1.0, 0) for worker in range(2)]
@@ -149,7 +151,9 @@ def test_a_limit_is_proposed_if_it_differs_and_the_host_has_it(cluster, task, he
 
 
 @pytest.mark.parametrize(("limit_mib", "fits"), [(0, True), (1000, True), (100, False)])
-def test_all_is_sent_at_once_only_where_the_results_fit(cluster, task, graph, find, limit_mib, fits):
+def test_sending_all_at_once_is_advised_only_if_the_results_fit_into_memory(
+    cluster, task, graph, find, limit_mib, fits
+):
     run = cluster(4).run(
         [task(1.0, graph=i, nbytes=int(100 * MIB)) for i in range(12)],
         [graph(after=i - 1) if i else graph() for i in range(12)],
@@ -165,7 +169,9 @@ def test_all_is_sent_at_once_only_where_the_results_fit(cluster, task, graph, fi
 
 
 @pytest.mark.parametrize(("takes", "already"), [(1, False), (4, True)])
-def test_what_the_client_does_meanwhile_is_not_advised(cluster, task, graph, find, takes, already):
+def test_as_completed_is_not_advised_to_a_client_that_handles_results_as_they_come(
+    cluster, task, graph, find, takes, already
+):
     """A client that stores all results at the end, or each as it comes."""
     run = cluster(2).run([task(1.0)] * 8)
     store, wait = ("my_job.py:9 store", "cursor.execute", 0), ("my_job.py:8 main", "", 1)

@@ -1,4 +1,4 @@
-"""The first part of the difference of two runs is what was planted, its parts are all of it, and equals have none."""
+"""The first part of a difference is the planted one, the parts add up, and equal runs have none."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def is_whole(found: Difference) -> bool:
 
 
 @pytest.mark.parametrize("what", PLANTED)
-def test_what_was_planted_is_the_first_part(what: str, cluster: Any, task: Any, graph: Any) -> None:
+def test_a_planted_difference_is_the_first_named_part(what: str, cluster: Any, task: Any, graph: Any) -> None:
     build, kind, name = PLANTED[what]
     a, b = before(cluster, task, graph), accounts(build, 1, cluster, task, graph)
     found = difference(a, b, virtual=False)
@@ -124,7 +124,7 @@ def test_what_was_planted_is_the_first_part(what: str, cluster: Any, task: Any, 
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_of_two_equal_runs_nothing_is_named(seed: int, cluster: Any, task: Any, graph: Any) -> None:
+def test_no_part_is_named_for_two_equal_runs(seed: int, cluster: Any, task: Any, graph: Any) -> None:
     a, b = (accounts(BASE, 100 + 2 * seed + side, cluster, task, graph) for side in (0, 1))
     found = difference(a, b, virtual=False)
     assert is_whole(found)
@@ -132,13 +132,15 @@ def test_of_two_equal_runs_nothing_is_named(seed: int, cluster: Any, task: Any, 
     assert not found.named
 
 
-def test_the_account_of_a_trial_is_all_of_its_call(cluster: Any, task: Any, graph: Any) -> None:
+def test_the_account_of_a_trial_covers_its_whole_call(cluster: Any, task: Any, graph: Any) -> None:
     ran = BASE(cluster, task, graph, random.Random(1))
     assert account(ran).elapsed_s == pytest.approx(ran.measured.elapsed, abs=1e-6)
     assert account(ran).prefixes["load"].sent_at == "job.py:9 main"
 
 
-def test_what_differs_is_ordered_by_what_it_can_explain(cluster: Any, task: Any, graph: Any) -> None:
+def test_settings_and_packages_that_differ_are_ordered_by_what_they_can_explain(
+    cluster: Any, task: Any, graph: Any
+) -> None:
     a, b = (accounts(each, 0, cluster, task, graph, 1) for each in (BASE, bag(fetch=0.5)))
     parts = difference(a, b, virtual=True).parts
     packages = {"numpy": "1", "dask": "1"}

@@ -11,8 +11,8 @@ from scalescope.diagnosis.evidence.timeline import timeline
 
 @settings(deadline=None)
 @given(st.data(), st.integers(1, 6), st.integers(1, 3))
-def test_the_timeline_agrees_with_the_ledger(cluster, task, find, data, workers, threads):
-    """On any small workload; and all findings keep what every finding must (the fixture checks it)."""
+def test_the_timeline_agrees_with_the_worker_time(cluster, task, find, data, workers, threads):
+    """On any small workload; the fixture `find` also checks what every finding must have."""
     tasks = []
     for i in range(data.draw(st.integers(1, 25))):
         needs = data.draw(st.lists(st.integers(0, i - 1), max_size=2, unique=True)) if i else []
@@ -40,7 +40,7 @@ def test_a_long_trial_is_cut_into_cells_without_loss(cluster, task, monkeypatch)
     assert line.integral(line.capacity) == pytest.approx(3 * observation.attempts.makespan)
 
 
-def test_rounds_of_one_function_are_batches(cluster, task, graph):
+def test_rounds_of_one_function_are_separate_batches(cluster, task, graph):
     tasks = [task(1.0 + round_, graph=round_) for round_ in range(3) for _ in range(7)]
     observation = cluster(4).run(tasks, [graph(), graph(after=0, at=0.1), graph(after=1, at=0.1)])
     found = task_batches(observation)

@@ -41,7 +41,7 @@ def spent(trial, **seconds):
 
 
 def asked(trial, call, items, partitions):
-    """The same trial, whose code made so many partitions of these items by one call."""
+    """The same trial, whose code made `partitions` of `items` by one call."""
     made = PartitionCall(call, "my_job.py:14 in run", items, partitions)
     return replace(trial, facts={"asked": [made.to_mapping()]})
 
@@ -71,7 +71,7 @@ def grown(of, size, sizes=(200, 300), environment=""):
 
 
 CASES = {
-    # what is healthy, or nobody's fault
+    # healthy sweeps, and idle workers without a fault
     "workers used well": (FUTURES, lambda of: [of(n, [1] * n) for n in (1, 10, 100)], INFO, ["healthy"]),
     "the remedied sweep": (BEAM, remedied, INFO, ["healthy", "uneven-waves", "fewer-items-than-workers"]),
     "one item": (BEAM, lambda of: [of(100, [1], stages=3)], INFO, ["fewer-items-than-workers"]),
@@ -89,7 +89,7 @@ CASES = {
         INFO,
         ["healthy"],
     ),
-    # partitions: whose default, or whose wish
+    # partitions: by a default, or as requested
     "beam of 2023 left it to the bag": (
         BEAM,
         lambda of: [of(n, chunks(n, max(1, n // 100)), stages=3) for n in (100, 199, 200, 300)],
@@ -176,13 +176,13 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_sweep_gets_this_verdict(bag_trial, golden, case):
+def test_a_sweep_gets_its_expected_verdict(bag_trial, golden, case):
     sweep, trials, severity, expected = CASES[case]
     verdict = golden(diagnose(sweep, trials(bag_trial)))
     assert (codes(verdict), verdict.severity) == (expected, severity)
 
 
-def test_little_work_in_real_time_is_too_short_to_say(bag_trial):
+def test_little_work_in_real_time_is_called_too_short(bag_trial):
     trial = bag_trial(300, chunks(300, 45))
     metrics = replace(trial.metrics, elapsed_s=1.0)
     long, short = (replace(trial, metrics=replace(metrics, work_s=work_s)) for work_s in (0.6, 0.3))
@@ -204,7 +204,7 @@ def short(bag_trial, elapsed_s, work_s, **findings):
 
 
 @pytest.mark.parametrize(("elapsed_s", "work_s"), [(0.3, 0.1), (1.9, 0.4)])
-def test_a_trifle_gets_one_line(bag_trial, elapsed_s, work_s):
+def test_a_very_short_trial_reports_only_findings_that_grow_with_the_work(bag_trial, elapsed_s, work_s):
     verdict = short(bag_trial, elapsed_s, work_s, client_busy=HIGH, transfer_bound=MEDIUM, tiny_tasks=HIGH)
     assert codes(verdict) == ["too-short", "tiny-tasks"]  # the latter grows
     assert verdict.severity is INFO
@@ -213,14 +213,14 @@ def test_a_trifle_gets_one_line(bag_trial, elapsed_s, work_s):
 
 
 @pytest.mark.parametrize("code", ["client_busy", "client_waits", "transfer_bound", "straggler", "late_workers"])
-def test_below_a_second_of_a_worker_s_time_nothing_is_accused(bag_trial, code):
+def test_a_loss_below_one_second_per_worker_is_healthy(bag_trial, code):
     verdict = short(bag_trial, 0.9, 40.0, **{code: HIGH})
     assert (codes(verdict)[0], verdict.severity) == ("healthy", INFO)
     assert short(bag_trial, 1.1, 40.0, **{code: HIGH}).severity is HIGH
 
 
 @pytest.mark.parametrize("code", ["results_awaited_in_loop", "tiny_tasks", "gil_bound"])
-def test_what_grows_with_the_work_is_said_even_then(bag_trial, code):
+def test_findings_that_grow_with_the_work_are_reported_below_one_second_too(bag_trial, code):
     finding, long = (short(bag_trial, elapsed_s, 40.0, **{code: HIGH}).findings[0] for elapsed_s in (0.9, 1.1))
     assert (finding.code, finding.severity) == (long.code, HIGH)
     assert len(finding.summary) > len(long.summary)  # it says that it grows
@@ -229,7 +229,7 @@ def test_what_grows_with_the_work_is_said_even_then(bag_trial, code):
 # ------------------------------------------------------------------ what a remedy would bring
 
 
-def test_a_remedy_that_a_point_has_is_shown_as_measured(bag_trial, golden):
+def test_a_remedy_that_another_point_already_uses_shows_its_measured_gain(bag_trial, golden):
     few = bag_trial(10, [30], params={"npartitions": None})
     many = bag_trial(10, [3] * 10, params={"npartitions": 30})
     alone, both = diagnose(BAG, [few]), diagnose(BAG, [few, many])
@@ -250,13 +250,13 @@ def test_a_prediction_lies_between_the_best_possible_and_now(bag_trial, sizes, w
 
 
 @pytest.mark.parametrize(("known", "place"), [(True, Place("my_job.py", 14, "run")), (False, None)])
-def test_the_line_that_divides_is_kept_as_data(bag_trial, known, place):
+def test_the_line_that_makes_partitions_is_kept_as_the_place_of_the_finding(bag_trial, known, place):
     trial = bag_trial(40, chunks(500, 125), params=UNKNOWN)
     trial = asked(trial, "dask.bag.from_sequence", 500, 4) if known else trial
     assert diagnose(OWN, [trial]).findings[0].place == place
 
 
-def test_beam_puts_128_items_in_a_partition(bag_trial, golden):
+def test_the_128_items_per_partition_of_beam_are_found_as_too_few_partitions(bag_trial, golden):
     trials = [bag_trial(n, chunks(n, 128), stages=3, params={"npartitions": None}) for n in ITEMS]
     trials += [bag_trial(100, chunks(n, 128), stages=3, params={"npartitions": None}) for n in ITEMS if n >= 50]
     finding = golden(diagnose(BEAM, trials)).findings[0]
@@ -271,13 +271,13 @@ def test_beam_puts_128_items_in_a_partition(bag_trial, golden):
     assert finding.lost_s == pytest.approx(sum(parts["no_runnable_task"] + parts["tail"] for parts in concerned))
 
 
-def test_the_bag_sawtooth_is_found_where_it_cuts(bag_trial, golden):
+def test_too_few_partitions_of_bags_are_found_where_their_default_drops(bag_trial, golden):
     trials = [bag_trial(w, chunks(n, BAG_ROOT.size(n))) for n, w in [(100, 100), (101, 100), (400, 200), (401, 300)]]
     finding = golden(diagnose(BAG, trials)).findings[0]
     assert (finding.code, finding.severity, len(finding.points)) == ("too-few-partitions", Severity.HIGH, 2)
 
 
-def test_each_environment_has_rules_of_its_own(bag_trial, golden):
+def test_each_environment_is_judged_by_its_own_partition_rule(bag_trial, golden):
     old = grown(bag_trial, lambda n: n // 100, environment="2023 = dask==2023.5.0")
     verdict = golden(diagnose(BEAM, [*old, *grown(bag_trial, lambda n: 128, environment="present")]))
     assert len(verdict.findings[0].points) == 4
@@ -290,7 +290,7 @@ def spoilt(trial, state, reason, **given):
     return replace(trial, state=state, reason=reason, **given)
 
 
-def test_a_failed_trial_limits_trust_and_hides_no_cause(bag_trial, golden):
+def test_a_failed_trial_limits_trust_and_hides_no_other_finding(bag_trial, golden):
     raised = "ZeroDivisionError: division by zero\nmore"
     failed = spoilt(bag_trial(7, [1]), TrialState.FAILED, raised, metrics=None)
     verdict = golden(diagnose(BEAM, [bag_trial(300, chunks(300, 128)), failed]))
@@ -300,7 +300,7 @@ def test_a_failed_trial_limits_trust_and_hides_no_cause(bag_trial, golden):
     assert codes(diagnose(BEAM, [bag_trial(10, [1] * 10), failed])) == ["failed-trials"]
 
 
-def test_invalid_trials_are_reported_and_never_measured(bag_trial, golden):
+def test_invalid_trials_are_reported_and_their_times_are_not_used(bag_trial, golden):
     lost = spoilt(bag_trial(100, chunks(300, 128)), TrialState.INVALID, "lost 2 of 100 workers")
     verdict = golden(diagnose(BEAM, [bag_trial(10, [1] * 10), lost]))
     assert codes(verdict) == ["too-few-partitions", "invalid-trials"]
@@ -334,7 +334,7 @@ def told(code, lost_s=10.0, severity=HIGH, **given):
 @pytest.mark.parametrize(
     ("code", "doubted"), [("straggler", True), ("tiny-tasks", True), ("memory-spill", False), ("late-workers", False)]
 )
-def test_causes_that_rest_on_times_are_doubted_where_cores_are_few(bag_trial, limit, code, doubted):
+def test_causes_based_on_task_times_are_doubted_when_cores_are_few(bag_trial, limit, code, doubted):
     trial = replace(bag_trial(10, [1] * 10), findings=(limit, told(code)))
     verdict = diagnose(BEAM, [trial])
     assert codes(verdict) == [code, limit.code]
@@ -347,14 +347,14 @@ def test_causes_that_rest_on_times_are_doubted_where_cores_are_few(bag_trial, li
 
 @pytest.mark.parametrize(("for_core", "doubted"), [(0.0, True), (0.3, False), (3.0, True)])
 def test_times_of_tasks_that_had_their_cores_are_not_doubted(bag_trial, for_core, doubted):
-    """Tasks are busy for ten seconds, `for_core` of them without a core; where that is 0, it is not known."""
+    """Tasks are busy for 10 s, `for_core` of them without a core; 0 means unknown."""
     trial = replace(bag_trial(10, [1] * 10), findings=(told("host-overloaded", 90.0, MEDIUM), told("straggler")))
     busy = {"computing": 0.0, "for_core": for_core, "waiting": 10.0 - for_core, "unknown": 0.0}
     verdict = diagnose(BEAM, [replace(trial, metrics=replace(trial.metrics, busy_time_s=busy))])
     assert verdict.line.startswith(PERHAPS) is doubted
 
 
-def test_a_limit_of_trust_is_the_verdict_where_no_cause_is_known(bag_trial):
+def test_a_finding_that_limits_trust_is_the_verdict_if_no_cause_is_known(bag_trial):
     found = told("oversubscribed-threads", evidence=FEW_CORES)
     assert codes(diagnose(BEAM, [replace(bag_trial(10, [1] * 10), findings=(found,))])) == ["oversubscribed-threads"]
 
@@ -362,7 +362,7 @@ def test_a_limit_of_trust_is_the_verdict_where_no_cause_is_known(bag_trial):
 # ------------------------------------------------------------------ all
 
 
-def test_findings_travel_as_json(bag_trial):
+def test_findings_are_the_same_after_json(bag_trial):
     for finding in diagnose(BEAM, [bag_trial(300, chunks(300, 128))]).findings:
         assert Finding.from_mapping(finding.to_mapping()) == finding
 
@@ -373,7 +373,7 @@ def test_findings_travel_as_json(bag_trial):
     st.integers(1, 3),
     st.sampled_from(["beam-pardo", "bag-map", "m:f"]),
 )
-def test_there_is_always_one_line_and_no_severe_finding_without_idle_workers(bag_trial, workers, sizes, stages, name):
+def test_a_verdict_has_one_line_and_is_never_severe_without_idle_workers(bag_trial, workers, sizes, stages, name):
     trial = bag_trial(workers, sizes, stages=stages)
     verdict = diagnose(Sweep(name), [trial])
     assert verdict.line
@@ -394,18 +394,18 @@ def test_there_is_always_one_line_and_no_severe_finding_without_idle_workers(bag
         (BAG_100, {199: 199, 200: 100, 1000: 100, 0: 1}),
     ],
 )
-def test_the_defaults_are_as_measured(rule, counts):
+def test_the_default_partition_rules_give_the_measured_numbers(rule, counts):
     assert {items: rule.partitions(items) for items in counts} == counts
 
 
-def test_the_bags_default_is_that_of_the_dask_installed_here():
+def test_the_default_rule_for_bags_agrees_with_the_installed_dask():
     bag = pytest.importorskip("dask.bag")
     for items in [1, 99, 100, 101, 199, 200, 399, 400, 401, 900, 901, 5000]:
         assert BAG_ROOT.partitions(items) == bag.from_sequence(range(items)).npartitions
 
 
 @given(st.sets(st.integers(1, 5000), min_size=1, max_size=5))
-def test_a_rule_matches_what_it_predicts(items):
+def test_a_partition_rule_matches_its_own_predictions(items):
     for rule in (BEAM_128, BAG_ROOT, BAG_100):
         found = matching((n, rule.partitions(n)) for n in items)
         assert found is not None

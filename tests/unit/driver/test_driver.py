@@ -1,4 +1,4 @@
-"""Real drivers with real local clusters: what a trial can do to them, and all the ways in which they must end."""
+"""Real drivers with real local clusters: what trials can do to them, and all ways in which they end."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def trial(shared: Driver, workloads: Path) -> Trial:
     return run
 
 
-def test_a_healthy_trial(trial: Trial, shared: Driver) -> None:
+def test_a_healthy_trial_is_valid_and_fully_recorded(trial: Trial, shared: Driver) -> None:
     outcome = trial("healthy", items=20)
     assert (outcome.state, outcome.reason) == (TrialState.VALID, "")
     assert outcome.result == {"total": 380}
@@ -239,13 +239,13 @@ def test_a_healthy_trial(trial: Trial, shared: Driver) -> None:
     assert shared.packages["distributed"] == shared.versions["distributed"]
 
 
-def test_a_trial_has_exactly_its_workers_and_trials_of_one_shape_share_them(trial: Trial) -> None:
+def test_trials_of_the_same_shape_share_exactly_their_workers(trial: Trial) -> None:
     first, second, smaller = trial("pids"), trial("pids"), trial("pids", workers=1)
     assert first.result == second.result
     assert [len(each.result) for each in (first, smaller)] == [2, 1]
 
 
-def test_a_trial_starts_from_a_scheduler_that_has_learnt_nothing(trial: Trial) -> None:
+def test_a_trial_starts_from_a_scheduler_without_memory_of_earlier_tasks(trial: Trial) -> None:
     trial("healthy")
     result = trial("scheduler_state").result
     assert (result["prefixes"], result["tasks"]) == ([], 0)
@@ -261,8 +261,8 @@ def test_another_dask_configuration_opens_the_cluster_anew(trial: Trial) -> None
     assert usual.result["config"] not in (None, "7 s")
 
 
-def test_the_client_is_the_default_in_every_thread_until_the_workload_opens_one(trial: Trial) -> None:
-    """Beam waits on the event loop of the default client, and would notice the end of its tasks late on another."""
+def test_the_client_is_the_default_in_all_threads_unless_the_workload_opens_its_own(trial: Trial) -> None:
+    """Beam waits on the event loop of the default client; on another it would notice the end of its tasks late."""
     assert trial("opens_a_client").result is True
     assert trial("is_the_default").result == [True, True]
 
@@ -273,7 +273,7 @@ def test_changes_of_a_trial_to_the_configuration_of_dask_are_undone(trial: Trial
     assert trial("configures").result == [None, None]
 
 
-def test_what_anybody_prints_or_reads_leaves_the_protocol_alone(trial: Trial, shared: Driver) -> None:
+def test_output_and_input_of_the_workload_do_not_disturb_the_protocol(trial: Trial, shared: Driver) -> None:
     outcome = trial("noisy")
     assert (outcome.state, outcome.result) == (TrialState.VALID, "")
     log = shared.log.read_text()
@@ -290,7 +290,9 @@ def test_what_anybody_prints_or_reads_leaves_the_protocol_alone(trial: Trial, sh
         ("interrupts", "KeyboardInterrupt", "the workload raised KeyboardInterrupt"),
     ],
 )
-def test_a_workload_that_fails(name: str, kind: str, reason: str, trial: Trial, shared: Driver) -> None:
+def test_a_workload_that_raises_or_exits_makes_its_trial_failed(
+    name: str, kind: str, reason: str, trial: Trial, shared: Driver
+) -> None:
     outcome = trial(name)
     assert (outcome.state, outcome.reason) == (TrialState.FAILED, reason)
     assert outcome.elapsed_s is not None
@@ -303,7 +305,7 @@ def test_a_workload_that_fails(name: str, kind: str, reason: str, trial: Trial, 
     assert shared.alive
 
 
-def test_a_workload_that_cannot_be_loaded(trial: Trial) -> None:
+def test_a_workload_that_cannot_be_loaded_makes_its_trial_failed(trial: Trial) -> None:
     outcome = trial("nothing")
     assert outcome.state is TrialState.FAILED
     assert "cannot be loaded" in outcome.reason
@@ -315,7 +317,7 @@ def test_a_workload_may_return_anything(trial: Trial) -> None:
     assert outcome.result.startswith(LEFT_OUT)
 
 
-def test_a_lost_worker_makes_the_trial_invalid_and_not_the_next(trial: Trial) -> None:
+def test_a_lost_worker_makes_only_its_own_trial_invalid(trial: Trial) -> None:
     outcome = trial("loses_a_worker")
     assert "1 of 2 workers" in outcome.reason
     assert outcome.state is TrialState.INVALID
@@ -330,8 +332,10 @@ def test_tasks_left_running_do_not_reach_the_next_trial(trial: Trial) -> None:
     assert trial("healthy", workers=1).reason == ""
 
 
-@pytest.mark.parametrize(("seconds", "warned"), [(1.0, []), (600.0, ["the cluster was opened anew"])])
-def test_a_task_that_ignores_that_it_was_cancelled_is_waited_for(
+@pytest.mark.parametrize(
+    ("seconds", "warned"), [(1.0, []), pytest.param(600.0, ["the cluster was opened anew"], marks=pytest.mark.thorough)]
+)
+def test_a_cancelled_task_that_still_runs_is_waited_for_or_its_cluster_reopened(
     seconds: float, warned: list[str], trial: Trial
 ) -> None:
     """The scheduler has forgotten it; it would share the worker with the tasks of the next trial."""
@@ -345,7 +349,8 @@ def test_a_task_that_ignores_that_it_was_cancelled_is_waited_for(
 # ---------------------------------------------------------------- light clusters
 
 
-def test_a_driver_of_a_light_cluster_starts_its_fork_server_at_once(workloads: Path, tmp_path: Path) -> None:
+@pytest.mark.thorough
+def test_a_driver_of_a_light_cluster_starts_one_fork_server_at_once(workloads: Path, tmp_path: Path) -> None:
     """It starts no second one, and its output does not reach the protocol; the cluster can be opened anew."""
     spec = LightSpec(hosts=1, check_limit=False)
     with Driver.start(spec, folder=tmp_path) as driver:
@@ -362,7 +367,7 @@ def test_a_driver_of_a_light_cluster_starts_its_fork_server_at_once(workloads: P
 # ---------------------------------------------------------------- simulated time
 
 
-def test_a_driver_in_simulated_time(workloads: Path, tmp_path: Path) -> None:
+def test_a_driver_in_simulated_time_gives_exactly_repeatable_trials(workloads: Path, tmp_path: Path) -> None:
     point = Point(3, 1, {**load("futures-map").bind({}), "items": 6})
     said: list[str] = []
     with Driver.start(SimulatedSpec(), folder=tmp_path, on_progress=said.append) as driver:
@@ -393,7 +398,7 @@ def hung(
     return outcome, [finding.code for finding in trial.findings]
 
 
-def test_tasks_that_wait_for_tasks_which_have_no_thread(workloads: Path, tmp_path: Path) -> None:
+def test_a_standstill_of_nested_tasks_is_explained_with_their_line(workloads: Path, tmp_path: Path) -> None:
     outcome, found = hung(SimulatedSpec(), tmp_path, f"{workloads}:nests", 3.0)
     line = line_of(workloads, "return number and")
     assert re.search(
@@ -405,7 +410,7 @@ def test_tasks_that_wait_for_tasks_which_have_no_thread(workloads: Path, tmp_pat
     assert found == ["nested-client"]
 
 
-def test_tasks_that_wait_for_a_lock_which_nobody_gives_back(workloads: Path, tmp_path: Path) -> None:
+def test_a_standstill_of_tasks_at_a_lock_is_explained_with_their_line(workloads: Path, tmp_path: Path) -> None:
     outcome, found = hung(SimulatedSpec(), tmp_path, f"{workloads}:locks", 3.0)
     line = line_of(workloads, 'with Lock("held"):')
     assert f"2 tasks `locked` hold 2 of 2 threads at {workloads.name}:{line} in locked, in __enter__" in outcome.reason
@@ -423,7 +428,7 @@ def test_tasks_that_wait_for_a_lock_which_nobody_gives_back(workloads: Path, tmp
         ("naps", "2 tasks `sleep` hold 2 of 2 threads at", []),
     ],
 )
-def test_what_hangs_in_real_time(
+def test_a_standstill_in_real_time_is_explained(
     workloads: Path, tmp_path: Path, spec: ClusterSpec, workload: str, said: str, codes: list[str]
 ) -> None:
     outcome, found = hung(spec, tmp_path, f"{workloads}:{workload}", 12.0)
@@ -431,7 +436,8 @@ def test_what_hangs_in_real_time(
     assert found == codes
 
 
-def test_what_still_moves_is_not_said_to_stand_somewhere(workloads: Path, tmp_path: Path) -> None:
+@pytest.mark.thorough
+def test_a_timed_out_trial_that_still_progresses_is_not_called_a_standstill(workloads: Path, tmp_path: Path) -> None:
     outcome, found = hung(LocalSpec(), tmp_path, f"{workloads}:goes_on", 3.0)
     assert re.search(
         r"[\d,]+ tasks have not ended; .* [\d.]+ s before",
@@ -492,7 +498,7 @@ def test_a_workload_that_hangs_is_stopped_and_takes_the_driver_with_it(driver: D
     assert f'File "{workloads}", line' in driver.log.read_text()
 
 
-def test_sigterm_ends_an_idle_driver_in_order(driver: Driver, workloads: Path) -> None:
+def test_sigterm_ends_an_idle_driver_cleanly(driver: Driver, workloads: Path) -> None:
     driver.run(plan(), f"{workloads}:healthy", timeout_s=60)
     processes = family(driver.pid)
     assert len(processes) > 1
@@ -514,7 +520,7 @@ def when_logged(log: Path, text: str, act: Callable[[], object]) -> threading.Th
     return thread
 
 
-def test_closing_stops_a_trial(driver: Driver, workloads: Path) -> None:
+def test_closing_the_driver_stops_its_trial(driver: Driver, workloads: Path) -> None:
     closer = when_logged(driver.log, "about to hang", driver.close)
     outcome = driver.run(plan(), f"{workloads}:hangs", timeout_s=60)
     closer.join()
@@ -555,7 +561,7 @@ ORCHESTRATOR = """
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
-def test_nothing_outlives_the_orchestrator(number: signal.Signals, workloads: Path, tmp_path: Path) -> None:
+def test_no_process_outlives_a_killed_orchestrator(number: signal.Signals, workloads: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", textwrap.dedent(ORCHESTRATOR), str(tmp_path), str(workloads)]
     orchestrator = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     assert orchestrator.stdout is not None
@@ -578,7 +584,7 @@ def test_nothing_outlives_the_orchestrator(number: signal.Signals, workloads: Pa
         pytest.param(LightSpec(hosts=1, check_limit=False), id="light"),
     ],
 )
-def test_what_lies_in_the_working_folder_is_not_taken_for_dask(
+def test_files_in_the_working_folder_are_not_imported_instead_of_dask(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spec: ClusterSpec
 ) -> None:
     for name in ("dask", "distributed", "json", "gc"):
@@ -593,7 +599,7 @@ def test_what_lies_in_the_working_folder_is_not_taken_for_dask(
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_driver_that_ends_waits_for_the_cluster_that_is_being_closed() -> None:
+def test_an_ending_driver_waits_until_its_cluster_is_closed() -> None:
     began, over, opened = threading.Event(), threading.Event(), OpenCluster(lambda *phase: None)
 
     class Slow:

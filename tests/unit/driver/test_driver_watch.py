@@ -21,7 +21,7 @@ def said() -> Said:
 
 @pytest.fixture
 def watch(said: Said) -> Iterator[tuple[DriverWatch, int]]:
-    """A watch that runs, and the parent's end of its pipe; signal handling is as before afterwards."""
+    """A running watch and the parent's end of its pipe; signal handlers are restored afterwards."""
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     ours, theirs = os.pipe()
     watch = DriverWatch(
@@ -39,7 +39,7 @@ def watch(said: Said) -> Iterator[tuple[DriverWatch, int]]:
     os.close(theirs)
 
 
-def test_lines_arrive_whole_however_they_are_cut(watch: tuple[DriverWatch, int], said: Said) -> None:
+def test_lines_arrive_whole_even_if_they_are_written_in_pieces(watch: tuple[DriverWatch, int], said: Said) -> None:
     for piece in (b"on", b"e\ntwo\nth", b"ree\n"):
         os.write(watch[1], piece)
     assert [said.get(timeout=10) for _ in range(3)] == [("line", b"one"), ("line", b"two"), ("line", b"three")]
@@ -53,7 +53,7 @@ def test_the_end_of_the_pipe_means_that_the_parent_is_gone(watch: tuple[DriverWa
     os.close(nowhere)
     assert said.get(timeout=10) == ("line", b"last")
     assert said.get(timeout=10)[0] == "gone"
-    watching.enter("closing", 0.05)  # is limited all the same
+    watching.enter("closing", 0.05)  # phases are limited even without a parent
     assert said.get(timeout=10) == ("expired", "closing", 0.05)
 
 
@@ -65,7 +65,7 @@ def test_signals_are_reported_and_interrupt_nothing(
     assert said.get(timeout=10) == ("signal", number)
 
 
-def test_another_parent_means_that_the_parent_is_gone(
+def test_a_changed_parent_process_means_that_the_parent_is_gone(
     watch: tuple[DriverWatch, int], said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver_watch, "PARENT_CHECK_S", 0.01)
@@ -93,7 +93,7 @@ def waits_for(event: threading.Event) -> None:
     event.wait(30)
 
 
-def test_where_names_the_function_asked_for_and_what_it_waits_in() -> None:
+def test_where_names_the_requested_function_and_its_file() -> None:
     event = threading.Event()
     thread = threading.Thread(target=waits_for, args=(event,))
     thread.start()

@@ -1,4 +1,4 @@
-"""What a workload imports is imported in the scheduler and in every worker before its trial."""
+"""Modules that a workload imports are imported in the scheduler and in every worker before its trial."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def folder(tmp_path: Path) -> Path:
         pytest.param(LightSpec(hosts=2, check_limit=False), id="light"),
     ],
 )
-def test_every_process_has_it_those_of_a_larger_size_too(spec: ClusterSpec, folder: Path, tmp_path: Path) -> None:
+def test_modules_of_the_workload_are_imported_in_every_process_even_in_added_workers(
+    spec: ClusterSpec, folder: Path, tmp_path: Path
+) -> None:
     with Driver.start(spec, folder=tmp_path) as driver:
         for number, workers in enumerate([1, 3]):
             trial = PlannedTrial(number, Point(workers, 1), 0)
@@ -61,7 +63,7 @@ def test_every_process_has_it_those_of_a_larger_size_too(spec: ClusterSpec, fold
             assert outcome.result == [False] * (workers + 1)
 
 
-def test_what_takes_too_long_is_said_and_the_trial_runs(
+def test_a_slow_import_gives_a_warning_and_the_trial_runs(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (folder / "beside.py").write_text("import time\n\ntime.sleep(2)\n")

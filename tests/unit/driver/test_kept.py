@@ -1,4 +1,4 @@
-"""What a cluster itself records goes to the trial, and where it cannot be had the trial says so."""
+"""Records of the cluster itself are kept with the trial; without them the trial has a warning."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Kept:
         return {"logs": LOGS}
 
 
-def test_records_of_the_cluster(tmp_path: Path) -> None:
+def test_logs_of_the_cluster_are_kept_with_the_trial_or_a_warning_is_given(tmp_path: Path) -> None:
     phases: list[str] = []
     opened, cluster = OpenCluster(lambda phase, limit_s, text: phases.append(phase)), Kept()
     runner = TrialRunner(opened, "")

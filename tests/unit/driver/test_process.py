@@ -1,4 +1,4 @@
-"""The parent's side, against drivers that misbehave: scripts in the place of the interpreter."""
+"""The parent's side, against misbehaving drivers: scripts in place of the interpreter."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Fake = Callable[[str], str]
 
 @pytest.fixture
 def fake(tmp_path: Path) -> Fake:
-    """Makes an interpreter that runs a script of its own whatever module it is asked to run."""
+    """Makes an interpreter that always runs the given script, whatever module it is told to run."""
 
     def make(source: str) -> str:
         script = tmp_path / "script.py"
@@ -61,7 +61,7 @@ def start(python: str, tmp_path: Path, **options: object) -> Driver:
     return Driver.start(LocalSpec(), folder=tmp_path / "run", python=python, **options)  # type: ignore[arg-type]
 
 
-def test_a_driver_that_behaves(fake: Fake, tmp_path: Path) -> None:
+def test_a_well_behaved_driver_returns_facts_progress_and_outcomes(fake: Fake, tmp_path: Path) -> None:
     said: list[str] = []
     source = ASKED + 'progress("running", 5); trial(key, warnings=["one"], result=3); trial(key); sys.stdin.read()'
     with start(fake(source), tmp_path, on_progress=said.append) as driver:
@@ -79,7 +79,7 @@ def test_a_driver_that_behaves(fake: Fake, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["missing/python", "not-executable"])
-def test_an_interpreter_that_cannot_be_run(name: str, tmp_path: Path) -> None:
+def test_an_interpreter_that_cannot_be_run_raises_driver_error(name: str, tmp_path: Path) -> None:
     (tmp_path / "not-executable").write_text("")
     with pytest.raises(DriverError, match="could not be started") as caught:
         start(str(tmp_path / name), tmp_path)
@@ -101,7 +101,8 @@ def test_a_driver_that_dies_at_once_shows_why(source: str, what: str, cause: str
     assert str(tmp_path / "run" / "driver.log") in caught.value.where
 
 
-def test_only_the_last_words_of_this_driver_are_shown(fake: Fake, tmp_path: Path) -> None:
+@pytest.mark.thorough
+def test_only_the_last_lines_of_the_log_of_this_driver_are_shown(fake: Fake, tmp_path: Path) -> None:
     for number in (1, 2):
         python = fake(f'import sys; [print("line", {number}, i, file=sys.stderr) for i in range(1000)]; sys.exit(3)')
         with pytest.raises(DriverError) as caught:
@@ -112,7 +113,7 @@ def test_only_the_last_words_of_this_driver_are_shown(fake: Fake, tmp_path: Path
 
 
 @pytest.mark.parametrize("line", ["Segmentation fault", '{"kind": "nonsense"}'])
-def test_a_driver_that_speaks_nonsense(line: str, fake: Fake, tmp_path: Path) -> None:
+def test_a_driver_that_writes_no_valid_message_raises_driver_error(line: str, fake: Fake, tmp_path: Path) -> None:
     with pytest.raises(DriverError, match="its parent"):
         start(fake(f"print({line!r}, flush=True); import time; time.sleep(60)"), tmp_path)
 
@@ -126,19 +127,23 @@ def test_a_driver_that_speaks_nonsense(line: str, fake: Fake, tmp_path: Path) ->
         ("SomethingOfTheFuture", DriverError),
     ],
 )
-def test_a_cluster_that_does_not_open(kind: str, expected: type[ScalescopeError], fake: Fake, tmp_path: Path) -> None:
+def test_a_cluster_that_does_not_open_raises_the_error_that_the_driver_names(
+    kind: str, expected: type[ScalescopeError], fake: Fake, tmp_path: Path
+) -> None:
     source = READY + f'say("failed", type="{kind}", what="none", where="here", cause="that", next_step="this")\n'
     with pytest.raises(expected, match="none") as caught:
         start(fake(source + "sys.stdin.read()"), tmp_path)
     assert (caught.value.where, caught.value.cause, caught.value.next_step) == ("here", "that", "this")
 
 
-def test_a_driver_that_never_becomes_ready(fake: Fake, tmp_path: Path) -> None:
+def test_a_driver_that_never_becomes_ready_raises_driver_error(fake: Fake, tmp_path: Path) -> None:
     with pytest.raises(DriverError, match="went silent: no 'Ready'"):
         start(fake("import time; time.sleep(60)"), tmp_path, start_timeout_s=0.5)
 
 
-def test_progress_does_not_extend_the_time_to_open(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_messages_do_not_extend_the_time_limit_of_opening(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(process, "SILENCE_MARGIN_S", 0.2)
     monkeypatch.setattr(ClusterSpec, "open_limit_s", 0.6)
     source = READY + 'while True: progress("opening", 60); time.sleep(0.05)'
@@ -160,7 +165,7 @@ def test_a_driver_that_dies_in_a_trial_makes_it_invalid(fake: Fake, tmp_path: Pa
             driver.run(TRIAL, "w", timeout_s=5)
 
 
-def test_a_task_that_ends_the_process_that_all_share(fake: Fake, tmp_path: Path) -> None:
+def test_a_task_that_ends_the_shared_process_leads_to_the_advice_of_a_local_cluster(fake: Fake, tmp_path: Path) -> None:
     source = fake(ASKED + 'progress("running", 9); os._exit(3)')
     with Driver.start(SimulatedSpec(), folder=tmp_path / "run", python=source) as driver:
         reason = driver.run(TRIAL, "w", timeout_s=5).reason
@@ -168,7 +173,7 @@ def test_a_task_that_ends_the_process_that_all_share(fake: Fake, tmp_path: Path)
     assert "-c local" in reason
 
 
-def test_a_driver_that_died_before_the_trial_began_leaves_it_to_another(fake: Fake, tmp_path: Path) -> None:
+def test_a_driver_that_dies_before_the_trial_begins_raises_driver_error(fake: Fake, tmp_path: Path) -> None:
     with start(fake(ASKED + 'progress("clearing", 9); os._exit(7)'), tmp_path) as driver:
         with pytest.raises(DriverError, match="exit status 7"):
             driver.run(TRIAL, "w", timeout_s=5)
@@ -188,7 +193,7 @@ def test_a_driver_that_goes_silent_in_a_trial_is_killed(
         assert not psutil.pid_exists(driver.pid)
 
 
-def test_what_was_said_while_nobody_listened_is_not_silence(
+def test_messages_sent_while_the_parent_was_busy_do_not_count_as_silence(
     fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "SILENCE_MARGIN_S", 0.2)
@@ -198,7 +203,7 @@ def test_what_was_said_while_nobody_listened_is_not_silence(
         driver.close(timeout_s=0)
 
 
-def test_a_driver_that_says_it_ends_is_not_asked_again(fake: Fake, tmp_path: Path) -> None:
+def test_a_driver_that_announces_its_end_counts_as_dead(fake: Fake, tmp_path: Path) -> None:
     source = ASKED + 'trial(key, state="invalid", reason="timed out", ending=True); time.sleep(60)'
     with start(fake(source), tmp_path) as driver:
         assert driver.run(TRIAL, "w", timeout_s=5).reason == "timed out"
@@ -225,7 +230,9 @@ def test_closing_ends_everything_the_driver_started(fake: Fake, tmp_path: Path) 
     assert not psutil.pid_exists(driver.pid)
 
 
-def test_close_ends_a_driver_that_ignores_it(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_kills_a_driver_that_ignores_sigterm(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(process, "TERMINATE_TIMEOUT_S", 0.2)
     source = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n" + OPENED + "time.sleep(60)"
     driver = start(fake(source), tmp_path)
@@ -233,8 +240,10 @@ def test_close_ends_a_driver_that_ignores_it(fake: Fake, tmp_path: Path, monkeyp
     assert not psutil.pid_exists(driver.pid)
 
 
-def test_the_environment_of_a_driver(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SCALESCOPE_CLOCK", "virtual")  # as within a driver that starts another
+def test_a_driver_gets_the_environment_variables_of_its_own_cluster(
+    fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCALESCOPE_CLOCK", "virtual")  # as in a driver that starts another one
     monkeypatch.setenv("SCALESCOPE_CLUSTER", "light")
     python = fake(READY + "sys.stdin.readline(); say('opened', facts=dict(os.environ)); sys.stdin.read()")
     with start(python, tmp_path) as driver:

@@ -49,7 +49,7 @@ def messages(kinds: tuple[type[Message], ...]) -> st.SearchStrategy[Message]:
 
 
 @given(messages(get_args(Request)), messages(get_args(Reply)))
-def test_every_message_survives_the_wire(request_: Message, reply: Message) -> None:
+def test_every_message_is_decoded_as_it_was_encoded(request_: Message, reply: Message) -> None:
     for message, decode in ((request_, decode_request), (reply, decode_reply)):
         line = encode(message)
         assert line.count(b"\n") == 1
@@ -66,12 +66,12 @@ NEEDED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", kinds())
-def test_cluster_specifications_travel(kind: str) -> None:
+def test_every_cluster_specification_can_be_sent_to_a_driver(kind: str) -> None:
     spec = kinds()[kind](**NEEDED.get(kind, {}))
     assert decode_request(encode(Open(spec.to_mapping(), "folder"))) == Open(spec.to_mapping(), "folder")
 
 
-def test_an_infrastructure_error_travels_with_its_parts() -> None:
+def test_an_infrastructure_error_is_sent_with_cause_and_next_step() -> None:
     error = WorkersMissing("1 of 2", where="here", cause="it died", next_step="look")
     assert Failed.of(error) == Failed("WorkersMissing", "1 of 2", "here", "it died", "look")
 
@@ -96,7 +96,7 @@ def test_an_infrastructure_error_travels_with_its_parts() -> None:
         (b'{"kind": "progress", "phase": "a", "text": "b", "limit_s": true}', "limit_s: expected a number"),
     ],
 )
-def test_what_is_not_a_reply_is_refused(line: bytes, problem: str) -> None:
+def test_an_invalid_reply_is_refused(line: bytes, problem: str) -> None:
     with pytest.raises(DriverError) as caught:
         decode_reply(line)
     assert problem in caught.value.what
@@ -104,19 +104,19 @@ def test_what_is_not_a_reply_is_refused(line: bytes, problem: str) -> None:
     assert len(caught.value.where) < 300
 
 
-def test_a_reply_is_not_a_request() -> None:
+def test_a_reply_is_refused_as_a_request() -> None:
     with pytest.raises(DriverError, match="'ready'"):
         decode_request(encode(Ready(1, "3.11", {}, {}, {})))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), object(), {1, 2}, b"bytes"])
-def test_what_json_cannot_carry_is_refused_before_it_is_sent(value: object) -> None:
+def test_values_that_json_cannot_carry_are_refused_before_they_are_sent(value: object) -> None:
     with pytest.raises(DriverError, match="cannot be sent"):
         encode(Opened({"value": value}))
 
 
 @given(messages((Open, RunTrial)), st.data())
-def test_a_request_that_lost_a_field_is_refused(message: Message, data: st.DataObject) -> None:
+def test_a_request_with_a_missing_field_is_refused(message: Message, data: st.DataObject) -> None:
     sent = json.loads(encode(message))
     needed = [item.name for item in fields(message) if item.default is MISSING and item.default_factory is MISSING]
     del sent[data.draw(st.sampled_from(needed))]
@@ -124,7 +124,7 @@ def test_a_request_that_lost_a_field_is_refused(message: Message, data: st.DataO
         decode_request(json.dumps(sent))
 
 
-def test_every_field_has_a_type_that_is_checked() -> None:
+def test_the_type_of_every_field_is_checked() -> None:
     for kind in (*get_args(Request), *get_args(Reply)):
         for name, hint in get_type_hints(kind).items():
             if name != "kind" and hint is not Any:

@@ -1,4 +1,4 @@
-"""A package index that is a folder of small wheels, and a cache of its own for every test: no network is needed."""
+"""A package index in a folder of small wheels and a cache for every test, so no network is needed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scalescope.environments import cache_locks
 
 
 def let_go() -> None:
-    """End the use of environments, as the end of this process would."""
+    """Release all environments in use, as the end of this process would."""
     while cache_locks._held:
         cache_locks._held.popitem()[1].close()
 

@@ -27,7 +27,7 @@ def run(built: Built, *arguments: str) -> str:
 # ------------------------------------------------------------------ healthy
 
 
-def test_the_present_one() -> None:
+def test_an_empty_text_means_the_present_environment() -> None:
     built = have("")
     assert built.python == sys.executable
     assert not built.fresh
@@ -35,14 +35,14 @@ def test_the_present_one() -> None:
     assert built.digest == host.packages_digest(built.packages)
 
 
-def test_an_interpreter_with_blanks_in_its_path(tmp_path: Path) -> None:
+def test_an_interpreter_with_blanks_in_its_path_can_be_used(tmp_path: Path) -> None:
     python = interpreter(tmp_path)
     built = have(str(python))
     assert built.python == str(python)
     assert built.packages == host.packages()
 
 
-def test_it_is_built_once(cache: Path) -> None:
+def test_an_environment_is_built_once_and_then_reused(cache: Path) -> None:
     says: list[str] = []
     built = have("mine = tiny-thing==1.1 distributed", says)
     assert built.fresh
@@ -60,7 +60,7 @@ def test_it_is_built_once(cache: Path) -> None:
     assert again.environment.name == ""
 
 
-def test_what_is_kept_of_it(cache: Path) -> None:
+def test_a_built_environment_keeps_its_text_and_its_resolved_packages(cache: Path) -> None:
     have("distributed==2023.5.0")
     kept = json.loads(next(cache.glob("*/environment.json")).read_text())
     assert kept["text"] == "distributed==2023.5.0"
@@ -70,7 +70,7 @@ def test_what_is_kept_of_it(cache: Path) -> None:
     assert kept["size"] > 0
 
 
-def test_what_a_driver_needs_is_added_and_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packages_that_a_driver_needs_are_added_and_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("UV_COMPILE_BYTECODE")
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     built = have("dask==2024.8.0")
@@ -89,20 +89,20 @@ def test_what_a_driver_needs_is_added_and_compiled(monkeypatch: pytest.MonkeyPat
         ("distributed==2024.8.0", "numpy", "2.4.6"),
     ],
 )
-def test_old_releases_get_what_they_do_not_name(text: str, name: str, version: str | None) -> None:
+def test_old_releases_get_packages_that_they_need_and_do_not_declare(text: str, name: str, version: str | None) -> None:
     assert have(text).packages.get(name) == version
 
 
-def test_the_present_version_of_python_is_the_present_interpreter() -> None:
+def test_the_present_version_of_python_uses_the_present_interpreter() -> None:
     built = have(f"python=={sys.version_info[0]}.{sys.version_info[1]}")
     assert run(built, "-c", "import sys; print(sys.base_prefix)") == sys.base_prefix
 
 
-def test_what_was_removed_by_hand_is_built_again(cache: Path) -> None:
+def test_an_environment_removed_by_hand_is_built_again(cache: Path) -> None:
     built = have("tiny-thing==1.0")
     shutil.rmtree(Path(built.python).parent.parent)
     assert have("tiny-thing==1.0").fresh
-    (Path(built.python)).unlink()  # as when the Python that it was made from is gone
+    (Path(built.python)).unlink()  # as when the Python that it was made from has been removed
     assert have("tiny-thing==1.0").fresh
     assert run(built, "-m", "tiny_thing") == "1.0"
 
@@ -119,7 +119,9 @@ def test_what_was_removed_by_hand_is_built_again(cache: Path) -> None:
         ("python==3.99 tiny-thing", "3.99"),
     ],
 )
-def test_requirements_that_cannot_be(text: str, reason: str, cache: Path) -> None:
+def test_requirements_that_cannot_be_resolved_are_refused_and_leave_nothing(
+    text: str, reason: str, cache: Path
+) -> None:
     with pytest.raises(EnvironmentFailed, match=reason) as caught:
         have(text)
     assert text in str(caught.value)
@@ -128,7 +130,7 @@ def test_requirements_that_cannot_be(text: str, reason: str, cache: Path) -> Non
     assert [path for path in cache.iterdir() if path.is_dir()] == []
 
 
-def test_what_was_added_is_named_where_it_is_in_the_way(
+def test_an_added_requirement_that_prevents_resolution_is_named(
     wheels: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fewer = tmp_path / "fewer"
@@ -140,7 +142,7 @@ def test_what_was_added_is_named_where_it_is_in_the_way(
         have("distributed==2023.5.0")
 
 
-def test_a_folder_is_no_interpreter(tmp_path: Path) -> None:
+def test_a_folder_given_as_interpreter_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailed) as caught:
         have(f"{tmp_path}/")
     assert caught.value.next_step == f"give its interpreter: {tmp_path}/bin/python"
@@ -155,7 +157,7 @@ def test_a_folder_is_no_interpreter(tmp_path: Path) -> None:
         (f"exec '{sys.executable}' -S \"$@\"", "it has no distributed"),
     ],
 )
-def test_an_interpreter_that_will_not_do(script: str, reason: str, tmp_path: Path) -> None:
+def test_an_unsuitable_interpreter_is_refused_with_its_reason(script: str, reason: str, tmp_path: Path) -> None:
     with pytest.raises(EnvironmentFailed, match=reason):
         have(str(interpreter(tmp_path, script)))
 
@@ -163,7 +165,9 @@ def test_an_interpreter_that_will_not_do(script: str, reason: str, tmp_path: Pat
 # ------------------------------------------------------------------ what fails here and now
 
 
-def test_an_index_out_of_reach(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_unreachable_package_index_raises_environment_unavailable(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "empty"))
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://me:secret@127.0.0.1:9/simple")  # the discard port
@@ -174,14 +178,14 @@ def test_an_index_out_of_reach(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert "check the network" in caught.value.next_step
 
 
-def test_no_folder_to_keep_it_in(cache: Path) -> None:
+def test_a_cache_folder_that_cannot_be_made_raises_environment_unavailable(cache: Path) -> None:
     cache.parent.mkdir()
     cache.write_text("a file")
     with pytest.raises(EnvironmentUnavailable, match="SCALESCOPE_ENVIRONMENTS"):
         have("tiny-thing==1.0")
 
 
-def test_no_uv(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_uv_raises_environment_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uv", None)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(EnvironmentUnavailable, match=r"\[environments\]"):

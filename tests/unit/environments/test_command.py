@@ -19,7 +19,9 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
     return status, said.out, said.err
 
 
-def test_from_nothing_to_nothing(capsys: pytest.CaptureFixture[str], let_go: Callable[[], None]) -> None:
+def test_environments_can_be_built_listed_and_pruned(
+    capsys: pytest.CaptureFixture[str], let_go: Callable[[], None]
+) -> None:
     status, out, err = run(capsys)
     assert (status, "0 environments" in err) == (0, True)
 
@@ -44,7 +46,7 @@ def test_from_nothing_to_nothing(capsys: pytest.CaptureFixture[str], let_go: Cal
     assert json.loads(run(capsys, "--json")[1]) == []
 
 
-def test_what_was_built_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_environments_build_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     status, out, _ = run(capsys, "build", "mine = tiny-thing==1.0", "--json")
     (built,) = json.loads(out)
     assert (status, built["name"], built["text"], built["fresh"]) == (0, "mine", "tiny-thing==1.0", True)
@@ -52,12 +54,14 @@ def test_what_was_built_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("text", ["foo=1", "tiny-thing==99", "/no/such/python"])
-def test_what_cannot_be_is_a_usage_error(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_environments_that_cannot_be_built_are_a_usage_error(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     status, out, err = run(capsys, "build", text)
     assert (status, out) == (2, "")
     assert err.count("error:") >= 1
 
 
-def test_nothing_is_built_if_one_text_is_wrong(capsys: pytest.CaptureFixture[str], cache: Path) -> None:
+def test_no_environment_is_built_if_one_of_several_texts_is_invalid(
+    capsys: pytest.CaptureFixture[str], cache: Path
+) -> None:
     assert run(capsys, "build", "tiny-thing==1.0", "foo=1")[0] == 2
     assert not cache.exists()

@@ -32,7 +32,7 @@ def repository(tmp_path: Path, cache: Path) -> Repository:
 
 @pytest.fixture
 def slow(repository: Repository) -> str:
-    """A branch brings the slow commit, and is merged between two releases; its id."""
+    """The id of a slow commit on a branch that is merged between two releases."""
     repository.commit("break", None)
     repository.commit("mend", FAST)
     repository.git("checkout", "--quiet", "-b", "feature")
@@ -49,7 +49,7 @@ def slow(repository: Repository) -> str:
 # ------------------------------------------------------------------ environments and locks
 
 
-def test_an_environment_is_kept_by_its_commit(repository: Repository, tmp_path: Path) -> None:
+def test_an_environment_from_git_is_cached_by_its_commit(repository: Repository, tmp_path: Path) -> None:
     asked = Environment.parse(f"mine = {repository.requirement}@main distributed==2024.8.0")
     built = ensure(asked)
     commit = repository.git("rev-parse", "HEAD")
@@ -70,7 +70,7 @@ def test_an_environment_is_kept_by_its_commit(repository: Repository, tmp_path: 
     assert (ensure(again).fresh, ensure(again).python) == (False, built.python)
 
 
-def test_references_become_commits_wherever_an_environment_stands(repository: Repository) -> None:
+def test_references_become_commits_everywhere_in_a_request(repository: Repository) -> None:
     commit = repository.git("rev-parse", "HEAD")
     text, pinned = f"{repository.requirement}@v1.1", f"tiny-thing@git+{repository.address}@{commit}"
     given = {"workload": "x@y", "environment": f"a = {text}", "axes": {"environment": ["present", text], "workers": 1}}
@@ -84,15 +84,15 @@ def test_references_become_commits_wherever_an_environment_stands(repository: Re
 
 @pytest.mark.usefixtures("slow")
 @pytest.mark.parametrize("ref", ["main", "tiny-thing-1.9", "feature", ""])
-def test_a_repository_elsewhere_says_the_same_as_one_that_is_here(repository: Repository, ref: str) -> None:
-    elsewhere = str(repository.path)  # any address that is no file:// is asked as a remote one
+def test_a_remote_repository_gives_the_same_commits_as_a_local_one(repository: Repository, ref: str) -> None:
+    elsewhere = str(repository.path)  # an address without file:// is treated as remote
     assert git.commit(elsewhere, ref) == git.commit(repository.address, ref)
     assert git.of_release(elsewhere, "1.9") == repository.git("rev-parse", "main")
     ends = [git.commit(elsewhere, end) for end in ("v1.1", "main")]
     assert git.history(elsewhere, *ends) == git.history(repository.address, *ends)
 
 
-def test_what_is_no_commit(repository: Repository) -> None:
+def test_an_unknown_reference_or_uncommitted_changes_are_refused(repository: Repository) -> None:
     for address in (repository.address, str(repository.path)):
         with pytest.raises(EnvironmentFailed, match="no nothing"):
             git.commit(address, "nothing")
@@ -109,7 +109,7 @@ def test_what_is_no_commit(repository: Repository) -> None:
 
 @pytest.fixture
 def asked(fake: Any, address: str) -> dict[str, Any]:
-    """A search whose trials take as long as the code that is really installed says."""
+    """A search with fake trials, whose durations come from the code that is really installed."""
 
     @functools.cache
     def seconds(environment: str) -> float:
@@ -123,7 +123,8 @@ def asked(fake: Any, address: str) -> dict[str, Any]:
     return {"workload": "bag-map", "values": {"items": 4}, "metric": "makespan_s", "store": address}
 
 
-def test_from_the_release_to_the_commit_that_a_merge_brought(
+@pytest.mark.thorough
+def test_a_search_leads_from_the_bad_release_to_the_merged_commit(
     repository: Repository, slow: str, fake: Any, asked: dict[str, Any]
 ) -> None:
     given = {**asked, "package": repository.requirement, "good": "1.1", "bad": "1.9"}
@@ -147,7 +148,7 @@ def test_from_the_release_to_the_commit_that_a_merge_brought(
     ]
 
 
-def test_commits_that_cannot_be_told_apart_are_named(repository: Repository, asked: dict[str, Any]) -> None:
+def test_commits_that_cannot_be_built_are_skipped_and_named(repository: Repository, asked: dict[str, Any]) -> None:
     repository.commit("break", None)
     bad = repository.commit("sleep", SLOW)
     result = run_study("release", {**asked, "package": repository.requirement, "good": "v1.1", "max_pairs": 3})
@@ -157,13 +158,15 @@ def test_commits_that_cannot_be_told_apart_are_named(repository: Repository, ask
     assert (skipped["label"].partition(" ")[2], skipped["state"]) == ("(break)", "unavailable")
 
 
-def test_a_reference_belongs_to_an_end(repository: Repository, asked: dict[str, Any]) -> None:
+def test_a_reference_in_the_package_of_a_search_is_refused(repository: Repository, asked: dict[str, Any]) -> None:
     with pytest.raises(InvalidField) as caught:
         run_study("release", {**asked, "package": f"{repository.requirement}@main", "good": "v1.1"})
     assert caught.value.field == "package"
 
 
-def test_ends_in_the_wrong_order(repository: Repository, asked: dict[str, Any]) -> None:
+def test_a_search_whose_good_commit_is_later_than_its_bad_one_is_refused(
+    repository: Repository, asked: dict[str, Any]
+) -> None:
     repository.commit("later", FAST)
     with pytest.raises(InvalidField, match="a commit later than"):
         run_study("release", {**asked, "package": repository.requirement, "good": "main", "bad": "v1.1"})

@@ -13,12 +13,12 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "requirements.txt"
 
 
-def test_a_frozen_environment(file: Path) -> None:
+def test_pinned_versions_are_read_with_normalised_names(file: Path) -> None:
     file.write_text("dask==2023.5.0\n# a comment\n\nApache_Beam==2.47.0  # why\n")
     assert from_lock(file) == {"apache-beam": "2.47.0", "dask": "2023.5.0"}
 
 
-def test_hashes_markers_and_extras(file: Path) -> None:
+def test_hashes_and_extras_are_ignored_and_markers_are_evaluated(file: Path) -> None:
     file.write_text(
         "dask[array]==2023.5.0 ; python_version >= '3' \\\n"
         "    --hash=sha256:ab12 \\\n"
@@ -30,12 +30,12 @@ def test_hashes_markers_and_extras(file: Path) -> None:
     assert from_lock(file) == {"dask": "2023.5.0", "torch": "2.1.0+cpu"}
 
 
-def test_one_release_for_each_python(file: Path) -> None:
+def test_a_package_pinned_for_each_python_has_the_version_of_this_one(file: Path) -> None:
     file.write_text("a==1 ; python_version < '3'\na==2 ; python_version >= '3'\n")
     assert from_lock(file) == {"a": "2"}
 
 
-def test_the_last_line_is_continued(file: Path) -> None:
+def test_a_last_line_that_ends_in_a_backslash_is_read(file: Path) -> None:
     file.write_text("a==1 \\\n")
     assert from_lock(file) == {"a": "1"}
 
@@ -54,7 +54,7 @@ def test_the_last_line_is_continued(file: Path) -> None:
         ("b==2", "pins b to 1 and to 2"),
     ],
 )
-def test_what_pins_nothing(line: str, reason: str, file: Path) -> None:
+def test_a_line_that_pins_no_version_is_refused_with_its_number(line: str, reason: str, file: Path) -> None:
     file.write_text(f"# made by hand\nb==1\n{line}\n")
     with pytest.raises(UsageError, match=reason) as caught:
         from_lock(file)
@@ -62,7 +62,7 @@ def test_what_pins_nothing(line: str, reason: str, file: Path) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_nothing_in_it(file: Path) -> None:
+def test_an_empty_or_unreadable_lock_file_is_refused(file: Path) -> None:
     file.write_text("# nothing\n")
     with pytest.raises(UsageError, match="pins nothing"):
         from_lock(file)

@@ -1,4 +1,4 @@
-"""Several processes and one environment: built once, not used half, not removed while in use."""
+"""Several processes and one environment: built once, never used half-built, not removed while in use."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def answer(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def test_one_builds_and_the_other_waits(cache: Path, process: Start) -> None:
+def test_of_two_processes_one_builds_and_the_other_waits(cache: Path, process: Start) -> None:
     both = [process(USES), process(USES)]
     for one in both:
         go(one)
@@ -56,7 +56,7 @@ def test_one_builds_and_the_other_waits(cache: Path, process: Start) -> None:
     assert len(list_cached()) == 1
 
 
-def test_threads_of_one_process(cache: Path) -> None:
+def test_of_several_threads_only_one_builds(cache: Path) -> None:
     fresh: list[bool] = []
     threads = [threading.Thread(target=lambda: fresh.append(ensure(TINY).fresh)) for _ in range(3)]
     for thread in threads:
@@ -66,8 +66,8 @@ def test_threads_of_one_process(cache: Path) -> None:
     assert sorted(fresh) == [False, False, True]
 
 
-def test_a_builder_waits_for_no_user(cache: Path) -> None:
-    """Who waited to build, and now finds it in use by who has built it, must not wait for the end of that process."""
+def test_a_build_does_not_wait_for_a_user_of_the_same_environment(cache: Path) -> None:
+    """A process that waited to build must not wait until the process that did build it ends."""
     folder = _folder_of(TINY, cache)
     cache.mkdir(parents=True)
     came: list[bool] = []
@@ -85,7 +85,7 @@ def test_a_builder_waits_for_no_user(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [USE, BUILD])
-def test_who_waits_is_told(kind: str, cache: Path) -> None:
+def test_waiting_for_another_process_is_announced(kind: str, cache: Path) -> None:
     folder = Path(ensure(TINY).python).parent.parent
     assert prune(everything=True).in_use == (TINY.text,)
     other = Environment.parse("tiny-thing==1.1")
@@ -102,8 +102,8 @@ def test_who_waits_is_told(kind: str, cache: Path) -> None:
 
 
 @pytest.mark.parametrize("then", ["ensure", "prune"])
-def test_a_build_that_was_killed(then: str, cache: Path, tmp_path: Path, process: Start) -> None:
-    """What it leaves is never used; and while its uv lives on, nobody else touches the folder."""
+def test_the_remains_of_a_killed_build_are_never_used(then: str, cache: Path, tmp_path: Path, process: Start) -> None:
+    """While the uv of the killed build still runs, no other process touches its folder."""
     slow = tmp_path / "slow-uv"
     begun, on = tmp_path / "begun", tmp_path / "on"
     hold = f"*'pip install'*) touch '{begun}'; until [ -e '{on}' ]; do sleep 0.02; done;;"
@@ -131,7 +131,7 @@ def test_a_build_that_was_killed(then: str, cache: Path, tmp_path: Path, process
         assert not folder.exists()
 
 
-def test_what_is_in_use_stays(cache: Path, process: Start) -> None:
+def test_pruning_keeps_environments_that_are_in_use(cache: Path, process: Start) -> None:
     user = process(USES)
     go(user)
     assert answer(user) == "True"
@@ -148,7 +148,7 @@ def test_what_is_in_use_stays(cache: Path, process: Start) -> None:
     assert list_cached() == ()
 
 
-def test_what_was_used_lately_stays(cache: Path, process: Start) -> None:
+def test_pruning_keeps_environments_that_were_used_recently(cache: Path, process: Start) -> None:
     user = process(USES)
     go(user)
     answer(user)
@@ -164,7 +164,7 @@ def test_what_was_used_lately_stays(cache: Path, process: Start) -> None:
     assert prune(older_than_days=30).removed == (TINY.text,)
 
 
-def test_an_empty_cache(cache: Path) -> None:
+def test_an_empty_cache_has_nothing_to_list_or_to_prune(cache: Path) -> None:
     assert list_cached() == ()
     assert prune(everything=True).removed == ()
 

@@ -1,4 +1,4 @@
-"""Copies in which a script runs, what it may reach from there, and what is written to the user's files."""
+"""Copies in which a script runs, what it may reach from them, and changes to the user's files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ran(project: Path, tmp_path: Path, text: str, *, allowed: bool = False) -> O
     return run(command, Guarded(work, made, allowed), cwd=made.folder, limit_s=60.0)
 
 
-def test_a_script_writes_in_its_copy_alone(project: Path, tmp_path: Path) -> None:
+def test_a_script_writes_only_in_its_copy(project: Path, tmp_path: Path) -> None:
     text = """
         import os, pathlib, shutil, tempfile
         from package import VALUE
@@ -76,7 +76,9 @@ BEYOND = {
 
 
 @pytest.mark.parametrize("name", BEYOND)
-def test_what_reaches_beyond_the_copy_is_stopped_before(project: Path, tmp_path: Path, name: str) -> None:
+def test_writes_and_connections_outside_the_copy_are_stopped_before_they_happen(
+    project: Path, tmp_path: Path, name: str
+) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "there").write_text("there")
@@ -88,7 +90,7 @@ def test_what_reaches_beyond_the_copy_is_stopped_before(project: Path, tmp_path:
     assert (project / "large.bin").read_bytes()[:1] == b"\0"
 
 
-def test_with_consent_it_may(project: Path, tmp_path: Path) -> None:
+def test_a_script_may_write_outside_its_copy_with_consent(project: Path, tmp_path: Path) -> None:
     outcome = ran(project, tmp_path, f"open('{tmp_path}/x', 'w').close()", allowed=True)
     assert outcome.status == 0
     assert (tmp_path / "x").exists()
@@ -109,7 +111,7 @@ def test_connections_within_this_machine_are_allowed(project: Path, tmp_path: Pa
     assert ran(project, tmp_path, text).lines == ("done",)
 
 
-def test_what_worker_processes_print_is_kept_apart(project: Path, tmp_path: Path) -> None:
+def test_output_of_worker_processes_is_kept_apart_from_that_of_the_script(project: Path, tmp_path: Path) -> None:
     text = """
         import subprocess, sys
         subprocess.run([sys.executable, "-c", "print('task')"])
@@ -166,7 +168,7 @@ def test_a_file_that_has_changed_since_is_not_touched(found: Fix) -> None:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-def test_git_keeps_what_it_has(found: Fix, clean: bool) -> None:
+def test_no_backup_is_written_for_a_file_that_git_has_committed(found: Fix, clean: bool) -> None:
     git = ["git", "-C", str(found.root), "-c", "user.name=a", "-c", "user.email=a@b.c"]
     for command in (["init", "-q"], ["add", "job.py"], ["commit", "-q", "-m", "x"]):
         subprocess.run([*git, *command], check=True)
@@ -177,7 +179,7 @@ def test_git_keeps_what_it_has(found: Fix, clean: bool) -> None:
     assert found.script.with_name("job.py.orig").exists() is not clean
 
 
-def test_what_was_proven_is_applied_later_without_another_proof(found: Fix) -> None:
+def test_a_proven_patch_can_be_applied_later_without_another_proof(found: Fix) -> None:
     subject, other = (Subject.of(Program(str(found.script), ["--n", n])) for n in "34")
     assert applying.apply_kept(subject) is None
     applying.keep(found, subject)
@@ -187,7 +189,7 @@ def test_what_was_proven_is_applied_later_without_another_proof(found: Fix) -> N
     assert applying.apply_kept(subject) is None  # it has changed since
 
 
-def test_git_applies_the_patch(found: Fix) -> None:
+def test_git_can_apply_the_written_patch(found: Fix) -> None:
     found = Fix(found.script, found.root, {Path("job.py"): b"a\nb"}, {Path("job.py"): b"a\nc"})
     found.script.write_bytes(b"a\nb")
     path = applying.write_patch(found)
@@ -196,7 +198,7 @@ def test_git_applies_the_patch(found: Fix) -> None:
     assert found.script.read_bytes() == b"a\nc"
 
 
-def test_a_patch_of_any_bytes_is_written_and_no_other_file_replaced(found: Fix) -> None:
+def test_a_patch_of_any_bytes_is_written_without_replacing_another_file(found: Fix) -> None:
     (found.root / "job.patch").write_text("theirs")
     path = applying.write_patch(found)
     assert path.name == "job-2.patch"

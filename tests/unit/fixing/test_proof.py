@@ -1,4 +1,4 @@
-"""What runs of the original and the patched script prove; the runs are made up."""
+"""What made-up runs of the original and the patched script prove."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def proof(original: Sequence[float], patched: Sequence[float], budget_s: float =
     return prove(lambda which: outcome(next(times[which]), **other[which]), outcome(), budget_s=budget_s)
 
 
-def test_a_patch_that_is_plainly_faster_takes_the_fewest_pairs() -> None:
+def test_a_patch_that_is_clearly_faster_needs_the_fewest_pairs() -> None:
     found = proof([10.0, 10.4, 10.2], [2.5, 2.6, 2.4])
     assert found.proven
     assert len(found.pairs) == LOOKS[0]
@@ -50,7 +50,7 @@ def test_a_patch_that_is_not_faster_is_withdrawn(patched: list[float]) -> None:
     assert found.reason
 
 
-def test_noise_takes_more_pairs_until_the_budget_is_used() -> None:
+def test_noisy_runs_take_more_pairs_until_the_budget_is_used() -> None:
     noisy = [10.0, 30.0, 12.0, 24.0, 11.0], [6.0, 28.0, 13.0, 9.0, 20.0]
     assert len(proof(*noisy).pairs) > LOOKS[0]
     short = proof(*noisy, budget_s=1.0)
@@ -58,7 +58,7 @@ def test_noise_takes_more_pairs_until_the_budget_is_used() -> None:
     assert len(short.pairs) == LOOKS[0]
 
 
-def test_a_gain_below_a_twentieth_is_not_offered() -> None:
+def test_a_patch_that_gains_less_than_a_twentieth_is_not_offered() -> None:
     found = proof([10.0, 10.0001], [9.8, 9.8001])
     assert not found.proven
     assert found.times == pytest.approx(10 / 9.8, rel=1e-3)
@@ -68,21 +68,21 @@ def test_a_patch_that_needs_the_memory_of_the_machine_is_not_offered() -> None:
     assert not proof([10.0, 10.1], [2.0, 2.1], peak_bytes=1 << 60).proven
 
 
-def test_other_results_end_the_proof_after_the_first_pair() -> None:
+def test_different_results_end_the_proof_after_the_first_pair() -> None:
     found = proof([10.0], [1.0], lines=("other",))
     assert found.changed
     assert not found.proven
     assert len(found.pairs) == 1
 
 
-def test_an_original_that_fails_now_and_then_proves_nothing() -> None:
+def test_an_original_script_that_fails_sometimes_proves_no_patch() -> None:
     found = prove(lambda which: outcome(2.0 - (which == "b"), status=which == "a"), outcome(), budget_s=1e9)
     assert not found.proven
     assert not found.changed
 
 
 @pytest.mark.parametrize(("budget_s", "looks"), [(0.0, (3,)), (35.0, (3,)), (60.0, (3, 4, 5, 6)), (1e9, LOOKS)])
-def test_a_budget_allows_looks(budget_s: float, looks: tuple[int, ...]) -> None:
+def test_the_budget_limits_the_number_of_looks(budget_s: float, looks: tuple[int, ...]) -> None:
     assert affordable(budget_s, 10.0) == looks
 
 
@@ -113,7 +113,7 @@ def test_output_is_compared_as_far_as_runs_of_the_original_agree(name: str) -> N
     assert bool(varies) >= (len(set(originals)) > 1 and not found)
 
 
-def test_the_status_and_the_output_of_workers_are_compared() -> None:
+def test_exit_status_and_output_of_workers_are_compared() -> None:
     original = [outcome(of_tasks=("1", "2"))] * 2
     assert not differences(original, outcome(of_tasks=("1", "2")))[0]
     assert differences(original, outcome(of_tasks=("1", "3")))[0]
@@ -169,5 +169,5 @@ def test_a_file_that_differs_in_each_run_is_not_compared(tmp_path: Path) -> None
         ("nan", "nan", True),
     ],
 )
-def test_numbers_are_close(a: str, b: str, same: bool) -> None:
+def test_numbers_in_output_are_compared_with_a_tolerance(a: str, b: str, same: bool) -> None:
     assert close(a, b) is same

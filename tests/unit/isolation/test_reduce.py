@@ -62,7 +62,7 @@ def neighbours(state: State) -> list[State]:
 
 @given(st.lists(STATES, min_size=1, max_size=4), STATES)
 def test_monotone_symptoms_are_reduced_to_a_minimum(needed: list[State], extra: State) -> None:
-    """The symptom shows wherever one of some states is contained: whatever contains more shows it too."""
+    """The symptom shows in every state that contains one of the `needed` states."""
     start = State(
         frozenset().union(extra.flags, *(state.flags for state in needed)),
         max(state.workers for state in [*needed, extra]),
@@ -80,8 +80,8 @@ def test_monotone_symptoms_are_reduced_to_a_minimum(needed: list[State], extra: 
 
 
 @given(st.data(), STATES)
-def test_no_removal_is_kept_whose_symptom_went(data: st.DataObject, start: State) -> None:
-    """Whatever the symptom does, the search only goes on from where it was seen."""
+def test_no_removal_that_makes_the_symptom_disappear_is_kept(data: st.DataObject, start: State) -> None:
+    """However random the symptom is, the search only continues from states that showed it."""
     known: dict[State, bool] = {}
 
     def shows(state: State) -> bool:
@@ -107,12 +107,12 @@ def test_the_threshold_of_a_partition_rule_is_found_exactly() -> None:
     assert len(measured) <= 10
 
 
-def test_nothing_to_remove_costs_nothing() -> None:
+def test_a_state_with_nothing_to_remove_needs_no_measurement() -> None:
     reduction, measured = search(State(frozenset(), 1, 1), lambda state: True)
     assert (reduction.steps, measured, reduction.minimal) == ((), [], True)
 
 
-def test_the_best_so_far_is_given_when_the_budget_is_spent() -> None:
+def test_the_smallest_state_so_far_is_returned_when_the_budget_is_spent() -> None:
     done: list[ReductionStep[State]] = []
     reduction, measured = search(
         State(frozenset(FLAGS), 300, 300),
@@ -126,7 +126,7 @@ def test_the_best_so_far_is_given_when_the_budget_is_spent() -> None:
     assert len(measured) == 2
 
 
-def test_a_state_that_could_not_be_measured_is_put_back() -> None:
+def test_a_removal_that_could_not_be_measured_is_put_back() -> None:
     reduction = reduce(
         State(frozenset({"gpu"}), 1, 1),
         moves=MOVES,
@@ -137,8 +137,8 @@ def test_a_state_that_could_not_be_measured_is_put_back() -> None:
     assert [step.reading.problem for step in reduction.steps] == ["there is no GPU"]
 
 
-def test_a_removal_that_became_possible_later_is_found() -> None:
-    """The disk can only go when the GPU, which comes after it in the order, has gone."""
+def test_a_removal_that_another_removal_makes_possible_is_found() -> None:
+    """The disk can be removed only after the GPU, which comes later in the order."""
     reduction, _ = search(
         State(frozenset({"disk", "gpu"}), 1, 1), lambda state: "disk" in state.flags or "gpu" not in state.flags
     )

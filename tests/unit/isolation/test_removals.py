@@ -62,7 +62,7 @@ def words(reduction: Reduction[Setting]) -> list[str]:
     return [step.words for step in reduction.kept]
 
 
-def test_everything_goes_where_the_symptom_always_stays() -> None:
+def test_everything_removable_is_removed_if_the_symptom_always_shows() -> None:
     reduction = isolate(
         setting(
             COSTLY,
@@ -87,7 +87,7 @@ def test_everything_goes_where_the_symptom_always_stays() -> None:
     assert reduction.state == setting(CHEAP, 2, items=2, seconds=0.1)
 
 
-def test_the_cheapest_cluster_that_still_shows_it() -> None:
+def test_the_cheapest_cluster_that_still_shows_the_symptom_is_chosen() -> None:
     reduction = isolate(setting(CHEAP, 2, "local", items=2, seconds=0.1), lambda s: s.cluster != SimulatedSpec())
     assert reduction.state.cluster == LightSpec()
     reduction = isolate(setting(CHEAP, 2, "local", items=2, seconds=0.1), lambda s: s.cluster == LocalSpec())
@@ -100,26 +100,26 @@ def test_a_cluster_too_small_for_the_workers_is_not_tried() -> None:
     assert all(change[1].cluster.kind == "simulated" for change in tried)
 
 
-def test_parameters_that_the_symptom_needs_stay() -> None:
+def test_parameters_that_the_symptom_needs_are_kept() -> None:
     reduction = isolate(
         setting(COSTLY, 10, items=100, mode="slow", npartitions=2), lambda s: s.point.params.get("npartitions") == 2
     )
     assert reduction.state == setting(COSTLY, 2, items=2, npartitions=2)
 
 
-def test_durations_keep_their_ratio() -> None:
+def test_shortened_durations_keep_their_ratio() -> None:
     start = setting(CHEAP, 2, items=2, seconds=10.0, pause_seconds=5.0)
     reduction = isolate(start, lambda setting: True)
     assert reduction.state == setting(CHEAP, 2, items=2, seconds=0.1, pause_seconds=0.05)
 
 
-def test_longer_sleeps_where_short_ones_hide_it() -> None:
+def test_sleeps_stay_longer_if_short_ones_hide_the_symptom() -> None:
     reduction = isolate(setting(CHEAP, 2, items=2, seconds=10.0), lambda s: s.point.params["seconds"] >= 1)
     assert reduction.state.point.params["seconds"] == 1.0
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_there_are_always_items_enough_where_there_were(threads: int) -> None:
+def test_there_are_always_as_many_items_as_threads_if_there_were_at_the_start(threads: int) -> None:
     """One item on seven workers would leave six idle whatever the library does."""
     seen: list[Point] = []
     isolate(
@@ -129,17 +129,17 @@ def test_there_are_always_items_enough_where_there_were(threads: int) -> None:
     assert all((point.items or 0) >= point.threads for point in seen)
 
 
-def test_fewer_items_than_workers_may_shrink_where_that_is_the_question() -> None:
+def test_items_may_shrink_further_if_there_were_fewer_than_workers_at_the_start() -> None:
     assert isolate(setting(CHEAP, 40, items=8), lambda s: s.point.workers >= 20).state.point.items == 1
 
 
 def test_workers_and_items_that_are_equal_stay_equal() -> None:
-    """101 items on 101 workers is the threshold of a rule; 101 on 93 would be one of severity."""
+    """101 items on 101 workers is the threshold of a partition rule; 101 on 93 would be one of severity."""
     reduction = isolate(setting(CHEAP, 300, items=300), lambda s: (s.point.items or 0) > 100 and s.point.workers > 92)
     assert (reduction.state.point.workers, reduction.state.point.items) == (101, 101)
 
 
-def test_equal_questions_are_equal_settings() -> None:
+def test_settings_with_the_same_values_are_equal() -> None:
     assert setting(CHEAP, 2) == setting(CHEAP, 2, items=100)
     assert len({setting(CHEAP, 2), setting(CHEAP, 2), setting(CHEAP, 3)}) == 2
     point = setting(CHEAP, 2, items=3).point
@@ -147,11 +147,11 @@ def test_equal_questions_are_equal_settings() -> None:
     assert Setting.of(Sweep("cheap", seed=4), point, CHEAP).sweep.seed == 4
 
 
-def test_what_cannot_be_run_is_said() -> None:
+def test_a_setting_that_cannot_be_run_is_explained() -> None:
     assert checked(setting(CHEAP, 2)) == ""
     assert "workers" in checked(setting(CHEAP, 400, "local"))
 
 
-def test_sentences() -> None:
+def test_a_failed_trial_is_described_in_one_sentence() -> None:
     failed = Trial("k", Point(2, 1, {"items": 3}), 0, False, TrialState.FAILED, "ValueError: no\nsecond line")
     assert sentence(failed) == "2 workers, 3 items: failed, ValueError: no"

@@ -1,4 +1,4 @@
-"""Scripts, some of them run; and what is written around them."""
+"""Reproducer scripts, some of which are run, and the bug report and notebook about them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_short_and_of_dask_alone(name: str) -> None:
+def test_a_reproducer_is_short_and_imports_only_dask_or_beam(name: str) -> None:
     script = reproducer.write(CASES[name], FEW)
     assert script.text.count("\n") <= 60
     assert max(map(len, script.text.splitlines())) <= 120
@@ -95,19 +95,19 @@ def test_short_and_of_dask_alone(name: str) -> None:
     }  # fmt: skip
 
 
-def test_partition_options_are_taken_over() -> None:
+def test_a_reproducer_keeps_the_partition_options() -> None:
     assert "OPTIONS = []" in reproducer.write(BEAM, FEW).text
     assert "OPTIONS = ['--dask_npartitions=2']" in reproducer.write(FIXED, FEW).text
     bag = isolation("bag-map", 4, 2, items=4, partition_size=2)
     assert "OPTIONS = {'partition_size': 2}" in reproducer.write(bag, FEW).text
 
 
-def test_dask_configuration_is_taken_over() -> None:
+def test_a_reproducer_keeps_the_dask_configuration() -> None:
     text = reproducer.write(isolation("futures-map", 4, 2, items=4, notes=["x"]), FEW).text
     assert "dask.config.set({'distributed.scheduler.work-stealing': False})" in text
 
 
-def test_a_comparison_that_a_script_can_make_is_made_as_it_is() -> None:
+def test_a_reproducer_checks_the_condition_of_the_symptom() -> None:
     assert (
         "shows = workers_used < 0.6 * workers"
         in reproducer.write(BEAM, metric_symptom("workers_used < 0.6 * workers")).text
@@ -116,7 +116,7 @@ def test_a_comparison_that_a_script_can_make_is_made_as_it_is() -> None:
     assert "shows = workers_used < 0.75 * workers" in reproducer.write(BEAM, FEW).text
 
 
-def test_a_graph_is_written_short_and_without_names() -> None:
+def test_a_replayed_graph_is_written_compactly_and_without_task_names() -> None:
     replayed = isolation("replay", 4, 1, graph="graph.json")
     text = reproducer.write(replayed, FEW, GRAPH).text
     assert "TASKS = [*[(0, 0.1, [], 0, 0)] * 200, (0, 0.2, [0, 1], 1, 1)]" in text
@@ -125,7 +125,7 @@ def test_a_graph_is_written_short_and_without_names() -> None:
     assert "TASKS = [*[(0, 0.05, [], 0, 0)] * 7]" in reproducer.write(half, FEW, GRAPH).text
 
 
-def test_why_there_is_no_script() -> None:
+def test_a_workload_that_cannot_be_reproduced_has_no_script_and_a_reason() -> None:
     none = reproducer.write(isolation("tree-reduce", 4, 1, items=8), FEW)
     assert (none.text, none.needs) == ("", ())
     assert "tree-reduce" in none.problem
@@ -138,14 +138,14 @@ def test_why_there_is_no_script() -> None:
 # ------------------------------------------------------------------ run
 
 
-def test_confirmed() -> None:
+def test_a_reproducer_that_shows_the_symptom_is_confirmed() -> None:
     done = reproducer.confirm(reproducer.write(CASES["bag-map"], FEW).text)
     assert done.confirmed, done
     assert done.problem == ""
     assert done.output.splitlines()[1].split()[:4] == ["101", "101", "103", "51"]
 
 
-def test_without_the_symptom_it_is_not_confirmed() -> None:
+def test_a_reproducer_without_the_symptom_is_not_confirmed() -> None:
     done = reproducer.confirm(reproducer.write(CASES["futures-map"], FEW).text)
     assert not done.confirmed
     assert done.problem
@@ -164,7 +164,7 @@ def test_without_the_symptom_it_is_not_confirmed() -> None:
         ("import sibling", "No module named 'sibling'"),
     ],
 )
-def test_what_is_no_confirmation(text: str, problem: str) -> None:
+def test_a_script_that_fails_or_hangs_is_not_confirmed(text: str, problem: str) -> None:
     done = reproducer.confirm(text, timeout_s=2)
     assert not done.confirmed
     assert problem in done.problem
@@ -173,7 +173,7 @@ def test_what_is_no_confirmation(text: str, problem: str) -> None:
 # ------------------------------------------------------------------ around it
 
 
-def test_the_bug_report() -> None:
+def test_a_bug_report_contains_the_script_and_the_isolation() -> None:
     script = reproducer.write(BEAM, FEW)
     text = bug_report.write(BEAM, script, reproducer.Confirmation(True, "1 of 2\nThe symptom shows.", 1.0))
     assert text.startswith("# Apache Beam on Dask: ")
@@ -185,12 +185,12 @@ def test_the_bug_report() -> None:
     assert "NOT CONFIRMED" not in text
 
 
-def test_nothing_of_this_machine_is_in_it() -> None:
+def test_a_bug_report_contains_nothing_private_of_this_machine() -> None:
     text = bug_report.write(BEAM, reproducer.write(BEAM, FEW), None)
     assert "secret" not in text
 
 
-def test_what_was_not_confirmed_is_said_loudly() -> None:
+def test_a_bug_report_says_loudly_that_its_script_was_not_confirmed() -> None:
     script = reproducer.write(BEAM, FEW)
     doubtful = reproducer.Confirmation(False, "", 1.0, "it ended with status 3: no /home/me/x.py")
     assert "**NOT CONFIRMED: it ended with status 3: no x.py." in bug_report.write(BEAM, script, doubtful)
@@ -209,11 +209,11 @@ def test_what_was_not_confirmed_is_said_loudly() -> None:
         ("items/worker and 3/4", "items/worker and 3/4"),
     ],
 )
-def test_places_are_left_out(text: str, left: str) -> None:
+def test_folders_addresses_and_passwords_are_left_out_of_a_bug_report(text: str, left: str) -> None:
     assert bug_report.without_places(text) == left
 
 
-def test_the_notebook(printed: Any) -> None:
+def test_the_notebook_lists_every_step_and_whether_it_was_kept(printed: Any) -> None:
     shown = printed(notebook.render(BEAM), 200)
     assert "simulated: 1 used → kept" in shown
     assert "put back (symptom gone)" in shown

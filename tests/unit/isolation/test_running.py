@@ -1,4 +1,4 @@
-"""Isolation without Prefect, with drivers that pretend."""
+"""Isolation without Prefect, with fake drivers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run_id(fake: Any, address: str) -> str:
 
 @pytest.fixture
 def isolated(run_id: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Isolates what happens from three workers on; the report, which has tests of its own, is not drawn."""
+    """Isolates a symptom that shows with three workers or more; the HTML report is left out."""
     monkeypatch.setattr(isolation.html, "write", lambda place, run, read: Path(place).write_text("a report"))
 
     def run(believed: bool = True, run: str = run_id, **given: Any) -> Isolated:
@@ -48,7 +48,9 @@ def isolated(run_id: str, address: str, tmp_path: Path, monkeypatch: pytest.Monk
 # ------------------------------------------------------------------ what is fine
 
 
-def test_the_smallest_trial_is_found(isolated: Any, fake: Any, run_id: str, address: str) -> None:
+def test_isolation_finds_the_smallest_trial_with_the_symptom(
+    isolated: Any, fake: Any, run_id: str, address: str
+) -> None:
     result = isolated()
     assert result.run_id == run_id
     assert result.confirmed
@@ -60,7 +62,7 @@ def test_the_smallest_trial_is_found(isolated: Any, fake: Any, run_id: str, addr
     assert all(driver.closed for driver in fake.started)
 
 
-def test_every_step_is_a_run_of_its_own(isolated: Any, run_id: str, address: str) -> None:
+def test_every_step_of_an_isolation_is_a_run_of_its_own(isolated: Any, run_id: str, address: str) -> None:
     result = isolated()
     with Store.open(address) as store:
         runs = store.runs()
@@ -71,7 +73,7 @@ def test_every_step_is_a_run_of_its_own(isolated: Any, run_id: str, address: str
         assert store.run("latest").id == run_id
 
 
-def test_what_is_handed_over(isolated: Any, tmp_path: Path) -> None:
+def test_the_result_folder_contains_script_report_and_notebook(isolated: Any, tmp_path: Path) -> None:
     (tmp_path / "out" / "result").mkdir(parents=True)  # the user's own
     result = isolated()
     folder = tmp_path / "out"
@@ -85,7 +87,7 @@ def test_what_is_handed_over(isolated: Any, tmp_path: Path) -> None:
     assert "**kept**" in (folder / "notebook.md").read_text()
 
 
-def test_it_is_handed_over_at_an_address(isolated: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_can_be_written_to_a_remote_folder(isolated: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         isolation.html, "write", lambda place, run, read: isolation.files.write(place, "a report", "report")
     )
@@ -99,7 +101,7 @@ def test_it_is_handed_over_at_an_address(isolated: Any, monkeypatch: pytest.Monk
 # ------------------------------------------------------------------ budgets, interruptions
 
 
-def test_measured_steps_are_not_repeated(isolated: Any, fake: Any) -> None:
+def test_steps_measured_earlier_are_not_repeated(isolated: Any, fake: Any) -> None:
     first = isolated()
     begun = len(fake.begun)
     again = isolated()
@@ -109,6 +111,7 @@ def test_measured_steps_are_not_repeated(isolated: Any, fake: Any) -> None:
     assert len(fake.begun) == begun + len(first.isolation.reduction.steps)
 
 
+@pytest.mark.thorough
 def test_a_stopped_isolation_continues(isolated: Any, fake: Any, address: str) -> None:
     fake.script[4] = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):
@@ -120,9 +123,13 @@ def test_a_stopped_isolation_continues(isolated: Any, fake: Any, address: str) -
 
 
 @pytest.mark.parametrize(
-    ("budget", "why"), [({"max_trials": 2}, "budget of 2 trials"), ({"minutes": 0.01}, "0.01 minutes")]
+    ("budget", "why"),
+    [
+        pytest.param({"max_trials": 2}, "budget of 2 trials", marks=pytest.mark.thorough),
+        ({"minutes": 0.01}, "0.01 minutes"),
+    ],
 )
-def test_the_best_so_far_when_the_budget_is_spent(
+def test_the_smallest_trial_so_far_is_the_result_when_the_budget_is_spent(
     isolated: Any, monkeypatch: pytest.MonkeyPatch, budget: dict[str, Any], why: str
 ) -> None:
     if "minutes" in budget:
@@ -141,14 +148,15 @@ def test_the_best_so_far_when_the_budget_is_spent(
     assert full.isolation.reduction.minimal
 
 
-def test_what_cannot_be_had_is_put_back(isolated: Any, fake: Any, refusal: Exception) -> None:
+def test_a_step_whose_cluster_is_refused_is_undone(isolated: Any, fake: Any, refusal: Exception) -> None:
     fake.refusals[:] = [refusal] * 3
     result = isolated()
     assert result.isolation.reduction.steps[0].reading.problem == "no cluster today"
     assert result.isolation.setting.point.workers == 3
 
 
-def test_a_driver_that_dies_is_replaced(isolated: Any, fake: Any) -> None:
+@pytest.mark.thorough
+def test_a_driver_that_dies_during_isolation_is_replaced(isolated: Any, fake: Any) -> None:
     fake.script[3] = "die"
     result = isolated()
     assert [step.reading.problem for step in result.isolation.reduction.steps].count("because it should die") == 1
@@ -156,7 +164,7 @@ def test_a_driver_that_dies_is_replaced(isolated: Any, fake: Any) -> None:
     assert len(fake.started) == 3
 
 
-def test_no_confirmation_is_said(isolated: Any, tmp_path: Path) -> None:
+def test_a_script_that_was_not_confirmed_is_named_unconfirmed(isolated: Any, tmp_path: Path) -> None:
     result = isolated(believed=False)
     assert not result.confirmed
     assert result.doubt == "it ran, but no"
@@ -182,13 +190,13 @@ def test_no_confirmation_is_said(isolated: Any, tmp_path: Path) -> None:
         ({"fresh": "yes"}, "fresh"),
     ],
 )
-def test_bad_questions(given: dict[str, Any], field: str) -> None:
+def test_invalid_parameters_of_an_isolation_are_refused(given: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidField) as raised:
         check(given)
     assert raised.value.field == field
 
 
-def test_a_run_without_the_symptom(isolated: Any, fake: Any) -> None:
+def test_isolating_a_run_without_the_symptom_is_refused(isolated: Any, fake: Any) -> None:
     begun = len(fake.begun)
     with pytest.raises(InvalidField, match="valid trial"):
         isolated(metric="workers_used > 100")
@@ -201,7 +209,9 @@ def test_a_run_without_the_symptom(isolated: Any, fake: Any) -> None:
     assert len(fake.begun) == begun
 
 
-def test_a_folder_that_cannot_be_made(isolated: Any, fake: Any, tmp_path: Path) -> None:
+def test_a_result_folder_that_cannot_be_made_is_refused_before_any_trial(
+    isolated: Any, fake: Any, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("")
     begun = len(fake.begun)
     with pytest.raises(StoreError, match="result"):

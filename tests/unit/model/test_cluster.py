@@ -48,11 +48,11 @@ SPECS: list[ClusterSpec] = [
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
-def test_json_carries_a_specification(spec: ClusterSpec) -> None:
+def test_a_cluster_specification_survives_json(spec: ClusterSpec) -> None:
     assert cluster_spec(json.loads(json.dumps(spec.to_mapping()))) == spec
 
 
-def test_lists_can_be_given_as_one_text() -> None:
+def test_lists_and_mappings_of_a_specification_can_be_given_as_text() -> None:
     assert cluster_spec({"kind": "slurm", "prologue": "module load a\nmodule load b"}) == SlurmSpec(
         prologue=("module load a", "module load b")
     )
@@ -67,18 +67,18 @@ def test_lists_can_be_given_as_one_text() -> None:
     ("walltime", "seconds"),
     [("30", 1800), ("30:15", 1815), ("100:00:00", 360_000), ("2-12", 216_000), ("1-02:03:04", 93_784)],
 )
-def test_walltime_as_slurm_reads_it(walltime: str, seconds: float) -> None:
+def test_walltime_is_converted_to_seconds_as_slurm_reads_it(walltime: str, seconds: float) -> None:
     assert SlurmSpec(walltime=walltime).walltime_s == seconds
 
 
 @given(st.integers(1, 10**7))
-def test_every_time_can_be_written_for_every_system(seconds: int) -> None:
+def test_slurm_and_pbs_read_the_same_walltime_alike(seconds: int) -> None:
     clock = f"{seconds // 3600:02}:{seconds % 3600 // 60:02}:{seconds % 60:02}"
     assert SlurmSpec(walltime=clock).walltime_s == PbsSpec(memory_mb=1, walltime=clock).walltime_s == seconds
 
 
 @pytest.mark.parametrize("walltime", ["", "soon", "0", "00:00:00", "1:2:3:4", "1-25:00:00", "10:61", "-5", 36000, None])
-def test_a_walltime_that_slurm_would_not_read(walltime: Any) -> None:
+def test_a_walltime_that_slurm_could_not_read_is_refused(walltime: Any) -> None:
     with pytest.raises(InvalidField, match=r"cluster\.walltime"):
         SlurmSpec(walltime=walltime)
 
@@ -94,19 +94,19 @@ HOSTILE = ["a b", "a;rm -rf ~", "$(reboot)", "`id`", "a\nb", "a'b", 'a"b', "-x",
         *("local_directory", "shared_directory", "python"),
     ],
 )
-def test_nothing_that_a_shell_or_sbatch_would_read_otherwise(name: str, value: str) -> None:
+def test_characters_that_a_shell_or_sbatch_interprets_are_refused_in_slurm_fields(name: str, value: str) -> None:
     with pytest.raises(InvalidField, match=rf"cluster\.{name}"):
         SlurmSpec(**{name: value})
 
 
-def test_workers_of_a_job() -> None:
+def test_a_slurm_job_has_one_worker_per_gpu_unless_workers_per_job_is_given() -> None:
     assert SlurmSpec().job_workers == 1
     assert SlurmSpec(gpus=4).job_workers == 4
     assert SlurmSpec(workers_per_job=8).job_workers == 8
-    assert SlurmSpec().arrival_limit_s == 3600 + 180 + 600  # which its controller may be away
+    assert SlurmSpec().arrival_limit_s == 3600 + 180 + 600  # seconds; the last 600 s allow for an absent controller
 
 
-def test_more_threads_than_cores_are_refused_before_anything_is_submitted() -> None:
+def test_more_threads_than_cores_per_job_are_refused_before_submission() -> None:
     spec: JobQueueSpec = SlurmSpec(workers_per_job=4, cores=8)
     spec.check_size(100, 2)
     with pytest.raises(InvalidField, match="at least 12"):
@@ -161,7 +161,7 @@ def test_more_threads_than_cores_are_refused_before_anything_is_submitted() -> N
         ({"kind": "gateway", "options": {"db_password": "x"}}, "looks like a secret"),
     ],
 )
-def test_what_clusters_cannot_be(fields: dict[str, Any], says: str) -> None:
+def test_an_invalid_cluster_field_is_refused_with_a_reason(fields: dict[str, Any], says: str) -> None:
     with pytest.raises(InvalidField) as caught:
         cluster_spec({"kind": "slurm", **fields})
     assert says in str(caught.value)
@@ -184,7 +184,7 @@ def test_what_clusters_cannot_be(fields: dict[str, Any], says: str) -> None:
         (["hunter2"], ""),
     ],
 )
-def test_a_secret_is_found_and_not_shown_where_it_is_refused(
+def test_a_secret_in_cluster_arguments_is_refused_without_showing_it(
     arguments: Any, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MY_SERVICE_TOKEN", "hunter2")
@@ -195,12 +195,12 @@ def test_a_secret_is_found_and_not_shown_where_it_is_refused(
     assert caught.value.field == f"cluster.arguments.{where}".rstrip(".")
 
 
-def test_what_is_no_secret_is_taken() -> None:
+def test_cluster_arguments_without_secrets_are_accepted() -> None:
     arguments = {"image": "a/b:c", "scheduler": "tls://host:8786", "use_token": False, "tags": {"a": [1, None, "k=v"]}}
     assert CustomSpec(cluster_class="a:B", arguments=arguments).arguments == arguments
 
 
-def test_secrets_can_be_within_other_arguments() -> None:
+def test_secrets_are_inserted_into_nested_arguments_without_replacing_any() -> None:
     given = {"a": {"b": 1}}
     spec = CustomSpec(cluster_class="a:B", arguments=given, secrets={"a.c.d": "ONE", "e": "TWO"})
     assert spec.arguments_with({"a.c.d": "1", "e": "2"}) == {"a": {"b": 1, "c": {"d": "1"}}, "e": "2"}

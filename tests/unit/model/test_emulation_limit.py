@@ -10,7 +10,7 @@ positive = st.floats(min_value=1e-6, max_value=1e3)
 counts = st.integers(min_value=1, max_value=5000)
 
 
-def test_a_host_that_needs_a_millisecond_per_task() -> None:
+def test_the_emulation_limit_is_exceeded_only_if_tasks_are_too_short_for_the_host() -> None:
     limit = EmulationLimit(seconds_per_task=0.001, tolerance=0.25)
     assert limit.shortest_task_s(300) == pytest.approx(1.2)
     assert limit.beyond(200, 1.0) == ""
@@ -19,7 +19,9 @@ def test_a_host_that_needs_a_millisecond_per_task() -> None:
 
 
 @given(positive, counts, st.integers(1, 10), positive)
-def test_waves_of_tasks_are_judged_like_one_wave(cost: float, workers: int, waves: int, task_s: float) -> None:
+def test_several_waves_of_tasks_have_the_same_emulation_limit_as_one_wave(
+    cost: float, workers: int, waves: int, task_s: float
+) -> None:
     limit = EmulationLimit(cost)
     if limit.beyond(waves * workers, waves * task_s):
         assert task_s < limit.shortest_task_s(workers) * (1 + 1e-9)
@@ -28,5 +30,5 @@ def test_waves_of_tasks_are_judged_like_one_wave(cost: float, workers: int, wave
 
 
 @given(positive, counts)
-def test_survives_json(cost: float, workers: int) -> None:
+def test_an_emulation_limit_survives_json(cost: float, workers: int) -> None:
     assert EmulationLimit.from_mapping(EmulationLimit(cost).to_mapping()) == EmulationLimit(cost)

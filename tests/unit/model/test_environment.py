@@ -9,14 +9,14 @@ from scalescope.model.environment import Environment
 
 
 @pytest.mark.parametrize("text", ["", "present", " present ", "now = present"])
-def test_the_present_one(text: str) -> None:
+def test_empty_text_and_present_mean_the_present_environment(text: str) -> None:
     environment = Environment.parse(text)
     assert environment.present
     assert environment.text == ""
     assert environment.label in ("present", "now")
 
 
-def test_requirements_with_a_name() -> None:
+def test_a_named_environment_is_parsed_into_name_python_and_requirements() -> None:
     environment = Environment.parse("2023 = python==3.11 dask[distributed]==2023.5.0 apache-beam==2.47.0")
     assert (environment.name, environment.label) == ("2023", "2023")
     assert environment.python_version == "3.11"
@@ -41,7 +41,7 @@ def test_a_requirement_is_not_taken_for_a_name(text: str) -> None:
         "a==1 a==1 b_b_c[x,y]<2,>=1",
     ],
 )
-def test_identity_does_not_depend_on_how_it_is_written(text: str) -> None:
+def test_requirements_written_in_different_ways_have_one_canonical_text(text: str) -> None:
     assert Environment.parse(text).text == "a==1 b-b-c[x,y]<2,>=1"
 
 
@@ -54,7 +54,7 @@ def test_identity_does_not_depend_on_how_it_is_written(text: str) -> None:
         ("venv/bin/python", os.path.abspath("venv/bin/python")),
     ],
 )
-def test_an_interpreter(text: str, path: str) -> None:
+def test_a_path_of_an_interpreter_is_made_absolute(text: str, path: str) -> None:
     environment = Environment.parse(text)
     assert environment.python == environment.text == path
     assert environment.requirements == ()
@@ -69,13 +69,13 @@ def test_an_interpreter(text: str, path: str) -> None:
         ("a@~/x", f"a@git+file://{os.path.expanduser('~/x')}"),
     ],
 )
-def test_a_repository(text: str, canonical: str) -> None:
+def test_a_requirement_from_a_git_repository_gets_a_canonical_text(text: str, canonical: str) -> None:
     assert Environment.parse(text).text == canonical
     assert Environment.parse(canonical).text == canonical
 
 
 @pytest.mark.parametrize("text", ["", "x = /a b/python", "python==3.12.1 z a[b]>1", "dask"])
-def test_the_canonical_text_stands_for_itself(text: str) -> None:
+def test_parsing_the_canonical_text_gives_the_same_text_again(text: str) -> None:
     once = Environment.parse(text).text
     assert Environment.parse(once).text == once
 
@@ -104,13 +104,13 @@ def test_the_canonical_text_stands_for_itself(text: str) -> None:
         ("python==3.11 python==3.12", "one version of Python"),
     ],
 )
-def test_what_is_refused(text: str, reason: str) -> None:
+def test_invalid_text_of_an_environment_is_refused_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(InvalidField, match=reason) as caught:
         Environment.parse(text, "axes.environment")
     assert caught.value.field == "axes.environment"
 
 
-def test_no_password_is_shown() -> None:
+def test_an_error_does_not_show_the_password_in_an_address() -> None:
     with pytest.raises(InvalidField) as caught:
         Environment.parse("git+https://me:secret@example.org/x")
     assert "secret" not in str(caught.value)

@@ -25,7 +25,7 @@ GIT = {"vcs": "git", "commit_id": "1f2e3d"}
         (None, 'pip install "scalescope[beam]"'),
     ],
 )
-def test_an_extra_comes_from_where_the_package_came(
+def test_the_install_command_of_an_extra_names_the_origin_of_the_package(
     origin: dict[str, Any] | None, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = SimpleNamespace(read_text=lambda name: origin and json.dumps(origin))
@@ -33,7 +33,9 @@ def test_an_extra_comes_from_where_the_package_came(
     assert install_command("beam") == command
 
 
-def test_where_it_is_not_installed_a_copy_of_the_repository_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_install_command_names_the_working_folder_if_scalescope_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def none(name: str) -> None:
         raise metadata.PackageNotFoundError(name)
 

@@ -18,11 +18,11 @@ from scalescope.model.finding import Finding, Place, Severity
         ("the client", None),
     ],
 )
-def test_places_are_read_as_records_name_them(text: str, place: Place | None) -> None:
+def test_a_place_is_parsed_from_its_text_in_records(text: str, place: Place | None) -> None:
     assert Place.of(text) == place
 
 
-def test_a_finding_of_an_older_release_has_no_place() -> None:
+def test_a_finding_stored_without_a_place_is_read_without_one() -> None:
     finding = Finding("client-busy", Severity.LOW, "It works.", "", place=Place("a.py", 3, "f", "x"))
     stored = finding.to_mapping()
     assert Finding.from_mapping(stored) == finding

@@ -35,11 +35,11 @@ class Tree(Mapped):
 TREE = Tree("oak", (Leaf(1), Leaf("x", Colour.BLUE)), Leaf(0.5), {"a": 1.5, "b": 2}, 3, True)
 
 
-def test_there_and_back():
+def test_a_dataclass_survives_conversion_to_json_and_back():
     assert Tree.from_mapping(json.loads(json.dumps(TREE.to_mapping()))) == TREE
 
 
-def test_other_versions_are_read():
+def test_unknown_keys_of_newer_versions_are_ignored():
     assert Tree.from_mapping({"name": "oak", "newer": 1, "leaves": [{"value": 1, "newer": 2}]}) == Tree(
         "oak", (Leaf(1),)
     )
@@ -60,12 +60,12 @@ def test_other_versions_are_read():
         ({"tall": 1}, "tall: expected true or false"),
     ],
 )
-def test_what_cannot_be_read_is_named(change, text):
+def test_a_value_of_the_wrong_type_is_refused_with_its_path(change, text):
     with pytest.raises(InvalidField, match=text):
         Tree.from_mapping({**TREE.to_mapping(), **change})
 
 
-def test_a_key_that_must_be_there():
+def test_a_missing_required_key_is_refused():
     with pytest.raises(InvalidField, match="name: expected a value"):
         Tree.from_mapping({})
     with pytest.raises(InvalidField, match="Tree: expected a mapping"):

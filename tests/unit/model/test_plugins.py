@@ -1,4 +1,4 @@
-"""A package of somebody else adds rows to our tables, without being installed: its folder is on PYTHONPATH."""
+"""A third-party package adds rows to our tables; it is not installed, its folder is on PYTHONPATH."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def scalescope(site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def test_a_sweep_uses_the_cluster_the_workload_and_the_cause_of_a_plugin(site: Path) -> None:
+def test_a_sweep_uses_the_cluster_workload_and_cause_of_a_plugin(site: Path) -> None:
     script = """
 from scalescope.run.sweep import run_sweep
 cluster = {"kind": "roof", "check_limit": False}
@@ -115,10 +115,11 @@ print([trial.state.value, trial.facts["cluster"]["kind"], trial.facts["result"],
     done = run(site, script)
     assert done.returncode == 0, done.stderr
     assert ast.literal_eval(done.stdout.splitlines()[-1]) == ["valid", "roof", 14, True]
-    assert "thermometer" in done.stderr  # a cause that raises costs its own finding only
+    assert "thermometer" in done.stderr  # a cause that raises loses only its own finding
 
 
-def test_commands_and_lists_name_what_a_plugin_adds(site: Path) -> None:
+@pytest.mark.thorough
+def test_commands_and_lists_contain_the_rows_of_a_plugin(site: Path) -> None:
     assert "squares" in [each["name"] for each in json.loads(scalescope(site, "workloads", "--json").stdout)]
     assert "--b" in scalescope(site, "look-up", "--help").stdout
     listed = """
@@ -130,7 +131,7 @@ print({"roof", "cold-roof", "up"} & {*kinds(), *by_code(), *STUDIES})
     assert set(ast.literal_eval(run(site, listed).stdout)) == {"roof", "cold-roof", "up"}
 
 
-def test_a_broken_plugin_stops_only_who_asks_for_it(site: Path) -> None:
+def test_a_broken_plugin_fails_only_when_its_own_row_is_loaded(site: Path) -> None:
     install(site, "ruins", BROKEN)
     script = """
 from scalescope import workloads
@@ -150,7 +151,7 @@ for name in ("gone", "attic"):
     assert attic == ["broken-plugin", True, False]
 
 
-def test_two_plugins_with_one_name_are_both_named(site: Path) -> None:
+def test_two_plugins_with_the_same_row_name_are_both_named_in_the_error(site: Path) -> None:
     install(site, "tiles", {"scalescope.clusters": "roof = roofs:Roof"})
     script = "from scalescope.model.cluster import KINDS; [(_, _, error)] = KINDS.plugins(); print(error)"
     told = run(site, script).stdout
@@ -158,7 +159,7 @@ def test_two_plugins_with_one_name_are_both_named(site: Path) -> None:
     assert "tiles" in told
 
 
-def test_our_own_rows_are_found_without_a_look_at_installed_packages() -> None:
+def test_built_in_rows_are_found_without_listing_installed_packages() -> None:
     script = """
 import sys
 import scalescope.cli.main
@@ -171,7 +172,7 @@ assert plugins._installed.cache_info().misses == 0
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_a_row_that_nobody_installed_is_an_error_that_says_so() -> None:
+def test_looking_up_an_unknown_row_raises_a_usage_error() -> None:
     with pytest.raises(NoRow) as raised:
         STUDIES["weather"]
     assert isinstance(raised.value, UsageError)

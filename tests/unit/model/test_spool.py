@@ -1,4 +1,4 @@
-"""The file of raw records: what is written is read; damage and truncation are said."""
+"""The file of raw records: it is read back as written; damage and truncation raise errors."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def write(path: Path, *written: tuple[str, Columns]) -> list[int]:
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(chunks(), max_size=3))
-def test_what_is_written_is_read_with_the_chunks_of_a_table_joined(
+def test_reading_a_spool_joins_the_chunks_of_each_table(
     tmp_path_factory: pytest.TempPathFactory, written: list[tuple[str, Columns]]
 ) -> None:
     path = tmp_path_factory.mktemp("spool") / "trial.spool"
@@ -61,7 +61,7 @@ def test_what_is_written_is_read_with_the_chunks_of_a_table_joined(
     assert path.stat().st_size == sum(sizes)
 
 
-def test_keys_may_hold_any_character(tmp_path: Path) -> None:
+def test_text_columns_may_hold_any_character(tmp_path: Path) -> None:
     texts = ["", "a\nb", "é" * 3, "('x', 1)", "\0", "\ud800"]
     write(tmp_path / "x", ("events", {"time": array("d", bytes(8 * 6)), "topic": texts, "message": texts[::-1]}))
     found = spool.read(tmp_path / "x")["events"]
@@ -77,12 +77,12 @@ def test_text_that_repeats_is_stored_once() -> None:
     assert repeated < size([f"tcp://10.0.0.1:{port}" for port in range(1000)]) / 2
 
 
-def test_numbers_are_the_same_in_the_file_of_every_machine() -> None:
+def test_numbers_are_stored_in_little_endian_order() -> None:
     kind, packed = spool.pack("dependencies", {"task": array("i", [1]), "needs": array("i", [0])})["columns"]["task"]
     assert (kind, zlib.decompress(packed)) == ("i", b"\1\0\0\0")
 
 
-def test_a_column_that_a_chunk_lacks_is_zeros_or_empty_texts(tmp_path: Path) -> None:
+def test_a_missing_column_of_a_chunk_is_filled_with_zeros_or_empty_texts(tmp_path: Path) -> None:
     write(tmp_path / "x", ("events", {"topic": ["all"] * 2}))
     assert spool.read(tmp_path / "x")["events"] == {
         "time": array("d", [0.0, 0.0]),
@@ -92,7 +92,7 @@ def test_a_column_that_a_chunk_lacks_is_zeros_or_empty_texts(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("cut", [1, 10, 100])
-def test_a_file_that_ends_within_a_chunk_is_refused_but_its_whole_chunks_can_be_had(tmp_path: Path, cut: int) -> None:
+def test_a_truncated_spool_is_refused_but_its_whole_chunks_can_be_read(tmp_path: Path, cut: int) -> None:
     path = tmp_path / "x"
     first, _ = write(path, ("events", events()), ("events", events(100)))
     path.write_bytes(path.read_bytes()[:-cut])
@@ -104,7 +104,9 @@ def test_a_file_that_ends_within_a_chunk_is_refused_but_its_whole_chunks_can_be_
 
 @settings(max_examples=60)
 @given(st.integers(1, 300))
-def test_no_truncation_is_taken_for_the_end(tmp_path_factory: pytest.TempPathFactory, length: int) -> None:
+def test_every_truncation_within_a_chunk_raises_capture_error(
+    tmp_path_factory: pytest.TempPathFactory, length: int
+) -> None:
     stream = io.BytesIO()
     boundaries = {0}
     for count in (3, 40):
@@ -119,7 +121,7 @@ def test_no_truncation_is_taken_for_the_end(tmp_path_factory: pytest.TempPathFac
             spool.read(path)
 
 
-def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
+def test_a_flipped_bit_raises_capture_error(tmp_path: Path) -> None:
     path = tmp_path / "x"
     write(path, ("events", events(100)))
     raw = bytearray(path.read_bytes())
@@ -132,7 +134,9 @@ def test_a_flipped_bit_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "says"), [(b"hello\nworld\n", "damaged"), (b"\xc1", "damaged"), (None, "cannot be read")]
 )
-def test_what_is_not_there_or_something_else_is_refused(tmp_path: Path, content: bytes | None, says: str) -> None:
+def test_a_missing_file_or_one_of_another_format_raises_capture_error(
+    tmp_path: Path, content: bytes | None, says: str
+) -> None:
     if content is not None:
         (tmp_path / "x").write_bytes(content)
     with pytest.raises(CaptureError, match=says):
@@ -144,7 +148,7 @@ def test_what_is_not_there_or_something_else_is_refused(tmp_path: Path, content:
     [("nothing", {}), ("events", {"message": ["a"]}), ("events", {"extra": ["a"] * 3})],
     ids=["unknown table", "unequal lengths", "unknown column"],
 )
-def test_columns_that_are_not_those_of_the_table_are_refused(table: str, change: Columns) -> None:
+def test_columns_that_do_not_fit_the_table_are_not_written(table: str, change: Columns) -> None:
     stream = io.BytesIO()
     with pytest.raises((ValueError, KeyError)):
         spool.write_chunk(stream, table, events() | change)

@@ -26,6 +26,6 @@ STOPPED = Standstill(52.3, 4, 4, 6, 2, 0, (STARVED, ASKS), ("Look there.",))
         pytest.param(replace(STOPPED, ready=0, groups=()), id="unfinished"),
     ],
 )
-def test_a_standstill_is_said_in_a_sentence(stopped: Standstill, golden: Any) -> None:
+def test_a_standstill_is_described_in_one_sentence(stopped: Standstill, golden: Any) -> None:
     golden(stopped.sentence(), stopped.sentence(" of simulated time"))
     assert Standstill.from_mapping(stopped.to_mapping()) == stopped

@@ -34,13 +34,13 @@ def sweep(**fields: Any) -> Sweep:
     return Sweep.from_mapping({"workload": "sleep", **fields})
 
 
-def test_all_combinations_of_the_axes() -> None:
+def test_a_sweep_expands_to_all_combinations_of_its_axes() -> None:
     points = sweep(axes={"workers": [1, 2], "items": [5, 6, 7]}).expand(WORKLOAD)
     assert [(point.workers, point.items) for point in points] == [(1, 5), (1, 6), (1, 7), (2, 5), (2, 6), (2, 7)]
     assert points[0].params == {"items": 5, "seconds": 1.0, "mode": "fast", "partitions": None}
 
 
-def test_items_per_worker() -> None:
+def test_items_per_worker_sets_the_items_of_each_point() -> None:
     points = sweep(axes={"workers": [2, 10], "items_per_worker": [1, 2.5]}).expand(WORKLOAD)
     assert [(point.workers, point.items) for point in points] == [(2, 2), (2, 5), (10, 10), (10, 25)]
     with pytest.raises(InvalidField, match="no parameter 'items'"):
@@ -64,12 +64,12 @@ def test_an_axis_is_a_list_a_value_or_text_with_ranges(given: Any, values: tuple
 
 
 @pytest.mark.parametrize("given", ["4..1", "1..x", "1,,2", "", [], {}, ["1..3", 2], "0..100000"])
-def test_what_is_no_axis(given: Any) -> None:
+def test_an_invalid_value_of_an_axis_is_refused(given: Any) -> None:
     with pytest.raises(InvalidField, match=r"^axes\.workers"):
         sweep(axes={"workers": given})
 
 
-def test_tasks_of_no_length_want_a_virtual_clock() -> None:
+def test_zero_length_tasks_need_a_cluster_with_a_virtual_clock() -> None:
     axes = {"workers": [2], ZERO_LENGTH: [True]}
     [point] = sweep(axes=axes).expand(WORKLOAD)
     assert point.has_zero_length_tasks
@@ -85,7 +85,7 @@ def test_dask_configuration_and_threads_are_axes() -> None:
     assert [(point.threads, point.dask_config[key]) for point in points] == [(1, 1.1), (1, "inf"), (4, 1.1), (4, "inf")]
 
 
-def test_further_points_and_fixed_parameters() -> None:
+def test_a_sweep_can_have_further_points_and_fixed_parameters() -> None:
     points = sweep(axes={"workers": [1]}, points=[{"workers": 7, "items": 3}], params={"seconds": 2}).expand(WORKLOAD)
     assert [(point.workers, point.items, point.params["seconds"]) for point in points] == [(1, 10, 2.0), (7, 3, 2.0)]
 
@@ -94,7 +94,7 @@ def test_the_same_point_given_twice_runs_once() -> None:
     assert len(sweep(axes={"workers": [3]}, points=[{"workers": 3}]).expand(WORKLOAD)) == 1
 
 
-def test_order_is_random_interleaved_and_repeats_from_the_seed() -> None:
+def test_the_order_of_trials_is_random_interleaved_and_repeatable_from_the_seed() -> None:
     question = {"axes": {"workers": list(range(1, 30))}, "repeats": 3, "warmups": 1, "seed": 5}
     plan = sweep(**question).plan(WORKLOAD)
     assert plan == sweep(**question).plan(WORKLOAD)
@@ -110,14 +110,14 @@ def test_order_is_random_interleaved_and_repeats_from_the_seed() -> None:
     assert len({trial.key for trial in plan}) == len(plan)
 
 
-def test_clusters_by_name_or_mapping() -> None:
+def test_a_cluster_is_given_by_name_or_as_a_mapping() -> None:
     assert cluster_spec("simulated") == SimulatedSpec()
     assert cluster_spec({"kind": "local", "memory_limit_mb": 512}) == LocalSpec(memory_limit_mb=512)
     assert cluster_spec(LightSpec(hosts=3).to_mapping()) == LightSpec(hosts=3)
 
 
 @given(st.lists(st.integers(1, 500), min_size=1, max_size=5, unique=True), st.integers(1, 4), st.integers(0, 2**32 - 1))
-def test_survives_json(workers: list[int], repeats: int, seed: int) -> None:
+def test_a_sweep_and_its_points_survive_json(workers: list[int], repeats: int, seed: int) -> None:
     question = sweep(axes={"workers": workers}, repeats=repeats, seed=seed)
     again = Sweep.from_mapping(json.loads(json.dumps(question.to_mapping())))
     assert again == question
@@ -179,7 +179,7 @@ def of_groups(**axes: Any) -> dict[str, Any]:
         ({"axes": {"workers": list(range(1, 400)), "items": list(range(400))}}, "axes", "at most 100000 trials"),
     ],
 )
-def test_what_cannot_be_right_is_named(fields: dict[str, Any], field: str, said: str) -> None:
+def test_an_invalid_field_of_a_sweep_is_refused_by_its_name(fields: dict[str, Any], field: str, said: str) -> None:
     with pytest.raises(InvalidField) as caught:
         sweep(**fields).expand(WORKLOAD)
     assert caught.value.field == field
@@ -187,7 +187,7 @@ def test_what_cannot_be_right_is_named(fields: dict[str, Any], field: str, said:
     assert said in str(caught.value)
 
 
-def test_workers_of_a_group_are_some_of_all_workers() -> None:
+def test_workers_of_a_group_count_among_all_workers_of_a_point() -> None:
     axes = {"workers": [4, 8], "workers@gpu": [0, 4]}
     points = sweep(axes=axes, cluster=GROUPS).expand(WORKLOAD)
     assert [(point.workers, point.groups["gpu"]) for point in points] == [(4, 0), (4, 4), (8, 0), (8, 4)]
@@ -198,19 +198,19 @@ def test_workers_of_a_group_are_some_of_all_workers() -> None:
     assert without.id == points[0].id
 
 
-def test_a_point_without_groups_is_what_it_was_before_there_were_any() -> None:
+def test_a_point_without_groups_is_stored_without_that_key() -> None:
     point = Point(4, 2, {"items": 10}, {"distributed.scheduler.work-stealing": False})
     assert "groups" not in point.to_mapping()
 
 
-def test_what_has_its_default_is_no_part_of_an_identity() -> None:
+def test_default_values_do_not_change_the_id_of_a_sweep_or_point() -> None:
     local = {"kind": "local", "start_timeout_s": LocalSpec().start_timeout_s}
     assert sweep(cluster=local, repeats=1, points=[], seed=0).id == sweep(cluster="local").id
     assert len({each.id for each in (sweep(), sweep(cluster="local"), sweep(seed=1), sweep(params={"mode": "x"}))}) == 4
     assert Point(1, 1, dask_config={}, environment="present").id == digest({"workers": 1})
 
 
-def test_a_fault_is_an_axis_whose_none_is_no_fault_at_all() -> None:
+def test_fault_is_an_axis_and_none_means_the_point_without_a_fault() -> None:
     asked = sweep(axes={"workers": [1], "fault": ["none", "kill-worker@2.5"]}, cluster="local")
     whole, broken = asked.expand(WORKLOAD)
     assert whole == sweep(axes={"workers": [1]}).expand(WORKLOAD)[0]
@@ -220,13 +220,13 @@ def test_a_fault_is_an_axis_whose_none_is_no_fault_at_all() -> None:
 
 
 @pytest.mark.parametrize("name", OWN_AXES)
-def test_an_axis_of_every_sweep_is_a_field_of_points_and_in_the_help(name: str) -> None:
+def test_a_built_in_axis_is_a_field_of_point_and_named_in_the_help(name: str) -> None:
     assert name in Point.__dataclass_fields__
     [axes] = (each for each in declared(Sweep) if each.name == "axes")
     assert name in axes.about.help
 
 
-def test_the_values_of_a_point_give_that_point_again() -> None:
+def test_a_point_can_be_rebuilt_from_its_values() -> None:
     on_local = Sweep("sleep", cluster=LocalSpec(), axes={"workers": (1,)})
     values = {"workers": 2, "threads_per_worker": 3, "environment": "a = x==1", "fault": "kill-worker@2"}
     point = on_local.point({**values, "items": 5}, WORKLOAD)

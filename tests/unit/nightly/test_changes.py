@@ -49,61 +49,61 @@ def test_a_step_is_found_with_its_size_and_its_interval() -> None:
     assert change.high < 0
 
 
-def test_a_step_is_found_on_its_fifth_night() -> None:
+def test_most_steps_of_ten_percent_are_found_on_their_fifth_night() -> None:
     found = [find_changes(stepped(45, 40, 0.10, cv=0.05, seed=seed)) for seed in range(60)]
     assert sum(any(abs(change.index - 40) <= 5 for change in each) for each in found) >= 42
 
 
-def test_levels_that_follow_each_other_are_told_apart() -> None:
+def test_two_steps_in_a_series_are_found_as_two_changes() -> None:
     values = stepped(120, 40, 0.20)
     values[80:] /= 1.20
     assert [change.index for change in find_changes(values)] == [40, 80]
 
 
-def test_less_than_the_effect_is_no_change_however_sure() -> None:
+def test_a_step_below_the_smallest_effect_is_not_reported_even_without_noise() -> None:
     assert find_changes(stepped(200, 100, EFFECT / 2, cv=0.001)) == []
 
 
-def test_lone_outliers_are_no_change() -> None:
+def test_lone_outliers_are_not_reported_as_a_change() -> None:
     values = noise(120, 0.01)
     values[[20, 21, 60, 90, 119]] *= 1.5
     assert find_changes(values) == []
     assert hampel(np.log(values)).max() < 0.1
 
 
-def test_outliers_that_have_no_successors_yet_are_no_change() -> None:
-    """Those among the older nights are replaced: beside what is left of them, the newest look like a new level."""
+def test_outliers_in_the_newest_nights_are_not_reported_as_a_change() -> None:
+    """Older outliers are replaced before the search, which would make the newest look like a new level."""
     values = noise(60, 0.01)
     values[10:56:7] *= 1.3
     values[[57, 58]] *= 1.3
     assert find_changes(values) == []
 
 
-def test_what_is_small_beside_the_scatter_of_single_nights_is_no_change_however_long_it_lasts() -> None:
+def test_a_lasting_step_that_is_small_relative_to_the_scatter_is_not_reported() -> None:
     assert find_changes(stepped(120, 60, 0.10, cv=0.10)) == []
     assert [change.index for change in find_changes(stepped(120, 60, 0.10, cv=0.03))] == [60]
 
 
-def test_a_series_says_nothing_before_its_first_nights_are_over() -> None:
+def test_no_change_is_found_within_the_first_nights_of_a_series() -> None:
     assert find_changes(stepped(40, BASELINE - 5, 0.5)) != find_changes(stepped(40, BASELINE, 0.5))
     assert all(change.index >= BASELINE for change in find_changes(stepped(40, BASELINE - 5, 0.5)))
     assert smallest_change(noise(BASELINE - 1, 0.01)) == math.inf
 
 
 @pytest.mark.parametrize("nights", range(BASELINE + LEAST))
-def test_a_short_series_has_none(nights: int) -> None:
+def test_a_short_series_has_no_change_and_no_drift(nights: int) -> None:
     assert find_changes(stepped(nights, nights // 2, 1.0)) == []
     assert find_drift(noise(nights, 0.01)) is None
 
 
-def test_a_metric_that_was_0_and_is_not_any_more() -> None:
+def test_a_step_from_zero_is_found_with_an_infinite_relative_change() -> None:
     [change] = find_changes([0.0] * 20 + [3.0] * 5)
     assert (change.index, change.before, change.after, change.relative) == (20, 0, 3, math.inf)
     assert change.low > 1
     assert find_changes([0.0] * 30) == []
 
 
-def test_a_slow_drift_is_no_step_but_is_found() -> None:
+def test_a_slow_drift_is_found_with_its_size_and_interval() -> None:
     values = noise(28, 0.005) * np.exp(np.linspace(0, 0.08, 28))
     drift = find_drift(values)
     assert drift is not None
@@ -111,11 +111,11 @@ def test_a_slow_drift_is_no_step_but_is_found() -> None:
     assert drift.relative == pytest.approx(math.expm1(0.08), abs=0.015)
 
 
-def test_after_a_step_there_is_no_drift() -> None:
+def test_a_step_is_not_reported_as_a_drift() -> None:
     assert find_drift(stepped(80, 65, 0.10)) is None
 
 
-def test_the_smallest_change_grows_with_the_noise_and_is_found_mostly() -> None:
+def test_the_smallest_detectable_change_grows_with_the_noise_and_is_mostly_found() -> None:
     assert smallest_change(noise(60, 0.001)) == EFFECT
     assert smallest_change(noise(60, 0.03)) < smallest_change(noise(60, 0.09))
     judged = [(seed, smallest_change(noise(40, 0.05, seed))) for seed in range(60)]
@@ -129,7 +129,7 @@ def test_the_smallest_change_grows_with_the_noise_and_is_found_mostly() -> None:
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -1.0])
-def test_what_is_no_measurement_is_refused(wrong: float) -> None:
+def test_a_series_with_nan_infinite_or_negative_values_is_refused(wrong: float) -> None:
     for judged in (find_changes, find_drift, smallest_change):
         with pytest.raises(InvalidField, match="finite numbers"):
             judged([1.0] * 20 + [wrong])
@@ -151,7 +151,7 @@ def places(found: list[Change]) -> list[int]:
 
 @settings(max_examples=40)
 @given(SERIES, st.floats(1e-6, 1e9))
-def test_the_unit_does_not_matter(values: Floats, factor: float) -> None:
+def test_changes_do_not_depend_on_the_unit_of_the_values(values: Floats, factor: float) -> None:
     one, other = find_changes(values), find_changes(values * factor)
     assert places(one) == places(other)
     assert [each.relative for each in one] == pytest.approx([each.relative for each in other])
@@ -160,8 +160,8 @@ def test_the_unit_does_not_matter(values: Floats, factor: float) -> None:
 
 @settings(max_examples=40)
 @given(SERIES)
-def test_backwards_the_same_changes_are_found_the_other_way_round(values: Floats) -> None:
-    """But for the first nights, which only a beginning has, and choices that rounding decides."""
+def test_a_reversed_series_has_the_same_changes_in_reverse_order(values: Floats) -> None:
+    """Except near the ends, where the first nights of a series are never a change, and where rounding decides."""
     forwards, backwards = find_changes(values), find_changes(values[::-1])[::-1]
     inner = range(BASELINE, len(values) - BASELINE + 1)
     if all(each.index in inner for each in forwards) and all(len(values) - each.index in inner for each in backwards):
@@ -171,7 +171,7 @@ def test_backwards_the_same_changes_are_found_the_other_way_round(values: Floats
 
 @settings(max_examples=20)
 @given(st.floats(0, 1e12), st.integers(0, 100))
-def test_a_constant_series_has_none(value: float, nights: int) -> None:
+def test_a_constant_series_has_no_change_and_no_drift(value: float, nights: int) -> None:
     values = [value] * nights
     assert find_changes(values) == []
     assert find_drift(values) is None
@@ -180,7 +180,7 @@ def test_a_constant_series_has_none(value: float, nights: int) -> None:
 
 @settings(max_examples=40)
 @given(st.lists(st.floats(0, 1e6), max_size=80))
-def test_whatever_the_numbers_changes_are_in_order_and_far_enough_apart(values: list[float]) -> None:
+def test_changes_of_any_series_are_in_order_and_at_least_a_few_nights_apart(values: list[float]) -> None:
     found = find_changes(values)
     assert all(math.isfinite(each.low) and math.isfinite(each.high) and each.low <= each.high for each in found)
     ends = [0, *places(found), len(values)]

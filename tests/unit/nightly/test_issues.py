@@ -89,7 +89,7 @@ def test_an_issue_is_opened_once_commented_closed_and_opened_again(
     assert stored(store).issue == f"github:{REPOSITORY}#1"
     asked = len(hub.asked)
     assert tell(store, tracker) == []
-    assert len(hub.asked) == asked  # nothing to tell
+    assert len(hub.asked) == asked  # no request, since nothing changed
 
     both = Alert(**{**vars(stored(store)), "changes": (judged(2), judged(4))})
     amend(store, first, both)
@@ -108,7 +108,7 @@ def test_an_issue_is_opened_once_commented_closed_and_opened_again(
     assert second.id in hub.comments[-1][1]
 
 
-def test_the_files_of_a_folder_tell_the_same(store: Store, tmp_path: Path) -> None:
+def test_a_folder_keeps_one_issue_file_that_follows_the_state_of_its_alert(store: Store, tmp_path: Path) -> None:
     folder = issues.IssueFolder(str(tmp_path / "issues"))
     night(store, 2)
     assert tell(store, folder) == []
@@ -128,7 +128,7 @@ def test_the_files_of_a_folder_tell_the_same(store: Store, tmp_path: Path) -> No
     assert len(list((tmp_path / "issues").iterdir())) == 1
 
 
-def test_an_issue_that_was_opened_before_the_night_was_stopped_is_found(
+def test_an_issue_opened_before_the_night_was_interrupted_is_not_opened_twice(
     hub: GitHub, store: Store, tracker: GitHubIssues
 ) -> None:
     study = night(store, 2)
@@ -140,13 +140,15 @@ def test_an_issue_that_was_opened_before_the_night_was_stopped_is_found(
     assert stored(store).issue
 
 
-def test_what_was_over_before_it_was_told_has_no_issue(hub: GitHub, store: Store, tracker: GitHubIssues) -> None:
+def test_an_alert_marked_false_before_it_was_reported_gets_no_issue(
+    hub: GitHub, store: Store, tracker: GitHubIssues
+) -> None:
     night(store, 2, state=AlertState.FALSE)
     assert tell(store, tracker) == []
     assert hub.asked == []
 
 
-def test_an_issue_that_the_search_does_not_know_yet_is_found_among_the_newest(
+def test_an_issue_that_the_search_misses_is_found_among_the_newest(
     hub: GitHub, store: Store, tracker: GitHubIssues
 ) -> None:
     study, hub.lags = night(store, 2), True
@@ -157,7 +159,7 @@ def test_an_issue_that_the_search_does_not_know_yet_is_found_among_the_newest(
     assert (len(hub.issues), hub.comments) == (1, [])
 
 
-def test_an_issue_that_is_no_longer_among_the_newest_is_found_by_the_search(
+def test_an_issue_that_is_not_among_the_newest_is_found_by_the_search(
     hub: GitHub, store: Store, tracker: GitHubIssues
 ) -> None:
     night(store, 2)
@@ -208,7 +210,7 @@ MANY = {"x-ratelimit-remaining": "0"}
         (200, {}, b"{}", "answer"),
     ],
 )
-def test_what_github_refuses_is_said_and_tried_again(
+def test_an_error_answer_of_github_is_reported_with_its_category_and_retried(
     hub: GitHub, store: Store, tracker: GitHubIssues, status: int, headers: dict[str, str], body: bytes, category: str
 ) -> None:
     night(store, 2)
@@ -223,7 +225,7 @@ def test_what_github_refuses_is_said_and_tried_again(
     assert len(hub.issues) == 1
 
 
-def test_an_api_that_is_away_costs_one_wait(
+def test_an_unreachable_api_is_waited_for_only_once(
     hub: GitHub, store: Store, tracker: GitHubIssues, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = night(store, 2)
@@ -239,7 +241,7 @@ def test_an_api_that_is_away_costs_one_wait(
 
 
 @pytest.mark.parametrize("token", ["", "two words", "ghp_äöü"])
-def test_without_a_token_nothing_is_asked(
+def test_github_is_not_asked_without_a_valid_token(
     hub: GitHub, store: Store, tracker: GitHubIssues, monkeypatch: pytest.MonkeyPatch, token: str
 ) -> None:
     monkeypatch.setenv(GITHUB_TOKEN, token)
@@ -250,7 +252,7 @@ def test_without_a_token_nothing_is_asked(
     assert hub.asked == []
 
 
-def test_the_token_is_sent_to_nobody_else(
+def test_the_token_is_sent_only_to_the_github_api_and_never_shown(
     hub: GitHub,
     store: Store,
     tracker: GitHubIssues,
@@ -276,12 +278,12 @@ def test_the_token_is_sent_to_nobody_else(
 @pytest.mark.parametrize(
     "name", ["github:", "github:owner", "github:owner/..", "github:a/b/c", "github:a/b?c", "github://a"]
 )
-def test_a_tracker_that_cannot_be(name: str) -> None:
+def test_an_invalid_name_of_a_github_repository_is_refused(name: str) -> None:
     with pytest.raises(InvalidField):
         github.repository(name)
 
 
-def test_an_issue_says_why_where_the_rerun_showed_it() -> None:
+def test_an_issue_states_the_reason_if_the_rerun_showed_one() -> None:
     found = Culprit("crunch 1 → 2", "crunch", "1", "2", "crunch 1 → 2")
     each = judged(4)
     known, unknown = (

@@ -1,4 +1,4 @@
-"""Whole nights, with a driver that pretends and environments that are not built."""
+"""Whole nights, with a fake driver and environments that are not built."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ WORKLOADS = ["futures-map", "bag-map"]
 
 
 class Nights:
-    """Nights on machines that take as long as one says."""
+    """Runs nights with given factors for the machine and for each release."""
 
     def __init__(self, fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
         self.fake, self.address = fake, address
@@ -61,7 +61,7 @@ class Nights:
 
     def _measures(self, planned: PlannedTrial) -> tuple[int, float]:
         environment = Environment.parse(planned.point.environment)
-        seconds = 1.0 if environment.name else self.machine  # reruns name theirs
+        seconds = 1.0 if environment.name else self.machine  # environments of reruns have a name
         for (package, release), factor in self.slower.items():
             seconds *= factor if f"{package}=={release}" in environment.requirements else 1.0
         return 2, seconds
@@ -94,7 +94,7 @@ def night(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> Nights:
 # ------------------------------------------------------------------ what is fine
 
 
-def test_nights_that_are_alike_say_so(night: Nights) -> None:
+def test_nights_with_equal_measurements_raise_no_alarm(night: Nights) -> None:
     for _ in range(2):
         result = night()
         assert not result.alarm
@@ -108,7 +108,8 @@ def test_nights_that_are_alike_say_so(night: Nights) -> None:
     assert (night.records[-1].judged, night.told) == ((), [])
 
 
-def test_an_improvement_is_rerun_and_traced_and_is_no_alarm(night: Nights) -> None:
+@pytest.mark.thorough
+def test_an_improvement_is_rerun_and_traced_without_an_alarm(night: Nights) -> None:
     night.slower["crunch", "1"] = 1.5
     night()
     night.index |= {"crunch": "2", "dask": "2"}
@@ -127,7 +128,8 @@ def test_an_improvement_is_rerun_and_traced_and_is_no_alarm(night: Nights) -> No
     assert night.records[-1].judged == ()
 
 
-def test_regressions_are_looked_into_before_improvements(night: Nights) -> None:
+@pytest.mark.thorough
+def test_regressions_are_rerun_before_improvements(night: Nights) -> None:
     usual = night.fake.measures
 
     def measures(planned: PlannedTrial) -> tuple[int, float]:
@@ -147,7 +149,7 @@ def test_regressions_are_looked_into_before_improvements(night: Nights) -> None:
 
 
 @pytest.mark.thorough
-def test_a_slow_drift_is_told_and_no_alarm(night: Nights) -> None:
+def test_a_slow_drift_is_noted_without_an_alarm(night: Nights) -> None:
     for _ in range(14):
         result = night()
         night.machine *= 1.005
@@ -162,7 +164,7 @@ def test_a_slow_drift_is_told_and_no_alarm(night: Nights) -> None:
 # ------------------------------------------------------------------ what got worse
 
 
-def test_one_alert_for_all_series_that_one_release_made_worse(night: Nights, tmp_path: Path) -> None:
+def test_all_series_that_one_release_made_slower_share_one_alert(night: Nights, tmp_path: Path) -> None:
     night(workloads=WORKLOADS)
     night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
     result = night(workloads=WORKLOADS, site=str(tmp_path / "site"))
@@ -189,7 +191,7 @@ def test_one_alert_for_all_series_that_one_release_made_worse(night: Nights, tmp
     assert len(list((tmp_path / "site").glob("*-map-*.html"))) == 2
 
 
-def test_the_package_is_found_among_several_and_its_release_among_those_between(night: Nights) -> None:
+def test_the_culprit_is_found_among_several_packages_and_intermediate_releases(night: Nights) -> None:
     night()
     night.index |= {"crunch": "4", "dask": "2"}
     night.between["crunch"] = ["1", "2", "3", "4"]
@@ -200,8 +202,9 @@ def test_the_package_is_found_among_several_and_its_release_among_those_between(
     assert "dask 1 → 2" in alert.culprit.changed
 
 
-def test_a_regression_of_a_cause_that_has_an_open_alert_is_told_and_an_alarm_again(night: Nights) -> None:
-    """The second workload came later, and gets slower by the release that an alert names already."""
+@pytest.mark.thorough
+def test_a_new_regression_by_the_culprit_of_an_open_alert_raises_an_alarm_again(night: Nights) -> None:
+    """The second workload was added later and gets slower by the release that an alert already names."""
     night()
     night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
     night()
@@ -222,7 +225,7 @@ def test_a_regression_of_a_cause_that_has_an_open_alert_is_told_and_an_alarm_aga
 
 
 @pytest.mark.thorough
-def test_two_causes_are_two_alerts(night: Nights) -> None:
+def test_regressions_by_two_packages_are_two_alerts(night: Nights) -> None:
     night()
     night.index |= {"crunch": "2"}
     night.slower["crunch", "2"] = 1.5
@@ -233,7 +236,7 @@ def test_two_causes_are_two_alerts(night: Nights) -> None:
     assert [event.payload["culprit"]["package"] for event in night.told] == ["crunch", "dask"]
 
 
-def test_what_lasts_is_told_once_and_resolved_when_it_is_over(night: Nights, tmp_path: Path) -> None:
+def test_a_lasting_regression_is_reported_once_and_resolved_when_it_ends(night: Nights, tmp_path: Path) -> None:
     night()
     night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
     assert night().alarm
@@ -250,9 +253,7 @@ def test_what_lasts_is_told_once_and_resolved_when_it_is_over(night: Nights, tmp
     assert Path(alert.issue).is_file()
 
 
-def test_a_tracker_that_fails_is_a_problem_of_the_night_and_no_more(
-    night: Nights, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failing_issue_tracker_is_only_a_problem_of_the_night(night: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SCALESCOPE_GITHUB_TOKEN", raising=False)
     night()
     night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
@@ -263,8 +264,10 @@ def test_a_tracker_that_fails_is_a_problem_of_the_night_and_no_more(
     assert "SCALESCOPE_GITHUB_TOKEN" in problem
 
 
-@pytest.mark.parametrize(("state", "again"), [(AlertState.FALSE, False), (AlertState.RESOLVED, True)])
-def test_a_false_alert_is_remembered_and_a_resolved_one_is_not(
+@pytest.mark.parametrize(
+    ("state", "again"), [(AlertState.FALSE, False), pytest.param(AlertState.RESOLVED, True, marks=pytest.mark.thorough)]
+)
+def test_a_regression_is_an_alarm_again_after_a_resolved_but_not_after_a_false_alert(
     night: Nights, state: AlertState, again: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     night()
@@ -281,7 +284,7 @@ def test_a_false_alert_is_remembered_and_a_resolved_one_is_not(
 # ------------------------------------------------------------------ what people decide
 
 
-def test_a_muted_workload_is_measured_and_not_rerun_until_that_is_undone(
+def test_a_muted_workload_is_measured_but_not_rerun_until_it_is_unmuted(
     night: Nights, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     night()
@@ -311,7 +314,7 @@ def test_a_muted_workload_is_measured_and_not_rerun_until_that_is_undone(
     assert (len(listed["alerts"]), listed["decisions"]) == (1, [])
 
 
-def test_an_accepted_level_is_expected_from_then_on(night: Nights) -> None:
+def test_later_nights_are_compared_with_an_accepted_level(night: Nights) -> None:
     night()
     night.machine = 1.5
     night()
@@ -333,15 +336,18 @@ def test_an_accepted_level_is_expected_from_then_on(night: Nights) -> None:
         ["accept", "no-such", "--reason", "a typing error"],
     ],
 )
-def test_a_decision_that_cannot_be_meant_is_refused(night: Nights, options: list[str]) -> None:
+def test_a_decision_without_reason_or_with_a_wrong_date_or_name_is_refused(night: Nights, options: list[str]) -> None:
     night()
     assert cli.run(["alerts", *options, "--store", night.address]) == ExitStatus.USAGE
     with Store.open(night.address) as store:
         assert store.decisions.of() == []
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("zone", ["WEST+12", "EAST-14"])  # at any moment, one of them has another day than UTC
-def test_a_day_ends_by_the_local_clock(night: Nights, monkeypatch: pytest.MonkeyPatch, zone: str) -> None:
+def test_the_last_day_of_a_decision_ends_by_the_local_clock(
+    night: Nights, monkeypatch: pytest.MonkeyPatch, zone: str
+) -> None:
     night()
     monkeypatch.setenv("TZ", zone)
     time.tzset()
@@ -360,7 +366,7 @@ def test_a_day_ends_by_the_local_clock(night: Nights, monkeypatch: pytest.Monkey
 # ------------------------------------------------------------------ nights that are missing
 
 
-def test_a_night_tells_how_long_it_takes_and_when_it_has_measured_something(night: Nights) -> None:
+def test_a_night_prints_its_expected_duration_and_sends_an_event_after_measuring(night: Nights) -> None:
     night()
     night()
     first, second = [each for each in night.said if each.startswith("About ")]
@@ -371,7 +377,7 @@ def test_a_night_tells_how_long_it_takes_and_when_it_has_measured_something(nigh
     assert len(night.sent) == 2
 
 
-def test_a_night_that_measured_nothing_is_an_alarm_and_no_night_that_came(
+def test_a_night_that_measured_nothing_is_an_alarm_and_counts_as_missing(
     night: Nights, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def status(within: str) -> int:
@@ -393,7 +399,9 @@ def test_a_night_that_measured_nothing_is_an_alarm_and_no_night_that_came(
     assert status("soon") == ExitStatus.USAGE
 
 
-def test_a_loaded_host_is_said_first(night: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_summary_of_a_night_on_a_loaded_host_begins_with_the_load(
+    night: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("scalescope.nightly.series._host", lambda trials: {OTHERS: 0.4})
     before, _, after = night().line.partition("No regression.")
     assert "40 %" in before
@@ -403,8 +411,8 @@ def test_a_loaded_host_is_said_first(night: Nights, monkeypatch: pytest.MonkeyPa
 # ------------------------------------------------------------------ what is not the software
 
 
-@pytest.mark.parametrize(("factor", "word"), [(2.0, "slower"), (0.5, "faster")])
-def test_a_night_in_which_the_machine_was_different_raises_nothing(night: Nights, factor: float, word: str) -> None:
+@pytest.mark.parametrize(("factor", "word"), [(2.0, "slower"), pytest.param(0.5, "faster", marks=pytest.mark.thorough)])
+def test_a_change_of_the_machine_alone_raises_no_alarm(night: Nights, factor: float, word: str) -> None:
     night()
     night.index["crunch"], night.machine = "2", factor
     assert not night().alarm
@@ -414,7 +422,8 @@ def test_a_night_in_which_the_machine_was_different_raises_nothing(night: Nights
     assert f"is not {word}:" in judged.reason
 
 
-def test_a_rerun_that_shows_less_than_half_of_the_smallest_effect_confirms_nothing(night: Nights) -> None:
+@pytest.mark.thorough
+def test_a_rerun_with_less_than_half_of_the_smallest_effect_refutes_the_change(night: Nights) -> None:
     night()
     night.index["crunch"], night.machine, night.slower["crunch", "2"] = "2", 1.5, 1.02
     assert not night().alarm
@@ -422,7 +431,8 @@ def test_a_rerun_that_shows_less_than_half_of_the_smallest_effect_confirms_nothi
     assert (judged.outcome, judged.ratio) == (ChangeOutcome.REFUTED, pytest.approx(1.02))
 
 
-def test_what_a_control_shows_of_the_machine_is_not_rerun(night: Nights) -> None:
+@pytest.mark.thorough
+def test_a_change_that_a_control_shows_too_is_blamed_on_the_machine(night: Nights) -> None:
     workloads = ["futures-map", "control-cpu"]
     night(workloads=workloads)
     night.index["crunch"], night.machine = "2", 1.5
@@ -434,7 +444,8 @@ def test_what_a_control_shows_of_the_machine_is_not_rerun(night: Nights) -> None
         assert all(each.study.followed_by == () for each in night_record.nights(store))
 
 
-def test_with_an_equal_environment_only_the_machine_is_left_and_nothing_is_rerun(night: Nights) -> None:
+@pytest.mark.thorough
+def test_a_change_with_an_equal_environment_is_blamed_on_the_machine(night: Nights) -> None:
     night()
     night.machine = 2.0
     result = night()
@@ -444,7 +455,9 @@ def test_with_an_equal_environment_only_the_machine_is_left_and_nothing_is_rerun
         assert store.studies.get(result.study_id).followed_by == ()
 
 
-def test_a_rerun_that_cannot_be_made_is_said_and_no_alarm(night: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rerun_whose_environment_is_unavailable_is_reported_without_an_alarm(
+    night: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
     night()
     night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
 
@@ -462,7 +475,7 @@ def test_a_rerun_that_cannot_be_made_is_said_and_no_alarm(night: Nights, monkeyp
 # ------------------------------------------------------------------ what breaks
 
 
-def test_a_night_that_was_stopped_continues_and_keeps_its_lock(night: Nights) -> None:
+def test_an_interrupted_night_continues_with_the_packages_it_had_locked(night: Nights) -> None:
     night.fake.script = {1: KeyboardInterrupt()}
     with pytest.raises(KeyboardInterrupt):
         night(workloads=WORKLOADS)
@@ -475,7 +488,9 @@ def test_a_night_that_was_stopped_continues_and_keeps_its_lock(night: Nights) ->
     assert night.records[-1].lock.pins["crunch"] == "1"
 
 
-def test_a_night_that_was_stopped_long_ago_does_not_continue(night: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_night_that_was_interrupted_a_day_ago_does_not_continue(
+    night: Nights, monkeypatch: pytest.MonkeyPatch
+) -> None:
     night.fake.script = {0: KeyboardInterrupt()}
     with pytest.raises(KeyboardInterrupt):
         night()
@@ -491,14 +506,14 @@ def test_a_night_that_was_stopped_long_ago_does_not_continue(night: Nights, monk
         assert len(night_record.nights(store)) == 2
 
 
-def test_a_cluster_that_cannot_be_had_is_a_problem_of_that_workload_alone(night: Nights, refusal: Exception) -> None:
+def test_an_unavailable_cluster_is_a_problem_of_that_workload_alone(night: Nights, refusal: Exception) -> None:
     night.fake.refusals = [refusal] * 3
     result = night(workloads=WORKLOADS)
     assert (result.alarm, len(night.records[-1].measured), len(night.records[-1].problems)) == (False, 1, 1)
     assert "no cluster today" in night.records[-1].problems[0]
 
 
-def test_what_the_budget_left_out_comes_first_in_the_next_night(night: Nights) -> None:
+def test_a_workload_that_the_budget_left_out_is_measured_first_in_the_next_night(night: Nights) -> None:
     given = {"workloads": WORKLOADS, "clusters": ["slurm"], "rounds": 1, "trial_timeout_s": 1}
     result = night(**given, budget={"hours": 1.05 / 3600})
     assert night.records[-1].ended_early in result.line
@@ -520,7 +535,9 @@ def test_what_the_budget_left_out_comes_first_in_the_next_night(night: Nights) -
         ({"issues": "github:team"}, "issues"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_starts(night: Nights, given: dict[str, Any], field: str) -> None:
+def test_an_invalid_option_of_a_night_is_refused_before_any_trial_starts(
+    night: Nights, given: dict[str, Any], field: str
+) -> None:
     with pytest.raises((InvalidField, UsageError), match=field):
         night(**given)
     assert night.fake.begun == []
@@ -550,7 +567,7 @@ def two_alerts(night: Nights) -> list[str]:
         ["set", "b", "false"],
     ],
 )
-def test_what_names_no_single_alert_or_script_is_refused_and_prints_nothing(
+def test_an_id_that_matches_no_single_alert_or_script_is_refused(
     night: Nights, arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     capsys.readouterr()
@@ -560,7 +577,7 @@ def test_what_names_no_single_alert_or_script_is_refused_and_prints_nothing(
         assert {each.state for each in alerts.every(store)} == {AlertState.OPEN}
 
 
-def test_alerts_are_listed_and_one_is_shown_or_its_script_printed(
+def test_the_alerts_command_lists_alerts_shows_one_and_prints_its_script(
     night: Nights, two_alerts: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     def printed(*arguments: str) -> str:
@@ -575,7 +592,7 @@ def test_alerts_are_listed_and_one_is_shown_or_its_script_printed(
     assert all(each in printed() for each in two_alerts)
 
 
-def test_the_only_alert_is_not_set_without_its_id(night: Nights) -> None:
+def test_the_state_of_the_only_alert_is_not_set_without_its_id(night: Nights) -> None:
     night()
     night.index["crunch"], night.slower["crunch", "2"] = "2", 1.5
     night()

@@ -55,19 +55,19 @@ def found(values: Sequence[float], past: list[Night] | None = None) -> list[tupl
     ]
 
 
-def test_a_first_night_and_a_quiet_series_have_none() -> None:
+def test_a_first_night_and_a_quiet_series_have_no_change_to_rerun() -> None:
     assert found([1.0]) == []
     assert found([1.0, 1.04]) == []
     assert found([1.0, 1.01] * 10) == []
 
 
-def test_on_a_young_series_tonight_is_compared_with_the_median_of_before() -> None:
+def test_a_night_of_a_young_series_is_compared_with_the_median_of_earlier_nights() -> None:
     assert found([1.0, 1.0, 1.2]) == [("nightly-0001", 1.0, 1.2, True)]
     assert found([1.0, 1.0, 0.8]) == [("nightly-0001", 1.0, 0.8, False)]
     assert found([1.0, 1.0, 1.2, 1.2]) == [("nightly-0001", 1.0, 1.2, True)]
 
 
-def test_once_a_young_series_shows_its_scatter_only_what_lies_beyond_that_is_asked_about_and_once() -> None:
+def test_a_value_beyond_the_scatter_of_a_young_series_deserves_one_rerun() -> None:
     values = [1.0, 1.1] * 5
     assert found([*values, 1.1]) == []
     assert found([*values, 0.99]) == []
@@ -84,13 +84,13 @@ def test_once_a_young_series_shows_its_scatter_only_what_lies_beyond_that_is_ask
 
 
 @pytest.mark.parametrize(("after", "asked"), [(1, 0), (4, 1), (6, 1), (7, 0), (20, 0)])
-def test_on_an_older_one_a_recent_change_point_is_asked_about(after: int, asked: int) -> None:
+def test_a_recent_change_point_of_a_settled_series_deserves_a_rerun(after: int, asked: int) -> None:
     values = [1.0, 1.01] * (SETTLED // 2) + [1.2] * after
     expected = [(f"nightly-{SETTLED - 1:04}", True)] * asked
     assert [(good, worse) for good, _, _, worse in found(values)] == expected
 
 
-def test_a_change_that_a_rerun_has_answered_is_not_asked_about_again() -> None:
+def test_a_change_that_a_rerun_has_refuted_deserves_no_other_rerun() -> None:
     values = [1.0, 1.01] * (SETTLED // 2) + [1.2] * 5
     refuted, waiting, machine = ChangeOutcome.REFUTED, ChangeOutcome.WAITING, ChangeOutcome.MACHINE
     for outcome, control, asked in ((refuted, None, 0), (waiting, None, 1), (machine, None, 0), (machine, 1.2, 1)):
@@ -101,7 +101,7 @@ def test_a_change_that_a_rerun_has_answered_is_not_asked_about_again() -> None:
 
 
 @pytest.mark.parametrize("state", AlertState)
-def test_an_alert_that_holds_begins_a_new_level(state: AlertState) -> None:
+def test_an_alert_begins_a_new_level_unless_it_is_false_or_resolved(state: AlertState) -> None:
     every = nights([1.0, 1.0, 1.2, 1.2])
     judged = Judged(series(), "", 1.0, 1.2, ChangeOutcome.CONFIRMED, "")
     every[2] = add(every[2], alerts=(Alert("a1", every[2].id, Culprit("it"), (judged,), "", state),))
@@ -109,7 +109,7 @@ def test_an_alert_that_holds_begins_a_new_level(state: AlertState) -> None:
     assert len(candidates(every[-1].record, every[:-1], 0.05)) == expected
 
 
-def test_an_improvement_that_a_rerun_has_confirmed_begins_a_new_level() -> None:
+def test_a_confirmed_improvement_begins_a_new_level() -> None:
     every = nights([1.2, 1.2, 1.0, 1.2])
     faster = Judged(series(), "nightly-0001", 1.2, 1.0, ChangeOutcome.FASTER, "for a reason")
     every[2] = add(every[2], judged=(faster,))
@@ -117,7 +117,7 @@ def test_an_improvement_that_a_rerun_has_confirmed_begins_a_new_level() -> None:
     assert (candidate.good.id, candidate.before, candidate.worse) == ("nightly-0002", 1.0, True)
 
 
-def test_a_muted_series_is_left_alone_and_what_changed_meanwhile_is_found_afterwards() -> None:
+def test_a_change_of_a_muted_series_is_found_only_after_the_muting_ends() -> None:
     every = nights([1.0, 1.01] * (SETTLED // 2) + [1.2] * 20)
     muted = (Decision("mine", "it is noisy", until="2027-01-31"),)
     for number in range(SETTLED, SETTLED + 18):
@@ -128,7 +128,7 @@ def test_a_muted_series_is_left_alone_and_what_changed_meanwhile_is_found_afterw
 
 
 @pytest.mark.parametrize("what", ["mine", "local", "mine (4 workers, 8 items, local)"])
-def test_an_accepted_level_is_what_later_nights_are_compared_with(what: str) -> None:
+def test_nights_after_an_accepted_level_are_compared_with_that_level(what: str) -> None:
     accepted = (Decision(what, "more checks", created_at="2026-11-03T12:00:00+00:00"),)
     for last, asked in ((1.2, 0), (1.5, 1)):
         every = [
@@ -141,7 +141,7 @@ def test_an_accepted_level_is_what_later_nights_are_compared_with(what: str) -> 
     assert len(candidates(add(tonight, decisions=()).record, every[:-1], 0.05)) == 1
 
 
-def test_a_drift_is_not_told_of_a_muted_series_nor_across_an_accepted_level() -> None:
+def test_no_drift_is_reported_for_a_muted_series_or_across_an_accepted_level() -> None:
     every = nights([1.005**day for day in range(14)])
     assert len(drifts(every[-1].record, every[:-1])) == 1
     for decision in (Decision("mine", "noisy", until="2027-01-31"), Decision("mine", "so be it", created_at="2026")):
@@ -152,12 +152,12 @@ def test_series_of_different_hardware_are_never_mixed() -> None:
     assert found([1.2], nights([1.0, 1.0], series("another CPU"))) == []
 
 
-def test_of_what_should_be_large_less_is_worse() -> None:
+def test_a_lower_value_is_worse_for_a_metric_like_efficiency() -> None:
     every = nights([0.8, 0.8, 0.4], series(metric="efficiency"))
     assert [each.worse for each in candidates(every[-1].record, every[:-1], 0.05)] == [True]
 
 
-def test_what_differs_of_the_machine_is_said() -> None:
+def test_differences_between_the_machines_of_two_nights_are_named() -> None:
     then = {"cpu_model": "A", "platform": "Linux 6.1", "taken by others": 0.01, "load_average": 0.2}
     now = {"cpu_model": "A", "platform": "Linux 6.8", "taken by others": 0.9, "load_average": 0.9}
     assert machine(now, then) == "platform Linux 6.1, then Linux 6.8; taken by others 0.01, then 0.9"
@@ -182,14 +182,14 @@ def explained(every: list[Night]) -> list[bool]:
 @pytest.mark.parametrize(
     ("control", "expected"), [(1.0, False), (1.1, False), (1.15, True), (1.2, True), (1.4, True), (0.8, False)]
 )
-def test_a_change_that_goes_no_further_than_that_of_a_control_is_explained(control: float, expected: bool) -> None:
+def test_a_change_is_explained_by_a_control_that_changed_nearly_as_much(control: float, expected: bool) -> None:
     assert explained(with_control([1.0, 1.0, 1.2], [2.0, 2.0, 2.0 * control])) == [expected]
     old, new = SETTLED, 5
     values = [1.0, 1.01] * (old // 2) + [1.2] * new
     assert explained(with_control(values, [2.0] * old + [2.0 * control] * new)) == [expected]
 
 
-def test_a_control_that_scatters_or_ran_elsewhere_or_with_another_python_explains_nothing() -> None:
+def test_a_noisy_control_or_one_on_other_hardware_or_python_explains_nothing() -> None:
     values, noisy = [1.0] * 6 + [1.2], [1.0, 1.3, 0.8, 1.2, 0.7, 1.0, 1.2]
     assert explained(with_control(values, noisy)) == [False]
     steady = with_control(values, values)

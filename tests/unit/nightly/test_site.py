@@ -19,7 +19,7 @@ def text_of(path: Path) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page)).replace("\u00a0", " ")
 
 
-def test_every_series_has_a_page_and_all_links_lead_to_one(tmp_path: Path) -> None:
+def test_every_series_has_a_page_and_all_links_lead_to_a_page(tmp_path: Path) -> None:
     history = made_up()
     write_site(tmp_path / "site", history)
     pages = {path.name for path in (tmp_path / "site").iterdir()}
@@ -32,7 +32,7 @@ def test_every_series_has_a_page_and_all_links_lead_to_one(tmp_path: Path) -> No
     assert (tmp_path / "site" / script_name(history.alerts[0])).read_text() == "# slower"
 
 
-def test_the_overview_says_what_changed_and_how_the_nights_went(tmp_path: Path) -> None:
+def test_the_overview_lists_changes_decisions_and_nights(tmp_path: Path) -> None:
     history = made_up()
     write_site(tmp_path, history)
     seen = text_of(tmp_path / "index.html")
@@ -46,7 +46,7 @@ def test_the_overview_says_what_changed_and_how_the_nights_went(tmp_path: Path) 
     assert "night-29 2026-01-30 02:00:00 UTC 50 88 of 90 1 1" in seen
 
 
-def test_a_quiet_history_says_so(tmp_path: Path) -> None:
+def test_the_overview_of_a_quiet_history_says_that_nothing_changed(tmp_path: Path) -> None:
     nights = [replace(night, record=replace(night.record, alerts=())) for night in made_up(nights=5).nights]
     write_site(tmp_path, History.of("suite", nights))
     seen = text_of(tmp_path / "index.html")
@@ -54,7 +54,7 @@ def test_a_quiet_history_says_so(tmp_path: Path) -> None:
     assert "no new change point" in seen
 
 
-def test_the_page_of_a_series_has_its_changes_and_the_runs_of_its_nights(tmp_path: Path) -> None:
+def test_the_page_of_a_series_lists_its_changes_and_the_run_of_each_night(tmp_path: Path) -> None:
     history = made_up()
     write_site(tmp_path, history)
     path = tmp_path / page_name(history.series[0])
@@ -63,19 +63,19 @@ def test_the_page_of_a_series_has_its_changes_and_the_runs_of_its_nights(tmp_pat
     assert "no change point" in text_of(tmp_path / page_name(history.series[1]))
 
 
-def test_an_empty_history_has_a_page_too(tmp_path: Path) -> None:
+def test_an_empty_history_still_has_an_overview(tmp_path: Path) -> None:
     write_site(tmp_path, History.of("suite", []))
     assert "No night" in text_of(tmp_path / "index.html")
 
 
-def test_nothing_from_outside_is_markup_or_a_script(tmp_path: Path) -> None:
+def test_markup_in_names_and_texts_is_escaped(tmp_path: Path) -> None:
     write_site(tmp_path, made_up(text="<img src=x onerror=alert(1)>"))
     for path in tmp_path.glob("*.html"):
         page = path.read_text("utf-8")
         assert "<img src=x" not in page
 
 
-def test_a_slow_drift_is_on_the_overview_and_on_its_page(tmp_path: Path) -> None:
+def test_a_slow_drift_is_shown_on_the_overview_and_the_page_of_its_series(tmp_path: Path) -> None:
     history = made_up(workloads=3)
     write_site(tmp_path, history)
     assert re.search(
@@ -86,7 +86,7 @@ def test_a_slow_drift_is_on_the_overview_and_on_its_page(tmp_path: Path) -> None
     assert ["slow drift" in page for page in pages] == [False, False, True]
 
 
-def test_numbers_of_a_line_and_of_a_change() -> None:
+def test_sparklines_and_relative_changes_are_formatted() -> None:
     assert spark([1.0]) == ""
     assert "0.0,26.0 75.0,13.0 150.0,0.0" in spark([1.0, 2.0, 3.0])
     assert 'x1="37.5"' in spark([1.0, 2.0, 2.0], [1])

@@ -1,4 +1,4 @@
-"""What nights tell over months, where it is known what happened; `bench_year.py` does it with real noise."""
+"""Alerts over months of simulated nights with known events; `bench_year.py` uses real noise."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def played(nights: int, *events: Event, **given: object) -> Year:
     return Year(both[:, 2:], both[:, :2], events, **given).run()  # type: ignore[arg-type]
 
 
-def test_nothing_is_told_of_quiet_nights_whether_all_came_or_not() -> None:
+def test_quiet_nights_raise_no_alert_even_when_some_are_missing() -> None:
     quiet = played(50, missing={10, 11, 40})
     assert quiet.told == []
     assert quiet.track == TrackRecord(47)
 
 
-def test_months_in_which_much_happens() -> None:
+def test_simulated_months_raise_an_alert_for_each_slower_release_and_no_false_one() -> None:
     every = np.full(SERIES, 1.025)
     found = played(
         90,
@@ -75,7 +75,7 @@ def test_months_in_which_much_happens() -> None:
     assert all((found.first(release) or 99) < 8 for release in ("crunch", "shuffle"))
 
 
-def test_reruns_say_what_a_control_would_have_said_before() -> None:
+def test_changes_of_the_machine_are_refuted_by_reruns_if_there_is_no_control() -> None:
     both = noise(35)
     slow = Event(25, np.full(SERIES, 1.18), last=30)
     found = Year(both, both[:, :0], [slow]).run()
@@ -84,7 +84,7 @@ def test_reruns_say_what_a_control_would_have_said_before() -> None:
     assert (found.track.reruns, found.track.refuted) == (found.count("refuted"), found.count("refuted"))
 
 
-def test_the_record_of_the_nights_counts_what_reruns_refuted_and_what_nights_agree_on() -> None:
+def test_the_track_record_counts_reruns_refuted_changes_and_changed_series() -> None:
     outcomes = (ChangeOutcome.REFUTED, ChangeOutcome.CONFIRMED, ChangeOutcome.FASTER, ChangeOutcome.MACHINE)
     judged = tuple(Judged(STAND_IN, "", 1.0, 1.2, each, "") for each in outcomes)
     records = [
@@ -97,7 +97,7 @@ def test_the_record_of_the_nights_counts_what_reruns_refuted_and_what_nights_agr
     assert TrackRecord.of([]) == TrackRecord()
 
 
-def test_a_slow_suite_is_one_alert_that_is_resolved_when_it_is_fast_again() -> None:
+def test_a_slower_suite_is_reported_once_and_its_recovery_too() -> None:
     slow = Event(30, np.full(SERIES, 1.03), "dask", last=60)
     found = played(70, slow)
     assert [(each.what, each.cause) for each in found.told if each.what.startswith("suite")] == [
@@ -107,7 +107,7 @@ def test_a_slow_suite_is_one_alert_that_is_resolved_when_it_is_fast_again() -> N
 
 
 @pytest.mark.parametrize("equal", [True, False])
-def test_a_suite_that_moved_with_the_controls_or_with_equal_software_is_the_machine(equal: bool) -> None:
+def test_a_slower_suite_with_slower_controls_or_equal_software_blames_the_machine(equal: bool) -> None:
     found = played(37, Event(30, np.full(SERIES, 1.03), controls=1.0 if equal else 1.03))
     *past, last = [
         replace(each, record=replace(each.record, lock=SoftwareLock(pins={}), judged=()) if equal else each.record)
@@ -119,7 +119,7 @@ def test_a_suite_that_moved_with_the_controls_or_with_equal_software_is_the_mach
 
 
 def in_progress(store: Store, past: list[Night], record: NightRecord) -> NightInProgress:
-    """A night that has measured and judged nothing yet."""
+    """A night in progress with measurements and no judged change."""
     asked = NightlyParameters()
     study = store.studies.begin("nightly", asdict(asked), fresh=True)
     record = replace(record, judged=(), alerts=())
@@ -127,7 +127,7 @@ def in_progress(store: Store, past: list[Night], record: NightRecord) -> NightIn
     return NightInProgress(asked, study, past, store, Runner(), record)
 
 
-def test_a_night_tells_a_slow_suite_once_and_first(address: str) -> None:
+def test_a_slower_suite_is_one_alert_and_the_first_note_of_the_night(address: str) -> None:
     year = played(36, Event(30, some(1.015, 5) * 1.03, "dask"))
     [told] = [each.night for each in year.told if each.what == "suite"]
     with Store.open(address) as store:
@@ -145,7 +145,9 @@ def test_a_night_tells_a_slow_suite_once_and_first(address: str) -> None:
 
 
 @pytest.mark.parametrize(("state", "told"), [(AlertState.OPEN, 0), (AlertState.RESOLVED, 1)])
-def test_a_suite_is_not_told_of_a_cause_that_has_an_open_alert(address: str, state: AlertState, told: int) -> None:
+def test_a_slower_suite_raises_no_alert_if_its_culprit_has_an_open_one(
+    address: str, state: AlertState, told: int
+) -> None:
     year = played(36, Event(30, np.full(SERIES, 1.03), "dask"))
     [tonight] = [each.night for each in year.told if each.what == "suite"]
     culprit = Culprit("dask 1 → 2", "dask", "1", "2", changed="dask 1 → 2")
@@ -160,7 +162,7 @@ def test_a_suite_is_not_told_of_a_cause_that_has_an_open_alert(address: str, sta
     assert len(night.record.alerts) == told
 
 
-def test_fewer_series_than_a_suite_are_none() -> None:
+def test_too_few_series_are_not_judged_as_a_suite() -> None:
     both = noise(40)[:, : whole_suite.FEWEST - 1]
     year = Year(both, both[:, :0], [Event(30, np.full(both.shape[1], 1.04), "dask")]).run()
     assert whole_suite.suites(year.past[-1].record, year.past[:-1]) == []

@@ -1,4 +1,4 @@
-"""A cluster that stood still and moves again did not hang."""
+"""The hang watch of a script: a standstill that ends is no hang."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from scalescope.own_code.hang_watch import HangWatch
         ("fails stands", True, 1),
     ],
 )
-def test_only_what_stands_at_the_last_look_stands_at_the_end(
+def test_a_standstill_counts_as_hang_only_if_it_holds_at_the_last_look(
     monkeypatch: pytest.MonkeyPatch, looks: str, stands: bool, said: int
 ) -> None:
     steps = iter(looks.split())
     told: list[Any] = []
 
     class Watch:
-        def __init__(self, calls: object) -> None: ...
+        def __init__(self, calls: object, sent_from: str) -> None: ...
 
         def look(self) -> Any:
             step = next(steps, None)

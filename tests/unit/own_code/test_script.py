@@ -1,4 +1,4 @@
-"""What the process that started a script makes of what the script's process left."""
+"""The process that started a script judges the records that the script's process left."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from scalescope.own_code.script import Judge, Program, ScriptOutcome
         ("s3://b.x/r.html", "s3://b.x/r-2.html"),
     ],
 )
-def test_the_report_on_a_second_cluster_lies_beside_the_first(report: str, second: str) -> None:
+def test_the_report_on_a_second_cluster_gets_a_numbered_name(report: str, second: str) -> None:
     assert run._numbered(report, 1) == report
     assert run._numbered(report, 2) == second
 
@@ -51,7 +51,7 @@ def test_the_report_on_a_second_cluster_lies_beside_the_first(report: str, secon
         ("sweep run s.py --debug", 4),
     ],
 )
-def test_what_stands_after_the_script_belongs_to_it(line: str, script: int) -> None:
+def test_options_after_the_script_belong_to_the_script(line: str, script: int) -> None:
     assert cli._script(line.split()) == script
 
 
@@ -68,7 +68,9 @@ def told(folder: Path, status: int = 0, *, python: str = sys.executable, **event
     return outcome
 
 
-def test_the_last_script_is_known_with_its_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_last_script_is_stored_with_its_arguments_and_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError):
@@ -80,35 +82,35 @@ def test_the_last_script_is_known_with_its_arguments(tmp_path: Path, monkeypatch
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_script_without_dask_gets_no_hint_and_leaves_nothing(folder: Path) -> None:
+def test_a_script_without_dask_gets_no_hint_and_leaves_no_folder(folder: Path) -> None:
     outcome = told(folder)
     assert (outcome.found, outcome.problems, outcome.hints) == ([], [], [])
     assert not folder.exists()
 
 
-def test_a_module_missing_in_the_tools_own_python_leads_to_the_option_for_another(folder: Path) -> None:
+def test_a_module_missing_in_our_python_gives_a_hint_to_the_option_e(folder: Path) -> None:
     (hint,) = told(folder, 1, missing="pandas").hints
     assert {"pandas;", "`-e"} <= set(hint.split())
 
 
-def test_a_module_missing_in_the_users_python_is_the_users_own_affair(folder: Path) -> None:
+def test_a_module_missing_in_the_python_of_the_user_gives_no_hint(folder: Path) -> None:
     assert told(folder, 1, python="/their/python", missing="pandas").hints == []
 
 
-def test_dasks_own_schedulers_lead_to_a_client(folder: Path) -> None:
+def test_a_script_that_uses_dask_without_a_client_gets_a_hint_to_create_one(folder: Path) -> None:
     hints = told(folder, schedulers={"dask.threaded": [3, 1.5], "dask.multiprocessing": [1, 9.0]}).hints
     assert len(hints) == 2
     assert all("Client(processes=False)" in hint for hint in hints)
 
 
 @pytest.mark.parametrize(("line", "hints"), [("s.py:3 in <module>", 1), ("s.py:3 in main", 0)])
-def test_workers_that_could_not_import_the_script_lead_to_the_main_guard(folder: Path, line: str, hints: int) -> None:
+def test_a_cluster_started_at_module_level_gives_a_hint_to_the_main_guard(folder: Path, line: str, hints: int) -> None:
     record.say(folder, {"client_at": line})
     outcome = told(folder, 1, error="Nanny failed to start.")
     assert [hint.count("__main__") for hint in outcome.hints] == [1] * hints
 
 
-def test_why_recording_stopped_is_a_problem_and_no_hint(folder: Path) -> None:
+def test_the_reason_why_recording_stopped_is_a_problem_instead_of_a_hint(folder: Path) -> None:
     record.say(folder, {"stopped": "OSError: no room"})
     outcome = told(folder)
     assert len(outcome.problems) == 1
@@ -116,12 +118,12 @@ def test_why_recording_stopped_is_a_problem_and_no_hint(folder: Path) -> None:
     assert outcome.hints == []
 
 
-def test_a_cluster_of_which_nothing_could_be_written_is_a_problem(folder: Path) -> None:
+def test_a_cluster_without_any_written_record_is_a_problem(folder: Path) -> None:
     (folder / "1").mkdir()
     assert len(told(folder).problems) == 1
 
 
-def test_a_record_that_cannot_be_judged_stays_for_another_try(folder: Path) -> None:
+def test_an_unreadable_record_is_a_problem_and_stays_on_disk(folder: Path) -> None:
     (folder / "1").mkdir()
     (folder / "1" / record.CLUSTER).write_text("{")
     outcome = told(folder)
@@ -140,11 +142,11 @@ def test_a_record_that_cannot_be_judged_stays_for_another_try(folder: Path) -> N
         (None, "nobody saw"),
     ],
 )
-def test_the_end_of_a_process_is_named(status: int | None, words: str) -> None:
+def test_the_message_about_the_end_of_a_process_names_signal_or_status(status: int | None, words: str) -> None:
     assert words in script.ending(status, 12.5)
 
 
-def test_events_are_read_on_from_the_last_whole_line(tmp_path: Path) -> None:
+def test_events_are_read_from_the_last_complete_line(tmp_path: Path) -> None:
     record.say(tmp_path, {"number": 1})
     ((until, first),) = record.events(tmp_path)
     record.say(tmp_path, {"number": 2})
@@ -154,7 +156,9 @@ def test_events_are_read_on_from_the_last_whole_line(tmp_path: Path) -> None:
     assert [event for _, event in record.events(tmp_path, until)] == [{"number": 2}]
 
 
-def test_without_a_home_folder_records_go_to_temporary_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_records_go_to_a_private_temporary_folder_if_the_state_folder_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file" / "state"))
     (tmp_path / "file").write_text("")
     folder = script.new_folder()
@@ -162,7 +166,7 @@ def test_without_a_home_folder_records_go_to_temporary_files(monkeypatch: pytest
     folder.rmdir()
 
 
-def test_the_newest_record_that_is_left_is_the_last(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_last_folder_is_the_newest_record(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     folders = [tmp_path / "scalescope" / "scripts" / name for name in ("20260101-000000-a", "20260102-000000-a")]
     for each in folders:

@@ -1,4 +1,4 @@
-"""Rewrites of user code: what they make of it, and where they leave it alone."""
+"""Rewrites of user code: how they change it, and when they leave it alone."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ EVIDENCE = (
 
 
 def tried(code: str, name: str, text: str, place: Place | None = None, **change: int) -> Answer:
-    """The answer of one rewrite to a module; of several, the rewrite that the table has first."""
+    """The result of one rewrite of a module."""
     finding = Finding(code, Severity.HIGH, "", "", EVIDENCE, gain=Gain(1.0, 0.5, change) if change else None)
     rewrite = dict(rewrites(code))[name]
     return rewrite(libcst.parse_module(dedent(text)), finding, place)
@@ -38,7 +38,7 @@ def patched(code: str, name: str, text: str, place: Place | None = None, **chang
     return answer.module.code
 
 
-def test_the_page_names_each_cause_with_a_rewrite_and_no_other() -> None:
+def test_the_fix_page_lists_exactly_the_causes_that_have_a_rewrite() -> None:
     page = (Path(__file__).parents[3] / "docs" / "fix.md").read_text(encoding="utf-8")
     halves = page.partition("## Causes with a rewrite")[2].split("## Causes without one")
     first = (re.findall(r"^\| (`.+?) \|", half, re.MULTILINE) for half in halves)
@@ -48,7 +48,7 @@ def test_the_page_names_each_cause_with_a_rewrite_and_no_other() -> None:
     assert len(lacking) > 10
 
 
-def test_the_table_names_causes_and_functions() -> None:
+def test_the_table_of_rewrites_names_known_causes_and_callable_functions() -> None:
     assert set(REWRITES) <= set(by_code())
     assert len({target for targets in REWRITES.values() for target in targets}) >= 8
     assert all(callable(rewrite) for code in REWRITES for _, rewrite in rewrites(code))
@@ -148,13 +148,13 @@ LOOPS = {
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_what_a_loop_awaits_is_sent_first(name: str) -> None:
+def test_a_loop_that_awaits_results_is_rewritten_to_submit_all_tasks_first(name: str) -> None:
     text, wanted = (CLIENT + dedent(each) for each in LOOPS[name])
     assert patched("results-awaited-in-loop", "awaited_in_loop", text).splitlines() == wanted.splitlines()
 
 
 @pytest.mark.parametrize("head", ["", '"""It computes."""\n\nfrom __future__ import annotations\n\n', "import dask\n"])
-def test_dask_is_imported_where_it_is_needed_and_not_there(head: str) -> None:
+def test_a_rewrite_adds_import_dask_only_if_it_is_missing(head: str) -> None:
     loop = "\n# frames\nimport dask.dataframe as dd\n\nfound = [frame.sum().compute() for frame in frames]\n"
     wanted = loop.replace(
         "[frame.sum().compute() for frame in frames]", "list(dask.compute(*[frame.sum() for frame in frames]))"
@@ -192,13 +192,13 @@ LEFT_ALONE = {
 
 
 @pytest.mark.parametrize("name", LEFT_ALONE)
-def test_a_loop_is_left_alone_where_that_could_change_what_it_does(name: str) -> None:
+def test_a_loop_is_not_rewritten_if_that_could_change_its_behaviour(name: str) -> None:
     answer = tried("results-awaited-in-loop", "awaited_in_loop", CLIENT + LEFT_ALONE[name])
     assert isinstance(answer, NotHere)
     assert answer.reason
 
 
-def test_of_two_loops_the_one_at_the_line_is_changed() -> None:
+def test_only_the_loop_at_the_line_of_the_finding_is_rewritten() -> None:
     text = CLIENT + "a = [client.submit(f, x).result() for x in xs]\nb = [client.submit(g, x).result() for x in xs]\n"
     assert isinstance(tried("results-awaited-in-loop", "awaited_in_loop", text), NotHere)
     found = patched("results-awaited-in-loop", "awaited_in_loop", text, Place("a.py", 3, "<module>"))
@@ -461,7 +461,7 @@ def test_a_loop_may_stand_in_the_function_that_the_line_calls() -> None:
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_other_remedies(name: str) -> None:
+def test_a_rewrite_changes_the_text_as_declared(name: str) -> None:
     code, rewrite, text, wanted, change = OTHERS[name]
     assert patched(code, rewrite, text + "\n", **change) == wanted + "\n"
 
@@ -484,7 +484,7 @@ client.map(split, range(9))
 """
 
 
-def test_what_a_task_loads_is_kept() -> None:
+def test_a_function_that_loads_a_file_in_each_task_gets_a_cache() -> None:
     found = patched("task-overhead", "cached_load", CACHED, Place("a.py", 7, "read"))
     assert "@functools.lru_cache(maxsize=8)\ndef read(path):" in found
     assert found.index("import functools") < found.index("import pickle")
@@ -637,7 +637,7 @@ def test_a_number_that_the_caller_gives_is_a_setting(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_where_other_remedies_are_refused(name: str) -> None:
+def test_a_rewrite_that_does_not_apply_gives_a_reason(name: str) -> None:
     code, rewrite, text, change = REFUSED[name]
     answer = tried(code, rewrite, text, **change)
     assert isinstance(answer, NotHere)
@@ -655,6 +655,6 @@ def test_where_other_remedies_are_refused(name: str) -> None:
         ("client.map(split", "client.map(read"),
     ],
 )
-def test_what_may_be_changed_or_has_effects_is_not_kept(old: str, new: str) -> None:
+def test_a_function_with_side_effects_or_a_changed_result_gets_no_cache(old: str, new: str) -> None:
     assert old in CACHED
     assert isinstance(tried("task-overhead", "cached_load", CACHED.replace(old, new), Place("a.py", 7)), NotHere)

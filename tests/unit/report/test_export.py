@@ -17,7 +17,7 @@ def run(trial, finished):
     )
 
 
-def test_json_has_everything_unrounded(run):
+def test_json_of_a_run_has_verdict_trials_and_unrounded_points(run):
     data = json.loads(json.dumps(to_json(run.sweep, run.trials, run.verdict), allow_nan=False))
     assert data["verdict"]["severity"] == "high"
     assert [finding["code"] for finding in data["verdict"]["findings"]] == ["too-few-partitions", "failed-trials"]
@@ -47,7 +47,7 @@ def test_knees_are_in_json_and_markdown(trial, finished, golden):
     golden(to_markdown(run.sweep, run.trials, run.verdict))
 
 
-def test_rows_are_the_terminals_table(run):
+def test_rows_have_the_same_columns_and_texts_as_the_table_on_the_terminal(run):
     rows = to_rows(run.sweep, run.trials, run.verdict)
     assert len(rows) == 3
     assert rows[2]["workers"] == "300"
@@ -57,17 +57,17 @@ def test_rows_are_the_terminals_table(run):
     assert len({tuple(row) for row in rows}) == 1
 
 
-def test_text_from_outside_is_escaped_in_rows(trial, finished):
+def test_markup_in_parameters_is_escaped_in_rows(trial, finished):
     run = finished(*[trial(2, 2, 2, params={"path": value}) for value in ("<script>", "b")])
     assert to_rows(run.sweep, run.trials, run.verdict)[0]["path"] == "&lt;script&gt;"
 
 
-def test_markdown_reads_like_this_and_is_escaped(run, golden):
+def test_markdown_of_a_run_matches_its_golden_page_and_is_escaped(run, golden):
     text = golden(to_markdown(run.sweep, run.trials, run.verdict))
     assert "<" not in text
 
 
-def test_nothing_measured_is_no_error(finished, golden):
+def test_a_run_without_trials_can_be_exported(finished, golden):
     run = finished()
     assert to_rows(run.sweep, run.trials, run.verdict) == []
     assert to_json(run.sweep, run.trials, run.verdict)["points"] == []

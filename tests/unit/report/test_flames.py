@@ -1,4 +1,4 @@
-"""What the report says of the inside of tasks."""
+"""The profile of tasks in the report."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def reported(recorded_run: Callable[..., Any], told: dict[str, Any], **capture: 
 
 
 @pytest.mark.parametrize("why", ["the time of this cluster is virtual", ""])
-def test_where_nothing_is_known_it_says_so(recorded_run: Callable[..., Any], why: str) -> None:
+def test_a_report_without_profiles_states_the_reason(recorded_run: Callable[..., Any], why: str) -> None:
     page, _, metrics = reported(recorded_run, {}, unprofiled=why)
     assert f"Not known: {why or 'the workers told nothing'}." in page.words
     assert busy_line(metrics) == ""
 
 
-def test_a_flame_is_as_wide_as_its_share_of_the_samples(recorded_run: Callable[..., Any], golden: Any) -> None:
+def test_the_width_of_a_flame_is_its_share_of_the_samples(recorded_run: Callable[..., Any], golden: Any) -> None:
     page, text, metrics = reported(recorded_run, inside(SECONDS, STACKS))
     bars = {each["title"]: each for each in page.all("span") if "title" in each}
     assert {title.rpartition(", ")[2].split()[0] for title in bars if title} == {"60", "30", "10"}
@@ -48,7 +48,7 @@ def test_a_flame_is_as_wide_as_its_share_of_the_samples(recorded_run: Callable[.
     golden(busy_line(metrics))
 
 
-def test_seconds_without_stacks(recorded_run: Callable[..., Any]) -> None:
+def test_a_report_with_seconds_but_no_stacks_draws_no_flames(recorded_run: Callable[..., Any]) -> None:
     page, text, _ = reported(recorded_run, inside(SECONDS), unprofiled="the profiler is off")
     assert any("the profiler is off" in words for words in page.words)
     assert 'class="flame"' not in text

@@ -25,7 +25,7 @@ from scalescope.store.schema import RunState
 
 
 def lines(text: str) -> list[str]:
-    """What a reader of the page reads, without the version."""
+    """Lines of text that a reader of the page sees, without the version."""
     return [" ".join(words.split()) for words in Page(text.replace(__version__, "VERSION")).words if words.strip()]
 
 
@@ -40,7 +40,7 @@ def data(text: str) -> Any:
 
 
 def named(text: str) -> dict[str, str]:
-    """Ids of Bokeh's models that have a name, by name."""
+    """Ids of Bokeh models by their name."""
     found: dict[str, str] = {}
 
     def look(value: Any) -> None:
@@ -66,7 +66,7 @@ def page(recorded_run: Callable[..., Any]) -> str:
 
 @pytest.fixture
 def own(page: str, golden: Callable[..., Any]) -> Callable[..., Any]:
-    """Compares what a page says that the usual page does not."""
+    """Compares the lines that the usual page lacks with the golden page."""
     usual = set(lines(page))
     return lambda *pages: golden(*("\n".join(line for line in lines(each) if line not in usual) for each in pages))
 
@@ -74,11 +74,11 @@ def own(page: str, golden: Callable[..., Any]) -> Callable[..., Any]:
 # ------------------------------------------------------------------ what it says
 
 
-def test_the_whole_page_reads_like_this(page: str, golden: Callable[..., Any]) -> None:
+def test_the_text_of_the_whole_report_matches_its_golden_page(page: str, golden: Callable[..., Any]) -> None:
     golden("\n".join(lines(page)))
 
 
-def test_the_verdict_and_the_remedy_come_first(recorded_run: Callable[..., Any]) -> None:
+def test_a_report_begins_with_the_verdict_and_the_remedy(recorded_run: Callable[..., Any]) -> None:
     finding = Finding("slow", Severity.HIGH, "It is slow.", "make it fast", (Evidence("tasks", 12345, "table tasks"),))
     made = recorded_run((4,))
     said = lines(render(replace(made.run, verdict=Verdict("x", (finding,))), made.read))
@@ -86,7 +86,7 @@ def test_the_verdict_and_the_remedy_come_first(recorded_run: Callable[..., Any])
     assert places == sorted(places)
 
 
-def test_it_can_be_sent_to_anyone(recorded_run: Any) -> None:
+def test_a_report_shows_neither_the_path_of_the_store_nor_the_host_name(recorded_run: Any) -> None:
     made = recorded_run()
     run = replace(made.run, where="/home/me/results.db")
     page = render(run, made.read)
@@ -96,7 +96,7 @@ def test_it_can_be_sent_to_anyone(recorded_run: Any) -> None:
     assert "<dd>host" not in page
 
 
-def test_every_chart_has_its_place_and_says_in_words_what_it_shows(page: str) -> None:
+def test_every_chart_has_an_element_with_a_description_in_words(page: str) -> None:
     document = Page(page)
     places = {each["id"]: each for each in document.all("div") if (each.get("id") or "").startswith("chart-")}
     assert set(places) == {f"chart-{name}" for name in ["knee-0", "blame", "parallelism", "heat", "gantt", "memory"]}
@@ -106,7 +106,9 @@ def test_every_chart_has_its_place_and_says_in_words_what_it_shows(page: str) ->
         assert len(place["aria-label"] or "") > 20
 
 
-def test_gpus_have_a_chart_and_their_time_by_task_prefix(recorded_run: Callable[..., Any], own: Any) -> None:
+def test_a_run_with_gpus_has_a_gpu_chart_and_gpu_time_by_task_prefix(
+    recorded_run: Callable[..., Any], own: Any
+) -> None:
     made = recorded_run((4,))
     sample = {"gpu": "GPU-1", "utilisation": 0.5, "memory": 2**33, "prefix": "load", "doing": "loading", "cpu": 1.0}
     times = [(f"tcp://10.0.0.{i}:1", 1000.5 + second) for i in range(2) for second in range(4)]
@@ -122,7 +124,7 @@ def test_the_charts_of_a_trial_share_one_time_axis(page: str) -> None:
     assert models.count(f'"id": "{named(page)["time"]}"') >= 4
 
 
-def test_the_script_finds_the_models_that_it_names(page: str) -> None:
+def test_every_model_that_the_script_names_is_in_the_page(page: str) -> None:
     text = scripts(page)[1]
     of_each = {
         f"{what}-{name}" for what in re.findall(r"named\(`(\w+)-\$", text) for name in data(page)["reading"]["figures"]
@@ -132,7 +134,7 @@ def test_the_script_finds_the_models_that_it_names(page: str) -> None:
     assert sources | of_each <= set(named(page))
 
 
-def test_the_trial_that_is_asked_for_is_shown(recorded_run: Callable[..., Any], own: Any) -> None:
+def test_a_report_shows_the_requested_trial(recorded_run: Callable[..., Any], own: Any) -> None:
     made = recorded_run((2, 16))
     own(*(render(made.run, made.read, trial=trial.key) for trial in made.run.trials))
     with pytest.raises(UsageError, match="'nonsense'") as refused:
@@ -149,7 +151,7 @@ def test_every_part_of_worker_time_has_a_colour_and_an_explanation() -> None:
     assert set(WORKER_TIME) == set(INKS)
 
 
-def test_the_time_of_another_cluster_is_explained_only_where_there_is_some(recorded_run: Callable[..., Any]) -> None:
+def test_the_time_of_another_cluster_is_explained_only_if_it_is_not_zero(recorded_run: Callable[..., Any]) -> None:
     from scalescope.model.metrics import OTHER_CLUSTER, PARTS
 
     made = recorded_run((2,))
@@ -161,8 +163,8 @@ def test_the_time_of_another_cluster_is_explained_only_where_there_is_some(recor
     assert PARTS[OTHER_CLUSTER].help in render(run, made.read)
 
 
-def test_versions_are_those_of_the_environments_that_trials_ran_in(recorded_run: Any, own: Any) -> None:
-    """The run itself knows those of the present process alone."""
+def test_a_report_shows_the_package_versions_of_the_environments_of_its_trials(recorded_run: Any, own: Any) -> None:
+    """The facts of the run have only the versions of the present process."""
     made = recorded_run((2, 4))
     run = replace(made.run, facts={"packages": {"apache-beam": "2.75.0", "dask": "2026.1"}})
 
@@ -180,11 +182,11 @@ def test_versions_are_those_of_the_environments_that_trials_ran_in(recorded_run:
     own(
         versions(("apache-beam==2.50.0", "2.50.0"), ("apache-beam==2.50.0", "2.50.0")),
         versions(("old = apache-beam==2.50.0", "2.50.0"), ("", "2.60.0")),
-        render(replace(run, trials=()), made.read),  # nothing else is known
+        render(replace(run, trials=()), made.read),  # without trials, only the facts of the run are known
     )
 
 
-def test_it_says_which_point_is_looked_at_and_why(recorded_run: Callable[..., Any], own: Any) -> None:
+def test_a_report_tells_which_point_it_examines_and_why(recorded_run: Callable[..., Any], own: Any) -> None:
     made = recorded_run((2, 16))
     first, last = (trial.point.id for trial in made.run.trials)
     blamed = Finding("slow", Severity.HIGH, "It is slow.", "mend it", points=(last,))
@@ -222,14 +224,14 @@ def circumstances(recorded_run: Callable[..., Any]) -> dict[str, str]:
     }
 
 
-def test_in_all_circumstances_it_says_what_is_known(circumstances: dict[str, str], own: Any) -> None:
+def test_a_report_of_incomplete_or_failed_trials_shows_the_known_facts(circumstances: dict[str, str], own: Any) -> None:
     own(*circumstances.values())
     assert scripts(circumstances["no trial"]) == []
     assert len(circumstances["no trial"]) < 100_000
     charts = {name: text.count('id="chart-') for name, text in circumstances.items()}
     assert charts == {**dict.fromkeys(charts, 0), **dict.fromkeys(("one point", "no valid trial"), 5)} | {
         "failed and never judged": 5,
-        "an old release": 4,  # no memory
+        "an old release": 4,  # without the memory chart
     }
 
 
@@ -249,7 +251,7 @@ def attacked(recorded_run: Callable[..., Any]) -> str:
     return render(run, lambda trial: made.tables.get(trial.key) or next(iter(made.tables.values())))
 
 
-def test_names_from_outside_add_no_element_and_no_script(attacked: str) -> None:
+def test_hostile_names_add_no_element_and_no_script_to_a_report(attacked: str) -> None:
     document = Page(attacked)
     assert document.all("img") == []
     assert len(document.all("script")) == 3
@@ -258,20 +260,20 @@ def test_names_from_outside_add_no_element_and_no_script(attacked: str) -> None:
     assert not [name for _, attributes in document.elements for name in attributes if name.startswith("on")]
 
 
-def test_names_from_outside_reach_the_charts_data_only_as_text(attacked: str) -> None:
+def test_hostile_names_reach_the_data_of_charts_only_as_text(attacked: str) -> None:
     reading = data(attacked)["reading"]
     assert any(HOSTILE in name for name in reading["workers"])
     assert any("alert(1)" in name for name in reading["stages"])
     assert "alert" not in json.dumps(data(attacked)["documents"]), "Bokeh would look for markup and formulas in it"
 
 
-def test_links_lead_to_the_web_or_into_the_page(attacked: str, page: str) -> None:
+def test_links_lead_to_a_web_address_or_into_the_page(attacked: str, page: str) -> None:
     for text in (attacked, page):
         for link in Page(text).all("a"):
             assert re.match(r"https?://|#[a-z]", link["href"] or "")
 
 
-def test_the_policy_lets_only_the_scripts_of_the_file_run(page: str) -> None:
+def test_the_content_security_policy_allows_only_the_scripts_of_the_page(page: str) -> None:
     document = Page(page)
     policies = [meta["content"] for meta in document.all("meta") if meta.get("http-equiv") == "Content-Security-Policy"]
     assert len(policies) == 1
@@ -283,7 +285,7 @@ def test_the_policy_lets_only_the_scripts_of_the_file_run(page: str) -> None:
         assert f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" in policies[0]
 
 
-def test_nothing_in_the_page_refers_to_another_file(page: str) -> None:
+def test_a_report_loads_no_other_file(page: str) -> None:
     document = Page(page)
     assert [attributes for _, attributes in document.elements if "src" in attributes] == []
     assert [link["href"] for link in document.all("link")] == ["data:,"]
@@ -292,7 +294,7 @@ def test_nothing_in_the_page_refers_to_another_file(page: str) -> None:
     assert "@import" not in css
 
 
-def test_escaping() -> None:
+def test_json_links_and_code_are_escaped_for_html() -> None:
     assert json.loads(script_json(json.dumps({"a": HOSTILE}, ensure_ascii=False))) == {"a": HOSTILE}
     assert "<" not in script_json('"<!--"')
     with pytest.raises(ValueError, match="end the element"):
@@ -307,7 +309,7 @@ def test_escaping() -> None:
 # ------------------------------------------------------------------ for everybody
 
 
-def test_headings_are_in_order_and_sections_are_named(page: str) -> None:
+def test_headings_are_in_order_and_sections_have_labels(page: str) -> None:
     document = Page(page)
     levels = [int(tag[1]) for tag, _ in document.elements if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1
@@ -330,7 +332,7 @@ def test_tables_have_captions_and_headings_with_a_scope(page: str) -> None:
 
 
 def contrast(one: str, other: str) -> float:
-    """By WCAG 2.2."""
+    """Contrast ratio by WCAG 2.2."""
 
     def luminance(colour: str) -> float:
         parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
@@ -342,7 +344,7 @@ def contrast(one: str, other: str) -> float:
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
-def test_contrast(theme: dict[str, str]) -> None:
+def test_colours_have_enough_contrast_with_their_background(theme: dict[str, str]) -> None:
     assert set(theme) == set(LIGHT)
     for name in ("ink", "muted", "link", "high", "medium", "low", "info", "good"):
         for background in ("page", "surface"):
@@ -355,7 +357,7 @@ def test_contrast(theme: dict[str, str]) -> None:
 # ------------------------------------------------------------------ writing it
 
 
-def test_writing_replaces_the_whole_file(recorded_run: Callable[..., Any], tmp_path: Path) -> None:
+def test_writing_a_report_replaces_the_whole_file(recorded_run: Callable[..., Any], tmp_path: Path) -> None:
     made = recorded_run((2,))
     path = tmp_path / "report.html"
     path.write_text("old")
@@ -364,14 +366,16 @@ def test_writing_replaces_the_whole_file(recorded_run: Callable[..., Any], tmp_p
     assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_a_place_that_cannot_be_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+def test_a_folder_or_a_path_in_a_missing_folder_is_refused_as_output(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "no" / "report.html"):
         with pytest.raises(UsageError):
             check(place)
     check(tmp_path / "report.html")
 
 
-def test_a_disk_that_refuses(recorded_run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_raises_store_error_and_leaves_no_file(
+    recorded_run: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made = recorded_run((2,))
 
     def full(*arguments: Any, **options: Any) -> None:
@@ -383,5 +387,5 @@ def test_a_disk_that_refuses(recorded_run: Callable[..., Any], tmp_path: Path, m
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bokeh_is_as_small_as_can_be() -> None:
+def test_the_bokeh_script_is_smaller_than_1_5_megabytes() -> None:
     assert len(charts.bokeh_script()) < 1_500_000

@@ -40,21 +40,21 @@ def drawn(found: Attempts, **limits: int) -> gantt.Bars:
 # ------------------------------------------------------------------ rows
 
 
-def test_every_thread_has_a_row_in_the_order_of_workers() -> None:
+def test_every_thread_has_a_gantt_row_in_the_order_of_workers() -> None:
     found = attempts([(0, 7, 0, 1), (0, 8, 0, 1), (1, 9, 0, 1)], threads=2)
     lines = gantt.rows_of(found, np.array([2, 0, 1]))
     assert lines.worker.tolist() == [2, 2, 0, 0, 1, 1]
     assert lines.of_attempt.tolist() == [2, 3, 4]
 
 
-def test_of_many_workers_only_those_with_a_task_have_rows() -> None:
+def test_workers_without_a_task_have_no_gantt_row_among_many_workers() -> None:
     found = attempts([(5, 1, 0, 1), (70, 1, 0, 1)], workers=100)
     lines = gantt.rows_of(found, np.arange(100))
     assert lines.worker.tolist() == [5, 70]
     assert lines.of_attempt.tolist() == [0, 1]
 
 
-def test_a_thread_that_was_replaced_is_one_row_unless_tasks_overlap() -> None:
+def test_a_replaced_thread_shares_a_gantt_row_unless_tasks_overlap() -> None:
     one_after_the_other = attempts([(0, 1, 0, 1), (0, 2, 1, 1)], workers=1)
     assert gantt.rows_of(one_after_the_other, np.array([0])).of_attempt.tolist() == [0, 0]
     seceded = attempts([(0, 1, 0, 2), (0, 2, 1, 1)], workers=1)
@@ -64,7 +64,7 @@ def test_a_thread_that_was_replaced_is_one_row_unless_tasks_overlap() -> None:
 # ------------------------------------------------------------------ bars
 
 
-def test_few_tasks_have_a_bar_each() -> None:
+def test_each_task_has_its_own_bar_if_there_are_few() -> None:
     bars = drawn(attempts([(0, 1, 0, 1), (0, 1, 1, 2), (1, 1, 0, 3)]))
     assert list(zip(bars.row.tolist(), bars.left.tolist(), bars.right.tolist(), strict=True)) == [
         (0, 0.0, 1.0),
@@ -94,7 +94,7 @@ def test_bars_never_exceed_the_limit_and_count_every_task_once(tasks: list[Task]
 
 @settings(max_examples=40)
 @given(st.lists(st.floats(0.001, 2), min_size=1, max_size=200))
-def test_merging_moves_no_edge_by_more_than_its_step(durations: list[float]) -> None:
+def test_merged_bars_are_at_most_one_step_away_from_the_tasks(durations: list[float]) -> None:
     begins = np.cumsum(durations) - durations
     found = attempts([(0, 1, float(b), d) for b, d in zip(begins, durations, strict=True)], workers=1)
     bars = drawn(found, most=1000, plain=0)
@@ -104,7 +104,7 @@ def test_merging_moves_no_edge_by_more_than_its_step(durations: list[float]) -> 
     assert float((bars.right.astype(float) - bars.left).sum()) == pytest.approx(busy, rel=1e-4, abs=1e-3)
 
 
-def test_a_merged_bar_has_the_colour_of_most_of_it_and_a_loss_is_never_hidden() -> None:
+def test_a_merged_bar_has_the_colour_of_its_main_stage_unless_a_task_was_lost() -> None:
     short = 0.0001
     tasks = [(0, 1, i * short, short) for i in range(10)] + [(0, 1, 1.0, 9.0)]
     groups = ["a"] * 2 + ["b"] * 8 + ["c"]
@@ -116,14 +116,14 @@ def test_a_merged_bar_has_the_colour_of_most_of_it_and_a_loss_is_never_hidden() 
     assert drawn(with_loss, plain=0).stage.tolist()[0] == gantt.LOST
 
 
-def test_stages_beyond_those_with_colours_share_one() -> None:
+def test_stages_beyond_the_eighth_share_one_colour() -> None:
     names = [f"s{i}" for i in range(12)]
     found = attempts([(0, 1, i, 1 - i / 100) for i in range(12)], group=names, prefix=names)
     codes = gantt.stage_codes(found, Groups.of(stages_of(found), found))
     assert codes.tolist() == [*range(8), *[gantt.OTHER] * 4]
 
 
-def test_stages_of_one_prefix_are_told_apart() -> None:
+def test_stages_with_the_same_prefix_have_different_titles() -> None:
     groups = ["load-0123456789abcdef", "load-fedcba9876543210", "sum-11112222"]
     found = attempts([(0, 1, i, 1) for i in range(3)], group=groups, prefix=["load", "load", "sum"])
     titles = Groups.of(stages_of(found), found).titles
@@ -133,7 +133,7 @@ def test_stages_of_one_prefix_are_told_apart() -> None:
 # ------------------------------------------------------------------ heat map and memory
 
 
-def test_the_busiest_worker_is_on_top() -> None:
+def test_the_heat_map_has_the_busiest_worker_on_top() -> None:
     found = attempts([(1, 1, 0, 4), (2, 1, 2, 2)])
     edges = np.linspace(0, 4, 5)
     heat = series.heat(found, busy_by_worker(found, edges), edges)
@@ -142,7 +142,7 @@ def test_the_busiest_worker_is_on_top() -> None:
     assert heat.share.tolist() == [[255] * 4, [0, 0, 255, 255], [0] * 4]
 
 
-def test_workers_are_averaged_where_there_are_too_many() -> None:
+def test_rows_of_the_heat_map_average_several_workers_if_there_are_many() -> None:
     found = attempts([(0, 1, 0, 2), (1, 1, 0, 1)], workers=5)
     edges = np.linspace(0, 2, 3)
     heat = series.heat(found, busy_by_worker(found, edges), edges, most_rows=2)
@@ -154,7 +154,7 @@ def memory_rows(worker: str, *samples: tuple[float, int]) -> list[dict[str, Any]
     return [{"worker": worker, "time": 100.0 + time, "rss": rss, "managed": rss // 2} for time, rss in samples]
 
 
-def test_memory_is_summed_over_workers_and_apart_from_the_scheduler() -> None:
+def test_memory_is_summed_over_workers_and_kept_separate_for_the_scheduler() -> None:
     found = attempts([(0, 1, 0, 10)])
     rows = [*memory_rows("w0", (0, 10), (5, 30)), *memory_rows("w1", (0, 20), (5, 20))]
     rows += memory_rows("scheduler", (0, 7), (5, 8))
@@ -168,7 +168,7 @@ def test_memory_is_summed_over_workers_and_apart_from_the_scheduler() -> None:
     assert not memory.spilled.any()
 
 
-def test_a_worker_that_died_holds_no_memory_any_more() -> None:
+def test_the_memory_of_a_worker_ends_with_its_last_sample() -> None:
     found = attempts([(0, 1, 0, 10)])
     rows = memory_rows("w0", (0, 10), (1, 10), (2, 10))
     memory = series.memory({"memory": from_rows("memory", rows)}, found, bins=11)
@@ -177,5 +177,5 @@ def test_a_worker_that_died_holds_no_memory_any_more() -> None:
 
 
 @pytest.mark.parametrize("tables", [{}, {"memory": {}}, {"memory": {"time": [], "worker": []}}])
-def test_memory_that_was_not_recorded(tables: dict[str, Any]) -> None:
+def test_the_memory_series_is_none_without_recorded_memory(tables: dict[str, Any]) -> None:
     assert series.memory(tables, attempts([(0, 1, 0, 1)])) is None

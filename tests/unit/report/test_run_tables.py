@@ -16,7 +16,7 @@ AMOUNTS = st.lists(st.floats(0, 1e12, allow_subnormal=False), min_size=1, max_si
 
 
 @given(AMOUNTS, st.integers(0, 200))
-def test_apportioned_numbers_add_up_and_are_off_by_less_than_one(amounts, total):
+def test_apportioned_numbers_add_up_and_differ_from_exact_ones_by_less_than_one(amounts, total):
     result = worker_time.apportion(amounts, total)
     whole = sum(amounts)
     assert sum(result) == (total if whole > 0 else 0)
@@ -43,28 +43,28 @@ def test_apportion_gives_the_rest_to_the_largest_remainders():
         (1e-9, "0.000000"),
     ],
 )
-def test_seconds_have_three_digits_that_count(value, text):
+def test_seconds_have_three_significant_digits(value, text):
     assert seconds(value) == text
 
 
-def test_estimates():
+def test_an_estimate_shows_its_interval_unless_that_is_empty():
     assert run_tables.estimate(MeanInterval(0.5)) == "0.50"
     assert run_tables.estimate(MeanInterval(0.5, 0.5, 0.5)) == "0.50"
     assert run_tables.estimate(MeanInterval(0.5, 0.4, 0.625)) == "0.50 (0.40–0.62)"
 
 
-def test_counts():
+def test_counts_are_rounded_and_get_thousands_separators():
     assert [count(value) for value in (3, 12345, 1.25, 99.9, 1234.5)] == ["3", "12,345", "1.2", "99.9", "1,234"]
 
 
-def test_the_default_columns(trial):
+def test_a_single_trial_is_shown_with_the_default_columns(trial):
     assert [column.title for column in run_tables.columns(summarise([trial(2, 2, 2)]))] == [
         "workers", "items", "tasks", "partitions", "workers used", "peak tasks", "time s", "best possible s",
         "efficiency",
     ]  # fmt: skip
 
 
-def test_columns_are_those_that_say_something(trial):
+def test_a_column_is_shown_only_if_its_values_differ_between_points(trial):
     def titles(*trials):
         return [column.title for column in run_tables.columns(summarise(trials))]
 
@@ -83,7 +83,7 @@ def test_the_percentages_of_worker_time_add_up_to_a_hundred(trial):
     assert [part.name for part in parts] == ["busy", "no_runnable_task", "not_assigned"]
 
 
-def test_worker_time_is_shown_where_the_first_finding_points(trial, finished):
+def test_worker_time_is_shown_for_the_point_of_the_first_finding(trial, finished):
     run = finished(trial(1, 1, 1), trial(200, 200, 2), trial(100, 100, 1))
     summaries = summarise(run.trials)
     worst = worker_time.worst_point(summaries, run.verdict)
@@ -92,7 +92,7 @@ def test_worker_time_is_shown_where_the_first_finding_points(trial, finished):
     assert worker_time.worst_point([], run.verdict) is None
 
 
-def test_a_speedup_needs_both_sides(trial, finished):
+def test_a_speedup_is_shown_only_for_points_in_both_runs(trial, finished):
     names, pairs = run_tables.compare(finished(trial(4, 4, 1)), finished(trial(4, 4, 4), trial(5, 5, 5)))
     assert [pair.speedup for pair in pairs] == [4.0, None]
     assert names == ()
@@ -138,12 +138,12 @@ CLUSTERS = {
 
 
 @pytest.mark.parametrize("case", CLUSTERS)
-def test_what_the_trials_ran_on_is_said(trial, finished, golden, case):
+def test_the_lines_about_the_cluster_match_their_golden_page(trial, finished, golden, case):
     run = finished(*CLUSTERS[case](trial))
     golden(*cluster_lines(run.sweep, run.trials))
 
 
-def test_long_reasons_are_cut(trial):
+def test_a_long_reason_of_a_failed_trial_is_shortened(trial):
     from scalescope.model.trial import TrialState
 
     long = "\n".join(f"line {i} " + "x" * 200 for i in range(50))

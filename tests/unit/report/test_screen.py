@@ -1,4 +1,4 @@
-"""Text from outside that would command a terminal or a page: names of tasks, lines of logs, errors."""
+"""Control sequences and markup in names of tasks, lines of logs and errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMMANDS = set("\x1b\x07\x9b\x7f\r\u202e")
 
 @pytest.mark.parametrize("shown", [EVIL, Text(EVIL), Text.assemble(("error: ", "bold red"), EVIL)], ids=type)
 @pytest.mark.parametrize("inside", [False, True])
-def test_a_terminal_is_commanded_by_us_alone(shown: str | Text, inside: bool) -> None:
+def test_control_sequences_in_names_do_not_reach_the_terminal(shown: str | Text, inside: bool) -> None:
     def written(text: str | Text) -> str:
         screen = Screen(file=io.StringIO(), force_terminal=True, color_system="standard", width=200, highlight=False)
         if inside:
@@ -44,7 +44,7 @@ def test_a_terminal_is_commanded_by_us_alone(shown: str | Text, inside: bool) ->
     assert not (COMMANDS - {"\x1b"}) & set(found)
 
 
-def test_pages_logs_and_states_show_it_as_text() -> None:
+def test_control_characters_and_markup_are_escaped_in_findings_and_errors() -> None:
     finding = Finding("task-failures", Severity.HIGH, f"tasks {EVIL} fail", f"mend {EVIL}")
     trial = Trial("k", Point(1), 0, False, TrialState.INVALID, f"raised {EVIL}")
     error = ClusterError(EVIL, where=EVIL, cause=EVIL, next_step=EVIL)

@@ -36,26 +36,26 @@ def test_a_cell_without_a_value_is_a_dash():
     [(25, ["name", "workers used", "ideal"]), (24, ["name", "used", "ideal"]), (17, ["name", "used", "ideal"]),
      (16, ["name", "used"]), (9, ["name"]), (1, ["name"])],
 )  # fmt: skip
-def test_headings_are_shortened_before_columns_go(width, titles):
+def test_headings_are_shortened_before_columns_are_dropped(width, titles):
     assert [column.title for column in fitting([NAME, USED, IDEAL], ROWS, width)] == titles
 
 
-def test_short_headings_need_a_legend():
+def test_shortened_headings_are_explained_in_a_legend():
     assert legend([NAME, USED, IDEAL]) == "ideal: max"
     assert legend(fitting([NAME, USED, IDEAL], ROWS, 20)) == "used: workers used; ideal: max"
 
 
-def test_the_same_table_everywhere(printed, golden):
+def test_a_table_has_the_same_cells_in_markdown_mappings_and_terminal(printed, golden):
     golden(to_markdown(TABLE))
     assert to_mappings(TABLE) == [{"name": "&lt;x&gt;", "a|b": "1", "note": "y"}, {"name": "z", "a|b": "2", "note": ""}]
     lines = printed(to_terminal(TABLE)).splitlines()
     assert [line.split() for line in lines if "─" not in line] == [["name", "a|b"], ["<x>", "1", "y"], ["z", "2"]]
 
 
-def test_columns_of_numbers_follow_those_of_words():
+def test_columns_after_the_labels_are_columns_of_numbers():
     table = ReportTable.of("x", ("a", "b", "c"), [("1", "2", "3")], labels=2, notice="cut")
     assert (table.numbers, table.rows, table.notice) == ({2}, (Row(("1", "2", "3")),), "cut")
 
 
-def test_markdown_text_cannot_be_misread():
+def test_markup_is_escaped_in_markdown_text():
     assert markdown_text("a|b\n<img> *x* [y](z) `c`") == r"a\|b &lt;img&gt; \*x\* \[y\](z) \`c\`"

@@ -59,17 +59,17 @@ RUNS = {
 
 
 @pytest.mark.parametrize("case", RUNS)
-def test_a_run_on_the_terminal_reads_like_this(trial, finished, printed, golden, case):
+def test_the_report_of_a_run_on_the_terminal_matches_its_golden_page(trial, finished, printed, golden, case):
     trials, workload = RUNS[case]
     golden(show(finished(*trials(trial), workload=workload), printed))
 
 
-def test_all_factors_are_in_json(trial, finished):
+def test_json_has_the_efficiency_factors_of_all_sizes(trial, finished):
     run = finished(*scaled(trial, *range(10, 210, 10)))
     assert len(to_json(run.sweep, run.trials, run.verdict)["knees"][0]["factors"]) == 20
 
 
-def test_of_very_many_points_the_first_are_shown(trial, finished, printed):
+def test_only_the_first_of_many_points_are_shown_and_the_rest_counted(trial, finished, printed):
     text = show(finished(*[trial(n, n, n) for n in range(1, 1201)]), printed)
     assert "1,100 more points" in text
     assert len(text.splitlines()) < 130
@@ -79,7 +79,7 @@ def lost_to(text: str) -> str:
     return next(line for line in text.splitlines() if line.startswith("Lost to: "))
 
 
-def test_it_says_for_what_threads_waited_as_a_mean_over_repeats(trial, finished, printed, golden):
+def test_waiting_time_per_blamed_task_is_the_mean_over_repeats(trial, finished, printed, golden):
     first, second = (trial(300, 300, 3, repeat=repeat) for repeat in (0, 1))
     whole = sum(first.metrics.worker_time_s.values())
     first = replace(first, facts={**first.facts, BLAMED: {"the client, sleep at a.py:1 f": 0.3 * whole, "b": whole}})
@@ -91,7 +91,7 @@ def test_it_says_for_what_threads_waited_as_a_mean_over_repeats(trial, finished,
     assert f"{line}." in to_markdown(run.sweep, run.trials, run.verdict)
 
 
-def test_what_was_waited_for_because_of_a_delay_is_told_apart(trial, finished, printed, golden):
+def test_waiting_that_was_passed_on_by_a_delay_is_shown_separately(trial, finished, printed, golden):
     made = trial(300, 300, 3)
     whole = sum(made.metrics.worker_time_s.values())
     facts = {BLAMED: {"load": 0.6 * whole, "work": 0.1 * whole}, PASSED_ON: {"load": 0.25 * whole, "work": 1.0}}
@@ -101,7 +101,7 @@ def test_what_was_waited_for_because_of_a_delay_is_told_apart(trial, finished, p
     assert point["passed_on"] == facts[PASSED_ON]
 
 
-def test_a_narrow_terminal_keeps_the_columns_that_matter_whole(trial, finished, printed, golden):
+def test_a_narrow_terminal_drops_columns_instead_of_cutting_them(trial, finished, printed, golden):
     run = finished(*[trial(w, 3000, 3000, params={"seconds": s}) for w in (100, 300) for s in (0.1, 10.0)])
     texts = {width: show(run, printed, width) for width in (65, 80, 120)}
     golden(*(next(line for line in text.splitlines() if line.startswith("workers")) for text in texts.values()))
@@ -109,13 +109,13 @@ def test_a_narrow_terminal_keeps_the_columns_that_matter_whole(trial, finished, 
     assert "…" not in texts[80]
 
 
-def test_two_runs_stand_side_by_side(trial, finished, printed, golden):
+def test_two_runs_are_compared_side_by_side(trial, finished, printed, golden):
     default = finished(trial(10, 10, 1), trial(300, 300, 3), trial(7, 7, 1))
     remedy = finished(*[trial(n, n, n, params={"npartitions": "items"}) for n in (10, 300, 20)])
     golden(printed(render_comparison(default, remedy, ("default", "npartitions=items"), width=100)))
 
 
-def test_runs_are_matched_by_what_differs_within_one_of_them(trial, finished, printed):
+def test_points_of_two_runs_are_matched_by_parameters_that_vary_within_a_run(trial, finished, printed):
     left = finished(*[trial(4, 4, 4, params={"seconds": s, "seed": 1}) for s in (1, 2)])
     right = finished(*[trial(4, 4, 2, params={"seconds": s, "seed": 2}) for s in (1, 2)])
     lines = printed(render_comparison(left, right, ("one", "two"), width=100)).splitlines()
@@ -124,7 +124,7 @@ def test_runs_are_matched_by_what_differs_within_one_of_them(trial, finished, pr
     assert all(line.endswith("0.500×") for line in lines[5:])
 
 
-def test_an_unfinished_run_gets_a_verdict_on_what_is_known(trial, finished, printed):
+def test_an_unfinished_run_gets_a_verdict_on_its_finished_trials(trial, finished, printed):
     whole, cut = finished(trial(1, 1, 1)), replace(finished(trial(1, 1, 1)), verdict=None)
     said, usual = (printed(lambda console, run=run: print_run(console, run)) for run in (cut, whole))
     assert said.endswith(usual)

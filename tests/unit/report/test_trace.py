@@ -73,7 +73,7 @@ def names(events: list[trace.Event], what: str) -> list[str]:
 # ------------------------------------------------------------------ what is fine
 
 
-def test_a_process_for_each_worker_and_a_track_for_each_thread() -> None:
+def test_a_trace_has_a_process_per_worker_and_a_track_per_thread() -> None:
     tasks = [task("a", 0, 1), task("a", 0, 2, thread=8), task("b", 0, 1), task("b", 1, 2)]
     found = list(trace.events(tables(tasks, [member("a", nthreads=2), member("b"), member("idle")])))
     assert_valid(found)
@@ -86,7 +86,7 @@ def test_a_process_for_each_worker_and_a_track_for_each_thread() -> None:
     assert [event["name"] for event in found if event["pid"] == 3 and event["ph"] == "i"] == ["ran no task"]
 
 
-def test_what_a_worker_does_for_a_task_lies_before_and_after_it() -> None:
+def test_transfers_and_disk_access_of_a_task_are_placed_before_and_after_it() -> None:
     costs = {"transfer": 1.0, "deserialize": 0.5, "disk_read": 0.25, "disk_write": 2.0}
     found = list(trace.events(tables([task("a", 4, 5, **costs)], [member("a")])))
     assert_valid(found)
@@ -100,7 +100,7 @@ def test_what_a_worker_does_for_a_task_lies_before_and_after_it() -> None:
     ]
 
 
-def test_a_transfer_begins_after_the_task_before_and_after_its_own_task_was_assigned() -> None:
+def test_a_transfer_begins_after_the_previous_task_and_after_its_task_was_assigned() -> None:
     tasks = [task("a", 0, 1, disk_write=9.0), task("a", 1.5, 2, transfer=9.0)]
     tasks.append(task("b", 1, 2, assigned=0.75, transfer=9.0, deserialize=0.125))
     found = list(trace.events(tables(tasks, [member("a"), member("b")])))
@@ -113,7 +113,7 @@ def test_a_transfer_begins_after_the_task_before_and_after_its_own_task_was_assi
     ]
 
 
-def test_clock_error_is_clipped_and_true_overlap_gets_a_track_of_its_own() -> None:
+def test_small_overlaps_by_clock_error_are_clipped_and_true_ones_get_a_track() -> None:
     tasks = [task("a", 0, 1.0005), task("a", 1, 2), task("b", 0, 3), task("b", 1, 2), task("b", 4, 5)]
     found = list(trace.events(tables(tasks, [member("a"), member("b")])))
     assert_valid(found)
@@ -121,7 +121,7 @@ def test_clock_error_is_clipped_and_true_overlap_gets_a_track_of_its_own() -> No
     assert names(found, "thread_name") == ["thread 1", "thread 1", "thread 1, beside (1)"]
 
 
-def test_counters_follow_the_tasks() -> None:
+def test_counters_of_a_trace_count_running_and_waiting_tasks() -> None:
     found = list(trace.events(tables([task("a", 0, 1), task("a", 1, 2)], [member("a")])))
     counted = defaultdict(list)
     for event in found:
@@ -131,14 +131,14 @@ def test_counters_follow_the_tasks() -> None:
     assert counted["runnable tasks, waiting"] == [(0, 1), (1e6, 0), (2e6, 0)]
 
 
-def test_workers_that_come_late_or_leave() -> None:
+def test_a_trace_marks_when_a_worker_joined_late_or_left() -> None:
     gone = member("b", joined=0.5, left=1.5, reason="killed")
     found = list(trace.events(tables([task("a", 0, 2), task("b", 1, 1.25)], [member("a"), gone])))
     moments = [(event["pid"], event["name"], event["ts"]) for event in found if event["ph"] == "i"]
     assert moments == [(2, "joined", 0.5e6), (2, "left: killed", 1.5e6)]
 
 
-def test_a_task_tells_its_key_and_what_became_of_it() -> None:
+def test_a_task_of_a_trace_has_its_key_size_retries_and_status() -> None:
     erred = task("a", 1, 2, status=1, retries=1)
     lost = task("a", 3, 4, status=2, thread=0)
     found = list(trace.events(tables([task("a", 0, 1, nbytes=28), erred, lost], [member("a")])))
@@ -165,7 +165,7 @@ random_task = st.builds(
 
 
 @given(st.lists(random_task, min_size=1, max_size=25))
-def test_no_track_ever_overlaps_and_no_task_is_lost(tasks: list[dict[str, Any]]) -> None:
+def test_tasks_of_a_track_never_overlap_and_no_task_is_missing(tasks: list[dict[str, Any]]) -> None:
     tasks.append(task("a", 6, 7))
     found = list(trace.events(tables(tasks, [member("a"), member("b")])))
     assert_valid(found)
@@ -176,7 +176,7 @@ def test_no_track_ever_overlaps_and_no_task_is_lost(tasks: list[dict[str, Any]])
 
 
 @pytest.mark.parametrize("count", [1, 3000])
-def test_the_file_is_gzipped_json_and_replaces_an_older_one(
+def test_a_trace_is_written_as_gzipped_json_and_replaces_an_older_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     monkeypatch.setattr(trace, "_BATCH", 500)
@@ -199,7 +199,7 @@ def test_counters_of_many_tasks_are_sampled(monkeypatch: pytest.MonkeyPatch) -> 
     assert sum(event["ph"] == "C" for event in trace.events(records)) == 100
 
 
-def test_nothing_recorded_leaves_no_file(tmp_path: Path) -> None:
+def test_a_trace_without_tasks_or_without_a_folder_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(CaptureError):
         trace.write(tables([], [member("a")]), tmp_path / "t.json.gz")
     with pytest.raises(StoreError):
@@ -210,7 +210,7 @@ def test_nothing_recorded_leaves_no_file(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ which trial
 
 
-def test_the_trial_that_the_verdict_is_about(trial: Any, finished: Any) -> None:
+def test_a_trace_shows_the_trial_that_the_verdict_is_about(trial: Any, finished: Any) -> None:
     run = finished(
         trial(10, 10, 10, records="r"), trial(300, 300, 3, repeat=0), trial(300, 300, 3, repeat=1, records="r")
     )
@@ -218,7 +218,7 @@ def test_the_trial_that_the_verdict_is_about(trial: Any, finished: Any) -> None:
     assert trace.choose(run.trials, None) is run.trials[2]
 
 
-def test_the_trial_that_is_asked_for(trial: Any, finished: Any) -> None:
+def test_a_trial_is_chosen_by_point_values_point_id_or_key(trial: Any, finished: Any) -> None:
     run = finished(*[trial(n, n, n, records="r", params={"seconds": 1.0, "mode": "x"}, repeat=r)
                      for n in (10, 20) for r in (0, 1)])  # fmt: skip
     first, second = run.trials[2:]
@@ -232,14 +232,14 @@ def test_the_trial_that_is_asked_for(trial: Any, finished: Any) -> None:
 @pytest.mark.parametrize(
     "given", [{"point": "workers=7"}, {"point": "none=1"}, {"trial": "zzz"}, {"point": "workers=x"}]
 )
-def test_there_is_no_such_trial(trial: Any, given: dict[str, str]) -> None:
+def test_choosing_an_unknown_trial_or_point_is_refused(trial: Any, given: dict[str, str]) -> None:
     one = trial(10, 10, 10, records="r")
     with pytest.raises(UsageError) as error:
         trace.choose([one], None, **given)
     assert one.key in error.value.next_step
 
 
-def test_a_trial_without_records(trial: Any) -> None:
+def test_a_trial_without_records_cannot_be_traced(trial: Any) -> None:
     with pytest.raises(UsageError):
         trace.choose([trial(10, 10, 10)], None)
     with pytest.raises(UsageError):

@@ -1,4 +1,4 @@
-"""Functions as workloads, and what Python is given of a sweep."""
+"""Functions as workloads, and the result of a sweep in Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from scalescope.errors import StoreError, UsageError
 from scalescope.run.functions import named
 from scalescope.run.sweep import SweepResult, run_sweep
-from scalescope.workloads import beam_pardo, builtin, load
+from scalescope.workloads import builtin, futures, load
 
 
 def nothing(client: Any, *, items: int = 1) -> None:
@@ -23,7 +23,7 @@ def nothing(client: Any, *, items: int = 1) -> None:
 
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> SweepResult:
-    """Of a function that is sent by value, with what it refers to."""
+    """The result of a function that is sent by value with everything it refers to."""
     folder, seconds = tmp_path_factory.mktemp("sent"), 0.5
 
     def load_one(number: int) -> int:
@@ -42,7 +42,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> SweepResult:
         return run_sweep(given)
 
 
-def test_a_function_is_run_by_value_and_its_file_is_this_users_alone(result: SweepResult) -> None:
+def test_a_function_is_run_by_value_from_a_file_private_to_the_user(result: SweepResult) -> None:
     place, _, name = result.run.sweep.workload.rpartition(":")
     assert (result.valid, name) == (4, "run")
     assert stat.S_IMODE(Path(place).stat().st_mode) == 0o600
@@ -50,7 +50,7 @@ def test_a_function_is_run_by_value_and_its_file_is_this_users_alone(result: Swe
     assert load(result.run.sweep.workload).summary == "As in a notebook."
 
 
-def test_points_trials_and_findings_as_objects_and_as_a_table(result: SweepResult) -> None:
+def test_a_sweep_result_has_points_trials_and_findings_and_a_data_frame(result: SweepResult) -> None:
     assert [point.point.workers for point in result.points] == [1, 2, 8, 16]
     assert len(result.trials) == 4
     assert result.findings[0].line == result.verdict
@@ -64,7 +64,7 @@ def test_points_trials_and_findings_as_objects_and_as_a_table(result: SweepResul
     assert result.to_json()["points"][0]["workers"] == 1
 
 
-def test_what_a_notebook_shows(result: SweepResult) -> None:
+def test_a_notebook_shows_a_table_and_a_plot_of_a_sweep_result(result: SweepResult) -> None:
     shown = result._repr_html_()
     assert "<table>" in shown
     assert "<td>16</td>" in shown
@@ -78,16 +78,16 @@ def test_what_a_notebook_shows(result: SweepResult) -> None:
     assert "cdn.bokeh.org" not in page.partition("Bokeh.set_log_level")[0]
 
 
-def test_what_can_be_imported_is_given_by_name() -> None:
+def test_an_importable_function_is_given_by_name() -> None:
     workload = builtin()[0].name
     assert named({"workload": workload}) == {"workload": workload}
-    assert named({"workload": beam_pardo.run}) == {"workload": "scalescope.workloads.beam_pardo:run"}
+    assert named({"workload": futures.leaf}) == {"workload": "scalescope.workloads.futures:leaf"}
     reference = named({"workload": nothing})["workload"]
     assert load(reference).summary == "At the top of a file."
     assert "functions" not in Path(reference).parts
 
 
-def test_a_script_that_is_running_is_not_imported_once_more(tmp_path: Path) -> None:
+def test_a_function_of_the_running_script_is_given_by_value(tmp_path: Path) -> None:
     script = tmp_path / "theirs.py"
     script.write_text(
         "from scalescope.run.functions import named\ndef run(client): pass\nprint(named({'workload': run})['workload'])"
@@ -102,7 +102,9 @@ def test_a_script_that_is_running_is_not_imported_once_more(tmp_path: Path) -> N
     assert str(tmp_path / "scalescope" / "functions" / "run_") in done.stdout
 
 
-def test_what_cannot_be_sent_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_function_that_cannot_be_pickled_or_is_too_large_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     generator, data = (each for each in ()), b"x" * 10_000_001
     with pytest.raises(UsageError) as refused:
@@ -113,7 +115,7 @@ def test_what_cannot_be_sent_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     assert refused.value.cause.endswith(" 9.54 MiB")
 
 
-def test_a_folder_that_others_can_write_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_functions_folder_that_others_can_write_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     folder = tmp_path / "scalescope" / "functions"
     folder.mkdir(parents=True)

@@ -33,7 +33,7 @@ def pids(processes: list[psutil.Process]) -> set[int]:
     return {process.pid for process in processes}
 
 
-def test_this_process_and_its_children_without_drivers_are_the_orchestrator(child: subprocess.Popen[bytes]) -> None:
+def test_the_orchestrator_is_this_process_and_its_children_except_drivers(child: subprocess.Popen[bytes]) -> None:
     [grandchild] = psutil.Process(child.pid).children()
     assert {os.getpid(), child.pid, grandchild.pid} <= pids(orchestrator_load.orchestrator())
     found = pids(orchestrator_load.orchestrator([child.pid]))  # a driver
@@ -43,7 +43,7 @@ def test_this_process_and_its_children_without_drivers_are_the_orchestrator(chil
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Pauses that were asked for; time passes in them alone."""
+    """Requested pauses; the clock advances only in them."""
     asked: list[float] = []
     monkeypatch.setattr(
         orchestrator_load, "time", SimpleNamespace(sleep=asked.append, monotonic=lambda: sum(asked, 0.0))
@@ -51,7 +51,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return asked
 
 
-def test_what_sleeps_is_quiet_after_one_window(child: subprocess.Popen[bytes], pauses: list[float]) -> None:
+def test_a_sleeping_process_is_quiet_after_one_window(child: subprocess.Popen[bytes], pauses: list[float]) -> None:
     orchestrator_load.wait_until_quiet([psutil.Process(child.pid)])
     assert pauses == [orchestrator_load.WINDOW_S]
 
@@ -61,7 +61,7 @@ def test_what_sleeps_is_quiet_after_one_window(child: subprocess.Popen[bytes], p
     [([0.0, 0.2, 0.2, 0.4, 0.4, 0.401], 3), (range(1000), orchestrator_load.PATIENCE_S / orchestrator_load.WINDOW_S)],
     ids=["until it is done", "but not for ever"],
 )
-def test_it_waits_for_what_is_busy(
+def test_waiting_for_a_busy_process_ends_when_it_is_quiet_or_patience_is_over(
     used: Iterable[float], windows: float, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     readings = iter(used)
@@ -70,7 +70,7 @@ def test_it_waits_for_what_is_busy(
     assert len(pauses) == pytest.approx(windows, rel=0.05)
 
 
-def test_the_load_counts_what_the_orchestrator_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_load_counts_cpu_seconds_of_the_orchestrator_without_drivers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orchestrator_load, "wait_until_quiet", lambda processes: 0.5)
     with subprocess.Popen([sys.executable, "-c", f"input()\n{SPIN}input()"], stdin=-1, stdout=-1) as process:
         assert process.stdin is not None
@@ -87,7 +87,7 @@ def test_the_load_counts_what_the_orchestrator_uses(monkeypatch: pytest.MonkeyPa
     assert spared.cpu_s < 0.3
 
 
-def test_on_a_virtual_clock_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_load_is_not_measured_on_a_virtual_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(orchestrator_load, "wait_until_quiet", lambda processes: pytest.fail("it waited"))
     with orchestrator_load.quiet([], enabled=False) as load:
         pass
@@ -95,7 +95,7 @@ def test_on_a_virtual_clock_nothing_is_looked_at(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.skipif(not orchestrator_load.cores(), reason="this system cannot pin processes")
-def test_what_is_started_while_pinned_stays_there() -> None:
+def test_a_process_started_while_pinned_stays_on_its_core() -> None:
     before = os.sched_getaffinity(0)
     [core] = orchestrator_load.cores()[-1:]
     with orchestrator_load.pinned([core]):

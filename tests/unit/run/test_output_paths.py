@@ -1,4 +1,4 @@
-"""Where files go, and how a browser reaches them: a folder, a file system in memory, and a runner of a deployment."""
+"""Where output files go and how a browser reaches them: in a folder, in memory, and in a deployment."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BASE = "https://files.example.org/records"
 
 
 class Temporary(Runner):
-    """As in a deployment: its working folder is deleted afterwards."""
+    """A runner as in a deployment, whose working folder is deleted afterwards."""
 
     keeps_folder = False
 
@@ -42,7 +42,7 @@ def in_memory(tmp_path: Path) -> Any:
     fsspec.filesystem("memory").store.clear()
 
 
-def test_in_a_folder_that_stays_a_name_is_one_of_that_folder(
+def test_a_relative_name_is_a_file_in_the_working_folder(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -50,14 +50,14 @@ def test_in_a_folder_that_stays_a_name_is_one_of_that_folder(
     assert place.made("run-1") == str(tmp_path / "report.html")
 
 
-def test_in_a_deployment_it_goes_to_the_records(store: Store, tmp_path: Path) -> None:
+def test_a_relative_name_in_a_deployment_goes_to_the_folder_of_the_run(store: Store, tmp_path: Path) -> None:
     place = OutputPath.of("report", "charts/report.html", store, Temporary())
-    assert list((tmp_path / "records").iterdir()) == []  # that it can be written was tried, and nothing is left of it
+    assert list((tmp_path / "records").iterdir()) == []  # the write check left no file
     assert place.made("run-1") == str(tmp_path / "records" / "run-1" / "charts" / "report.html")
     assert (tmp_path / "records" / "run-1" / "charts").is_dir()
 
 
-def test_wherever_the_records_are(in_memory: Store) -> None:
+def test_a_file_in_a_deployment_is_written_to_records_in_object_storage(in_memory: Store) -> None:
     place = OutputPath.of("report", "report.html", in_memory, Temporary())
     heard: list[Progress] = []
     written = place.write("run-1", Runner(heard.append), lambda address: files.write(address, "a report", "report"))
@@ -68,7 +68,7 @@ def test_wherever_the_records_are(in_memory: Store) -> None:
 
 
 @pytest.mark.parametrize("runner", [Runner(), Temporary()])
-def test_full_paths_and_addresses_are_as_they_were_given(store: Store, tmp_path: Path, runner: Runner) -> None:
+def test_absolute_paths_and_addresses_are_not_changed(store: Store, tmp_path: Path, runner: Runner) -> None:
     for name in (str(tmp_path / "a.html"), "memory://elsewhere/a.html"):
         place = OutputPath.of_report(name, store, runner)
         assert place is not None
@@ -79,13 +79,13 @@ def test_full_paths_and_addresses_are_as_they_were_given(store: Store, tmp_path:
 
 
 @pytest.mark.parametrize("name", ["../x.html", "../../x.html", "a/../../x.html", ".", "..", ".hidden", "a/.b/c.html"])
-def test_nothing_leaves_the_folder_of_its_run(store: Store, name: str) -> None:
+def test_a_relative_name_outside_the_folder_of_the_run_is_refused(store: Store, name: str) -> None:
     with pytest.raises(InvalidField) as caught:
         OutputPath.of("report", name, store, Temporary())
     assert "absolute path" in caught.value.next_step
 
 
-def test_what_cannot_be_written_is_refused_first(store: Store, tmp_path: Path) -> None:
+def test_a_folder_of_records_that_cannot_be_written_is_refused_at_once(store: Store, tmp_path: Path) -> None:
     (tmp_path / "records").write_text("in the way")
     with pytest.raises(StoreError, match="report could not"):
         OutputPath.of("report", "report.html", store, Temporary())
@@ -99,13 +99,17 @@ def test_what_cannot_be_written_is_refused_first(store: Store, tmp_path: Path) -
         ("s3://key:hunter2@bucket/a.html", InvalidField, "without a password"),
     ],
 )
-def test_addresses_that_cannot_be(store: Store, name: str, error: type[Exception], says: str) -> None:
+def test_an_invalid_address_of_a_report_is_refused_without_its_password(
+    store: Store, name: str, error: type[Exception], says: str
+) -> None:
     with pytest.raises(error, match=says) as caught:
         OutputPath.of_report(name, store, Runner())
     assert "hunter2" not in str(caught.value)
 
 
-def test_an_address_whose_package_is_missing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_whose_package_is_missing_names_the_package_to_install(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "s3fs", None)
     monkeypatch.delitem(_registry, "s3", raising=False)  # the class, once it was imported
     with pytest.raises(StoreError, match="Install s3fs") as caught:
@@ -113,7 +117,9 @@ def test_an_address_whose_package_is_missing(store: Store, monkeypatch: pytest.M
     assert "[s3]" in caught.value.next_step
 
 
-def test_a_study_has_a_folder_of_its_own(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_report_of_a_study_goes_to_the_folder_of_the_study(
+    fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(VARIABLE, BASE)
     shown: list[Publication] = []
     runner = Temporary()
@@ -125,14 +131,16 @@ def test_a_study_has_a_folder_of_its_own(fake: Any, address: str, monkeypatch: p
     assert f"[a b.html]({BASE}/{study}/a%20b.html)" in shown[-1].markdown
 
 
-def test_without_an_address_of_the_web_it_is_said_where_the_file_is(store: Store) -> None:
+def test_a_written_file_without_web_address_names_its_path_and_host(store: Store) -> None:
     written = WrittenFile.at("/data/re_port.html", store)
     assert written.link == ""
     assert str(written) == "/data/re_port.html"
     assert written.markdown() == markdown_text(f"/data/re_port.html on {socket.gethostname()}")
 
 
-def test_a_browser_is_given_a_link(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_written_file_has_a_quoted_link_if_a_web_address_is_set(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(VARIABLE, BASE + "/")
     written = WrittenFile.at(f"{store.records}/run-1/a report](x) [é.html", store)
     assert str(written) == f"{BASE}/run-1/a%20report%5D%28x%29%20%5B%C3%A9.html"
@@ -141,7 +149,7 @@ def test_a_browser_is_given_a_link(store: Store, monkeypatch: pytest.MonkeyPatch
     assert WrittenFile.at(f"{store.records}-of-others/report.html", store).link == ""
 
 
-def test_a_bucket_has_links_too(in_memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_in_a_bucket_has_a_link_too(in_memory: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, BASE)
     assert WrittenFile.at("memory://team/records/run-1/r.html", in_memory).link == f"{BASE}/run-1/r.html"
 
@@ -150,7 +158,7 @@ def test_a_bucket_has_links_too(in_memory: Store, monkeypatch: pytest.MonkeyPatc
     "url",
     ["file:///data", "javascript:alert(1)", "https://me:hunter2@host/x", "https://h/x?sig=hunter2", "https://h/)x"],
 )
-def test_what_is_no_address_of_the_web_is_refused_first(
+def test_an_invalid_web_address_is_refused_without_its_password(
     store: Store, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.setenv(VARIABLE, url)

@@ -21,7 +21,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_it_says_how_many_trials_are_done_and_how_long_the_others_take() -> None:
+def test_the_progress_bar_shows_finished_trials_and_the_time_left() -> None:
     terminal = Terminal()
     screen = Screen(file=terminal, force_terminal=True, width=120)
     assert screen.is_watched
@@ -33,13 +33,13 @@ def test_it_says_how_many_trials_are_done_and_how_long_the_others_take() -> None
     assert "2/12" in drawn
     assert "about 3 min left" in drawn
     assert "about 40 s left" in drawn
-    assert "about 20 s left" not in drawn  # is not worth a word
+    assert "about 20 s left" not in drawn  # too short to be told
     last = drawn.rpartition("Report: report.html")[0].rpartition("\r")[2]
-    assert "12/12" in last  # what is no trial takes nothing away
+    assert "12/12" in last  # progress without a trial does not change the count
     assert "and more" not in drawn
 
 
-def test_what_is_kept_stays_above_the_bar() -> None:
+def test_a_kept_message_stays_above_the_progress_bar() -> None:
     terminal = Terminal()
     with bar(Screen(file=terminal, force_terminal=True, width=120)) as listener:
         listener(Progress(1, 2, "trial 1", TRIAL))
@@ -51,16 +51,16 @@ def test_what_is_kept_stays_above_the_bar() -> None:
     assert "8 workers: 6 s" not in lines
 
 
-def test_the_line_of_a_trial_says_how_long_it_still_takes() -> None:
+def test_the_line_of_a_trial_shows_the_time_left_if_it_is_long() -> None:
     assert Progress(1, 12, "makespan 2 s", TRIAL, left_s=220).line == "makespan 2 s (about 4 min left)"
     assert Progress(1, 12, "makespan 2 s", TRIAL, left_s=20).line == "makespan 2 s"
     assert Progress(1, 12, "opening the cluster", left_s=220).line == "opening the cluster"
 
 
-def test_nothing_is_drawn_into_files_and_for_runners_that_were_given(
+def test_no_progress_bar_is_drawn_into_files_or_for_a_given_runner(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")  # which makes no terminal of a file
+    monkeypatch.setenv("FORCE_COLOR", "1")  # a file is still no terminal
     assert not Screen(file=io.StringIO()).is_watched
     given = Runner()
     with shown(given) as runner, shown(None) as own:

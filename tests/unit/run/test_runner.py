@@ -1,4 +1,4 @@
-"""How this process carries out steps: one by one or side by side, what is tried again, and how all of it is stopped."""
+"""How a runner carries out steps: one by one or in parallel, with retries, and how they are stopped."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TOGETHER_S = 20.0
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Pauses that were asked for; none is made."""
+    """Requested pauses; none is waited for."""
     asked: list[float] = []
     monkeypatch.setattr(module.time, "sleep", asked.append)
     return asked
 
 
 def raising(*errors: BaseException | None) -> tuple[RunStep[str], list[Any]]:
-    """A step that raises one error after the other; what it was called with is kept."""
+    """A step that raises these errors one after the other, and the list of arguments of its calls."""
     called: list[Any] = []
 
     def call(*arguments: Any) -> str:
@@ -40,7 +40,7 @@ def raising(*errors: BaseException | None) -> tuple[RunStep[str], list[Any]]:
     return RunStep("provision", call, retried=(InfrastructureError,)), called
 
 
-def test_what_may_be_mended_by_it_is_tried_again(pauses: list[float], caplog: pytest.LogCaptureFixture) -> None:
+def test_a_step_with_a_retryable_error_is_tried_again(pauses: list[float], caplog: pytest.LogCaptureFixture) -> None:
     told: list[Progress] = []
     step, called = raising(ClusterError("no node is free", next_step="wait"))
     with caplog.at_level(logging.WARNING):
@@ -52,7 +52,7 @@ def test_what_may_be_mended_by_it_is_tried_again(pauses: list[float], caplog: py
     assert "no node is free" in caplog.text
 
 
-def test_pauses_grow_and_differ(pauses: list[float]) -> None:
+def test_pauses_between_retries_grow_and_have_jitter(pauses: list[float]) -> None:
     for _ in range(20):
         step, _ = raising(ClusterError("one"), ClusterError("two"))
         Runner().do(step)
@@ -62,7 +62,7 @@ def test_pauses_grow_and_differ(pauses: list[float]) -> None:
         assert len(set(found)) > 1
 
 
-def test_the_last_error_is_raised(pauses: list[float]) -> None:
+def test_the_last_error_is_raised_after_all_retries(pauses: list[float]) -> None:
     step, called = raising(*(ClusterError(f"attempt {number}") for number in range(RETRIES + 5)))
     with pytest.raises(ClusterError, match=f"attempt {RETRIES}"):
         Runner().do(step)
@@ -71,7 +71,7 @@ def test_the_last_error_is_raised(pauses: list[float]) -> None:
 
 
 @pytest.mark.parametrize("error", [StoreError("full"), ZeroDivisionError(), KeyboardInterrupt(), SystemExit()])
-def test_other_errors_are_raised_at_once(pauses: list[float], error: BaseException) -> None:
+def test_errors_that_are_not_retryable_are_raised_at_once(pauses: list[float], error: BaseException) -> None:
     step, called = raising(error)
     with pytest.raises(type(error)) as raised:
         Runner().do(step)
@@ -80,7 +80,7 @@ def test_other_errors_are_raised_at_once(pauses: list[float], error: BaseExcepti
     assert pauses == []
 
 
-def test_a_step_with_nothing_to_retry_is_not_retried(pauses: list[float]) -> None:
+def test_a_step_without_retryable_errors_is_not_retried(pauses: list[float]) -> None:
     def fail() -> None:
         raise ClusterError("gone")
 
@@ -91,8 +91,10 @@ def test_a_step_with_nothing_to_retry_is_not_retried(pauses: list[float]) -> Non
 
 @pytest.mark.parametrize("order", [(True, False), (False, True)], ids=["first", "last"])
 @pytest.mark.parametrize("error", [StoreError("full"), KeyboardInterrupt()])
-def test_an_error_stops_the_others_before_it_is_raised(error: BaseException, order: tuple[bool, bool]) -> None:
-    """The one that goes on ends by nothing but `stop`: were it called later, this would wait for ever."""
+def test_an_error_in_one_step_stops_the_others_before_it_is_raised(
+    error: BaseException, order: tuple[bool, bool]
+) -> None:
+    """The other step ends only by `stop`: if that were called later, the test would wait for ever."""
     stopped, ended, running = threading.Event(), threading.Event(), threading.Event()
 
     def call(fails: bool) -> None:
@@ -109,7 +111,7 @@ def test_an_error_stops_the_others_before_it_is_raised(error: BaseException, ord
     assert ended.is_set()
 
 
-def test_steps_run_at_the_same_time_and_results_keep_their_order() -> None:
+def test_parallel_steps_run_at_the_same_time_and_results_keep_their_order() -> None:
     barrier = threading.Barrier(3, timeout=TOGETHER_S)
 
     def call(number: int) -> int:
@@ -120,14 +122,14 @@ def test_steps_run_at_the_same_time_and_results_keep_their_order() -> None:
     assert Runner().together(step, [(1,), (2,), (3,)], stop=unexpected) == [1, 4, 9]
 
 
-def test_each_has_the_context_of_the_caller() -> None:
+def test_parallel_steps_have_the_context_of_the_caller() -> None:
     variable: ContextVar[str] = ContextVar("variable", default="none")
     variable.set("mine")
     step = RunStep("cluster", lambda number: (number, variable.get()))
     assert Runner().together(step, [(1,), (2,)], stop=unexpected) == [(1, "mine"), (2, "mine")]
 
 
-def test_an_interrupt_while_waiting_stops_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_while_waiting_stops_parallel_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     stopped = threading.Event()
 
     def interrupted(*arguments: Any, **options: Any) -> None:

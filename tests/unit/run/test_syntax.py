@@ -24,12 +24,12 @@ from scalescope.run import syntax
         ("flag=true,False,null", [True, False, None]),
     ],
 )
-def test_axes(text: str, values: list[object]) -> None:
+def test_the_text_of_an_axis_is_parsed_into_its_values(text: str, values: list[object]) -> None:
     assert syntax.axes([text]) == {text.partition("=")[0]: values}
 
 
 @given(st.integers(-1000, 1000), st.integers(0, 200), st.integers(1, 50))
-def test_a_range_is_what_range_says_with_its_end(first: int, length: int, step: int) -> None:
+def test_a_range_of_an_axis_includes_its_end(first: int, length: int, step: int) -> None:
     last = first + length
     assert syntax.axes([f"n={first}..{last}:{step}"]) == {"n": list(range(first, last + 1, step))}
 
@@ -37,17 +37,17 @@ def test_a_range_is_what_range_says_with_its_end(first: int, length: int, step: 
 @pytest.mark.parametrize(
     "text", ["workers", "=1", "workers=", "workers=1,,2", "workers=4..1", "workers=1..x", "x=1..2:0", "x=0..1000000"]
 )
-def test_what_is_no_axis(text: str) -> None:
+def test_an_invalid_axis_is_refused(text: str) -> None:
     with pytest.raises(InvalidField, match="--axis"):
         syntax.axes([text])
 
 
-def test_an_axis_is_given_once() -> None:
+def test_an_axis_given_twice_is_refused() -> None:
     with pytest.raises(InvalidField, match="twice"):
         syntax.axes(["workers=1", "workers=2"])
 
 
-def test_blocks_are_told_from_kinds_paths_and_urls() -> None:
+def test_names_of_blocks_are_distinguished_from_kinds_paths_and_urls() -> None:
     assert syntax.names_block("cluster", "simulated-cluster/prod")
     assert syntax.names_block("store", "result-store/team")
     assert syntax.names_blocks({"workload": "bag-map", "clusters": ["local", "simulated-cluster/prod"]})
@@ -57,7 +57,7 @@ def test_blocks_are_told_from_kinds_paths_and_urls() -> None:
     assert not syntax.names_block("store", "data/results.db")
 
 
-def test_options_are_added_to_what_a_file_says() -> None:
+def test_options_override_the_values_of_a_file() -> None:
     data = {"axes": {"workers": [1], "items": [5]}, "cluster": {"kind": "light", "hosts": 2}}
     syntax.merge(data, "axes", {"workers": [2]})
     syntax.merge_cluster(data, None, {"check_limit": False})
@@ -67,7 +67,7 @@ def test_options_are_added_to_what_a_file_says() -> None:
     assert data["cluster"] == "local"
 
 
-def test_a_file(tmp_path: Path) -> None:
+def test_a_yaml_file_is_read_as_a_mapping(tmp_path: Path) -> None:
     path = tmp_path / "sweep.yaml"
     path.write_text("workload: bag-map\naxes:\n  workers: [1, 2]\n")
     assert syntax.read_file(path) == {"workload": "bag-map", "axes": {"workers": [1, 2]}}
@@ -87,7 +87,7 @@ def test_a_file(tmp_path: Path) -> None:
         (b"!!python/object/apply:os.system ['true']\n", "line 1"),
     ],
 )
-def test_files_that_are_no_sweep(tmp_path: Path, content: bytes, says: str) -> None:
+def test_a_file_that_is_no_valid_sweep_is_refused(tmp_path: Path, content: bytes, says: str) -> None:
     path = tmp_path / "sweep.yaml"
     path.write_bytes(content)
     with pytest.raises(InvalidField, match=says) as error:

@@ -1,4 +1,4 @@
-"""Telemetry as it arrives at a small OTLP receiver: whole requests over HTTP, as protobuf."""
+"""Telemetry as a small OTLP receiver gets it: whole HTTP requests with protobuf."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
         thread.join()
 
 
-def test_a_run_arrives_with_its_trials_findings_and_metrics(receiver: Receiver, fake: Any, address: str) -> None:
+def test_a_run_is_sent_with_its_trials_findings_and_metrics(receiver: Receiver, fake: Any, address: str) -> None:
     fake.script = {1: "fail"}
     done = run_sweep({**SWEEP, "store": address})
     assert receiver.service == "scalescope"
@@ -102,7 +102,7 @@ def test_a_run_arrives_with_its_trials_findings_and_metrics(receiver: Receiver, 
     assert sum(each.as_int for each in receiver.metrics["scalescope.findings"].sum.data_points) == len(codes)
 
 
-def test_a_run_that_is_continued_sends_the_rest(receiver: Receiver, fake: Any, address: str) -> None:
+def test_a_resumed_run_is_sent_once_it_is_complete(receiver: Receiver, fake: Any, address: str) -> None:
     fake.script = {1: KeyboardInterrupt()}
     with pytest.raises(KeyboardInterrupt):
         run_sweep({**SWEEP, "store": address})
@@ -111,8 +111,8 @@ def test_a_run_that_is_continued_sends_the_rest(receiver: Receiver, fake: Any, a
     assert len(receiver.spans) == 3
 
 
-def test_counts_of_several_processes_add_up_to_a_rate(receiver: Receiver, fake: Any, address: str) -> None:
-    for _ in range(2):  # a cached collector is what a process has of its own
+def test_counts_are_sent_as_deltas_of_each_process(receiver: Receiver, fake: Any, address: str) -> None:
+    for _ in range(2):  # clearing the cached collector stands for another process
         for _ in range(2):
             run_sweep({**SWEEP, "store": address, "fresh": True})
             counted = receiver.metrics["scalescope.trials"].sum
@@ -124,7 +124,7 @@ def test_counts_of_several_processes_add_up_to_a_rate(receiver: Receiver, fake: 
     assert receiver.instances == {socket.gethostname()}
 
 
-def test_a_site_may_choose_identity_and_sums_since_the_start(
+def test_a_site_can_choose_instance_id_and_cumulative_counts(
     receiver: Receiver, fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=mine")
@@ -135,7 +135,7 @@ def test_a_site_may_choose_identity_and_sums_since_the_start(
     assert receiver.instances == {"mine"}
 
 
-def test_no_secret_is_sent(receiver: Receiver) -> None:
+def test_telemetry_contains_no_secret(receiver: Receiver) -> None:
     moment = "2026-01-01T00:00:00+00:00"
     redaction.know("OTEL_EXPORTER_OTLP_HEADERS")
     hidden = f"authorization={SECRET}"
@@ -144,7 +144,7 @@ def test_no_secret_is_sent(receiver: Receiver) -> None:
     assert not any(SECRET.encode() in body for body in receiver.bodies)
 
 
-def test_a_collector_that_fails_costs_a_warning_and_is_left_alone(
+def test_a_failing_collector_gives_one_warning_and_is_not_asked_again(
     receiver: Receiver, fake: Any, address: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     receiver.status = 400
@@ -157,7 +157,7 @@ def test_a_collector_that_fails_costs_a_warning_and_is_left_alone(
     assert len(receiver.bodies) == asked
 
 
-def test_it_is_off_and_not_even_imported_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_telemetry_is_off_and_not_imported_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(telemetry.VARIABLE, raising=False)
     assert not telemetry.is_on()
     script = "import sys, scalescope.run.sweep; sys.exit('opentelemetry' in sys.modules)"

@@ -35,7 +35,7 @@ SWEEP: dict[str, Any] = {"workload": "futures-map", "axes": {"workers": [1, 2, 4
 
 
 def carry_out(request: RunRequest, *, runner: Runner | None = None) -> tuple[list[Trial], Drivers]:
-    """All of a sweep but the verdict."""
+    """Run the trials of a sweep without a verdict."""
     finished: list[Trial] = []
     with request.open_store() as store:
         run, waiting = begin(request, store)
@@ -58,7 +58,7 @@ def saved(address: str) -> tuple[Trial, ...]:
 
 
 class Failing(Runner):
-    """Raises an error in place of one of the steps."""
+    """A runner that raises an error instead of one of the steps."""
 
     def __init__(self, step: str, error: Exception) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Failing(Runner):
         return super().do(step, *arguments)
 
 
-def test_all_trials_are_measured_in_the_planned_order_on_one_driver(fake: Any, address: str) -> None:
+def test_all_trials_run_in_the_planned_order_on_one_driver(fake: Any, address: str) -> None:
     request = asked({**SWEEP, "repeats": 2}, store=address)
     finished, session = carry_out(request)
     assert fake.begun == list(request.plan)
@@ -81,7 +81,7 @@ def test_all_trials_are_measured_in_the_planned_order_on_one_driver(fake: Any, a
     assert session.pids == []
 
 
-def test_a_trial_holds_what_was_measured_and_where(fake: Any, address: str) -> None:
+def test_a_trial_has_its_metrics_and_facts_about_cluster_and_host(fake: Any, address: str) -> None:
     carry_out(asked({**SWEEP, "axes": {"workers": [2]}}, store=address))
     [trial] = saved(address)
     assert trial.metrics is not None
@@ -96,7 +96,7 @@ def test_a_trial_holds_what_was_measured_and_where(fake: Any, address: str) -> N
     assert trial.records
 
 
-def test_what_a_trial_left_to_be_read_goes_as_soon_as_it_is_saved(fake: Any, address: str) -> None:
+def test_the_spool_of_a_trial_is_removed_as_soon_as_it_is_saved(fake: Any, address: str) -> None:
     left: list[list[Path]] = []
 
     def look(trial: Trial) -> None:
@@ -109,7 +109,9 @@ def test_what_a_trial_left_to_be_read_goes_as_soon_as_it_is_saved(fake: Any, add
     assert left == [[], [], []]
 
 
-def test_in_real_time_the_orchestrator_is_watched(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_load_of_the_orchestrator_is_measured_on_a_real_time_cluster(
+    fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(orchestrator_load, "wait_until_quiet", lambda processes: 0.75)
     carry_out(asked({**SWEEP, "cluster": "light"}, store=address))
     for trial in saved(address):
@@ -117,7 +119,7 @@ def test_in_real_time_the_orchestrator_is_watched(fake: Any, address: str, monke
         assert trial.facts["orchestrator"]["cpu_s"] >= 0
 
 
-def test_a_finished_run_is_judged_and_complete_and_not_continued(fake: Any, address: str) -> None:
+def test_a_finished_run_has_a_verdict_and_is_not_resumed(fake: Any, address: str) -> None:
     request = asked(SWEEP, store=address)
     carry_out(request)
     with request.open_store() as store:
@@ -129,7 +131,7 @@ def test_a_finished_run_is_judged_and_complete_and_not_continued(fake: Any, addr
     assert verdict.severity in Severity
 
 
-def test_titles_name_what_differs(address: str) -> None:
+def test_titles_of_trials_name_the_values_that_differ(address: str) -> None:
     sweep = {**SWEEP, "axes": {"workers": [1, 20], "seconds": [1, 2]}, "repeats": 3, "warmups": 1}
     request = asked(sweep, store=address)
     titles = Meter(request.sweep, request.plan, done=0, tell=lambda progress: None).titles
@@ -138,7 +140,9 @@ def test_titles_name_what_differs(address: str) -> None:
     assert "1 worker, 4 items, seconds=1.0 · warm-up 1/1" in titles.values()
 
 
-def test_how_long_it_still_takes(address: str, monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
+def test_progress_shows_how_long_the_remaining_trials_take(
+    address: str, monkeypatch: pytest.MonkeyPatch, fake: Any
+) -> None:
     request = asked({**SWEEP, "axes": {"workers": [1, 2, 4]}}, store=address)
     heard, now = list[str](), [100.0]
     monkeypatch.setattr("scalescope.run.progress.time.monotonic", lambda: now[0])
@@ -159,7 +163,7 @@ def test_how_long_it_still_takes(address: str, monkeypatch: pytest.MonkeyPatch, 
         ("die", TrialState.INVALID, "", 2),
     ],
 )
-def test_a_trial_that_is_no_data_point_does_not_end_the_run(
+def test_a_failed_or_invalid_trial_does_not_end_the_run(
     what: str, state: TrialState, reason: str, drivers: int, fake: Any, address: str
 ) -> None:
     fake.script = {1: what}
@@ -172,14 +176,14 @@ def test_a_trial_that_is_no_data_point_does_not_end_the_run(
 
 
 @pytest.mark.parametrize("what", STANDS)
-def test_a_trial_in_which_something_stood_still_is_run_once_more(fake: Any, address: str, what: str) -> None:
+def test_a_trial_with_a_standstill_is_repeated_once(fake: Any, address: str, what: str) -> None:
     fake.script = {0: what}
     carry_out(asked({**SWEEP, "axes": {"workers": [2]}}, store=address))
     [trial] = saved(address)
     assert trial.counts
     [warning] = trial.warnings
     assert warning.endswith(f"because it should {what}")
-    assert trial.facts["cluster"]["held_worker_s"] == pytest.approx(2 * 0.1)  # the first cost, too
+    assert trial.facts["cluster"]["held_worker_s"] == pytest.approx(2 * 0.1)  # the first attempt cost too
     assert len(fake.begun) == 2
 
 
@@ -200,14 +204,16 @@ def test_a_trial_beyond_the_limit_of_emulation_is_invalid(fake: Any, address: st
     assert "this host" in found[4].reason
 
 
-def test_a_trifle_is_no_failure_of_emulation(fake: Any, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_with_little_work_is_valid_beyond_the_emulation_limit(
+    fake: Any, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fake.limit = EmulationLimit(seconds_per_task=0.1).to_mapping()
     monkeypatch.setattr("scalescope.run.trials.is_trifle", lambda metrics: True)
     carry_out(asked(SWEEP, store=address))
     assert {trial.state for trial in saved(address)} == {TrialState.VALID}
 
 
-def test_what_the_host_cannot_emulate_is_simulated(fake: Any, address: str) -> None:
+def test_a_sweep_that_the_host_cannot_emulate_is_simulated_instead(fake: Any, address: str) -> None:
     request = asked({**SWEEP, "cluster": "light"}, store=address)
     fake.limit = EmulationLimit(seconds_per_task=0.0).to_mapping()
     assert run_sweep(request).run.sweep.cluster.kind == "light"
@@ -220,7 +226,7 @@ def test_what_the_host_cannot_emulate_is_simulated(fake: Any, address: str) -> N
 
 
 class Telling(Runner):
-    """Keeps what it is told that is worth a line."""
+    """A runner that keeps notable progress texts."""
 
     def __init__(self, told: list[str]) -> None:
         super().__init__()
@@ -231,7 +237,7 @@ class Telling(Runner):
             self._told.append(progress.text)
 
 
-def test_a_driver_that_is_gone_before_the_trial_begins_costs_no_trial(fake: Any, address: str) -> None:
+def test_a_driver_that_died_before_a_trial_is_replaced_without_losing_it(fake: Any, address: str) -> None:
     fake.script = {1: "gone"}
     request = asked(SWEEP, store=address)
     finished, _ = carry_out(request)
@@ -249,13 +255,13 @@ def test_drivers_that_keep_dying_end_the_sweep(fake: Any, address: str, how: str
     assert latest(address).state is RunState.FAILED
 
 
-def test_a_trial_that_ends_well_forgives_earlier_losses(fake: Any, address: str) -> None:
+def test_a_valid_trial_resets_the_count_of_lost_drivers(fake: Any, address: str) -> None:
     fake.script = dict.fromkeys((0, 1, 3, 4, 6, 7), "die")
     finished, _ = carry_out(asked({**SWEEP, "repeats": 3}, store=address))
     assert len(finished) == 9
 
 
-def test_a_stopped_sweep_continues_without_repeating(fake: Any, address: str) -> None:
+def test_a_stopped_sweep_is_resumed_without_repeating_trials(fake: Any, address: str) -> None:
     fake.script = {2: KeyboardInterrupt()}
     request = asked({**SWEEP, "repeats": 2}, store=address)
     with pytest.raises(KeyboardInterrupt):
@@ -270,7 +276,7 @@ def test_a_stopped_sweep_continues_without_repeating(fake: Any, address: str) ->
     assert (latest(address).id, len(saved(address))) == (stopped.id, 6)
 
 
-def test_no_cluster_no_trial(fake: Any, address: str, refusal: Exception) -> None:
+def test_a_sweep_without_a_cluster_starts_no_trial(fake: Any, address: str, refusal: Exception) -> None:
     fake.refusals += [refusal] * 3
     with pytest.raises(ClusterError, match="no cluster today"):
         carry_out(asked(SWEEP, store=address))
@@ -290,14 +296,14 @@ def test_the_driver_is_closed_when_a_trial_cannot_be_saved(
     assert len(fake.begun) == 1
 
 
-def test_the_driver_is_closed_even_if_the_task_that_should_do_it_fails(fake: Any, address: str) -> None:
+def test_the_driver_is_closed_even_if_the_teardown_task_fails(fake: Any, address: str) -> None:
     with pytest.raises(OSError, match="orchestrator"):
         carry_out(asked(SWEEP, store=address), runner=Failing("teardown", OSError("the orchestrator's server is gone")))
     assert fake.started[0].closed
 
 
 @pytest.mark.parametrize("by_a_signal", [True, False])
-def test_a_sweep_whose_signal_became_another_error_is_stopped_and_not_failed(
+def test_a_sweep_is_stopped_if_a_signal_preceded_the_error_and_failed_otherwise(
     fake: Any, address: str, by_a_signal: bool
 ) -> None:
     class Engine(Runner):
@@ -314,7 +320,7 @@ def test_a_sweep_whose_signal_became_another_error_is_stopped_and_not_failed(
     assert latest(address).state == ("stopped" if by_a_signal else "failed")
 
 
-def test_a_run_can_be_stopped_from_another_thread_and_the_trial_is_not_recorded(fake: Any, address: str) -> None:
+def test_a_trial_is_not_saved_if_another_thread_stops_the_run(fake: Any, address: str) -> None:
     request = asked(SWEEP, store=address)
 
     def stopped_meanwhile(driver: Any) -> str:
@@ -328,7 +334,7 @@ def test_a_run_can_be_stopped_from_another_thread_and_the_trial_is_not_recorded(
         carry_out(request)
     assert len(saved(address)) == 1
     assert len(fake.started) == 1
-    assert len(carry_out(request)[0]) == 2  # and what was stopped can be begun again
+    assert len(carry_out(request)[0]) == 2  # a stopped run can be resumed
 
 
 def test_a_driver_that_starts_while_its_run_is_stopped_is_closed(fake: Any, address: str) -> None:
@@ -343,7 +349,7 @@ def test_a_driver_that_starts_while_its_run_is_stopped_is_closed(fake: Any, addr
 
 
 @pytest.mark.parametrize("end", [Drivers.close, lambda drivers: stop(drivers.run_id)], ids=["close", "stop"])
-def test_stuck_drivers_are_closed_side_by_side(fake: Any, address: str, end: Callable[[Drivers], None]) -> None:
+def test_stuck_drivers_are_closed_in_parallel(fake: Any, address: str, end: Callable[[Drivers], None]) -> None:
     request = asked({**SWEEP, "axes": {"workers": [1], "cluster": ["simulated", "light", "local"]}}, store=address)
     with request.open_store() as store, registered(session := Drivers(request, "run", store)):
         for planned in request.plan:
@@ -362,12 +368,12 @@ def test_a_second_signal_does_not_interrupt_a_teardown() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_clusters_in_real_time_never_run_side_by_side() -> None:
+def test_parallel_clusters_in_real_time_are_refused() -> None:
     with pytest.raises(InvalidField, match=r"parallel_clusters: .*real time"):
         asked({**SWEEP, "cluster": "light"}, parallel_clusters=2)
 
 
-def test_what_is_not_installed_is_refused_before_anything_starts(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_refused_before_a_driver_starts(fake: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     absent = ("asyncssh", "apache_beam")
 
@@ -382,14 +388,16 @@ def test_what_is_not_installed_is_refused_before_anything_starts(fake: Any, monk
     with pytest.raises(UsageError) as refused:
         asked({**SWEEP, "workload": "beam-pardo"})
     assert install_command("beam") in refused.value.next_step
-    asked({**SWEEP, "workload": "beam-pardo", "environment": "apache-beam==2.50.0"})  # there the driver finds out
+    asked({**SWEEP, "workload": "beam-pardo", "environment": "apache-beam==2.50.0"})  # its driver checks that
     assert fake.started == []
 
 
 @pytest.mark.parametrize(
     ("cores", "says", "most"), [([0, 1], "at most 2", 2), ([], "cannot pin", 1)], ids=["two cores", "unknown cores"]
 )
-def test_no_more_clusters_than_cores(cores: list[int], says: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_parallel_clusters_than_cores_are_refused(
+    cores: list[int], says: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(orchestrator_load, "cores", lambda: cores)
     with pytest.raises(InvalidField, match=says):
         asked(SWEEP, parallel_clusters=3)
@@ -405,7 +413,7 @@ def test_a_budget_ends_a_sweep_and_a_larger_one_continues_it(fake: Any, address:
     assert (len(finished), session.pids) == (3, [])
 
 
-def test_the_price_table_comes_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+def test_the_price_table_is_read_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str) -> None:
     table = tmp_path / "price_table.yaml"
     table.write_text("currency: USD\nworker_hour: {gpu: 2.5}\n")
     monkeypatch.setenv(price_table.VARIABLE, str(table))
@@ -422,6 +430,7 @@ def test_the_price_table_comes_from_a_file(tmp_path: Path, monkeypatch: pytest.M
     assert price_table.load().of(request.sweep.cluster) is None
 
 
+@pytest.mark.thorough
 def test_a_trial_keeps_the_price_of_its_workers(
     fake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
@@ -444,7 +453,7 @@ def test_a_request_can_be_sent_to_another_process(tmp_path: Path, address: str) 
     assert again.workload.run.__name__ == "run"
 
 
-def test_a_report_that_could_not_be_written_is_not_named(
+def test_a_report_that_could_not_be_written_is_not_named_in_the_artifact(
     fake: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published: list[Publication] = []
@@ -458,7 +467,7 @@ def test_a_report_that_could_not_be_written_is_not_named(
 
 
 class FullDisk(Runner):
-    """Its drivers can write no file of more than 4 KiB, as on a disk on which that is left."""
+    """A runner whose drivers can write at most 4 KiB per file, as on a nearly full disk."""
 
     def do(self, step: RunStep[Any], *arguments: Any) -> Any:
         result = super().do(step, *arguments)
@@ -468,10 +477,10 @@ class FullDisk(Runner):
         return result
 
 
-def test_a_full_disk_ends_the_run_once_and_the_same_command_finishes_it(
+def test_a_run_ended_by_a_full_disk_is_finished_by_the_same_command(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # cut bytecode would stay behind, and break all that follows
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # truncated bytecode would stay behind and break later tests
     request = asked({**SWEEP, "params": {"items": 2000}}, store=address)
     with pytest.raises(CaptureError, match="could not be written") as caught:
         carry_out(request, runner=FullDisk())
@@ -482,7 +491,7 @@ def test_a_full_disk_ends_the_run_once_and_the_same_command_finishes_it(
     assert [trial.state for trial in saved(address)] == [TrialState.VALID] * 3
 
 
-def test_no_room_for_the_folder_of_a_driver_is_one_clear_error(
+def test_a_folder_of_a_driver_that_cannot_be_created_raises_store_error(
     fake: Any, address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
@@ -491,7 +500,7 @@ def test_no_room_for_the_folder_of_a_driver_is_one_clear_error(
         carry_out(asked(SWEEP, store=address))
 
 
-def test_a_run_is_not_continued_with_other_code(fake: Any, address: str, tmp_path: Path) -> None:
+def test_a_run_is_not_resumed_with_changed_code(fake: Any, address: str, tmp_path: Path) -> None:
     job = tmp_path / "job.py"
     job.write_text("def run(client, items: int = 1):\n    pass\n")
     sweep = {**SWEEP, "workload": f"{job}:run"}

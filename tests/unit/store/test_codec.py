@@ -19,24 +19,24 @@ values = st.recursive(
 
 
 @given(values)
-def test_round_trip(value: Any) -> None:
+def test_any_value_survives_dumps_and_loads(value: Any) -> None:
     text = dumps(value)
     assert loads(text) == value
     assert text.isascii()
     json.loads(text, parse_constant=pytest.fail)
 
 
-def test_nan_inside() -> None:
+def test_nan_within_a_tuple_survives() -> None:
     (found,) = loads(dumps({"a": (math.nan,)}))["a"]
     assert math.isnan(found)
 
 
-def test_a_mapping_that_looks_like_a_number_stays_one() -> None:
+def test_a_mapping_that_looks_like_an_encoded_float_stays_a_mapping() -> None:
     assert loads(dumps({"$float": "nan?"})) == {"$float": "nan?"}
     assert loads(dumps({"$float": "nan", "x": 1})) == {"$float": "nan", "x": 1}
 
 
-def test_what_is_not_json() -> None:
+def test_a_value_that_json_cannot_hold_raises_store_error() -> None:
     with pytest.raises(StoreError, match="type set"):
         dumps({"a": {1}})
 
@@ -50,5 +50,5 @@ def test_clean_text_can_be_stored(text: str) -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")))
-def test_ordinary_text_is_not_touched(text: str) -> None:
+def test_clean_does_not_change_ordinary_text(text: str) -> None:
     assert clean(text) == text

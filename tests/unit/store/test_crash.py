@@ -68,7 +68,11 @@ def spawn(url: str, tmp_path: Any, child_environment: dict[str, str]) -> Iterato
         process.wait()
 
 
-def test_nothing_committed_is_lost_and_the_run_goes_on(
+BOTH = pytest.mark.parametrize("url", ["sqlite", pytest.param("postgresql", marks=pytest.mark.thorough)], indirect=True)
+
+
+@BOTH
+def test_a_killed_run_keeps_all_committed_trials_and_continues(
     url: str, tmp_path: Any, sweep: Sweep, spawn: Callable[..., subprocess.Popen[str]]
 ) -> None:
     ids, acknowledged = set(), set()
@@ -100,7 +104,8 @@ def test_nothing_committed_is_lost_and_the_run_goes_on(
         assert (run.id, run.state, len(run.trials)) == (*ids, RunState.COMPLETE, count)
 
 
-def test_two_processes_save_at_once(url: str, spawn: Callable[..., subprocess.Popen[str]]) -> None:
+@BOTH
+def test_two_processes_can_save_trials_at_the_same_time(url: str, spawn: Callable[..., subprocess.Popen[str]]) -> None:
     count = 25
     processes = [spawn(kill=False, count=count, name=name) for name in ("one", "two")]
     for process in processes:

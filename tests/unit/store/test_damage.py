@@ -37,7 +37,7 @@ def change(path: Path, statement: str) -> None:
     "damage",
     ["facts = '{\"pack'", "metrics = '{}'", "metrics = '[1]'", "state = 'unheard-of'", "findings = '[{\"code\": 1}]'"],
 )
-def test_a_trial_that_cannot_be_read_is_named_and_run_again(
+def test_a_damaged_trial_is_named_in_a_warning_and_run_again(
     path: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with Store.open(str(path)) as store:
@@ -52,7 +52,7 @@ def test_a_trial_that_cannot_be_read_is_named_and_run_again(
         assert store.finished(run.id)[first.key] == first
 
 
-def test_a_point_run_or_study_that_cannot_be_read(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_damaged_point_run_or_study_is_left_out_with_a_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     change(path, "UPDATE studies SET result = 'x'")
     change(path, "UPDATE points SET spec = 'x' WHERE workers = 1")
     change(path, "UPDATE sweep_runs SET spec = 'x' WHERE id NOT IN (SELECT run_id FROM trials)")
@@ -65,7 +65,7 @@ def test_a_point_run_or_study_that_cannot_be_read(path: Path, caplog: pytest.Log
     assert len(caplog.records) == 3
 
 
-def test_many_runs_that_cannot_be_read_take_one_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_several_damaged_runs_give_one_warning(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with sqlite3.connect(path) as database:
         database.execute("UPDATE sweep_runs SET spec = 'x'")
     database.close()

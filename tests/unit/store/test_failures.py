@@ -1,4 +1,4 @@
-"""What goes wrong for real: full disks, missing permissions, damaged files, servers that are not there."""
+"""Real failures: full disks, missing permissions, damaged files, unreachable servers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Make = Callable[..., Any]
 
 
 def child(code: str, path: object, environment: dict[str, str]) -> str:
-    """What a process prints that runs `code` with a path as its argument."""
+    """The output of a process that runs `code` with a path as its argument."""
     command = [sys.executable, "-c", textwrap.dedent(code), str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
@@ -54,11 +54,13 @@ class TestDisk:
         folder.mkdir()
         command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
         if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode != 0:
-            pytest.skip("no file system can be mounted here; test_a_limit_on_file_size covers the same path")
+            pytest.skip(
+                "no file system can be mounted here; test_a_file_size_limit_raises_store_error covers the same path"
+            )
         yield folder
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
-    def test_a_full_disk_loses_nothing_and_the_store_recovers(
+    def test_a_full_disk_loses_no_saved_trial_and_saving_works_again_later(
         self, small_disk: Path, sweep: Sweep, make_trial: Make
     ) -> None:
         ballast = small_disk / "ballast"
@@ -77,7 +79,8 @@ class TestDisk:
             saved.append(store.save(run_id, make_trial(1)))
             assert store.run().trials == tuple(saved)
 
-    def test_a_limit_on_file_size(self, tmp_path: Path, child_environment: dict[str, str]) -> None:
+    @pytest.mark.thorough
+    def test_a_file_size_limit_raises_store_error(self, tmp_path: Path, child_environment: dict[str, str]) -> None:
         code = """
             import resource, sys
             from scalescope.errors import StoreError
@@ -112,14 +115,14 @@ class TestSqliteFile:
         Store.open(path).close()
         return path
 
-    def test_not_a_database(self, tmp_path: Path) -> None:
+    def test_a_file_that_is_no_database_is_refused_and_not_changed(self, tmp_path: Path) -> None:
         path = tmp_path / "notes.txt"
         path.write_text("Dear diary, " * 1000)
         error = failure(lambda: Store.open(str(path)))
         assert "not a SQLite database" in error.cause
         assert path.read_text().startswith("Dear diary")
 
-    def test_damaged_pages(self, path: str, sweep: Sweep) -> None:
+    def test_damaged_pages_raise_store_error_that_names_recover(self, path: str, sweep: Sweep) -> None:
         connection = sqlite3.connect(path)
         (page,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sweep_runs'").fetchone()
         connection.close()
@@ -131,11 +134,13 @@ class TestSqliteFile:
         assert "damaged" in error.cause
         assert ".recover" in error.next_step
 
-    def test_a_folder_and_a_file_in_its_place(self, path: str, tmp_path: Path) -> None:
+    def test_a_folder_or_a_path_below_a_file_is_refused(self, path: str, tmp_path: Path) -> None:
         assert "folder" in failure(lambda: Store.open(str(tmp_path))).cause
         failure(lambda: Store.open(f"{path}/b.db"))
 
-    def test_another_process_holds_the_lock(self, path: str, sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_write_fails_after_the_timeout_if_another_process_holds_the_lock(
+        self, path: str, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(store_module, "LOCK_TIMEOUT_S", 0.05)
         holder = sqlite3.connect(path, isolation_level=None)
         holder.execute("BEGIN IMMEDIATE")
@@ -148,8 +153,10 @@ class TestSqliteFile:
         holder.close()
 
     @pytest.mark.skipif(os.geteuid() != 0, reason="only root can pass for another user here")
-    def test_without_permission(self, tmp_path: Path, child_environment: dict[str, str]) -> None:
-        """As another user, for whom root's folders really are read-only."""
+    def test_a_store_without_write_permission_raises_store_error(
+        self, tmp_path: Path, child_environment: dict[str, str]
+    ) -> None:
+        """The code runs as another user, for whom root's folders are really read-only."""
         folder = tmp_path / "team"
         folder.mkdir()
         path = folder / "a.db"
@@ -162,7 +169,7 @@ class TestSqliteFile:
             from scalescope.errors import StoreError
             from scalescope.model.sweep import Sweep
             from scalescope.store import Store
-            import scalescope.store.store, alembic.command, alembic.script  # before the other user cannot read them
+            import scalescope.store.store, alembic.command, alembic.script  # the other user cannot read them
             path = sys.argv[1]
             os.setuid(65534)
             def begin():
@@ -189,21 +196,23 @@ class TestServer:
             ("nowhere", {}, "has no such database"),
         ],
     )
-    def test_it_refuses(self, postgresql: Any, name: str, given: dict[str, Any], meaning: str) -> None:
+    def test_a_refused_connection_raises_store_error_without_the_password(
+        self, postgresql: Any, name: str, given: dict[str, Any], meaning: str
+    ) -> None:
         error = failure(lambda: Store.open(postgresql.url(name, **given)))
         assert "open the store" in error.what
         assert meaning in error.cause
         assert "127.0.0.1" in error.where
         assert "s3cret" not in str(error)
 
-    def test_a_read_only_server(self, postgresql: Any, sweep: Sweep) -> None:
+    def test_a_read_only_server_raises_store_error(self, postgresql: Any, sweep: Sweep) -> None:
         url = postgresql.create()
         Store.open(url).close()
         with Store.open(url + "%20-cdefault_transaction_read_only%3Don") as store:
             error = failure(lambda: store.begin(sweep, [], workload_version=1))
         assert "may not write" in error.cause
 
-    def test_a_connection_that_breaks_is_made_anew(self, postgresql: Any, sweep: Sweep) -> None:
+    def test_a_broken_connection_is_opened_again(self, postgresql: Any, sweep: Sweep) -> None:
         import psycopg
 
         with Store.open(postgresql.create()) as store:
@@ -212,7 +221,7 @@ class TestServer:
                 admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
             store.beat(run_id)
 
-    def test_one_that_stands_still_is_waited_for(
+    def test_the_store_waits_for_a_server_that_stands_still(
         self, postgresql: Any, sweep: Sweep, make_trial: Make, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(patience, "SAY_S", 0.2)
@@ -240,7 +249,7 @@ class TestServer:
         goes_on.start()
         return goes_on
 
-    def test_one_that_is_away_is_asked_again(
+    def test_saving_is_retried_if_the_server_is_away(
         self, postgresql: Any, sweep: Sweep, make_trial: Make, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(waiting, "AGAIN_S", 0.0)
@@ -256,7 +265,7 @@ class TestServer:
             monkeypatch.setattr(store, "_save_row", refuse_twice)
             assert store.save(run_id, make_trial(0)) == store.run().trials[0]
 
-    def test_no_password_in_anything_shown(
+    def test_no_error_repr_or_log_shows_the_password(
         self, postgresql: Any, sweep: Sweep, make_trial: Make, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level("DEBUG")
@@ -290,12 +299,12 @@ class TestServer:
     ("name", "category"),
     [("EndpointConnectionError", AWAY), ("ReadTimeoutError", AWAY), ("NoCredentialsError", "")],
 )
-def test_what_object_storage_raises(name: str, category: str) -> None:
-    error = type(name, (Exception,), {})("Could not reach it")  # botocore's share no class with those of others
+def test_connection_errors_of_object_storage_have_the_category_away(name: str, category: str) -> None:
+    error = type(name, (Exception,), {})("Could not reach it")  # botocore's errors have no base class of ours
     assert explain(error, "write the records", "s3://bucket").category == category
 
 
-def test_without_the_driver_for_postgresql(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_postgresql_driver_is_named_with_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
     error = failure(lambda: Store.open("postgresql://u:s3cret@h/d"))
     assert error.next_step == install_command("postgresql")

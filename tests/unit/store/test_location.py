@@ -12,7 +12,7 @@ from scalescope.store.location import holds_password, locate, redact
 SECRETS = ["hunter2", "p%40ss%2Fword", "p@ss/word"]
 
 
-def test_a_path_and_an_address_of_the_same_file(tmp_path: Path) -> None:
+def test_a_path_and_a_sqlite_address_locate_the_same_file(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     for address in (str(path), f"sqlite:///{path}"):
         location = locate(address)
@@ -24,17 +24,19 @@ def test_a_relative_path_is_made_absolute(tmp_path: Path, monkeypatch: pytest.Mo
     assert locate("a.db").path == locate("sqlite:///a.db").path == tmp_path / "a.db"
 
 
-def test_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_tilde_in_the_path_means_the_home_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert locate("~/a.db").path == tmp_path / "a.db"
 
 
-def test_the_variable_and_the_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_default_store_follows_scalescope_store_and_xdg_data_home(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.delenv("SCALESCOPE_STORE", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     assert locate("").path == tmp_path / ".local/share/scalescope/scalescope.db"
-    monkeypatch.setenv("XDG_DATA_HOME", "relative")  # to be ignored, says the specification
+    monkeypatch.setenv("XDG_DATA_HOME", "relative")  # the XDG specification says to ignore relative paths
     assert locate("").path == tmp_path / ".local/share/scalescope/scalescope.db"
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     assert locate("").path == tmp_path / "data/scalescope/scalescope.db"
@@ -45,7 +47,7 @@ def test_the_variable_and_the_defaults(monkeypatch: pytest.MonkeyPatch, tmp_path
 
 
 @pytest.mark.parametrize("scheme", ["postgresql", "postgres", "postgresql+psycopg", "postgresql+psycopg2"])
-def test_postgresql_by_any_of_its_names(scheme: str) -> None:
+def test_every_postgresql_scheme_becomes_psycopg(scheme: str) -> None:
     location = locate(f"{scheme}://ann:hunter2@db:5433/results?sslmode=require")
     assert location.path is None
     assert location.url.drivername == "postgresql+psycopg"
@@ -54,7 +56,7 @@ def test_postgresql_by_any_of_its_names(scheme: str) -> None:
     assert "hunter2" not in repr(location)
 
 
-def test_a_password_that_was_not_quoted_is_explained() -> None:
+def test_an_unquoted_password_is_refused_with_an_explanation() -> None:
     with pytest.raises(InvalidField, match="%40"):
         locate("postgresql://ann:p@ss/word@db/results")
 
@@ -64,7 +66,7 @@ def test_a_password_that_was_not_quoted_is_explained() -> None:
     [":memory:", "sqlite://", "sqlite:///:memory:", "sqlite://host/path", "sqlite:///a.db?mode=ro", "mysql://u@h/d",
      "postgresql://u@h", "postgresql://u@h:port/d", "s3://bucket/key", "://", "https://example.org"],
 )  # fmt: skip
-def test_other_addresses_are_refused(address: str) -> None:
+def test_addresses_of_other_databases_are_refused(address: str) -> None:
     with pytest.raises(InvalidField, match="sqlite:///PATH or postgresql://") as error:
         locate(address)
     assert error.value.field == "store"
@@ -95,13 +97,13 @@ def test_a_password_in_the_query_is_hidden(secret: str) -> None:
     assert secret not in locate(f"postgresql://db/x?user=u&password={secret}").shown
 
 
-def test_redaction_leaves_the_rest() -> None:
+def test_redact_does_not_change_addresses_without_a_password() -> None:
     for text in ("memory://a/b", "s3://bucket/a:b@c", "postgresql://u@h/d", "a sentence: at x@y"):
         assert redact(text) == text
         assert not holds_password(text)
 
 
-def test_records_may_not_hold_a_password(tmp_path: Path) -> None:
+def test_an_address_of_records_with_a_password_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidField, match="without a password") as error:
         Store.open(str(tmp_path / "a.db"), "ftp://u:hunter2@h/x")
     assert "hunter2" not in str(error.value)

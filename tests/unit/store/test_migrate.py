@@ -19,15 +19,18 @@ from scalescope.store import Store, migrate
 from scalescope.store.schema import REVISION, VERSION_TABLE, RunState, StoreBase
 
 
-def test_tables_and_migrations_agree(store: Store) -> None:
-    with store._engine.connect() as connection:
+def test_an_older_store_becomes_like_a_new_one(url: str) -> None:
+    with Store.open(url) as store, store._engine.execution_options(scalescope_write=True).begin() as connection:
+        connection.execute(text("ALTER TABLE findings DROP COLUMN place"))
+        connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0001'"))
+    with Store.open(url) as store, store._engine.connect() as connection:
         options = {"version_table": VERSION_TABLE, "compare_type": True}
         context = MigrationContext.configure(connection, opts=options)
         assert compare_metadata(context, StoreBase.metadata) == []
         assert context.get_current_revision() == REVISION
 
 
-def test_findings_of_an_older_store_have_no_place_and_no_patch(tmp_path: Path, sweep: Sweep) -> None:
+def test_findings_of_a_store_at_revision_0001_have_no_place_and_no_patch(tmp_path: Path, sweep: Sweep) -> None:
     path = tmp_path / "a.db"
     with Store.open(str(path)) as store:
         run = store.begin(sweep, [], workload_version=1, fresh=True)
@@ -46,14 +49,14 @@ def test_findings_of_an_older_store_have_no_place_and_no_patch(tmp_path: Path, s
         assert (found.findings[0].place, found.findings[0].patch) == (None, None)
 
 
-def test_an_open_store_is_not_migrated_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_current_store_is_not_migrated_again(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     Store.open(url).close()
     monkeypatch.setattr(migrate, "_migrate", pytest.fail)
     monkeypatch.setattr(migrate, "_file_lock", pytest.fail)
     Store.open(url).close()
 
 
-def test_sqlite_is_set_up_to_survive_power_cuts(tmp_path: Path) -> None:
+def test_sqlite_uses_settings_that_survive_power_cuts(tmp_path: Path) -> None:
     with Store.open(str(tmp_path / "a.db")) as store, store._engine.connect() as connection:
         found = [
             connection.exec_driver_sql(f"PRAGMA {name}").scalar()
@@ -62,7 +65,7 @@ def test_sqlite_is_set_up_to_survive_power_cuts(tmp_path: Path) -> None:
     assert found == ["wal", 2, 1, 60_000]
 
 
-def test_on_a_network_file_system_there_is_no_wal(
+def test_sqlite_uses_no_wal_on_a_network_file_system(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     mounts = tmp_path / "mounts"
@@ -76,7 +79,7 @@ def test_on_a_network_file_system_there_is_no_wal(
         assert "use PostgreSQL" in caplog.text
 
 
-def test_a_newer_store(url: str) -> None:
+def test_a_store_of_a_newer_release_is_refused(url: str) -> None:
     with Store.open(url) as store, store._engine.execution_options(scalescope_write=True).begin() as connection:
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))
     with pytest.raises(StoreError, match="revision 9999") as error:
@@ -84,7 +87,7 @@ def test_a_newer_store(url: str) -> None:
     assert "Upgrade Scalescope" in error.value.next_step
 
 
-def test_the_file_of_another_application(tmp_path: Path) -> None:
+def test_the_database_of_another_application_is_refused_and_not_changed(tmp_path: Path) -> None:
     path = tmp_path / "other.db"
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE theirs (x)")
@@ -96,7 +99,7 @@ def test_the_file_of_another_application(tmp_path: Path) -> None:
     connection.close()
 
 
-def test_a_migration_that_fails_leaves_nothing(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_migration_leaves_no_tables_and_can_be_repeated(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     real = migrate._migrate
 
     def broken(connection: Any, found: str | None, where: str) -> None:
@@ -111,7 +114,7 @@ def test_a_migration_that_fails_leaves_nothing(url: str, monkeypatch: pytest.Mon
         assert inspect(store._engine).has_table("trials")
 
 
-def test_two_processes_open_a_new_store(url: str, child_environment: dict[str, str]) -> None:
+def test_two_processes_can_open_a_new_store_at_the_same_time(url: str, child_environment: dict[str, str]) -> None:
     code = "import sys; from scalescope.store import Store; print(flush=True); input(); Store.open(sys.argv[1]).close()"
     processes = [
         subprocess.Popen([sys.executable, "-c", code, url], stdin=PIPE, stdout=PIPE, stderr=PIPE, env=child_environment)
@@ -128,7 +131,9 @@ def test_two_processes_open_a_new_store(url: str, child_environment: dict[str, s
     assert [result[2] for result in results] == [0, 0], results
 
 
-def test_a_lock_that_is_never_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_migration_lock_that_is_never_released_raises_store_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(migrate, "WAIT_S", 0.1)
     with migrate._file_lock(tmp_path / "a.db", "x"), pytest.raises(StoreError, match=r"has held .*a\.db\.lock"):
         Store.open(str(tmp_path / "a.db"))

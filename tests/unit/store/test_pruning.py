@@ -41,7 +41,7 @@ def kept(tmp_path: Path, sweep: Sweep, make_trial: Make, make_tables: Make) -> t
     return address, ids
 
 
-def test_what_is_old_is_found_and_nothing_that_runs(kept: tuple[str, dict[str, str]]) -> None:
+def test_old_runs_and_studies_are_found_but_running_ones_are_not(kept: tuple[str, dict[str, str]]) -> None:
     address, ids = kept
     with Store.open(address) as store:
         found = pruning.find(store, older_than_days=99)
@@ -51,7 +51,7 @@ def test_what_is_old_is_found_and_nothing_that_runs(kept: tuple[str, dict[str, s
         assert pruning.find(store, older_than_days=101) == []
 
 
-def test_of_what_is_too_much_the_newest_is_kept(kept: tuple[str, dict[str, str]]) -> None:
+def test_the_oldest_runs_are_found_if_the_store_exceeds_keep_bytes(kept: tuple[str, dict[str, str]]) -> None:
     address, ids = kept
     with Store.open(address) as store:
         size = pruning.find(store, older_than_days=99)[0].size
@@ -59,7 +59,7 @@ def test_of_what_is_too_much_the_newest_is_kept(kept: tuple[str, dict[str, str]]
         assert [each.id for each in found] == [ids["old"]]
 
 
-def test_what_is_removed_leaves_nothing_and_the_rest_can_be_read(kept: tuple[str, dict[str, str]]) -> None:
+def test_removed_runs_leave_no_rows_or_files_and_other_runs_stay_readable(kept: tuple[str, dict[str, str]]) -> None:
     address, ids = kept
     with Store.open(address) as store:
         pruning.remove(store, pruning.find(store, older_than_days=0))
@@ -76,7 +76,7 @@ def test_what_is_removed_leaves_nothing_and_the_rest_can_be_read(kept: tuple[str
         assert counts == [1, 1, 1]
 
 
-def test_the_command_lists_first(
+def test_prune_removes_only_with_yes_and_otherwise_lists(
     kept: tuple[str, dict[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     address, ids = kept

@@ -43,7 +43,7 @@ def columns(table: str, rows: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("rows", [0, 1, 1000])
-def test_every_table_comes_back_to_the_last_bit(address: str, rows: int) -> None:
+def test_every_table_is_read_back_exactly(address: str, rows: int) -> None:
     tables = {name: columns(name, rows) for name in TABLES}
     records.write(address, tables)
     assert records.names(address) == tuple(TABLES)
@@ -58,7 +58,7 @@ def test_every_table_comes_back_to_the_last_bit(address: str, rows: int) -> None
                 assert np.asarray(found[name]).dtype == np.dtype(kind)
 
 
-def test_extreme_numbers(address: str) -> None:
+def test_extreme_numbers_are_read_back_exactly(address: str) -> None:
     table = columns("memory", 4)
     table["time"] = array("d", [0.0, 5e-324, 1.7976931348623157e308, -0.0])
     table["rss"] = array("q", [-(2**63), 2**63 - 1, 0, 1])
@@ -75,9 +75,9 @@ def test_a_second_write_replaces_the_first(address: str, make_tables: Make) -> N
     assert len(records.read(address, "tasks")["key"]) == 1
 
 
-def test_no_trace_of_temporary_files(tmp_path: Path, make_tables: Make) -> None:
+def test_writing_leaves_no_temporary_files(tmp_path: Path, make_tables: Make) -> None:
     (tmp_path / "run").mkdir()
-    (tmp_path / "run" / ".key.tmp").mkdir()  # of a process that was killed
+    (tmp_path / "run" / ".key.tmp").mkdir()  # left by a killed process
     (tmp_path / "run" / ".key.tmp" / "logs.parquet").touch()
     records.write(str(tmp_path / "run" / "key"), make_tables())
     assert sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")) == [
@@ -88,7 +88,9 @@ def test_no_trace_of_temporary_files(tmp_path: Path, make_tables: Make) -> None:
     ]
 
 
-def test_an_interrupted_write_is_not_seen(tmp_path: Path, make_tables: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_write_leaves_no_records(
+    tmp_path: Path, make_tables: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[list[str]] = []
     real = Path.rename
 
@@ -110,7 +112,7 @@ def test_an_interrupted_write_is_not_seen(tmp_path: Path, make_tables: Make, mon
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["key"]
 
 
-def test_a_task_takes_few_bytes(tmp_path: Path) -> None:
+def test_a_task_takes_at_most_30_bytes_on_disk(tmp_path: Path) -> None:
     """Tasks of about 0.2 s on 300 workers, in the order in which they ended, with times of a real clock (2**-22 s)."""
     rows, workers = 100_000, 300
     rng = np.random.default_rng(1)
@@ -127,7 +129,7 @@ def test_a_task_takes_few_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "tasks.parquet").stat().st_size / rows <= 30
 
 
-class TestRefuses:
+class TestRefusals:
     @pytest.mark.parametrize(
         "table",
         [
@@ -137,26 +139,26 @@ class TestRefuses:
         ],
         ids=["unknown column", "missing column", "unequal lengths"],
     )
-    def test_columns_that_are_not_declared(self, address: str, table: dict[str, Any]) -> None:
+    def test_columns_that_do_not_fit_the_declared_table_are_refused(self, address: str, table: dict[str, Any]) -> None:
         with pytest.raises(StoreError) as error:
             records.write(address, {"lag": table})
         assert "another version" in error.value.cause
 
-    def test_nothing_there(self, address: str) -> None:
+    def test_reading_missing_records_raises_store_error(self, address: str) -> None:
         for act in (lambda: records.read(address, "tasks"), lambda: records.names(address)):
             with pytest.raises(StoreError, match="nothing is there") as error:
                 act()
             assert "another machine" in error.value.cause
 
     @pytest.mark.parametrize("damage", [b"", b"PAR1", b"x" * 100])
-    def test_a_damaged_file(self, tmp_path: Path, make_tables: Make, damage: bytes) -> None:
+    def test_a_damaged_parquet_file_raises_store_error(self, tmp_path: Path, make_tables: Make, damage: bytes) -> None:
         records.write(str(tmp_path / "key"), make_tables())
         (tmp_path / "key" / "tasks.parquet").write_bytes(damage)
         with pytest.raises(StoreError, match="'tasks'") as error:
             records.read(str(tmp_path / "key"), "tasks")
         assert error.value.cause == "The file is damaged."
 
-    def test_one_wrong_bit_is_never_read_as_a_number(self, tmp_path: Path) -> None:
+    def test_a_flipped_bit_is_reported_as_damage_or_changes_no_data(self, tmp_path: Path) -> None:
         table = columns("memory", 1000)
         records.write(str(tmp_path / "key"), {"memory": table})
         path = tmp_path / "key" / "memory.parquet"
@@ -171,20 +173,22 @@ class TestRefuses:
                 found = records.read(str(tmp_path / "key"), "memory")
             except StoreError as error:
                 problems.append(error)
-            else:  # the bit says nothing of the data
+            else:  # the bit does not belong to the data
                 assert found["worker"] == table["worker"]
                 np.testing.assert_array_equal(found["time"], table["time"])
                 np.testing.assert_array_equal(found["rss"], table["rss"])
         assert len(problems) > 50
         assert {error.cause for error in problems} == {"The file is damaged."}
 
-    def test_a_protocol_whose_package_is_missing(self, make_tables: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_address_whose_package_is_missing_is_refused_with_the_next_step(
+        self, make_tables: Make, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setitem(sys.modules, "gcsfs", None)
         with pytest.raises(StoreError, match="gcsfs") as error:
             records.write("gs://bucket/key", make_tables())
         assert "Install" in error.value.next_step
 
-    def test_a_file_where_the_folder_should_be(self, tmp_path: Path, make_tables: Make) -> None:
+    def test_writing_records_below_a_file_raises_store_error(self, tmp_path: Path, make_tables: Make) -> None:
         (tmp_path / "run").touch()
         with pytest.raises(StoreError, match="write the records"):
             records.write(str(tmp_path / "run" / "key"), make_tables())

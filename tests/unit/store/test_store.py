@@ -56,13 +56,13 @@ def begin(store: Store, sweep: Sweep, **options: Any) -> str:
 
 
 def alter(store: Store, run_id: str, **values: Any) -> None:
-    """Make a run look as another process would have left it."""
+    """Change fields of a stored run, as if another process had written them."""
     with store._engine.execution_options(scalescope_write=True).begin() as connection:
         connection.execute(update(RunRow).where(RunRow.id == run_id).values(**values))
 
 
 def together(count: int, act: Callable[[], Any]) -> list[Any]:
-    """What threads return that begin at the same time."""
+    """Return values of threads that begin at the same time."""
     barrier = threading.Barrier(count)
 
     def begin_together(_: int) -> Any:
@@ -76,8 +76,10 @@ def together(count: int, act: Callable[[], Any]) -> list[Any]:
 DEAD = {"pid": 2**22 + 1, "process_started": 1.0}
 
 
-class TestKeeps:
-    def test_a_run_from_begin_to_end(self, store: Store, sweep: Sweep, make_trial: Make, make_tables: Make) -> None:
+class TestSavedRuns:
+    def test_a_run_is_read_back_as_it_was_saved(
+        self, store: Store, sweep: Sweep, make_trial: Make, make_tables: Make
+    ) -> None:
         before = datetime.now(UTC)
         run = store.begin(sweep, [None, None], workload_version=3)  # type: ignore[list-item]
         assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{6}", run.id)
@@ -102,7 +104,9 @@ class TestKeeps:
         assert listed == dataclasses.replace(found, trials=())
         assert listed.saved == 2
 
-    def test_raw_records(self, store: Store, sweep: Sweep, make_trial: Make, make_tables: Make) -> None:
+    def test_raw_records_of_a_trial_are_read_back(
+        self, store: Store, sweep: Sweep, make_trial: Make, make_tables: Make
+    ) -> None:
         run_id = begin(store, sweep)
         saved = store.save(run_id, make_trial(), make_tables(4))
         tables = store.tables(saved)
@@ -111,7 +115,7 @@ class TestKeeps:
         np.testing.assert_array_equal(tables["tasks"]["start"], [0.5, 1.5, 2.5, 3.5])
         assert list(store.tables(saved, "events")) == ["events"]
 
-    def test_points_and_package_lists_are_kept_once(self, store: Store, sweep: Sweep, make_trial: Make) -> None:
+    def test_equal_points_and_package_lists_are_stored_once(self, store: Store, sweep: Sweep, make_trial: Make) -> None:
         packages = {f"package-{i}": str(i) for i in range(300)}
         for _ in range(2):
             run_id = begin(store, sweep, fresh=True, facts={"packages": packages})
@@ -133,7 +137,9 @@ class TestKeeps:
         assert saved.facts == {"packages": "0123456789ab"}
 
     @pytest.mark.parametrize("reason", ["nul \0 in it", "surrogate \udcff of a file name", "ünïcode 🚀", "x" * 100_000])
-    def test_no_reason_is_too_odd_to_be_stored(self, store: Store, sweep: Sweep, make_trial: Make, reason: str) -> None:
+    def test_any_text_can_be_stored_as_reason_warning_or_fact(
+        self, store: Store, sweep: Sweep, make_trial: Make, reason: str
+    ) -> None:
         trial = make_trial(
             state=TrialState.FAILED, reason=reason, metrics=None, warnings=(reason,), facts={"a": reason}
         )
@@ -188,7 +194,7 @@ trials = st.builds(
 
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(trial=trials)
-def test_any_trial_comes_back_as_it_was(store: Store, sweep: Sweep, trial: Trial) -> None:
+def test_any_trial_is_read_back_as_it_was_saved(store: Store, sweep: Sweep, trial: Trial) -> None:
     run_id = begin(store, sweep, fresh=True)
     assert store.save(run_id, trial) == trial
     (found,) = store.run(run_id).trials
@@ -196,8 +202,8 @@ def test_any_trial_comes_back_as_it_was(store: Store, sweep: Sweep, trial: Trial
     assert found.point.id == trial.point.id
 
 
-class TestSavesOnce:
-    def test_a_second_save_changes_nothing(
+class TestSavingTwice:
+    def test_a_second_save_of_a_trial_changes_nothing(
         self, store: Store, sweep: Sweep, make_trial: Make, make_tables: Make
     ) -> None:
         run_id = begin(store, sweep)
@@ -208,14 +214,14 @@ class TestSavesOnce:
         assert len(store.tables(first)["tasks"]["key"]) == 1
 
     @pytest.mark.parametrize("state", [TrialState.FAILED, TrialState.INVALID])
-    def test_failed_and_invalid_trials_are_finished(
+    def test_failed_and_invalid_trials_count_as_finished(
         self, store: Store, sweep: Sweep, make_trial: Make, state: TrialState
     ) -> None:
         run_id = begin(store, sweep)
         saved = store.save(run_id, make_trial(state=state, reason="so it was"))
         assert store.finished(run_id) == {saved.key: saved}
 
-    def test_an_interrupted_trial_is_kept_but_run_again(
+    def test_an_interrupted_trial_is_stored_but_not_finished(
         self, store: Store, sweep: Sweep, make_trial: Make, make_tables: Make
     ) -> None:
         run_id = begin(store, sweep)
@@ -228,15 +234,17 @@ class TestSavesOnce:
         assert store.run().trials == (done,)
         assert len(store.tables(done)["tasks"]["key"]) == 2
 
-    def test_two_savers_of_one_trial(self, store: Store, sweep: Sweep, make_trial: Make) -> None:
+    def test_threads_that_save_the_same_trial_all_get_the_stored_one(
+        self, store: Store, sweep: Sweep, make_trial: Make
+    ) -> None:
         run_id = begin(store, sweep)
         numbers = iter(range(4))
         saved = together(4, lambda: store.save(run_id, make_trial(real_s=float(next(numbers)))))
         assert saved == [store.run().trials[0]] * 4
 
 
-class TestResume:
-    def test_a_run_whose_owner_is_dead(self, store: Store, sweep: Sweep, make_trial: Make) -> None:
+class TestResuming:
+    def test_a_run_whose_owner_is_dead_is_resumed(self, store: Store, sweep: Sweep, make_trial: Make) -> None:
         run = store.begin(sweep, [], workload_version=1)
         saved = store.save(run.id, make_trial())
         alter(store, run.id, **DEAD)
@@ -246,14 +254,16 @@ class TestResume:
         assert resumed.started_at > run.started_at
         assert len(store.runs()) == 1
 
-    def test_a_run_of_this_process_unless_a_fresh_one_is_asked_for(self, store: Store, sweep: Sweep) -> None:
+    def test_a_run_of_this_process_is_resumed_unless_fresh_is_given(self, store: Store, sweep: Sweep) -> None:
         run_id = begin(store, sweep)
         store.extend(run_id, 7)
         assert store.run(run_id).planned == 7
         assert begin(store, sweep) == run_id != begin(store, sweep, fresh=True)
 
     @pytest.mark.parametrize("state", ["stopped", "failed"])
-    def test_a_run_that_did_not_finish(self, store: Store, sweep: Sweep, state: str) -> None:
+    def test_a_stopped_or_failed_run_is_resumed_without_its_verdict(
+        self, store: Store, sweep: Sweep, state: str
+    ) -> None:
         run_id = begin(store, sweep)
         store.finish(run_id, state, VERDICT)
         resumed = store.begin(sweep, [], workload_version=1)
@@ -261,10 +271,10 @@ class TestResume:
         with Session(store._engine) as session:
             assert session.scalars(select(FindingRow)).all() == []
 
-    def test_one_that_fails_again_before_it_has_a_trial_is_as_it_was(
+    def test_a_resumed_run_that_fails_without_a_new_trial_is_unchanged(
         self, store: Store, sweep: Sweep, make_trial: Make
     ) -> None:
-        """A run of another user, say, whose cluster refuses this one."""
+        """For example a run of another user whose cluster refuses this user."""
         run_id = begin(store, sweep)
         store.save(run_id, make_trial())
         store.finish(run_id, "stopped", VERDICT)
@@ -278,14 +288,14 @@ class TestResume:
         store.finish(run_id, "failed")
         assert store.run(run_id).state is RunState.FAILED
 
-    def test_a_complete_run_is_not_resumed_nor_any_older(self, store: Store, sweep: Sweep) -> None:
+    def test_neither_a_complete_run_nor_an_older_one_is_resumed(self, store: Store, sweep: Sweep) -> None:
         older = begin(store, sweep)
         alter(store, older, **DEAD)
         newer = begin(store, sweep, fresh=True)
         store.finish(newer, "complete")
         assert begin(store, sweep) not in (older, newer)
 
-    def test_only_the_same_question(self, store: Store, sweep: Sweep) -> None:
+    def test_only_a_run_with_the_same_sweep_version_and_packages_is_resumed(self, store: Store, sweep: Sweep) -> None:
         run_id = begin(store, sweep, facts={"packages": {"dask": "1"}})
         others = [
             begin(store, dataclasses.replace(sweep, seed=8), facts={"packages": {"dask": "1"}}),
@@ -296,19 +306,19 @@ class TestResume:
         assert len({run_id, *others}) == 5
         assert begin(store, sweep, facts={"packages": {"dask": "1"}}) == run_id
 
-    def test_a_live_owner_keeps_its_run(self, store: Store, sweep: Sweep) -> None:
+    def test_a_run_of_a_live_process_is_not_resumed(self, store: Store, sweep: Sweep) -> None:
         run_id = begin(store, sweep)
         parent = Owner.of(os.getppid())
         alter(store, run_id, pid=parent.pid, process_started=parent.process_started)
         assert begin(store, sweep) != run_id
 
-    def test_a_pid_that_was_given_again(self, store: Store, sweep: Sweep) -> None:
+    def test_a_run_is_resumed_if_another_process_has_its_pid_now(self, store: Store, sweep: Sweep) -> None:
         run_id = begin(store, sweep)
         alter(store, run_id, pid=os.getppid(), process_started=Owner.of(os.getppid()).process_started - 1000)
         assert begin(store, sweep) == run_id
 
     @pytest.mark.parametrize(("silent_s", "resumed"), [(60, False), (180, True)])
-    def test_on_another_host_the_heartbeat_tells(
+    def test_a_run_of_another_host_is_resumed_once_its_heartbeat_is_old(
         self, store: Store, sweep: Sweep, silent_s: float, resumed: bool
     ) -> None:
         run_id = begin(store, sweep)
@@ -317,7 +327,7 @@ class TestResume:
 
     @pytest.mark.parametrize("ahead_s", [-3600, 3600])
     @pytest.mark.parametrize("alive", [True, False])
-    def test_on_a_network_file_system_no_two_clocks_are_compared(
+    def test_heartbeats_on_a_network_file_system_are_judged_without_comparing_clocks(
         self, tmp_path: Path, sweep: Sweep, monkeypatch: pytest.MonkeyPatch, ahead_s: float, alive: bool
     ) -> None:
         monkeypatch.setattr(location, "network_filesystem", lambda path: "nfs4")
@@ -326,7 +336,7 @@ class TestResume:
         with Store.open(str(tmp_path / "a.db")) as store:
             run_id = begin(store, sweep)
 
-            def beat() -> None:  # by the clock of the other host
+            def beat() -> None:  # with the clock of the other host
                 alter(store, run_id, host="elsewhere", heartbeat_at=datetime.now(UTC) + timedelta(seconds=ahead_s))
 
             beat()
@@ -336,15 +346,19 @@ class TestResume:
             assert (begin(store, sweep) == run_id) is not alive
             later.cancel()
 
-    def test_a_beat_and_a_save_renew_the_heartbeat(self, store: Store, sweep: Sweep, make_trial: Make) -> None:
+    def test_beating_and_saving_renew_the_heartbeat_of_a_run(
+        self, store: Store, sweep: Sweep, make_trial: Make
+    ) -> None:
         run_id = begin(store, sweep)
         for act in (lambda: store.beat(run_id), lambda: store.save(run_id, make_trial())):
             alter(store, run_id, host="elsewhere", heartbeat_at=datetime.now(UTC) - timedelta(seconds=180))
             act()
             assert begin(store, sweep) != run_id
 
-    def test_of_several_resumers_one_wins(self, url: str, sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
-        processes = [subprocess.Popen(["sleep", "60"]) for _ in range(4)]  # each resumer passes for a live process
+    def test_only_one_of_several_processes_resumes_a_run(
+        self, url: str, sweep: Sweep, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        processes = [subprocess.Popen(["sleep", "60"]) for _ in range(4)]  # each resumer pretends to be one
         owners = [Owner.of(process.pid) for process in processes]
         stores = [Store.open(url) for _ in owners]
         run_id = begin(stores[0], sweep)
@@ -360,7 +374,7 @@ class TestResume:
         assert len(got) == 4
         assert got.count(run_id) == 1
 
-    def test_who_lost_its_run_is_stopped(
+    def test_a_process_whose_run_was_taken_over_cannot_save(
         self, url: str, sweep: Sweep, make_trial: Make, make_tables: Make, tmp_path: Path
     ) -> None:
         with Store.open(url, str(tmp_path / "raw")) as slept, Store.open(url, str(tmp_path / "raw")) as other:
@@ -383,7 +397,9 @@ class TestResume:
             assert len(other.run(run_id).trials) == 2
 
 
-def test_a_store_that_was_moved_away_is_not_written_on(tmp_path: Path, sweep: Sweep, make_trial: Make) -> None:
+def test_saving_to_a_store_whose_file_was_moved_raises_store_error(
+    tmp_path: Path, sweep: Sweep, make_trial: Make
+) -> None:
     with Store.open(str(tmp_path / "a.db")) as store:
         run_id = begin(store, sweep)
         (tmp_path / "a.db").rename(tmp_path / "b.db")
@@ -391,15 +407,15 @@ def test_a_store_that_was_moved_away_is_not_written_on(tmp_path: Path, sweep: Sw
             store.save(run_id, make_trial())
 
 
-class TestFindsRuns:
-    def test_newest_first_by_workload_and_limited(self, store: Store, sweep: Sweep) -> None:
+class TestFindingRuns:
+    def test_runs_are_listed_newest_first_up_to_a_limit(self, store: Store, sweep: Sweep) -> None:
         other = dataclasses.replace(sweep, workload="array-matmul")
         ids = [begin(store, question, fresh=True) for question in (sweep, other, sweep)]
         assert [run.id for run in store.runs()] == ids[::-1]
         assert [run.id for run in store.runs(limit=2)] == ids[:0:-1]
         assert store.run().id == store.run("latest").id == ids[2]
 
-    def test_the_beginning_of_an_id(self, store: Store, sweep: Sweep) -> None:
+    def test_a_run_is_found_by_the_beginning_of_its_id(self, store: Store, sweep: Sweep) -> None:
         ids = [begin(store, sweep, fresh=True) for _ in range(2)]
         assert store.run(ids[0][:-1]).id == ids[0]
         with pytest.raises(UsageError, match=r"Several .* '20'") as error:
@@ -407,21 +423,21 @@ class TestFindsRuns:
         assert all(run_id in str(error.value) for run_id in ids)
 
     @pytest.mark.parametrize("reference", ["nonsense", "", "%", "_", "20%", "\0", "\udcff"])
-    def test_an_unknown_id(self, store: Store, sweep: Sweep, reference: str) -> None:
+    def test_an_unknown_run_id_is_refused_with_the_newest_id(self, store: Store, sweep: Sweep, reference: str) -> None:
         run_id = begin(store, sweep)
         with pytest.raises(UsageError, match="There is no run") as error:
             store.run(reference)
         assert run_id in error.value.next_step
         assert error.value.exit_status == 2
 
-    def test_an_empty_store(self, store: Store) -> None:
+    def test_an_empty_store_has_no_latest_run(self, store: Store) -> None:
         assert store.runs() == []
         with pytest.raises(UsageError, match="holds no runs"):
             store.run()
 
 
-class TestRefuses:
-    def test_an_unknown_run(self, store: Store, make_trial: Make) -> None:
+class TestRefusals:
+    def test_saving_to_an_unknown_run_raises_store_error(self, store: Store, make_trial: Make) -> None:
         for act in (
             lambda: store.save("none", make_trial()),
             lambda: store.beat("none"),
@@ -431,11 +447,13 @@ class TestRefuses:
                 act()
 
     @pytest.mark.parametrize("state", ["running", "done", ""])
-    def test_a_state_in_which_no_run_ends(self, store: Store, sweep: Sweep, state: str) -> None:
+    def test_finishing_a_run_in_an_invalid_state_is_refused(self, store: Store, sweep: Sweep, state: str) -> None:
         with pytest.raises(InvalidField, match="'complete', 'stopped', 'failed'"):
             store.finish(begin(store, sweep), state)
 
-    def test_tables_that_are_not_there(self, store: Store, sweep: Sweep, make_trial: Make, make_tables: Make) -> None:
+    def test_reading_missing_tables_names_the_existing_ones(
+        self, store: Store, sweep: Sweep, make_trial: Make, make_tables: Make
+    ) -> None:
         run_id = begin(store, sweep)
         with pytest.raises(StoreError, match="has no raw records"):
             store.tables(store.save(run_id, make_trial(0)))
@@ -445,8 +463,8 @@ class TestRefuses:
         assert error.value.next_step == "It has: tasks, events."
 
 
-class TestRecordsMove:
-    def test_default_records_are_beside_the_database_and_move_with_it(
+class TestPlaceOfRecords:
+    def test_default_records_lie_next_to_the_database_and_move_with_it(
         self, tmp_path: Path, sweep: Sweep, make_trial: Make, make_tables: Make
     ) -> None:
         (tmp_path / "old").mkdir()
@@ -457,7 +475,7 @@ class TestRecordsMove:
         with Store.open(str(tmp_path / "new" / "a.db")) as store:
             assert store.tables(store.run().trials[0], "tasks")["tasks"]["key"]
 
-    def test_another_address_is_remembered(
+    def test_a_custom_address_of_records_is_stored_with_the_database(
         self, tmp_path: Path, sweep: Sweep, make_trial: Make, make_tables: Make
     ) -> None:
         with Store.open(str(tmp_path / "a.db"), "memory://elsewhere/") as store:

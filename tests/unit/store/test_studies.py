@@ -18,7 +18,7 @@ def begin(store: Store, sweep: Sweep, **given: Any) -> str:
     return store.begin(sweep, (), workload_version=1, **given).id
 
 
-def test_one_that_begins_has_no_answer(store: Store) -> None:
+def test_a_new_study_has_no_answer(store: Store) -> None:
     study = store.studies.begin("threshold", QUESTION, follows="20260101-000000-abcdef")
     assert study.id.startswith("threshold-")
     assert (study.question, study.follows) == (QUESTION, "20260101-000000-abcdef")
@@ -27,7 +27,7 @@ def test_one_that_begins_has_no_answer(store: Store) -> None:
     assert store.studies.get(study.id) == study
 
 
-def test_the_answer_is_kept(store: Store) -> None:
+def test_the_answer_of_a_finished_study_is_stored(store: Store) -> None:
     study = store.studies.begin("comparison", QUESTION)
     result = {"ratio": 1.1, "q": None, "ü": ["→"]}
     store.studies.finish(study.id, "B is slower.", result, alarm=True)
@@ -36,7 +36,7 @@ def test_the_answer_is_kept(store: Store) -> None:
     assert done.finished_at >= done.created_at
 
 
-def test_the_same_question_is_continued_until_it_is_answered(store: Store) -> None:
+def test_a_study_with_the_same_question_is_continued_until_it_is_finished(store: Store) -> None:
     first = store.studies.begin("threshold", QUESTION)
     assert store.studies.begin("threshold", dict(reversed(QUESTION.items()))) == first
     assert store.studies.begin("threshold", {**QUESTION, "low": 51}).id != first.id
@@ -47,7 +47,7 @@ def test_the_same_question_is_continued_until_it_is_answered(store: Store) -> No
     assert store.studies.begin("threshold", QUESTION).id not in (first.id, fresh.id)
 
 
-def test_it_owns_its_runs_and_latest_passes_them_over(store: Store, sweep: Sweep) -> None:
+def test_runs_of_a_study_are_listed_with_it_and_are_not_the_latest_run(store: Store, sweep: Sweep) -> None:
     own = begin(store, sweep)
     study = store.studies.begin("threshold", QUESTION)
     runs = [begin(store, sweep, study=study.id, fresh=True) for _ in range(2)]
@@ -58,7 +58,7 @@ def test_it_owns_its_runs_and_latest_passes_them_over(store: Store, sweep: Sweep
     assert [run.id for run in store.runs(own=True)] == [own]
 
 
-def test_where_all_runs_belong_to_studies_latest_points_to_the_list(store: Store, sweep: Sweep) -> None:
+def test_latest_is_refused_with_a_hint_if_all_runs_belong_to_studies(store: Store, sweep: Sweep) -> None:
     run = begin(store, sweep, study=store.studies.begin("threshold", QUESTION).id)
     with pytest.raises(UsageError) as raised:
         store.run("latest")
@@ -66,7 +66,7 @@ def test_where_all_runs_belong_to_studies_latest_points_to_the_list(store: Store
     assert run in raised.value.next_step
 
 
-def test_a_run_of_a_study_is_continued_in_that_study_alone(store: Store, sweep: Sweep) -> None:
+def test_a_run_of_a_study_is_resumed_only_in_that_study(store: Store, sweep: Sweep) -> None:
     one, other = (store.studies.begin("threshold", {**QUESTION, "low": low}) for low in (1, 2))
     run = begin(store, sweep, study=one.id)
     store.finish(run, "stopped")
@@ -75,7 +75,7 @@ def test_a_run_of_a_study_is_continued_in_that_study_alone(store: Store, sweep: 
     assert begin(store, sweep, study=one.id) == run
 
 
-def test_what_a_run_and_a_study_led_to(store: Store, sweep: Sweep) -> None:
+def test_studies_that_follow_a_run_or_a_study_are_found(store: Store, sweep: Sweep) -> None:
     run = begin(store, sweep)
     first = store.studies.begin("threshold", QUESTION, follows=run)
     second = store.studies.begin("release", QUESTION, follows=run)
@@ -85,7 +85,7 @@ def test_what_a_run_and_a_study_led_to(store: Store, sweep: Sweep) -> None:
     assert store.studies.following(third.id) == ()
 
 
-def test_they_are_found_newest_first_by_kind_and_by_the_beginning_of_an_id(store: Store) -> None:
+def test_studies_are_found_newest_first_by_kind_and_by_the_beginning_of_an_id(store: Store) -> None:
     ids = [store.studies.begin("threshold", {**QUESTION, "low": low}).id for low in range(4)]
     assert [study.id for study in store.studies.newest()] == ids[::-1]
     assert [study.id for study in store.studies.newest(limit=2)] == ids[:1:-1]
@@ -96,7 +96,7 @@ def test_they_are_found_newest_first_by_kind_and_by_the_beginning_of_an_id(store
 # ------------------------------------------------------------------ what breaks
 
 
-def test_several_begin_alike(store: Store) -> None:
+def test_an_ambiguous_beginning_of_a_study_id_is_refused(store: Store) -> None:
     ids = [store.studies.begin("threshold", {**QUESTION, "low": low}).id for low in (1, 2)]
     with pytest.raises(UsageError, match=r"Several .* 'threshold-'") as caught:
         store.studies.get("threshold-")
@@ -104,17 +104,17 @@ def test_several_begin_alike(store: Store) -> None:
 
 
 @pytest.mark.parametrize("reference", ["release", "threshold-19990101", "threshold-%", "threshold_"])
-def test_there_is_no_such_study(store: Store, reference: str) -> None:
+def test_an_unknown_study_id_is_refused(store: Store, reference: str) -> None:
     store.studies.begin("threshold", QUESTION)
     with pytest.raises(UsageError, match="There is no study"):
         store.studies.get(reference)
 
 
-def test_one_that_is_gone_cannot_be_finished(store: Store) -> None:
+def test_finishing_an_unknown_study_raises_store_error(store: Store) -> None:
     with pytest.raises(StoreError, match="no study 'threshold-x'"):
         store.studies.finish("threshold-x", "Found.", {}, alarm=False)
 
 
-def test_what_can_only_be_a_study() -> None:
+def test_is_study_tells_ids_of_studies_from_ids_of_runs() -> None:
     assert all(map(is_study, ("threshold", "release-2026", "comparison-20260101-000000-abcdef")))
     assert not any(map(is_study, ("20260101-000000-abcdef", "latest", "")))

@@ -31,7 +31,7 @@ Source = Callable[[int], Pair]
 
 
 def run(source: Source, question: ComparisonQuestion | None = None) -> tuple[PairedComparison, int]:
-    """Asks until there is nothing more to ask; the answer, and how many pairs that took."""
+    """Asks for pairs until no more are needed; returns the answer and the number of pairs."""
     question, pairs = question or ComparisonQuestion(), []
     while more := further(question, pairs):
         pairs += [source(len(pairs) + i) for i in range(more)]
@@ -54,7 +54,7 @@ def noisy(slower: float, seed: int, *, own: float = 0.022, outliers: float = 0.0
 # ------------------------------------------------------------------ clear answers
 
 
-def test_without_noise_seven_pairs_say_it_exactly(golden: Compare) -> None:
+def test_seven_pairs_without_noise_give_the_exact_ratio(golden: Compare) -> None:
     answer, pairs = run(lambda i: (1.0 + i, 1.05 * (1.0 + i)))
     assert (answer.decision, pairs) == (ComparisonDecision.SLOWER, 7)
     assert answer.low == answer.high == answer.ratio == pytest.approx(1.05)
@@ -62,13 +62,13 @@ def test_without_noise_seven_pairs_say_it_exactly(golden: Compare) -> None:
     golden(answer.line)
 
 
-def test_equal_pairs_are_the_same_even_where_no_difference_is_small_enough(golden: Compare) -> None:
+def test_equal_pairs_are_the_same_even_with_a_smallest_effect_of_zero(golden: Compare) -> None:
     answer, pairs = run(lambda _: (2.0, 2.0), ComparisonQuestion(smallest_effect=0.0))
     assert (answer.decision, pairs, answer.p) == (ComparisonDecision.SAME, 7, 1.0)
     golden(answer.line)
 
 
-def test_a_difference_that_is_certain_but_too_small_is_the_same(golden: Compare) -> None:
+def test_a_certain_difference_below_the_smallest_effect_is_the_same(golden: Compare) -> None:
     answer, _ = run(noisy(0.01, seed=1, own=0.002))
     assert answer.p is not None
     assert answer.p < 0.01
@@ -76,7 +76,7 @@ def test_a_difference_that_is_certain_but_too_small_is_the_same(golden: Compare)
     golden(answer.line)
 
 
-def test_of_an_efficiency_more_is_better(golden: Compare) -> None:
+def test_a_lower_efficiency_counts_as_slower(golden: Compare) -> None:
     question = ComparisonQuestion(metric="efficiency", larger_is_slower=False, a="2023", b="2026", name="bag-map")
     answer, _ = run(noisy(-0.2, seed=1), question)
     assert answer.decision is ComparisonDecision.SLOWER
@@ -84,7 +84,7 @@ def test_of_an_efficiency_more_is_better(golden: Compare) -> None:
     assert run(noisy(0.2, seed=1), question)[0].decision is ComparisonDecision.FASTER
 
 
-def test_a_clear_answer_comes_after_seven_pairs_and_a_faint_one_later(golden: Compare) -> None:
+def test_a_clear_difference_needs_seven_pairs_and_a_faint_one_needs_more(golden: Compare) -> None:
     assert run(noisy(0.5, seed=3))[1] == 7
     answer, pairs = run(noisy(0.02, seed=3, own=0.05))
     assert (answer.decision, pairs) == (ComparisonDecision.UNDECIDED, 20)
@@ -106,19 +106,21 @@ def rates(slower: float, *, series: int = 250, **noise: float) -> Counter[Compar
     return Counter(run(noisy(slower, seed, **noise))[0].decision for seed in range(series))
 
 
-def test_equals_raise_false_alarms_in_at_most_one_of_twenty() -> None:
+def test_equal_sides_raise_a_false_alarm_in_at_most_one_of_twenty() -> None:
     found = rates(0.0)
     # 5 % and two standard errors of 250
     assert found[ComparisonDecision.SLOWER] + found[ComparisonDecision.FASTER] <= 19
     assert found[ComparisonDecision.SAME] > 200
 
 
-def test_five_percent_is_found_nine_times_in_ten_though_now_and_then_a_trial_is_late() -> None:
+@pytest.mark.thorough
+def test_a_difference_of_5_percent_is_found_in_nine_of_ten_despite_outliers() -> None:
     assert rates(0.05, series=150)[ComparisonDecision.SLOWER] >= 145
     assert rates(0.05, series=150, outliers=0.05)[ComparisonDecision.SLOWER] >= 138
 
 
-def test_what_is_as_large_as_the_smallest_effect_is_hardly_ever_called_the_same() -> None:
+@pytest.mark.thorough
+def test_a_difference_as_large_as_the_smallest_effect_is_rarely_called_the_same() -> None:
     assert rates(0.03)[ComparisonDecision.SAME] <= 19
 
 
@@ -131,7 +133,7 @@ def rarely_slow(seed: int) -> Source:
     )
 
 
-def test_what_is_rarely_slow_is_hardly_ever_called_the_same() -> None:
+def test_a_side_with_rare_slow_trials_is_seldom_called_the_same() -> None:
     answers = [run(rarely_slow(seed))[0] for seed in range(60)]
     # 10 % have no slow trial in 14 pairs
     assert sum(answer.decision is ComparisonDecision.SAME for answer in answers) <= 12
@@ -145,7 +147,7 @@ def test_what_is_rarely_slow_is_hardly_ever_called_the_same() -> None:
 # ------------------------------------------------------------------ what breaks
 
 
-def test_where_the_tests_disagree_more_pairs_are_run() -> None:
+def test_more_pairs_are_run_if_t_test_and_sign_flip_test_disagree() -> None:
     # one of seven pairs against the others: the t-test is sure of the mean, three in 64 flips are not
     pairs: list[Pair] = [(1.0, math.exp(value)) for value in (0.05, 0.06, 0.05, 0.06, 0.05, 0.06, -0.012)]
     question = ComparisonQuestion(smallest_effect=0.0, alpha=0.3)
@@ -156,7 +158,7 @@ def test_where_the_tests_disagree_more_pairs_are_run() -> None:
     assert (answer.decision, further(strict, pairs)) == (ComparisonDecision.UNDECIDED, 3)
 
 
-def test_disagreement_is_said(golden: Compare) -> None:
+def test_the_answer_mentions_a_disagreement_of_the_two_tests(golden: Compare) -> None:
     values = [0.1, 0.11, 0.12, 0.1, 0.11, 0.12, 0.1]
     question = ComparisonQuestion(alpha=0.015)  # seven pairs cannot have a smaller p than 2/128 by sign flips
     answer = judge(question, [(1.0, math.exp(value)) for value in values])
@@ -164,19 +166,19 @@ def test_disagreement_is_said(golden: Compare) -> None:
     golden(answer.line)
 
 
-def test_pairs_that_are_not_valid_are_replaced() -> None:
+def test_invalid_pairs_are_replaced_and_counted() -> None:
     answer, pairs = run(lambda i: (1.0, None) if i < 2 else (1.0, 2.0))
     assert (answer.decision, answer.pairs, answer.dropped, pairs) == (ComparisonDecision.SLOWER, 7, 2, 9)
     assert "2 more not valid" in answer.line
 
 
-def test_it_is_given_up_where_no_pair_is_valid(golden: Compare) -> None:
+def test_a_comparison_ends_undecided_if_no_pair_is_valid(golden: Compare) -> None:
     answer, pairs = run(lambda _: (None, 1.0))
     assert (answer.decision, pairs, answer.ratio) == (ComparisonDecision.UNDECIDED, FIRST, None)
     golden(answer.line)
 
 
-def test_nothing_is_decided_before_seven_pairs(golden: Compare) -> None:
+def test_a_comparison_is_undecided_before_seven_pairs(golden: Compare) -> None:
     answer = judge(ComparisonQuestion(), [(1.0, 2.0)] * 6)
     assert (answer.decision, answer.ratio) == (ComparisonDecision.UNDECIDED, pytest.approx(2.0))
     golden(answer.line)
@@ -194,7 +196,7 @@ def test_an_outlier_does_not_hide_a_difference(golden: Compare) -> None:
 
 
 @given(st.integers(0, 60), st.integers(7, 60), st.integers(0, 3))
-def test_asking_goes_from_look_to_look_and_ends(valid: int, most: int, seed: int) -> None:
+def test_further_pairs_are_requested_up_to_the_next_look_until_max_pairs(valid: int, most: int, seed: int) -> None:
     question = ComparisonQuestion(max_pairs=most)
     source = noisy(0.02, seed, own=0.05)
     pairs = [source(i) for i in range(valid)]
@@ -207,7 +209,7 @@ def test_asking_goes_from_look_to_look_and_ends(valid: int, most: int, seed: int
 @pytest.mark.parametrize(
     ("field", "value"), [("max_pairs", 6), ("smallest_effect", -0.1), ("smallest_effect", 1.0), ("alpha", 0.0)]
 )
-def test_a_question_that_cannot_be_right_is_refused(field: str, value: float) -> None:
+def test_an_invalid_comparison_question_is_refused(field: str, value: float) -> None:
     with pytest.raises(InvalidField, match=field):
         ComparisonQuestion(**{field: value})  # type: ignore[arg-type]
 
@@ -215,7 +217,7 @@ def test_a_question_that_cannot_be_right_is_refused(field: str, value: float) ->
 # ------------------------------------------------------------------ order
 
 
-def test_the_order_is_a_seeded_coin_and_balanced() -> None:
+def test_the_order_of_the_sides_is_random_by_seed_and_balanced() -> None:
     first = [order(1, pair)[0] for pair in range(400)]
     assert first == [order(1, pair)[0] for pair in range(400)]
     assert first != [order(2, pair)[0] for pair in range(400)]
@@ -223,7 +225,7 @@ def test_the_order_is_a_seeded_coin_and_balanced() -> None:
     assert 60 < first[::2].count("a") < 140
 
 
-def test_steady_drift_cancels_over_two_pairs() -> None:
+def test_a_steady_drift_cancels_over_two_pairs() -> None:
     for seed in range(20):
         gap = sum(place if arm == "b" else -place for pair in (0, 1) for place, arm in enumerate(order(seed, pair)))
         assert gap == 0
@@ -240,7 +242,7 @@ def many(equal: int, slower: int) -> list[PairedComparison]:
     ]
 
 
-def test_a_family_shows_differences_and_counts_what_it_hides(golden: Compare) -> None:
+def test_a_family_shows_differences_and_counts_the_hidden_comparisons(golden: Compare) -> None:
     found = family(many(6, 2))
 
     assert {each.question.name for each in found.members if each.different} == {"w6", "w7"}
@@ -250,7 +252,7 @@ def test_a_family_shows_differences_and_counts_what_it_hides(golden: Compare) ->
     assert (carried["hidden"], carried["counts"]["slower"]) == (6, 2)
 
 
-def test_among_many_a_faint_difference_is_no_longer_one() -> None:
+def test_a_faint_difference_is_undecided_among_many_comparisons() -> None:
     values = [0.02, 0.06, 0.05, 0.01, 0.06, 0.03, 0.08]
     faint = judge(ComparisonQuestion(name="faint"), [(1.0, math.exp(value)) for value in values])
     assert faint.decision is ComparisonDecision.SLOWER
@@ -263,7 +265,7 @@ def test_among_many_a_faint_difference_is_no_longer_one() -> None:
     assert among.members[0] in among.hidden
 
 
-def test_comparisons_with_too_few_pairs_take_no_part() -> None:
+def test_comparisons_with_too_few_pairs_do_not_count_in_a_family() -> None:
     few = judge(ComparisonQuestion(), [(1.0, 2.0)] * 3)
     found = family([few, *many(0, 1)])
     assert (found.members[0].q, found.members[0].decision) == (None, ComparisonDecision.UNDECIDED)
@@ -284,5 +286,5 @@ def test_comparisons_with_too_few_pairs_take_no_part() -> None:
         (math.inf, "above 0, not 0"),
     ],
 )
-def test_factors_in_words(ratio: float, words: str) -> None:
+def test_ratios_are_written_as_percent_or_times(ratio: float, words: str) -> None:
     assert change(ratio) == words

@@ -1,4 +1,4 @@
-"""From one lock file to another, a package at a time."""
+"""Steps from one lock file to another, one package at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from scalescope.studies.release.mixtures import difference, mixtures
 LOCKS = st.dictionaries(st.sampled_from(["dask", "dask-expr", "distributed", "numpy", "toolz"]), st.sampled_from("123"))
 
 
-def test_each_step_changes_one_package_and_families_stay_together() -> None:
+def test_each_step_between_two_lock_files_changes_one_package() -> None:
     before = {"dask": "2023.5.0", "distributed": "2023.5.0", "numpy": "1.26", "Apache_Beam": "2.47.0", "toolz": "0.12"}
     after = {"dask": "2023.9.1", "distributed": "2023.9.1", "numpy": "1.26", "apache-beam": "2.50.0", "dask-expr": "1"}
     steps = mixtures(before, after)
@@ -28,7 +28,7 @@ def test_each_step_changes_one_package_and_families_stay_together() -> None:
 
 
 @given(LOCKS, LOCKS)
-def test_steps_lead_from_one_to_the_other(before: dict[str, str], after: dict[str, str]) -> None:
+def test_steps_lead_from_the_first_lock_file_to_the_second(before: dict[str, str], after: dict[str, str]) -> None:
     steps = mixtures(before, after)
     assert (steps[0], steps[-1]) == (before, after)
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}

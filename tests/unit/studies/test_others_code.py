@@ -1,4 +1,4 @@
-"""Code that another user's run names is not run unasked."""
+"""Code named by another user's run is not run without confirmation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WORKLOAD = (
 @pytest.mark.parametrize(
     ("command", "more"), [("isolate", ["--folder", "isolated"]), ("compare", ["--a", "items=1", "--b", "items=2"])]
 )
-def test_code_of_another_user_is_not_run_unasked(
+def test_code_of_another_user_is_not_run_without_confirmation(
     fake: Any,
     address: str,
     tmp_path: Path,
@@ -64,7 +64,7 @@ def test_code_of_another_user_is_not_run_unasked(
     ("command", "more"),
     [("isolate", ["--folder", "isolated"]), ("isolate", []), ("compare", ["--b", "items=2"])],
 )
-def test_the_record_of_a_script_is_refused_before_anything_is_made(
+def test_a_recorded_script_is_refused_as_workload_before_a_folder_is_made(
     fake: Any,
     address: str,
     tmp_path: Path,

@@ -1,4 +1,4 @@
-"""What studies and isolations may be given, each declared once."""
+"""Parameters of studies and isolations, each declared once."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ QUESTIONS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("study", STUDIES.values(), ids=STUDIES)
-def test_what_the_table_names_is_there(study: StudyType) -> None:
+def test_functions_named_in_the_table_of_studies_exist(study: StudyType) -> None:
     for module, names in ((study.plan, ("ask", "check")), (study.report, ("sheet", "picture"))):
         assert all(callable(getattr(resolve_name(module), name)) for name in names if module)
     assert study.summary.endswith(".")
 
 
 @pytest.mark.parametrize("cls", CLASSES.values(), ids=CLASSES)
-def test_nothing_need_be_given_and_everything_is_explained(cls: Any) -> None:
+def test_every_parameter_of_a_study_has_a_valid_default_and_a_help_sentence(cls: Any) -> None:
     assert check(cls, {}) == cls()
     found = declared(cls)
     assert {each.name for each in found} == set(asdict(cls()))
@@ -49,7 +49,7 @@ def test_nothing_need_be_given_and_everything_is_explained(cls: Any) -> None:
 
 
 @pytest.mark.parametrize(("flow", "question"), QUESTIONS.items(), ids=QUESTIONS)
-def test_a_question_has_the_same_defaults(flow: str, question: Any) -> None:
+def test_a_question_has_the_same_defaults_as_its_parameters(flow: str, question: Any) -> None:
     given = asdict(CLASSES[flow]())
     names = {"max_points", "max_repeats", "min_jump", "max_pairs", "smallest_effect"}
     shared = {name for name in names if hasattr(question, name)}
@@ -59,14 +59,14 @@ def test_a_question_has_the_same_defaults(flow: str, question: Any) -> None:
 
 @pytest.mark.parametrize("cls", CLASSES.values(), ids=CLASSES)
 @pytest.mark.parametrize(("name", "value"), [("minutes", 0), ("minutes", float("nan")), ("run", 3), ("no_such", 1)])
-def test_what_is_wrong_is_named(cls: Any, name: str, value: object) -> None:
+def test_an_invalid_parameter_is_refused_by_its_name(cls: Any, name: str, value: object) -> None:
     with pytest.raises(InvalidField) as raised:
         check(cls, {name: value})
     assert raised.value.field == name
 
 
-def test_declarations_load_nothing_heavy() -> None:
-    """The command line reads them each time it is called."""
+def test_importing_the_study_declarations_imports_no_heavy_package() -> None:
+    """The command line imports the declarations in every call."""
     script = (
         "import sys\n"
         "from scalescope.studies import STUDIES\n"

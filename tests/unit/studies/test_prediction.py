@@ -47,7 +47,7 @@ def seconds(found: Prediction) -> dict[int, float]:
     return {size.workers: size.predicted_s for size in found.sizes}
 
 
-def test_sizes_that_were_not_run_are_predicted_from_a_run(store: str) -> None:
+def test_a_run_predicts_the_makespan_at_sizes_that_were_not_run(store: str) -> None:
     measured = run_sweep({**SWEEP, "axes": {"workers": [2, 4]}, "store": store})
     done = run_study("prediction", {"run": measured.run_id, "workers": "16,64", "store": store})
     found = Prediction.from_mapping(done.result)
@@ -66,7 +66,7 @@ def test_sizes_that_were_not_run_are_predicted_from_a_run(store: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_workload_can_be_measured_first(store: str) -> None:
+def test_a_prediction_can_measure_its_workload_first(store: str) -> None:
     given = {**SWEEP, "cluster": "simulated", "axes": {"workers": [1, 2]}, "workers": "8", "store": store}
     done = run_study("prediction", given)
     assert seconds(Prediction.from_mapping(done.result))[8] == pytest.approx(8.0, rel=0.05)
@@ -74,7 +74,7 @@ def test_a_workload_can_be_measured_first(store: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_graph_that_grows_with_the_workers_is_built_anew(store: str) -> None:
+def test_a_graph_that_grows_with_the_workers_is_built_again_for_each_size(store: str) -> None:
     sweep = {**SWEEP, "params": {"seconds": 1}, "axes": {"workers": [2, 4], "items_per_worker": [3]}, "store": store}
     done = run_study("prediction", {"run": run_sweep(sweep).run_id, "workers": "32", "store": store})
     found = Prediction.from_mapping(done.result)
@@ -97,24 +97,26 @@ def ratio(trial: Callable[..., Trial]) -> Callable[[dict[int, list[float]]], _Ra
 
 
 @hypothesis.given(st.floats(0.5, 2.0))
-def test_simulations_that_are_off_by_the_same_at_all_sizes(ratio: Callable[..., _Ratio], longer: float) -> None:
+def test_a_constant_error_of_simulations_becomes_the_correction_factor(
+    ratio: Callable[..., _Ratio], longer: float
+) -> None:
     found = ratio({1: [longer], 2: [longer], 4: [longer]})
     assert found.factor == pytest.approx(longer)
     assert found.error_at(16) > found.error_at(4) > 0
 
 
-def test_one_size_is_taken_as_it_is(ratio: Callable[..., _Ratio]) -> None:
+def test_the_correction_factor_of_a_single_size_is_its_ratio(ratio: Callable[..., _Ratio]) -> None:
     assert ratio({4: [1.2]}).factor == pytest.approx(1.2)
 
 
 @pytest.mark.parametrize(("repeats", "least", "most"), [((1.2, 1.2), 1.19, 1.21), ((0.9, 1.5), 1.05, 1.17)])
-def test_a_size_measured_with_noise_counts_less(
+def test_a_size_measured_with_noise_has_less_weight_in_the_factor(
     ratio: Callable[..., _Ratio], repeats: tuple[float, float], least: float, most: float
 ) -> None:
     assert least < ratio({1: [1.0, 1.0], 2: [1.0, 1.0], 4: list(repeats)}).factor < most
 
 
-def test_memory_that_would_not_do_is_named() -> None:
+def test_a_size_that_needs_more_memory_than_available_is_a_doubt() -> None:
     sizes = tuple(PredictedSize(workers, 1.0, 0.9, 1.1, 0.5, held_bytes=8e9 / workers) for workers in (1, 8))
     assert len(Prediction(sizes, (1, 8), 1.0, room_bytes=2e9).doubts) == 1
     assert not Prediction(sizes, (8,), 1.0, room_bytes=2e9).doubts
@@ -122,7 +124,7 @@ def test_memory_that_would_not_do_is_named() -> None:
     assert Prediction(sizes, (1, 8), 1.0, not_simulated={"of it is lost": 0.5}).doubts == ("50 % of it is lost",)
 
 
-def test_only_the_wait_before_the_first_tasks_is_not_simulated() -> None:
+def test_a_replayed_graph_keeps_only_the_client_wait_before_the_first_tasks() -> None:
     sent = (Submission(), Submission(-1, 0.1, 0.2), Submission(0, 0.1, 0.2))
     graph = RecordedGraph(("inc",), tuple(RecordedTask(0, 1.0, submission=i) for i in range(3)), sent)
     client = {"time": [8.0], "seconds": [1.5], "waits": [1.0]}
@@ -134,7 +136,7 @@ def test_only_the_wait_before_the_first_tasks_is_not_simulated() -> None:
     )
 
 
-def test_a_wait_before_the_first_tasks_grows_as_it_did() -> None:
+def test_the_wait_before_the_first_tasks_is_extrapolated_to_more_workers() -> None:
     graph = RecordedGraph(("inc",), (RecordedTask(0, 1.0),), (Submission(0, 0.1, 3.0),))
     waited = plan.waiting_longer(graph, {1: 1.0, 2: 2.0, 4: 3.0}, 8).submissions[0]
     assert (waited.pause_s, waited.waited_s) == (0.1, pytest.approx(4.0))
@@ -153,7 +155,7 @@ def part(seconds):
 
 
 @pytest.mark.thorough
-def test_other_parameters_share_the_measured_work(store: str, tmp_path: Path) -> None:
+def test_a_prediction_for_other_parameters_divides_the_measured_work(store: str, tmp_path: Path) -> None:
     (tmp_path / "chunks.py").write_text(CHUNKS)
     measured = run_sweep(
         {"workload": f"{tmp_path}/chunks.py:run", "axes": {"workers": [2]}, "repeats": 1, "store": store}
@@ -179,6 +181,7 @@ def part(seconds):
 """
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("whole", "each", "at_16"),
     [
@@ -187,7 +190,7 @@ def part(seconds):
         (24, 1, 4.5),
     ],
 )
-def test_tasks_of_which_more_workers_get_more_share_the_work_or_do_not(
+def test_tasks_that_grow_with_the_workers_divide_or_repeat_their_work_as_measured(
     whole: float, each: float, at_16: float, store: str, tmp_path: Path
 ) -> None:
     (tmp_path / "divided.py").write_text(DIVIDED)
@@ -214,7 +217,7 @@ def both(a, b):
 
 
 @pytest.mark.thorough
-def test_a_faster_network_is_not_taken_for_the_measured_one(store: str, tmp_path: Path) -> None:
+def test_a_prediction_for_a_faster_network_has_shorter_transfers(store: str, tmp_path: Path) -> None:
     (tmp_path / "moving.py").write_text(MOVING)
     sweep = {"workload": f"{tmp_path}/moving.py:run", "axes": {"workers": [4]}, "repeats": 1, "store": store}
     run = run_sweep({**sweep, "cluster": {"kind": "simulated", "bandwidth": "1Gbit"}}).run_id
@@ -250,7 +253,7 @@ def part(i):
 
 
 @pytest.mark.thorough
-def test_tasks_that_send_tasks_are_run_again_as_they_did(store: str, tmp_path: Path) -> None:
+def test_tasks_that_submit_tasks_are_predicted(store: str, tmp_path: Path) -> None:
     (tmp_path / "nested.py").write_text(NESTED)
     cluster = {"kind": "simulated", "task_cost": "none"}  # CPU time of a busy host would decide who steals
     sweep = {"workload": f"{tmp_path}/nested.py:run", "cluster": cluster, "repeats": 1, "store": store}
@@ -263,7 +266,7 @@ def test_tasks_that_send_tasks_are_run_again_as_they_did(store: str, tmp_path: P
     assert seconds(prediction)[8] == pytest.approx(trial.metrics.elapsed_s, rel=0.1)
 
 
-def test_tasks_share_cores_with_one_that_gave_up_its_thread(store: str, tmp_path: Path) -> None:
+def test_a_prediction_shares_cores_with_a_task_that_seceded(store: str, tmp_path: Path) -> None:
     tasks = RecordedTask(0, 1.0), RecordedTask(1, 0.0, submission=1)
     inner = RecordedGraph(("part", "end"), tasks, (Submission(), Submission(pause_s=1.0)), shares_cores=True)
     graph = RecordedGraph(("whole",), (RecordedTask(0, 0.0, sends=inner, secedes=True),), shares_cores=True)
@@ -301,7 +304,9 @@ def guarded(i):
 
 
 @pytest.mark.parametrize(("name", "text", "waits"), [("actors", ACTORS, False), ("locks", WAITING, True)])
-def test_what_is_not_run_again_is_told(name: str, text: str, waits: bool, store: str, tmp_path: Path) -> None:
+def test_parts_that_a_prediction_cannot_simulate_are_named(
+    name: str, text: str, waits: bool, store: str, tmp_path: Path
+) -> None:
     (tmp_path / "also.py").write_text(ALSO)
     sweep = {"workload": f"{tmp_path}/also.py:{name}", "cluster": {"kind": "simulated"}, "repeats": 1, "store": store}
     run = run_sweep({**sweep, "axes": {"workers": [2]}})
@@ -312,7 +317,7 @@ def test_what_is_not_run_again_is_told(name: str, text: str, waits: bool, store:
     assert ("waiting-tasks" in limits[4]) is waits
 
 
-def test_of_several_draws_the_median_counts() -> None:
+def test_the_typical_trial_of_several_draws_is_their_median() -> None:
     trials = [
         SimpleNamespace(
             counts=True, point=SimpleNamespace(workers=workers), metrics=SimpleNamespace(elapsed_s=elapsed_s)
@@ -323,7 +328,7 @@ def test_of_several_draws_the_median_counts() -> None:
     assert {workers: trial.metrics.elapsed_s for workers, trial in judge.typical(run).items()} == {4: 5.0, 8: 2.0}
 
 
-def test_the_interval_is_wider_where_draws_differ() -> None:
+def test_the_interval_of_a_prediction_is_wider_if_draws_differ() -> None:
     def size(*elapsed_s: float) -> PredictedSize:
         point = SimpleNamespace(workers=8, threads=8)
         draws: Any = [
@@ -342,8 +347,10 @@ def test_the_interval_is_wider_where_draws_differ() -> None:
     assert alike.high_s == size(5.4).high_s
 
 
-@pytest.mark.parametrize(("most", "draws"), [(plan.TOO_MANY_TASKS, {0, 1, 2}), (1, {0})])
-def test_small_graphs_are_drawn_more_than_once(
+@pytest.mark.parametrize(
+    ("most", "draws"), [(plan.TOO_MANY_TASKS, {0, 1, 2}), pytest.param(1, {0}, marks=pytest.mark.thorough)]
+)
+def test_small_graphs_are_simulated_with_several_draws(
     most: int, draws: set[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan, "TOO_MANY_TASKS", most)
@@ -355,8 +362,9 @@ def test_small_graphs_are_drawn_more_than_once(
     assert {trial.point.values.get("draw", 0) for trial in trials} == draws
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("most", "told"), [pytest.param(plan.TOO_MANY_TASKS, 0, marks=pytest.mark.thorough), (1, 1)])
-def test_the_answer_about_a_large_graph_comes_before_it_is_known_how_far_to_trust_it(
+def test_the_prediction_for_a_large_graph_is_shown_before_its_error_is_measured(
     most: int, told: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan, "TOO_MANY_TASKS", most)
@@ -386,7 +394,7 @@ def test_the_answer_about_a_large_graph_comes_before_it_is_known_how_far_to_trus
         ([("transfer-bound", 3.0), ("uneven-waves", 9.0)], ["uneven-waves"]),
     ],
 )
-def test_what_costs_nearly_as_much_is_named_too(
+def test_limits_that_cost_nearly_as_much_as_the_first_are_named_too(
     monkeypatch: pytest.MonkeyPatch, costs: list[tuple[str, float]], named: list[str]
 ) -> None:
     findings = [
@@ -403,7 +411,7 @@ def test_what_costs_nearly_as_much_is_named_too(
     assert [each.code for each in judge._costliest(judge.holding_back(run, None))] == named
 
 
-def test_what_a_simulation_shows_too_much_or_too_little_of_is_made_up_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_of_a_prediction_are_corrected_by_the_error_at_a_measured_size(monkeypatch: pytest.MonkeyPatch) -> None:
     costs = {
         "measured": {"waiting-tasks": 3.0, "transfer-bound": 2.0},
         "the same simulated": {"transfer-bound": 1.0, "tiny-tasks": 4.0},
@@ -448,7 +456,7 @@ def run_of(*trials: Trial, **sweep: Any) -> Any:
         ),
     ],
 )
-def test_one_setting_of_several_is_predicted_and_named(
+def test_a_prediction_uses_one_of_several_settings_and_names_the_others(
     trial: Callable[..., Trial],
     axes: dict[str, Any],
     given: dict[str, Any],
@@ -478,7 +486,7 @@ def test_a_setting_that_was_not_measured_cannot_be_chosen(trial: Callable[..., T
 
 
 @pytest.mark.parametrize(("kind", "cores", "beyond"), [("local", 4, [16]), ("local", 16, []), ("simulated", 4, [])])
-def test_more_workers_than_this_host_has_cores_for_are_told(
+def test_a_prediction_marks_sizes_beyond_the_cores_of_a_local_host(
     trial: Callable[..., Trial], kind: str, cores: int, beyond: list[int]
 ) -> None:
     on = [replace(trial(workers, 64, 64), facts={"host": {"usable_cpus": cores}}) for workers in (2, 4)]
@@ -492,7 +500,7 @@ def test_more_workers_than_this_host_has_cores_for_are_told(
     assert (f"has {cores}" in answer.line) is bool(beyond)
 
 
-def test_a_size_that_could_not_be_simulated_is_named_and_the_answer_is_an_alarm(trial: Callable[..., Trial]) -> None:
+def test_a_size_that_could_not_be_simulated_is_an_alarm_with_its_reason(trial: Callable[..., Trial]) -> None:
     measured = MeasuredSizes.of(run_of(trial(2, 64, 64), trial(4, 64, 64), axes={"workers": (2, 4)}))
     failed = trial(64, 64, 64, state=TrialState.INVALID, reason="took longer than 60 s")
     again = run_of(trial(2, 64, 64), trial(4, 64, 64), trial(16, 64, 64), failed)
@@ -506,7 +514,7 @@ def test_a_size_that_could_not_be_simulated_is_named_and_the_answer_is_an_alarm(
     assert [row["workers"] for row in export.to_rows(study, ())] == ["2", "4", "16", "64"]
 
 
-def test_other_parameters_whose_tasks_could_not_be_counted_are_not_predicted(trial: Callable[..., Trial]) -> None:
+def test_a_prediction_fails_if_the_tasks_of_other_parameters_cannot_be_counted(trial: Callable[..., Trial]) -> None:
     measured = MeasuredSizes.of(run_of(trial(2, 64, 64), axes={"workers": (2,)}))
     prediction = plan._Prediction(PredictionParameters(params={"items": 8}), ("", ""), measured)
     counted = run_of(trial(2, 8, 8, state=TrialState.FAILED, reason="ValueError: 8"))
@@ -528,7 +536,7 @@ def test_other_parameters_whose_tasks_could_not_be_counted_are_not_predicted(tri
         ({"run": "latest", "bandwidth": "quick"}, "bandwidth"),
     ],
 )
-def test_what_cannot_be_predicted_is_refused(given: dict[str, Any], field: str, tmp_path: Path) -> None:
+def test_an_invalid_prediction_question_is_refused(given: dict[str, Any], field: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidField) as error:
         STUDIES["prediction"].check(given, f"sqlite:///{tmp_path / 'none.db'}")
     assert field in error.value.field

@@ -1,4 +1,4 @@
-"""Bisection over releases: the plain case first, then what cannot be had, what lies, and what is noisy."""
+"""Bisection over releases: the plain case first, then missing releases, wrong trials and noise."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def names(count: int) -> tuple[str, ...]:
 def search(
     question: ReleaseQuestion, trial: Trial, gone: Collection[int] = ()
 ) -> tuple[ReleaseAnswer, list[ReleaseReading]]:
-    """Asks until there is nothing more to ask."""
+    """Asks for trials until no more are needed."""
     readings: list[ReleaseReading] = []
     while asks := further(question, readings):
         assert asks == further(question, readings)
@@ -68,7 +68,7 @@ def noisy(culprit: int, effect: float, seed: int, *, own: float = 0.022, outlier
 # ------------------------------------------------------------------ the plain case
 
 
-def test_the_culprit_is_named_after_two_trials_of_each_release_and_three_of_the_ends(golden: Compare) -> None:
+def test_the_first_bad_release_is_found_with_two_trials_each_and_three_of_the_ends(golden: Compare) -> None:
     question = ReleaseQuestion(BEAM, subject="apache-beam", symptom="shows too-few-partitions")
     answer, readings = search(question, step(BEAM.index("2.63.0")))
     assert answer.decision is ReleaseDecision.FOUND
@@ -80,14 +80,14 @@ def test_the_culprit_is_named_after_two_trials_of_each_release_and_three_of_the_
 
 
 @pytest.mark.parametrize("culprit", range(1, 28))
-def test_no_culprit_among_28_takes_more_than_seven_environments(culprit: int) -> None:
+def test_a_culprit_among_28_releases_is_found_with_at_most_seven_environments(culprit: int) -> None:
     answer, _ = search(ReleaseQuestion(BEAM), step(culprit))
     assert answer.first_bad is not None
     assert answer.first_bad.index == culprit
     assert len(answer.tried) <= 7
 
 
-def test_numbers_of_a_simulated_cluster_take_two_pairs_each() -> None:
+def test_releases_with_exact_metrics_are_judged_by_two_pairs_each() -> None:
     question = ReleaseQuestion(BEAM, mode=Mode.METRIC, subject="apache-beam", symptom="has moved makespan_s")
     answer, readings = search(question, lambda candidate, _: 76.8 if candidate >= 13 else 0.6)
     assert answer.first_bad is not None
@@ -100,7 +100,7 @@ def test_numbers_of_a_simulated_cluster_take_two_pairs_each() -> None:
     assert set(pairs.values()) == {2}
 
 
-def test_trials_begin_with_both_ends_and_then_the_middle() -> None:
+def test_a_release_search_tries_both_ends_first_and_then_the_middle() -> None:
     question = ReleaseQuestion(names(9))
     ends = (CandidateTrial(0, 0), CandidateTrial(8, 0))
     assert further(question, []) == ends
@@ -109,7 +109,7 @@ def test_trials_begin_with_both_ends_and_then_the_middle() -> None:
     assert further(question, readings) == (CandidateTrial(4, 0),)
 
 
-def test_a_pair_that_was_cut_in_two_is_completed() -> None:
+def test_an_interrupted_pair_of_trials_is_completed() -> None:
     question = ReleaseQuestion(names(5), mode=Mode.METRIC)
     first, second = further(question, [])
     assert {first.candidate, second.candidate} == {0, 4}
@@ -131,7 +131,9 @@ def histories(draw: st.DrawFn) -> tuple[int, int, set[int]]:
 @pytest.mark.parametrize("mode", list(Mode))
 @given(histories())
 @settings(max_examples=60)
-def test_the_boundary_is_right_whatever_cannot_be_had(mode: Mode, history: tuple[int, int, set[int]]) -> None:
+def test_the_boundary_is_right_whichever_releases_cannot_be_installed(
+    mode: Mode, history: tuple[int, int, set[int]]
+) -> None:
     count, culprit, gone = history
     question = ReleaseQuestion(names(count), mode=mode, max_candidates=count + 1)
     trial = step(culprit) if mode is Mode.FINDING else lambda candidate, _: 3.0 if candidate >= culprit else 1.0
@@ -145,11 +147,13 @@ def test_the_boundary_is_right_whatever_cannot_be_had(mode: Mode, history: tuple
     assert (answer.decision is ReleaseDecision.FOUND) == (bad - good == 1)
     assert all(each.state is CandidateState.UNAVAILABLE for each in answer.skipped)
     asked = Counter(reading.candidate for reading in readings if reading.unavailable)
-    assert set(asked.values()) <= {1}  # never again
+    assert set(asked.values()) <= {1}  # an unavailable candidate is tried once
 
 
 @given(st.lists(st.booleans(), min_size=0, max_size=30), st.sets(st.integers(1, 30)))
-def test_a_history_that_comes_and_goes_gives_a_boundary_that_was_seen(inner: list[bool], gone: set[int]) -> None:
+def test_both_sides_of_the_boundary_were_measured_in_a_history_with_several_changes(
+    inner: list[bool], gone: set[int]
+) -> None:
     shows = [False, *inner, True]
     gone = {index for index in gone if index < len(shows) - 1}
     answer, _ = search(
@@ -162,13 +166,13 @@ def test_a_history_that_comes_and_goes_gives_a_boundary_that_was_seen(inner: lis
     assert {each.index for each in answer.skipped} <= gone
 
 
-def test_what_could_not_be_installed_is_said(golden: Compare) -> None:
+def test_releases_that_could_not_be_installed_are_named_in_the_answer(golden: Compare) -> None:
     answer, _ = search(ReleaseQuestion(BEAM, subject="apache-beam"), step(13), {11, 13, 14})
     assert answer.decision is ReleaseDecision.BETWEEN
     golden(answer.line)
 
 
-def test_no_more_candidates_are_touched_than_allowed() -> None:
+def test_a_release_search_tries_at_most_max_candidates() -> None:
     answer, _ = search(ReleaseQuestion(names(100), max_candidates=4), step(60))
     assert (len(answer.tried), answer.decision) == (4, ReleaseDecision.BETWEEN)
     assert "not tried (max_candidates)" in answer.line
@@ -188,7 +192,7 @@ def test_no_more_candidates_are_touched_than_allowed() -> None:
         ([True, False, False], ReleaseDecision.GOOD_END_BAD, "r0 already shows it"),
     ],
 )
-def test_where_the_ends_are_not_as_said_nothing_is_bisected(
+def test_releases_are_not_bisected_if_the_ends_are_not_good_and_bad(
     shows: list[bool], decision: ReleaseDecision, words: str
 ) -> None:
     answer, readings = search(ReleaseQuestion(names(3)), lambda candidate, _: shows[candidate])
@@ -199,20 +203,20 @@ def test_where_the_ends_are_not_as_said_nothing_is_bisected(
 
 @pytest.mark.parametrize("mode", list(Mode))
 @pytest.mark.parametrize("end", [0, 4])
-def test_an_end_that_cannot_be_installed_ends_the_search(mode: Mode, end: int) -> None:
+def test_a_release_search_ends_if_its_good_or_bad_end_cannot_be_installed(mode: Mode, end: int) -> None:
     answer, readings = search(ReleaseQuestion(names(5), mode=mode), lambda candidate, _: float(candidate + 1), {end})
     assert answer.decision is ReleaseDecision.NO_END
     assert f"r{end} (could not be installed)" in answer.line
     assert len(readings) <= 4
 
 
-def test_ends_that_differ_by_less_than_asked_are_not_bisected() -> None:
+def test_releases_are_not_bisected_if_the_ends_differ_by_too_little() -> None:
     question = ReleaseQuestion(names(5), mode=Mode.METRIC)
     answer, _ = search(question, noisy(3, 0.01, seed=0, own=0.002))
     assert answer.decision is ReleaseDecision.NO_DIFFERENCE
 
 
-def test_a_search_that_is_not_over_says_so(golden: Compare) -> None:
+def test_an_unfinished_release_search_has_the_decision_unfinished(golden: Compare) -> None:
     answer = judge(ReleaseQuestion(names(9)), [ReleaseReading(0, 0, False)])
     assert answer.decision is ReleaseDecision.UNFINISHED
     golden(answer.line)
@@ -235,7 +239,7 @@ def test_a_search_that_is_not_over_says_so(golden: Compare) -> None:
         ([True], CandidateState.OPEN),
     ],
 )
-def test_a_candidate_is_decided_once_one_answer_is_nearly_certain(
+def test_a_candidate_is_decided_as_soon_as_one_answer_is_nearly_certain(
     votes: list[bool | None], state: CandidateState
 ) -> None:
     ends = [ReleaseReading(i, turn, i == 2) for i in (0, 2) for turn in range(20)]
@@ -243,7 +247,7 @@ def test_a_candidate_is_decided_once_one_answer_is_nearly_certain(
     assert next(each for each in answer.tried if each.index == 1).state is state
 
 
-def test_the_less_trials_agree_the_more_are_run() -> None:
+def test_more_trials_are_run_of_a_release_if_the_trials_of_the_ends_disagree() -> None:
     sure = [ReleaseReading(i, turn, i == 2) for i in (0, 2) for turn in range(8)]
     torn = [ReleaseReading(i, turn, (i == 2) != (turn % 3 == 0)) for i in (0, 2) for turn in range(30)]
     twice = [ReleaseReading(1, turn, True) for turn in range(2)]
@@ -252,8 +256,8 @@ def test_the_less_trials_agree_the_more_are_run() -> None:
 
 
 @pytest.mark.parametrize(("lies", "most"), [(0.1, 3), (0.35, 5)])
-def test_trials_that_lie_hardly_ever_make_a_good_candidate_bad(lies: float, most: int) -> None:
-    """A lead of two trials made it bad in 19 % where 35 % lie."""
+def test_wrong_trials_rarely_turn_a_good_release_into_a_bad_one(lies: float, most: int) -> None:
+    """With 35 % of wrong trials, a lead of two trials would make it bad in 19 % of searches."""
     wrong = 0
     for seed in range(60):
         rng = np.random.default_rng(seed)
@@ -263,7 +267,7 @@ def test_trials_that_lie_hardly_ever_make_a_good_candidate_bad(lies: float, most
 
 
 @given(st.integers(2, 20), st.data())
-def test_one_lie_never_decides(count: int, data: st.DataObject) -> None:
+def test_one_wrong_trial_does_not_change_the_first_bad_release(count: int, data: st.DataObject) -> None:
     culprit = data.draw(st.integers(1, count - 1))
     liar, turn = data.draw(st.integers(0, count - 1)), data.draw(st.integers(0, 8))
     answer, _ = search(
@@ -273,7 +277,7 @@ def test_one_lie_never_decides(count: int, data: st.DataObject) -> None:
     assert answer.first_bad.index == culprit
 
 
-def test_trials_that_are_never_valid_are_given_up() -> None:
+def test_a_release_search_ends_if_no_trial_is_valid() -> None:
     for mode in Mode:
         answer, readings = search(ReleaseQuestion(names(4), mode=mode), lambda candidate, _: None)
         assert answer.decision is ReleaseDecision.NO_END
@@ -298,25 +302,25 @@ def outcomes(effect: float, series: int, **noise: float) -> Counter[str]:
 
 
 @pytest.mark.thorough
-def test_numbers_with_noise_lead_to_the_culprit() -> None:
+def test_noisy_metrics_lead_to_the_first_bad_release() -> None:
     assert outcomes(0.5, 30)["right"] >= 29
     for found in (outcomes(0.1, 20), outcomes(0.2, 20, outliers=0.05)):
         assert found["right"] >= 16
         assert found["wrong"] <= 1
 
 
-def test_noise_alone_is_no_difference() -> None:
+def test_a_release_search_on_noise_alone_finds_no_difference() -> None:
     assert outcomes(0.0, 20)["none"] >= 19
 
 
-def test_half_of_the_effect_is_neither() -> None:
+def test_a_release_with_half_of_the_effect_is_undecided() -> None:
     values = [1.0, 2.0**0.5, 2.0]
     answer, readings = search(ReleaseQuestion(names(3), mode=Mode.METRIC), lambda candidate, _: values[candidate])
     assert [each.state for each in answer.skipped] == [CandidateState.UNDECIDED]
     assert len(readings) == 8
 
 
-def test_a_count_that_was_zero_is_compared(golden: Compare) -> None:
+def test_a_metric_that_was_zero_in_good_releases_is_compared(golden: Compare) -> None:
     answer, _ = search(ReleaseQuestion(names(9), mode=Mode.METRIC), lambda candidate, _: 7.0 if candidate >= 5 else 0.0)
     assert answer.first_bad is not None
     assert answer.first_bad.index == 5
@@ -335,11 +339,11 @@ def test_a_count_that_was_zero_is_compared(golden: Compare) -> None:
         ("smallest_effect", {"smallest_effect": 1.0}),
     ],
 )
-def test_a_question_that_cannot_be_right_is_refused(field: str, given: dict[str, object]) -> None:
+def test_an_invalid_release_search_is_refused_by_its_field(field: str, given: dict[str, object]) -> None:
     with pytest.raises(InvalidField, match=field):
         ReleaseQuestion(**{"labels": names(3), **given})  # type: ignore[arg-type]
 
 
-def test_a_reading_of_no_candidate_is_refused() -> None:
+def test_a_reading_of_an_unknown_candidate_is_refused() -> None:
     with pytest.raises(UsageError, match="candidate 3"):
         further(ReleaseQuestion(names(3)), [ReleaseReading(3, 0, True)])

@@ -1,4 +1,4 @@
-"""Conditions by which the exit status goes."""
+"""Requirements that decide the exit status."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def spoilt(trial: Trial, state: TrialState) -> Trial:
     return replace(trial, state=state, reason="no such table\nand a traceback", metrics=None)
 
 
-def test_what_is_met_says_by_how_much(bag_trial: Build) -> None:
+def test_a_requirement_that_is_met_shows_the_measured_value(bag_trial: Build) -> None:
     trials = [bag_trial(workers, [1] * 8) for workers in (2, 4, 16)]
     answers = judge([requirement("efficiency >= 0.9 at workers=4"), requirement("tasks >= 8")], trials)
     assert [answer.line for answer in answers] == [
@@ -32,14 +32,14 @@ def test_what_is_met_says_by_how_much(bag_trial: Build) -> None:
     assert status(answers) is ExitStatus.OK
 
 
-def test_what_is_not_met_says_where(golden: Compare, bag_trial: Build) -> None:
+def test_a_requirement_that_is_not_met_names_the_points(golden: Compare, bag_trial: Build) -> None:
     trials = [bag_trial(workers, [1] * 8) for workers in (2, 4, 16)]
     [answer] = judge([requirement("efficiency  >=  0.9")], trials)
     golden(answer.line)
     assert answer.status is ExitStatus.FINDING
 
 
-def test_the_number_is_that_of_the_table_over_all_repeats(bag_trial: Build) -> None:
+def test_a_requirement_is_judged_by_the_mean_or_median_over_repeats(bag_trial: Build) -> None:
     trials = [bag_trial(2, [1, 1], repeat=0), bag_trial(2, [1, 1], repeat=1), bag_trial(2, [2], repeat=2)]
     trials = [replace(trial, point=trials[0].point) for trial in trials]
     assert status(judge([requirement("workers_used >= 2")], trials)) is ExitStatus.OK  # the median, not the worst
@@ -50,7 +50,7 @@ def test_the_number_is_that_of_the_table_over_all_repeats(bag_trial: Build) -> N
 @pytest.mark.parametrize(
     ("state", "expected"), [(TrialState.FAILED, ExitStatus.FAILED), (TrialState.INVALID, ExitStatus.INFRASTRUCTURE)]
 )
-def test_what_was_not_measured_is_not_known(
+def test_a_requirement_at_a_point_without_valid_trials_is_not_known(
     golden: Compare, bag_trial: Build, state: TrialState, expected: ExitStatus
 ) -> None:
     trials = [bag_trial(2, [1] * 8), spoilt(bag_trial(4, [1] * 8), state)]
@@ -69,7 +69,7 @@ def test_what_was_not_measured_is_not_known(
     assert status_of(both, diagnose(Sweep("mine"), both)) is ExitStatus.FINDING
 
 
-def test_points_that_are_not_there(bag_trial: Build) -> None:
+def test_a_requirement_at_a_point_that_is_not_in_the_sweep_is_refused(bag_trial: Build) -> None:
     trials = [bag_trial(workers, [1] * 8) for workers in (2, 4)]
     [answer] = judge([requirement("efficiency > 0.5 at workers=3")], trials)
     assert answer.status is ExitStatus.USAGE
@@ -81,6 +81,6 @@ def test_points_that_are_not_there(bag_trial: Build) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "efficiency", "efficiency = 0.6", "at workers=4", "eficiency > 1", "1 < 2"])
-def test_what_is_no_condition(text: str) -> None:
+def test_an_invalid_requirement_is_refused(text: str) -> None:
     with pytest.raises(InvalidField, match="--require: expected"):
         requirement(text)

@@ -20,17 +20,17 @@ time.sleep(600)
 """
 
 
-def test_what_a_script_says_and_how_it_ends() -> None:
+def test_running_a_script_returns_its_output_and_exit_status() -> None:
     done = run_alone(LOOKS, 60, environ={"ASKED": "yes"})
     assert (done.returncode, done.stdout, done.stderr) == (3, "['script.py']  yes\n", "")
 
 
-def test_options_are_those_of_python() -> None:
+def test_python_options_are_passed_to_the_interpreter_of_a_script() -> None:
     done = run_alone("", 60, options=("-I", "-c", "import sys; print(sys.flags.isolated, sys.argv[1][-9:])"))
     assert done.stdout == "1 script.py\n"
 
 
-def test_after_the_limit_nothing_runs_on(tmp_path: Path) -> None:
+def test_no_child_process_of_a_script_runs_on_after_its_timeout(tmp_path: Path) -> None:
     told = tmp_path / "child"
     with pytest.raises(subprocess.TimeoutExpired):
         run_alone(WITH_A_CHILD.format(told=str(told)), 5)

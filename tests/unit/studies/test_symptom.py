@@ -16,7 +16,7 @@ SWEEP = Sweep("beam-pardo")
 
 
 def trial(workers: int, items: int | None, used: int, state: TrialState = TrialState.VALID) -> Trial:
-    """One item a second on `used` workers, in as many partitions."""
+    """A trial with items of 1 s on `used` workers, in as many partitions."""
     params: dict[str, Any] = {} if items is None else {"items": items}
     work = float(items or used)
     span = work / used
@@ -56,17 +56,17 @@ HEALTHY, BAD, WORSE = trial(2, 2, 2), trial(10, 10, 1), trial(300, 300, 3)
         "2 * workers_used < workers",
     ],
 )
-def test_comparisons(text: str) -> None:
+def test_a_comparison_of_metrics_tells_a_bad_trial_from_a_healthy_one(text: str) -> None:
     symptom = metric_symptom(text)
     assert symptom.shows(SWEEP, WORSE)
     assert not symptom.shows(SWEEP, HEALTHY)
 
 
-def test_a_trial_that_does_not_count_shows_no_numbers() -> None:
+def test_an_invalid_trial_does_not_show_a_metric_symptom() -> None:
     assert not metric_symptom("busy < 0.5").shows(SWEEP, trial(10, 10, 1, TrialState.INVALID))
 
 
-def test_a_division_by_zero_shows_nothing() -> None:
+def test_a_symptom_that_divides_by_zero_is_not_shown() -> None:
     assert not metric_symptom("1 / tail > 0").shows(SWEEP, WORSE)
 
 
@@ -86,18 +86,18 @@ def test_a_division_by_zero_shows_nothing() -> None:
         ("(" * 500, "a comparison"),
     ],
 )
-def test_bad_comparisons(text: str, says: str) -> None:
+def test_an_invalid_comparison_of_metrics_is_refused(text: str, says: str) -> None:
     with pytest.raises(InvalidField, match="metric") as raised:
         metric_symptom(text)
     assert says in str(raised.value)
 
 
-def test_items_that_the_workload_does_not_have() -> None:
+def test_a_symptom_about_items_is_refused_for_a_workload_without_items() -> None:
     with pytest.raises(InvalidField, match="has no 'items'"):
         metric_symptom("items > 3").shows(SWEEP, trial(10, None, 1))
 
 
-def test_a_finding_as_symptom_begins_with_the_worst_trial() -> None:
+def test_a_symptom_from_a_finding_starts_at_the_worst_trial() -> None:
     trials = [HEALTHY, BAD, WORSE]
     about = first_finding(diagnose(SWEEP, trials))
     assert about.code == "too-few-partitions"
@@ -108,8 +108,8 @@ def test_a_finding_as_symptom_begins_with_the_worst_trial() -> None:
     assert not symptom.shows(SWEEP, HEALTHY)
 
 
-def test_a_finding_must_stay_as_severe() -> None:
-    """9 of 10 workers used is the same finding, but hardly matters."""
+def test_a_finding_symptom_is_shown_only_with_at_least_its_severity() -> None:
+    """With 9 of 10 workers used the finding is the same, but not severe."""
     assert not FindingSymptom("too-few-partitions", Severity.HIGH).shows(SWEEP, trial(10, 10, 8))
     assert FindingSymptom("too-few-partitions", Severity.LOW).shows(SWEEP, trial(10, 10, 8))
 
@@ -122,8 +122,8 @@ def test_a_failed_trial_can_be_the_symptom() -> None:
     assert symptom.shows(SWEEP, failed)
 
 
-def test_a_spoilt_trial_proves_nothing() -> None:
-    """The numbers are there, but the machine misbehaved."""
+def test_an_invalid_trial_does_not_show_a_finding_symptom() -> None:
+    """The trial has metrics, but it is invalid."""
     spoilt = trial(300, 300, 3, TrialState.INVALID)
     about = first_finding(diagnose(SWEEP, [BAD, spoilt]), "too-few-partitions")
     symptom, start = finding_symptom(SWEEP, [spoilt, BAD], about)
@@ -131,7 +131,7 @@ def test_a_spoilt_trial_proves_nothing() -> None:
     assert not symptom.shows(SWEEP, spoilt)
 
 
-def test_healthy_runs_and_unknown_codes_are_refused() -> None:
+def test_a_symptom_from_a_healthy_run_or_an_unknown_code_is_refused() -> None:
     with pytest.raises(InvalidField, match="this one is healthy") as raised:
         first_finding(diagnose(SWEEP, [HEALTHY]))
     assert "the metric" in str(raised.value)
@@ -139,7 +139,7 @@ def test_healthy_runs_and_unknown_codes_are_refused() -> None:
         first_finding(diagnose(SWEEP, [WORSE]), "too-few-partition")
 
 
-def test_the_least_busy_trial_that_shows_a_comparison() -> None:
+def test_a_metric_symptom_starts_at_the_least_busy_trial_that_shows_it() -> None:
     assert worst_showing(metric_symptom("busy < 0.5"), SWEEP, [HEALTHY, BAD, WORSE]) is WORSE
     with pytest.raises(InvalidField, match="a valid trial"):
         worst_showing(metric_symptom("busy < 0.001"), SWEEP, [HEALTHY, BAD, WORSE])

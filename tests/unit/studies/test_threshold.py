@@ -1,4 +1,4 @@
-"""The search for thresholds on curves without noise: what it finds, what it costs, what it says."""
+"""The search for thresholds on curves without noise: its results, costs and texts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Curve = Callable[[float], float | None]
 
 
 def search(question: ThresholdQuestion, curve: Curve) -> tuple[Threshold, list[ThresholdReading]]:
-    """Ask and answer until there is nothing more to ask."""
+    """Measures points until no more are needed."""
     readings: list[ThresholdReading] = []
     while values := further(question, readings):
         readings += [ThresholdReading(value, curve(value)) for value in values]
@@ -77,7 +77,7 @@ def test_a_smooth_curve_has_no_jumps(name: str) -> None:
     assert threshold.line.startswith("no jump of tasks")
 
 
-def test_the_reported_case_in_at_most_twelve_points() -> None:
+def test_the_reported_beam_threshold_is_found_with_at_most_twelve_points() -> None:
     threshold = found(reported_beam, 50, 400)
     assert (places(threshold), threshold.shape) == ([(199, 200)], CurveShape.STEP)
     assert (threshold.jumps[0].before, threshold.jumps[0].after) == (800, 404)
@@ -88,7 +88,7 @@ def test_the_reported_case_in_at_most_twelve_points() -> None:
     )
 
 
-def test_what_beam_does_in_truth_is_a_sawtooth_whose_worst_tooth_comes_first() -> None:
+def test_the_largest_jump_of_the_beam_sawtooth_comes_first() -> None:
     threshold = found(lambda items: 4 * bag_2023(items) + 4, 50, 400)
     assert places(threshold) == [(199, 200), (299, 300), (399, 400)]
     assert threshold.jumps[0].points <= 12
@@ -96,7 +96,7 @@ def test_what_beam_does_in_truth_is_a_sawtooth_whose_worst_tooth_comes_first() -
 
 
 @pytest.mark.parametrize("low", [1, 50])
-def test_all_jumps_of_a_bag(low: int) -> None:
+def test_all_jumps_of_the_bag_partitions_are_found(low: int) -> None:
     now = found(bag_now, low, 500)
     assert (places(now), now.shape, now.resolved) == ([(100, 101), (400, 401)], CurveShape.SAWTOOTH, True)
     assert now.points <= 16
@@ -105,7 +105,7 @@ def test_all_jumps_of_a_bag(low: int) -> None:
     assert then.points <= 30
 
 
-def test_a_staircase_over_items_in_pieces_of_128() -> None:
+def test_partitions_of_128_items_are_found_as_a_staircase() -> None:
     threshold = found(lambda items: 2 * math.ceil(items / 128) + 1, 1, 1000)
     assert places(threshold) == [(128 * n, 128 * n + 1) for n in range(1, 8)]
     assert (threshold.shape, threshold.resolved) == (CurveShape.STAIRCASE, True)
@@ -113,7 +113,7 @@ def test_a_staircase_over_items_in_pieces_of_128() -> None:
     assert "13 to 15 from 768 to 769 and 1 more (" in threshold.line
 
 
-def test_a_wave_is_recognised_and_what_is_not_resolved_is_said() -> None:
+def test_a_wave_is_recognised_and_its_unresolved_parts_are_named() -> None:
     threshold = found(lambda workers: math.ceil(100 / workers), 1, 120)
     assert [(jump.left, jump.right) for jump in threshold.jumps][-3:] == [(33, 34), (49, 50), (99, 100)]
     assert all(math.ceil(100 / jump.left) > math.ceil(100 / jump.right) for jump in threshold.jumps)
@@ -151,25 +151,27 @@ def test_a_curve_that_changes_at_every_step_is_not_searched_step_by_step() -> No
         (lambda x: 100 / x * (1 if x <= 80 else 2), 1, 300, 1, [(80, 81)]),
     ],
 )
-def test_jumps_in_odd_places(curve: Curve, low: float, high: float, step: float, expected: list[object]) -> None:
+def test_jumps_at_edges_and_in_unusual_ranges_are_found_exactly(
+    curve: Curve, low: float, high: float, step: float, expected: list[object]
+) -> None:
     threshold = found(curve, low, high, step)
     assert places(threshold) == expected
     assert threshold.resolved
 
 
-def test_whole_numbers_stay_whole_and_others_are_not_blurred() -> None:
+def test_values_of_the_axis_are_whole_numbers_or_exact_multiples_of_the_step() -> None:
     assert all(isinstance(value, int) for value in further(ThresholdQuestion(50.0, 400.0, 1.0), []))
     readings = [ThresholdReading(value, 1) for value in further(ThresholdQuestion(0, 1, 0.1), [])]
     assert set(further(ThresholdQuestion(0, 1, 0.1), readings)) <= {round(n / 10, 1) for n in range(11)}
 
 
-def test_a_range_that_no_whole_number_of_steps_fills_ends_at_the_last_step() -> None:
+def test_a_range_ends_at_the_last_whole_step() -> None:
     threshold = found(lambda x: 1 if x < 8 else 2, 0, 9.9, 4)
     assert (threshold.grid, places(threshold)) == (3, [(4, 8)])
 
 
 @pytest.mark.parametrize("at", range(3, 250, 19))
-def test_no_regime_wider_than_a_seventh_of_the_range_is_missed(at: int) -> None:
+def test_a_pulse_wider_than_a_seventh_of_the_range_is_found(at: int) -> None:
     threshold = found(lambda x: 100 if at < x <= at + 48 else 60, 1, 300)
     assert places(threshold) == [(at, at + 1), (at + 48, at + 49)]
     assert threshold.shape is CurveShape.PULSE
@@ -183,7 +185,9 @@ def test_no_regime_wider_than_a_seventh_of_the_range_is_missed(at: int) -> None:
     slope=st.floats(0, 0.05),
 )
 @settings(max_examples=40)
-def test_a_step_on_a_line_is_found_exactly_with_few_points(at: int, size: float, level: float, slope: float) -> None:
+def test_a_step_on_a_sloped_line_is_found_exactly_with_few_points(
+    at: int, size: float, level: float, slope: float
+) -> None:
     threshold = found(lambda x: level * (1 + slope * x) * (size if x > at else 1), 1, 500)
     if not threshold.jumps and min(at - 1, 500 - at) < threshold.widest:
         assert "narrower than" in threshold.line  # may be missed, and it says so
@@ -193,8 +197,8 @@ def test_a_step_on_a_line_is_found_exactly_with_few_points(at: int, size: float,
     assert threshold.points <= 24
 
 
-def test_a_time_of_the_universal_scalability_law_has_no_jump() -> None:
-    """But for one in a hundred, at the first step of the range, beyond which nothing shows how steep the curve is."""
+def test_a_curve_of_the_universal_scalability_law_has_no_jump() -> None:
+    """At most one in fifty has a jump, at the first step of the range, where the slope is not known."""
     rng = random.Random(1)
     false = []
     for _ in range(100):
@@ -210,7 +214,9 @@ def test_a_time_of_the_universal_scalability_law_has_no_jump() -> None:
     st.integers(2, 25),
 )
 @settings(max_examples=50)
-def test_any_curve_ends_within_its_budget_and_gives_json(metrics: list[float | None], noisy: bool, points: int) -> None:
+def test_a_search_over_any_curve_keeps_its_budget_and_gives_json(
+    metrics: list[float | None], noisy: bool, points: int
+) -> None:
     question = ThresholdQuestion(0, len(metrics) - 1, noisy=noisy, max_points=points, max_repeats=3)
     threshold, readings = search(question, lambda x: metrics[round(x)])
     asked = Counter(reading.value for reading in readings)
@@ -221,11 +227,11 @@ def test_any_curve_ends_within_its_budget_and_gives_json(metrics: list[float | N
     assert json.loads(json.dumps(threshold.to_mapping(), allow_nan=False))["line"] == threshold.line
 
 
-def test_noise_that_is_too_small_for_a_number_is_none() -> None:
+def test_a_line_with_denormal_noise_is_taken_as_straight() -> None:
     assert _straight([MeasuredValue(i, float(i), i * 5e-324, 1) for i in range(4)], 0.01)
 
 
-def test_a_search_that_was_killed_goes_on_where_it_stopped() -> None:
+def test_an_interrupted_search_asks_for_the_remaining_points() -> None:
     question = ThresholdQuestion(1, 500)
     _, readings = search(question, bag_2023)
     done: list[ThresholdReading] = []
@@ -248,7 +254,7 @@ def broken(curve: Callable[[float], float], where: Callable[[float], bool]) -> C
     return lambda x: None if where(x) else curve(x)
 
 
-def test_an_invalid_trial_is_tried_once_more() -> None:
+def test_an_invalid_trial_is_repeated_once() -> None:
     question, tried = ThresholdQuestion(50, 400), set[float]()
 
     def flaky(items: float) -> float | None:
@@ -263,7 +269,7 @@ def test_an_invalid_trial_is_tried_once_more() -> None:
     assert threshold.unmeasurable == ()
 
 
-def test_a_jump_beside_values_that_cannot_be_measured_is_not_exact() -> None:
+def test_a_jump_next_to_values_without_a_valid_trial_is_not_exact() -> None:
     threshold = found(broken(reported_beam, lambda items: 198 <= items <= 203), 50, 400)
     [jump] = threshold.jumps
     assert (jump.left, jump.right, jump.exact) == (197, 204, False)
@@ -273,14 +279,14 @@ def test_a_jump_beside_values_that_cannot_be_measured_is_not_exact() -> None:
     assert threshold.line.endswith("; 198, 199, 200, 201, 202 and 203 gave no valid trial")
 
 
-def test_ends_that_cannot_be_measured_are_replaced_by_their_neighbours() -> None:
+def test_ends_without_a_valid_trial_are_replaced_by_their_neighbours() -> None:
     threshold = found(broken(reported_beam, lambda items: items in (50, 400)), 50, 400)
     assert places(threshold) == [(199, 200)]
     assert threshold.unmeasurable == (50, 400)
     assert threshold.resolved
 
 
-def test_a_part_of_the_range_that_cannot_be_measured_is_not_resolved() -> None:
+def test_a_part_of_the_range_without_valid_trials_is_unresolved() -> None:
     threshold = found(broken(reported_beam, lambda items: items > 250), 50, 400)
     assert places(threshold) == [(199, 200)]
     [part] = threshold.unresolved
@@ -289,19 +295,19 @@ def test_a_part_of_the_range_that_cannot_be_measured_is_not_resolved() -> None:
 
 
 @pytest.mark.parametrize("noisy", [False, True])
-def test_where_nothing_can_be_measured_it_gives_up_soon(noisy: bool) -> None:
+def test_a_search_without_valid_trials_ends_after_a_few_readings(noisy: bool) -> None:
     threshold, readings = search(ThresholdQuestion(50, 400, metric="tasks", axis="items", noisy=noisy), lambda x: None)
     assert (threshold.shape, threshold.resolved) == (CurveShape.UNMEASURED, False)
     assert len(readings) <= 8
     assert threshold.line.startswith("tasks could not be measured")
 
 
-def test_a_single_value_is_no_curve() -> None:
+def test_a_curve_with_fewer_than_two_values_is_unmeasured() -> None:
     assert found(broken(reported_beam, lambda items: items != 225), 50, 400).shape is CurveShape.UNMEASURED
     assert judge(ThresholdQuestion(1, 9), []).shape is CurveShape.UNMEASURED
 
 
-def test_a_small_budget_is_kept_and_what_it_leaves_is_said() -> None:
+def test_a_small_budget_is_kept_and_unresolved_parts_are_named() -> None:
     threshold = found(lambda items: 4 * items if items < 237 else 400, 50, 400, max_points=6)
     assert threshold.points == 6
     assert threshold.jumps == ()
@@ -318,7 +324,7 @@ def test_a_search_that_was_stopped_does_not_blame_the_budget() -> None:
     assert {part.reason for part in threshold.unresolved} == {"the search was stopped before its end"}
 
 
-def test_jumps_below_the_smallest_of_interest_are_left_alone() -> None:
+def test_jumps_smaller_than_min_jump_are_ignored() -> None:
     assert found(lambda x: 100 if x < 150 else 104, 1, 300).jumps == ()
     assert places(found(lambda x: 100 if x < 150 else 104, 1, 300, min_jump=0.02)) == [(149, 150)]
 
@@ -336,7 +342,7 @@ def test_jumps_below_the_smallest_of_interest_are_left_alone() -> None:
         ({"confidence": 1}, "confidence"),
     ],
 )
-def test_a_question_that_cannot_be_right(changes: dict[str, float], field: str) -> None:
+def test_an_invalid_threshold_question_is_refused_by_its_field(changes: dict[str, float], field: str) -> None:
     with pytest.raises(InvalidField) as caught:
         ThresholdQuestion(**{"low": 50, "high": 400, **changes})  # type: ignore[arg-type]
     assert caught.value.field == f"threshold.{field}"
@@ -346,12 +352,12 @@ def test_a_question_that_cannot_be_right(changes: dict[str, float], field: str) 
     "reading",
     [ThresholdReading(49, 1), ThresholdReading(401, 1), ThresholdReading(60.5, 1), ThresholdReading(60, math.nan)],
 )
-def test_readings_that_belong_to_another_question(reading: ThresholdReading) -> None:
+def test_readings_outside_the_range_of_the_question_are_refused(reading: ThresholdReading) -> None:
     for read in (further, judge):
         with pytest.raises(InvalidField):
             read(ThresholdQuestion(50, 400), [reading])
 
 
-def test_what_counts_as_round() -> None:
+def test_roundness_of_numbers_grows_with_powers_of_ten_and_two() -> None:
     numbers = (0, 1, 7, 100, 128, 200, 250, 300, 1000, -40)
     assert [roundness(n) for n in numbers] == [0, 1, 1, 100, 128, 200, 250, 100, 1000, 20]

@@ -28,7 +28,7 @@ SMOOTH: dict[str, Curve] = {
 
 
 def search(question: ThresholdQuestion, curve: Curve, cv: float, seed: int, *, outliers: float = 0.0) -> Threshold:
-    """Ask and answer until there is nothing more to ask; some answers may be half as high again."""
+    """Measures points until no more are needed; a share of the values (`outliers`) is 1.5 times as high."""
     rng = random.Random(seed)
     readings: list[ThresholdReading] = []
     while values := further(question, readings):
@@ -46,7 +46,7 @@ def step(at: int, factor: float) -> Curve:
 
 
 @pytest.mark.parametrize("cv", [0.01, 0.03, 0.05])
-def test_a_jump_to_the_double_is_found_exactly(cv: float) -> None:
+def test_a_jump_by_a_factor_of_two_is_found_exactly_despite_noise(cv: float) -> None:
     missed = 0
     for seed in range(SEARCHES):
         at, factor = random.Random(seed).randrange(90, 360), (0.5, 2.0)[seed % 2]
@@ -56,12 +56,12 @@ def test_a_jump_to_the_double_is_found_exactly(cv: float) -> None:
 
 
 @pytest.mark.parametrize("name", SMOOTH)
-def test_false_jumps_on_smooth_curves_are_rare(name: str) -> None:
+def test_false_jumps_on_smooth_curves_with_noise_are_rare(name: str) -> None:
     question = ThresholdQuestion(1, 300, noisy=True)
     assert sum(bool(search(question, SMOOTH[name], 0.03, seed).jumps) for seed in range(SEARCHES)) <= 1
 
 
-def test_the_reported_case_under_noise() -> None:
+def test_the_reported_beam_threshold_is_found_despite_noise() -> None:
     threshold = search(
         ThresholdQuestion(50, 400, noisy=True, metric="wall time", axis="items"),
         lambda items: 4 * items + 4 if items < 200 else 404,
@@ -73,7 +73,7 @@ def test_the_reported_case_under_noise() -> None:
     assert threshold.trials > threshold.points
 
 
-def test_repeats_are_asked_only_where_they_decide() -> None:
+def test_points_are_repeated_only_if_noise_leaves_the_jump_undecided() -> None:
     quiet = search(ThresholdQuestion(50, 400, noisy=True), step(199, 2.0), 0.002, seed=1)
     loud = search(ThresholdQuestion(50, 400, noisy=True), step(199, 2.0), 0.05, seed=1)
     assert quiet.trials <= 2.5 * quiet.points
@@ -84,8 +84,8 @@ def test_repeats_are_asked_only_where_they_decide() -> None:
 
 
 @pytest.mark.parametrize("repeats", [5, 20])
-def test_a_jump_as_small_as_the_noise_is_never_placed_wrongly(repeats: int) -> None:
-    """Either it is found, or an interval holds it, or the answer says that noise hides jumps of this size."""
+def test_a_jump_as_small_as_the_noise_is_never_placed_at_a_wrong_value(repeats: int) -> None:
+    """It is found, or an interval contains it, or the answer tells that noise hides jumps of this size."""
     placed = 0
     for seed in range(10):
         question = ThresholdQuestion(50, 400, noisy=True, max_repeats=repeats, max_points=20, min_jump=0.03)
@@ -96,7 +96,7 @@ def test_a_jump_as_small_as_the_noise_is_never_placed_wrongly(repeats: int) -> N
     assert placed == 0
 
 
-def test_a_weak_jump_is_found_or_bracketed_or_below_what_could_be_seen() -> None:
+def test_a_weak_jump_is_found_bracketed_or_below_the_visible_size() -> None:
     question = ThresholdQuestion(50, 400, noisy=True, max_points=20, metric="wall time", axis="items")
     found = [search(question, step(199, 1.15), 0.05, seed) for seed in range(SEARCHES)]
     for threshold in found:
@@ -111,7 +111,7 @@ def test_a_weak_jump_is_found_or_bracketed_or_below_what_could_be_seen() -> None
 
 
 @pytest.mark.parametrize(("middle", "expected"), [(100, (5, 6)), (105, (4, 6)), (111, (4, 5))])
-def test_a_value_between_two_regimes_belongs_to_either(middle: float, expected: tuple[int, int]) -> None:
+def test_the_interval_of_a_jump_includes_a_value_between_both_levels(middle: float, expected: tuple[int, int]) -> None:
     question = ThresholdQuestion(0, 110, step=10, noisy=True)
     levels = [100.0, 100, 100, 100, 100, middle, 111, 111, 111, 111, 111, 111]
     readings = [
@@ -123,7 +123,7 @@ def test_a_value_between_two_regimes_belongs_to_either(middle: float, expected: 
     assert interval(question, table, curve, nearest) == expected
 
 
-def test_a_change_that_takes_two_steps_is_named_as_such() -> None:
+def test_a_noisy_change_that_takes_two_steps_is_not_exact() -> None:
     question = ThresholdQuestion(0, 100, step=10, noisy=True, metric="wall time", axis="items", max_points=11)
     levels = {value: 100.0 if value < 50 else 120.0 for value in range(0, 101, 10)} | {50: 110.0}
     readings = [
@@ -134,13 +134,13 @@ def test_a_change_that_takes_two_steps_is_named_as_such() -> None:
     assert (jump.left, jump.right, jump.exact, jump.why_not_exact) == (40, 60, False, "it takes 2 steps")
 
 
-def test_noise_that_hides_everything_is_said() -> None:
+def test_strong_noise_gives_no_exact_jump_but_a_large_smallest_visible_jump() -> None:
     threshold = search(ThresholdQuestion(50, 400, noisy=True, max_points=12), step(199, 1.1), 0.3, seed=3)
     assert not [jump for jump in threshold.jumps if jump.exact]
     assert threshold.smallest > 0.5
 
 
-def test_outliers_do_not_make_jumps() -> None:
+def test_outliers_rarely_cause_a_false_jump() -> None:
     alarms = 0
     for seed in range(SEARCHES):
         threshold = search(ThresholdQuestion(50, 400, noisy=True), lambda x: 100, 0.02, seed, outliers=0.05)
@@ -153,7 +153,7 @@ def test_a_metric_of_zero_has_no_noise() -> None:
     assert (threshold.shape, threshold.resolved) == (CurveShape.NONE, True)
 
 
-def test_one_trial_each_is_enough_where_no_more_are_allowed() -> None:
+def test_a_search_with_one_repeat_runs_one_trial_per_point() -> None:
     threshold = search(ThresholdQuestion(50, 400, noisy=True, max_repeats=1), step(199, 2.0), 0.01, seed=1)
     assert [jump.left for jump in threshold.jumps] == [199]
     assert threshold.trials == threshold.points

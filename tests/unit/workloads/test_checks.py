@@ -17,18 +17,18 @@ from scalescope.workloads._common import check_stages, partitions, require
 # ------------------------------------------------------------------------------------------- right answers
 
 
-def test_maps_right() -> None:
-    check_stages("bag-map", [2, 3, 4], items=3, stages=2)
-    check_stages("bag-map", [], items=0, stages=2)
+def test_the_check_of_maps_accepts_correct_results() -> None:
+    check_stages([2, 3, 4], items=3, stages=2)
+    check_stages([], items=0, stages=2)
 
 
-def test_beam_right_in_any_order() -> None:
+def test_the_check_of_beam_pardo_accepts_correct_results_in_any_order() -> None:
     beam_pardo.check([(1, 3), (0, 3), (2, 3)], items=3, stages=3)
     beam_pardo.check([], items=0, stages=3)
 
 
 @given(st.integers(1, 12), st.integers(0, 5))
-def test_matmul_right(size: int, seed: int) -> None:
+def test_the_check_of_array_matmul_accepts_a_correct_product(size: int, seed: int) -> None:
     left, right = np.random.default_rng(seed).random((2, size, size))
     vector = np.random.default_rng([seed, 1]).random(size)
     arrays.check_matmul((left @ right) @ vector, left @ (right @ vector))
@@ -40,12 +40,12 @@ def _shuffled(items: int, rows: int, groups: int) -> pd.DataFrame:
 
 
 @given(st.integers(1, 5), st.integers(1, 20), st.integers(1, 30))
-def test_shuffle_right(items: int, rows: int, groups: int) -> None:
+def test_the_check_of_dataframe_shuffle_accepts_correct_sums(items: int, rows: int, groups: int) -> None:
     dataframes.check_shuffle(_shuffled(items, rows, groups), items=items, rows=rows, groups=groups)
 
 
 @given(st.binary(min_size=1, max_size=50), st.integers(1, 12))
-def test_sum_of_a_square_by_its_margins(content: bytes, size: int) -> None:
+def test_the_sum_of_a_squared_matrix_equals_the_sum_from_its_margins(content: bytes, size: int) -> None:
     factor = _file_work.matrix(content, size)
     assert factor.shape == (size, size)
     total, device = _file_work.square_and_sum(factor, "cpu")
@@ -61,7 +61,7 @@ def written(tmp_path: Path) -> dict[str, float]:
     return expected
 
 
-def test_files_right(written: dict[str, float]) -> None:
+def test_the_check_of_beam_files_accepts_correct_results_in_any_order(written: dict[str, float]) -> None:
     assert beam_files.check(list(written)[::-1], written) == {"cpu": 3}
     assert beam_files.check([], {}) == {}
 
@@ -78,9 +78,9 @@ def test_files_right(written: dict[str, float]) -> None:
         ([1, 2, 3], "result 0 is 1 instead of 2"),
     ],
 )
-def test_maps_wrong(results: list[int], message: str) -> None:
-    with pytest.raises(WrongAnswer, match=f"'bag-map'.*{message}"):
-        check_stages("bag-map", results, items=3, stages=2)
+def test_the_check_of_maps_refuses_missing_extra_and_wrong_results(results: list[int], message: str) -> None:
+    with pytest.raises(WrongAnswer, match=message):
+        check_stages(results, items=3, stages=2)
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ def test_maps_wrong(results: list[int], message: str) -> None:
         pytest.param([(0, 3), (1, 3), (1, 3)], id="another item"),
     ],
 )
-def test_beam_wrong(results: list[tuple[int, int]]) -> None:
-    with pytest.raises(WrongAnswer, match="'beam-pardo'"):
+def test_the_check_of_beam_pardo_refuses_lost_doubled_and_skipped_items(results: list[tuple[int, int]]) -> None:
+    with pytest.raises(WrongAnswer):
         beam_pardo.check(results, items=3, stages=3)
 
 
-def test_matmul_wrong() -> None:
+def test_the_check_of_array_matmul_refuses_a_wrong_product() -> None:
     left, right = np.random.default_rng(0).random((2, 64, 64))
     vector = np.random.default_rng(1).random(64)
     product = left @ right
@@ -109,14 +109,14 @@ def test_matmul_wrong() -> None:
         arrays.check_matmul(np.full(64, np.nan), left @ (right @ vector))
 
 
-def test_shuffle_wrong() -> None:
+def test_the_check_of_dataframe_shuffle_refuses_wrong_sums() -> None:
     parts = _shuffled(3, 10, 7)
     for name in ("rows", "total", "keys"):
         with pytest.raises(WrongAnswer, match="add up to"):
             dataframes.check_shuffle(parts.assign(**{name: parts[name] + [1, 0, 0]}), items=3, rows=10, groups=7)
 
 
-def test_files_wrong(written: dict[str, float]) -> None:
+def test_the_check_of_beam_files_refuses_missing_wrong_and_unreadable_results(written: dict[str, float]) -> None:
     paths = list(written)
     with pytest.raises(WrongAnswer, match="2 results for 3 items"):
         beam_files.check(paths[1:], written)
@@ -134,7 +134,7 @@ def test_files_wrong(written: dict[str, float]) -> None:
 # ------------------------------------------------------------------------------------------- partitions, packages
 
 
-def test_partitions() -> None:
+def test_partition_options_become_keyword_arguments_of_dask() -> None:
     assert partitions(10, None, None) == {}
     assert partitions(10, 4, None) == {"npartitions": 4}
     assert partitions(10, "items", None) == {"npartitions": 10}
@@ -152,13 +152,13 @@ def test_partitions() -> None:
         ((None, 0), "params.partition_size"),
     ],
 )
-def test_bad_partitions(given_: tuple[Any, Any], field: str) -> None:
+def test_invalid_partition_options_are_refused(given_: tuple[Any, Any], field: str) -> None:
     with pytest.raises(InvalidField) as caught:
         partitions(10, *given_)
     assert caught.value.field == field
 
 
-def test_missing_package_names_the_extra() -> None:
+def test_requiring_a_missing_package_names_the_extra_to_install() -> None:
     with pytest.raises(UsageError, match=r"no-such-thing.*(?s:.)*pip install .*\[beam\]") as caught:
-        require("no_such_thing", workload="beam-pardo", extra="beam")
+        require("no_such_thing", "beam")
     assert isinstance(caught.value.__cause__, ModuleNotFoundError)

@@ -76,7 +76,7 @@ def user_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_function_in_a_file(user_file: Path) -> None:
+def test_a_function_in_a_file_is_loaded_with_its_version_and_parameters(user_file: Path) -> None:
     workload = workloads.load(f"{user_file}:run")
     assert workload.name == f"{user_file}:run"
     assert workload.version == 7
@@ -89,7 +89,7 @@ def test_function_in_a_file(user_file: Path) -> None:
     )
 
 
-def test_a_file_may_import_what_lies_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_may_import_a_module_of_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", list(sys.path))
     (tmp_path / "lies_beside_it.py").write_text("answer = 42\n")
     (tmp_path / "job.py").write_text("from lies_beside_it import answer\n\ndef run(client, items=answer): ...\n")
@@ -100,23 +100,24 @@ def test_a_file_may_import_what_lies_beside_it(tmp_path: Path, monkeypatch: pyte
     assert "lies_beside_it" in workload.modules
 
 
-def test_path_relative_to_the_working_directory(user_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_path_is_resolved_from_the_working_directory(
+    user_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(user_file.parent)
     assert workloads.load(f"./{user_file.name}:run").summary == "Adds up numbers."
 
 
-def test_function_in_a_module() -> None:
-    workload = workloads.load("scalescope.workloads.beam_pardo:run")
-    kinds = {parameter.name: parameter.kind for parameter in workload.parameters}
-    assert {"items": "int", "seconds": "float", "stages": "int"}.items() <= kinds.items()
+def test_a_function_in_a_module_is_loaded_with_its_parameters() -> None:
+    workload = workloads.load("scalescope.workloads.futures:reduce")
+    assert {each.name: each.kind for each in workload.parameters} == {"seconds": "float"}
     assert (workload.version, workload.modelled) == (1, False)
 
 
-def test_runs_in_process(user_file: Path, inproc: Place) -> None:
+def test_a_function_in_a_file_runs_on_an_in_process_cluster(user_file: Path, inproc: Place) -> None:
     assert workloads.load(f"{user_file}:run").run(inproc.client, items=3, factor=2) == {"sum": 3006}
 
 
-def test_workers_need_not_have_the_file(user_file: Path, processes: Place) -> None:
+def test_a_function_in_a_file_runs_on_workers_that_lack_the_file(user_file: Path, processes: Place) -> None:
     run = workloads.load(f"{user_file}:run").run
     over_a_bag = workloads.load(f"{user_file}:over_a_bag").run
     user_file.unlink()
@@ -124,8 +125,8 @@ def test_workers_need_not_have_the_file(user_file: Path, processes: Place) -> No
     assert over_a_bag(processes.client, items=3) == [1000, 1001, 1002]
 
 
-def test_a_graph_with_its_functions_is_pickled_by_value(user_file: Path) -> None:
-    """As distributed pickles graphs, which holds for a scheduler in another process too."""
+def test_functions_of_a_file_are_pickled_by_value_within_a_graph(user_file: Path) -> None:
+    """Pickled as distributed pickles graphs, and loaded in another process."""
     from distributed.protocol import pickle
 
     run = workloads.load(f"{user_file}:run").run
@@ -135,8 +136,8 @@ def test_a_graph_with_its_functions_is_pickled_by_value(user_file: Path) -> None
     assert done.stdout.strip() == b"Answer(value=1002)"
 
 
-def test_modules_that_a_function_uses_are_known(user_file: Path) -> None:
-    """And what is imported of them, which may be modules; not what other functions of the file use."""
+def test_a_workload_lists_the_modules_that_its_function_imports(user_file: Path) -> None:
+    """Names imported from them count too, since they may be modules; imports of other functions do not."""
     modules = {*workloads.load(f"{user_file}:run").modules}
     assert {"dataclasses", "distributed", "distributed.Client"} <= modules
     assert not modules & {"dask", "dask.bag"}
@@ -190,23 +191,21 @@ globals()["found"] = run
         ),
     ],
 )
-def test_modules_by_whatever_way_a_function_uses_them(name: str, modules: set[str], tmp_path: Path) -> None:
+def test_modules_are_listed_however_a_function_imports_them(name: str, modules: set[str], tmp_path: Path) -> None:
     path = tmp_path / "many.py"
     path.write_text(MANY_WAYS)
     assert {*workloads.load(f"{path}:{name}").modules} == modules
 
 
-def test_modules_that_are_imported_from_the_same_package_are_not_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_modules_of_the_same_package_are_not_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "__init__.py").write_text("def run(client):\n    from . import other\n    import os.path\n")
     monkeypatch.syspath_prepend(tmp_path)
     assert workloads.load("mine:run").modules == ("os.path",)
 
 
-def test_root_logger_is_as_before(tmp_path: Path) -> None:
-    """Importing Beam logs on it, which gives it a handler for good where it has none."""
+def test_loading_a_workload_adds_no_handler_to_the_root_logger(tmp_path: Path) -> None:
+    """Importing Beam logs on the root logger, which adds a handler if it has none."""
     path = tmp_path / "loud.py"
     path.write_text("import logging\nlogging.warning('as Beam does')\ndef run(client): ...\n")
     code = f"""
@@ -219,13 +218,13 @@ print(logging.getLogger().handlers)
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-def test_an_edited_file_is_read_again(user_file: Path) -> None:
+def test_an_edited_file_is_loaded_again(user_file: Path) -> None:
     workloads.load(f"{user_file}:run")
     user_file.write_text(USER_FILE.replace("version = 7", "version = 8"))
     assert workloads.load(f"{user_file}:run").version == 8
 
 
-def test_text_may_be_empty_where_that_is_the_default(tmp_path: Path) -> None:
+def test_a_text_parameter_may_be_empty_only_if_its_default_is_empty(tmp_path: Path) -> None:
     path = tmp_path / "own.py"
     path.write_text("def run(client, folder: str = '', name: str = 'Ada'): ...")
     folder, name = workloads.load(f"{path}:run").parameters
@@ -245,27 +244,27 @@ def test_text_may_be_empty_where_that_is_the_default(tmp_path: Path) -> None:
         ("no_such_module_anywhere:run", "there is no 'no_such_module_anywhere'"),
         ("scalescope.no_such_part:run", "there is no 'scalescope.no_such_part'"),
         ("no/such/file.py:run", "there is no .*no/such/file.py"),
-        ("scalescope.workloads.beam_pardo:rum", "did you mean 'run'"),
-        ("scalescope.workloads.beam_pardo:NAME", "a function; this is a str"),
+        ("scalescope.workloads.futures:lef", "did you mean 'leaf'"),
+        ("scalescope.workloads.futures:BAG_RULE", "a function; this is a str"),
         ("scalescope.workloads:", "`package.module:function`"),
         (":run", "`package.module:function`"),
         ("..workloads:run", "`package.module:function`"),
         ("scalescope.workloads:a.b", "`package.module:function`"),
     ],
 )
-def test_bad_reference(reference: str, message: str) -> None:
+def test_an_invalid_reference_to_a_workload_is_refused(reference: str, message: str) -> None:
     with pytest.raises(InvalidField, match=message) as caught:
         workloads.load(reference)
     assert caught.value.field == "workload"
     assert caught.value.value == reference
 
 
-def test_unknown_name_says_what_to_do() -> None:
+def test_an_unknown_workload_name_is_refused_with_the_next_step() -> None:
     with pytest.raises(InvalidField, match=r"`scalescope workloads` .* `path.py:function`"):
         workloads.load("mine")
 
 
-def test_missing_function_in_a_file(user_file: Path) -> None:
+def test_a_missing_function_or_a_plain_value_is_refused_as_workload(user_file: Path) -> None:
     with pytest.raises(InvalidField, match="did you mean 'over_a_bag'"):
         workloads.load(f"{user_file}:over_bag")
     with pytest.raises(InvalidField, match="this is a int"):
@@ -282,7 +281,7 @@ def test_missing_function_in_a_file(user_file: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("as_module", [False, True])
-def test_error_while_importing(
+def test_an_error_while_importing_a_workload_raises_invalid_field(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, message: str, as_module: bool
 ) -> None:
     name = f"broken_{abs(hash(source))}"
@@ -319,13 +318,15 @@ async def _asynchronous(client: Any) -> None: ...
         (range, "signature that Python can read"),
     ],
 )
-def test_function_that_cannot_be_a_workload(function: Callable[..., Any], message: str) -> None:
+def test_a_function_with_an_unsuitable_signature_is_refused_as_workload(
+    function: Callable[..., Any], message: str
+) -> None:
     with pytest.raises(InvalidField, match=message):
         describe("mine:run", function)
 
 
 @pytest.mark.parametrize(("name", "value"), [("version", "2"), ("version", 0), ("modelled", 1)])
-def test_bad_attribute(name: str, value: object) -> None:
+def test_an_invalid_version_or_modelled_attribute_is_refused(name: str, value: object) -> None:
     def run(client: Any) -> None: ...
 
     setattr(run, name, value)
@@ -333,7 +334,7 @@ def test_bad_attribute(name: str, value: object) -> None:
         describe("mine:run", run)
 
 
-def test_default_that_its_annotation_excludes() -> None:
+def test_a_default_that_contradicts_its_annotation_is_refused() -> None:
     def run(client: Any, items: int = "many") -> None: ...  # type: ignore[assignment]
 
     with pytest.raises(InvalidField, match=r"workload\.items: .*'many'"):
@@ -343,7 +344,7 @@ def test_default_that_its_annotation_excludes() -> None:
 # ------------------------------------------------------------------------------------------- signatures
 
 
-def test_kinds_from_annotations_and_defaults() -> None:
+def test_kinds_of_parameters_follow_from_annotations_and_defaults() -> None:
     def run(
         client: Any,
         a: int,
@@ -376,7 +377,7 @@ def test_kinds_from_annotations_and_defaults() -> None:
     assert workload.summary == "Function run of the user's own."
 
 
-def test_bounds_help_and_choices_from_annotations() -> None:
+def test_bounds_help_and_choices_of_parameters_follow_from_annotations() -> None:
     def run(
         client: Any,
         items: Annotated[int, Parameter("Items.", minimum=1, maximum=9)] = 3,
@@ -401,7 +402,7 @@ def test_bounds_help_and_choices_from_annotations() -> None:
         workload.bind({"parts": 0})
 
 
-def test_annotations_that_are_objects(tmp_path: Path) -> None:
+def test_annotations_are_read_without_postponed_evaluation(tmp_path: Path) -> None:
     path = tmp_path / "old.py"
     path.write_text(
         "from typing import Optional\n"
@@ -415,7 +416,7 @@ def test_annotations_that_are_objects(tmp_path: Path) -> None:
     )
 
 
-def test_required_parameter_is_asked_for() -> None:
+def test_a_missing_required_parameter_is_refused_with_its_help() -> None:
     def run(client: Any, path: str) -> None:
         """Reads.
 
@@ -427,7 +428,7 @@ def test_required_parameter_is_asked_for() -> None:
         describe("mine:run", run).bind({})
 
 
-def test_callable_object() -> None:
+def test_a_callable_object_can_be_a_workload() -> None:
     class Job:
         """A job."""
 
@@ -436,7 +437,7 @@ def test_callable_object() -> None:
     assert describe("mine:job", Job()).parameters == (WorkloadParameter("items", 2, "", "int"),)
 
 
-def test_the_code_of_a_function_is_its_file_and_what_that_imports_beside_it(tmp_path: Path) -> None:
+def test_the_code_digest_of_a_workload_covers_its_file_and_local_imports(tmp_path: Path) -> None:
     (tmp_path / "near" / "deep").mkdir(parents=True)
     files = {
         "job.py": "def run(client, items: int = 1):\n    from near import part\n",
@@ -462,5 +463,5 @@ def test_the_code_of_a_function_is_its_file_and_what_that_imports_beside_it(tmp_
         seen.add(code)
 
 
-def test_of_what_is_installed_the_packages_tell() -> None:
+def test_an_installed_workload_has_no_code_digest() -> None:
     assert workloads.load("bag-map").code == ""

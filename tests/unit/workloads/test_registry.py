@@ -18,18 +18,18 @@ NAMES = [workload.name for workload in workloads.builtin()]
 BUILTIN = pytest.mark.parametrize("workload", workloads.builtin(), ids=lambda workload: workload.name)
 
 
-def test_they_are_there_once_in_order() -> None:
+def test_built_in_workloads_are_listed_once_and_in_order() -> None:
     assert sorted(set(NAMES)) == NAMES
     assert {"array-matmul", "beam-pardo", "futures-map", "worker-loss"} <= set(NAMES)
 
 
 @BUILTIN
-def test_loads_by_name(workload: Workload) -> None:
+def test_a_built_in_workload_is_loaded_by_its_name(workload: Workload) -> None:
     assert workloads.load(workload.name) is workload
 
 
 @BUILTIN
-def test_metadata_and_function_agree(workload: Workload) -> None:
+def test_declared_parameters_agree_with_the_signature_of_the_function(workload: Workload) -> None:
     client, *rest = inspect.signature(workload.run).parameters.values()
     assert client.name == "client"
     assert all(parameter.kind is parameter.KEYWORD_ONLY for parameter in rest)
@@ -39,7 +39,7 @@ def test_metadata_and_function_agree(workload: Workload) -> None:
 
 
 @BUILTIN
-def test_metadata_is_complete(workload: Workload) -> None:
+def test_a_built_in_workload_has_complete_metadata(workload: Workload) -> None:
     assert workload.version >= 1
     assert re.fullmatch(r"\S.*\.", workload.summary)
     assert re.fullmatch(r"[a-z0-9].*[^.]", workload.stresses)
@@ -59,33 +59,33 @@ def test_metadata_is_complete(workload: Workload) -> None:
 
 
 @BUILTIN
-def test_defaults_are_allowed_and_json(workload: Workload) -> None:
+def test_default_parameters_are_valid_and_survive_json(workload: Workload) -> None:
     bound = workload.bind({})
     assert json.loads(json.dumps(bound)) == bound
     assert workload.bind(bound) == bound
 
 
-def test_can_be_swept() -> None:
+def test_a_built_in_workload_can_be_swept_over_its_parameters() -> None:
     sweep = Sweep(workload="beam-pardo", axes={"items": (1, 2), "npartitions": (None, "items", 7), "workers": (3,)})
     assert len(sweep.expand(workloads.load("beam-pardo"))) == 6
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.0, True, "item", "10", ""])
 @pytest.mark.parametrize("name", ["bag-map", "beam-pardo", "beam-files"])
-def test_bad_partition_count_is_refused_before_anything_runs(name: str, value: object) -> None:
+def test_an_invalid_npartitions_is_refused_before_a_run(name: str, value: object) -> None:
     with pytest.raises(InvalidField, match=r"params\.npartitions: .*'items'"):
         workloads.load(name).bind({"npartitions": value})
 
 
 @BUILTIN
-def test_its_packages_are_installed_here(workload: Workload) -> None:
+def test_the_packages_of_a_built_in_workload_are_installed(workload: Workload) -> None:
     workloads.check_installed(workload)
 
 
 @pytest.mark.parametrize(
     ("name", "module", "extra"), [("beam-pardo", "apache_beam", "beam"), ("dataframe-shuffle", "pandas", "arrays")]
 )
-def test_a_missing_package_is_named_with_its_extra_before_anything_runs(
+def test_a_missing_package_is_named_with_its_extra_before_a_run(
     name: str, module: str, extra: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
@@ -95,18 +95,18 @@ def test_a_missing_package_is_named_with_its_extra_before_anything_runs(
     assert caught.value.where == sys.executable
 
 
-def test_the_one_that_needs_a_file_is_loaded_but_not_listed() -> None:
+def test_replay_can_be_loaded_but_is_not_listed() -> None:
     assert workloads.load("replay").parameter("graph") is not None
     assert "replay" not in NAMES
 
 
 @BUILTIN
-def test_negative_items_are_refused(workload: Workload) -> None:
+def test_a_negative_number_of_items_is_refused(workload: Workload) -> None:
     with pytest.raises(InvalidField, match=r"params\.items: .* got -1"):
         workload.bind({"items": -1})
 
 
-def test_importing_the_package_imports_nothing_heavy() -> None:
+def test_importing_the_workloads_imports_no_heavy_package() -> None:
     heavy = ["apache_beam", "numpy", "pandas", "dask", "torch", "pyarrow", "prefect"]
     code = f"""
 import sys, scalescope.workloads as library

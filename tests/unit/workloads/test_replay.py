@@ -72,7 +72,9 @@ def written(folder: Path, graph: RecordedGraph) -> str:
     ],
     ids=["one graph", "two submissions", "two groups of a prefix", "a restriction", "scattered data", "a shuffle"],
 )
-def test_in_process(inproc: Place, tmp_path: Path, graph: RecordedGraph, ran: dict[str, int]) -> None:
+def test_replay_runs_a_recorded_graph_in_process(
+    inproc: Place, tmp_path: Path, graph: RecordedGraph, ran: dict[str, int]
+) -> None:
     workload = workloads.load("replay")
     with inproc.counting() as counting:
         told = workload.run(inproc.client, **workload.bind({"graph": written(tmp_path, graph)}))
@@ -80,8 +82,8 @@ def test_in_process(inproc: Place, tmp_path: Path, graph: RecordedGraph, ran: di
     assert counting.tasks == ran
 
 
-def test_in_worker_processes(processes: Place, tmp_path: Path) -> None:
-    assert replay.run(processes.client, graph=written(tmp_path, TWO_MAPS))["tasks"] == 6
+def test_replay_runs_a_recorded_graph_in_worker_processes(processes: Place, tmp_path: Path) -> None:
+    assert replay.replay.run(processes.client, graph=written(tmp_path, TWO_MAPS))["tasks"] == 6
 
 
 def test_tasks_of_a_shuffle_send_parts_to_the_workers_that_have_outputs(
@@ -92,13 +94,13 @@ def test_tasks_of_a_shuffle_send_parts_to_the_workers_that_have_outputs(
     for worker in inproc.cluster.workers.values():
         address = worker.address
         monkeypatch.setitem(worker.handlers, "echo", lambda data, to=address: received.append((to, data.nbytes)))
-    replay.run(inproc.client, graph=written(tmp_path, SHUFFLE))
+    replay.replay.run(inproc.client, graph=written(tmp_path, SHUFFLE))
     assert 3 <= len(received) <= 6  # no worker sends to itself
     assert set(received) <= {(address, 3_000) for address in sorted(inproc.client.nthreads())[:2]}
 
 
-def test_outputs_of_a_shuffle_run_first_where_they_happen_to_be(inproc: Place, tmp_path: Path) -> None:
-    """Then where they belong, each on a worker of its own."""
+def test_outputs_of_a_shuffle_are_moved_to_distinct_workers_after_a_first_run(inproc: Place, tmp_path: Path) -> None:
+    """They run first wherever they are, then each on its own worker."""
     moved = SHUFFLE.tasks[:7]
     outputs = [RecordedTask(3, 0.01, (6,), allowed=1, first_s=0.02)] * 2
     graph = dataclasses.replace(SHUFFLE, tasks=(*moved, *outputs), spread=(3,))
@@ -111,26 +113,26 @@ def test_outputs_of_a_shuffle_run_first_where_they_happen_to_be(inproc: Place, t
 
     inproc.cluster.scheduler.add_plugin(Ends(), name="ends")
     try:
-        assert replay.run(inproc.client, graph=written(tmp_path, graph))["tasks"] == 9
+        assert replay.replay.run(inproc.client, graph=written(tmp_path, graph))["tasks"] == 9
     finally:
         inproc.cluster.scheduler.remove_plugin("ends")
     assert {worker for finish, worker in ended if finish == "memory"} == set(sorted(inproc.client.nthreads())[:2])
     assert 1 <= sum(finish != "memory" for finish, _ in ended) <= 2  # one may be there by chance
 
 
-def test_tasks_that_send_tasks(processes: Place, tmp_path: Path) -> None:
+def test_replay_runs_tasks_that_submit_tasks(processes: Place, tmp_path: Path) -> None:
     with processes.counting() as counting:
-        assert replay.run(processes.client, graph=written(tmp_path, NESTED))["tasks"] == 3
+        assert replay.replay.run(processes.client, graph=written(tmp_path, NESTED))["tasks"] == 3
     assert counting.tasks == {"whole": 2, "part": 6, "join": 2, "end": 1}
 
 
-def test_only_the_first_tasks(inproc: Place, tmp_path: Path) -> None:
+def test_replay_runs_only_the_first_tasks_if_asked(inproc: Place, tmp_path: Path) -> None:
     with inproc.counting() as counting:
-        assert replay.run(inproc.client, graph=written(tmp_path, TWO_MAPS), tasks=4)["tasks"] == 4
+        assert replay.replay.run(inproc.client, graph=written(tmp_path, TWO_MAPS), tasks=4)["tasks"] == 4
     assert counting.tasks == {"inc": 3, "dec": 1}
 
 
-def test_a_part_ends_where_the_restriction_changes() -> None:
+def test_a_part_of_a_submission_ends_where_worker_restrictions_change() -> None:
     assert replay.parts(CONFINED, replay.confinements(CONFINED, 2)) == {0: [range(8), range(8, 9)]}
     assert replay.parts(TWO_MAPS, replay.confinements(TWO_MAPS, 2)) == {0: [range(3)], 1: [range(3, 6)]}
 
@@ -144,7 +146,9 @@ def test_a_part_ends_where_the_restriction_changes() -> None:
         ((0,), 1, [None] * 8),
     ],
 )
-def test_where_restricted_tasks_may_run(spread: tuple[int, ...], workers: int, allowed: list[set[int] | None]) -> None:
+def test_restricted_tasks_are_spread_over_the_workers_as_recorded(
+    spread: tuple[int, ...], workers: int, allowed: list[set[int] | None]
+) -> None:
     found = replay.confinements(dataclasses.replace(CONFINED, spread=spread), workers)
     assert [each if each is None else set(each) for each in found] == [*allowed, None]
 
@@ -156,8 +160,10 @@ AS_COMPLETED = RecordedGraph(
 )
 
 
-def test_a_client_takes_results_as_they_come(inproc: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On the recorded cluster the result of `slow` came first, and all results before `rest` was sent."""
+def test_replay_submits_tasks_as_the_recorded_results_arrived(
+    inproc: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the record the result of `slow` came first, and all results came before `rest` was submitted."""
     order: list[str] = []
     sending = inproc.client.map
 
@@ -166,33 +172,33 @@ def test_a_client_takes_results_as_they_come(inproc: Place, tmp_path: Path, monk
         return sending(*args, key=key, **options)
 
     monkeypatch.setattr(inproc.client, "map", noted)
-    replay.run(inproc.client, graph=written(tmp_path, AS_COMPLETED))
+    replay.replay.run(inproc.client, graph=written(tmp_path, AS_COMPLETED))
     assert order == ["slow", "quick", "of_quick", "of_slow", "rest"]
 
 
-def test_tasks_wait_for_those_that_they_need_although_their_turn_has_come(inproc: Place, tmp_path: Path) -> None:
+def test_a_task_waits_for_its_dependencies_even_if_its_turn_has_come(inproc: Place, tmp_path: Path) -> None:
     tasks = list(AS_COMPLETED.tasks)
     tasks[3] = dataclasses.replace(tasks[3], needs=(2,))
     graph = dataclasses.replace(AS_COMPLETED, tasks=tuple(tasks))
-    assert replay.run(inproc.client, graph=written(tmp_path, graph))["tasks"] == 5
+    assert replay.replay.run(inproc.client, graph=written(tmp_path, graph))["tasks"] == 5
 
 
-def test_phases_and_turns() -> None:
+def test_a_recorded_graph_is_divided_into_phases_and_turns() -> None:
     turns = [[(turn.numbers, turn.after) for turn in phase] for phase in replay.phases(AS_COMPLETED)]
     assert turns == [[((0, 1), -1), ((2,), 0), ((3,), 1)], [((4,), 3)]]
     assert [turn.needs for phase in replay.phases(TWO_MAPS) for turn in phase] == [frozenset(), {0}]
 
 
-def test_a_submission_without_tasks_has_ended(inproc: Place, tmp_path: Path) -> None:
+def test_a_submission_without_tasks_ends_at_once(inproc: Place, tmp_path: Path) -> None:
     graph = dataclasses.replace(TREE, submissions=(Submission(), Submission(), Submission(1)))
-    assert replay.run(inproc.client, graph=written(tmp_path, graph))["submissions"] == 3
+    assert replay.replay.run(inproc.client, graph=written(tmp_path, graph))["submissions"] == 3
 
 
-def test_last_uses() -> None:
+def test_last_uses_names_the_last_task_that_needs_each_result() -> None:
     assert replay.last_uses(TREE) == [2, 2, -1]
 
 
-def test_a_graph_at_an_address() -> None:
+def test_a_recorded_graph_is_read_from_an_fsspec_address() -> None:
     fsspec.filesystem("memory").pipe("/replay/graph.json", TREE.to_json().encode())
     assert RecordedGraph.read("memory://replay/graph.json") == TREE
     for address in ("memory://replay/other.json", "nosuch://replay/graph.json"):
@@ -201,7 +207,7 @@ def test_a_graph_at_an_address() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 99}', '{"format": 1, "stages": []}'])
-def test_no_graph(tmp_path: Path, text: str) -> None:
+def test_a_file_without_a_valid_graph_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "graph.json"
     path.write_text(text)
     with pytest.raises(InvalidField, match=r"params\.graph"):
@@ -210,7 +216,7 @@ def test_no_graph(tmp_path: Path, text: str) -> None:
         RecordedGraph.read(str(tmp_path / "other.json"))
 
 
-def test_results_have_the_recorded_size() -> None:
+def test_replayed_results_have_the_recorded_size() -> None:
     result = replay.nap(3, 0.0, 5_000_000, 0.5, ())
     assert result == 3
     assert 5_000_000 <= sizeof(pickle.loads(pickle.dumps(result))) < 5_000_100
@@ -218,24 +224,24 @@ def test_results_have_the_recorded_size() -> None:
 
 
 @pytest.mark.parametrize("gathered", [True, False])
-def test_only_results_that_no_task_needs_are_fetched(
+def test_replay_fetches_only_results_that_no_task_needs(
     inproc: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gathered: bool
 ) -> None:
     checked: dict[int, int] = {}
     monkeypatch.setattr(replay, "check", checked.update)
-    replay.run(inproc.client, graph=written(tmp_path, dataclasses.replace(TREE, gathered=gathered)))
+    replay.replay.run(inproc.client, graph=written(tmp_path, dataclasses.replace(TREE, gathered=gathered)))
     assert checked == ({2: 2} if gathered else {})
 
 
-def test_a_false_result_is_noticed() -> None:
+def test_a_wrong_result_of_a_replayed_task_raises_wrong_answer() -> None:
     replay.check({0: 0, 1: 1})
     with pytest.raises(WrongAnswer, match="task 1 returned 0"):
         replay.check({0: 0, 1: 0})
 
 
-def test_it_is_found_by_name_but_not_listed() -> None:
-    assert workloads.load("replay") is replay.WORKLOAD
-    assert replay.WORKLOAD not in workloads.builtin()
+def test_replay_is_found_by_name_but_is_no_built_in_workload() -> None:
+    assert workloads.load("replay") is replay.replay
+    assert replay.replay not in workloads.builtin()
 
 
 def test_beam_files_has_a_sleeping_stand_in() -> None:

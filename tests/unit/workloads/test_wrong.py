@@ -1,4 +1,4 @@
-"""Each workload of the suite notices one wrong number in what one of its tasks returns."""
+"""Each workload of the suite detects one wrong number in the result of one of its tasks."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ QUICK = {
 
 
 def wrong(value: Any) -> Any:
-    """The value with a number changed, in a data frame and a dict one of each part; None where it has none."""
+    """The value with one number changed, in data frames and dicts one per part; None if it has no number."""
     if isinstance(value, bool | np.bool_):
         return not value
     if isinstance(value, int | float | np.number):
@@ -94,7 +94,9 @@ def _first_wrong(value: Any) -> Any:
         if name not in LEFT_OUT and not workloads.load(name).kinds
     ],
 )
-def test_a_wrong_result_of_one_task_is_noticed(inproc: Place, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_wrong_result_of_one_task_raises_wrong_answer(
+    inproc: Place, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     done: list[str] = []
     lock = threading.Lock()
     real = worker._run_task_simple
@@ -112,6 +114,6 @@ def test_a_wrong_result_of_one_task_is_noticed(inproc: Place, monkeypatch: pytes
 
     monkeypatch.setattr(worker, "_run_task_simple", run)
     workload, small = workloads.load(name), ENTRIES[name].small
-    with pytest.raises(WrongAnswer, match=f"'{name}'"):
+    with pytest.raises(WrongAnswer):
         workload.run(inproc.client, **workload.bind({**small, "items": min(int(str(small["items"])), ITEMS)}))
     assert done

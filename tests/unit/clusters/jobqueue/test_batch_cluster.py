@@ -1,4 +1,4 @@
-"""A batch system of two shell scripts stands for the real ones, on which nothing was ever run."""
+"""Two shell scripts stand for a real batch system; nothing was ever run on most real ones."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[BatchCl
     cluster.close()
 
 
-def test_jobs_are_submitted_kept_and_cancelled(
+def test_jobs_are_submitted_kept_when_still_needed_and_cancelled(
     cluster: BatchCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, text in (("qsub", QSUB), ("qdel", QDEL)):
@@ -62,7 +62,9 @@ def test_jobs_are_submitted_kept_and_cancelled(
     assert leases.read_all() == ([], [])
 
 
-def test_without_its_commands_nothing_is_begun(cluster: BatchCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_system_without_its_commands_is_refused_before_any_lease(
+    cluster: BatchCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ClusterError) as caught:
         cluster.open()

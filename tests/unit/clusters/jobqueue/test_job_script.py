@@ -1,4 +1,4 @@
-"""Job scripts, as text. Of the systems besides Slurm and Grid Engine this is all that is tested: none was ever run."""
+"""Job scripts as text. For systems other than Slurm and Grid Engine nothing else is tested: none was ever run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REQUEST = JobRequest("3", 4, 2, label="scalescope-0123456789ab", address="tls://
 
 @pytest.fixture(autouse=True)
 def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """dask-jobqueue makes the folder of the logs."""
+    """Run in a temporary folder, since dask-jobqueue makes the folder of the logs."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -38,7 +38,7 @@ def command(found: str) -> list[str]:
 
 
 def option(found: str, name: str) -> str:
-    """The value that holds: the last one."""
+    """The value of an option: the last one if it is given twice."""
     words = command(found)
     return words[len(words) - words[::-1].index(name)]
 
@@ -46,7 +46,7 @@ def option(found: str, name: str) -> str:
 # ------------------------------------------------------------------ Slurm
 
 
-def test_a_plain_job() -> None:
+def test_a_slurm_job_script_of_default_options_is_complete() -> None:
     found = text(SlurmSpec(workers_per_job=4))
     assert directives(found) == [
         "-J scalescope-0123456789ab",
@@ -69,7 +69,7 @@ def test_a_plain_job() -> None:
     assert option(found, "--tls-key") == "/home/me/x/tls/key.pem"
 
 
-def test_everything_at_once() -> None:
+def test_a_slurm_job_script_contains_every_given_option() -> None:
     spec = SlurmSpec(
         partition="gpu,long",
         account="team",
@@ -110,7 +110,7 @@ def test_everything_at_once() -> None:
     assert lines.index("module load cuda") < next(i for i, line in enumerate(lines) if "PYTHONPATH" in line)
 
 
-def test_a_job_with_fewer_workers_asks_for_less() -> None:
+def test_a_job_with_fewer_workers_requests_fewer_resources() -> None:
     spec = SlurmSpec(gpus=4, memory_mb=8192, tls=False)
     found = text(spec, JobRequest("1", 1, 2))
     assert {"--gres=gpu:1", "--mem=2048M", "--cpus-per-task=2"} <= set(directives(found))
@@ -126,14 +126,14 @@ def test_dask_cuda_starts_the_workers_where_it_is_installed(monkeypatch: pytest.
     assert option(found, "--local-directory") == '"${TMPDIR:-/tmp}"'
     assert "--workers" not in command(found)
     assert {"--tls-key", "--no-dashboard", "scalescope.clusters.no_http"} <= set(command(found))
-    assert "--death-timeout" not in command(found)  # an option that it does not know ends it
+    assert "--death-timeout" not in command(found)  # dask cuda ends at an unknown option
     monkeypatch.setattr(job_script, "has_dask_cuda", lambda: False)
     with pytest.raises(InvalidField) as caught:
         job_script.text(spec, 2, 1)
     assert caught.value.field == "cluster.cuda_options"
 
 
-def test_placeholders_stand_for_what_is_known_later(tmp_path: Path) -> None:
+def test_a_previewed_job_script_has_placeholders_for_values_known_later(tmp_path: Path) -> None:
     found = job_script.text(SlurmSpec(workers_per_job=8), 100, 1)
     for word in ("scalescope-LABEL", "FOLDER/logs", "tls://SCHEDULER:0", "--workers 8"):
         assert word in found
@@ -173,14 +173,16 @@ OTHERS: list[tuple[JobQueueSpec, str, list[str]]] = [
 
 
 @pytest.mark.parametrize(("spec", "mark", "expected"), OTHERS, ids=lambda value: getattr(value, "kind", ""))
-def test_other_systems(spec: JobQueueSpec, mark: str, expected: list[str]) -> None:
+def test_job_scripts_of_other_batch_systems_contain_their_directives(
+    spec: JobQueueSpec, mark: str, expected: list[str]
+) -> None:
     found = text(spec)
     assert set(expected) <= set(directives(found, mark))
     assert command(found)[1:3] == ["-m", job_script.HOST]
     assert option(found, "--nthreads") == "2"
 
 
-def test_htcondor() -> None:
+def test_htcondor_jobs_get_their_memory_in_bytes_and_their_accounting_group() -> None:
     added = {"directives_add": ("+Group = a=b",), "prologue": ("true",)}
     found = text(HtcondorSpec(memory_mb=4096, workers_per_job=4, account="team", disk_mb=10, **added))
     given = dict(line.split(" = ", 1) for line in found.splitlines() if " = " in line)
@@ -195,7 +197,7 @@ NEVER_RUN = [spec for spec in (*(each[0] for each in OTHERS), HtcondorSpec(memor
 
 
 @pytest.mark.parametrize("spec", NEVER_RUN, ids=lambda spec: spec.kind)
-def test_every_system_has_a_cluster(spec: JobQueueSpec) -> None:
+def test_every_batch_system_has_a_cluster(spec: JobQueueSpec) -> None:
     from scalescope import clusters
 
     built: Any = clusters.build(spec)

@@ -1,4 +1,4 @@
-"""What the commands of batch systems write that cannot be started here, and how long their jobs are waited for."""
+"""Output of the status commands of batch systems that cannot run here, and how long their jobs are waited for."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ TOLD = {
     "lsf": (LsfSpec(memory_mb=1), job_status.LSF, LSF, "resource (mem) not satisfied: 12 hosts"),
     "htcondor": (HtcondorSpec(memory_mb=1), job_status.HTCONDOR, HTCONDOR, "Failed to execute '/usr/bin/python'"),
 }
-# As they end: with a status of its own if a job is no longer known
+# Output and exit status of each command for a job that is no longer known
 GONE = {
     "pbs": ("qstat: 7013474.pbs Job has finished, use -x or -H to obtain historical job information", 35),
     "lsf": ("Job <7013474> is not found", 255),
@@ -71,7 +71,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def cluster(spec: PbsSpec | LsfSpec | HtcondorSpec | OarSpec) -> BatchCluster:
-    """Three jobs of a worker each, none of which has arrived."""
+    """Three jobs of a worker each; no worker has registered."""
     made = BatchCluster(spec)
     made._workers = 3
     suffix = ".0" if spec.kind == "htcondor" else ""
@@ -80,7 +80,7 @@ def cluster(spec: PbsSpec | LsfSpec | HtcondorSpec | OarSpec) -> BatchCluster:
 
 
 def has_wait_ended(made: BatchCluster, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether the queue has been waited for in vain once its time is over."""
+    """Whether waiting ends with a queue timeout once its time is over."""
     since = made._waiting_since
     assert since is not None
     made._waiting_since = since - made.spec.queue_timeout_s
@@ -90,7 +90,7 @@ def has_wait_ended(made: BatchCluster, monkeypatch: pytest.MonkeyPatch) -> bool:
 
 
 @pytest.mark.parametrize("kind", TOLD)
-def test_the_state_of_jobs_and_why_they_wait(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_states_of_jobs_and_the_reasons_for_waiting_are_read(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     spec, command, text, reason = TOLD[kind]
     first, second, third = command.read(text)
     assert (first.state in command.waiting, second.state in command.waiting) == (True, False)
@@ -111,7 +111,7 @@ def test_the_state_of_jobs_and_why_they_wait(kind: str, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("kind", TOLD)
-def test_a_job_that_is_gone_is_no_command_without_an_answer(
+def test_a_job_that_is_gone_is_distinguished_from_a_command_that_fails(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = TOLD[kind][1]
@@ -126,7 +126,7 @@ def test_a_job_that_is_gone_is_no_command_without_an_answer(
 
 
 @pytest.mark.parametrize("spec", [OarSpec(memory_mb=1), PbsSpec(memory_mb=1)], ids=lambda spec: spec.kind)
-def test_what_cannot_be_asked_is_not_waited_for_for_ever(
+def test_jobs_of_unknown_state_are_waited_for_until_the_queue_timeout(
     spec: OarSpec | PbsSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
@@ -145,7 +145,9 @@ def test_what_cannot_be_asked_is_not_waited_for_for_ever(
         ({"walltime": "02:00:00", "queue": "long", "account": "guests"}, {"time_s", "partition", "account"}),
     ],
 )
-def test_what_pbs_changed_is_told(asked: dict[str, str], changed: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terms_of_a_job_that_pbs_changed_are_reported(
+    asked: dict[str, str], changed: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     terms = "    Resource_List.walltime = 01:00:00\n    Account_Name = team\n"
     told = job_status.PBS.read(PBS.replace("    Hold_Types = n\n", terms))
     assert told[0].terms == JobTerms(3600, partition="v1_gpu72", account="team")

@@ -1,4 +1,4 @@
-"""What Grid Engine says of jobs, as its `qstat` writes it."""
+"""States of jobs and queues as `qstat` of Grid Engine writes them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SgeCluster:
 
 
 @pytest.mark.parametrize("state", ["qw", "hqw", "Rq", "Rqw", "hRwq"])
-def test_a_job_that_waits_again_after_a_reschedule_has_the_time_of_the_queue(
+def test_a_rescheduled_job_that_waits_again_counts_towards_the_queue_timeout(
     cluster: SgeCluster, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(GridEngine, "jobs", lambda engine, label: [GridEngineJob("7", state, "")])
@@ -74,7 +74,7 @@ def test_each_state_of_a_job_has_a_category(category: str) -> None:
 
 
 @pytest.mark.parametrize("state", ["x", "rx", "N", "qwX"])
-def test_a_state_that_is_not_known_is_no_other_one(
+def test_an_unknown_state_of_a_job_gets_no_category_and_is_quoted(
     cluster: SgeCluster, state: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = GridEngineJob("7", state, "all.q@node1")
@@ -84,7 +84,7 @@ def test_a_state_that_is_not_known_is_no_other_one(
     assert f"state {state} is not known" in cluster._look(1).words
 
 
-def test_each_state_of_a_queue_is_said_in_words() -> None:
+def test_each_state_of_a_queue_is_described_in_words() -> None:
     letters = "uaACsSdDEcoP"
     assert set(letters) == set(QUEUE_STATES)
     assert len({grid_engine.in_words(letter) for letter in letters}) == len(letters)
@@ -97,7 +97,7 @@ def test_each_state_of_a_queue_is_said_in_words() -> None:
 @pytest.mark.parametrize(
     ("state", "word"), [("hqw", "held"), ("s", "suspended"), ("T", "suspended"), ("r", ""), ("qw", "")]
 )
-def test_jobs_that_are_held_or_suspended_are_said_to_be(
+def test_jobs_that_are_held_or_suspended_are_described_as_such(
     cluster: SgeCluster, state: str, word: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(GridEngine, "jobs", lambda engine, label: [GridEngineJob("7", state, "all.q@node1")])
@@ -116,7 +116,7 @@ python -pe smp 9 -q other
 """
 
 
-def test_what_a_job_was_asked_for_is_read_from_its_script() -> None:
+def test_the_requested_terms_of_a_job_are_read_from_its_script() -> None:
     assert grid_engine.asked(SCRIPT) == JobTerms(time_s=3600, partition="long.q", account="team", cores=4)
     assert grid_engine.asked("#$ -N x\n") == JobTerms()
 
@@ -130,7 +130,7 @@ def test_what_a_job_was_asked_for_is_read_from_its_script() -> None:
         (JobTerms(time_s=3600, partition="short.q", account="guests", cores=1), {"partition", "account", "cores"}),
     ],
 )
-def test_what_grid_engine_changed_is_known(
+def test_terms_of_a_job_that_grid_engine_changed_are_reported(
     cluster: SgeCluster, terms: JobTerms, changed: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cluster._asked = {"7": grid_engine.asked(SCRIPT)}

@@ -1,4 +1,4 @@
-"""Files that sites have published for dask-jobqueue, shortened, as the defaults of fields."""
+"""Configuration that sites have published for dask-jobqueue, shortened, gives the defaults of fields."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ SITES: dict[str, tuple[str, str, dict[str, Any], set[str], list[str]]] = {
         set(),
         ["threads_per_worker to 2", "`--cpus-per-task=1` asks for 1"],
     ),
-    "of LSF": (
+    "a site with LSF": (
         "lsf",
         LSF,
         {"cores": 2, "workers_per_job": 2, "memory_mb": 4096, "walltime": "01:30", "account": "p"},
@@ -158,7 +158,7 @@ SITES: dict[str, tuple[str, str, dict[str, Any], set[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("name", SITES)
-def test_what_a_site_says_is_the_default(site: Write, name: str) -> None:
+def test_the_configuration_of_a_site_gives_the_defaults(site: Write, name: str) -> None:
     kind, text, expected, left_out, notes = SITES[name]
     path = site(text)
     spec = cluster_spec(kind)
@@ -171,7 +171,7 @@ def test_what_a_site_says_is_the_default(site: Write, name: str) -> None:
     assert cluster_spec(spec.to_mapping()) == spec
 
 
-def test_what_is_given_comes_first_and_nothing_comes_by_another_way(site: Write) -> None:
+def test_given_values_override_the_configuration_of_a_site(site: Write) -> None:
     site(CALIFORNIA)
     given = {"partition": "", "account": "", "cores": 0, "workers_per_job": 0, "local_directory": "", "prologue": ()}
     spec = cluster_spec({"kind": "slurm", **given, "walltime": "10", "directives_add": []})
@@ -183,7 +183,7 @@ def test_what_is_given_comes_first_and_nothing_comes_by_another_way(site: Write)
         assert word not in text
 
 
-def test_a_default_that_cannot_be_is_named_with_its_file(site: Write) -> None:
+def test_an_impossible_default_of_a_site_is_refused_with_its_file(site: Write) -> None:
     path = site(CALIFORNIA)
     with pytest.raises(InvalidField) as found:
         cluster_spec({"kind": "slurm", "gpus": 4})
@@ -192,7 +192,7 @@ def test_a_default_that_cannot_be_is_named_with_its_file(site: Write) -> None:
     assert cluster_spec({"kind": "slurm", "gpus": 4, "workers_per_job": 0}).of_site()["partition"] == str(path)
 
 
-def test_variables_come_after_files(site: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_override_files_of_a_site(site: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     site(CALIFORNIA)
     monkeypatch.setenv("DASK_JOBQUEUE__SLURM__QUEUE", "night")
     monkeypatch.setenv("DASK_JOBQUEUE__SLURM__WALLTIME", "36000")  # as YAML reads 10:00:00

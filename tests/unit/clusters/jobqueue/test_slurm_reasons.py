@@ -18,7 +18,7 @@ from scalescope.slurm.failures import CLUSTER_FIELDS, POOL_FIELDS, SlurmFailure
 from scalescope.slurm.jobs import SlurmJob
 
 LIBRARIES = sorted(Path("/usr/lib").glob("*/slurm*/libslurmfull.so"))
-# Names that say nothing to anyone: of a kind of machine that Slurm gave up in 2018.
+# Reasons of a kind of machine that Slurm dropped in 2018.
 NOT_KNOWN = {"BlockMaxError", "BlockFreeAction"}
 ENDS = {"node-lost", "system-failure", "output-not-writable", "failed", "time-limit-reached", "inactive", "deadline"}
 ENDS |= {"out-of-memory"}
@@ -34,7 +34,7 @@ def strings(function: str, numbers: range) -> list[str]:
     return [text for text in found if not text.isdigit() and not text.startswith("Unknown")]
 
 
-def test_each_reason_of_the_installed_slurm_has_a_category_or_is_not_known() -> None:
+def test_each_reason_of_the_installed_slurm_has_a_category_or_is_listed_as_unknown() -> None:
     found = strings("slurm_job_reason_string", range(400))
     assert len(found) > 190
     assert {name for name in found if not reasons.of_reason(name)} == NOT_KNOWN
@@ -53,8 +53,8 @@ def test_every_category_of_the_tables_is_explained_with_a_next_step() -> None:
 
 
 @pytest.mark.parametrize("resource", ["Cpu", "Mem", "Memory", "Node", "GRES", "License", "BB", "Energy", "Billing"])
-def test_a_limit_is_what_its_name_says(resource: str) -> None:
-    """Whether it is of one job, of all at once, or of time used up: never one of another kind."""
+def test_the_category_of_a_limit_follows_from_its_name(resource: str) -> None:
+    """A limit applies to one job, to all running jobs, or to used time; its category must match."""
     known = {name: category for name, category in reasons.REASONS.items() if resource in name}
     assert known
     for name, category in known.items():
@@ -69,7 +69,7 @@ def test_a_limit_is_what_its_name_says(resource: str) -> None:
             assert category in ("use-limit", "nodes-away", "too-many-nodes", "licences-busy"), name
 
 
-def test_time_is_said_only_where_slurm_says_it() -> None:
+def test_a_limit_is_called_a_time_limit_only_if_slurm_names_a_time() -> None:
     for name, category in reasons.REASONS.items():
         if category == "time-limit-too-long":
             assert re.search("Time|Wall", name), name
@@ -84,12 +84,12 @@ POLICY = "Job violates accounting/QOS policy (job submit limit, user's size and/
 
 
 @pytest.mark.parametrize("reason", ["NewInSlurm99", "BlockMaxError", "checked by the site", "QOSMaxDreamsPerUser"])
-def test_a_reason_that_is_not_known_is_no_other_one(reason: str) -> None:
+def test_an_unknown_reason_gets_the_category_unknown_reason(reason: str) -> None:
     assert failures.waiting(reason).category == "unknown-reason"
     assert failures.never(reason) is None
 
 
-def test_refusals_of_the_installed_slurm_are_their_own() -> None:
+def test_refusals_of_the_installed_slurm_get_the_matching_category() -> None:
     """The list has all errors of Slurm; most belong to other commands."""
     known = {text: category for text in strings("slurm_strerror", range(2000, 2200)) if (category := _refused(text))}
     assert len(known) >= 36
@@ -135,7 +135,7 @@ def test_each_state_of_an_ended_job_has_a_category() -> None:
 # ------------------------------------------------------------------ what sbatch writes while it waits
 
 
-def test_what_sbatch_has_written_is_read_when_its_time_is_over(tmp_path: Path) -> None:
+def test_messages_of_sbatch_are_read_even_after_its_timeout(tmp_path: Path) -> None:
     for written, category in (
         ("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying", "queue-full"),
         ("sbatch: error: Slurm job queue full, sleeping and retrying.", "queue-full"),
@@ -161,7 +161,7 @@ def test_what_sbatch_has_written_is_read_when_its_time_is_over(tmp_path: Path) -
         ("Batch job submission failed: Unable to contact slurm controller (connect failure)", ""),
     ],
 )
-def test_a_controller_that_answers_is_not_silent(error: str, category: str) -> None:
+def test_a_controller_that_answers_with_an_error_does_not_count_as_silent(error: str, category: str) -> None:
     def run(command: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.CompletedProcess(command, 1, "", f"sbatch: error: {error}")
 

@@ -34,7 +34,7 @@ def line(number: int, state: str, reason: str = "None", *, start: str = "N/A", n
 
 @dataclass
 class Slurm:
-    """Answers as Slurm would, and counts."""
+    """Answers commands as Slurm would, and records them."""
 
     queue: list[str] = field(default_factory=list)
     shown: dict[str, str] = field(default_factory=dict)
@@ -83,7 +83,7 @@ def watch(slurm: Slurm, clock: Clock, tmp_path: Path) -> JobWatch:
 # ------------------------------------------------------------------ nothing is wrong
 
 
-def test_one_command_shows_all_jobs(watch: JobWatch, slurm: Slurm) -> None:
+def test_a_single_squeue_command_shows_all_jobs(watch: JobWatch, slurm: Slurm) -> None:
     assert watch.check(4, 4) is None
     assert slurm.asked == []  # all are there
     slurm.queue = [line(number, "RUNNING", nodes=f"n{number}") for number in range(1, 200)]
@@ -94,7 +94,7 @@ def test_one_command_shows_all_jobs(watch: JobWatch, slurm: Slurm) -> None:
     assert len(watch.jobs()) == 199
 
 
-def test_waiting_is_told_with_reason_and_estimated_start(watch: JobWatch, slurm: Slurm) -> None:
+def test_waiting_is_reported_with_its_reason_and_estimated_start(watch: JobWatch, slurm: Slurm) -> None:
     slurm.queue = [
         line(1, "RUNNING", nodes="n1"),
         line(2, "PENDING", "Resources", start="2099-01-01T10:00:00"),
@@ -111,7 +111,7 @@ def test_waiting_is_told_with_reason_and_estimated_start(watch: JobWatch, slurm:
 WAITING = "None Resources Priority BeginTime Dependency Licenses Prolog QOSMaxJobsPerUserLimit QOSMaxGRESPerUser"
 
 
-def test_reasons_to_wait_are_no_errors(watch: JobWatch, slurm: Slurm) -> None:
+def test_reasons_to_wait_raise_no_error(watch: JobWatch, slurm: Slurm) -> None:
     more = ("QOSGrpNodeLimit", "AssocGrpCpuLimit", "NewInSlurm99", "ReqNodeNotAvail, Reserved for maintenance")
     slurm.queue = [line(number, "PENDING", reason) for number, reason in enumerate((*WAITING.split(), *more))]
     assert watch.check(1, 0) is not None
@@ -120,7 +120,7 @@ def test_reasons_to_wait_are_no_errors(watch: JobWatch, slurm: Slurm) -> None:
 # ------------------------------------------------------------------ how often Slurm is asked
 
 
-def test_the_longer_nothing_changes_the_more_rarely_slurm_is_asked(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
+def test_slurm_is_asked_less_often_the_longer_nothing_changes(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
     slurm.queue = [line(1, "PENDING", "Priority")]
     times = []
     for _ in range(3000):  # ten minutes
@@ -137,7 +137,7 @@ def test_the_longer_nothing_changes_the_more_rarely_slurm_is_asked(watch: JobWat
     assert len({round(gap, 1) for gap in gaps[-8:]}) > 1, "no jitter"
 
 
-def test_a_change_is_followed_closely(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
+def test_slurm_is_asked_more_often_after_a_change(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
     slurm.queue = [line(1, "PENDING", "Priority")]
     for _ in range(1000):
         watch.check(1, 0)
@@ -151,7 +151,7 @@ def test_a_change_is_followed_closely(watch: JobWatch, slurm: Slurm, clock: Cloc
     assert slurm.looks == looks + 1
 
 
-def test_when_workers_go_away_slurm_is_asked_at_once(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
+def test_slurm_is_asked_at_once_when_workers_disappear(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
     slurm.queue = [line(1, "RUNNING", nodes="n1")]
     watch.check(1, 0)
     watch.check(1, 1)
@@ -165,7 +165,7 @@ def test_when_workers_go_away_slurm_is_asked_at_once(watch: JobWatch, slurm: Slu
 # ------------------------------------------------------------------ jobs that ended
 
 
-def test_many_that_ended_alike_are_one_error(watch: JobWatch, slurm: Slurm, tmp_path: Path) -> None:
+def test_many_jobs_that_ended_alike_raise_one_error(watch: JobWatch, slurm: Slurm, tmp_path: Path) -> None:
     slurm.queue = [line(n, "FAILED", "NonZeroExitCode", nodes="n1") for n in range(1, 17)]
     slurm.queue += [line(17, "CANCELLED", nodes="n2"), line(18, "RUNNING")]
     slurm.shown = {"1": f"JobId=1 JobName={LABEL} JobState=FAILED Reason=NonZeroExitCode ExitCode=127:0 StdErr="}
@@ -182,7 +182,7 @@ def test_many_that_ended_alike_are_one_error(watch: JobWatch, slurm: Slurm, tmp_
     assert sum(command[0] == "scontrol" for command in slurm.asked) == 1
 
 
-def test_jobs_that_were_dismissed_are_never_spoken_of_again(watch: JobWatch, slurm: Slurm) -> None:
+def test_dismissed_jobs_are_never_mentioned_again(watch: JobWatch, slurm: Slurm) -> None:
     slurm.queue = [line(1, "CANCELLED", nodes="n1")]
     with pytest.raises(JobsEnded) as found:
         watch.check(1, 0)
@@ -198,7 +198,7 @@ def test_jobs_that_were_dismissed_are_never_spoken_of_again(watch: JobWatch, slu
     [{}, {"7": "JobId=7 JobName=other JobState=RUNNING Reason=None NodeList=n3"}],
     ids=["gone", "another's now"],
 )
-def test_a_job_that_slurm_forgot_is_told(watch: JobWatch, slurm: Slurm, shown: dict[str, str]) -> None:
+def test_a_job_that_slurm_has_forgotten_raises_an_error(watch: JobWatch, slurm: Slurm, shown: dict[str, str]) -> None:
     slurm.shown = shown
     watch.expect(["7"])
     with pytest.raises(JobsEnded) as found:
@@ -206,7 +206,7 @@ def test_a_job_that_slurm_forgot_is_told(watch: JobWatch, slurm: Slurm, shown: d
     assert (found.value.category, found.value.job_ids) == ("forgotten", ("7",))
 
 
-def test_a_preempted_job_is_named_before_it_has_ended_and_each_has_its_node(
+def test_a_preempted_job_is_named_with_its_node_before_it_has_ended(
     watch: JobWatch, slurm: Slurm, clock: Clock
 ) -> None:
     slurm.queue = [line(number, "COMPLETING", nodes=node) for number, node in ((1, "n1"), (2, "n2"), (3, "n1"))]
@@ -239,7 +239,7 @@ def test_a_node_is_blamed_only_for_a_job_that_did_not_end_by_itself(
     assert ("down* (Not responding)" in found.value.cause) is (category == "node-lost")
 
 
-def test_a_start_that_was_asked_for_is_told(watch: JobWatch, slurm: Slurm) -> None:
+def test_a_requested_start_time_is_mentioned_while_jobs_wait(watch: JobWatch, slurm: Slurm) -> None:
     slurm.queue = [line(1, "PENDING", "BeginTime")]
     watch.asked = "asked for"
     waiting = watch.check(1, 0)
@@ -251,7 +251,9 @@ def test_a_start_that_was_asked_for_is_told(watch: JobWatch, slurm: Slurm) -> No
     assert "asked for" not in waiting.words
 
 
-def test_a_job_that_is_being_ended_gets_time_to_say_how(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
+def test_a_job_that_is_completing_gets_time_before_it_counts_as_ended(
+    watch: JobWatch, slurm: Slurm, clock: Clock
+) -> None:
     slurm.queue = [line(1, "COMPLETING", "TimeLimit", nodes="n3")]
     assert watch.check(1, 0) is not None
     clock.now += ENDING_S + 1
@@ -260,7 +262,7 @@ def test_a_job_that_is_being_ended_gets_time_to_say_how(watch: JobWatch, slurm: 
     assert found.value.category == "time-limit-reached"
 
 
-def test_jobs_of_others_are_not_ours(watch: JobWatch, slurm: Slurm) -> None:
+def test_jobs_of_other_users_or_with_other_names_are_ignored(watch: JobWatch, slurm: Slurm) -> None:
     slurm.queue = [line(1, "FAILED", user="root2"), line(2, "FAILED", name=LABEL + "0"), "nonsense", "a|b"]
     watch.check(1, 0)
     assert watch.jobs() == []
@@ -291,7 +293,9 @@ def test_jobs_of_others_are_not_ours(watch: JobWatch, slurm: Slurm) -> None:
         ("QOSMinCpuNotSatisfied", "job-limit"),
     ],
 )
-def test_what_never_starts_is_an_error_at_once(watch: JobWatch, slurm: Slurm, reason: str, category: str) -> None:
+def test_a_job_that_can_never_start_raises_an_error_at_once(
+    watch: JobWatch, slurm: Slurm, reason: str, category: str
+) -> None:
     slurm.node_states = "main 5:00"
     slurm.queue = [line(1, "PENDING", reason), line(2, "PENDING", "Resources")]
     with pytest.raises(JobsEnded) as found:
@@ -329,7 +333,7 @@ def test_nodes_that_are_down_or_drained_are_named_and_waited_for(
     assert "n2" not in waiting.words
 
 
-def test_the_queue_has_a_budget_of_its_own(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
+def test_waiting_in_the_queue_ends_at_the_queue_timeout(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
     slurm.queue = [line(1, "PENDING", "Priority")]
     watch.check(1, 0)
     clock.now += 599
@@ -340,9 +344,7 @@ def test_the_queue_has_a_budget_of_its_own(watch: JobWatch, slurm: Slurm, clock:
     assert not isinstance(found.value, JobsEnded)
 
 
-def test_the_time_in_the_queue_is_that_of_a_point_whichever_its_jobs(
-    watch: JobWatch, slurm: Slurm, clock: Clock
-) -> None:
+def test_the_time_in_the_queue_is_summed_over_all_jobs_of_a_point(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
     slurm.queue = [line(1, "PENDING", "Priority")]
     watch.check(1, 0)
     clock.now += 400  # it came before the next look
@@ -364,7 +366,7 @@ def test_the_time_in_the_queue_is_that_of_a_point_whichever_its_jobs(
 # ------------------------------------------------------------------ nodes that power up
 
 
-def test_a_job_on_a_node_that_powers_up_is_said_so_and_what_was_lost_before(
+def test_a_node_that_powers_up_is_mentioned_with_the_job_that_was_lost_before(
     watch: JobWatch, slurm: Slurm, clock: Clock
 ) -> None:
     slurm.queue, slurm.node_states = [line(1, "CONFIGURING", nodes="c1")], "c1|allocated#|none"
@@ -383,7 +385,7 @@ def test_a_job_on_a_node_that_powers_up_is_said_so_and_what_was_lost_before(
     waiting = watch.check(1, 0)
     assert waiting is not None
     assert "job 1 on c1" in waiting.words
-    clock.now += 301  # with those of the job before it
+    clock.now += 301  # with the seconds of the job before it
     with pytest.raises(ClusterError) as late:
         watch.check(1, 0)
     assert late.value.category == "queue-timeout"
@@ -391,7 +393,7 @@ def test_a_job_on_a_node_that_powers_up_is_said_so_and_what_was_lost_before(
     assert "job 1 on c1" in late.value.cause
 
 
-def test_a_limit_that_is_reached_has_its_own_next_step(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
+def test_a_reached_limit_of_running_jobs_has_its_own_next_step(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
     slurm.queue = [line(1, "RUNNING"), line(2, "PENDING", "QOSMaxJobsPerUserLimit")]
     watch.check(2, 1)
     clock.now += 601
@@ -400,7 +402,7 @@ def test_a_limit_that_is_reached_has_its_own_next_step(watch: JobWatch, slurm: S
     assert "workers_per_job" in found.value.next_step
 
 
-def test_jobs_that_are_suspended_do_not_count_as_running(watch: JobWatch, slurm: Slurm) -> None:
+def test_suspended_jobs_do_not_count_as_running(watch: JobWatch, slurm: Slurm) -> None:
     slurm.queue = [line(1, "RUNNING"), line(2, "SUSPENDED")]
     waiting = watch.check(2, 0)
     assert waiting is not None
@@ -434,7 +436,7 @@ SCRIPT = """#!/bin/bash
         ("1:00:00|1G|research|low|1", "small", {"memory_mb", "partition", "qos"}),
     ],
 )
-def test_what_slurm_changed_is_known(
+def test_terms_of_a_job_that_slurm_changed_are_reported(
     watch: JobWatch, slurm: Slurm, terms: str, partition: str, changed: set[str]
 ) -> None:
     slurm.queue = [line(1, "RUNNING", nodes="n1", terms=terms, partition=partition)]
@@ -445,15 +447,15 @@ def test_what_slurm_changed_is_known(
     assert ("in place of" in waiting.words) is bool(changed)
 
 
-def test_what_was_not_asked_for_is_no_change(watch: JobWatch, slurm: Slurm) -> None:
+def test_terms_that_were_not_requested_do_not_count_as_changed(watch: JobWatch, slurm: Slurm) -> None:
     slurm.queue = [line(1, "PENDING", "Priority", terms="1:00|1M|x|y|7"), line(2, "RUNNING", terms="1:00|1M|x|y|7")]
     watch.expect(["1"], "#SBATCH -p main,short\n#SBATCH -N 7\n")
-    watch.check(1, 0)  # the second is not ours to compare: nobody knows what it was asked for
+    watch.check(1, 0)  # the second job is not compared: its requested terms are unknown
     assert watch.changes == {}
 
 
 @pytest.mark.parametrize(("terms", "own"), [("1:00|400M|x|y|1", False), ("1:00:00|400M|x|y|1", True)])
-def test_the_next_step_after_a_time_limit_that_was_cut_is_not_to_raise_it(
+def test_the_next_step_after_a_time_limit_that_slurm_shortened_is_not_to_raise_it(
     watch: JobWatch, slurm: Slurm, terms: str, own: bool
 ) -> None:
     slurm.queue = [line(1, "TIMEOUT", "TimeLimit", nodes="n1", terms=terms)]
@@ -468,7 +470,7 @@ def test_the_next_step_after_a_time_limit_that_was_cut_is_not_to_raise_it(
 # ------------------------------------------------------------------ Slurm itself
 
 
-def test_a_controller_that_restarts_is_waited_for(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
+def test_a_controller_that_restarts_is_waited_for_within_limits(watch: JobWatch, slurm: Slurm, clock: Clock) -> None:
     slurm.silent = True
     waiting = watch.check(1, 0)
     assert waiting is not None
@@ -480,7 +482,7 @@ def test_a_controller_that_restarts_is_waited_for(watch: JobWatch, slurm: Slurm,
     assert "Unable to contact controller" in found.value.cause
 
 
-def test_a_command_is_given_until_slurm_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_is_repeated_until_slurm_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("AGAIN_S", 0.02), ("SAY_S", 0.01), ("PATIENCE_S", 60.0)):
         monkeypatch.setattr(waiting, name, seconds)
     away = [slurm_commands.silent(["scancel"], "Unable to contact slurm controller")] * 3
@@ -504,18 +506,20 @@ def test_a_command_is_given_until_slurm_answers(monkeypatch: pytest.MonkeyPatch)
     assert found.value.ends_run  # so that no trial is spoilt by it
     away += [slurm_commands.silent(["scontrol"], "Unable to process configuration file")]
     monkeypatch.setattr(waiting, "PATIENCE_S", 60.0)
-    with pytest.raises(slurm_commands.CommandSilent):  # what Slurm says of its configuration is not waited for
+    with pytest.raises(slurm_commands.CommandSilent):  # an error of the configuration is not waited for
         patiently()
 
 
-def test_no_slurm_here_is_an_error_at_once(tmp_path: Path) -> None:
+def test_a_missing_slurm_is_an_error_at_once(tmp_path: Path) -> None:
     watch = JobWatch(LABEL, log_directory=tmp_path, run=slurm_commands.commands({"PATH": str(tmp_path)}))
     with pytest.raises(ClusterError) as found:
         watch.check(1, 0)
     assert found.value.category == "slurm-missing"
 
 
-def test_the_users_own_settings_of_squeue_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_environment_variables_of_squeue_and_scancel_are_not_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SQUEUE_PARTITION", "other")
     monkeypatch.setenv("SCANCEL_INTERACTIVE", "yes")
     monkeypatch.setenv("SBATCH_ACCOUNT", "mine")
@@ -548,7 +552,7 @@ def test_fields_of_scontrol_may_hold_blanks() -> None:
     assert fields["TRES"] == "cpu=1,mem=100M"
 
 
-def test_a_comment_is_taken_exactly() -> None:
+def test_the_comment_of_a_job_is_compared_exactly() -> None:
     (job,) = slurm_jobs.parse_squeue(line(1, "RUNNING") + " ")
     assert job.comment == LABEL + " "
     (job,) = slurm_jobs.parse_squeue(line(1, "RUNNING").replace(f"|{LABEL}", "|x|y|z", 2)[:-1])
@@ -566,7 +570,7 @@ SACCT = """\
 """
 
 
-def test_facts_from_accounting() -> None:
+def test_facts_of_jobs_are_read_from_accounting() -> None:
     first, second = job_facts.parse_sacct(SACCT)
     assert (first["queue_wait_s"], first["run_s"], first["nodes"]) == (90.0, 600.0, "n[1-2]")
     assert first["tres"] == {"cpu": "8", "gres/gpu": "2", "mem": "4G"}
@@ -575,7 +579,7 @@ def test_facts_from_accounting() -> None:
     assert second["max_rss_bytes"] is None
 
 
-def test_what_is_not_known_is_said() -> None:
+def test_facts_that_slurm_cannot_tell_are_listed_as_absent() -> None:
     def run(command: Sequence[str], stdin: str = "") -> subprocess.CompletedProcess[str]:
         answers = {
             "sacct": (1, "", "Slurm accounting storage is disabled"),

@@ -34,7 +34,7 @@ def start(cluster: distributed.LocalCluster, *options: str, **variables: str) ->
 
 
 @pytest.mark.parametrize(("processes", "pids"), [("1", 1), ("0", 3)])
-def test_workers_share_as_many_processes_as_they_are_told(
+def test_workers_share_the_given_number_of_processes(
     cluster: distributed.LocalCluster, processes: str, pids: int
 ) -> None:
     options = f"--workers 3 --processes {processes} --nthreads 1 --nthreads 2 --memory-limit 1GB".split()
@@ -62,7 +62,9 @@ def test_a_process_that_dies_takes_the_others_with_it(cluster: distributed.Local
     assert not any(psutil.pid_exists(pid) for pid in pids.values())
 
 
-def test_too_few_gpus_are_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_gpus_end_the_process_with_a_message(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     with pytest.raises(SystemExit) as ended:
         worker_process.main(["tcp://127.0.0.1:1", "--name", "1", "--workers", "2", "--gpus"])
@@ -108,7 +110,7 @@ def folder(tmp_path: Path) -> ClusterFolder:
     return ClusterFolder("scalescope-0123456789ab", str(tmp_path / "shared"))
 
 
-def test_the_folder_is_for_its_user_alone_and_goes_away(folder: ClusterFolder) -> None:
+def test_the_cluster_folder_is_readable_only_by_its_user_and_removed(folder: ClusterFolder) -> None:
     security = folder.create(tls=True)
     assert security is not None
     assert folder.path.stat().st_mode & 0o777 == 0o700
@@ -120,7 +122,7 @@ def test_the_folder_is_for_its_user_alone_and_goes_away(folder: ClusterFolder) -
     folder.remove()
 
 
-def test_logs_can_stay(folder: ClusterFolder) -> None:
+def test_logs_can_be_kept_when_the_cluster_folder_is_removed(folder: ClusterFolder) -> None:
     folder.create(tls=True)
     (folder.logs / "1.err").write_text("oh")
     folder.remove(keep_logs=True)
@@ -131,14 +133,14 @@ def test_logs_can_stay(folder: ClusterFolder) -> None:
     assert not empty.path.exists()
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+def test_a_cluster_folder_that_cannot_be_made_raises_cluster_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ClusterError) as caught:
         ClusterFolder("scalescope-0123456789ab", str(tmp_path / "file")).create(tls=False)
     assert "cluster.shared_directory" in caught.value.next_step
 
 
-def test_logs_of_long_ago_go_and_nothing_else_does(folder: ClusterFolder) -> None:
+def test_only_old_logs_are_removed(folder: ClusterFolder) -> None:
     old, recent, alive = (ClusterFolder(f"scalescope-{n:012x}", str(folder.path.parent)) for n in range(3))
     strange = folder.path.parent / "scalescope-notes"
     for each in (old, recent, alive):
@@ -154,7 +156,9 @@ def test_logs_of_long_ago_go_and_nothing_else_does(folder: ClusterFolder) -> Non
     assert left == {each.name for each in (recent.path, alive.path, strange, folder.path)}
 
 
-def test_the_scheduler_is_reached_or_not(folder: ClusterFolder, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_scheduler_gives_its_own_exit_status(
+    folder: ClusterFolder, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder.create(tls=True)
     files = [str(folder.path / "tls" / name) for name in ("ca.pem", "cert.pem", "key.pem")]
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=files[0])

@@ -1,4 +1,4 @@
-"""An API server that is away for a while, and what is asked of it before anything is made."""
+"""An API server that does not answer for a while, and the checks before a cluster is made."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUOTA = 'pods "p" is forbidden: exceeded quota: few, requested: {}, used: {}, li
 
 
 class Server(ThreadingHTTPServer):
-    """Answers as an API server does; it is busy as long as `away` says, and a POST makes something once."""
+    """Answers as an API server does: with status 503 before `until`; a POST creates a resource once."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -81,7 +81,7 @@ def api(server: Server) -> Iterator[Api]:
         yield api
 
 
-def test_a_server_that_is_away_is_waited_for_and_then_named(api: Api, server: Server) -> None:
+def test_an_api_server_that_does_not_answer_is_waited_for_and_then_reported(api: Api, server: Server) -> None:
     api.silent_s, began = 0.0, time.monotonic()
     assert api.pods("p") == []
     assert api.silent_s <= time.monotonic() - began
@@ -94,14 +94,14 @@ def test_a_server_that_is_away_is_waited_for_and_then_named(api: Api, server: Se
     assert (caught.value.category, caught.value.ends_run) == ("no-answer", True)
 
 
-def test_a_server_that_answered_an_earlier_cluster_is_waited_for(api: Api, server: Server) -> None:
+def test_an_api_server_that_answered_an_earlier_cluster_is_waited_for(api: Api, server: Server) -> None:
     server.until = time.monotonic() + 1.5
     with pytest.raises(RequestRefused):
         Api(namespace="team")
     Api(namespace="team", answered=api._answered).close()
 
 
-def test_an_outage_is_the_reason_and_one_that_lasts_ends_the_run(
+def test_an_outage_of_the_api_server_is_reported_and_a_lasting_one_ends_the_run(
     api: Api, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = cluster.KubernetesCluster(KubernetesSpec())
@@ -119,12 +119,12 @@ def test_an_outage_is_the_reason_and_one_that_lasts_ends_the_run(
     assert caught.value.ends_run
 
 
-def test_what_an_earlier_try_has_made_is_taken(api: Api) -> None:
+def test_a_resource_that_an_earlier_attempt_has_created_is_reused(api: Api) -> None:
     manifest = {"apiVersion": "kubernetes.dask.org/v1", "kind": "DaskCluster", "metadata": {"name": "mine"}}
     assert [api.create(manifest)["metadata"]["uid"] for _ in range(2)] == ["u", "u"]
 
 
-def test_nothing_is_wrong_before_a_cluster_is_made(api: Api) -> None:
+def test_a_healthy_namespace_passes_the_checks_before_a_cluster_is_made(api: Api) -> None:
     check(api, KubernetesSpec(tls=False), "scalescope-1")
 
 
@@ -138,7 +138,9 @@ def test_nothing_is_wrong_before_a_cluster_is_made(api: Api) -> None:
         (1, QUOTA.format("pods=1", "pods=0", "pods=0"), "quota"),
     ],
 )
-def test_what_stays_so_ends_the_run(api: Api, server: Server, replicas: int, objection: str, category: str) -> None:
+def test_a_lasting_obstacle_in_the_namespace_ends_the_run(
+    api: Api, server: Server, replicas: int, objection: str, category: str
+) -> None:
     server.replicas, server.objection = replicas, objection
     with pytest.raises(ClusterError) as caught:
         check(api, KubernetesSpec(), "scalescope-1")
@@ -146,7 +148,7 @@ def test_what_stays_so_ends_the_run(api: Api, server: Server, replicas: int, obj
     assert "namespace team" in caught.value.where
 
 
-def test_a_quota_that_is_used_up_may_get_free_but_not_one_that_is_smaller_than_a_pod() -> None:
+def test_a_used_up_quota_may_pass_and_a_quota_smaller_than_a_pod_may_not() -> None:
     assert may_pass(QUOTA.format("pods=1", "pods=3", "pods=3"))
     assert may_pass(QUOTA.format("limits.cpu=500m,memory=1Gi", "limits.cpu=1,memory=0", "limits.cpu=1,memory=2Gi"))
     assert not may_pass(QUOTA.format("limits.cpu=500m,memory=3Gi", "limits.cpu=1,memory=0", "limits.cpu=1,memory=2Gi"))

@@ -1,4 +1,4 @@
-"""What is sent, against the operator's own schema; and what stands in it."""
+"""The manifests that are sent: valid by the operator's schema, and with the expected content."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LABEL, NAMESPACE = "scalescope-0123456789ab", "team"
 
 
 def strict(schema: Any) -> Any:
-    """The API server drops fields that a schema does not know, or refuses them when it is asked to, as it is here."""
+    """A schema that refuses unknown fields, as the API server does when it is asked to."""
     if isinstance(schema, dict):
         closed = {name: strict(part) for name, part in schema.items()}
         if "properties" in schema and not schema.get("x-kubernetes-preserve-unknown-fields"):
@@ -80,7 +80,9 @@ specs = st.builds(
 
 @settings(max_examples=25, deadline=None)
 @given(specs, st.integers(0, 2000), st.integers(1, 64))
-def test_what_is_sent_is_what_the_operator_reads(check: Any, spec: KubernetesSpec, number: int, threads: int) -> None:
+def test_manifests_are_valid_by_the_schema_of_the_operator(
+    check: Any, spec: KubernetesSpec, number: int, threads: int
+) -> None:
     made = manifests.cluster(spec, LABEL, NAMESPACE)
     workers = manifests.workers(spec, LABEL, NAMESPACE, number=number, threads=threads, owner="uid")
     check(made)
@@ -94,7 +96,7 @@ def test_what_is_sent_is_what_the_operator_reads(check: Any, spec: KubernetesSpe
             assert all(re.fullmatch(r"\d+(m|Mi)?", quantity) for quantity in side.values())
 
 
-def test_the_check_would_see_a_number_and_a_typo(check: Any) -> None:
+def test_the_schema_of_the_operator_refuses_a_number_and_a_misspelt_field(check: Any) -> None:
     for change in ({"resources": {"limits": {"nvidia.com/gpu": 1}}}, {"imagePulPolicy": "Never"}):
         made = manifests.cluster(KubernetesSpec(), LABEL, NAMESPACE)
         made["spec"]["worker"]["spec"]["containers"][0] |= change
@@ -102,7 +104,7 @@ def test_the_check_would_see_a_number_and_a_typo(check: Any) -> None:
             check(made)
 
 
-def test_workers_are_what_is_asked_for() -> None:
+def test_a_worker_pod_has_the_requested_resources_and_settings() -> None:
     spec = KubernetesSpec(gpus=2, gpu_product="H200", cpu=0.5, memory_mb=100, shm_mb=64, tolerations=("spot=yes",))
     spec = replace(spec, environment=("OMP_NUM_THREADS=4", "A=b=c"))
     pod = manifests.worker_pod(spec, LABEL, NAMESPACE, 4)
@@ -125,7 +127,7 @@ def test_workers_are_what_is_asked_for() -> None:
     assert [each["value"] for each in worker["env"] if each["name"] == "OMP_NUM_THREADS"] == ["4"]
 
 
-def test_workers_of_a_group_differ_in_what_it_says() -> None:
+def test_worker_pods_of_a_group_differ_only_in_the_settings_of_the_group() -> None:
     groups = {"cpu": {"cpu": 4, "node_selector": []}, "gpu": {"gpus": 1, "cuda": True, "image": "rapids:1"}}
     groups["gpu"] |= {"cuda_options": ["--rmm-pool-size=0.8"]}
     spec = KubernetesSpec(gpus=2, gpu_product="H200", node_selector=("a=b",), memory_mb=100, groups=groups)
@@ -144,7 +146,7 @@ def test_workers_of_a_group_differ_in_what_it_says() -> None:
     assert names == {f"{LABEL}-1", f"{LABEL}-cpu-1", f"{LABEL}-gpu-1"}
 
 
-def test_pods_have_the_marks_volumes_and_limits_that_a_site_asks_for() -> None:
+def test_pods_have_the_labels_annotations_volumes_and_limits_of_the_specification() -> None:
     spec = KubernetesSpec(cpu_limit=0.5, volumes=("data:/data:ro", "out:/out"), labels=("team/cost=a", "managed=no"))
     spec = replace(spec, annotations=("note=b=c, d", "karpenter.sh/do-not-disrupt=false"))
     pods = [manifests.worker_pod(spec, LABEL, NAMESPACE, 2), manifests.scheduler_pod(spec, LABEL)]
@@ -167,14 +169,14 @@ def test_pods_have_the_marks_volumes_and_limits_that_a_site_asks_for() -> None:
         assert marks["annotations"]["karpenter.sh/do-not-disrupt"] == "false"
 
 
-def test_the_scheduler_needs_no_gpu_and_no_spot_node() -> None:
+def test_the_scheduler_pod_requests_no_gpu_and_no_spot_node() -> None:
     spec = KubernetesSpec(gpus=1, node_selector=("spot=true",), tolerations=("spot",), scheduler_memory_mb=500)
     pod = manifests.scheduler_pod(spec, LABEL)
     assert pod["containers"][0]["resources"]["limits"] == {"cpu": "1", "memory": "500Mi"}
     assert pod.keys().isdisjoint({"nodeSelector", "tolerations"})
 
 
-def test_packages_that_pods_install_are_warned_of(
+def test_packages_that_every_pod_installs_give_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
@@ -275,7 +277,7 @@ def test_pods_answer_nothing_over_http_without_the_secret(tmp_path: Path) -> Non
     assert set(answers.values()) == {"401", "404"}
 
 
-def test_the_manifest_as_text_has_no_secret() -> None:
+def test_the_manifest_shown_as_text_contains_no_secret() -> None:
     built = clusters.build(KubernetesSpec(groups='{"gpu": {"gpus": 1}}'))  # type: ignore[arg-type]  # as on the command line
     built.groups = {"gpu": 1}
     shown = built.submission(3, 2)
@@ -307,6 +309,6 @@ def test_the_manifest_as_text_has_no_secret() -> None:
         ("groups", "[1]", "cluster.groups: expected a mapping"),
     ],
 )
-def test_what_cannot_be_is_refused(field: str, value: Any, says: str) -> None:
+def test_an_invalid_kubernetes_specification_is_refused_with_its_field(field: str, value: Any, says: str) -> None:
     with pytest.raises(InvalidField, match=says):
         cluster_spec({"kind": "kubernetes", field: value})

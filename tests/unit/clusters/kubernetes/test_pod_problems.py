@@ -1,4 +1,4 @@
-"""What is made of the words of a real Kubernetes 1.34."""
+"""How messages of a real Kubernetes 1.34 are classified and explained."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ NVIDIA = (
 QUOTA = 'pods "p" is forbidden: exceeded quota: q, requested: pods=1, used: pods=3, limited: pods=3'
 
 
-def test_nothing_is_wrong_with_a_pod_that_runs() -> None:
+def test_a_running_pod_has_no_problem() -> None:
     assert problem_of_pod(pod(**RUNS)) is None
     assert problem_of_ended(pod(**RUNS), "p", 0) is None
     assert problem_of_deployment({"metadata": {"name": "d"}, "status": {}}) is None
@@ -113,13 +113,15 @@ def test_nothing_is_wrong_with_a_pod_that_runs() -> None:
         (pod(**SILENT), Outlook.UNLIKELY, "node-lost"),
     ],
 )
-def test_why_a_pod_does_not_run(found: dict[str, Any], outlook: Outlook, category: str) -> None:
+def test_a_pod_that_does_not_run_gets_its_category_and_outlook(
+    found: dict[str, Any], outlook: Outlook, category: str
+) -> None:
     problem = problem_of_pod(found)
     assert problem is not None
     assert (problem.outlook, explain(problem).category) == (outlook, category)
 
 
-def test_what_takes_a_pod_away() -> None:
+def test_a_disrupted_pod_gets_the_category_of_its_disruption() -> None:
     categories = {
         "TerminationByKubelet": "node-shutdown",
         "DeletionByTaintManager": "node-tainted",
@@ -145,7 +147,7 @@ def test_what_takes_a_pod_away() -> None:
         ("boom", "create-refused"),
     ],
 )
-def test_why_there_is_no_pod(message: str, category: str) -> None:
+def test_a_deployment_that_makes_no_pod_gets_its_category(message: str, category: str) -> None:
     status = {"conditions": [condition("ReplicaFailure", "True", "FailedCreate", message)]}
     problem = problem_of_deployment({"metadata": {"name": "d"}, "status": status})
     assert problem == PodProblem("FailedCreate", message, "d")
@@ -153,7 +155,7 @@ def test_why_there_is_no_pod(message: str, category: str) -> None:
     assert explain(problem).category == category
 
 
-def test_how_a_pod_that_ran_ended() -> None:
+def test_a_container_that_restarted_or_vanished_is_explained() -> None:
     killed = container(1, running={}, last={"exitCode": 137, "reason": "OOMKilled"})
     again = pod(**{**RUNS, "containerStatuses": killed})
     assert problem_of_pod(again) is None
@@ -164,7 +166,7 @@ def test_how_a_pod_that_ran_ended() -> None:
     assert explain(gone).category == "deleted"
 
 
-def test_nodes_have_several_reasons() -> None:
+def test_all_reasons_of_the_nodes_that_refuse_a_pod_are_explained() -> None:
     problem = problem_of_pod(unschedulable(TAINT))
     assert problem is not None
     told = explain(problem)
@@ -178,7 +180,7 @@ def test_nodes_have_several_reasons() -> None:
     ("reason", "category"),
     [("Preempted", "preempted"), ("TaintManagerEviction", "node-tainted"), ("Evicted", "evicted")],
 )
-def test_events_say_what_took_a_pod_that_is_gone(reason: str, category: str) -> None:
+def test_events_explain_why_a_pod_is_gone(reason: str, category: str) -> None:
     gone = problem_of_ended(None, "p", 0)
     assert gone is not None
     events = [{"reason": each, "message": f"{each} by n"} for each in ("Started", reason, "Killing")]
@@ -187,7 +189,7 @@ def test_events_say_what_took_a_pod_that_is_gone(reason: str, category: str) -> 
     assert with_events(gone, events[:1]) == gone
 
 
-def test_fields_are_those_of_the_pod() -> None:
+def test_the_next_step_names_the_memory_field_of_the_pod_in_question() -> None:
     for name, field in (("s-scheduler-1", "cluster.scheduler_memory_mb"), ("s-1-worker-2", "cluster.memory_mb")):
         assert field in explain(PodProblem("OOMKilled", "exit code 137", name)).next_step
 
@@ -203,7 +205,7 @@ def test_fields_are_those_of_the_pod() -> None:
         ("", "crashed"),
     ],
 )
-def test_the_log_tells_why_a_process_ended(log: str, category: str) -> None:
+def test_the_log_of_a_pod_gives_the_category_of_its_end(log: str, category: str) -> None:
     assert explain(PodProblem("Error", "exit code 2", "p", "n1", 3), log).category == category
 
 
@@ -222,7 +224,7 @@ def test_the_log_tells_why_a_process_ended(log: str, category: str) -> None:
         (500, "boom", "request-failed"),
     ],
 )
-def test_a_request_that_was_refused(status: int, words: str, category: str) -> None:
+def test_a_refused_request_gets_its_category_and_next_step(status: int, words: str, category: str) -> None:
     error = refusal(f"Kubernetes refused: {words}", "GET pods", f"HTTP {status}", words, status=status)
     assert (error.status, error.category) == (status, category)
     assert error.next_step

@@ -1,4 +1,4 @@
-"""What is kept of the pods of a trial."""
+"""Logs, events and facts of pods that are kept with a trial."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def texts(kept: PodRecord) -> list[tuple[str, str, str]]:
     return list(zip(rows["worker"], rows["level"], rows["text"], strict=True))
 
 
-def test_each_line_is_kept_with_one_trial(kube: Kube, kept: PodRecord) -> None:
+def test_each_log_line_of_a_pod_is_kept_with_exactly_one_trial(kube: Kube, kept: PodRecord) -> None:
     kube.say("2026-01-01 00:00:00,000 - distributed.worker - INFO - Start worker at: here", "printed by a task")
     first = [(WORKER, "INFO", "distributed.worker Start worker at: here"), (WORKER, "", "printed by a task")]
     assert texts(kept) == first
@@ -95,7 +95,7 @@ def test_each_line_is_kept_with_one_trial(kube: Kube, kept: PodRecord) -> None:
     assert texts(kept) == []
 
 
-def test_a_container_that_died_is_told_of_with_its_log(kube: Kube, kept: PodRecord) -> None:
+def test_a_container_that_died_is_recorded_with_its_log(kube: Kube, kept: PodRecord) -> None:
     kube.say("before")
     texts(kept)
     kube.say("last words")
@@ -116,7 +116,7 @@ def test_the_log_of_a_pod_that_is_being_deleted_is_read_before_it_goes(kube: Kub
     assert said[1] == (WORKER, "CRITICAL", "Kubernetes: Deleted: the pod does not exist any more")
 
 
-def test_what_is_cut_says_so(kube: Kube, kept: PodRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_was_cut_says_so(kube: Kube, kept: PodRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pod_record, "POD_BYTES", 4096)
     kube.say(*(f"line {number}" for number in range(500)))
     said = texts(kept)
@@ -127,7 +127,7 @@ def test_what_is_cut_says_so(kube: Kube, kept: PodRecord, monkeypatch: pytest.Mo
     assert [text for _, _, text in texts(kept)] == [said[0][2], "short"]
 
 
-def test_events_are_kept_once_and_again_when_they_happen_again(kube: Kube, kept: PodRecord) -> None:
+def test_events_of_pods_are_kept_once_for_each_time_they_happen(kube: Kube, kept: PodRecord) -> None:
     event = {
         "metadata": {"uid": "1", "creationTimestamp": "2026-01-01T00:00:00Z"},
         "involvedObject": {"name": "s"},
@@ -146,7 +146,7 @@ def test_events_are_kept_once_and_again_when_they_happen_again(kube: Kube, kept:
     assert texts(kept) == []
 
 
-def test_where_pods_run(kube: Kube) -> None:
+def test_the_node_and_the_node_share_of_a_pod_are_recorded(kube: Kube) -> None:
     [facts] = PodRecord(kube, "w").place(kube.found, [WORKER])  # type: ignore[arg-type]
     assert facts == {
         "pod": "w",
@@ -166,5 +166,5 @@ def test_where_pods_run(kube: Kube) -> None:
 @pytest.mark.parametrize(
     ("quantity", "value"), [("2", 2), ("500m", 0.5), ("1Ki", 1024), ("2Gi", 2**31), ("1.5G", 1.5e9), ("?", 0)]
 )
-def test_quantities(quantity: str, value: float) -> None:
+def test_quantities_of_kubernetes_are_read_with_their_suffixes(quantity: str, value: float) -> None:
     assert amount(quantity) == value

@@ -1,4 +1,4 @@
-"""How long is waited for what, on a clock of our own."""
+"""How long each problem of pods is waited for, on a fake clock."""
 
 from __future__ import annotations
 
@@ -105,14 +105,14 @@ def refused(kube: Kube, watching: PodWatch, at: float) -> ClusterError:
     return caught.value
 
 
-def test_pods_that_run_are_waited_for_until_dask_knows_them(kube: Kube) -> None:
+def test_running_pods_are_waited_for_until_dask_knows_them(kube: Kube) -> None:
     watching, kube.found = watch(kube, start_timeout_s=60), [pod()]
     assert look(kube, watching, 59)
     caught = refused(kube, watching, 61)
     assert caught.category == "no-connection"
 
 
-def test_pods_of_others_and_those_that_end_do_not_count(kube: Kube) -> None:
+def test_other_pods_and_ending_pods_do_not_count(kube: Kube) -> None:
     scheduler, ending = pod("s"), pod("e")
     scheduler["metadata"]["labels"] = {COMPONENT: "scheduler"}
     ending["metadata"]["deletionTimestamp"] = "now"
@@ -123,8 +123,8 @@ def test_pods_of_others_and_those_that_end_do_not_count(kube: Kube) -> None:
     assert not watching.is_ending  # its node does not answer
 
 
-def test_pods_of_a_group_that_was_deleted_are_not_judged_but_waited_for(kube: Kube) -> None:
-    """Kubernetes tells a pod only some time later that its group is gone."""
+def test_pods_of_a_deleted_group_are_waited_for_and_raise_no_error(kube: Kube) -> None:
+    """Kubernetes deletes a pod only some time after its group."""
     state = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 2}
     last = {"lastState": {"terminated": {"reason": "Error", "exitCode": 1}}}
     broken, new = pod("broken", "False", containerStatuses=[{**state, **last}]), pod("new")
@@ -138,7 +138,7 @@ def test_pods_of_a_group_that_was_deleted_are_not_judged_but_waited_for(kube: Ku
     assert caught.category == "crashed"
 
 
-def test_room_is_waited_for_as_long_as_may_be_and_starting_is_counted_from_then(kube: Kube) -> None:
+def test_pods_wait_for_room_until_the_queue_timeout_before_their_start_is_timed(kube: Kube) -> None:
     watching, kube.found = watch(kube, queue_timeout_s=100, start_timeout_s=10), [waiting(BUSY)]
     words = look(kube, watching, 50)
     assert "Unschedulable: 0/2 nodes" in words
@@ -153,7 +153,7 @@ def test_room_is_waited_for_as_long_as_may_be_and_starting_is_counted_from_then(
     assert "cluster.queue_timeout_s" in caught.next_step
 
 
-def test_a_pod_that_no_node_can_hold_waits_for_autoscaling_alone(kube: Kube) -> None:
+def test_a_pod_that_no_node_can_hold_is_waited_for_only_with_autoscaling(kube: Kube) -> None:
     kube.found = [waiting(NO_NODE)]
     without = watch(kube)
     assert look(kube, without, 0)
@@ -168,7 +168,7 @@ def test_a_pod_that_no_node_can_hold_waits_for_autoscaling_alone(kube: Kube) -> 
         look(kube, scaling, 300)
 
 
-def test_what_has_no_hope_ends_it_with_the_last_words_of_the_container_before(kube: Kube) -> None:
+def test_a_pod_that_keeps_crashing_ends_the_wait_with_the_log_of_its_last_container(kube: Kube) -> None:
     state = {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "restartCount": 2}
     last = {"lastState": {"terminated": {"reason": "Error", "exitCode": 1}}}
     kube.found = [pod(), pod("bad", "False", containerStatuses=[{**state, **last}])]
@@ -179,7 +179,7 @@ def test_what_has_no_hope_ends_it_with_the_last_words_of_the_container_before(ku
     assert "    | ModuleNotFoundError" in caught.cause
 
 
-def test_an_operator_that_makes_nothing_is_named_and_one_that_is_off_is_not_waited_for(kube: Kube) -> None:
+def test_an_operator_that_creates_nothing_is_reported_sooner_if_it_is_switched_off(kube: Kube) -> None:
     watching = watch(kube)
     assert look(kube, watching, OPERATOR_S)
     caught = refused(kube, watching, OPERATOR_S + 1)
@@ -194,7 +194,7 @@ def test_an_operator_that_makes_nothing_is_named_and_one_that_is_off_is_not_wait
     assert "dask-operator/operator" in caught.cause
 
 
-def test_what_the_operator_cannot_make_is_told_in_its_words(kube: Kube) -> None:
+def test_an_error_of_the_operator_is_quoted(kube: Kube) -> None:
     words = 'deployments.apps "s" is forbidden: exceeded quota: few, limited: count/deployments.apps=0'
     name = "kopf.zalando.org/daskcluster_create_components.status.phase"
     kube.notes = {name: json.dumps({"message": words, "retries": 1})}
@@ -218,7 +218,7 @@ def no_quota() -> dict[str, Any]:
     return {"metadata": metadata, "status": {"conditions": [condition]}}
 
 
-def test_a_quota_is_held_by_pods_that_are_ending_but_not_by_those_of_a_lost_node(kube: Kube) -> None:
+def test_a_full_quota_is_waited_for_while_pods_end_unless_their_node_is_lost(kube: Kube) -> None:
     kube.made, kube.found = [no_quota()], [pod("old")]
     kube.found[0]["metadata"]["deletionTimestamp"] = "now"
     watching = watch(kube)
@@ -237,7 +237,7 @@ def test_a_quota_is_held_by_pods_that_are_ending_but_not_by_those_of_a_lost_node
     assert caught.category == "quota"
 
 
-def test_a_pod_that_failed_and_has_a_successor_does_not_count(kube: Kube) -> None:
+def test_a_failed_pod_with_a_successor_does_not_count(kube: Kube) -> None:
     failed, other = pod("a", "False", phase="Failed", reason="Evicted"), pod("b")
     for each in (failed, other):
         each["metadata"]["ownerReferences"] = [{"uid": "replica-set"}]
@@ -249,7 +249,7 @@ def test_a_pod_that_failed_and_has_a_successor_does_not_count(kube: Kube) -> Non
     assert [each.reason for each in watching.problems] == ["Evicted"]
 
 
-def test_what_events_alone_tell(kube: Kube) -> None:
+def test_problems_that_only_events_mention_are_reported(kube: Kube) -> None:
     kube.rights = {"events"}
     starts = {"waiting": {"reason": "ContainerCreating"}}
     kube.found = [pod(ready="False", phase="Pending", containerStatuses=[{"state": starts}])]
@@ -262,7 +262,7 @@ def test_what_events_alone_tell(kube: Kube) -> None:
     assert caught.category == "own-secret-deleted"
 
 
-def test_an_autoscaler_is_quoted(kube: Kube) -> None:
+def test_the_message_of_an_autoscaler_is_quoted(kube: Kube) -> None:
     kube.rights, kube.found = {"events"}, [waiting(NO_NODE)]
     told = {"type": "Normal", "reportingComponent": "cluster-autoscaler", "reason": "NotTriggerScaleUp"}
     kube.events = [{**told, "message": "pod didn't trigger scale-up: 1 max node group size reached"}]
@@ -272,7 +272,7 @@ def test_an_autoscaler_is_quoted(kube: Kube) -> None:
     assert "60 s (cluster.autoscale_timeout_s)" in words
 
 
-def test_a_pod_that_was_lost_is_named_before_one_that_waits_for_its_node(kube: Kube) -> None:
+def test_a_lost_pod_is_reported_before_one_that_waits_for_a_node(kube: Kube) -> None:
     watching, kube.found = watch(kube), [waiting(NO_NODE)]
     assert look(kube, watching, 0)
     kube.found += [pod("lost", "False", containerStatuses=[{"ready": True, "state": {"running": {}}}])]
@@ -281,7 +281,7 @@ def test_a_pod_that_was_lost_is_named_before_one_that_waits_for_its_node(kube: K
     assert caught.category == "node-lost"
 
 
-def test_a_node_that_is_lost_while_a_pod_starts_there(kube: Kube) -> None:
+def test_a_node_lost_while_a_pod_starts_on_it_is_reported(kube: Kube) -> None:
     kube.rights = {"nodes"}
     kube.found = [pod(ready="False", phase="Pending")]
     watching = watch(kube)
@@ -290,7 +290,7 @@ def test_a_node_that_is_lost_while_a_pod_starts_there(kube: Kube) -> None:
     assert "NodeLost: Kubelet stopped posting" in look(kube, watching, 6)
 
 
-def test_which_pod_of_a_trial_was_lost_and_a_busy_scheduler_is_not(kube: Kube) -> None:
+def test_the_lost_pod_of_a_trial_is_named_and_an_unready_one_is_not(kube: Kube) -> None:
     watching, kube.found = watch(kube), [pod("a"), pod("b")]
     watching.look()
     assert watching.ended({"a": 0, "b": 0}) == []
@@ -301,7 +301,7 @@ def test_which_pod_of_a_trial_was_lost_and_a_busy_scheduler_is_not(kube: Kube) -
     assert [each.pod for each in watching.ended({"a": 0, "b": 0})] == ["b"]
 
 
-def test_a_node_that_does_not_answer_for_a_moment_has_lost_no_pod(kube: Kube) -> None:
+def test_a_node_that_is_silent_for_a_moment_has_lost_no_pod(kube: Kube) -> None:
     watching, runs = watch(kube), {"containerStatuses": [{"ready": True, "state": {"running": {}}}]}
     kube.found = [pod("a", "Unknown", **runs)]
     for kube.now, lost in ((0, []), (SETTLE_S - 1, []), (SETTLE_S, ["a"])):
@@ -318,7 +318,7 @@ CORDONED = (
 )
 
 
-def test_a_cordoned_node_is_named_and_waited_for_as_a_busy_one_is(kube: Kube) -> None:
+def test_a_cordoned_node_is_named_and_waited_for_like_a_busy_one(kube: Kube) -> None:
     kube.rights, kube.found = {"nodes"}, [waiting(CORDONED)]
     watching = watch(kube, queue_timeout_s=100)
     words = look(kube, watching, 50)
@@ -329,7 +329,7 @@ def test_a_cordoned_node_is_named_and_waited_for_as_a_busy_one_is(kube: Kube) ->
     assert not caught.value.ends_run  # an upgrade ends
 
 
-def test_more_deployments_than_one_operator_makes_end_the_run_at_once(kube: Kube) -> None:
+def test_more_pods_than_one_operator_would_create_end_the_run_at_once(kube: Kube) -> None:
     kube.found = [pod("a"), pod("b"), pod("c"), pod("d")]
     watching = watch(kube, most=2)
     with pytest.raises(ClusterError) as caught:
@@ -345,7 +345,7 @@ TAINTED = (
 
 
 @pytest.mark.parametrize("key", ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready", "nvidia.com/gpu"])
-def test_a_node_that_is_not_well_is_waited_for_and_one_with_another_taint_is_not(kube: Kube, key: str) -> None:
+def test_an_unready_node_is_waited_for_and_a_node_with_another_taint_is_not(kube: Kube, key: str) -> None:
     chosen = {"kubernetes.io/hostname": "gpu"}
     lost = {"metadata": {"name": "gpu", "labels": chosen}, "spec": {"taints": [{"key": key}]}}
     other = {"metadata": {"name": "cpu", "labels": {}}, "spec": {"taints": [{"key": "node.kubernetes.io/not-ready"}]}}
@@ -365,7 +365,7 @@ def test_a_node_that_is_not_well_is_waited_for_and_one_with_another_taint_is_not
     assert caught.value.category == ("node-not-ready" if key.startswith("node.") else "no-label")
 
 
-def test_nothing_is_concluded_just_after_an_outage_of_the_api_server(kube: Kube) -> None:
+def test_no_pod_counts_as_lost_just_after_an_outage_of_the_api_server(kube: Kube) -> None:
     kube.found = [
         pod(ready="False", containerStatuses=[{"ready": True, "state": {"running": {}}}])
     ]  # its node seems lost
@@ -400,7 +400,7 @@ def test_a_node_that_an_autoscaler_adds_is_waited_for(kube: Kube) -> None:
         ("TimeoutError: [Errno 110] Connection timed out", "no-connection"),
     ],
 )
-def test_the_log_of_a_worker_that_does_not_arrive_says_why(kube: Kube, line: str, category: str) -> None:
+def test_the_log_of_a_worker_that_does_not_register_gives_the_cause(kube: Kube, line: str, category: str) -> None:
     kube.found, kube.logs[False] = [pod()], f"a line\n{line}\nthe last line"
     watching = watch(kube)
     with pytest.raises(ClusterError) as caught:
@@ -410,7 +410,7 @@ def test_the_log_of_a_worker_that_does_not_arrive_says_why(kube: Kube, line: str
 
 
 @pytest.mark.parametrize("log", ["", "distributed.worker - INFO - Waiting to connect to: tls://x", "all is well"])
-def test_a_log_that_tells_nothing_names_no_cause(kube: Kube, log: str) -> None:
+def test_a_log_without_a_known_error_gives_no_cause(kube: Kube, log: str) -> None:
     kube.found, kube.logs[False] = [pod()], log
     watching = watch(kube)
     with pytest.raises(ClusterError) as caught:

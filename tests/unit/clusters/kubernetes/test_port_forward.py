@@ -1,4 +1,4 @@
-"""A forwarded port outlasts the credentials with which it was opened, and asks for new ones."""
+"""A forwarded port outlives the credentials with which it was opened, and requests new ones."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def echo(port: int, text: bytes) -> tuple[bytes, Any]:
     return await asyncio.wait_for(reader.read(len(text)), 20), (reader, writer)
 
 
-def test_tokens_that_end_are_renewed_and_open_connections_stay() -> None:
+def test_expired_tokens_of_a_port_forward_are_renewed_and_open_connections_stay() -> None:
     async def main() -> None:
         server = tornado.httpserver.HTTPServer(tornado.web.Application([("/.*", Forward)]))
         (socket,) = tornado.netutil.bind_sockets(0, "127.0.0.1")

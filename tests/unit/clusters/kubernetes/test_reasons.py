@@ -85,7 +85,7 @@ def rows() -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(("category", "reason", "message"), rows())
-def test_each_reason_has_its_own_category(category: str, reason: str, message: str) -> None:
+def test_each_reason_of_kubernetes_has_its_own_category(category: str, reason: str, message: str) -> None:
     found = matching(reason, message)
     assert found[0].category == category
     told = explain(PodProblem(reason, message, "pod"))
@@ -93,21 +93,21 @@ def test_each_reason_has_its_own_category(category: str, reason: str, message: s
     assert told.next_step
 
 
-# What messages of other reasons may hold, and what other rows look for.
+# Words that messages of other reasons may hold, and that other rows look for.
 ALIKE = "open /x: no such file or directory; exec format error; nvml; executable file not found; denied; not found"
 
 
 @pytest.mark.parametrize("reason", NOT_KNOWN.split())
 @pytest.mark.parametrize("message", ["", ALIKE])
-def test_a_reason_that_is_not_known_is_no_other_one(reason: str, message: str) -> None:
+def test_an_unknown_reason_gets_the_category_unknown_reason(reason: str, message: str) -> None:
     assert matching(reason, message) == ()
     problem = PodProblem(reason, message, "pod")
     assert explain(problem).category == "unknown-reason"
     assert problem.outlook is Outlook.STARTING  # nobody knows that it will not run
 
 
-def test_the_walk_covers_all_rows_about_pods() -> None:
-    """A row that is added needs a reason here, unless only its message tells it from another."""
+def test_the_tested_reasons_cover_every_known_failure_of_pods() -> None:
+    """A new row of the table needs a reason here, unless only its message distinguishes it."""
     by_message = {"gpu-driver", "own-secret-deleted", "no-gpu", "no-room", "no-label", "taint", "cordoned", "node-full"}
     by_message |= {"node-not-ready"}
     by_message |= {"no-claim", "no-volume", "registry-limit", "image-denied", "no-image", "disk-full"}

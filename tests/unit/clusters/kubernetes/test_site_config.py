@@ -26,7 +26,7 @@ kubernetes:
 """
 
 
-def test_what_a_site_says_is_the_default(site: Callable[[str], Path]) -> None:
+def test_the_configuration_of_a_site_gives_the_defaults(site: Callable[[str], Path]) -> None:
     path = site(SITE)
     expected = {
         **{"namespace": "team", "image": "registry.example/dask:1", "environment": ("STAGE=night",)},
@@ -42,7 +42,7 @@ def test_what_a_site_says_is_the_default(site: Callable[[str], Path]) -> None:
     assert cluster_spec(spec.to_mapping()) == spec
 
 
-def test_variables_as_kubernetes_writes_them_and_what_is_given_comes_first(
+def test_environment_variables_override_the_site_and_given_values_override_both(
     site: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = site("kubernetes: {env: [{name: A, value: b}, {name: C, valueFrom: {}}], resources: {limits: {memory: 2X}}}")

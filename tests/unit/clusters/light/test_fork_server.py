@@ -45,7 +45,7 @@ def owner() -> Iterator[tuple[subprocess.Popen[bytes], psutil.Process]]:
         yield process, child
 
 
-def test_forks_what_is_asked_for_and_ends_with_it() -> None:
+def test_a_fork_server_forks_the_requested_processes_and_ends_with_them() -> None:
     parent = ForkServer()
     pipes = [Connection(mine.detach()) for mine in parent.fork(2)]
     for pipe in pipes:
@@ -57,7 +57,7 @@ def test_forks_what_is_asked_for_and_ends_with_it() -> None:
     assert parent.wait(15)
 
 
-def test_a_cluster_takes_the_one_that_is_prepared_and_the_next_starts_its_own(prepared: psutil.Process) -> None:
+def test_a_cluster_uses_the_prepared_fork_server_and_the_next_starts_its_own(prepared: psutil.Process) -> None:
     for forks in (True, False):
         cluster = LightCluster(LightSpec(hosts=1, check_limit=False))
         cluster.open()
@@ -67,8 +67,8 @@ def test_a_cluster_takes_the_one_that_is_prepared_and_the_next_starts_its_own(pr
             cluster.close()
 
 
-def test_its_output_is_not_the_protocols() -> None:
-    """A driver that has ended must not leave anybody who holds its standard output."""
+def test_a_fork_server_does_not_hold_the_standard_output_of_its_driver() -> None:
+    """A driver that has ended must not leave a process that holds its standard output open."""
     with owner() as (process, child):
         child.suspend()
         while child.status() != psutil.STATUS_STOPPED:  # the signal takes effect when it next runs
@@ -80,7 +80,7 @@ def test_its_output_is_not_the_protocols() -> None:
         child.resume()
 
 
-def test_ends_when_its_owner_is_killed_during_its_imports() -> None:
+def test_a_fork_server_ends_when_its_owner_is_killed_during_the_imports() -> None:
     with owner() as (process, child):
         child.suspend()  # it has imported next to nothing so far
         os.kill(process.pid, signal.SIGKILL)
@@ -90,7 +90,7 @@ def test_ends_when_its_owner_is_killed_during_its_imports() -> None:
     assert not alive
 
 
-def test_one_that_has_died_is_a_clear_error(prepared: psutil.Process) -> None:
+def test_a_fork_server_that_has_died_raises_a_clear_error(prepared: psutil.Process) -> None:
     prepared.kill()
     fork_server._prepared.wait(15)  # type: ignore[union-attr]
     cluster = LightCluster(LightSpec(hosts=1, check_limit=False))

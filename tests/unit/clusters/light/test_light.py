@@ -42,7 +42,7 @@ def processes() -> list[psutil.Process]:
     ]
 
 
-def test_has_exactly_the_workers_asked_for(cluster: LightCluster) -> None:
+def test_a_light_cluster_has_exactly_the_requested_workers(cluster: LightCluster) -> None:
     for count in (5, 40, 7, 7):
         cluster.scale(count, 1)
         assert len(workers(cluster)) == count
@@ -50,7 +50,7 @@ def test_has_exactly_the_workers_asked_for(cluster: LightCluster) -> None:
     assert [worker["nthreads"] for worker in workers(cluster).values()] == [4, 4, 4]
 
 
-def test_everything_listens_on_loopback(cluster: LightCluster) -> None:
+def test_a_light_cluster_listens_on_loopback_only(cluster: LightCluster) -> None:
     cluster.scale(2, 1)
     listening = [
         connection.laddr.ip
@@ -62,7 +62,7 @@ def test_everything_listens_on_loopback(cluster: LightCluster) -> None:
     assert set(listening) == {"127.0.0.1"}
 
 
-def test_the_scheduler_compares_no_versions(cluster: LightCluster) -> None:
+def test_the_scheduler_of_a_light_cluster_compares_no_versions(cluster: LightCluster) -> None:
     def ask(dask_scheduler: Any) -> tuple[list[Any], str]:
         return (
             [worker.versions for worker in dask_scheduler.workers.values()],
@@ -77,7 +77,7 @@ def test_the_scheduler_compares_no_versions(cluster: LightCluster) -> None:
     assert answer["scheduler"]["packages"]["distributed"] == distributed.__version__
 
 
-def test_tasks_run_side_by_side(cluster: LightCluster, tmp_path: Path) -> None:
+def test_tasks_of_a_light_cluster_run_in_parallel(cluster: LightCluster, tmp_path: Path) -> None:
     go = tmp_path / "go"
 
     def wait(number: int) -> int:
@@ -94,7 +94,7 @@ def test_tasks_run_side_by_side(cluster: LightCluster, tmp_path: Path) -> None:
         assert client.gather(futures) == list(range(50))
 
 
-def test_modules_are_found_where_the_driver_finds_them(
+def test_workers_import_modules_from_the_search_path_of_the_driver(
     cluster: LightCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
@@ -108,7 +108,7 @@ def test_modules_are_found_where_the_driver_finds_them(
         assert client.run_on_scheduler(there)
 
 
-def test_says_what_it_can_emulate(cluster: LightCluster) -> None:
+def test_a_light_cluster_says_how_many_workers_it_can_emulate(cluster: LightCluster) -> None:
     cluster.scale(10, 1)
     facts = cluster.facts()
     assert facts["limit"]["seconds_per_task"] > 0
@@ -134,7 +134,7 @@ def test_close_ends_every_process_even_one_with_a_task_that_never_ends() -> None
     client.close(timeout=1)
 
 
-def test_a_host_that_dies_is_a_clear_error() -> None:
+def test_a_host_process_that_dies_raises_a_clear_error() -> None:
     cluster = LightCluster(LightSpec(hosts=1, check_limit=False))
     cluster.open()
     try:
@@ -148,11 +148,11 @@ def test_a_host_that_dies_is_a_clear_error() -> None:
         cluster.close()
 
 
-def test_workers_that_do_not_come_in_time_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_that_do_not_start_in_time_raise_workers_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = LightCluster(LightSpec(hosts=1, check_limit=False))
     cluster.open()
     monkeypatch.setattr(cluster, "spec", LightSpec(hosts=1, start_timeout_s=1, check_limit=False))
-    for process in processes():  # whoever answers, it is not in time
+    for process in processes():  # no process can answer in time
         process.suspend()
     try:
         with pytest.raises(WorkersMissing, match="did not answer"):
@@ -163,7 +163,7 @@ def test_workers_that_do_not_come_in_time_are_missing(monkeypatch: pytest.Monkey
         cluster.close()
 
 
-def test_nothing_stays_when_the_owner_is_killed() -> None:
+def test_no_process_of_a_light_cluster_survives_its_owner() -> None:
     code = """
 import sys, time
 from scalescope.clusters.light.cluster import LightCluster

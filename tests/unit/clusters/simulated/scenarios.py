@@ -1,4 +1,4 @@
-"""What runs on the virtual clock in the tests: `python scenarios.py NAME...` prints a JSON line for each."""
+"""Scenarios on the virtual clock: `python scenarios.py NAME...` prints a JSON line for each."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(
     params: dict[str, Any] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """Run `body(client)` on a fresh simulated cluster; what it returns, with virtual and real seconds."""
+    """Run `body(client)` on a fresh simulated cluster; returns its result, with virtual and real seconds."""
     cluster = SimulatedCluster(SimulatedSpec(**{**FREE, **spec}), seed=seed)
     cluster.open()
     try:
@@ -326,7 +326,7 @@ def retries() -> Any:
 
 
 def outside_process() -> Any:
-    """Programs of half a second each, two on each worker: waited for, and read from."""
+    """Tasks start programs of half a second each, two on each worker, wait for them, and read their output."""
 
     def task(number: int) -> int:
         program = [sys.executable, "-S", "-c", "import time; time.sleep(0.5)"]
@@ -336,7 +336,7 @@ def outside_process() -> Any:
 
 
 def bystanders_see_real_time() -> Any:
-    """A thread of the outside world is not touched by the virtual clock."""
+    """A thread outside the simulation does not use the virtual clock."""
     seen: list[float] = []
 
     def bystander() -> None:
@@ -424,7 +424,7 @@ def size(seconds: float, *parts: bytes) -> int:
 
 
 def trace(seed: int) -> list[Any]:
-    """Every task of an irregular run: where and when."""
+    """The worker and the times of every task of an irregular run."""
 
     class Trace(distributed.diagnostics.plugin.SchedulerPlugin):  # type: ignore[misc,name-defined]
         rows: ClassVar[list[Any]] = []

@@ -1,4 +1,4 @@
-"""Batches of messages by timers leave as distributed's own do."""
+"""Batches of messages sent by timers leave as those of distributed do."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INTERVAL_S = 0.05
 
 
 async def sent(kind: type[BatchedSend]) -> list[list[int]]:
-    """What arrives of six messages: two at once, two within the interval, one after it, one before the end."""
+    """The batches in which six messages arrive: two sent at once, two within the interval, one after it, one last."""
     arrived: list[list[int]] = []
 
     async def note(comm: Any) -> None:
@@ -51,5 +51,5 @@ async def sent(kind: type[BatchedSend]) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("kind", [BatchedSend, TimedBatches])
-def test_messages_wait_for_the_end_of_an_interval(kind: type[BatchedSend]) -> None:
+def test_batched_messages_wait_for_the_end_of_an_interval(kind: type[BatchedSend]) -> None:
     assert asyncio.run(sent(kind)) == [[1, 2], [3, 4], [5], [6]]

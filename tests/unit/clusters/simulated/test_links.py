@@ -50,13 +50,13 @@ class Network:
         ([(0, 1), (0, 2), (3, 2), (4, 2), (5, 2)], [75, 25, 25, 25, 25]),  # what one link refuses, the other gives away
     ],
 )
-def test_shares(pairs: Sequence[tuple[int, int]], shares: list[float]) -> None:
+def test_concurrent_flows_share_their_links_fairly(pairs: Sequence[tuple[int, int]], shares: list[float]) -> None:
     network = Network()
     network.add(*pairs)
     assert network.settled() == pytest.approx(shares)
 
 
-def test_what_a_flow_leaves_goes_to_the_others() -> None:
+def test_the_share_of_a_finished_flow_goes_to_the_others() -> None:
     network = Network()
     network.add((0, 1), (0, 2))
     assert network.settled() == [50, 50]
@@ -65,8 +65,8 @@ def test_what_a_flow_leaves_goes_to_the_others() -> None:
 
 
 @given(st.lists(st.one_of(st.lists(PAIRS, min_size=1, max_size=8), st.integers(0, 100)), max_size=20))
-def test_shares_are_max_min_fair_whatever_came_and_went(changes: list[list[tuple[int, int]] | int]) -> None:
-    """No link is over its capacity, and each flow has a full link on which no other has more: then none is fairer."""
+def test_shares_stay_max_min_fair_when_flows_come_and_go(changes: list[list[tuple[int, int]] | int]) -> None:
+    """No link exceeds its capacity, and each flow has a full link on which no other flow has a larger share."""
     network = Network()
     for change in changes:
         if isinstance(change, list):
@@ -95,7 +95,7 @@ def test_the_order_in_which_flows_came_does_not_matter(pairs: list[tuple[int, in
     assert sorted(first.settled()) == pytest.approx(sorted(second.settled()))
 
 
-def test_a_transfer_that_is_cancelled_leaves_the_links() -> None:
+def test_a_cancelled_transfer_leaves_its_links() -> None:
     async def main() -> list[int]:
         links = Links(1e6, 0.0, 0.0)
         transfer = asyncio.create_task(links.transfer("a", "b", 100_000_000))
@@ -110,7 +110,7 @@ def test_a_transfer_that_is_cancelled_leaves_the_links() -> None:
 
 
 @pytest.mark.parametrize(("others", "seconds"), [(None, 0.1), (4e6, 0.05), (1e6, 0.2), (math.inf, 0.05)])
-def test_clients_have_a_link_of_their_own(others: float | None, seconds: float) -> None:
+def test_clients_have_a_link_of_their_own_beside_those_of_workers(others: float | None, seconds: float) -> None:
     """Two workers of 2 MB/s send 100 kB each to a client at once."""
 
     async def main() -> float:
@@ -142,7 +142,7 @@ def test_a_workers_event_loop_takes_one_transfer_after_another() -> None:
     assert charged_s == pytest.approx(4 * 2 * 0.002)
 
 
-def test_a_connection_is_made_once_for_each_way() -> None:
+def test_a_connection_is_made_once_for_each_direction() -> None:
     async def main() -> list[float]:
         links, used = Links(1e12, 0.0, 0.0, 0.001), []
         links.others = ("client", "scheduler")
@@ -167,13 +167,13 @@ def test_a_connection_is_made_once_for_each_way() -> None:
         ("inf", math.inf),
     ],
 )
-def test_bandwidths(text: str, rate: float) -> None:
+def test_bandwidths_are_read_with_their_units(text: str, rate: float) -> None:
     assert bytes_per_second("cluster.bandwidth", text) == pytest.approx(rate)
     assert SimulatedSpec(bandwidth=text).bandwidth == text
 
 
 @pytest.mark.parametrize("text", ["", "fast", "10", "10Gb", "0Mbit", "-1GB", "1e3MB", "nan", 1e9, math.inf, None])
-def test_what_is_no_bandwidth(text: object) -> None:
+def test_an_invalid_bandwidth_is_refused(text: object) -> None:
     with pytest.raises(InvalidField) as caught:
         SimulatedSpec(bandwidth=text)  # type: ignore[arg-type]
     assert caught.value.field == "cluster.bandwidth"

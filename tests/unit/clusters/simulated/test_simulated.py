@@ -1,4 +1,4 @@
-"""The simulated cluster, through scenarios in processes of their own: the clock is installed once a process."""
+"""The simulated cluster, in scenarios that run in other processes: a process installs its clock only once."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def results() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", EXPECTED_S)
-def test_takes_the_virtual_time_that_it_should(results: dict[str, Any], name: str) -> None:
+def test_each_scenario_takes_its_expected_virtual_time(results: dict[str, Any], name: str) -> None:
     assert EXPECTED_S[name] <= results[name]["elapsed"] <= EXPECTED_S[name] + MESSAGES_S
 
 
-def test_tasks_see_their_own_sleep_and_nothing_else(results: dict[str, Any]) -> None:
+def test_tasks_measure_exactly_their_own_sleep(results: dict[str, Any]) -> None:
     assert results["sleeps"]["result"] == [10.0] * 12
     assert results["sleep_imported_by_name"]["result"] == [10.0, 20.0]
     assert results["async_tasks"]["result"] == [7.0] * 4
@@ -88,47 +88,47 @@ def test_tasks_see_their_own_sleep_and_nothing_else(results: dict[str, Any]) -> 
     assert results["wait_with_timeout"]["result"] == [False, 30.0]
 
 
-def test_the_scheduler_is_charged_per_transition(results: dict[str, Any]) -> None:
+def test_each_transition_of_the_simulated_scheduler_takes_virtual_time(results: dict[str, Any]) -> None:
     """100 tasks of one second at once: at least three transitions of 1 ms each lie on the way of the last of them."""
     free, charged = results["scheduler_cost"]["free"], results["scheduler_cost"]["charged"]
     assert 0.2 <= charged - free <= 1.0
 
 
-def test_computing_is_charged_by_its_cpu_time_and_runs_side_by_side(results: dict[str, Any]) -> None:
+def test_computing_tasks_are_charged_their_cpu_time_and_run_in_parallel(results: dict[str, Any]) -> None:
     """Four tasks of 0.3 CPU seconds on four workers take 0.3 s, although this process has one interpreter lock."""
     assert 0.29 <= results["computing_is_charged"]["elapsed"] <= 0.5
 
 
-def test_tasks_of_no_length_give_their_results_and_take_no_time(results: dict[str, Any]) -> None:
-    """Nor do those that sleep until a time: they ask often, and the time comes."""
+def test_zero_length_tasks_return_their_results_and_take_no_time(results: dict[str, Any]) -> None:
+    """Tasks that poll until a point in time take no time either."""
     found = results["zero_length_tasks"]
     squares, asked = found["result"]
     assert squares == [0, 1, 4, 9]
     assert asked > 1_000
-    # The client's second and what four tasks on two workers wait for, a second in tenths of milliseconds, twice.
+    # 1 s of the client, and twice 1 s for which four tasks on two workers poll every 0.1 ms.
     assert found["elapsed"] == pytest.approx(3.0, abs=0.2)
 
 
-def test_what_the_client_computes_is_charged(results: dict[str, Any]) -> None:
+def test_computing_on_the_client_is_charged(results: dict[str, Any]) -> None:
     assert 1.19 <= results["client_computing_is_charged"]["elapsed"] <= 1.5
 
 
-def test_answers_of_clients(results: dict[str, Any]) -> None:
+def test_clients_get_results_timeouts_and_errors_as_on_a_real_cluster(results: dict[str, Any]) -> None:
     assert results["result_timeout"]["result"] == "timed out"
     assert results["as_completed"]["result"] == [10, 20, 30]
     assert "ZeroDivisionError" in results["task_that_fails"]["result"]
     assert results["retries"]["result"] == 3
 
 
-def test_locks_that_clients_share_with_the_loop_stop_nothing(results: dict[str, Any]) -> None:
+def test_locks_that_clients_share_with_the_event_loop_cause_no_standstill(results: dict[str, Any]) -> None:
     assert results["locks_of_the_client"]["result"] == [20, 300]
     assert (
         results["locks_of_the_client"]["elapsed"] < 20
     )  # 15 s of tasks at most; a missed wake-up is noticed after 60 s
 
 
-def test_work_is_stolen(results: dict[str, Any]) -> None:
-    """40 seconds of work pinned softly to one of four workers. On average the next look is half a second away."""
+def test_work_stealing_balances_the_load(results: dict[str, Any]) -> None:
+    """40 s of work prefer one of four workers; the first look of work stealing comes after 0.5 s on average."""
     assert results["work_stealing"]["elapsed"] < 25
     assert results["work_stealing"]["result"] == pytest.approx(0.5, abs=0.01)
     assert results["work_stealing_of_draws"]["first looks"] == pytest.approx([1 / 2, 1 / 6, 5 / 6], abs=0.01)
@@ -140,12 +140,12 @@ def test_a_silent_worker_is_removed_after_its_time_limit(results: dict[str, Any]
     assert not still_there
 
 
-def test_other_processes_take_the_time_that_they_take(results: dict[str, Any]) -> None:
+def test_processes_started_by_tasks_take_their_real_time(results: dict[str, Any]) -> None:
     assert results["outside_process"]["result"] == 0
     assert 1.0 <= results["outside_process"]["elapsed"] < 5.0
 
 
-def test_what_blocks_outside_the_clock_is_noticed(results: dict[str, Any]) -> None:
+def test_a_task_that_blocks_outside_the_virtual_clock_is_counted(results: dict[str, Any]) -> None:
     assert results["contended_lock"]["blocked_outside_clock"] >= 1
     assert results["sleeps"]["blocked_outside_clock"] == 0
 
@@ -155,7 +155,7 @@ def test_threads_outside_the_simulation_see_real_time(results: dict[str, Any]) -
     assert 0.2 <= slept < 20
 
 
-def test_what_travels_takes_time(results: dict[str, Any]) -> None:
+def test_transfers_take_the_time_of_their_links(results: dict[str, Any]) -> None:
     """50 MB at 100 MB/s: 0.5 s, with 10 ms of latency and 0.1 s of CPU on each side."""
     linked, free = results["transfers"]["linked"], results["transfers"]["free"]
     one_s, message_s = 0.71, 0.01
@@ -169,7 +169,7 @@ def test_what_travels_takes_time(results: dict[str, Any]) -> None:
     assert free["graph"] - free["slowed"] < MESSAGES_S
 
 
-def test_workers_hand_results_over_without_connections(results: dict[str, Any]) -> None:
+def test_workers_pass_results_to_each_other_without_connections(results: dict[str, Any]) -> None:
     found = results["asked_by_many"]
     assert found["sizes"] == [10_000_000] * 3
     assert found["busy"] > 0
@@ -177,18 +177,18 @@ def test_workers_hand_results_over_without_connections(results: dict[str, Any]) 
     assert found["connections"] == 0
 
 
-def test_virtual_time_is_not_real_time(results: dict[str, Any]) -> None:
+def test_long_virtual_times_take_less_real_time(results: dict[str, Any]) -> None:
     assert results["worker_ttl"]["real"] < 400
 
 
-def test_two_runs_are_the_same_to_the_last_bit() -> None:
-    """Every transition of an irregular graph, with all its times, in one process and in two."""
+def test_two_simulated_runs_are_the_same_to_the_last_bit() -> None:
+    """Compares the times of every task of an irregular graph, within one process and between two."""
     first, second = run("fingerprint")["fingerprint"], run("fingerprint")["fingerprint"]
     assert first["rows"] > 200
     assert first["first"] == first["again"] == second["first"] == second["again"]
 
 
-def test_a_process_without_the_clock_is_refused() -> None:
+def test_a_process_without_the_virtual_clock_is_refused() -> None:
     code = """
 from scalescope.clusters.simulated.cluster import SimulatedCluster
 from scalescope.clusters.simulated.spec import SimulatedSpec
@@ -205,18 +205,18 @@ class TestCalibration:
     def cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
-    def test_the_reference_is_used_where_nothing_was_measured(self) -> None:
+    def test_the_reference_calibration_is_used_when_none_was_measured(self) -> None:
         assert Calibration.choose(SimulatedSpec()).source == "reference"
 
-    def test_what_was_measured_here_is_used(self) -> None:
+    def test_a_calibration_measured_on_this_host_is_used(self) -> None:
         Calibration(1.0, 2.0, "host").save()
         assert Calibration.choose(SimulatedSpec()) == Calibration(1.0, 2.0, "host")
 
-    def test_what_is_given_comes_first(self) -> None:
+    def test_costs_given_in_the_specification_override_a_measured_calibration(self) -> None:
         Calibration(1.0, 2.0, "host").save()
         assert Calibration.choose(SimulatedSpec(worker_us=0.0)) == Calibration(1.0, 0.0, "given")
 
-    def test_a_broken_file_is_named(self) -> None:
+    def test_a_damaged_calibration_file_is_named(self) -> None:
         calibration_file().parent.mkdir(parents=True)
         calibration_file().write_text("{")
         with pytest.raises(UsageError, match="calibration cannot be read"):

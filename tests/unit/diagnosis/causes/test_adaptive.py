@@ -1,4 +1,4 @@
-"""Clusters that scale themselves: workers that leave by request, and come when tasks have waited for them."""
+"""Adaptive clusters: workers are retired, and come back when tasks have already waited for them."""
 
 from __future__ import annotations
 
@@ -36,33 +36,33 @@ def test_workers_that_leave_while_nobody_needs_them_are_healthy(cluster, task, f
     assert "adaptive-scaling" not in find(run)
 
 
-def test_an_adaptive_cluster_that_keeps_its_workers(cluster, task, find):
+def test_an_adaptive_cluster_that_keeps_its_workers_is_healthy(cluster, task, find):
     assert not find(cluster(4).run([task(1.0)] * 40, facts=ADAPTIVE))
 
 
 @pytest.mark.parametrize("back", [2.0, 4.0, 10.0])
-def test_workers_retired_before_the_heavy_stage(cluster, task, graph, back, golden_once):
+def test_workers_retired_before_the_heavy_stage_are_found_as_adaptive_scaling(cluster, task, graph, back, golden_once):
     golden_once(by_code()["adaptive-scaling"].find(two_stages(cluster, task, graph, back=back)))
 
 
-def test_it_takes_the_place_of_those_that_see_only_half_of_it(cluster, task, graph, find):
+def test_adaptive_scaling_rules_out_late_missing_and_died_workers(cluster, task, graph, find):
     found = find(two_stages(cluster, task, graph))
     assert not {"late-workers", "workers-missing", "worker-died"} & set(found)
     assert "adaptive-scaling" in found
 
 
-def test_workers_that_left_by_request_and_nobody_replaced_are_missing(cluster, task, graph):
+def test_workers_that_left_by_request_without_replacement_are_missing(cluster, task, graph):
     run = two_stages(cluster, task, graph, back=None, facts={})
     assert by_code()["adaptive-scaling"].find(run) is None
     assert by_code()["workers-missing"].find(run) is not None
 
 
-def test_an_adaptive_cluster_that_begins_small(cluster, task, find, golden):
+def test_an_adaptive_cluster_that_begins_small_is_found_as_adaptive_scaling(cluster, task, find, golden):
     run = cluster(4, joined=dict.fromkeys((1, 2, 3), 5.0)).run([task(1.0)] * 20, facts=ADAPTIVE)
     golden(only(find(run), "adaptive-scaling"))
 
 
-def test_coming_and_going_is_counted(cluster, task, graph):
+def test_retired_and_returned_workers_are_counted_in_the_evidence(cluster, task, graph):
     run = two_stages(cluster, task, graph)
     finding = by_code()["adaptive-scaling"].find(run)
     told = {each.what: each.value for each in finding.evidence}

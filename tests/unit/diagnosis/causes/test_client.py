@@ -22,7 +22,7 @@ ELSEWHERE = ("my_job.py:24 main", OTHER_CLUSTER, 1)
 
 
 def rounds(cluster: Any, task: Any, graph: Any, count: int = 3, pause: float = 0.0) -> Observation:
-    """So many graphs of 8 tasks of 2 s on 8 workers, each sent so long after the one before."""
+    """`count` graphs of 8 tasks of 2 s on 8 workers, each sent `pause` seconds after the last has ended."""
     graphs = [graph(after=i - 1, at=pause) if i else graph() for i in range(count)]
     return cluster(8).run([task(2.0, graph=i) for i in range(count) for _ in range(8)], graphs)
 
@@ -39,25 +39,25 @@ def test_a_client_that_waits_for_its_tasks_is_healthy(cluster, task, graph, find
 
 
 @pytest.mark.parametrize("seconds", [0.5, 2.0, 4.0])
-def test_a_client_that_works_before_the_first_graph(cluster, task, graph, find, seconds, golden_once):
+def test_a_client_that_works_before_the_first_graph_is_found_busy(cluster, task, graph, find, seconds, golden_once):
     observed = watched(rounds(cluster, task, graph, 1), (seconds, SLEEP), (2.0, GATHER), begin=-seconds)
     finding = golden_once(only(find(observed), "client-busy"))
     assert finding.severity is (Severity.HIGH if seconds > 1 else Severity.MEDIUM)
     assert finding.lost_s == pytest.approx(8 * seconds) == observed.seconds("client")
 
 
-def test_a_function_that_dask_calls_to_learn_what_it_returns(cluster, task, graph, find, golden):
+def test_a_function_that_dask_calls_to_infer_its_result_makes_the_client_busy(cluster, task, graph, find, golden):
     asked = ("my_job.py:7 chunk", META, 0)
     golden(find(watched(rounds(cluster, task, graph, 1), (2.0, asked), (2.0, GATHER), begin=-2.0))["client-busy"])
 
 
 @pytest.mark.parametrize("seconds", [0.5, 4.0])
-def test_a_client_that_works_between_graphs(cluster, task, graph, find, seconds, golden_once):
+def test_a_client_that_works_between_graphs_is_found_busy(cluster, task, graph, find, seconds, golden_once):
     observed = watched(rounds(cluster, task, graph, pause=seconds), *in_rounds(seconds, SLEEP))
     assert golden_once(find(observed)["client-busy"]).severity is (Severity.HIGH if seconds > 1 else Severity.MEDIUM)
 
 
-def test_a_client_that_works_after_the_last_task_and_a_little_before(cluster, task, graph, find, golden):
+def test_a_client_that_works_before_and_after_all_tasks_is_found_busy(cluster, task, graph, find, golden):
     work = ("my_job.py:9 <module>", "", 0)
     observed = watched(rounds(cluster, task, graph, 1), (0.2, SLEEP), (2.5, GATHER), (4.0, work), begin=-0.2)
     finding = golden(find(observed)["client-busy"])
@@ -65,37 +65,37 @@ def test_a_client_that_works_after_the_last_task_and_a_little_before(cluster, ta
     assert {each.what: each.value for each in finding.evidence}["seconds before the first graph"] == 0.2
 
 
-def test_many_places_are_named_by_the_one_that_has_most(cluster, task, graph, find, golden):
+def test_of_several_client_lines_the_one_with_most_time_is_named(cluster, task, graph, find, golden):
     places = [(1.0, (f"my_job.py:{line} step_{line}", "", 0)) for line in range(4)] + [(0.5, SLEEP)]
     same = [(0.6, (f"my_job.py:{line} parse", "", 0)) for line in (50, 51, 52)]
     golden(find(watched(rounds(cluster, task, graph, 1), *places, *same, (2.0, GATHER), begin=-6.3))["client-busy"])
 
 
 @pytest.mark.parametrize(("pauses", "code", "at"), [(3, "client-busy", 61), (0, "results-awaited-in-loop", 70)])
-def test_the_line_is_kept_as_data(cluster, task, graph, find, pauses, code, at):
+def test_the_line_of_the_client_is_kept_as_the_place_of_the_finding(cluster, task, graph, find, pauses, code, at):
     run = cluster(8).run([task(2.0, graph=i) for i in range(8)], [graph(after=i - 1 if i else None) for i in range(8)])
     begin, waits = -2.0 * pauses, [(2.0, GATHER)] * 8
     place = find(watched(run, *[(2.0, SLEEP)] * pauses, *waits, begin=begin))[code].place
     assert place == Place("my_job.py", at, "prepare" if pauses else "main")
 
 
-def test_what_the_client_does_while_tasks_run_costs_nothing(cluster, task, graph, find):
+def test_a_client_that_works_only_while_tasks_run_is_healthy(cluster, task, graph, find):
     assert not find(watched(rounds(cluster, task, graph, 1), (1.9, SLEEP), (0.1, GATHER)))
 
 
-def test_a_trial_so_short_that_no_change_is_worth_it_is_healthy(cluster, task, find):
+def test_a_trial_too_short_for_any_worthwhile_change_is_healthy(cluster, task, find):
     observed = watched(cluster(8).run([task(0.05)] * 8), (0.05, SLEEP), (0.05, GATHER), begin=-0.05)
     assert observed.share("client") == pytest.approx(0.5)
     assert not find(observed)
 
 
-def test_imports_are_information(cluster, task, graph, find, golden):
+def test_imports_on_the_client_are_only_information(cluster, task, graph, find, golden):
     imports = ("my_job.py:2 main", IMPORT, 0)
     observed = watched(rounds(cluster, task, graph, 1), (1.0, imports), (2.0, GATHER), begin=-1.0)
     golden(find(observed)["client-busy"])
 
 
-def test_results_that_travel(cluster, task, graph, find, golden):
+def test_a_client_that_waits_for_results_to_arrive_is_found_as_client_waits(cluster, task, graph, find, golden):
     observed = watched(rounds(cluster, task, graph, 1), (5.0, GATHER))
     (finding,) = find(observed).values()
     assert (finding.code, finding.lost_s) == ("client-waits", pytest.approx(8 * 3.0))
@@ -104,7 +104,7 @@ def test_results_that_travel(cluster, task, graph, find, golden):
 
 @pytest.mark.parametrize("count", [1, 3, 10])
 @pytest.mark.parametrize("pause", [0.2, 4.0])
-def test_waits_for_another_cluster_are_no_fault(cluster, task, graph, find, count, pause):
+def test_waits_for_another_cluster_are_healthy(cluster, task, graph, find, count, pause):
     rows = in_rounds(pause, ELSEWHERE, count)
     run = watched(
         rounds(cluster, task, graph, count, pause), (pause, ELSEWHERE), *rows, (pause, ELSEWHERE), begin=-pause
@@ -114,13 +114,13 @@ def test_waits_for_another_cluster_are_no_fault(cluster, task, graph, find, coun
     assert run.seconds("other_cluster") == pytest.approx(8 * pause * (count + 1))
 
 
-def test_only_what_is_of_this_cluster_is_lost_beside_waits_for_another(cluster, task, graph, find):
+def test_waits_for_another_cluster_do_not_count_as_lost_time(cluster, task, graph, find):
     run = watched(
         rounds(cluster, task, graph, 1),
         *[(3.0, ELSEWHERE), (1.0, SLEEP), (2.0, ELSEWHERE), (2.0, GATHER), (1.5, GATHER), (4.0, ELSEWHERE)],
         begin=-6.0,
     )
-    finding = only(find(run), "client-waits")  # a second of 13.5 before the first graph is too little to name
+    finding = only(find(run), "client-waits")  # 1 s of 13.5 s before the first graph is too little to be found
     assert finding.lost_s == pytest.approx(8 * 1.5)
     assert run.seconds("client") == pytest.approx(8 * 2.5)
     phases = {each.what: each.value for each in finding.evidence}
@@ -138,7 +138,7 @@ def test_a_loop_is_judged_without_its_waits_for_another_cluster(cluster, task, g
     assert sent_at_once_saves_s(run, in_tasks=True) == pytest.approx(10 + 9 - 2 - 9 / 8)  # the waits remain
 
 
-def test_the_gaps_of_a_loop_belong_to_its_own_finding(cluster, task, graph, find):
+def test_the_gaps_of_a_submission_loop_are_not_charged_to_client_busy(cluster, task, graph, find):
     graphs = [graph(after=i - 1, at=1.0) if i else graph() for i in range(10)]
     loop = cluster(8).run([task(1.0, graph=i) for i in range(10)], graphs)
     rows = [(1.0, GATHER), *[(1.0, SLEEP), (1.0, GATHER)] * 9]
@@ -148,7 +148,7 @@ def test_the_gaps_of_a_loop_belong_to_its_own_finding(cluster, task, graph, find
     assert findings["client-busy"].lost_s == pytest.approx(8 * 4.0)
 
 
-def test_a_graph_that_is_taken_in_is_not_what_the_client_does(cluster, task, graph, find):
+def test_time_in_which_the_scheduler_takes_in_a_graph_is_found_as_large_graph(cluster, task, graph, find):
     run = cluster(8).run([task(2.0)] * 8, [graph(at=-4.0, seconds=4.0, nbytes=10**9)])
     begin, end = array("d", [EPOCH] * 8), array("d", [EPOCH + 2.0] * 8)
     moments = {"runnable": begin, "assigned": begin, "start": begin, "stop": end, "done": end}
@@ -159,18 +159,18 @@ def test_a_graph_that_is_taken_in_is_not_what_the_client_does(cluster, task, gra
     assert list(find(run)) == ["large-graph"]
 
 
-def test_a_large_graph_that_is_under_way_is_that_graph_s_fault(cluster, task, graph, find, golden):
+def test_time_in_which_a_large_graph_is_sent_is_found_as_large_graph(cluster, task, graph, find, golden):
     observed = cluster(8).run([task(2.0)] * 8, [graph(nbytes=10**9)])
     (finding,) = find(watched(observed, (6.0, GATHER), begin=-4.0)).values()
     assert (finding.code, finding.lost_s) == ("large-graph", pytest.approx(32))
     golden(finding)
 
 
-def test_without_samples_the_line_is_not_known(cluster, task, graph, find, golden):
+def test_without_samples_of_the_client_its_line_is_unknown(cluster, task, graph, find, golden):
     assert golden(find(rounds(cluster, task, graph, pause=4.0))["client-busy"]).confidence < 0.7
 
 
-def test_the_verdict_is_not_healthy(cluster, task, graph, find):
+def test_a_busy_client_alone_makes_the_verdict_unhealthy(cluster, task, graph, find):
     observed = watched(rounds(cluster, task, graph, 1), (0.3, SLEEP), (2.0, GATHER), begin=-0.3)
     trial = replace(observed.trial, findings=tuple(find(observed).values()))
     assert [finding.code for finding in diagnose(Sweep("mine"), [trial]).findings] == ["client-busy"]
@@ -190,7 +190,9 @@ SUBMIT = ("my_job.py:12 main", "client.submit", 0)
         (2_000_000, SLEEP, "slow-submission"),
     ],
 )
-def test_a_loop_whose_client_packs_data_for_each_call(cluster, task, graph, find, nbytes, doing, said, golden):
+def test_a_loop_that_packs_data_for_each_call_is_classified_by_its_bytes(
+    cluster, task, graph, find, nbytes, doing, said, golden
+):
     tasks = [task(0.1, "func", graph=i) for i in range(20)]
     sent = cluster(4).run(tasks, [graph(at=0.5 * i, nbytes=nbytes) for i in range(20)])
     findings = find(watched(sent, (10.0, doing)))
@@ -200,8 +202,8 @@ def test_a_loop_whose_client_packs_data_for_each_call(cluster, task, graph, find
     assert 0.5 < sent.share_of(finding.lost_s) < 1
 
 
-def test_data_that_the_thread_packs_which_sends_it(cluster, task, graph, find):
-    """Seen by the bytes: 80 MB in a second are what Dask expects of a connection, 24 MB are not."""
+def test_a_loop_at_the_speed_of_the_connection_is_found_as_large_graph(cluster, task, graph, find):
+    """80 MB a second is about what Dask expects of a connection; 24 MB a second is not."""
     tasks = [task(0.1, "func", graph=i) for i in range(20)]
     for every, said in ((0.15, "large-graph"), (0.5, "slow-submission")):
         sent = cluster(8).run(tasks, [graph(at=every * i, nbytes=12_000_000) for i in range(20)])
@@ -217,7 +219,9 @@ def test_data_that_the_thread_packs_which_sends_it(cluster, task, graph, find):
         (2_000, 60, "client-busy"),
     ],
 )
-def test_packing_before_the_first_graph(cluster, task, graph, find, nbytes, graphs, said):
+def test_packing_before_the_first_graph_is_classified_by_bytes_and_graphs(
+    cluster, task, graph, find, nbytes, graphs, said
+):
     tasks = [task(0.5, "func", graph=i % graphs) for i in range(60)]
     sent = cluster(4).run(tasks, [graph(at=0.001 * i, nbytes=nbytes) for i in range(graphs)])
     findings = find(watched(sent, (5.0, SUBMIT), (8.0, GATHER), begin=-5.0))
@@ -225,8 +229,8 @@ def test_packing_before_the_first_graph(cluster, task, graph, find, nbytes, grap
     assert findings[said].lost_s == pytest.approx(20, rel=0.05)
 
 
-def test_data_that_travels_before_many_graphs(cluster, task, graph, find, golden):
-    """However many follow, their round trips are not before the first."""
+def test_scattering_before_the_first_graph_is_found_as_client_waits(cluster, task, graph, find, golden):
+    """Round trips of the later graphs do not count as time before the first graph."""
     observed = cluster(4).run([task(0.05, graph=i) for i in range(12)], [graph(at=0.001 * i) for i in range(12)])
     observed = watched(observed, (0.4, ("my_job.py:10 main", "client.scatter", 1)), begin=-0.4)
     golden(find(observed)["client-waits"])
@@ -255,23 +259,23 @@ def test_actors_that_are_called_all_at_once_are_healthy(cluster, task, find):
     assert diagnose(Sweep("mine"), [trial]).findings[0].code == "healthy"
 
 
-def test_actors_that_are_called_one_after_the_other(cluster, task, find, golden):
+def test_actors_called_one_after_another_are_found_as_results_awaited_in_loop(cluster, task, find, golden):
     observed = acting(cluster, task, [(i % 8, 0.1 + 0.5 * i) for i in range(16)])
     assert golden(only(find(observed), "results-awaited-in-loop")).lost_s == pytest.approx(7 * 8.0, rel=0.02)
 
 
-def test_one_actor_that_does_it_all(cluster, task, find, golden):
+def test_one_actor_that_does_all_the_work_is_found_as_client_waits(cluster, task, find, golden):
     observed = acting(cluster, task, [(0, 0.1 + 0.5 * i) for i in range(16)])
     golden(only(find(observed), "client-waits"))
 
 
-def test_actors_made_one_by_one_that_are_called_in_between_were_not_sent_too_slowly(cluster, task, find, graph, golden):
+def test_making_actors_between_their_calls_is_not_slow_submission(cluster, task, find, graph, golden):
     message = {"worker": "tcp://10.0.0.0:4000", "end": EPOCH + 0.7, "seconds": 0.5, "methods": {"M.fit": [1, 0.5]}}
     tasks = [task(0.01, "M"), task(0.01, "M", graph=1), task(0.01, "sqrt", graph=2)]
     observed = cluster(2, events=[(0.7, ACTOR_CALLS, message)]).run(tasks, [graph(), graph(at=0.1), graph(at=0.75)])
     golden(only(find(watched(observed, (0.76, ANSWER))), "client-waits"))
 
 
-def test_calls_that_cost_little_are_not_spoken_of(cluster, task, find):
+def test_short_calls_of_actors_are_healthy(cluster, task, find):
     observed = acting(cluster, task, [(i, 0.1 + 0.01 * i) for i in range(4)], seconds=0.01)
     assert not find(observed)

@@ -95,7 +95,7 @@ find = partial(findings_of, codes=CODES, bounded=CODES, least=0.0)
 
 
 def worker_killing(workers: int, items: int, *, seed: int = 0, code: int = 3, tries: int = 4) -> Story:
-    """Items are computed one after the other; one ends its worker, and a new worker comes in its place."""
+    """Items are computed one after another; one of them kills its worker, which is replaced."""
     rng = random.Random(seed)
     story = Story(workers)
     bad = rng.randrange(items)
@@ -141,7 +141,7 @@ def ended_early(*doing, more=0, again=()):
 
 
 @pytest.mark.parametrize("doing", [[(4.1, GATHER), (9.0, PAUSE)], [(4.1, GATHER)], [(4.9, PAUSE), (0.15, GATHER)]])
-def test_deaths_that_cost_nobody_anything_are_information(doing, golden_once):
+def test_worker_deaths_that_cost_nothing_are_only_information(doing, golden_once):
     finding = golden_once(only(find(ended_early(*doing)), "worker-died"))
     assert (finding.severity, finding.lost_s, finding.limits_trust) == (Severity.INFO, 0.0, False)
 
@@ -155,7 +155,7 @@ def test_deaths_that_cost_nobody_anything_are_information(doing, golden_once):
         ([], {}),  # nobody knows what the client did
     ],
 )
-def test_deaths_before_all_has_its_result(doing, given):
+def test_worker_deaths_before_all_results_are_there_limit_trust(doing, given):
     finding = find(ended_early(*doing, **given))["worker-died"]
     assert finding.severity is not Severity.INFO
     assert finding.limits_trust
@@ -166,7 +166,7 @@ def test_deaths_before_all_has_its_result(doing, given):
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("workers", "items"), [(1, 5), (2, 20), (4, 20), (20, 100), (100, 1000)])
-def test_worker_killing_task(workers, items, seed, golden_once):
+def test_a_task_that_kills_its_workers_is_found(workers, items, seed, golden_once):
     story = worker_killing(workers, items, seed=seed)
     finding = golden_once(only(find(story.observation()), "worker-killing-task"))
     assert finding.severity is Severity.HIGH
@@ -181,7 +181,7 @@ Thread 0x00007f1 (most recent call first):
 Current thread 0x00007f2 (most recent call first):
   File "/home/me/decode.py", line 12 in decode
   File "/home/me/work.py", line 3 in work"""
-# A signal that was sent from outside is dealt with by the main thread, in the event loop.
+# The main thread handles a signal from outside, in the event loop.
 SENT = """Fatal Python error: Segmentation fault
 Current thread 0x0 (most recent call first):
   File "/lib/selectors.py", line 468 in select"""
@@ -200,7 +200,7 @@ Current thread 0x0 (most recent call first):
         pytest.param(None, [("CRITICAL", "Kubernetes: Preempted: spot")], False, id="Kubernetes, preempted"),
     ],
 )
-def test_how_the_processes_ended_is_said_with_where_to_look(golden, code, logs, over_memory):
+def test_a_worker_killing_task_is_reported_with_how_the_processes_ended(golden, code, logs, over_memory):
     story = worker_killing(4, 40, code=code)
     for worker in story.dead():
         around = ([("ERROR", "something")], [("WARNING", "of the container that came after")]) if logs else ([], [])
@@ -210,7 +210,7 @@ def test_how_the_processes_ended_is_said_with_where_to_look(golden, code, logs, 
     golden(find(story.observation())["worker-killing-task"])
 
 
-def test_a_task_whose_inputs_are_larger_than_a_worker(golden):
+def test_a_task_whose_inputs_exceed_a_workers_memory_is_found_as_worker_killing(golden):
     story = Story()
     story.evenly(16, 4)
     text = (
@@ -221,11 +221,11 @@ def test_a_task_whose_inputs_are_larger_than_a_worker(golden):
     golden(only(find(story.observation()), "worker-killing-task"))
 
 
-def test_not_given_up_yet_is_less_sure(golden):
+def test_a_worker_killing_task_not_given_up_yet_has_lower_confidence(golden):
     assert 0.5 < golden(find(worker_killing(4, 40, tries=2).observation())["worker-killing-task"]).confidence < 0.9
 
 
-def test_two_worker_killing_tasks(golden):
+def test_two_worker_killing_tasks_are_both_named(golden):
     story = Story(4)
     story.evenly(20, 4)
     for i, key in enumerate(["work-30", "work-31", "work-30", "work-31"]):
@@ -234,7 +234,7 @@ def test_two_worker_killing_tasks(golden):
     golden(find(story.observation())["worker-killing-task"])
 
 
-def test_threads_that_always_run_together_cannot_be_told_apart(golden):
+def test_tasks_that_always_die_together_are_accused_with_lower_confidence(golden):
     """Four threads take the same four tasks each time."""
     story = Story(2, threads=4)
     story.finished("work-9", 0, 0.0)
@@ -246,8 +246,8 @@ def test_threads_that_always_run_together_cannot_be_told_apart(golden):
 
 
 @pytest.mark.parametrize("since", [0.05, 1.02, 9.0])
-def test_of_two_that_were_always_there_the_one_that_was_running_is_named(since, golden):
-    """A second after the last result the first may have finished unreported; before and long after that it ran."""
+def test_of_two_suspected_tasks_the_one_that_was_running_is_named(since, golden):
+    """A second after the last result `work-5` may have finished unreported; earlier or much later it still ran."""
     story = Story(4)
     for worker in range(4):
         story.finished(f"work-{10 + worker}", worker, 0.0)
@@ -258,7 +258,7 @@ def test_of_two_that_were_always_there_the_one_that_was_running_is_named(since, 
     golden(find(story.observation())["worker-killing-task"])
 
 
-def test_when_nothing_finished_all_is_lost():
+def test_all_worker_time_is_lost_when_no_task_finished():
     story = Story(2)
     for i in range(2):
         story.cut_short("work-0", i, 1.0 * i, 1.0 * i + 1.0, given_up=i == 1)
@@ -273,7 +273,7 @@ def test_when_nothing_finished_all_is_lost():
 
 @pytest.mark.parametrize("workers", [2, 4, 20, 100])
 @pytest.mark.parametrize("dead", [1, 2])
-def test_worker_died(workers, dead, golden_once):
+def test_a_worker_that_died_is_found(workers, dead, golden_once):
     story = Story(workers)
     for item in range(workers * 8):
         if item // workers < 4 or item % workers >= dead:
@@ -287,7 +287,7 @@ def test_worker_died(workers, dead, golden_once):
     assert finding.lost_s > 0
 
 
-def test_a_worker_that_was_killed_on_purpose(golden):
+def test_a_worker_killed_by_a_planned_fault_is_named_as_such(golden):
     story = Story(2)
     story.finished("work-0", 0, 0)
     story.finished("work-1", 1, 0)
@@ -298,14 +298,14 @@ def test_a_worker_that_was_killed_on_purpose(golden):
     golden(find(seen)["worker-died"])
 
 
-def test_a_death_that_left_the_measurement_valid_is_not_severe():
+def test_a_worker_death_in_a_valid_trial_is_not_severe():
     story = Story(20)
     story.evenly(400, 19)
     story.leaves(19, 19.0, code=1)
     assert find(story.observation(state=TrialState.VALID))["worker-died"].severity is Severity.MEDIUM
 
 
-def test_a_task_that_was_unlucky_twice_and_finished_is_not_killing_workers(golden):
+def test_a_task_that_finished_at_last_is_not_called_worker_killing(golden):
     story = Story(4)
     story.evenly(40, 4)
     for worker in (0, 1):
@@ -315,7 +315,7 @@ def test_a_task_that_was_unlucky_twice_and_finished_is_not_killing_workers(golde
     golden(only(find(story.observation()), "worker-died"))
 
 
-def test_workers_that_die_with_other_tasks_each_time():
+def test_workers_that_die_with_different_tasks_are_found_as_worker_died():
     story = Story(20)
     story.finished("work-100", 19, 0.0, 30.0)
     for worker in range(10):
@@ -324,8 +324,8 @@ def test_workers_that_die_with_other_tasks_each_time():
     assert list(find(story.observation())) == ["worker-died"]
 
 
-def test_long_tasks_on_a_cluster_that_is_preempted_again_and_again():
-    """Every task is cut short twice: no one of them is to blame."""
+def test_long_tasks_on_a_preempted_cluster_are_not_called_worker_killing():
+    """Every task is interrupted twice, so none of them is to blame."""
     story = Story(10)
     story.finished("work-100", 9, 0.0, 30.0)
     for worker in range(8):
@@ -357,7 +357,7 @@ ON_A_NODE = {"cluster": {"pods": [{"worker": address(0), "node": "n1", "instance
         pytest.param("handle-worker-cleanup", EVICTED, {"facts": ON_A_NODE}, id="Kubernetes knows"),
     ],
 )
-def test_why_a_worker_without_an_exit_code_left_is_said_as_far_as_it_is_known(golden, why, logs, trial):
+def test_a_worker_that_left_without_exit_code_is_reported_with_the_known_reason(golden, why, logs, trial):
     story = Story(2)
     story.evenly(10, 1, 1)
     story.leaves(0, 3.0, reason=why)
@@ -365,8 +365,8 @@ def test_why_a_worker_without_an_exit_code_left_is_said_as_far_as_it_is_known(go
     assert golden(find(story.observation(**trial))["worker-died"]).confidence < 0.9
 
 
-def test_the_exit_of_a_worker_that_had_not_told_its_nanny_its_address():
-    """The nanny then still names the worker that it had before."""
+def test_an_exit_code_is_matched_to_a_worker_that_its_nanny_did_not_know():
+    """The worker died before it told its nanny its address, so the nanny names the worker before it."""
     story = Story(1)
     for item in range(10):
         story.finished(f"work-{item}", 0 if item < 3 else 2, item)
@@ -407,7 +407,7 @@ def test_workers_that_left_by_request_are_missing_not_dead(workers, how, golden)
 
 
 @pytest.mark.parametrize("how", ["expected", "retired", "closing"])
-def test_scaling_down_when_nothing_waits(how):
+def test_scaling_down_while_no_task_waits_is_healthy(how):
     """One task runs on to the end; the other workers are sent away."""
     story = Story(10)
     for item in range(10):
@@ -417,7 +417,7 @@ def test_scaling_down_when_nothing_waits(how):
     assert not find(story.observation())
 
 
-def test_workers_that_leave_after_the_work():
+def test_workers_that_leave_after_the_last_task_are_healthy():
     story = Story(4)
     story.evenly(16, 4)
     for worker in range(4):
@@ -426,7 +426,7 @@ def test_workers_that_leave_after_the_work():
 
 
 @pytest.mark.parametrize(("asked", "came"), [(4, 2), (20, 12), (100, 10)])
-def test_workers_that_never_came(asked, came, golden_once):
+def test_workers_that_never_came_are_found_as_missing(asked, came, golden_once):
     story = Story(asked)
     story.members = story.members[:came]
     story.evenly(came * 10, came)
@@ -447,7 +447,7 @@ def test_workers_that_nobody_needed_or_that_came_later_are_not_missing():
     assert not find(story.observation())
 
 
-def test_the_driver_did_not_get_the_workers(golden):
+def test_a_driver_that_got_too_few_workers_is_found_as_workers_missing(golden):
     message = (
         "1 of 8 local workers registered within 1 s\n  where: workers 1, 2 on 127.0.0.1\n"
         "  cause: their processes started, but did not register in time\n  next: try fewer workers"
@@ -461,14 +461,14 @@ def test_the_driver_did_not_get_the_workers(golden):
 
 
 @pytest.mark.parametrize(("workers", "threads"), [(1, 1), (4, 2), (50, 1)])
-def test_healthy(workers, threads):
+def test_workers_that_finish_all_tasks_are_healthy(workers, threads):
     story = Story(workers, threads)
     for item in range(workers * threads * 4):
         story.finished(f"work-{item}", item % workers, item // (workers * threads))
     assert not find(story.observation(state=TrialState.VALID))
 
 
-def test_a_workload_that_raised_or_left_no_records_is_nobodys_death():
+def test_a_failed_workload_or_missing_records_are_not_worker_deaths():
     story = Story(2)
     story.finished("work-0", 0, 0.0)
     facts = {"error": {"type": "ValueError", "message": "no", "traceback": ""}}

@@ -62,7 +62,7 @@ def codes(found):
 
 @pytest.mark.parametrize("busy", [0.85, 1.0])
 @pytest.mark.parametrize("doing", ["", "copying", "loading"])
-def test_a_gpu_that_is_fed_is_healthy(cluster, task, find, busy, doing):
+def test_a_gpu_that_is_kept_busy_is_healthy(cluster, task, find, busy, doing):
     assert not find(seen(cluster(4).run([task(2.0)] * 40), {"work": Use(busy, doing)}))
 
 
@@ -84,7 +84,7 @@ def test_workers_that_share_a_gpu_which_is_not_always_busy_are_healthy(cluster, 
     ],
 )
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_starved_gpu(cluster, task, find, use, word, threads, golden):
+def test_a_gpu_that_waits_for_data_is_found_as_starved(cluster, task, find, use, word, threads, golden):
     found = find(seen(cluster(4, threads).run([task(2.0)] * 40), {"work": use}))
     assert codes(found) == ["gpu-starved"]
     starved = golden(found["gpu-starved"])
@@ -94,7 +94,7 @@ def test_a_starved_gpu(cluster, task, find, use, word, threads, golden):
 
 
 @pytest.mark.parametrize("workers", [2, 4, 8])
-def test_workers_that_wait_for_one_gpu(cluster, task, find, workers):
+def test_workers_that_wait_for_a_shared_gpu_are_found_as_contended(cluster, task, find, workers):
     uses = {"work": Use(1.0, "copying")}
     found = find(seen(cluster(workers).run([task(2.0)] * 40), uses, cards=1))
     assert codes(found) == ["gpu-contended"]
@@ -103,7 +103,7 @@ def test_workers_that_wait_for_one_gpu(cluster, task, find, workers):
     assert not find(seen(cluster(workers).run([task(2.0)] * 40), uses))  # each has its own
 
 
-def test_tasks_without_a_gpu_on_workers_with_one(cluster, task, find):
+def test_tasks_that_do_not_use_the_gpu_of_their_worker_are_found_as_gpu_unused(cluster, task, find):
     tasks = [*[task(2.0, "prepare")] * 20, *[task(2.0)] * 20]
     uses = {"prepare": Use(0.0), "work": Use(0.95)}
     found = find(seen(cluster(4).run(tasks), uses))
@@ -114,7 +114,7 @@ def test_tasks_without_a_gpu_on_workers_with_one(cluster, task, find):
     assert codes(find(observed(asked, alone.tables))) == ["gpu-unused"]
 
 
-def test_tasks_that_need_a_gpu_on_workers_without_one(cluster, task, find, golden):
+def test_tasks_that_need_a_gpu_on_workers_without_one_are_found_as_gpu_missing(cluster, task, find, golden):
     trial = cluster(4, slower={3: 5.0}).run([task(2.0)] * 60)
     found = find(seen(trial, {"work": Use(0.95)}, without=(3,)))
     assert list(found) == ["gpu-missing"]
@@ -136,7 +136,7 @@ def error(text):
         ("ValueError: a column is missing", ""),
     ],
 )
-def test_errors_of_cuda(cluster, task, find, text, code):
+def test_errors_of_cuda_are_found_as_gpu_missing_or_gpu_memory_full(cluster, task, find, text, code):
     found = find(cluster(4, events=[error(text)]).run([task(2.0)] * 40))
     assert list(found) == ([code] if code else [])
 
@@ -145,13 +145,15 @@ def test_errors_of_cuda(cluster, task, find, text, code):
     ("facts", "code"),
     [({"throttled": 0.6}, "gpu-slow"), ({"processes": 3}, "gpu-slow"), ({"throttled": 0.1}, "slow-worker")],
 )
-def test_a_gpu_that_is_slower_than_the_others(cluster, task, find, facts, code):
+def test_a_throttled_or_shared_gpu_is_found_as_gpu_slow(cluster, task, find, facts, code):
     trial = cluster(8, slower={2: 3.0}).run([task(2.0)] * 80)
     assert next(iter(find(seen(trial, {"work": Use(0.95)}, _2=facts)))) == code
 
 
 @pytest.mark.parametrize(("read_s", "severity"), [(1.0, Severity.HIGH), (0.01, Severity.INFO)])
-def test_results_that_dask_cuda_moves_to_the_host(cluster, task, find, read_s, severity, golden):
+def test_results_that_dask_cuda_moves_to_the_host_are_found_as_gpu_memory_full(
+    cluster, task, find, read_s, severity, golden
+):
     """distributed counts the time as reading from disk and writing to it."""
     trial = cluster(1, gap_s=1.0).run([task(2.0)] * 20)
     trial.tables["tasks"]["disk_read"] = [read_s] * 20

@@ -1,4 +1,4 @@
-"""What tasks wait for inside, and what surrounds their work."""
+"""What tasks wait for inside, and overhead around their work."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def ran(cluster, task, stacks, *, cpu=0.05, workers=2, each=20):
         ({"job.py:7 load;distributed.lock.__enter__;distributed.utils.sync;threading.wait;w.acquire()": 1.0}, 0.02),
     ],
 )
-def test_healthy(cluster, task, stacks, cpu):
+def test_tasks_that_compute_or_hardly_wait_are_healthy(cluster, task, stacks, cpu):
     assert found(ran(cluster, task, stacks, cpu=cpu)) == {}
 
 
-def test_library_code_below_a_library_is_the_work(cluster, task):
+def test_library_code_called_by_another_library_counts_as_work(cluster, task):
     """A library that runs the user's function is not blamed for what another library computes in it."""
     stacks = {
         "joblib.parallel.call;job.py:7 load": 0.2,
@@ -76,7 +76,7 @@ def test_a_lock_is_named_by_its_call(cluster, task, call, golden):
     assert finding.lost_s == pytest.approx(0.75 * run.seconds("busy"))
 
 
-def test_no_more_waits_than_the_threads_were_off_the_cores(cluster, task):
+def test_time_lost_to_a_lock_is_at_most_the_time_off_the_cores(cluster, task):
     run = ran(cluster, task, {LOCK: 1.0}, cpu=0.6)
     assert found(run)["lock-bound"].lost_s == pytest.approx(0.4 * run.seconds("busy"))
 
@@ -84,8 +84,8 @@ def test_no_more_waits_than_the_threads_were_off_the_cores(cluster, task):
 @pytest.mark.parametrize(
     ("error", "is_lock"), [("BlockingIOError", True), ("FileExistsError", True), ("OSError", False)]
 )
-def test_a_lock_of_ones_own_is_no_failure_to_be_mended(cluster, task, error, is_lock):
-    """A lock file that another has, or `flock` without waiting, and a sleep before the next try."""
+def test_a_lock_file_of_the_user_is_found_as_a_lock_and_not_as_retries(cluster, task, error, is_lock):
+    """A task sleeps between attempts at a lock file, or at `flock` without waiting."""
     run = ran(cluster, task, {f"job.py:7 load;time.sleep [after {error}]()": 1.0})
     findings = findings_of(run, {"lock-bound", "retried-tasks"})
     assert list(findings) == (["lock-bound"] if is_lock else ["retried-tasks"])
@@ -93,7 +93,7 @@ def test_a_lock_of_ones_own_is_no_failure_to_be_mended(cluster, task, error, is_
 
 
 def staggered(cluster, task, stack, apart):
-    """Four tasks at a time, whose ends are so far apart."""
+    """Four tasks run at a time; their ends are `apart` seconds from each other."""
     run = ran(cluster, task, {stack: 1.0}, workers=4, each=10, cpu=0.01)
     rows = []
     for i in range(40):
@@ -104,7 +104,7 @@ def staggered(cluster, task, stack, apart):
 
 
 @pytest.mark.parametrize("stack", ["job.py:7 load;database.execute()", "job.py:7 load;queue.get;threading.wait"])
-def test_a_database_or_a_pool_is_a_lock_where_tasks_end_one_after_another(cluster, task, stack):
+def test_a_database_or_a_pool_counts_as_a_lock_if_tasks_end_one_by_one(cluster, task, stack):
     assert "lock-bound" in found(staggered(cluster, task, stack, apart=1.0))
     assert "lock-bound" not in found(staggered(cluster, task, stack, apart=0.0))
 
@@ -123,7 +123,7 @@ def test_a_database_or_a_pool_is_a_lock_where_tasks_end_one_after_another(cluste
         pytest.param({"luigi.worker.run;luigi.worker.log": 0.8, "luigi.worker.run;job.py:7 load": 0.2}, id="framework"),
     ],
 )
-def test_what_surrounds_the_work_is_named_with_its_remedy(cluster, task, stacks, golden):
+def test_overhead_inside_tasks_is_named_with_its_remedy(cluster, task, stacks, golden):
     golden(only(found(ran(cluster, task, stacks)), "task-overhead"))
 
 
@@ -132,7 +132,7 @@ def test_what_surrounds_the_work_is_named_with_its_remedy(cluster, task, stacks,
 
 @pytest.mark.parametrize("stack", [SLEEP, RECEIVE])
 @pytest.mark.parametrize(("workers", "each"), [(1, 16), (4, 20), (20, 16)])
-def test_more_threads_help_tasks_that_wait_for_the_outside(cluster, task, stack, workers, each, golden_once):
+def test_more_threads_are_advised_for_tasks_that_sleep_or_wait_for_io(cluster, task, stack, workers, each, golden_once):
     finding = golden_once(
         found(ran(cluster, task, {stack: 1.0}, workers=workers, each=each))["undersubscribed-threads"]
     )
@@ -142,16 +142,16 @@ def test_more_threads_help_tasks_that_wait_for_the_outside(cluster, task, stack,
     assert finding.gain.change == {"threads_per_worker": 8}
 
 
-def test_programs_on_hosts_whose_load_is_not_known_may_compute(cluster, task):
+def test_programs_started_by_tasks_get_no_advice_if_the_host_load_is_unknown(cluster, task):
     assert found(ran(cluster, task, {PROGRAM: 1.0})) == {}
 
 
-def test_half_computing_tasks_gain_less(cluster, task):
+def test_tasks_that_compute_part_of_the_time_are_advised_fewer_threads(cluster, task):
     finding = found(ran(cluster, task, {SLEEP: 0.6, COMPUTE: 0.4}, cpu=0.4))["undersubscribed-threads"]
     assert finding.gain.change == {"threads_per_worker": 3}
 
 
-def test_more_threads_than_tasks_do_not_help(cluster, task):
+def test_more_threads_than_tasks_are_not_advised(cluster, task):
     assert found(ran(cluster, task, {SLEEP: 1.0}, workers=8, each=1)) == {}
     few = found(ran(cluster, task, {SLEEP: 1.0}, workers=8, each=4))
     assert {finding.severity for finding in few.values()} <= {Severity.INFO}
@@ -186,20 +186,20 @@ def test_a_call_that_blocks_the_event_loop_is_named(cluster, task, call, threads
     assert finding.gain.predicted_s < 0.6 * finding.gain.now_s
 
 
-def test_with_one_thread_each_nothing_is_promised(cluster, task, golden):
+def test_a_blocked_event_loop_with_one_thread_per_worker_predicts_no_gain(cluster, task, golden):
     finding = golden(only(on_loops(cluster, task, BLOCKS, 0.95, threads=1), "event-loop-blocked"))
     assert (finding.severity, finding.lost_s, finding.gain) == (Severity.LOW, 0.0, None)
 
 
-def test_threads_do_not_help_coroutines_that_compute(cluster, task, golden):
+def test_coroutines_that_compute_predict_no_gain_from_threads(cluster, task, golden):
     finding = golden(only(on_loops(cluster, task, "event-loop;job.py:7 load", 1.0), "event-loop-blocked"))
     assert finding.gain is None
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02])
-def test_coroutines_that_await_keep_no_loop(cluster, task, share):
+def test_coroutines_that_await_do_not_block_the_event_loop(cluster, task, share):
     assert "event-loop-blocked" not in on_loops(cluster, task, BLOCKS, share)
 
 
-def test_plain_functions_that_sleep_are_no_coroutines(cluster, task):
+def test_plain_functions_that_sleep_do_not_block_the_event_loop(cluster, task):
     assert "event-loop-blocked" not in on_loops(cluster, task, SLEEP, 1.0)

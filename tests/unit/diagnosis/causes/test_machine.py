@@ -60,7 +60,7 @@ def within_one_process(observation):
     return observed(observation.trial, tables)
 
 
-KEPT_S = 0.008  # what a worker needs to hand over a task while its threads keep the interpreter lock
+KEPT_S = 0.008  # seconds between two tasks while threads keep the interpreter lock
 
 
 def full(cluster, task, workers, threads, *, seconds=1.0, each=10, gap_s=0.0):
@@ -71,14 +71,14 @@ def full(cluster, task, workers, threads, *, seconds=1.0, each=10, gap_s=0.0):
 # ------------------------------------------------------------------ what is computed
 
 
-def test_running_tasks_between_two_samples(cluster, task):
+def test_running_tasks_are_averaged_between_two_samples(cluster, task):
     run = cluster(2, 2).run([task(1.0), task(2.0), task(4.0)])
     ends = np.array([1.0, 2.0, 4.0, 4.0])
     found = host_cpu.running(run, np.array([0, 0, 0, 1]), np.array([0.0, 1.0, 2.0, 0.0]), ends)
     assert found == pytest.approx([2.0, 1.0, 0.0, 1.0])
 
 
-def test_samples_follow_the_clock_of_each_worker(cluster, task):
+def test_cpu_samples_follow_the_clock_of_each_worker(cluster, task):
     run = on(full(cluster, task, 2, 2), load(), cpu=lambda worker, sample: worker + sample / 100)
     samples = host_cpu.samples(run)
     assert set(samples.worker) == {0, 1}
@@ -92,7 +92,9 @@ def test_samples_follow_the_clock_of_each_worker(cluster, task):
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
-def test_gil_bound(cluster, task, workers, threads, seed, golden_once):
+def test_threads_that_share_one_core_per_worker_are_found_as_gil_bound(
+    cluster, task, workers, threads, seed, golden_once
+):
     rng = random.Random(seed)
     run = full(cluster, task, workers, threads, gap_s=KEPT_S)
     finding = golden_once(
@@ -102,40 +104,40 @@ def test_gil_bound(cluster, task, workers, threads, seed, golden_once):
     assert finding.lost_s == pytest.approx((threads - 1) * workers * run.attempts.makespan, rel=0.2)
 
 
-def test_some_workers_only(cluster, task, golden):
+def test_gil_bound_workers_are_found_among_others(cluster, task, golden):
     run = full(cluster, task, 4, 4, gap_s=KEPT_S)
     golden(found(on(run, load(32), cpu=lambda worker, _: 1.0 if worker < 2 else 3.9))["gil-bound"])
 
 
 @pytest.mark.parametrize(("cpu", "is_locked"), [(1.0, True), (3.8, False), (0.1, False)])
-def test_workers_in_the_process_of_the_client_share_one_lock(cluster, task, cpu, is_locked, golden):
+def test_workers_in_the_process_of_the_client_share_one_interpreter_lock(cluster, task, cpu, is_locked, golden):
     run = within_one_process(full(cluster, task, 2, 2, gap_s=KEPT_S))
     findings = found(on(run, load(8, ours=0.2), cpu=cpu, workers=1))
     assert ("gil-bound" in findings) == is_locked
     golden(*findings.values())
 
 
-def test_on_other_hosts_it_is_less_sure(cluster, task):
+def test_gil_bound_has_lower_confidence_if_the_host_load_is_unknown(cluster, task):
     run = on(full(cluster, task, 4, 4, gap_s=KEPT_S), None, cpu=1.0)
     assert found(run)["gil-bound"].confidence < 0.7
 
 
 @pytest.mark.parametrize("gap_s", [0.0, 0.001])
 @pytest.mark.parametrize("threads", [2, 4])
-def test_tasks_that_wait_in_part_and_use_one_core_together(cluster, task, threads, gap_s):
-    """Their next task begins at once: nobody keeps the lock."""
+def test_tasks_that_partly_wait_and_use_one_core_are_not_gil_bound(cluster, task, threads, gap_s):
+    """Each next task starts at once, so no thread holds the interpreter lock."""
     assert "gil-bound" not in found(on(full(cluster, task, 1, threads, gap_s=gap_s), load(4), cpu=1.0))
 
 
 @pytest.mark.parametrize(("late", "is_locked"), [([1, 7], True), ([1, 1, 1, 7], False)])
-def test_of_two_threads_one_gets_the_lock_first_by_chance(cluster, task, monkeypatch, late, is_locked):
+def test_two_threads_are_gil_bound_only_if_half_of_their_tasks_start_late(cluster, task, monkeypatch, late, is_locked):
     run = full(cluster, task, 1, 2)
     handed = np.tile(np.array(late) / 1000, 20 // len(late))
     monkeypatch.setattr("scalescope.diagnosis.causes.gil_bound.handed_over", lambda observation: handed)
     assert ("gil-bound" in found(on(run, load(4), cpu=1.0))) == is_locked
 
 
-def test_a_trial_too_short_for_samples(cluster, task):
+def test_a_trial_too_short_for_samples_is_judged_by_the_load_of_the_host(cluster, task):
     short = {"seconds": 0.08, "each": 4}
     run = full(cluster, task, 1, 3, gap_s=KEPT_S, **short)
     took = {"seconds": run.attempts.makespan}
@@ -147,8 +149,8 @@ def test_a_trial_too_short_for_samples(cluster, task):
     assert "gil-bound" not in found(on(full(cluster, task, 1, 3, **short), load(2, ours=0.5, **took)))
 
 
-def test_what_the_driver_itself_computes_meanwhile_is_none_of_the_workers(cluster, task):
-    """As its client and the scheduler of a local cluster do, before and after the tasks, too."""
+def test_cpu_time_of_the_driver_does_not_count_as_that_of_the_workers(cluster, task):
+    """The client and the scheduler of a local cluster run in the driver, also before and after the tasks."""
     run = full(cluster, task, 1, 3, gap_s=KEPT_S, seconds=0.08, each=4)
     took = {"seconds": 1.2 * run.attempts.makespan}
     assert "gil-bound" in found(on(run, load(2, ours=0.75, own=0.33, **took)))
@@ -166,14 +168,14 @@ def test_what_the_driver_itself_computes_meanwhile_is_none_of_the_workers(cluste
     ],
 )
 @pytest.mark.parametrize("workers", [1, 4, 20])
-def test_threads_that_do_not_take_turns(cluster, task, workers, cpu, why):
+def test_threads_that_release_the_lock_or_wait_are_not_gil_bound(cluster, task, workers, cpu, why):
     ours = min(cpu / 16, 0.9)
     run = on(full(cluster, task, workers, 4), load(16 * workers, ours=ours), cpu=cpu)
     assert "gil-bound" not in found(run), why
 
 
-def test_one_core_on_average_but_not_at_any_time(cluster, task):
-    """Numbers are crunched on four cores for a quarter of the time."""
+def test_one_core_on_average_with_bursts_of_four_is_not_gil_bound(cluster, task):
+    """Four cores compute for a quarter of the time."""
     run = on(full(cluster, task, 2, 4), load(16), cpu=lambda _, sample: 4.0 if sample % 4 == 0 else 0.05)
     assert "gil-bound" not in found(run)
 
@@ -188,16 +190,16 @@ def test_one_core_on_average_but_not_at_any_time(cluster, task):
         pytest.param(2, 4, load(8), {"cpu": 0.0}, id="CPU not recorded"),
     ],
 )
-def test_one_core_and_no_lock(cluster, task, workers, threads, host, samples):
+def test_one_busy_core_for_another_reason_is_not_gil_bound(cluster, task, workers, threads, host, samples):
     assert "gil-bound" not in found(on(full(cluster, task, workers, threads), host, **samples))
 
 
-def test_one_task_at_a_time_uses_one_core(cluster, task):
+def test_a_chain_of_tasks_on_one_core_is_healthy(cluster, task):
     chain = [task(1.0, needs=(i - 1,) if i else ()) for i in range(20)]
     assert not found(on(cluster(1, 4).run(chain), load(8), cpu=1.0))
 
 
-def test_cpu_was_not_recorded(cluster, task):
+def test_without_recorded_cpu_nothing_is_found(cluster, task):
     run = on(full(cluster, task, 2, 4), load(8), cpu=1.0)
     del run.tables["memory"]["cpu"]
     assert not found(run)
@@ -218,7 +220,7 @@ def starved(cluster, task, workers, *, stall=1.0, every=2.0, rounds=5):
 
 @pytest.mark.parametrize("workers", [1, 4, 40])
 @pytest.mark.parametrize("stall", [0.3, 1.0, 1.5])
-def test_scheduler_blocked(cluster, task, workers, stall, golden_once):
+def test_a_blocked_scheduler_is_found_as_event_loop_blocked(cluster, task, workers, stall, golden_once):
     lag = [("scheduler", 2.0 * turn + 2.0, stall) for turn in range(4)]
     finding = golden_once(
         only(found(on(starved(cluster, task, workers, stall=stall), load(), lag=lag)), "event-loop-blocked")
@@ -227,7 +229,7 @@ def test_scheduler_blocked(cluster, task, workers, stall, golden_once):
 
 
 @pytest.mark.parametrize(("collecting", "named"), [(0.0, False), (0.1, False), (0.28, True)])
-def test_a_scheduler_that_collects_garbage(cluster, task, collecting, named):
+def test_garbage_collections_of_a_blocked_scheduler_are_named(cluster, task, collecting, named):
     lag = [("scheduler", 2.0 * turn + 2.0, 0.3) for turn in range(4)]
     seen = on(starved(cluster, task, 4, stall=0.3), load(), lag=lag)
     rows = [{"worker": "scheduler", "time": EPOCH + 2.0 * i + 2.0, "collecting": collecting} for i in range(4)]
@@ -238,28 +240,28 @@ def test_a_scheduler_that_collects_garbage(cluster, task, collecting, named):
 
 
 @pytest.mark.parametrize("workers", [1, 4, 40])
-def test_workers_blocked(cluster, task, workers, golden_once):
+def test_workers_with_a_blocked_event_loop_are_found(cluster, task, workers, golden_once):
     lag = [(f"tcp://10.0.0.{worker}:4000", 2.0 * turn + 2.0, 0.9) for turn in range(4) for worker in range(workers)]
     finding = golden_once(found(on(starved(cluster, task, workers), load(), lag=lag))["event-loop-blocked"])
     assert finding.lost_s == pytest.approx(4 * 0.9 * workers, rel=0.35)
 
 
 @pytest.mark.parametrize(("process", "blocked"), [("tcp://10.0.0.0:4000", False), ("scheduler", True)])
-def test_workers_that_write_results_to_disk_are_another_cause(cluster, task, process, blocked):
+def test_workers_blocked_by_writing_results_to_disk_have_another_cause(cluster, task, process, blocked):
     seen = on(starved(cluster, task, 1), load(), lag=[(process, 2.0 * turn + 2.0, 0.9) for turn in range(4)])
     row = {"context": "memory-monitor", "activity": "disk-write", "unit": "seconds", "value": 3.6}
     fine = {"fine_metrics": from_rows("fine_metrics", [row])}
     assert ("event-loop-blocked" in found(observed(seen.trial, {**seen.tables, **fine}))) is blocked
 
 
-def test_one_worker_blocked(cluster, task, golden):
+def test_one_worker_with_a_blocked_event_loop_is_found(cluster, task, golden):
     lag = [("tcp://10.0.0.1:4000", 2.0 * turn + 2.0, 1.0) for turn in range(4)]
     finding = golden(found(on(starved(cluster, task, 4), load(), lag=lag))["event-loop-blocked"])
     assert finding.lost_s == pytest.approx(4.0, rel=0.2)
 
 
 @pytest.mark.parametrize("workers", [1, 4])
-def test_workers_blocked_by_samples_that_came_late(cluster, task, workers):
+def test_late_samples_reveal_workers_with_a_blocked_event_loop(cluster, task, workers):
     """Their system monitor runs on the loop; every fourth sample is a second late."""
     run = starved(cluster, task, workers)
     late = on(run, load(), cpu=0.5, late=lambda _, sample: 1.0 if sample % 3 == 2 else 0.0)
@@ -269,7 +271,7 @@ def test_workers_blocked_by_samples_that_came_late(cluster, task, workers):
     assert list(found(often)) == ["event-loop-blocked"]
 
 
-def test_stalls_that_cost_nothing(cluster, task):
+def test_event_loop_stalls_that_cost_nothing_are_healthy(cluster, task):
     lag = [(process, moment, 0.8) for process in ("scheduler", "tcp://10.0.0.1:4000") for moment in range(1, 10)]
     assert not found(on(full(cluster, task, 4, 1), load(), lag=lag))  # all threads compute
     chain = [task(1.0, needs=(i - 1,) if i else ()) for i in range(10)]
@@ -278,15 +280,15 @@ def test_stalls_that_cost_nothing(cluster, task):
     assert not found(on(starved(cluster, task, 4), load(), lag=short))
 
 
-def test_taking_in_a_graph_is_another_cause(cluster, task):
+def test_stalls_while_a_graph_is_taken_in_have_another_cause(cluster, task):
     lag = [("scheduler", 2.0 * turn + 2.0, 1.0) for turn in range(4)]
     graphs = [(2.0 * turn + 1.0, 1.0) for turn in range(4)]
     assert not found(on(starved(cluster, task, 4), load(), lag=lag, graphs=graphs))
 
 
 @pytest.mark.parametrize(("computes", "code"), [(True, "gil-bound"), (False, "event-loop-blocked")])
-def test_one_process_for_scheduler_and_workers(cluster, task, computes, code):
-    """Where tasks ran while the loop stalled, it may be their interpreter lock; else it is the loop."""
+def test_a_stall_of_one_shared_process_is_gil_bound_if_tasks_ran_meanwhile(cluster, task, computes, code):
+    """If tasks ran during the stall, they may have held the interpreter lock; otherwise the event loop was blocked."""
     run = within_one_process(starved(cluster, task, 4))
     tables = dict(run.tables)
     if computes:  # one of four in each round ends with the stall
@@ -299,7 +301,7 @@ def test_one_process_for_scheduler_and_workers(cluster, task, computes, code):
     assert ("processes=True" in finding.remedy) is computes
 
 
-def test_what_ran_on_the_scheduler_is_named(cluster, task, golden):
+def test_a_function_that_the_client_ran_on_the_scheduler_is_named(cluster, task, golden):
     run = starved(cluster, task, 4)
     call = {"time": EPOCH, "seconds": 9.0, "where": "job.py:7 main", "what": "client.run_on_scheduler", "waits": 1}
     run = observed(run.trial, {**run.tables, "client": from_rows("client", [call])})
@@ -307,7 +309,7 @@ def test_what_ran_on_the_scheduler_is_named(cluster, task, golden):
     golden(found(on(run, load(), lag=lag))["event-loop-blocked"])
 
 
-def test_short_stalls_on_a_host_that_others_fill(cluster, task):
+def test_short_stalls_on_a_host_filled_by_others_are_not_found(cluster, task):
     lag = [("scheduler", 2.0 * turn + 2.0, 0.3) for turn in range(4)]
     run = starved(cluster, task, 4, stall=0.3)
     assert "event-loop-blocked" not in found(on(run, load(4, ours=0.4, others=0.58), lag=lag))
@@ -317,13 +319,13 @@ def test_short_stalls_on_a_host_that_others_fill(cluster, task):
 
 
 @pytest.mark.parametrize(("workers", "cpus"), [(1, 4), (4, 16), (8, 16)])
-def test_pools_inside_tasks_oversubscribe_threads(cluster, task, workers, cpus, golden_once):
+def test_thread_pools_inside_tasks_are_found_as_oversubscribed_threads(cluster, task, workers, cpus, golden_once):
     run = on(full(cluster, task, workers, 1), load(cpus, ours=0.95, others=0.01), cpu=0.95 * cpus / workers)
     golden_once(only(found(run), "oversubscribed-threads"))
 
 
 @pytest.mark.parametrize(("workers", "threads", "cpus"), [(8, 1, 2), (4, 4, 4), (32, 2, 16)])
-def test_more_task_threads_than_cores(cluster, task, workers, threads, cpus, golden_once):
+def test_more_task_threads_than_cores_are_found_as_oversubscribed(cluster, task, workers, threads, cpus, golden_once):
     run = on(full(cluster, task, workers, threads), load(cpus, ours=0.97, others=0.01), cpu=0.97 * cpus / workers)
     finding = golden_once(only(found(run), "oversubscribed-threads"))
     assert finding.lost_s == pytest.approx((workers * threads - 0.97 * cpus) * run.attempts.makespan, rel=0.1)
@@ -338,21 +340,21 @@ def test_more_task_threads_than_cores(cluster, task, workers, threads, cpus, gol
         ({"cluster": {"kind": "light"}}, True),
     ],
 )
-def test_too_few_cores_limit_trust_unless_the_host_is_what_was_asked_about(cluster, task, facts, limit):
+def test_too_few_cores_limit_trust_unless_the_sweep_is_about_this_host(cluster, task, facts, limit):
     run = on(full(cluster, task, 8, 1), load(2, ours=0.97, others=0.01), cpu=0.97 * 2 / 8)
     seen = observed(replace(run.trial, facts={**run.trial.facts, **facts}), run.tables)
     assert only(found(seen), "oversubscribed-threads").limits_trust is limit
 
 
-def test_pools_of_libraries_are_a_cause_on_any_host(cluster, task):
+def test_thread_pools_of_libraries_do_not_limit_trust(cluster, task):
     run = on(full(cluster, task, 4, 1), load(16, ours=0.95, others=0.01), cpu=3.8)
     seen = observed(replace(run.trial, facts={**run.trial.facts, "ran": "script"}), run.tables)
     assert not only(found(seen), "oversubscribed-threads").limits_trust
 
 
 @pytest.mark.parametrize(("core_wait_s", "named"), [(0.0, True), (0.2, False), (8.0, True)])
-def test_a_full_host_matters_to_tasks_that_want_a_core(cluster, task, core_wait_s, named):
-    """Where Linux tells how long they had none; otherwise tasks that sleep may want one."""
+def test_a_full_host_is_found_only_if_tasks_may_have_lacked_a_core(cluster, task, core_wait_s, named):
+    """Linux tells how long tasks lacked a core; without that, tasks that sleep may have wanted one."""
     run = on(full(cluster, task, 4, 1), load(4, ours=0.1, others=0.88), cpu=0.05)
     workers = {**run.tables["workers"], "core_wait_s": [core_wait_s] * 4}
     assert ("host-overloaded" in found(observed(run.trial, {**run.tables, "workers": workers}))) is named
@@ -377,7 +379,7 @@ def elsewhere(run, cores, process_threads=20, hosts=1):
 
 @pytest.mark.parametrize("hosts", [1, 2, 8])
 @pytest.mark.parametrize(("cpu", "process_threads"), [(0.5, 75), (0.2, 75), (0.5, 20)])
-def test_pools_and_tasks_on_workers_elsewhere(cluster, task, hosts, cpu, process_threads):
+def test_oversubscription_is_found_on_workers_of_other_hosts(cluster, task, hosts, cpu, process_threads):
     """Eight tasks on four cores of each host, whose libraries start eight threads each, or none."""
     run = on(full(cluster, task, 8 * hosts, 1), None, cpu=cpu)
     findings = found(elsewhere(run, 4, process_threads, hosts))
@@ -389,8 +391,10 @@ def test_pools_and_tasks_on_workers_elsewhere(cluster, task, hosts, cpu, process
 @pytest.mark.parametrize(
     ("pool", "computing", "named"), [(8, 0.2, True), (8, 0.9, False), (1, 0.2, False)], ids=["pools", "few", "none"]
 )
-def test_pools_that_get_no_more_than_a_core_each(cluster, task, pool, computing, named, golden):
-    """Two workers on two cores that others use as well: their CPU time is that of threads beside those of tasks."""
+def test_thread_pools_that_share_a_core_with_tasks_are_found_as_oversubscribed(
+    cluster, task, pool, computing, named, golden
+):
+    """Two workers on two cores that others use as well; threads of a pool, not of tasks, use their CPU time."""
     run = on(full(cluster, task, 2, 1), load(2, ours=0.5, others=0.48), cpu=0.5)
     workers = {**run.tables["workers"], "pool_threads": [pool] * 2}
     told = {"thread-cpu": computing * 10.0, "thread-noncpu": 20.0 - computing * 10.0}
@@ -411,24 +415,24 @@ def test_containers_on_one_host_have_cores_of_their_own(cluster, task):
 
 
 @pytest.mark.parametrize("cores", [2, 4, 16])
-def test_threads_that_cores_suffice_for(cluster, task, cores):
+def test_threads_with_enough_cores_are_healthy(cluster, task, cores):
     assert not found(on(full(cluster, task, cores, 1), load(cores, ours=0.97, others=0.02), cpu=0.97))
     assert not found(on(full(cluster, task, 2, 1), load(16, ours=0.5), cpu=4.0))  # pools in tasks, and idle cores
 
 
-def test_many_sleeping_tasks_on_two_cores(cluster, task):
+def test_many_sleeping_tasks_on_two_cores_are_not_oversubscribed(cluster, task):
     assert list(found(on(full(cluster, task, 16, 1), load(2, ours=0.4), cpu=0.03))) == ["undersubscribed-threads"]
     assert not found(on(full(cluster, task, 16, 1), load(2, ours=0.6), cpu=0.03))
 
 
 @pytest.mark.parametrize("cpu", [0.05, 0.98], ids=["tasks wait", "tasks compute"])
-def test_room_for_more_threads_is_advice(cluster, task, cpu, golden):
+def test_room_for_more_threads_is_only_information(cluster, task, cpu, golden):
     run = on(full(cluster, task, 2, 1), load(8, ours=0.15), cpu=cpu)
     assert golden(only(found(run), "undersubscribed-threads")).severity is Severity.INFO
 
 
 @pytest.mark.parametrize(("limit_mb", "threads"), [(600, 0), (2000, 6), (0, 8)])
-def test_no_more_threads_than_memory_has_room_for(cluster, task, limit_mb, threads):
+def test_no_more_threads_are_advised_than_memory_has_room_for(cluster, task, limit_mb, threads):
     """A worker takes 150 MiB, and 200 MiB more while a task runs."""
     run = on(full(cluster, task, 2, 1, each=20), load(8, ours=0.15), cpu=0.05)
     run.trial.facts["cluster"]["memory_limit_mb"] = limit_mb
@@ -438,7 +442,7 @@ def test_no_more_threads_than_memory_has_room_for(cluster, task, limit_mb, threa
     assert (f"`--nthreads`) to {threads}," in finding.remedy) if threads else finding is None
 
 
-def test_idle_cores_are_no_room_for_tasks_that_use_a_gpu(cluster, task):
+def test_idle_cores_give_no_advice_for_tasks_that_use_a_gpu(cluster, task):
     run = on(full(cluster, task, 2, 1), load(8, ours=0.15), cpu=0.98)
     rows = [
         {"worker": address, "gpu": "GPU-1", "time": EPOCH + at, "utilisation": 0.95, "prefix": "parse"}
@@ -448,7 +452,7 @@ def test_idle_cores_are_no_room_for_tasks_that_use_a_gpu(cluster, task):
     assert not found(observed(run.trial, run.tables | {"gpu": from_rows("gpu", rows)}))
 
 
-def test_room_for_several_times_as_many_threads_is_a_fault(cluster, task, golden):
+def test_room_for_several_times_as_many_threads_has_low_severity(cluster, task, golden):
     def findings(cpu, **facts):
         run = on(full(cluster, task, 2, 1, each=20), load(8, ours=0.15), cpu=cpu)
         run.trial.facts.update(facts)
@@ -460,7 +464,7 @@ def test_room_for_several_times_as_many_threads_is_a_fault(cluster, task, golden
     golden(findings(cpu=0.05))
 
 
-def test_no_advice_where_nothing_waits_or_threads_are_idle(cluster, task):
+def test_more_threads_are_not_advised_if_no_task_waits(cluster, task):
     assert not found(on(cluster(2).run([task(10.0)] * 2), load(8, ours=0.2), cpu=0.9))
     assert not found(on(cluster(4).run([task(1.0, needs=(i - 1,) if i else ()) for i in range(20)]), load(8), cpu=0.3))
 
@@ -470,7 +474,9 @@ def test_no_advice_where_nothing_waits_or_threads_are_idle(cluster, task):
 
 @pytest.mark.parametrize(("workers", "threads"), [(1, 1), (2, 1), (8, 1), (20, 4)])
 @pytest.mark.parametrize("recorded", [True, False])
-def test_host_overloaded(cluster, task, workers, threads, recorded, golden_once):
+def test_a_host_filled_by_other_processes_is_found_as_overloaded(
+    cluster, task, workers, threads, recorded, golden_once
+):
     cpus = max(2, workers)
     cpu = min(0.5 * cpus / workers, 0.6) if recorded else None
     host = load(cpus, ours=0.5, others=0.48)
@@ -478,19 +484,19 @@ def test_host_overloaded(cluster, task, workers, threads, recorded, golden_once)
     assert finding.severity is Severity.MEDIUM
 
 
-def test_other_machines_on_the_same_hardware(cluster, task, golden):
+def test_cpu_time_stolen_by_other_virtual_machines_is_found_as_overload(cluster, task, golden):
     host = load(4, ours=0.6, others=0.05, stolen=0.25)
     golden(found(on(full(cluster, task, 4, 1), host, cpu=0.6))["host-overloaded"])
 
 
 @pytest.mark.parametrize("cpus", [2, 4, 16, 64])
-def test_a_host_that_others_leave_to_us(cluster, task, cpus):
+def test_a_host_with_little_other_load_is_not_overloaded(cluster, task, cpus):
     run = on(full(cluster, task, 2, 1), load(cpus, ours=1 / cpus if cpus > 2 else 0.3, others=1 / cpus), cpu=0.5)
     assert "host-overloaded" not in found(run)
     assert not found(on(full(cluster, task, 4, 1), load(4, ours=0.9, others=0.06), cpu=0.9))
 
 
-def test_others_do_not_matter_on_a_virtual_clock_or_elsewhere(cluster, task):
+def test_load_of_others_is_ignored_on_a_virtual_clock_and_on_other_hosts(cluster, task):
     busy = load(2, ours=0.3, others=0.69)
     run = full(cluster, task, 4, 1)
     assert not found(on(run, busy, clock="virtual"))
@@ -504,7 +510,7 @@ def test_others_do_not_matter_on_a_virtual_clock_or_elsewhere(cluster, task):
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("workers", "threads"), [(1, 1), (4, 2), (50, 1)])
-def test_healthy(cluster, task, workers, threads, seed):
+def test_computing_tasks_with_enough_cores_are_healthy(cluster, task, workers, threads, seed):
     rng = random.Random(seed)
     tasks = [task(rng.lognormvariate(0, 0.2)) for _ in range(workers * threads * 8)]
     cpus = 2 * workers * threads

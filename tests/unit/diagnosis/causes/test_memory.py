@@ -1,4 +1,4 @@
-"""What results took, what writing them to disk cost, what workers did after a pause, and the garbage collector."""
+"""Memory of results, the cost of spilling, workers after a pause, and garbage collections."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def with_tables(run, *, memory=(), fine=(), limit=400 * MIB, **facts):
 
 
 def watched(written, seconds, read=0):
-    """What a worker's watch over its memory wrote, and what its tasks read back."""
+    """Fine metrics of a worker that spills, and whose tasks read back."""
     return [
         ("memory-monitor", "", "disk-write", "bytes", written),
         ("memory-monitor", "", "disk-write", "seconds", seconds),
@@ -57,13 +57,13 @@ def held(*megabytes, every=1.0):
 
 
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
-def test_results_that_fit_are_not_a_word_worth(cluster, task, workers, threads):
+def test_results_that_fit_into_memory_are_healthy(cluster, task, workers, threads):
     run = cluster(workers, threads).run([task(1.0)] * 10 * workers * threads)
     assert not found(with_tables(run, memory=held(100, 200, 100)))
 
 
 @pytest.mark.parametrize("read", [0, 10**9])
-def test_spilling_that_costs_nothing_is_information(cluster, task, read, golden):
+def test_spilling_that_costs_nothing_is_only_information(cluster, task, read, golden):
     run = cluster(2).run([task(1.0)] * 40)
     finding = golden(
         only(found(with_tables(run, memory=held(100, 700), fine=watched(1.3e9, 4.0, read))), "memory-spill")
@@ -71,19 +71,19 @@ def test_spilling_that_costs_nothing_is_information(cluster, task, read, golden)
     assert finding.lost_s == 0
 
 
-def test_a_few_bytes_on_disk_are_not_told(cluster, task):
+def test_a_few_spilled_bytes_are_not_reported(cluster, task):
     run = cluster(2).run([task(1.0)] * 40)
     assert not found(with_tables(run, memory=held(100, 700), fine=watched(5e7, 4.0)))
 
 
-def test_as_many_idle_threads_before_the_pause_as_afterwards(cluster, task):
-    """The first worker may not run these tasks, whether it pauses or not."""
+def test_a_pause_that_does_not_change_the_idle_threads_is_healthy(cluster, task):
+    """The first worker may not run these tasks, so its pause changes nothing."""
     tasks = [task(1.0, on=(1,), pinned=False) for _ in range(10)]
     events = [(4.0, "tcp://10.0.0.0:4000", change("paused")), (4.5, "tcp://10.0.0.0:4000", change("running"))]
     assert not found(cluster(2, events=events).run(tasks))
 
 
-def test_collections_while_nothing_runs(cluster, task):
+def test_garbage_collections_while_no_task_runs_are_healthy(cluster, task):
     run = cluster(1).run([task(1.0)])
     rows = [(0, 0.5, {"collecting": 0.01}), (0, 3.0, {"collecting": 1.5})]
     assert not found(with_tables(run, memory=rows))
@@ -93,8 +93,8 @@ def test_collections_while_nothing_runs(cluster, task):
 
 
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
-def test_reads_and_writes_too_short_for_the_table_of_tasks(cluster, task, workers, threads):
-    """Nothing is noted with the tasks, but each waited for its worker's event loop, which wrote results."""
+def test_many_short_reads_and_writes_are_found_as_memory_spill(cluster, task, workers, threads):
+    """The table of tasks shows no disk time, but each task waited while its worker's event loop wrote results."""
     run = cluster(workers, threads, gap_s=0.01).run([task(0.02)] * 30 * workers * threads)
     count = 30 * workers * threads
     fine = [
@@ -113,7 +113,7 @@ def test_reads_and_writes_too_short_for_the_table_of_tasks(cluster, task, worker
     tasks=st.floats(0, 100),
     threads=st.integers(1, 4),
 )
-def test_no_more_is_put_down_to_the_disk_than_was_idle(cluster, task, gap, watch, others, tasks, threads):
+def test_time_lost_to_spilling_is_at_most_the_idle_time(cluster, task, gap, watch, others, tasks, threads):
     run = cluster(2, threads, gap_s=gap).run([task(0.5)] * 20)
     fine = [
         ("memory-monitor", "", "serialize", "seconds", watch),
@@ -131,7 +131,7 @@ def test_no_more_is_put_down_to_the_disk_than_was_idle(cluster, task, gap, watch
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(0.1, 9.9), st.integers(1, 10**9)), min_size=1, max_size=30))
-def test_the_most_that_all_workers_held_together(cluster, task, samples):
+def test_held_results_are_the_peak_of_managed_memory_over_all_workers(cluster, task, samples):
     samples = list({(worker, time): (worker, time, size) for worker, time, size in samples}.values())
     rows = [(worker, time, {"managed": size}) for worker, time, size in samples]
     seen = held_results(with_tables(cluster(4).run([task(10.0)] * 4), memory=rows))
@@ -162,7 +162,7 @@ def spilled(cluster, task, *, used, workers=4, megabytes=50.0):
 
 @pytest.mark.parametrize("used", [True, False])
 @pytest.mark.parametrize("workers", [2, 4, 16])
-def test_whose_results_took_how_much_and_what_would_hold_them(cluster, task, used, workers, golden):
+def test_memory_spill_names_the_prefix_whose_results_took_most_memory(cluster, task, used, workers, golden):
     seen = spilled(cluster, task, used=used, workers=workers)
     what = held_results(seen)
     assert what.prefix == "load"
@@ -173,7 +173,7 @@ def test_whose_results_took_how_much_and_what_would_hold_them(cluster, task, use
 
 
 @given(st.floats(1e6, 1e12), st.floats(1e8, 1e11), st.integers(1, 100), st.floats(0, 2e8))
-def test_what_is_advised_holds_the_results(nbytes, limit, workers, process):
+def test_the_advised_limit_or_number_of_workers_holds_all_results(nbytes, limit, workers, process):
     what = held_results_of(nbytes, limit, workers, process)
     assert replace(what, limit=what.limit_for_all).fits * workers >= nbytes * (1 - 1e-9)
     if what.fits:
@@ -193,8 +193,8 @@ def change(status):
 
 
 @pytest.mark.parametrize("on", [(0, 1), (1,)])
-def test_idle_after_a_pause(cluster, task, on, golden):
-    """What was sent while the first worker paused stays with the second one."""
+def test_workers_that_stay_idle_after_a_pause_are_found_as_memory_paused(cluster, task, on, golden):
+    """Tasks sent while the first worker paused stay with the second one."""
     tasks = [task(1.0) for _ in range(4)] + [task(1.0, on=on, pinned=False) for _ in range(12)]
     events = [(2.0, "tcp://10.0.0.0:4000", change("paused")), (2.5, "tcp://10.0.0.0:4000", change("running"))]
     findings = found(cluster(2, events=events).run(tasks))
@@ -218,7 +218,7 @@ def test_tasks_that_a_paused_worker_never_begins_are_named(cluster, standing, go
 @pytest.mark.parametrize("workers", [1, 2, 20])
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("share", [0.02, 0.5])
-def test_garbage_collection(cluster, task, workers, threads, share, golden_once):
+def test_frequent_garbage_collections_are_found(cluster, task, workers, threads, share, golden_once):
     run = cluster(workers, threads).run([task(1.0, "parse")] * 8 * workers * threads)
     rows = [(worker, 0.5 * (i + 1), {"collecting": 0.5 * share}) for worker in range(workers) for i in range(16)]
     findings = found(with_tables(run, memory=rows))

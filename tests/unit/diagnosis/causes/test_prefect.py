@@ -1,4 +1,4 @@
-"""Flows of Prefect: their tasks come from its own Dask client, and their workers note what Prefect does around them."""
+"""Flows of Prefect: its own Dask client sends the tasks, and workers record what Prefect does around them."""
 
 from __future__ import annotations
 
@@ -41,25 +41,25 @@ def flow(cluster, task, graph):
     return made
 
 
-def test_a_healthy_flow(flow, find):
+def test_a_flow_whose_functions_take_a_good_part_of_the_time_is_healthy(flow, find):
     assert not find(flow(function=76.0))
     assert not find(flow(function=30.0))  # what is around it takes less than twice as long as the function
 
 
-def test_nothing_is_known_of_a_flow_whose_functions_were_not_noted(flow, find):
+def test_a_flow_whose_functions_were_not_recorded_gets_no_finding(flow, find):
     assert not find(flow())
     assert prefect_seconds(flow()) == {}
 
 
 @pytest.mark.parametrize("function", [1.0, 8.0, 20.0, 26.0])
-def test_prefect_that_takes_longer_than_the_functions(flow, find, function, golden_once):
+def test_prefect_taking_longer_than_the_functions_is_found_as_prefect_overhead(flow, find, function, golden_once):
     finding = golden_once(only(find(flow(function=function)), "prefect-overhead"))
     assert finding.lost_s == pytest.approx(80 - function)
     assert finding.severity is Severity.HIGH
 
 
 @pytest.mark.parametrize("rounds", [1, 2, 4])
-def test_first_tasks_of_a_worker_in_which_it_imports_prefect(cluster, task, graph, find, rounds, golden_once):
+def test_imports_of_prefect_in_first_tasks_are_only_information(cluster, task, graph, find, rounds, golden_once):
     """The first task on each of 8 workers takes 4 s, all others 1 s; the function takes 0.9 s."""
     tasks = [task(4.0, "load")] * 8 + [task(1.0, "load")] * 8 * (rounds - 1)
     events = noted("load", len(tasks), function=0.9 * len(tasks))
@@ -69,7 +69,7 @@ def test_first_tasks_of_a_worker_in_which_it_imports_prefect(cluster, task, grap
 
 
 @pytest.mark.parametrize("what", ["persist", "hash"])
-def test_prefect_that_writes_large_results_or_hashes_large_inputs_costs_time(flow, find, what, golden):
+def test_writing_large_results_or_hashing_large_inputs_is_prefect_overhead(flow, find, what, golden):
     short, long = (find(flow(function=s, **{what: each})) for s, each in ((20.0, 50.0), (45.0, 25.0)))
     golden(only(short, "prefect-overhead"), only(long, "prefect-overhead"))
     assert short["prefect-overhead"].lost_s == pytest.approx(60.0)
@@ -77,18 +77,18 @@ def test_prefect_that_writes_large_results_or_hashes_large_inputs_costs_time(flo
     assert not find(flow(function=70.0, **{what: 5.0}))
 
 
-def test_prefect_that_looks_through_what_calls_carry(flow, find, golden):
+def test_scanning_the_arguments_of_calls_is_found_as_prefect_overhead(flow, find, golden):
     golden(only(find(flow(function=8.0, nbytes=80 * 24_000_000)), "prefect-overhead"))
 
 
 @pytest.mark.parametrize("seconds", [9.0, 20.0, 60.0])
-def test_servers_that_workers_start(flow, find, seconds, golden_once):
+def test_prefect_servers_started_by_workers_are_found(flow, find, seconds, golden_once):
     (started,) = noted("load", tasks=8, server=seconds)
     finding = golden_once(only(find(flow(function=80.0 - seconds, events=[started])), "prefect-server-in-workers"))
     assert finding.lost_s == pytest.approx(seconds)
 
 
-def test_waits_for_retries(flow, find, golden):
+def test_waits_for_retries_of_prefect_are_found_as_retried_tasks(flow, find, golden):
     finding = golden(only(find(flow(function=40.0, retry=30.0, **{"raised OSError": 10.0})), "retried-tasks"))
     assert finding.lost_s == pytest.approx(40.0)
 
@@ -98,25 +98,25 @@ def limited(seconds):
     return [(1_100.0, "waits", wait)]
 
 
-def test_a_concurrency_limit_holds_tasks_back(flow, find, golden):
+def test_waiting_for_a_concurrency_limit_is_found_as_waiting_tasks(flow, find, golden):
     assert golden(only(find(flow(function=38.0, events=limited(40.0))), "waiting-tasks")).lost_s == pytest.approx(40.0)
     assert "waiting-tasks" not in find(flow(function=38.0, release=10.0, events=limited(30.0)))  # asking takes as long
 
 
 @pytest.mark.parametrize("client", ["Client-1", FLOW])
-def test_a_remedy_speaks_the_language_of_who_sent_the_tasks(cluster, task, graph, find, client, golden):
+def test_a_remedy_names_the_calls_of_prefect_if_prefect_sent_the_tasks(cluster, task, graph, find, client, golden):
     graphs = [graph(after=i - 1 if i else None, client=client) for i in range(12)]
     golden(find(cluster(4).run([task(1.0, "load", graph=i) for i in range(12)], graphs))["results-awaited-in-loop"])
 
 
-def test_what_prefect_does_once_around_a_flow_is_no_fault(flow, find, golden):
+def test_work_of_prefect_once_around_a_flow_is_only_information(flow, find, golden):
     observation = watched(
         flow(function=79.0), (10.0, ("f.py:3 f", "wait", 1)), (3.0, ("f.py:9 <module>", FLOW_ENGINE, 0))
     )
     golden(only(find(observation), "client-busy"))
 
 
-def test_a_flow_that_waits_for_one_result_before_it_sends_the_next_is_not_slow(cluster, task, graph, find, golden):
+def test_a_flow_that_awaits_results_before_sending_more_is_few_tasks_in_flight(cluster, task, graph, find, golden):
     graphs = [graph(0.7 * i, client=FLOW) for i in range(20)]
     observation = cluster(8).run([task(1.0, "load", graph=i) for i in range(20)], graphs)
     assert "slow-submission" in find(observation)
@@ -138,30 +138,30 @@ def unfinished(left=(), cancelled=()):
     return (1_000.0, "unfinished", {"left": dict(left), "cancelled": dict(cancelled)})
 
 
-def test_few_that_had_not_ended_are_nothing(flow, find):
+def test_a_few_unfinished_tasks_are_healthy(flow, find):
     assert not find(also_sent(flow(function=79.0, events=[unfinished(left={"load": 7})]), 7))
 
 
-def test_what_was_sent_before_is_of_somebody_else(flow, find):
+def test_unfinished_tasks_sent_before_the_flow_are_ignored(flow, find):
     assert not find(flow(function=79.0, events=[unfinished(left={"theirs": 90})]))
 
 
-def test_a_cluster_is_watched_until_any_time(flow, find):
+def test_unfinished_tasks_of_a_watched_cluster_are_healthy(flow, find):
     observation = also_sent(flow(function=79.0, events=[unfinished(left={"load": 90})]), 90)
     assert not find(replace(observation, trial=replace(observation.trial, facts={RAN: "cluster"})))
 
 
-def test_what_a_client_drops_while_others_finish_is_its_own_affair(cluster, task, graph, find):
+def test_tasks_that_a_plain_client_cancels_are_healthy(cluster, task, graph, find):
     observation = cluster(8, events=[unfinished(cancelled={"load": 400})]).run([task(1.0)] * 80, [graph()])
     assert not find(also_sent(observation, 400))
 
 
 @pytest.mark.parametrize("told", [unfinished(left={"load": 20}), unfinished(cancelled={"load": 20})])
-def test_a_flow_that_ended_before_its_tasks(flow, find, told, golden):
+def test_a_flow_that_ended_before_its_tasks_is_found_as_unfinished_tasks(flow, find, told, golden):
     golden(only(find(also_sent(flow(function=79.0, events=[told]), 20)), "unfinished-tasks"))
 
 
-def test_a_flow_that_ended_before_any_task_did_is_no_fault_of_the_machine(cluster, graph, find, golden):
+def test_a_flow_that_ended_before_any_task_has_the_verdict_unfinished_tasks(cluster, graph, find, golden):
     observation = cluster(2, events=[unfinished(cancelled={"say_hello": 4})]).observe(
         [], [graph(client=FLOW)], [0.0], facts={RAN: "script"}, reason="no task was recorded"
     )
@@ -174,6 +174,6 @@ def test_a_flow_that_ended_before_any_task_did_is_no_fault_of_the_machine(cluste
 
 
 @pytest.mark.parametrize("given", [{"state": TrialState.FAILED}, {"state": TrialState.INVALID, "reason": "timed out"}])
-def test_work_that_raised_has_another_fault(cluster, task, graph, find, given):
+def test_a_failed_or_timed_out_trial_is_not_found_as_unfinished_tasks(cluster, task, graph, find, given):
     observation = cluster(4, events=[unfinished(left={"load": 90})]).run([task(1.0)] * 40, [graph()], **given)
     assert "unfinished-tasks" not in find(also_sent(observation, 90))

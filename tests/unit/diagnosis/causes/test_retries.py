@@ -24,7 +24,7 @@ def failing(observation, share, text="OSError: 503 Service Unavailable"):
     return observed(replace(observation.trial), tables)
 
 
-def test_a_few_attempts_that_fail_are_nothing(cluster, task, find):
+def test_a_few_failed_attempts_are_healthy(cluster, task, find):
     assert not find(failing(cluster(8).run([task(1.0)] * 160), 0.05))
 
 
@@ -36,7 +36,7 @@ def test_attempts_that_fail_count_as_lost_time(cluster, task, find, workers, sha
     assert finding.lost_s == pytest.approx(failed)
 
 
-def test_what_ended_the_work_was_not_retried(cluster, task, find):
+def test_failed_attempts_without_a_retry_are_not_retried_tasks(cluster, task, find):
     seen = failing(cluster(4).run([task(1.0)] * 8), 0.5)
     ended = replace(seen, trial=replace(seen.trial, state=TrialState.FAILED))
     assert "retried-tasks" not in find(ended)
@@ -44,5 +44,5 @@ def test_what_ended_the_work_was_not_retried(cluster, task, find):
     assert "retried-tasks" in find(ended)
 
 
-def test_tasks_whose_workers_died_are_not_said_to_raise(cluster, task, find):
+def test_tasks_whose_workers_died_are_not_retried_tasks(cluster, task, find):
     assert "retried-tasks" not in find(failing(cluster(8).run([task(1.0)] * 80), 0.5, "KilledWorker: it died"))

@@ -44,28 +44,28 @@ def codes(found):
 
 
 @pytest.mark.parametrize("items", [None, 64])
-def test_equal_work_at_every_size(sized, items):
+def test_equal_work_at_every_size_is_healthy(sized, items):
     assert codes(verdict(*[sized(n, [1.0] * 64, items) for n in SIZES])) == ["healthy"]
 
 
 @pytest.mark.parametrize("noise", [0.9, 1.1])
-def test_work_that_differs_by_noise(sized, noise):
+def test_work_that_differs_by_noise_is_healthy(sized, noise):
     assert codes(verdict(*[sized(n, [noise if n > 2 else 1.0] * 64, 64) for n in SIZES])) == ["healthy"]
     assert codes(verdict(*[sized(n, [2.0 if n == 4 else 1.0] * 64, 64) for n in SIZES])) == ["healthy"]
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_more_load_on_more_workers(sized, told):
+def test_more_work_on_more_workers_is_healthy(sized, told):
     """Weak scaling, whether the sweep knows of the items or not."""
     assert codes(verdict(*[sized(n, [1.0] * 8 * n, 8 * n if told else None) for n in SIZES])) == ["healthy"]
 
 
-def test_more_items_in_as_many_tasks_or_more_and_smaller_tasks(sized):
+def test_larger_tasks_for_more_items_or_smaller_tasks_for_more_workers_are_healthy(sized):
     assert codes(verdict(*[sized(n, [0.5 * n] * 64, 16 * n) for n in SIZES])) == ["healthy"]
     assert codes(verdict(*[sized(n, [8.0 / n] * 8 * n, 64) for n in SIZES])) == ["healthy"]
 
 
-def test_tasks_of_no_length(sized):
+def test_zero_length_tasks_alone_are_not_work_inflation(sized):
     assert "work-inflation" not in codes(verdict(*[sized(n, [0.0] * 63 + [1.0], 64) for n in (1, 8)]))
     assert "work-inflation" in codes(verdict(sized(1, [0.0] * 63 + [1.0], 64), sized(2, [1.0] * 64, 64)))
 
@@ -74,7 +74,7 @@ def test_tasks_of_no_length(sized):
 
 
 @pytest.mark.parametrize("items", [None, 64])
-def test_something_outside_dask_that_serves_two_at_once(sized, items, golden_once):
+def test_a_resource_outside_dask_that_serves_two_at_once_is_work_inflation(sized, items, golden_once):
     found = verdict(*[sized(n, [max(1.0, n / 2)] * 64, items) for n in SIZES])
     finding = golden_once(found.findings[0])
     assert codes(found) == ["work-inflation"]
@@ -83,41 +83,41 @@ def test_something_outside_dask_that_serves_two_at_once(sized, items, golden_onc
     assert (finding.gain.now_s, finding.gain.predicted_s) == pytest.approx((32.0, 8.0))
 
 
-def test_it_is_found_where_each_worker_has_as_many_items(sized, golden):
+def test_work_inflation_is_found_in_weak_scaling(sized, golden):
     found = golden(verdict(*[sized(n, [max(1.0, n / 2)] * 8 * n, 8 * n) for n in SIZES]))
     assert codes(found) == ["work-inflation"]
 
 
-def test_it_is_found_among_threads(sized, golden):
+def test_work_inflation_is_found_between_numbers_of_threads(sized, golden):
     found = golden(verdict(*[sized(1, [max(1.0, n / 2)] * 64, 64, threads=n) for n in SIZES]))
     assert codes(found) == ["work-inflation"]
 
 
-def test_a_slower_growth_leaves_the_larger_cluster_worth_it(sized, golden):
+def test_slowly_growing_work_is_found_as_work_inflation(sized, golden):
     found = golden(verdict(*[sized(n, [n**0.3] * 64, 64) for n in SIZES]))
     assert codes(found) == ["work-inflation"]
 
 
-def test_what_each_worker_does_first(sized, golden):
-    """It starts up: the first task of each takes longer."""
+def test_long_first_tasks_of_each_worker_are_found_as_work_inflation(sized, golden):
+    """The first task of each worker takes longer, as when a worker loads a model."""
     found = verdict(*[sized(n, [9.0] * n + [1.0] * (64 - n), 64) for n in (1, 4, 16)])
     assert "work-inflation" in codes(found)
     golden(next(each for each in found.findings if each.code == "work-inflation"))
 
 
-def test_what_is_done_in_each_of_more_tasks(sized, golden):
+def test_a_fixed_cost_of_more_and_more_tasks_is_found_as_work_inflation(sized, golden):
     found = golden(verdict(*[sized(n, [1.0] * 8 * n, 64) for n in SIZES]))
     assert codes(found) == ["work-inflation"]
 
 
-def test_one_long_task_is_a_straggler_and_no_more(sized):
+def test_one_long_task_is_a_straggler_and_not_work_inflation(sized):
     found = verdict(sized(1, [1.0] * 64, 64), sized(8, [1.0] * 63 + [40.0], 64))
     assert codes(found)[0] == "straggler"
     assert "work-inflation" not in codes(found)
 
 
 @pytest.mark.parametrize("code", ["waiting-tasks", "gil-bound", "slow-worker"])
-def test_what_findings_explain_is_not_told_again(sized, code):
+def test_work_inflation_that_another_finding_explains_is_not_reported(sized, code):
     lost = {n: 64 * (max(1.0, n / 2) - 1.0) for n in SIZES}
     trials = [
         sized(
@@ -148,7 +148,7 @@ def test_a_sweep_whose_largest_point_is_no_faster_is_never_healthy(sized, busy, 
     assert codes(found) == ["work-inflation"]
 
 
-def test_too_few_items_excuse_it(sized):
+def test_fewer_items_than_workers_are_not_work_inflation(sized):
     found = verdict(*[sized(n, [1.0] * 4, 4) for n in SIZES])
     assert "fewer-items-than-workers" in codes(found)
     assert "work-inflation" not in codes(found)

@@ -1,4 +1,4 @@
-"""Workers that only seem slow, and what must speak for a slow machine."""
+"""Workers that only seem slow, and the evidence that a machine is slow."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ def one_slow(cluster, task, *, hosts=1, functions=1, **given):
 
 @pytest.mark.parametrize("each", [3, 7, 12])
 @pytest.mark.parametrize(("workers", "threads"), [(4, 2), (4, 4), (10, 4)])
-def test_a_first_import_is_not_the_machines(cluster, task, find, workers, threads, each):
+def test_a_long_first_task_of_each_thread_is_not_a_slow_worker(cluster, task, find, workers, threads, each):
     """All threads of one worker need five times as long for their first task, on a host of its own."""
     first = [task(5.0, on=(1,), pinned=False) for _ in range(threads)]
     tasks = [*first, *(task(1.0) for _ in range(workers * threads * each))]
     assert SLOW not in find(cluster(workers, threads, hosts=workers).run(tasks))
 
 
-def test_first_tasks_of_a_single_wave_are_not_the_machines(cluster, task, find):
+def test_one_wave_of_long_first_tasks_is_not_a_slow_worker(cluster, task, find):
     tasks = [task(5.0 if i % 4 == 1 else 1.0, on=(i % 4,), pinned=False) for i in range(16)]
     assert SLOW not in find(cluster(4, 4, hosts=4).run(tasks))
 
 
 def queue(cluster, *, hosts, unfair, seed=0, tasks=20):
-    """Each task needs what one thing serves in 0.3 s; the worker 1 loses more often than not."""
+    """Each task needs one shared lock for 0.3 s; worker 1 gets it `unfair` times less often than the others."""
     rng, now, rows = random.Random(seed), 0.0, []
     since = dict.fromkeys(range(4), 0.0)
     for number in range(tasks):
@@ -78,7 +78,7 @@ def queue(cluster, *, hosts, unfair, seed=0, tasks=20):
 @pytest.mark.parametrize("hosts", [1, 4])
 @pytest.mark.parametrize("unfair", [1, 3, 8])
 @pytest.mark.parametrize("seed", range(5))
-def test_who_loses_the_race_for_one_writer_is_not_slow(cluster, find, hosts, unfair, seed):
+def test_a_worker_that_often_loses_the_race_for_a_lock_is_not_slow(cluster, find, hosts, unfair, seed):
     findings = find(queue(cluster, hosts=hosts, unfair=unfair, seed=seed, tasks=40))
     assert SLOW not in findings
     assert findings["lock-bound"].gain is None
@@ -86,13 +86,13 @@ def test_who_loses_the_race_for_one_writer_is_not_slow(cluster, find, hosts, unf
 
 
 @pytest.mark.parametrize("idle", [0.5, 0.02])
-def test_others_on_the_same_host_are_fast(cluster, task, find, idle):
+def test_a_worker_is_not_slow_if_others_on_the_same_host_are_fast(cluster, task, find, idle):
     assert SLOW not in find(one_slow(cluster, task, idle=idle))
     assert SLOW not in find(one_slow(cluster, task, idle=idle, cpu=lambda worker: 1.0))
 
 
 @pytest.mark.parametrize("functions", [1, 2])
-def test_on_a_full_host_it_is_chance_who_has_a_core(cluster, task, find, functions):
+def test_a_worker_without_a_core_on_a_full_host_is_not_slow(cluster, task, find, functions):
     run = one_slow(cluster, task, idle=0.02, functions=functions, core_wait_s=lambda worker: 12.0 * (worker == 1))
     assert SLOW not in find(run)
 
@@ -100,21 +100,21 @@ def test_on_a_full_host_it_is_chance_who_has_a_core(cluster, task, find, functio
 # ------------------------------------------------------------------ slow machines
 
 
-def test_a_processor_that_needs_more_seconds(cluster, task, find, golden):
+def test_a_worker_whose_processor_takes_longer_is_found_as_slow(cluster, task, find, golden):
     finding = find(one_slow(cluster, task, hosts=4, cpu=lambda worker: 1.0))[SLOW]
     assert "retire_workers" in golden(finding).remedy
     assert finding.gain is not None
 
 
 @pytest.mark.parametrize("hosts", [1, 4])
-def test_threads_without_a_core(cluster, task, find, hosts, golden_once):
-    """As on a core that another process uses, which is not that of the other workers."""
+def test_a_worker_whose_threads_lack_a_core_is_found_as_slow(cluster, task, find, hosts, golden_once):
+    """Another process uses the core of one worker only."""
     finding = find(one_slow(cluster, task, hosts=hosts, core_wait_s=lambda worker: 12.0 * (worker == 1)))[SLOW]
     assert "retire_workers" in golden_once(finding).remedy
 
 
 @pytest.mark.parametrize(("hosts", "functions"), [(4, 1), (1, 2)])
-def test_without_evidence_of_the_machine_none_is_removed(cluster, task, find, hosts, functions, golden):
+def test_without_evidence_against_the_machine_no_removal_is_advised(cluster, task, find, hosts, functions, golden):
     stacks = {"job.py:7 work;os.open()": 1000} if functions == 1 else None
     run = one_slow(cluster, task, hosts=hosts, functions=functions, cpu=lambda worker: 0.05, stacks=stacks)
     finding = golden(find(run)[SLOW])
@@ -123,12 +123,12 @@ def test_without_evidence_of_the_machine_none_is_removed(cluster, task, find, ho
 
 
 @pytest.mark.parametrize("others", [0, 600])
-def test_among_many_prefixes_a_slow_worker_is_found(cluster, task, find, others):
+def test_a_slow_worker_is_found_among_many_prefixes(cluster, task, find, others):
     tasks = [*(task(1.0) for _ in range(200)), *(task(0.001, f"other{i}") for i in range(others))]
     assert SLOW in find(cluster(10, slower={1: 4.0, 2: 4.0}, hosts=10).run(tasks))
 
 
-def test_each_worker_of_an_emulated_cluster_is_a_machine(cluster, task, find):
+def test_each_worker_of_an_emulated_cluster_counts_as_a_machine(cluster, task, find):
     run = one_slow(cluster, task)
     facts = {"cluster": {"kind": "light", "emulation": "not measured"}}
     assert SLOW in find(observed(replace(run.trial, facts=facts), run.tables))
@@ -138,13 +138,13 @@ def test_each_worker_of_an_emulated_cluster_is_a_machine(cluster, task, find):
 
 
 def first_ones(cluster, task, *, longer, workers=4, waves=4):
-    """The first task of each worker takes so much longer, by worker."""
+    """The first task of worker `i` takes `longer(i)` seconds longer."""
     tasks = [task(1.0 + longer(i) * (i < workers)) for i in range(workers * waves)]
     return cluster(workers).run(tasks)
 
 
 @pytest.mark.parametrize("longer", [lambda i: 10.0 if i == 0 else 1.0, lambda i: 12.0 if i < 2 else 1.5])
-def test_long_first_tasks_are_no_uneven_work(cluster, task, find, longer, golden_once):
+def test_long_first_tasks_of_workers_get_the_remedy_of_preloading(cluster, task, find, longer, golden_once):
     findings = find(first_ones(cluster, task, longer=longer))
     golden_once(*findings.values())
     assert findings.keys() <= {"straggler", "skewed-tasks"}
@@ -155,7 +155,7 @@ def test_long_first_tasks_are_no_uneven_work(cluster, task, find, longer, golden
 
 
 @pytest.mark.parametrize("long", [(0,), (9,), (8, 13), (0, 9)])
-def test_a_few_long_tasks_are_not_what_workers_do_at_first(cluster, task, find, long):
+def test_a_few_long_tasks_are_not_taken_for_first_tasks_of_workers(cluster, task, find, long):
     tasks = [task(15.0 if i in long else 1.0) for i in range(20)]
     findings = find(cluster(4).run(tasks))
     assert findings

@@ -19,19 +19,19 @@ def wide(task, count, seconds=1.0, name="load", needs=(), **more):
 
 
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
-def test_a_short_summary_at_the_end_is_nothing(cluster, task, find, workers, threads):
+def test_a_short_summary_at_the_end_is_healthy(cluster, task, find, workers, threads):
     count = 10 * workers * threads
     tasks = [*wide(task, count), task(0.5, "sum", tuple(range(count)))]
     assert not find(cluster(workers, threads).run(tasks))
 
 
-def test_narrow_beside_wide_or_narrow_all_over_is_no_narrow_stage(cluster, task, find):
+def test_narrow_work_beside_a_wide_stage_or_in_a_narrow_graph_is_no_narrow_stage(cluster, task, find):
     assert not find(cluster(8).run([task(20.0, "index"), *wide(task, 7 * 20)]))
     tasks = [*wide(task, 3), *[task(1.0, "clean", (i,)) for i in range(3)]]
     assert "narrow-stage" not in find(cluster(30).run(tasks))
 
 
-def test_tasks_that_need_each_other_are_a_chain(cluster, task, find):
+def test_a_chain_of_tasks_is_no_narrow_stage(cluster, task, find):
     tasks = wide(task, 16)
     for _ in range(30):
         tasks.append(task(1.0, "step", (len(tasks) - 1,)))
@@ -49,7 +49,7 @@ def test_a_tree_of_one_function_is_narrow_if_each_task_combines_many(cluster, ta
     assert ("narrow-stage" in find(cluster(16).run(tasks))) is named
 
 
-def test_tasks_that_are_sent_one_by_one_are_the_clients(cluster, task, graph, find):
+def test_tasks_sent_one_by_one_are_awaited_in_loop_and_no_narrow_stage(cluster, task, graph, find):
     tasks = wide(task, 16) + [task(1.0, "fit", graph=1 + i) for i in range(40)]
     graphs = [graph(), *[graph(0.001, after=i) for i in range(40)]]
     found = find(cluster(8).run(tasks, graphs))
@@ -76,7 +76,9 @@ def test_a_straggler_is_named_by_its_call(cluster, task, find, golden):
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
 @pytest.mark.parametrize("narrow", [1, 3])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_few_tasks_after_many(cluster, task, find, workers, threads, narrow, seed, golden_once):
+def test_a_few_tasks_after_many_are_found_as_narrow_stage(
+    cluster, task, find, workers, threads, narrow, seed, golden_once
+):
     rng = random.Random(seed)
     count = workers * threads * rng.choice([2, 3])
     tasks = wide(task, count) + wide(task, narrow, rng.uniform(2.0, 9.0), "train", tuple(range(count)))
@@ -91,17 +93,17 @@ def _whole(tasks, workers, threads):
     return workers * threads * (waves + max(t.seconds for t in tasks))
 
 
-def test_what_it_loses(cluster, task, find, golden):
+def test_time_lost_to_a_narrow_stage_is_that_of_the_idle_threads(cluster, task, find, golden):
     tasks = [*wide(task, 16), *wide(task, 2, 6.0, "train", tuple(range(16)))]
     assert golden(find(cluster(8).run(tasks))["narrow-stage"]).lost_s == pytest.approx(6 * 6.0)
 
 
-def test_one_task_first(cluster, task, find, golden):
+def test_one_task_before_many_is_found_as_narrow_stage(cluster, task, find, golden):
     tasks = [task(5.0, "read"), *wide(task, 16, needs=(0,))]
     assert golden(find(cluster(8).run(tasks))["narrow-stage"]).lost_s == pytest.approx(7 * 5.0)
 
 
-def test_one_task_in_each_round(cluster, task, find, golden):
+def test_one_task_in_each_round_is_found_as_narrow_stage(cluster, task, find, golden):
     tasks = []
     for _ in range(6):
         last = (len(tasks) - 1,) if tasks else ()
@@ -111,14 +113,14 @@ def test_one_task_in_each_round(cluster, task, find, golden):
     assert golden(find(cluster(8).run(tasks))["narrow-stage"]).lost_s == pytest.approx(6 * 7 * 2.0)
 
 
-def test_what_its_own_tasks_leave_idle_is_not_lost_to_their_number(cluster, task, find):
-    """Two tasks, and one takes five times as long: more tasks of that kind would wait for it as well."""
+def test_uneven_tasks_of_a_narrow_stage_do_not_add_to_its_lost_time(cluster, task, find):
+    """One of two tasks takes five times as long; more tasks of that kind would wait for it as well."""
     tasks = [*wide(task, 16), *[task(seconds, "train", tuple(range(16))) for seconds in (2.0, 10.0)]]
     finding = find(cluster(8).run(tasks))["narrow-stage"]
     assert finding.lost_s == pytest.approx(6 * 10.0)
 
 
-def test_two_narrow_stages_at_once_share_what_is_lost(cluster, task, find, golden):
+def test_two_narrow_stages_at_once_share_the_lost_time(cluster, task, find, golden):
     tasks = wide(task, 16)
     needs = tuple(range(16))
     tasks += [task(4.0, "train", needs), task(4.0, "plot", needs)]

@@ -20,7 +20,9 @@ SEEDS = range(4)
 
 @pytest.mark.parametrize("workers", SIZES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_results_awaited_in_loop(cluster, task, graph, find, workers, seed, golden_once):
+def test_a_loop_that_awaits_each_result_is_found_as_results_awaited_in_loop(
+    cluster, task, graph, find, workers, seed, golden_once
+):
     rng = random.Random(seed)
     rounds, seconds = rng.choice([8, 20, 60]), rng.choice([0.1, 1.0, 10.0])
     tasks = [task(seconds * rng.lognormvariate(0, rng.choice([0, 0.4])), "inc", graph=i) for i in range(rounds)]
@@ -31,14 +33,14 @@ def test_results_awaited_in_loop(cluster, task, graph, find, workers, seed, gold
     assert finding.lost_s == pytest.approx(observed.seconds("no_runnable_task", "client", "tail"), rel=0.02)
 
 
-def test_compute_in_a_loop(cluster, task, graph, find, golden):
+def test_compute_in_a_loop_is_found_as_results_awaited_in_loop(cluster, task, graph, find, golden):
     tasks = [task(1.0, graph=i // 4) for i in range(80)]
     graphs = [graph(after=i - 1 if i else None, at=0.01) for i in range(20)]
     golden(only(find(cluster(16).run(tasks, graphs)), "results-awaited-in-loop"))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_loop_whose_client_does_something_with_each_result(cluster, task, graph, find, seed):
+def test_a_loop_that_processes_each_result_is_found_as_results_awaited_in_loop(cluster, task, graph, find, seed):
     rng = random.Random(seed)
     tasks = [task(rng.uniform(0.5, 1.5), graph=i) for i in range(30)]
     graphs = [graph(after=i - 1 if i else None, at=rng.uniform(0.2, 0.6)) for i in range(30)]
@@ -46,13 +48,13 @@ def test_a_loop_whose_client_does_something_with_each_result(cluster, task, grap
 
 
 @pytest.mark.parametrize(("width", "rounds"), [(16, 10), (1, 2)], ids=["fill the threads", "two are no loop"])
-def test_rounds_that_are_healthy(cluster, task, graph, find, width, rounds):
+def test_rounds_that_fill_the_threads_and_only_two_rounds_are_healthy(cluster, task, graph, find, width, rounds):
     tasks = [task(1.0, graph=i // width) for i in range(rounds * width)]
     assert not find(cluster(16).run(tasks, [graph(after=i - 1 if i else None, at=0.01) for i in range(rounds)]))
 
 
 @pytest.mark.parametrize(("width", "wasted"), [(20, 12 / 32), (33, 15 / 48)])
-def test_rounds_whose_last_wave_does_not_fill_the_threads(cluster, task, graph, find, width, wasted, golden):
+def test_rounds_whose_last_wave_does_not_fill_the_threads_are_found(cluster, task, graph, find, width, wasted, golden):
     tasks = [task(1.0, graph=i // width) for i in range(6 * width)]
     graphs = [graph(after=i - 1 if i else None, at=0.01) for i in range(6)]
     observed = cluster(16).run(tasks, graphs)
@@ -61,8 +63,8 @@ def test_rounds_whose_last_wave_does_not_fill_the_threads(cluster, task, graph, 
     assert "results-awaited-in-loop" not in find(cluster(16).run([task(1.0)] * 6 * width))  # one graph
 
 
-def test_a_client_that_waits_and_needs_long_for_each_round(cluster, task, graph, find):
-    """Slow machinery between rounds of 4 on 60 threads is no window of tasks: nothing is left when the next is sent."""
+def test_a_client_that_is_slow_between_rounds_is_not_few_tasks_in_flight(cluster, task, graph, find):
+    """Rounds of 4 tasks on 60 threads with long gaps: no task is left when the next round is sent."""
     tasks = [task(0.1, graph=i // 4) for i in range(32)]
     run = cluster(60).run(tasks, [graph(after=i - 1 if i else None, at=0.2 + i % 3 / 10) for i in range(8)])
     calls = [{"time": EPOCH, "seconds": 9.0, "where": "job.py:7 main", "what": "Future.result", "waits": 1}]
@@ -82,7 +84,7 @@ def test_a_round_is_what_a_client_sends_before_it_waits(cluster, task, graph, fi
     golden(found["results-awaited-in-loop"])
 
 
-def test_few_rounds_of_chains_that_fill_no_threads(cluster, task, graph, find):
+def test_rounds_of_chains_that_leave_threads_idle_are_found_as_awaited_in_loop(cluster, task, graph, find):
     """Each graph has as many tasks as there are threads, and never more than two at once."""
     tasks = [task(1.0, "step", (16 * i + j - 2,) if j > 1 else (), graph=i) for i in range(4) for j in range(16)]
     found = find(cluster(16).run(tasks, [graph(after=i - 1 if i else None, at=0.01) for i in range(4)]))
@@ -91,7 +93,9 @@ def test_few_rounds_of_chains_that_fill_no_threads(cluster, task, graph, find):
 
 @pytest.mark.parametrize(("window", "workers"), [(2, 8), (5, 20), (10, 100)])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_client_that_keeps_too_few_tasks_in_flight(cluster, task, graph, find, window, workers, seed, golden_once):
+def test_a_client_that_keeps_too_few_tasks_in_flight_is_found(
+    cluster, task, graph, find, window, workers, seed, golden_once
+):
     rng = random.Random(seed)
     count = 20 * window
     tasks = [task(rng.uniform(0.5, 1.5), "score", graph=i) for i in range(count)]
@@ -99,7 +103,7 @@ def test_a_client_that_keeps_too_few_tasks_in_flight(cluster, task, graph, find,
     golden_once(find(cluster(workers).run(tasks, graphs))["few-tasks-in-flight"])
 
 
-def test_a_window_that_shrinks_below_the_threads(cluster, task, graph, find, golden):
+def test_a_window_of_tasks_that_shrinks_below_the_threads_is_few_tasks_in_flight(cluster, task, graph, find, golden):
     """Each of 12 items is worked on until it is good enough: after a while only some are left."""
     tasks, graphs, last = [], [], {}
     for step in range(40):
@@ -111,14 +115,14 @@ def test_a_window_that_shrinks_below_the_threads(cluster, task, graph, find, gol
     golden(find(cluster(8).run(tasks, graphs))["few-tasks-in-flight"])
 
 
-def test_a_window_that_fills_the_threads(cluster, task, graph, find):
+def test_a_window_of_tasks_that_fills_the_threads_is_not_few_tasks_in_flight(cluster, task, graph, find):
     tasks = [task(1.0 + i % 7 / 10, graph=i) for i in range(200)]
     graphs = [graph(after=i - 20 if i >= 20 else None, at=0.001) for i in range(200)]
     assert "few-tasks-in-flight" not in find(cluster(10).run(tasks, graphs))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_pace_of_its_own_is_no_window(cluster, task, graph, find, seed):
+def test_tasks_sent_at_a_random_pace_are_not_few_tasks_in_flight(cluster, task, graph, find, seed):
     rng = random.Random(seed)
     tasks = [task(rng.uniform(0.5, 1.5), graph=i) for i in range(100)]
     graphs = [graph(at=0.25 * i + rng.uniform(0.0, 0.05)) for i in range(100)]
@@ -128,7 +132,7 @@ def test_a_pace_of_its_own_is_no_window(cluster, task, graph, find, seed):
 
 
 @pytest.mark.parametrize("seconds", [0.99, 0.95])
-def test_a_regular_pace_that_meets_the_ends_of_tasks_is_no_window(cluster, task, graph, find, seconds):
+def test_tasks_sent_at_a_regular_pace_are_not_few_tasks_in_flight(cluster, task, graph, find, seconds):
     rng = random.Random(1)
     tasks = [task(seconds, graph=i) for i in range(60)]
     found = find(cluster(16).run(tasks, [graph(at=0.5 * i + rng.uniform(0.0, 0.01)) for i in range(60)]))
@@ -136,7 +140,7 @@ def test_a_regular_pace_that_meets_the_ends_of_tasks_is_no_window(cluster, task,
     assert "slow-submission" in found
 
 
-def test_without_the_table_of_graphs_nothing_is_said(cluster, task, graph, find):
+def test_without_the_table_of_graphs_nothing_is_found(cluster, task, graph, find):
     tasks = [task(1.0, graph=i) for i in range(20)]
     observation = cluster(16).run(tasks, [graph(after=i - 1 if i else None, at=0.01) for i in range(20)])
     del observation.tables["graphs"]
@@ -148,7 +152,9 @@ def test_without_the_table_of_graphs_nothing_is_said(cluster, task, graph, find)
 
 @pytest.mark.parametrize("workers", SIZES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_slow_submission(cluster, task, graph, find, workers, seed, golden_once):
+def test_a_client_that_sends_too_slowly_is_found_as_slow_submission(
+    cluster, task, graph, find, workers, seed, golden_once
+):
     """The client takes four times as long between two calls as it may."""
     rng = random.Random(seed)
     seconds = rng.choice([0.5, 2.0])
@@ -161,7 +167,7 @@ def test_slow_submission(cluster, task, graph, find, workers, seed, golden_once)
     golden_once(finding)
 
 
-def test_a_client_that_computes_between_results(cluster, task, graph, find):
+def test_a_client_that_computes_long_between_results_is_slow_submission(cluster, task, graph, find):
     """It awaits each result, but its own work takes longer than the tasks."""
     tasks = [task(0.1, graph=i) for i in range(20)]
     findings = find(cluster(4).run(tasks, [graph(after=i - 1 if i else None, at=1.0) for i in range(20)]))
@@ -169,7 +175,7 @@ def test_a_client_that_computes_between_results(cluster, task, graph, find):
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_pace_of_its_own_is_no_waiting_for_results(cluster, task, graph, find, seed):
+def test_tasks_sent_at_their_own_pace_are_slow_submission_and_not_awaited(cluster, task, graph, find, seed):
     rng = random.Random(seed)
     graphs = [graph(at=moment) for moment in accumulate(rng.uniform(1.05, 2.0) for _ in range(30))]
     assert list(find(cluster(8).run([task(1.0, graph=i) for i in range(30)], graphs))) == ["slow-submission"]
@@ -178,12 +184,12 @@ def test_a_pace_of_its_own_is_no_waiting_for_results(cluster, task, graph, find,
 
 
 @pytest.mark.parametrize("workers", SIZES)
-def test_a_generator_that_is_fast_enough(cluster, task, graph, find, workers):
+def test_a_client_that_sends_fast_enough_is_healthy(cluster, task, graph, find, workers):
     tasks = [task(1.0, graph=i) for i in range(20 * workers)]
     assert not find(cluster(workers).run(tasks, [graph(at=0.9 * i / workers) for i in range(len(tasks))]))
 
 
-def test_futures_that_depend_on_each_other(cluster, task, graph, find):
+def test_a_chain_of_futures_sent_at_once_is_healthy(cluster, task, graph, find):
     """A chain of futures sent in a fraction of a second is a sequential graph."""
     tasks = [task(1.0, needs=(i - 1,) if i else (), graph=i) for i in range(50)]
     assert not find(cluster(4).run(tasks, [graph(at=0.002 * i) for i in range(50)]))
@@ -193,7 +199,7 @@ def test_futures_that_depend_on_each_other(cluster, task, graph, find):
 
 
 @pytest.mark.parametrize(("nbytes", "tasks"), [(500_000_000, 40), (2_000_000, 12_000)], ids=["bytes", "tasks"])
-def test_a_large_graph_delays_the_first_task(cluster, task, graph, find, nbytes, tasks, golden):
+def test_a_large_graph_that_delays_the_first_task_is_found(cluster, task, graph, find, nbytes, tasks, golden):
     work = [task(20.0 * 4 / tasks) for _ in range(tasks)]
     observation = cluster(4).run(work, [graph(at=0.0, seconds=30.0, nbytes=nbytes)])
     assert not find(observation)  # all of it was known at once: what the scheduler does with it delays nobody
@@ -202,7 +208,7 @@ def test_a_large_graph_delays_the_first_task(cluster, task, graph, find, nbytes,
     assert golden(find(observation)["large-graph"]).lost_s == pytest.approx(4 * 30.0)
 
 
-def test_a_later_large_graph(cluster, task, graph, find, golden):
+def test_a_large_graph_sent_later_is_found(cluster, task, graph, find, golden):
     tasks = [*[task(10.0)] * 4, *[task(10.0, graph=1)] * 4]
     observation = cluster(4).run(tasks, [graph(), graph(after=0, at=12.0, seconds=10.0, nbytes=10**9)])
     observation.tables["graphs"]["time"][1] -= 10.0
@@ -210,7 +216,7 @@ def test_a_later_large_graph(cluster, task, graph, find, golden):
 
 
 @pytest.mark.parametrize(("seconds", "nbytes"), [(100.0, 10**9), (1.0, 1000)], ids=["costs little", "small"])
-def test_a_graph_taken_in_slowly_that_is_small_or_costs_little(cluster, task, graph, find, seconds, nbytes):
+def test_a_slow_intake_of_a_small_or_cheap_graph_is_healthy(cluster, task, graph, find, seconds, nbytes):
     observation = cluster(4).run([task(seconds)] * 4, [graph(seconds=5.0, nbytes=nbytes)])
     observation.tables["graphs"]["time"][0] -= 5.0
     assert not find(observation)
@@ -221,7 +227,7 @@ def test_a_graph_taken_in_slowly_that_is_small_or_costs_little(cluster, task, gr
 
 @pytest.fixture
 def nested(cluster, graph):
-    """A trial of these rows, some of which sent these graphs, by time and row; `held`: their threads, as they wait."""
+    """A trial of these rows; `sent`: time and row of each graph sent by a task; `held`: waiting tasks hold threads."""
 
     def observed(workers, rows, sent, held=True):
         graphs = [graph(), *(graph(client="Client-worker-1", task=rows[sender]["key"]) for _, sender in sent)]
@@ -243,7 +249,7 @@ def row(name, number, worker, start, stop, graph=0, runnable=0.0):
 
 
 @pytest.mark.parametrize("workers", [4, 10, 40])
-def test_tasks_that_wait_for_tasks_of_their_own(nested, find, workers, golden_once):
+def test_tasks_that_wait_for_tasks_of_their_own_are_found_as_nested_client(nested, find, workers, golden_once):
     """Half of the workers wait, by `get_client()` and `.result()`, while the other half does their work."""
     half = workers // 2
     rows = [row("parent", i, i, 0.0, 10.0) for i in range(half)]
@@ -252,8 +258,8 @@ def test_tasks_that_wait_for_tasks_of_their_own(nested, find, workers, golden_on
     assert finding.lost_s == pytest.approx(half * 9.9, rel=0.1)
 
 
-def test_a_single_graph_is_no_wider_when_the_client_sends_it(nested, find):
-    """Threads are idle for want of tasks in it, which has causes of its own; what it costs is the thread that waits."""
+def test_a_task_that_waits_for_one_child_loses_only_its_own_thread(nested, find):
+    """Idle threads without tasks have other causes; the nested client costs only the thread that waits."""
     rows = [row("parent", 0, 0, 0.0, 10.0), row("child", 0, 1, 0.1, 9.9, 1, 0.1)]
     assert find(nested(4, rows, [(0.1, 0)]))["nested-client"].lost_s == pytest.approx(9.9)
     assert "nested-client" not in find(nested(40, rows, [(0.1, 0)]))
@@ -266,8 +272,8 @@ def test_a_side_input_of_beam_has_a_remedy_of_its_own(nested, find):
     assert "get_client" not in remedy
 
 
-def test_a_side_input_of_beam_that_each_bundle_computes(nested, find, golden):
-    """The bundles secede, so that all threads are busy: with one and the same side input."""
+def test_a_side_input_of_beam_that_each_bundle_computes_is_nested_client(nested, find, golden):
+    """The bundles secede, so all threads are busy, but they all compute the same side input."""
 
     def findings(name):
         rows = [row("from_sequence", i, i, 0.0, 4.0) for i in range(4)]
@@ -278,27 +284,27 @@ def test_a_side_input_of_beam_that_each_bundle_computes(nested, find, golden):
     assert "nested-client" not in findings("child")
 
 
-def test_tasks_that_secede_and_fill_the_threads(nested, find):
+def test_tasks_that_secede_and_fill_the_threads_are_healthy(nested, find):
     rows = [row("parent", i, i, 0.0, 10.0) for i in range(4)]
     rows += [row("child", i, i % 4, 0.1 + i // 4, 1.1 + i // 4, 1 + i % 4, 0.1) for i in range(36)]
     assert not find(nested(4, rows, [(0.1, i) for i in range(4)], held=False))
 
 
-def test_tasks_that_secede_and_send_one_task_after_the_other(nested, find, golden):
+def test_seceded_tasks_that_send_one_task_after_another_are_nested_client(nested, find, golden):
     rows = [row("parent", 0, 0, 0.0, 10.0)]
     rows += [row("child", i, i % 2, i + 0.01, i + 1.0, i + 1, i + 0.01) for i in range(10)]
     golden(only(find(nested(20, rows, [(i + 0.01, 0) for i in range(10)], held=False)), "nested-client"))
 
 
-def test_tasks_that_send_tasks_and_do_not_wait_for_them(nested, find):
+def test_tasks_that_send_tasks_without_waiting_for_them_are_healthy(nested, find):
     """As with `fire_and_forget`."""
     rows = [row("parent", i, i, 0.0, 1.0) for i in range(8)]
     rows += [row("child", i, i, 1.0, 3.0, 1 + i, 0.5) for i in range(8)]
     assert not find(nested(8, rows, [(0.5, i) for i in range(8)], held=None))
 
 
-def test_tasks_that_poll_until_what_they_sent_has_ended(nested, find):
-    """What the other one sent never ran."""
+def test_tasks_that_poll_for_the_end_of_tasks_they_sent_are_nested_client(nested, find):
+    """The task that the second parent sent never ran."""
     rows = [*(row("parent", i, i, 0.0, 10.0) for i in range(2)), row("child", 0, 2, 0.2, 9.9, 1, 0.1)]
     assert find(nested(3, rows, [(0.1, 0), (0.1, 1)], held=None))["nested-client"].lost_s == pytest.approx(9.8)
 
@@ -309,13 +315,13 @@ STOPPED = Standstill(52.0, 4, 4, 6, 2, 0, (WAITING, STARVED))
 
 
 @pytest.mark.parametrize("finished", [0, 3])
-def test_a_deadlock_of_nested_clients(cluster, task, standing, find, finished, golden):
+def test_a_deadlock_of_nested_clients_is_found(cluster, task, standing, find, finished, golden):
     observation = standing(cluster(4), STOPPED, [task(1.0)] * finished)
     golden(find(observation)["nested-client"])
 
 
-def test_a_deadlock_on_one_of_several_workers(cluster, standing, find):
-    """Its child may run there only."""
+def test_a_deadlock_on_one_of_several_workers_is_found(cluster, standing, find):
+    """The child of the waiting task may run only on the same worker."""
     groups = replace(WAITING, tasks=1, stuck=1), replace(STARVED, tasks=1, stuck=1)
     stopped = replace(STOPPED, taken=1, left=2, ready=1, groups=groups)
     assert list(find(standing(cluster(4), stopped))) == ["nested-client"]
@@ -333,5 +339,5 @@ def test_a_deadlock_on_one_of_several_workers(cluster, standing, find):
         replace(STOPPED, groups=(replace(WAITING, holds=False, stuck=0), STARVED)),  # they have seceded
     ],
 )
-def test_what_was_stopped_and_is_no_deadlock(cluster, standing, find, stopped):
+def test_a_stopped_trial_without_a_deadlock_is_not_nested_client(cluster, standing, find, stopped):
     assert not find(standing(cluster(4), stopped))

@@ -24,7 +24,9 @@ def noisy(rng: random.Random, seconds: float, cv: float = 0.1) -> float:
 
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_straggler(cluster, task, find, workers, threads, seed, golden_once):
+def test_one_task_much_longer_than_the_others_is_found_as_straggler(
+    cluster, task, find, workers, threads, seed, golden_once
+):
     rng = random.Random(seed)
     n = workers * threads * rng.choice([2, 3])
     where = rng.randrange(n)
@@ -33,25 +35,25 @@ def test_straggler(cluster, task, find, workers, threads, seed, golden_once):
     assert finding.severity is Severity.HIGH
 
 
-def test_straggler_loses_what_the_others_wait(cluster, task, find):
+def test_time_lost_to_a_straggler_is_what_the_other_threads_wait(cluster, task, find):
     finding = find(cluster(10).run([task(10.0), *[task(1.0)] * 39]))["straggler"]
     # Forty equal tasks would take 4 s. The other nine are through with theirs after 5 s (six of them after 4 s), and
     # wait 5 s for the long one.
     assert finding.lost_s == pytest.approx(6 + 9 * 5)
 
 
-def test_straggler_behind_which_another_task_waits(cluster, task, find, golden):
-    """That one ends last: the stage was no less held up for that."""
+def test_a_straggler_that_delays_another_task_of_its_stage_is_found(cluster, task, find, golden):
+    """The delayed task ends last, but the straggler still held up the stage."""
     tasks = [task(3.0 if i == 0 else 0.5, on=(0,) if i == 6 else (), pinned=False) for i in range(12)]
     golden(find(cluster(6).run(tasks))["straggler"])
 
 
 @pytest.mark.parametrize("seconds", [6.0, 60.0], ids=["to be started first", "to be split"])
-def test_straggler_that_started_last(cluster, task, find, golden, seconds):
+def test_a_straggler_that_started_last_is_found(cluster, task, find, golden, seconds):
     golden(find(cluster(10).run([*[task(1.0)] * 99, task(seconds)]))["straggler"])
 
 
-def test_straggler_in_the_middle_of_a_graph(cluster, task, find, golden):
+def test_a_straggler_in_the_middle_of_a_graph_is_found_if_threads_wait(cluster, task, find, golden):
     tasks = [task(20.0 if i == 7 else 1.0, "load") for i in range(40)]
     after = [task(1.0, "sum", tuple(range(40))), *[task(1.0, "after", (40,))] * 40]
     assert not find(cluster(20).run(tasks + [task(1.0, "other")] * 360))  # other work fills the threads
@@ -64,8 +66,8 @@ def test_a_long_task_of_another_name_is_no_straggler(cluster, task, find):
     assert list(find(cluster(10).run(tasks))) == ["narrow-stage"]
 
 
-def test_an_earlier_round_says_nothing_on_a_later_one(cluster, task, find, graph):
-    """Forty tasks of a second, then two of twenty by the same function: there are too few, and none is long."""
+def test_durations_of_an_earlier_round_make_no_straggler_of_a_later_one(cluster, task, find, graph):
+    """Forty tasks of 1 s, then two of 20 s by the same function: these are too few to call one of them long."""
     tasks = [task(1.0) for _ in range(40)] + [task(20.0, graph=1) for _ in range(2)]
     assert "straggler" not in find(cluster(40).run(tasks, [graph(), graph(after=0, at=0.01)]))
 
@@ -75,11 +77,11 @@ def test_an_earlier_round_says_nothing_on_a_later_one(cluster, task, find, graph
 
 @pytest.mark.parametrize(("workers", "threads"), SIZES)
 @pytest.mark.parametrize("seed", SEEDS)
-def test_skewed_tasks(cluster, task, find, workers, threads, seed, golden_once):
+def test_widely_spread_durations_are_found_as_skewed_tasks(cluster, task, find, workers, threads, seed, golden_once):
     rng = random.Random(seed)
     tasks = [task(rng.lognormvariate(0, 1.2)) for _ in range(max(20, workers * threads))]
     findings = find(cluster(workers, threads).run(tasks))
-    if workers * threads * 4 > len(tasks):  # else threads end together, or nearly
+    if workers * threads * 4 > len(tasks):  # otherwise threads end nearly together
         assert list(findings) == ["skewed-tasks"]
         assert findings["skewed-tasks"].severity is Severity.HIGH
     else:
@@ -87,8 +89,8 @@ def test_skewed_tasks(cluster, task, find, workers, threads, seed, golden_once):
     golden_once(*findings.values())
 
 
-def test_short_tasks_that_were_given_to_workers_with_long_ones(cluster, task, find):
-    """They begin late, while other threads are idle: the stage is no less skewed for that."""
+def test_short_tasks_assigned_behind_long_ones_still_count_as_skewed(cluster, task, find):
+    """The short tasks start late while other threads are idle; the stage is skewed all the same."""
     seconds = [3.0, 2.5, 0.6, 0.6, 0.5, 0.5, 0.5, 0.4, 0.4, 0.4, 0.3, 0.3]
     behind = {6: (0,), 7: (1,)}
     tasks = [task(each, on=behind.get(i, ()), pinned=False) for i, each in enumerate(seconds)]
@@ -96,32 +98,32 @@ def test_short_tasks_that_were_given_to_workers_with_long_ones(cluster, task, fi
     assert finding.severity is Severity.HIGH
 
 
-def test_skewed_tasks_behind_which_later_work_waits(cluster, task, find):
-    """What waits there keeps no other thread from what it could do."""
+def test_later_tasks_behind_skewed_ones_do_not_change_the_lost_time(cluster, task, find):
+    """The later tasks keep no other thread from working."""
     tasks = [task(seconds) for seconds in (9.0, 6.0, 4.0, 3.0, 2.0, 1.0)]
     alone = find(cluster(6).run(tasks))["skewed-tasks"].lost_s
     tasks += [task(0.01, "sum", (5,), on=(0,), pinned=False) for _ in range(3)]
     assert find(cluster(6).run(tasks))["skewed-tasks"].lost_s == pytest.approx(alone, rel=0.05)
 
 
-def test_equal_tasks_that_wait_on_one_worker_are_no_skew(cluster, task, find):
+def test_equal_tasks_that_wait_on_one_worker_are_not_skewed(cluster, task, find):
     tasks = [task(1.0, on=(0,) if i % 3 == 0 else (), pinned=False) for i in range(12)]
     assert "skewed-tasks" not in find(cluster(6).run(tasks))
 
 
-def test_a_tenth_of_the_tasks_is_long(cluster, task, find):
+def test_one_long_task_in_ten_is_found_as_skewed_tasks(cluster, task, find):
     findings = find(cluster(50).run([task(8.0 if i % 10 == 3 else 1.0) for i in range(50)]))
     assert list(findings) == ["skewed-tasks"]
 
 
-def test_one_large_partition_is_skew(cluster, task, find, golden):
+def test_one_large_partition_is_found_as_skewed_tasks(cluster, task, find, golden):
     small = [task(10.0 if i == 3 else 1.0, nbytes=80 if i == 3 else 28) for i in range(40)]
-    assert list(find(cluster(20).run(small))) == ["straggler"]  # such sizes say nothing
+    assert list(find(cluster(20).run(small))) == ["straggler"]  # results are too small to show a large partition
     tasks = [task(10.0 if i == 3 else 1.0, nbytes=10**8 if i == 3 else 10**7) for i in range(40)]
     golden(only(find(cluster(20).run(tasks)), "skewed-tasks"))
 
 
-def test_little_variation_in_one_wave_is_no_skew(cluster, task, find):
+def test_little_variation_in_one_wave_is_healthy(cluster, task, find):
     rng = random.Random(1)
     assert not find(cluster(100).run([task(rng.uniform(0.8, 1.2)) for _ in range(100)]))
 
@@ -132,7 +134,7 @@ def test_little_variation_in_one_wave_is_no_skew(cluster, task, find):
 @pytest.mark.parametrize("workers", [3, 4, 10, 40])
 @pytest.mark.parametrize("times", [3.0, 5.0])
 @pytest.mark.parametrize("seed", SEEDS)
-def test_slow_worker(cluster, task, find, workers, times, seed, golden_once):
+def test_a_slow_worker_between_barriers_is_found(cluster, task, find, workers, times, seed, golden_once):
     """Every stage ends with a barrier, at which the others wait."""
     rng = random.Random(seed)
     slow = rng.randrange(workers)
@@ -151,15 +153,15 @@ def test_the_node_of_a_slow_worker_is_named(cluster, task, find, golden):
     golden(find(seen)["slow-worker"])
 
 
-def test_slow_worker_that_only_costs_its_own_time(cluster, task, find):
+def test_a_slow_worker_without_barriers_loses_only_its_own_time(cluster, task, find):
     finding = find(cluster(3, slower={1: 4.0}, hosts=3).run([task(1.0)] * 300))["slow-worker"]
     makespan = 300 / (2 + 1 / 4)
     assert finding.lost_s == pytest.approx(0.75 * makespan, rel=0.1)
     assert finding.severity is Severity.MEDIUM
 
 
-def test_tasks_that_may_not_run_elsewhere_may_be_what_is_long(cluster, task, find, golden):
-    """A shard of a dataset on each worker."""
+def test_restricted_tasks_that_take_long_are_not_a_slow_worker(cluster, task, find, golden):
+    """Each worker has a shard of a dataset, and the shard may be what is large."""
     findings = find(cluster(4, slower={1: 4.0}).run([task(1.0, on=(i % 4,)) for i in range(40)]))
     assert next(iter(findings)) == "worker-restriction"
     assert "slow-worker" not in findings
@@ -167,7 +169,7 @@ def test_tasks_that_may_not_run_elsewhere_may_be_what_is_long(cluster, task, fin
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_no_slow_worker_by_chance(cluster, task, find, seed):
+def test_random_durations_make_no_slow_worker(cluster, task, find, seed):
     rng = random.Random(seed)
     assert "slow-worker" not in find(cluster(100).run([task(rng.expovariate(1.0)) for _ in range(400)]))
 
@@ -183,20 +185,22 @@ def test_half_of_the_workers_or_one_of_many_are_not_slow(cluster, task, find):
 @pytest.mark.parametrize(
     ("workers", "seconds", "tasks"), [(20, 0.002, 2_000), (100, 0.02, 5_000), (300, 0.2, 1_500), (2, 0.0005, 500)]
 )
-def test_tiny_tasks(cluster, task, find, workers, seconds, tasks, golden):
+def test_tasks_too_short_for_the_scheduler_are_found_as_tiny_tasks(
+    cluster, task, find, workers, seconds, tasks, golden
+):
     """The scheduler hands out a task each millisecond, and workers need another."""
     golden(only(find(cluster(workers, dispatch_s=0.001, gap_s=0.001).run([task(seconds)] * tasks)), "tiny-tasks"))
 
 
-def test_workers_that_begin_each_task_slowly(cluster, task, find, golden):
-    """As in a container with a tenth of a core: each task waits 20 ms for the worker on a thread that is free."""
+def test_workers_that_start_each_task_slowly_are_found_as_tiny_tasks(cluster, task, find, golden):
+    """As in a container with a tenth of a core: each task waits 20 ms although a thread is free."""
     finding = golden(only(find(cluster(8, gap_s=0.02).run([task(0.05)] * 400)), "tiny-tasks"))
     assert finding.lost_s == pytest.approx(400 * 0.02, rel=0.1)
     assert not find(cluster(8, gap_s=0.02).run([task(0.5)] * 400))
     assert not find(cluster(8, gap_s=0.003).run([task(0.015)] * 400))
 
 
-def test_tiny_tasks_that_the_scheduler_can_feed_and_that_cost_half_a_second_all_the_same(cluster, task, find):
+def test_tiny_tasks_are_found_if_they_cost_more_than_half_a_second(cluster, task, find):
     """As chunks of one step on a quiet machine: 2.5 ms from one task of 6 ms to the next."""
     finding = only(find(cluster(2, gap_s=0.0025).run([task(0.006)] * 4_000)), "tiny-tasks")
     assert finding.lost_s == pytest.approx(4_000 * 0.0025, rel=0.1)
@@ -205,7 +209,7 @@ def test_tiny_tasks_that_the_scheduler_can_feed_and_that_cost_half_a_second_all_
     assert not find(cluster(2, gap_s=0.0005).run([task(0.006)] * 4_000))
 
 
-def test_tiny_tasks_are_not_said_to_carry_large_objects(cluster, task, graph, find):
+def test_tiny_tasks_with_small_arguments_are_not_serialisation_bound(cluster, task, graph, find):
     """As chunks of random numbers on a busy host: each call has a state of some hundred bytes."""
     tasks = [task(0.004)] * 1_300
     assert list(find(cluster(2, gap_s=0.03).run(tasks, [graph(nbytes=800_000)]))) == ["tiny-tasks"]
@@ -222,7 +226,7 @@ def made(call: str, partitions: int, **array: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("workers", [2, 8])
-def test_the_call_that_makes_tiny_chunks_and_the_chunks_that_are_enough(cluster, task, find, workers, golden):
+def test_tiny_chunks_are_named_with_their_call_and_a_sufficient_chunk_size(cluster, task, find, workers, golden):
     tasks = [task(0.004, "load", nbytes=500_000)] * 1_200 + [task(0.004, "add", nbytes=8)] * 1_200
     chunks = made("dask.array.from_array", 1_200, shape=(1_200, 180, 360), chunk=(1, 180, 360))
     finding = golden(only(find(cluster(workers, gap_s=0.006).run(tasks, facts=chunks)), "tiny-tasks"))
@@ -231,14 +235,14 @@ def test_the_call_that_makes_tiny_chunks_and_the_chunks_that_are_enough(cluster,
     assert values(finding)["partitions that are enough"] == 38
 
 
-def test_the_files_that_are_too_small(cluster, task, find, golden):
+def test_files_that_are_too_small_are_found_as_tiny_tasks(cluster, task, find, golden):
     tasks = [task(0.01, "read", nbytes=30_000)] * 400 + [task(0.005, "sum")] * 400
     files = made("dask.dataframe.read_parquet", 400)
     finding = golden(only(find(cluster(2, gap_s=0.006).run(tasks, facts=files)), "tiny-tasks"))
     assert values(finding)["partitions that are enough"] == 8  # 4 for each thread
 
 
-def test_as_large_as_memory_allows(cluster, task, find):
+def test_advised_chunks_are_no_larger_than_memory_allows(cluster, task, find):
     tasks, chunks = [task(0.002, nbytes=40_000_000)] * 1_000, made("dask.array.ones", 1_000)
     finding = only(find(cluster(2, gap_s=0.006).run(tasks, facts=chunks)), "tiny-tasks")
     assert values(finding)["partitions that are enough"] == 334  # 3 of them are 120 MB
@@ -253,19 +257,19 @@ def test_as_large_as_memory_allows(cluster, task, find):
         ((10, 300), (600, 900), 4, ((40, 300), 45)),
     ],
 )
-def test_larger_chunks_where_most_cuts_are(chunk, shape, times, expected):
+def test_chunks_are_enlarged_along_the_axes_with_most_cuts(chunk, shape, times, expected):
     count = math.prod(math.ceil(whole / each) for whole, each in zip(shape, chunk, strict=True))
     text, left = fewer(PartitionCall("dask.array.ones", "", None, count, shape, chunk), times)
     assert (text, left) == (f"make chunks of `{expected[0]}`", expected[1])
 
 
 @pytest.mark.parametrize(("workers", "seconds"), [(2, 0.005), (4, 0.05), (10, 0.1), (100, 1.0)])
-def test_tasks_that_the_scheduler_can_feed(cluster, task, find, workers, seconds):
+def test_tasks_that_the_scheduler_can_feed_are_healthy(cluster, task, find, workers, seconds):
     assert not find(cluster(workers, dispatch_s=0.001, gap_s=0.001).run([task(seconds)] * workers * 20))
     assert not find(cluster(workers).run([task(0.005)] * 200 * workers))  # many, and none waits
 
 
-def test_the_cost_that_the_simulated_cluster_charges_counts(cluster, task, find):
+def test_the_cost_charged_by_the_simulated_cluster_counts_for_tiny_tasks(cluster, task, find):
     run = cluster(10, dispatch_s=0.01)
     tasks = [task(0.05)] * 300
     assert not find(run.run(tasks))

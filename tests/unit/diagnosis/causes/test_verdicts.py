@@ -49,7 +49,7 @@ def test_a_loop_that_awaits_results_is_neither_sequential_nor_short_of_partition
 
 
 @pytest.mark.parametrize("workers", [4, 20, 100])
-def test_a_leftover_restriction(cluster, task, verdict, workers, golden_once):
+def test_a_worker_restriction_is_named_first_in_the_verdict(cluster, task, verdict, workers, golden_once):
     found = golden_once(verdict(cluster(workers).run([task(1.0, "inc", on=(0,))] * 3 * workers)))
     assert codes(found)[0] == "worker-restriction"
     assert found.severity is Severity.HIGH
@@ -57,13 +57,13 @@ def test_a_leftover_restriction(cluster, task, verdict, workers, golden_once):
 
 
 @pytest.mark.parametrize("workers", [4, 20, 100])
-def test_a_straggler(cluster, task, verdict, workers):
+def test_a_straggler_is_the_only_finding(cluster, task, verdict, workers):
     found = verdict(cluster(workers).run([task(12.0 if i == 3 else 1.0) for i in range(workers * 2)]))
     assert codes(found) == ["straggler"]
     assert found.severity is Severity.HIGH
 
 
-def test_too_few_partitions_and_a_straggler_are_both_said_each_for_its_own_part(cluster, task, verdict):
+def test_too_few_partitions_and_a_straggler_are_each_charged_their_own_part(cluster, task, verdict):
     run = cluster(100).run([task(5.0 if i == 3 else 1.0) for i in range(60)])
     found = verdict(run)
     assert codes(found) == ["straggler", "too-few-partitions"]
@@ -74,12 +74,12 @@ def test_too_few_partitions_and_a_straggler_are_both_said_each_for_its_own_part(
 
 
 @pytest.mark.parametrize("workers", [10, 100])
-def test_a_chain_is_sequential_and_nothing_else(cluster, task, verdict, workers):
+def test_a_chain_of_tasks_is_only_a_sequential_graph(cluster, task, verdict, workers):
     found = verdict(cluster(workers).run([task(1.0, needs=(i - 1,) if i else ()) for i in range(2 * workers)]))
     assert codes(found) == ["sequential-graph"]
 
 
-def test_chains_with_much_between_their_tasks_are_sequential(cluster, task, verdict, golden):
+def test_chains_with_long_transfers_between_tasks_are_a_sequential_graph(cluster, task, verdict, golden):
     """Six chains would keep six of ten threads busy, if their tasks did not fetch for half a second each."""
     chains = [task(1.0, needs=(i - 6,) if i >= 6 else (), transfer=0.5 if i >= 6 else 0.0) for i in range(120)]
     found = verdict(cluster(10).run(chains))
@@ -87,12 +87,12 @@ def test_chains_with_much_between_their_tasks_are_sequential(cluster, task, verd
     golden(found.findings[0])
 
 
-def test_few_partitions_and_nothing_else(cluster, task, verdict):
+def test_too_few_partitions_are_the_only_finding(cluster, task, verdict):
     found = verdict(cluster(100).run([task(128.0)] * 3), items=300)
     assert codes(found) == ["too-few-partitions"]
 
 
-def test_uneven_waves_and_nothing_else(cluster, task, verdict):
+def test_uneven_waves_are_the_only_finding(cluster, task, verdict):
     assert codes(verdict(cluster(100).run([task(1.0)] * 110))) == ["uneven-waves"]
 
 
@@ -124,7 +124,7 @@ def unexplained(cluster, task):
     return cluster(10).observe(rows).trial
 
 
-def test_unknown_stays_where_findings_explain_little(cluster, task):
+def test_idle_time_stays_unexplained_if_findings_explain_little_of_it(cluster, task):
     trial = unexplained(cluster, task)
     assert codes(diagnose(OWN, [trial])) == ["idle-workers-cause-unknown"]
     idle = 9 / 10 * 10 * trial.metrics.makespan_s
@@ -137,19 +137,21 @@ def test_unknown_stays_where_findings_explain_little(cluster, task):
 
 
 @pytest.mark.parametrize(("width", "said"), [(4, "results-awaited-in-loop"), (8, "too-few-partitions")])
-def test_rounds_that_are_too_narrow_for_the_threads(cluster, task, graph, verdict, width, said, golden):
+def test_rounds_too_narrow_for_the_threads_are_awaited_or_have_too_few_partitions(
+    cluster, task, graph, verdict, width, said, golden
+):
     tasks = [task(1.0, graph=i // width) for i in range(10 * width)]
     graphs = [graph(after=i - 1 if i else None) for i in range(10)]
     found = golden(verdict(cluster(32).run(tasks, graphs)))
     assert codes(found) == [said]
 
 
-def test_that_the_workload_raised_is_said_once(cluster, task):
+def test_a_failed_workload_is_reported_once(cluster, task):
     failed = replace(cluster(4).run([task(1.0)]).trial, state=TrialState.FAILED, reason="it raised", metrics=None)
     assert codes(diagnose(OWN, [failed])) == ["failed-trials"]
 
 
-def test_one_flaky_trial_decides_nothing(cluster, task):
+def test_a_finding_in_one_of_three_trials_is_not_reported(cluster, task):
     trial = cluster(4).run([task(1.0)] * 8).trial
     trials = [replace(trial, key=f"t{i}", repeat=i) for i in range(3)]
     trials[0] = replace(trials[0], findings=(known("straggler", 2.0),))
@@ -160,7 +162,7 @@ def test_one_flaky_trial_decides_nothing(cluster, task):
     assert found.findings[0].lost_s == 3.0
 
 
-def test_what_spoilt_the_trials_comes_before_that_they_do_not_count(cluster, standing, verdict):
+def test_the_cause_of_a_standstill_is_named_before_the_invalid_trials(cluster, standing, verdict):
     where = "mine.py:7 in outer"
     waiting = StandingTasks("outer", 4, True, where, "result (client.py)", "Client", "", 4)
     stopped = Standstill(52.0, 4, 4, 6, 2, 0, (waiting,))

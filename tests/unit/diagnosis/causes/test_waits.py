@@ -14,13 +14,15 @@ def wait(what, seconds, tasks=20, prefix="load", where="mine.py:7 in load"):
     return (1_100.0, "waits", message)
 
 
-def test_a_little_waiting_is_nothing(cluster, task, find):
+def test_a_little_waiting_is_healthy(cluster, task, find):
     assert not find(cluster(8, events=[wait("Lock.__enter__", 7.0)]).run([task(1.0)] * 80))
 
 
 @pytest.mark.parametrize(("workers", "threads"), [(4, 1), (8, 4), (100, 2)])
 @pytest.mark.parametrize("share", [0.11, 0.2, 0.5, 0.95])
-def test_tasks_that_wait(cluster, task, find, workers, threads, share, golden_once):
+def test_tasks_that_wait_for_a_semaphore_are_found_as_waiting_tasks(
+    cluster, task, find, workers, threads, share, golden_once
+):
     count = 10 * workers * threads
     found = find(
         cluster(workers, threads, events=[wait("Semaphore.__enter__", share * count)]).run([task(1.0)] * count)
@@ -31,12 +33,12 @@ def test_tasks_that_wait(cluster, task, find, workers, threads, share, golden_on
     assert finding.severity is (Severity.HIGH if share >= 0.3 else Severity.MEDIUM)
 
 
-def test_the_line_at_which_most_was_waited_is_named(cluster, task, find, golden):
+def test_the_line_with_most_waiting_is_named(cluster, task, find, golden):
     events = [wait("Queue.get", 10.0), wait("Event.wait", 40.0, 1, "go", ""), wait("Queue.get", 9.0, 3, "other")]
     assert golden(find(cluster(8, events=events).run([task(1.0)] * 80))["waiting-tasks"]).lost_s == pytest.approx(59.0)
 
 
-def test_durations_that_differ_by_waiting_are_no_skew(cluster, task, find):
+def test_durations_that_differ_by_waiting_are_not_skewed_tasks(cluster, task, find):
     tasks = [task(0.2 * (1 + i % 8)) for i in range(40)]
     assert list(find(cluster(8, events=[wait("Lock.__enter__", 20.0)]).run(tasks))) == ["waiting-tasks"]
 
@@ -48,7 +50,7 @@ def test_tasks_that_wait_for_tasks_of_their_own_are_nested_clients(cluster, task
     assert "waiting-tasks" not in find(cluster(9, events=events).run(tasks, graphs))
 
 
-def test_what_is_not_known_to_wait_for_has_a_remedy_as_well(cluster, task, find, golden):
+def test_a_wait_of_an_unknown_kind_has_a_remedy_too(cluster, task, find, golden):
     golden(find(cluster(8, events=[wait("Newcomer.join", 40.0)]).run([task(1.0)] * 80))["waiting-tasks"])
 
 
@@ -59,7 +61,7 @@ HOLDER = StandingTasks("write", 1, True, "mine.py:9 in write", "write (h5py.py)"
 STOPPED = Standstill(52.0, 4, 4, 9, 5, 0, (LOCKED, HOLDER))
 
 
-def test_tasks_that_wait_for_what_nobody_gives_back(cluster, standing, find, golden):
+def test_a_standstill_at_a_lock_is_found_as_waiting_tasks(cluster, standing, find, golden):
     golden(only(find(standing(cluster(4), STOPPED)), "waiting-tasks"))
 
 
@@ -72,5 +74,5 @@ def test_tasks_that_wait_for_what_nobody_gives_back(cluster, standing, find, gol
         replace(STOPPED, groups=(replace(LOCKED, tasks=1), replace(HOLDER, tasks=3))),  # most do something else
     ],
 )
-def test_what_was_stopped_and_does_not_wait(cluster, standing, find, stopped):
+def test_a_stopped_trial_whose_tasks_do_not_wait_is_not_waiting_tasks(cluster, standing, find, stopped):
     assert not find(standing(cluster(4), stopped))

@@ -1,4 +1,4 @@
-"""A comparison as a person and a program see it."""
+"""The report of a comparison on the terminal and as data."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def many(comparison_study):
     )
 
 
-def test_of_one_workload_all_numbers_are_there(comparison_study, printed):
+def test_the_report_of_one_comparison_shows_all_its_numbers(comparison_study, printed):
     made = comparison_study({"bag-map": pairs(1.1)})
     lines = printed(render(made.study, made.runs), width=140).splitlines()
     assert lines[0].startswith("B (partition_size=4) is slower")
@@ -38,7 +38,7 @@ def test_of_one_workload_all_numbers_are_there(comparison_study, printed):
     assert " q " not in "\n".join(lines)
 
 
-def test_of_many_only_differences_are_shown_the_largest_first_and_the_rest_is_counted(many, printed):
+def test_the_report_of_many_comparisons_shows_differences_and_counts_the_rest(many, printed):
     table = sheet(many.study, many.runs).table
     assert [row.cells[0] for row in table.rows] == ["much-better", "worse"]
     assert [row.tone for row in table.rows] == [Tone.GOOD, Tone.BAD]
@@ -52,28 +52,28 @@ def test_of_many_only_differences_are_shown_the_largest_first_and_the_rest_is_co
     ]
 
 
-def test_of_many_without_a_difference_there_is_no_table(comparison_study, printed):
+def test_many_comparisons_without_a_difference_have_no_table(comparison_study, printed):
     made = comparison_study({"one": pairs(1.0), "two": pairs(1.0, seed=2)})
     assert not made.study.alarm
     assert sheet(made.study, made.runs).table is None
     assert "Not shown: 2 same" in printed(render(made.study, made.runs))
 
 
-def test_one_that_is_undecided_is_shown_all_the_same(comparison_study):
+def test_a_single_undecided_comparison_is_shown(comparison_study):
     made = comparison_study({"bag-map": pairs(1.05, 8, 0.06)})
     [row] = sheet(made.study, made.runs).table.rows
     assert row.cells[-1] == "undecided"
     assert row.tone is Tone.DOUBT
 
 
-def test_without_valid_pairs_there_are_dashes_and_the_reason(comparison_study):
+def test_a_comparison_without_valid_pairs_shows_dashes_and_the_reason(comparison_study):
     made = comparison_study({"bag-map": [(None, 1.0)] * 7})
     [row] = sheet(made.study, made.runs).table.rows
     assert row.cells[1:] == ("–", "–", "–", "0, 7 not valid", "–", "undecided")
     assert "lost a worker" in dict(sheet(made.study, made.runs).sure)["Excluded trials"]
 
 
-def test_a_metric_that_was_zero_only_for_a(comparison_study):
+def test_a_metric_that_is_zero_only_on_side_a_has_an_infinite_ratio(comparison_study):
     made = comparison_study({"spill": [(0.0, 3.0)] * 8})
     [member] = comparison.members(made.study)
     assert member.ratio == math.inf
@@ -81,19 +81,19 @@ def test_a_metric_that_was_zero_only_for_a(comparison_study):
     assert row.cells[1:3] == ("∞", "exact")
 
 
-def test_pairs_are_kept_as_they_ran(comparison_study):
+def test_a_comparison_keeps_its_measured_pairs_in_order(comparison_study):
     measured = [*pairs(1.1, 9), (None, 1.0)]
     [member] = comparison.members(comparison_study({"bag-map": measured}).study)
     assert member.measured == tuple(measured)
 
 
-def test_outliers_are_counted_with_the_pairs(comparison_study):
+def test_outliers_are_counted_next_to_the_number_of_pairs(comparison_study):
     made = comparison_study({"bag-map": [*pairs(1.1, 13), (10.0, 90.0)]})
     [row] = sheet(made.study, made.runs).table.rows
     assert row.cells[4] == "14, 1 set aside"
 
 
-def test_the_environment_is_said_once(many):
+def test_a_shared_environment_is_named_once_and_different_ones_per_side(many):
     assert dict(sheet(many.study, many.runs).asked)["Environment"] == "present"
     question = {**many.study.question, "a": {"environment": "dask==1"}, "b": {"environment": "dask==2"}}
     asked = dict(sheet(replace(many.study, question=question), many.runs).asked)

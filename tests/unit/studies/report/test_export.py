@@ -1,4 +1,4 @@
-"""A study for programs and for Prefect's pages, and how it is linked."""
+"""A study as JSON, Markdown and rows, and its links."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def beam(threshold_study):
     return threshold_study(lambda items, repeat: 4 * items if items < 200 else 404)
 
 
-def test_json_has_identity_question_result_and_links(beam):
+def test_json_of_a_study_has_its_id_question_result_and_links(beam):
     study = replace(beam.study, follows="20251231-000000-abcdef", followed_by=("release-20260102-000000-abcdef",))
     data = json.loads(json.dumps(to_json(study), allow_nan=False))
     assert data["study"] == study.id
@@ -29,7 +29,7 @@ def test_json_has_identity_question_result_and_links(beam):
     assert (data["follows"], data["followed_by"]) == (study.follows, list(study.followed_by))
 
 
-def test_markdown_has_the_line_the_table_and_the_commands(beam):
+def test_markdown_of_a_study_has_its_answer_table_and_commands(beam):
     text = to_markdown(beam.study, beam.runs)
     assert text.startswith("**tasks falls")
     assert "| 200 | 404 | ▼ 796 → 404, × 0.508, between 199 and 200 |" in text
@@ -37,7 +37,7 @@ def test_markdown_has_the_line_the_table_and_the_commands(beam):
     assert "**How sure**" in text
 
 
-def test_rows_are_what_the_terminal_shows(beam):
+def test_rows_of_a_study_are_the_table_on_the_terminal(beam):
     rows = to_rows(beam.study, beam.runs)
     assert rows[0] == {"items": "50", "tasks": "200", "note": ""}
     assert len(rows) == len(beam.runs[0].trials)
@@ -45,7 +45,7 @@ def test_rows_are_what_the_terminal_shows(beam):
 
 
 @pytest.mark.parametrize("kind", ["threshold", "release", "comparison"])
-def test_texts_from_outside_are_escaped(kind, threshold_study, release_study, comparison_study):
+def test_hostile_texts_are_escaped_in_markdown_and_rows(kind, threshold_study, release_study, comparison_study):
     made = {
         "threshold": lambda: threshold_study(lambda items, repeat: items, workload=HOSTILE, max_points=2),
         "release": lambda: release_study([HOSTILE, "2"], lambda place: 1 + place, extra={"changelog": HOSTILE}),
@@ -63,7 +63,7 @@ def test_texts_from_outside_are_escaped(kind, threshold_study, release_study, co
 # ------------------------------------------------------------------ links
 
 
-def test_links_of_a_study(beam):
+def test_a_study_links_to_its_runs_and_to_related_studies(beam):
     study = replace(beam.study, follows="20251231-000000-abcdef", followed_by=("release-20260102-000000-abcdef",))
     assert links.lines(links.of_study(study)) == [
         f"Run {study.runs[0]} (scalescope show {study.runs[0]})",
@@ -74,7 +74,7 @@ def test_links_of_a_study(beam):
     assert follows[-1].what == "Follows study"
 
 
-def test_links_of_a_run(beam):
+def test_a_run_links_to_its_study_and_to_later_studies(beam):
     run = beam.runs[0]
     found = links.lines(links.of_run(run, ("comparison-20260102-000000-abcdef",)))
     assert found == [
@@ -84,7 +84,7 @@ def test_links_of_a_run(beam):
     assert links.of_run(replace(run, study="")) == ()
 
 
-def test_of_very_many_links_the_first_are_shown_and_the_rest_counted(beam):
+def test_only_the_first_of_many_links_are_shown_and_the_rest_counted(beam):
     found = links.lines(links.of_study(replace(beam.study, runs=tuple(f"run-{i}" for i in range(30)))))
     assert len(found) == links.MOST_LINKS + 1
     assert found[-1] == "and 18 more (--json has all)"

@@ -1,4 +1,4 @@
-"""Places in the pictures of studies."""
+"""Positions in the pictures of studies: strip of releases and forest plot."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def member(comparison_study):
     return comparison.members(comparison_study({"bag-map": pairs}).study)[0]
 
 
-def test_the_strip_has_all_releases_and_one_boundary(release_study):
+def test_the_strip_of_releases_has_every_candidate_and_one_boundary(release_study):
     made = release_study(["1", "2", "3", "4", "5"], lambda place: None if place == 2 else 404 if place > 2 else 804)
     steps = release.candidates(made.study, made.runs)
     assert [(step.label, step.style) for step in steps] == [
@@ -45,14 +45,14 @@ def test_the_strip_has_all_releases_and_one_boundary(release_study):
     assert {step.style for step in untried} == {"open"}
 
 
-def test_a_slower_one_lies_right_of_one_with_its_interval_around_it(member):
+def test_a_slower_comparison_is_drawn_right_of_ratio_1_with_its_interval(member):
     found = forest([member])
     [whisker] = found.shown
     assert found.one < whisker.left < whisker.at < 100 - whisker.right < 100
     assert found.hidden == ()
 
 
-def test_the_axis_is_logarithmic(member):
+def test_the_axis_of_a_forest_plot_is_logarithmic(member):
     double, half = (replace(member, ratio=ratio, low=ratio, high=ratio) for ratio in (2.0, 0.5))
     found = forest([double, half])
     places = [whisker.at for whisker in found.shown]
@@ -62,7 +62,7 @@ def test_the_axis_is_logarithmic(member):
     assert ticks["2"] == pytest.approx(places[0])
 
 
-def test_what_is_infinite_stands_at_the_end_and_stretches_nothing(member):
+def test_an_infinite_ratio_is_drawn_at_the_end_of_the_axis(member):
     endless = replace(member, ratio=math.inf, low=math.inf, high=math.inf)
     alone, beside = forest([member]), forest([member, endless])
     assert beside.shown[1].at == 100
@@ -71,14 +71,14 @@ def test_what_is_infinite_stands_at_the_end_and_stretches_nothing(member):
     assert forest([zero]).shown[0].at == 0
 
 
-def test_without_pairs_there_is_no_mark(comparison_study):
+def test_a_comparison_without_valid_pairs_has_no_mark(comparison_study):
     made = comparison_study({"bag-map": [(None, 1.0)] * 7})
     [whisker] = forest(comparison.members(made.study)).hidden
     assert whisker.at is None
 
 
 @given(st.lists(st.tuples(RATIOS, RATIOS, RATIOS).map(sorted), min_size=1, max_size=6))
-def test_everything_lies_on_the_axis_and_its_numbers_can_be_read(ends):
+def test_marks_lie_on_the_axis_and_its_numbers_do_not_overlap(ends):
     members = [
         PairedComparison(
             ComparisonQuestion(), ratio, low, high, 0.5, None, 9, 0, 0, 0.1, ComparisonDecision.UNDECIDED, ""

@@ -18,7 +18,7 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&{{7
 
 
 class Document(Page):
-    """With all its words as one text."""
+    """A parsed page with all its words as one text."""
 
     @property
     def shown(self) -> str:
@@ -47,7 +47,7 @@ def studies(threshold_study, release_study, comparison_study):
     }
 
 
-def test_a_threshold_has_its_curve_and_its_table(studies):
+def test_the_page_of_a_threshold_has_its_curve_and_table(studies):
     made = studies["threshold"]
     text = render_study(made.study, made.runs)
     document = Document(text)
@@ -58,7 +58,7 @@ def test_a_threshold_has_its_curve_and_its_table(studies):
     assert "a jump" in document.shown
 
 
-def test_a_release_has_a_strip_with_its_boundary(studies):
+def test_the_page_of_a_release_search_has_a_strip_with_its_boundary(studies):
     made = studies["release"]
     text = render_study(made.study, made.runs)
     document = Document(text)
@@ -70,7 +70,7 @@ def test_a_release_has_a_strip_with_its_boundary(studies):
     assert "dask 1 → 2" in document.shown
 
 
-def test_a_comparison_has_a_forest_and_a_single_one_its_pairs(studies):
+def test_the_page_of_comparisons_has_a_forest_plot_or_a_chart_of_pairs(studies):
     single = render_study(studies["comparison"].study, studies["comparison"].runs)
     assert charts(single) == ["chart-pairs"]
     several = Document(text := render_study(studies["comparisons"].study, studies["comparisons"].runs))
@@ -81,7 +81,7 @@ def test_a_comparison_has_a_forest_and_a_single_one_its_pairs(studies):
 
 
 @pytest.mark.parametrize("kind", ["threshold", "release", "comparison", "comparisons"])
-def test_every_page_says_what_was_asked_how_sure_it_is_and_where_its_runs_are(studies, kind):
+def test_every_study_page_has_its_question_certainty_and_runs(studies, kind):
     made = studies[kind]
     study = replace(made.study, follows="20251231-000000-abcdef", followed_by=("release-x",))
     document = Document(render_study(study, made.runs))
@@ -98,7 +98,7 @@ def test_every_page_says_what_was_asked_how_sure_it_is_and_where_its_runs_are(st
 
 
 @pytest.mark.parametrize("kind", ["threshold", "release", "comparison", "comparisons"])
-def test_one_without_an_answer(studies, kind):
+def test_the_page_of_an_unfinished_study_shows_that_it_is_not_finished(studies, kind):
     made = studies[kind]
     empty = replace(made.study, line="", result={}, finished_at="", runs=())
     shown = Document(render_study(empty, [])).shown
@@ -109,7 +109,7 @@ def test_one_without_an_answer(studies, kind):
     assert "None has begun." not in stopped
 
 
-def test_the_level_is_said_in_a_word(studies, threshold_study, comparison_study):
+def test_the_page_of_a_study_shows_its_outcome_in_a_word(studies, threshold_study, comparison_study):
     def word(made):
         found = re.search(r'<p class="level">(.*?)</p>', render_study(made.study, made.runs))
         assert found is not None
@@ -123,7 +123,7 @@ def test_the_level_is_said_in_a_word(studies, threshold_study, comparison_study)
 
 
 @pytest.mark.parametrize("kind", ["threshold", "release", "comparison", "comparisons"])
-def test_names_from_outside_add_no_element_and_no_script(
+def test_hostile_names_add_no_element_and_no_script_to_a_study_page(
     kind, studies, threshold_study, release_study, comparison_study
 ):
     made = {
@@ -152,7 +152,7 @@ def test_names_from_outside_add_no_element_and_no_script(
     assert not [link for link in document.all("a") if (link["href"] or "").startswith("javascript")]
 
 
-def test_an_axis_that_could_be_a_formula_is_not_given_to_the_chart(studies):
+def test_an_axis_name_with_formula_markup_does_not_reach_the_chart(studies):
     made = studies["threshold"]
     question = {**made.study.question, "axis": "$$x$$"}
     trial = made.runs[0].trials[0]
@@ -165,7 +165,7 @@ def test_an_axis_that_could_be_a_formula_is_not_given_to_the_chart(studies):
     assert '"value"' in found[1]
 
 
-def test_it_is_written_whole_or_refused(studies, tmp_path: Path):
+def test_a_study_page_is_written_completely_or_refused(studies, tmp_path: Path):
     made = studies["release"]
     path = write_study(tmp_path / "study.html", made.study, made.runs)
     assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
@@ -174,7 +174,7 @@ def test_it_is_written_whole_or_refused(studies, tmp_path: Path):
         write_study(tmp_path / "no" / "study.html", made.study, made.runs)
 
 
-def test_the_report_of_a_run_names_its_study_and_what_it_led_to(recorded_run):
+def test_the_report_of_a_run_names_its_study_and_later_studies(recorded_run):
     made = recorded_run((4,))
     assert "Part of study" not in Document(render(made.run, made.read)).shown
     run = replace(made.run, study="threshold-20260101-000000-abcdef")

@@ -1,4 +1,4 @@
-"""A search for thresholds as a person and a program see it."""
+"""The report of a search for thresholds on the terminal and as data."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def beam(threshold_study):
     return threshold_study(lambda items, repeat: 4 * items if items < 200 else 404)
 
 
-def test_the_answer_the_values_and_the_mark_at_the_jump(beam, printed):
+def test_the_report_of_a_threshold_has_its_answer_and_marks_the_jump(beam, printed):
     lines = printed(render(beam.study, beam.runs)).splitlines()
     assert lines[0].startswith("tasks falls from 796 to")
     marked = [line.split(None, 2) for line in lines if "▼" in line]
@@ -28,7 +28,7 @@ def test_the_answer_the_values_and_the_mark_at_the_jump(beam, printed):
     assert f"{points} of 351 points measured in {points} trials." in lines
 
 
-def test_values_are_in_order_and_those_of_a_jump_alone_are_red(beam):
+def test_values_are_in_order_and_only_the_jump_is_marked_bad(beam):
     table = sheet(beam.study, beam.runs).table
     values = [int(row.cells[0]) for row in table.rows]
     assert values == sorted(values)
@@ -36,7 +36,7 @@ def test_values_are_in_order_and_those_of_a_jump_alone_are_red(beam):
     assert [row.cells[0] for row in table.rows if row.tone is Tone.BAD] == ["200"]
 
 
-def test_repeats_are_counted_and_their_median_shown(threshold_study):
+def test_a_value_with_repeats_shows_their_number_and_median(threshold_study):
     noise = random.Random(1)
     made = threshold_study(lambda items, repeat: 1000 * noise.gauss(1, 0.01), noisy=True, max_points=4)
     table = sheet(made.study, made.runs).table
@@ -45,7 +45,7 @@ def test_repeats_are_counted_and_their_median_shown(threshold_study):
     assert all(950 < float(row.cells[1].replace(",", "")) < 1050 for row in table.rows)
 
 
-def test_what_is_in_doubt_is_said_with_its_reason(threshold_study, printed):
+def test_an_unresolved_part_is_named_with_its_reason(threshold_study, printed):
     made = threshold_study(lambda items, repeat: 4 * items if items < 200 else 404, max_points=4)
     assert made.study.alarm
     text = printed(render(made.study, made.runs))
@@ -65,7 +65,7 @@ def test_values_without_a_valid_trial_are_shown_as_such(threshold_study, printed
     assert "not exact: 200 " in " ".join(text.split())
 
 
-def test_one_that_was_stopped_shows_what_it_has(beam, printed):
+def test_an_interrupted_search_shows_its_measured_values(beam, printed):
     stopped = replace(beam.study, line="", result={}, finished_at="")
     text = printed(render(stopped, beam.runs))
     assert text.startswith("Not finished")
@@ -73,13 +73,13 @@ def test_one_that_was_stopped_shows_what_it_has(beam, printed):
     assert threshold.spots(stopped, beam.runs)[0].x == 50
 
 
-def test_one_that_has_not_begun(beam, printed):
+def test_a_search_that_has_not_begun_has_no_table(beam, printed):
     empty = replace(beam.study, line="", result={}, finished_at="", runs=())
     assert sheet(empty, []).table is None
     assert printed(render(empty, [])).startswith(headline(empty))
 
 
-def test_items_per_worker_are_computed_and_set_onto_the_grid(beam):
+def test_items_per_worker_are_computed_and_rounded_to_the_steps_of_the_axis(beam):
     question = {**beam.study.question, "axis": "items_per_worker", "low": 0.5, "high": 2, "step": 0.5}
     trials = [
         replace(trial, point=Point(3, 1, {"items": items}))
@@ -90,7 +90,7 @@ def test_items_per_worker_are_computed_and_set_onto_the_grid(beam):
     assert [spot.x for spot in found] == [0.5, 1.5, 2.0]
 
 
-def test_of_very_many_values_those_beside_jumps_stay(threshold_study):
+def test_a_long_table_keeps_the_values_next_to_jumps(threshold_study):
     made = threshold_study(lambda items, repeat: 4 * items if items < 200 else 404)
     trials = [replace(made.runs[0].trials[0], point=Point(300, 1, {"items": items})) for items in range(50, 401)]
     table = sheet(made.study, [replace(made.runs[0], trials=tuple(trials))]).table
@@ -100,7 +100,7 @@ def test_of_very_many_values_those_beside_jumps_stay(threshold_study):
     assert f"{351 - len(values)} between" in table.caption
 
 
-def test_both_sides_of_every_statement_on_certainty(beam, threshold_study):
+def test_the_certainty_of_a_threshold_depends_on_its_noise(beam, threshold_study):
     noisy = threshold_study(lambda items, repeat: 1000, noisy=True, max_points=4)
     assert dict(sheet(beam.study, beam.runs).sure)["Noise"] == "Two trials of a value are equal, so one is enough."
     assert "95 % confidence" in dict(sheet(noisy.study, noisy.runs).sure)["Noise"]

@@ -1,0 +1,268 @@
+"""The short answer to one question, for people in a hurry, programs and coding agents; the report is its long form.
+
+It has at most `MOST` characters as JSON and as text. What had to be left out is counted, and `scalescope show` has it.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from scalescope.model.fields import Scalar
+from scalescope.model.finding import Finding, Severity, Verdict
+from scalescope.model.mapping import Mapped
+from scalescope.model.trial import ran_what
+from scalescope.model.words import number, percent
+from scalescope.report import run_tables
+from scalescope.report.run_tables import ShownRun, verdict_of
+from scalescope.report.table import ReportTable
+
+SCHEMA = 1  # raised when a key changes its meaning or is removed
+MOST = 6_000  # characters, some 1,500 tokens
+FINDINGS, EVIDENCE, ROWS = 3, 6, 8  # at most, before anything is cut for its length
+WIDTH = 100  # characters of a row
+TEXT = 400  # characters to which texts are cut where the answer is too long
+
+
+@dataclass(frozen=True)
+class BriefEvidence(Mapped):
+    """A number that a finding rests on."""
+
+    id: str  # the finding's id and a number: `too-few-partitions.1`
+    what: str  # the quantity in words, with its unit
+    value: float | int | str
+
+
+@dataclass(frozen=True)
+class BriefFinding(Mapped):
+    """A cause: where it is, what to do, what that brings, how sure it is, and what would refute it."""
+
+    id: str  # code of the cause; of several findings of a cause, `CODE~2` is the second
+    severity: Severity
+    place: str  # `FILE:LINE`; empty if unknown
+    summary: str  # what is wrong and why, in a sentence
+    fix: str  # what to change, with code in backticks; empty if nobody knows
+    confidence: float  # from 0 to 1
+    refuted_if: str  # what would show that it is another cause
+    change: Mapping[str, Scalar] = field(default_factory=dict)  # parameters or configuration that are the fix
+    now_s: float | None = None  # measured seconds
+    predicted_s: float | None = None  # predicted seconds with the fix
+    measured_s: float | None = None  # measured seconds with the fix; None if it was not run
+    evidence: tuple[BriefEvidence, ...] = ()
+    link: str = ""  # address of a page with more; may be empty
+
+
+@dataclass(frozen=True)
+class BriefTable(Mapped):
+    """What was measured or predicted."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    left_out: int = 0  # rows
+
+
+@dataclass(frozen=True)
+class BriefAnswer(Mapped):
+    """Answer about a script, a run or a study."""
+
+    about: str  # script, workload or study
+    id: str  # run or study, for `scalescope show`; empty where none was kept
+    line: str  # what holds the work back, or the answer to what was asked
+    trust: tuple[str, ...] = ()  # what limits trust in the numbers, in sentences
+    findings: tuple[BriefFinding, ...] = ()  # the worst first
+    table: BriefTable | None = None
+    notes: tuple[str, ...] = ()  # what else is to be known
+    next: tuple[str, ...] = ()  # commands, the most useful first
+    left_out: int = 0  # findings
+    schema_version: int = SCHEMA
+
+    def to_json(self) -> dict[str, Any]:
+        """At most `MOST` characters, whatever is left out for that."""
+        return self.fitting(lambda each: json.dumps(each.to_mapping())).to_mapping()
+
+    def text(self) -> str:
+        """The same for people, of at most `MOST` characters."""
+        return "\n".join(_lines(self.fitting(lambda each: "\n".join(_lines(each)))))
+
+    def fitting(self, written: Callable[[BriefAnswer], str]) -> BriefAnswer:
+        """This answer, shortened step by step until what is written of it is short enough."""
+        found = self
+        for cut in CUTS:
+            if len(written(found)) <= MOST:
+                break
+            found = cut(found)
+        return found
+
+
+# ------------------------------------------------------------------ made
+
+
+def of_run(run: ShownRun, id: str = "", *, notes: Iterable[str] = (), next: Sequence[str] = ()) -> BriefAnswer:
+    """The answer that a run gives. `id`: empty where it was not kept. `next`: commands before our own."""
+    verdict, points = verdict_of(run), run_tables.points(run.trials)
+    findings = [(name, each) for name, each in named(verdict.findings) if each not in verdict.trust]
+    kept = findings[:FINDINGS]
+    details = [f"scalescope show {id} --finding {name}" for name, _ in kept[:1]] if id else []
+    return BriefAnswer(
+        run.sweep.workload,
+        id,
+        verdict.line,
+        tuple(each.summary for each in verdict.trust),
+        tuple(_finding(name, each) for name, each in kept),
+        _table(run_tables.points_table(points, width=WIDTH)[0] if points else None),
+        tuple(notes),
+        (*next, *_sweep_command(run, verdict), *details),
+        left_out=len(findings) - len(kept),
+    )
+
+
+def of_answer(
+    about: str,
+    line: str,
+    *,
+    id: str = "",
+    table: ReportTable | None = None,
+    notes: Iterable[str] = (),
+    next: Sequence[str] = (),
+) -> BriefAnswer:
+    """The answer to a question that is no verdict, such as that of a study."""
+    details = [f"scalescope show {id}"] if id else []
+    return BriefAnswer(about, id, line, table=_table(table), notes=tuple(notes), next=(*next, *details))
+
+
+def named(findings: Sequence[Finding]) -> list[tuple[str, Finding]]:
+    """Findings with their ids."""
+    found: dict[str, Finding] = {}
+    for each in findings:
+        same = sum(other.code == each.code for other in found.values())
+        found[f"{each.code}~{same + 1}" if same else each.code] = each
+    return list(found.items())
+
+
+def _sweep_command(run: ShownRun, verdict: Verdict) -> list[str]:
+    """The command that measures what the first finding proposes; none where the workload is the user's program."""
+    gain = verdict.findings[0].gain if verdict.findings else None
+    if gain is None or not gain.change or gain.measured_s is not None or ran_what(run.trials):
+        return []
+    worst = [each.point for each in run.trials if each.point.id in verdict.findings[0].points][:1]
+    axes = {"workers": worst[0].workers if worst else 1, **gain.change}
+    given = [each for name, value in axes.items() for each in ("-a", f"{name}={value}")]
+    return [shlex.join(["scalescope", "sweep", "-w", run.sweep.workload, "-c", run.sweep.cluster.kind, *given])]
+
+
+def _finding(name: str, found: Finding) -> BriefFinding:
+    gain, place = found.gain, found.place
+    return BriefFinding(
+        name,
+        found.severity,
+        f"{place.file}:{place.line}" if place else "",
+        found.summary,
+        found.remedy,
+        round(found.confidence, 2),
+        _refuted_if(found),
+        dict(gain.change) if gain else {},
+        _rounded(gain.now_s if gain else None),
+        _rounded(gain.predicted_s if gain else None),
+        _rounded(gain.measured_s if gain else None),
+        tuple(
+            BriefEvidence(f"{name}.{n}", each.what, _rounded(each.value))
+            for n, each in enumerate(found.evidence[:EVIDENCE], 1)
+        ),
+        found.link,
+    )
+
+
+def _refuted_if(found: Finding) -> str:
+    if found.gain is None:
+        return "the time stays the same with the fix" if found.remedy else ""
+    half = (found.gain.now_s + found.gain.predicted_s) / 2  # closer to what it is now than to what was promised
+    return f"it takes more than {number(half)} s with the fix"
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.4g}") if isinstance(value, float) else value
+
+
+def _table(table: ReportTable | None) -> BriefTable | None:
+    if table is None:
+        return None
+    rows = [row.cells for row in table.rows]
+    return BriefTable(table.heads, tuple(rows[:ROWS]), max(len(rows) - ROWS, 0))
+
+
+# ------------------------------------------------------------------ shortened
+
+
+def _of_first(answer: BriefAnswer, **changes: Any) -> tuple[BriefFinding, ...]:
+    return tuple(replace(each, **(changes if n else {})) for n, each in enumerate(answer.findings))
+
+
+def _texts(answer: BriefAnswer, limit: int) -> BriefAnswer:
+    def short(text: str) -> str:
+        return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+    findings = [replace(each, summary=short(each.summary), fix=short(each.fix)) for each in answer.findings]
+    notes, trust = (tuple(map(short, each[:4])) for each in (answer.notes, answer.trust))
+    return replace(answer, line=short(answer.line), findings=tuple(findings), notes=notes, trust=trust)
+
+
+def _small_table(answer: BriefAnswer) -> BriefAnswer:
+    if answer.table is None:
+        return answer
+    rows = answer.table.rows
+    return replace(answer, table=replace(answer.table, rows=rows[:3], left_out=answer.table.left_out + len(rows[3:])))
+
+
+# What is left out where an answer is too long, the least important first
+CUTS: Sequence[Callable[[BriefAnswer], BriefAnswer]] = (
+    lambda answer: replace(answer, findings=_of_first(answer, evidence=())),
+    _small_table,
+    lambda answer: _texts(answer, 2 * TEXT),
+    lambda answer: replace(
+        answer, findings=answer.findings[:1], left_out=answer.left_out + len(answer.findings[1:]), notes=()
+    ),
+    lambda answer: _texts(replace(answer, table=None), TEXT),
+    lambda answer: replace(answer, findings=tuple(replace(each, evidence=()) for each in answer.findings)),
+)
+
+
+# ------------------------------------------------------------------ written
+
+
+def _lines(answer: BriefAnswer) -> Iterable[str]:
+    yield answer.about + (f" ({answer.id})" if answer.id else "")
+    yield from (f"Trust: {each}" for each in answer.trust)
+    if not answer.findings:
+        yield answer.line
+    for each in answer.findings:
+        at = f" at {each.place}" if each.place else ""
+        yield f"{each.id}{at} ({each.severity.word.lower()}, confidence {percent(each.confidence)}): {each.summary}"
+        if each.evidence:
+            yield "  Evidence: " + "; ".join(f"{one.what} {_value(one.value)} [{one.id}]" for one in each.evidence)
+        if each.fix:
+            yield f"  Fix: {each.fix}{_gain(each)}"
+        if each.refuted_if:
+            yield f"  Refuted if {each.refuted_if}."
+    if answer.left_out:
+        yield f"{answer.left_out} more findings"
+    if answer.table is not None:
+        yield " | ".join(answer.table.heads)
+        yield from (" | ".join(row) for row in answer.table.rows)
+        if answer.table.left_out:
+            yield f"{answer.table.left_out} more rows"
+    yield from answer.notes
+    yield from (f"Next: {each}" for each in answer.next)
+
+
+def _value(value: float | int | str) -> str:
+    return value if isinstance(value, str) else number(value, 4)
+
+
+def _gain(found: BriefFinding) -> str:
+    if found.predicted_s is None or found.now_s is None:
+        return ""
+    measured = "" if found.measured_s is None else f"; measured {number(found.measured_s)} s"
+    return f" (predicted {number(found.predicted_s)} s instead of {number(found.now_s)} s{measured})"
