@@ -18,15 +18,15 @@ from scalescope.remedies.source import Answer
 Rewrite = Callable[[libcst.Module, Finding, Place | None], Answer]
 
 _LOOP, _PERSIST, _MAP = "awaited_in_loop:rewrite", "persist:rewrite", "map_calls:rewrite"
-_BATCHES = "batches:rewrite"
+_BATCHES, _WINDOW = "batches:rewrite", "window:rewrite"
 _SCATTER, _DELAYED, _SMALLER, _LARGER = (
     *("scatter:rewrite", "delayed_once:rewrite"),
     *("partitions:smaller", "partitions:larger"),
 )
 # Code of a cause -> rewrites, the one to be tried first in front
 REWRITES: Mapping[str, tuple[str, ...]] = {
-    "results-awaited-in-loop": (_LOOP, _BATCHES, _PERSIST),
-    "few-tasks-in-flight": ("window:rewrite", _LOOP, _BATCHES),
+    "results-awaited-in-loop": (_LOOP, _BATCHES, _WINDOW, _PERSIST),
+    "few-tasks-in-flight": (_WINDOW, _LOOP, _BATCHES),
     "slow-submission": (_MAP, _LOOP),
     "recomputation": (_LOOP, _PERSIST),
     "client-waits": (_LOOP, _SCATTER),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import libcst as cst
 
-from scalescope.model.finding import IN_FLIGHT, Finding, Place
+from scalescope.model.finding import IN_FLIGHT, SENT, Finding, Place
 from scalescope.remedies.source import Answer, NotHere, Patched, Setting, Source, answer, called, resized, walk
 
 
 def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
-    enough = next((each.value for each in finding.evidence if each.what == IN_FLIGHT), None)
+    told = {each.what: each.value for each in finding.evidence}
+    enough = told.get(IN_FLIGHT, told.get(SENT))  # all, where it awaits each
     if not isinstance(enough, int):
         return NotHere("the finding names no number of tasks")
 

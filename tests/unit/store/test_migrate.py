@@ -21,7 +21,8 @@ from scalescope.store.schema import REVISION, VERSION_TABLE, RunState, StoreBase
 
 def test_an_older_store_becomes_like_a_new_one(url: str) -> None:
     with Store.open(url) as store, store._engine.execution_options(scalescope_write=True).begin() as connection:
-        connection.execute(text("ALTER TABLE findings DROP COLUMN place"))
+        for column in ("place", "patch"):
+            connection.execute(text(f"ALTER TABLE findings DROP COLUMN {column}"))
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '0001'"))
     with Store.open(url) as store, store._engine.connect() as connection:
         options = {"version_table": VERSION_TABLE, "compare_type": True}
