@@ -17,6 +17,10 @@ COMMANDS = {
     "check": ("evidence.cases.check:main", "that all cases are well formed (seconds)"),
     "outside": ("evidence.diagnosis.outside:main", "how often the cause of others' functions is named first"),
     "scripts": ("evidence.diagnosis.scripts:main", "the same of others' scripts and Prefect flows"),
+    "fix": (
+        "evidence.diagnosis.fixes:main",
+        "that others' scripts are patched, and healthy ones left alone",
+    ),
     "confusion": ("evidence.diagnosis.confusion:main", "the same of our own labelled cases (tests/causes)"),
     "prediction": ("evidence.prediction:main", "how far predictions of larger clusters are off"),
     "peers": ("evidence.peers.peers:main", "that other projects' tests end the same under the recorder"),

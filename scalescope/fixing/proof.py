@@ -41,6 +41,7 @@ class Proof:
     patched_bytes: int = 0
     not_compared: tuple[str, ...] = field(default_factory=tuple)  # what differs between two runs of the original
     changed: bool = False  # True: it was withdrawn for other results
+    uses: str = ""  # workers and transferred bytes, where they differ
 
     def to_json(self) -> dict[str, Any]:
         return to_mapping(self)
@@ -56,6 +57,7 @@ class Proof:
         if not self.proven:
             return f"withdrawn: {self.reason}{f' ({figures})' if figures else ''}"
         memory = f"memory {size(self.original_bytes)} -> {size(self.patched_bytes)}"
+        memory += f"; {self.uses}" if self.uses else ""
         same = "same output, exit status and files"
         if self.not_compared:
             same += f" but for what differs between two runs of the original: {'; '.join(self.not_compared)}"

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import libcst as cst
 
-from scalescope.model.finding import IN_FLIGHT, Finding, Place
-from scalescope.remedies.source import NotHere, Patched, Refused, Source, answer, becomes, called, walk
+from scalescope.model.finding import IN_FLIGHT, SENT, Finding, Place
+from scalescope.remedies.source import Answer, NotHere, Patched, Setting, Source, answer, called, resized, walk
 
 
-def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Patched | NotHere:
-    enough = next((each.value for each in finding.evidence if each.what == IN_FLIGHT), None)
+def rewrite(module: cst.Module, finding: Finding, place: Place | None) -> Answer:
+    told = {each.what: each.value for each in finding.evidence}
+    enough = told.get(IN_FLIGHT, told.get(SENT))  # all, where it awaits each
     if not isinstance(enough, int):
         return NotHere("the finding names no number of tasks")
 
-    def wider(source: Source, call: cst.Call) -> Patched:
-        size = call.args[1].value
-        if not isinstance(size, cst.Integer) or int(size.evaluated_value) >= enough:
-            raise Refused("the size of the window is not written out, or is large enough")
-        edited = source.edited({size: becomes(cst.Integer(str(enough)))})
-        return Patched(edited.module, f"{enough:,} tasks are in flight")
+    def wider(source: Source, call: cst.Call) -> Patched | Setting:
+        return resized(source, [call.args[1].value], lambda now: max(now, enough), "{} tasks are in flight")
 
     source = Source(module)
     waits = [each for each in source.all(cst.Call) if called(each) == "as_completed"]

@@ -14,7 +14,7 @@ from scalescope.diagnosis.evidence.submissions import HEAVY_GRAPH, Submissions, 
 from scalescope.diagnosis.evidence.task_table import task_column
 from scalescope.diagnosis.evidence.timeline import time_here, timeline
 from scalescope.diagnosis.observation import Observation, once
-from scalescope.model.finding import Evidence
+from scalescope.model.finding import SENT, Evidence
 from scalescope.model.records import SENDING
 from scalescope.model.words import number
 
@@ -216,7 +216,7 @@ def packing(observation: Observation) -> GraphPacking | None:
 def loop_evidence(found: SubmissionLoop, lost_s: float) -> tuple[Evidence, ...]:
     return (
         Evidence(f"{found.unit}s sent one after another", found.graphs, "table graphs"),
-        Evidence("tasks in them", found.tasks, "table graphs"),
+        Evidence(SENT, found.tasks, "table graphs"),
         Evidence(
             "share of the time after which all earlier tasks had ended",
             round(found.awaited, 4),
