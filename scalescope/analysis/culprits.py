@@ -10,12 +10,15 @@ from typing import Any
 from scalescope.analysis.difference import DifferencePart, PartKind
 from scalescope.model.environment import normalise
 from scalescope.model.trial import Trial
+from scalescope.model.words import cut
 
 MOST = 10  # culprits that are told
 UNLIKELY = 0.02  # weight of a part that this kind of culprit rarely changes
 NAMES = ("address", "made_at", "blocked_outside_clock", "shows", "validated")  # facts of a cluster that change nothing
 CORES = 0.25  # least difference of cores that others kept busy
 OF_DASK = ("dask", "distributed", "dask-expr")
+# Packages of a family with another name: `distributed` pins one release of `dask`.
+_FAMILY = {"distributed": "dask"}
 
 _TASKS = (PartKind.GRAPH, PartKind.CHUNKS, PartKind.SLOWER)
 _DELAYS = (PartKind.PLACEMENT, PartKind.SCHEDULER, PartKind.WAITING)
@@ -52,11 +55,30 @@ class DifferingFact:
     b: str
     explains_s: float = 0.0  # seconds of named parts of a kind that it can change, by how often it does
 
+    def __str__(self) -> str:
+        """`dask 2024.10.0 → 2024.11.0`."""
+        if self.kind == "code":
+            return self.name
+        name = self.name if self.kind in ("point", "package", "setting") else f"{self.kind} {self.name}"
+        a, b = (each or "absent" for each in (self.a, self.b))
+        return f"{name} {a} → {b}" if self.kind == "package" else f"{name} {cut(a)} → {cut(b)}"
+
+
+def changed_packages(a: Mapping[str, Any], b: Mapping[str, Any]) -> tuple[DifferingFact, ...]:
+    """Packages whose versions differ, by normalised names (PEP 503).
+
+    Those whose names begin alike (`dask`, `dask-expr`; also `distributed`) are neighbours.
+    """
+    left, right = ({normalise(str(name)): str(version) for name, version in side.items()} for side in (a, b))
+    names = sorted(left.keys() | right.keys(), key=lambda name: (_FAMILY.get(name, name.partition("-")[0]), name))
+    facts = (DifferingFact("package", name, left.get(name, ""), right.get(name, "")) for name in names)
+    return tuple(each for each in facts if each.a != each.b)
+
 
 def differing(a: Trial, b: Trial) -> tuple[DifferingFact, ...]:
     """All that differs between the facts of two trials."""
     left, right = dict(_facts(a)), dict(_facts(b))
-    found = []
+    found = [*changed_packages(_packages(a), _packages(b))]
     for key in dict.fromkeys([*left, *right]):
         one, other = left.get(key), right.get(key)
         if one != other and not (isinstance(one, float) and isinstance(other, float) and abs(one - other) < CORES):
@@ -89,16 +111,17 @@ def _weight(fact: DifferingFact, part: DifferencePart) -> float:
     return weight if part.kind in kinds else UNLIKELY * weight
 
 
+def _packages(trial: Trial) -> dict[str, Any]:
+    known, python = trial.facts.get("packages"), trial.facts.get("python")
+    return {**(known if isinstance(known, Mapping) else {}), **({"python": python} if python else {})}
+
+
 def _facts(trial: Trial) -> Iterator[tuple[tuple[str, str], Any]]:
     facts = trial.facts
     for name, value in trial.point.values.items():
         yield ("setting" if "." in name else "point", name), value
     for name, value in (facts.get("dask_config") or {}).items():
         yield ("setting", str(name)), value
-    packages = facts.get("packages")
-    for name, value in packages.items() if isinstance(packages, Mapping) else ():
-        yield ("package", normalise(str(name))), value
-    yield ("package", "python"), facts.get("python")
     for name, value in (facts.get("cluster") or {}).items():
         if isinstance(value, str | int | float) and name not in NAMES:
             yield ("cluster", str(name)), value if not isinstance(value, float) else f"{value:g}"

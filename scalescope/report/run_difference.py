@@ -101,7 +101,7 @@ class RunDifference:
         likely = next((each for each in self.culprits if each.explains_s >= 0.3 * abs(worst.seconds)), None)
         undo = "; put it back first" if self.found.seconds > 0 else ""
         if likely:
-            return f"What differs: {changed(likely)}{undo}."
+            return f"What differs: {likely}{undo}."
         if self.cause is not None:
             return f"Only {'B' if undo else 'A'} has this fault: {self.cause.line}"
         return f"{capital(REMEDIES[worst.kind])}." if undo else ""
@@ -112,7 +112,7 @@ class RunDifference:
         if not self.found.named:
             return ""
         worst = self.found.named[0]
-        likely = f"; {changed(self.culprits[0])}" if self.culprits else ""
+        likely = f"; {self.culprits[0]}" if self.culprits else ""
         return f"{_amount(worst.seconds)} of {_amount(self.found.seconds)}: {_what(worst)}{likely}"
 
     def table(self) -> ReportTable:
@@ -128,7 +128,7 @@ class RunDifference:
 
     def notes(self) -> list[str]:
         found = [f"A: {self.a}", f"B: {self.b}"]
-        found += [f"Differs: {changed(each)}" for each in self.culprits]
+        found += [f"Differs: {each}" for each in self.culprits]
         for each in self.found.matches:
             sides = " + ".join(each.a), " + ".join(each.b)
             if each.how:
@@ -158,14 +158,6 @@ class RunDifference:
 
 
 _HOW = {"fused": "names", "renamed": "number and line"}
-
-
-def changed(fact: DifferingFact) -> str:
-    """`dask 2024.10.0 → 2024.11.0`."""
-    name = fact.name if fact.kind in ("point", "package", "setting") else f"{fact.kind} {fact.name}"
-    if fact.kind == "code":
-        return "the user's code"
-    return f"{name} {cut(fact.a or 'absent')} → {cut(fact.b or 'absent')}"
 
 
 def of_runs(a: SweepRun, b: SweepRun, *, point: str = "") -> RunDifference:
