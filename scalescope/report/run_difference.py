@@ -76,26 +76,38 @@ class RunDifference:
     b: str
     found: Difference
     culprits: tuple[DifferingFact, ...]
+    trials: tuple[Trial, Trial]  # of A and B the trial whose seconds are next to the average of its side
     cause: Finding | None = None  # the worst fault of the slower side that the other has not
 
     @property
     def line(self) -> str:
-        """What, where, how much, and what to do: one sentence or two."""
+        """What, where, how much, and what to do."""
+        return f"{self.summary} {self.advice}".rstrip()
+
+    @property
+    def summary(self) -> str:
+        """What, where and how much, in one sentence."""
         seconds = self.found.seconds
         took = f"B took {duration(abs(seconds))} {'longer' if seconds >= 0 else 'less'} than A"
         ends = f"{duration(self.found.b_s)} instead of {duration(self.found.a_s)}"
         if not self.found.named:
-            few = min(self.found.trials) < 2
-            advice = "Measure both again with --repeats 7" if few else "More repeats would show smaller differences"
-            return f"{took} ({ends}): no part of it is larger than chance. {advice}."
+            return f"{took} ({ends}): no part of it is larger than chance."
         worst = self.found.named[0]
         share = (
             f" ({percent(worst.seconds / seconds)})" if abs(seconds) > 0 and 0 < worst.seconds / seconds < 9.995 else ""
         )
         size = worst.seconds if seconds >= 0 else -worst.seconds
-        reason = f"{_amount(size)} of it{share} is {_what(worst)}"
-        doubt = " Each was measured once: run both again to be sure." if worst.low is None else ""
-        return f"{took} ({ends}): {reason}. {self._next(worst)}{doubt}".rstrip()
+        return f"{took} ({ends}): {_amount(size)} of it{share} is {_what(worst)}."
+
+    @property
+    def advice(self) -> str:
+        """What to do; empty if B is the faster one, and it is sure."""
+        single = min(self.found.trials) < 2
+        if not self.found.named:
+            again = "Measure both again with --repeats 7" if single else "More repeats would show smaller differences"
+            return f"{again}."
+        doubt = " Each was measured once: run both again to be sure." if single else ""
+        return f"{self._next(self.found.named[0])}{doubt}".strip()
 
     def _next(self, worst: DifferencePart) -> str:
         likely = next((each for each in self.culprits if each.explains_s >= 0.3 * abs(worst.seconds)), None)
@@ -115,14 +127,20 @@ class RunDifference:
         likely = f"; {self.culprits[0]}" if self.culprits else ""
         return f"{_amount(worst.seconds)} of {_amount(self.found.seconds)}: {_what(worst)}{likely}"
 
-    def table(self) -> ReportTable:
+    @property
+    def rows(self) -> list[tuple[float, Row]]:
+        """Seconds and row of each part that is named or not tiny, then of the others together."""
         least = SHOWN * max(self.found.a_s, self.found.b_s)
         shown = [part for part in self.found.parts if part.named or abs(part.seconds) >= least]
         rest = [part for part in self.found.parts if part not in shown]
-        rows = [_row(part) for part in shown]
+        rows = [(part.seconds, _row(part)) for part in shown]
         if rest:
-            rows.append(Row((*_amounts(rest), "", f"{len(rest):,} smaller", ""), Tone.FAINT))
-        rows.append(Row((*_amounts(self.found.parts), "", "B - A", "")))
+            few = Row((*_amounts(rest), "", f"{len(rest):,} smaller", ""), Tone.FAINT)
+            rows.append((sum(part.seconds for part in rest), few))
+        return rows
+
+    def table(self) -> ReportTable:
+        rows = [*(row for _, row in self.rows), Row((*_amounts(self.found.parts), "", "B - A", ""))]
         heads = ("seconds", "thread-s", "interval, s", "part", "of")
         return ReportTable("Seconds that B took longer than A", heads, tuple(rows), frozenset((0, 1)))
 
@@ -191,15 +209,21 @@ def of_trials(a: Sequence[Trial], b: Sequence[Trial], *, labels: tuple[str, str]
     Raises:
         UsageError: A group has no trial with records of tasks that ended.
     """
-    accounts = [[each for trial in side[-MOST_TRIALS:] if (each := _account(trial))] for side in (a, b)]
-    for side, own, text in zip("AB", accounts, labels, strict=True):
+    read = [[(trial, each) for trial in side[-MOST_TRIALS:] if (each := _account(trial))] for side in (a, b)]
+    for side, own, text in zip("AB", read, labels, strict=True):
         if not own:
             raise UsageError(f"{side} has no records of tasks that ended: {text}", next_step="Run it again.")
+    accounts = [[each for _, each in own] for own in read]
     facts = differing(a[-1], b[-1])
     virtual = a[-1].virtual and b[-1].virtual
     found = difference(*accounts, virtual=virtual, other_host=other_host(facts))
     slower, faster = (b, a) if found.seconds > 0 else (a, b)
-    return RunDifference(*labels, found, culprits(facts, found.parts), _cause(slower[-1], faster[-1]))
+    usual = _usual(read[0], found.a_s), _usual(read[1], found.b_s)
+    return RunDifference(*labels, found, culprits(facts, found.parts), usual, _cause(slower[-1], faster[-1]))
+
+
+def _usual(read: Sequence[tuple[Trial, Account]], seconds: float) -> Trial:
+    return min(read, key=lambda each: abs(each[1].elapsed_s - seconds))[0]
 
 
 def _cause(slower: Trial, faster: Trial) -> Finding | None:
@@ -219,11 +243,16 @@ def explained(a: Sequence[Trial], b: Sequence[Trial], *, labels: tuple[str, str]
 
 
 def _account(trial: Trial) -> Account | None:
+    seen = observed(trial)
+    return None if seen is None or seen.attempts is None else account(seen)
+
+
+def observed(trial: Trial) -> Observation | None:
+    """What was recorded of a trial; None if nothing was."""
     if not trial.records:
         return None
     present = records.names(trial.records)
-    observation = Observation.of(trial, {name: records.read(trial.records, name) for name in _READ if name in present})
-    return None if observation.attempts is None else account(observation)
+    return Observation.of(trial, {name: records.read(trial.records, name) for name in _READ if name in present})
 
 
 @dataclass(frozen=True)
