@@ -9,7 +9,7 @@ from typing import Any
 
 from scalescope.analysis.difference import DifferencePart, PartKind
 from scalescope.model.environment import normalise
-from scalescope.model.trial import Trial
+from scalescope.model.trial import RAN, Trial
 from scalescope.model.words import cut
 
 MOST = 10  # culprits that are told
@@ -32,6 +32,9 @@ _EXPLAINS: tuple[tuple[str, str, float, tuple[PartKind, ...]], ...] = (
     ("setting", r".*memory.*", 1.0, (PartKind.SPILL, PartKind.PAUSED, PartKind.LOST)),
     ("setting", r".*(scheduler|steal|saturation|retire).*", 1.0, _DELAYS),
     ("setting", r".*", 0.3, (*_TASKS, *_DELAYS, PartKind.TRANSFER)),
+    ("variable", r".*THREADS|OMP_.*|KMP_.*|CUDA_.*", 0.9, (PartKind.SLOWER, PartKind.MACHINE, PartKind.WAITING)),
+    ("variable", r"MALLOC_.*|TMPDIR", 0.9, (PartKind.SPILL, PartKind.PAUSED, PartKind.LOST, PartKind.SLOWER)),
+    ("variable", r".*", 0.5, (PartKind.SLOWER, PartKind.CLIENT, PartKind.IMPORTS, *_DELAYS)),
     ("cluster", r".*(bandwidth|latency|packet|interface|protocol).*", 1.0, (PartKind.TRANSFER, PartKind.CLIENT)),
     ("cluster", r".*memory.*", 1.0, (PartKind.SPILL, PartKind.PAUSED, PartKind.LOST)),
     ("cluster", r".*(scheduler|worker_us|message).*", 1.0, _DELAYS),
@@ -49,7 +52,7 @@ _HOST = ("hostname", "cpu_model", "usable_cpus", "memory_bytes", "cgroup_cpus", 
 class DifferingFact:
     """Something that is not the same in A and B."""
 
-    kind: str  # `point` (an axis), `setting` (of Dask), `package`, `cluster`, `host` or `code`
+    kind: str  # `point` (an axis), `setting` (of Dask), `variable`, `package`, `cluster`, `host` or `code`
     name: str
     a: str  # empty where it is not there
     b: str
@@ -59,7 +62,7 @@ class DifferingFact:
         """`dask 2024.10.0 → 2024.11.0`."""
         if self.kind == "code":
             return self.name
-        name = self.name if self.kind in ("point", "package", "setting") else f"{self.kind} {self.name}"
+        name = self.name if self.kind in ("point", "package", "setting", "variable") else f"{self.kind} {self.name}"
         a, b = (each or "absent" for each in (self.a, self.b))
         return f"{name} {a} → {b}" if self.kind == "package" else f"{name} {cut(a)} → {cut(b)}"
 
@@ -103,6 +106,8 @@ def _weight(fact: DifferingFact, part: DifferencePart) -> float:
     module = fact.name.replace("-", "_")
     if fact.kind == "package" and re.search(rf"(?<![\w]){re.escape(module)}\.", text):
         return 1.0
+    if fact.kind == "code" and part.kind in (PartKind.SLOWER, PartKind.CLIENT) and ".py:" in text:
+        return 1.0
     weight, kinds = next(
         (weight, kinds)
         for kind, pattern, weight, kinds in _EXPLAINS
@@ -122,6 +127,8 @@ def _facts(trial: Trial) -> Iterator[tuple[tuple[str, str], Any]]:
         yield ("setting" if "." in name else "point", name), value
     for name, value in (facts.get("dask_config") or {}).items():
         yield ("setting", str(name)), value
+    for name, value in (facts.get("variables") or {}).items():
+        yield ("variable", str(name)), value
     for name, value in (facts.get("cluster") or {}).items():
         if isinstance(value, str | int | float) and name not in NAMES:
             yield ("cluster", str(name)), value if not isinstance(value, float) else f"{value:g}"
@@ -133,4 +140,4 @@ def _facts(trial: Trial) -> Iterator[tuple[tuple[str, str], Any]]:
         for name in ("others", "stolen"):
             yield ("host", f"cores of {name}"), float(load.get(name) or 0.0)
     if code := facts.get("code"):
-        yield ("code", "the user's code"), code
+        yield ("code", "the script or its arguments" if RAN in facts else "the user's code"), code

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -78,6 +78,8 @@ class RunDifference:
     culprits: tuple[DifferingFact, ...]
     trials: tuple[Trial, Trial]  # of A and B the trial whose seconds are next to the average of its side
     cause: Finding | None = None  # the worst fault of the slower side that the other has not
+    prices: tuple[float, float] = (0.0, 0.0)  # of a thread-second of A and of B
+    currency: str = ""  # empty where a price is not known
 
     @property
     def line(self) -> str:
@@ -133,16 +135,43 @@ class RunDifference:
         least = SHOWN * max(self.found.a_s, self.found.b_s)
         shown = [part for part in self.found.parts if part.named or abs(part.seconds) >= least]
         rest = [part for part in self.found.parts if part not in shown]
-        rows = [(part.seconds, _row(part)) for part in shown]
+        rows = [(part.seconds, self._row(part)) for part in shown]
         if rest:
-            few = Row((*_amounts(rest), "", f"{len(rest):,} smaller", ""), Tone.FAINT)
-            rows.append((sum(part.seconds for part in rest), few))
+            seconds, thread_s = (sum(getattr(part, name) for part in rest) for name in ("seconds", "thread_s"))
+            few = self.amounts(_signed, seconds, thread_s, self._money(thread_s))
+            rows.append((seconds, Row((*few, "", f"{len(rest):,} smaller", ""), Tone.FAINT)))
+        if self.prices[0] != self.prices[1]:
+            found = self.found
+            money = (self.prices[1] - self.prices[0]) * (found.a_thread_s + found.b_thread_s) / 2
+            rows.append((0.0, Row((*self.amounts(_signed, 0.0, 0.0, money), "", "price of a worker-hour", ""))))
         return rows
 
+    def _row(self, part: DifferencePart) -> Row:
+        interval = "" if part.low is None or part.high is None else f"{_signed(part.low)} to {_signed(part.high)}"
+        what = cut(", ".join(filter(None, (part.name, _detail(part)))), NAME)
+        tone = Tone.FAINT if not part.named else Tone.BAD if part.seconds > 0 else Tone.GOOD
+        amounts = self.amounts(_signed, part.seconds, part.thread_s, self._money(part.thread_s))
+        return Row((*amounts, interval, TITLES[part.kind], what), tone)
+
+    def _money(self, thread_s: float) -> float:
+        """A part's money, at the mean of both prices; the rest of the money is the part of the prices."""
+        return thread_s * sum(self.prices) / 2
+
+    def amounts(self, form: Callable[[float], str], seconds: float, thread_s: float, money: float) -> tuple[str, ...]:
+        """Cells of a row: money only where prices are known."""
+        return tuple(map(form, (seconds, thread_s, *((money,) if self.currency else ()))))
+
+    @property
+    def money(self) -> tuple[float, float]:
+        """What A and B cost, on average over trials; 0 where a price is not known."""
+        return self.prices[0] * self.found.a_thread_s, self.prices[1] * self.found.b_thread_s
+
     def table(self) -> ReportTable:
-        rows = [*(row for _, row in self.rows), Row((*_amounts(self.found.parts), "", "B - A", ""))]
-        heads = ("seconds", "thread-s", "interval, s", "part", "of")
-        return ReportTable("Seconds that B took longer than A", heads, tuple(rows), frozenset((0, 1)))
+        found, (before, after) = self.found, self.money
+        total = self.amounts(_signed, found.seconds, found.b_thread_s - found.a_thread_s, after - before)
+        heads = ("seconds", "thread-s", *filter(None, (self.currency,)), "interval, s", "part", "of")
+        rows = (*(row for _, row in self.rows), Row((*total, "", "B - A", "")))
+        return ReportTable("Seconds that B took longer than A", heads, rows, frozenset(range(len(total))))
 
     def notes(self) -> list[str]:
         found = [f"A: {self.a}", f"B: {self.b}"]
@@ -167,6 +196,7 @@ class RunDifference:
             **asdict(self.found),
             "seconds": self.found.seconds,
             "culprits": [asdict(each) for each in self.culprits],
+            "money": dict(zip("ab", self.money, strict=True)) | {"currency": self.currency} if self.currency else None,
             "cause": None if self.cause is None else self.cause.to_mapping(),
         }
 
@@ -219,7 +249,21 @@ def of_trials(a: Sequence[Trial], b: Sequence[Trial], *, labels: tuple[str, str]
     found = difference(*accounts, virtual=virtual, other_host=other_host(facts))
     slower, faster = (b, a) if found.seconds > 0 else (a, b)
     usual = _usual(read[0], found.a_s), _usual(read[1], found.b_s)
-    return RunDifference(*labels, found, culprits(facts, found.parts), usual, _cause(slower[-1], faster[-1]))
+    prices, currency = _prices(a[-1], b[-1])
+    likely, cause = culprits(facts, found.parts), _cause(slower[-1], faster[-1])
+    return RunDifference(*labels, found, likely, usual, cause, prices, currency)
+
+
+def _prices(a: Trial, b: Trial) -> tuple[tuple[float, float], str]:
+    """Prices of a thread-second, and their currency; empty if one is not known."""
+    known = [trial.facts.get("price") or {} for trial in (a, b)]
+    currencies = {str(price.get("currency", "")) for price in known}
+    if len(currencies) > 1 or not all(known):
+        return (0.0, 0.0), ""
+    of_a, of_b = (
+        price["worker_hour"] / 3600 / trial.point.threads_per_worker for price, trial in zip(known, (a, b), strict=True)
+    )
+    return (of_a, of_b), currencies.pop()
 
 
 def _usual(read: Sequence[tuple[Trial, Account]], seconds: float) -> Trial:
@@ -301,20 +345,8 @@ def _amount(seconds: float) -> str:
     return duration(abs(seconds)) if seconds >= 0 else f"-{duration(-seconds)}"
 
 
-def _amounts(parts: Sequence[DifferencePart]) -> tuple[str, str]:
-    return _signed(sum(part.seconds for part in parts)), _signed(sum(part.thread_s for part in parts))
-
-
 def _signed(seconds: float) -> str:
     return f"{'+' if seconds >= 0 else '-'}{number(abs(seconds))}" if abs(seconds) >= 1e-6 else "0"
-
-
-def _row(part: DifferencePart) -> Row:
-    interval = "" if part.low is None or part.high is None else f"{_signed(part.low)} to {_signed(part.high)}"
-    detail = _detail(part)
-    what = cut(", ".join(filter(None, (part.name, detail))), NAME)
-    tone = Tone.FAINT if not part.named else Tone.BAD if part.seconds > 0 else Tone.GOOD
-    return Row((_signed(part.seconds), _signed(part.thread_s), interval, TITLES[part.kind], what), tone)
 
 
 def _detail(part: DifferencePart) -> str:

@@ -59,12 +59,10 @@ def steps(found: RunDifference) -> list[DifferenceStep]:
     """A's seconds, what each part adds to them or takes away, and B's seconds."""
     ends = list(accumulate((each for each, _ in found.rows), initial=found.found.a_s))
     bars = [(0.0, ends[0]), *pairwise(ends), (0.0, found.found.b_s)]
+    took = (found.found.a_s, found.found.a_thread_s), (found.found.b_s, found.found.b_thread_s)
     sides = [
-        Row((number(took_s), number(thread_s), "", side, what))
-        for side, what, took_s, thread_s in (
-            ("A", found.a, found.found.a_s, found.found.a_thread_s),
-            ("B", found.b, found.found.b_s, found.found.b_thread_s),
-        )
+        Row((*found.amounts(number, *of_side, money), "", side, what))
+        for side, what, of_side, money in zip("AB", (found.a, found.b), took, found.money, strict=True)
     ]
     low, high = min(min(bar) for bar in bars), max(max(bar) for bar in bars)
     scale = 100 / (high - low) if high > low else 0.0

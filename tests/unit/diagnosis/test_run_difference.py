@@ -152,3 +152,21 @@ def test_what_differs_is_ordered_by_what_it_can_explain(cluster: Any, task: Any,
     ]
     assert (found[1].a, found[1].b) == ("1", "2")
     assert not culprits(differing(left, left), parts)
+
+
+@pytest.mark.parametrize(
+    ("facts", "name"),
+    [
+        ({"variables": {"OMP_NUM_THREADS": "1"}}, "OMP_NUM_THREADS"),
+        ({"variables": {"OMP_NUM_THREADS": "1"}, "packages": {"numpy": "2", "dask": "1"}}, "OMP_NUM_THREADS"),
+        ({"dask_config": {"array.chunk-size": "1MiB"}, "variables": {"TMPDIR": "/tmp"}}, "array.chunk-size"),
+        ({"code": "1"}, "the user's code"),
+    ],
+)
+def test_slower_tasks_are_explained_by_what_bears_on_them(
+    facts: dict[str, Any], name: str, cluster: Any, task: Any, graph: Any
+) -> None:
+    a, b = (accounts(each, 0, cluster, task, graph, 1) for each in (BASE, bag(seconds=3.0)))
+    left = Trial("a", Point(4), 0, False, TrialState.VALID, facts={"packages": {"numpy": "1", "dask": "1"}})
+    right = replace(left, facts={**left.facts, **facts})
+    assert culprits(differing(left, right), difference(a, b, virtual=True).parts)[0].name == name

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -39,3 +40,19 @@ def test_names_from_outside_add_no_element_and_no_script(two_runs: Callable[...,
     assert page.all("img") == []
     assert "stolen" not in json.dumps(page.elements[:20])
     assert "{{7*7}}" in "".join(page.words)
+
+
+def test_money_is_divided_without_remainder_where_prices_are_known(two_runs: Callable[..., RunDifference]) -> None:
+    found = two_runs()
+    assert found.table().heads[2] != "EUR"
+    priced = replace(found, prices=(1 / 3600, 3 / 3600), currency="EUR")
+    at = priced.table().heads.index("EUR")
+    *parts, total = [float(row.cells[at]) for row in priced.table().rows]
+    assert total == pytest.approx(sum(parts), rel=0.01)
+    assert (
+        total
+        == pytest.approx(priced.money[1] - priced.money[0], rel=0.01)
+        == pytest.approx((3 * 12 - 8) / 3600, rel=0.01)
+    )
+    assert "EUR" in render_difference(priced)
+    assert priced.to_mapping()["money"]["currency"] == "EUR"
