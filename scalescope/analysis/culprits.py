@@ -9,6 +9,7 @@ from typing import Any
 
 from scalescope.analysis.difference import DifferencePart, PartKind
 from scalescope.model.environment import normalise
+from scalescope.model.sweep import ENVIRONMENT
 from scalescope.model.trial import RAN, Trial
 from scalescope.model.words import cut
 
@@ -41,8 +42,13 @@ _EXPLAINS: tuple[tuple[str, str, float, tuple[PartKind, ...]], ...] = (
     ("cluster", r".*", 0.3, (PartKind.START_UP, PartKind.MACHINE, PartKind.SLOWER, PartKind.TRANSFER)),
     ("host", r"memory.*", 0.5, (PartKind.SPILL, PartKind.PAUSED, PartKind.LOST)),
     ("host", r".*", 1.0, (PartKind.MACHINE, PartKind.START_UP, PartKind.IMPORTS)),
-    ("package", rf"({'|'.join(OF_DASK)})", 0.5, (*_TASKS, *_DELAYS, PartKind.SERIALISATION, PartKind.SPILL)),
-    ("package", r".*", 0.2, (PartKind.SLOWER, PartKind.IMPORTS, PartKind.GRAPH, PartKind.CHUNKS)),
+    (
+        "package",
+        rf"({'|'.join(OF_DASK)})",
+        0.5,
+        (*_TASKS, *_DELAYS, PartKind.CLIENT, PartKind.SERIALISATION, PartKind.SPILL),
+    ),
+    ("package", r".*", 0.2, (*_TASKS, PartKind.CLIENT, PartKind.IMPORTS)),
     ("code", r".*", 0.4, (*_TASKS, PartKind.CLIENT)),
 )
 _HOST = ("hostname", "cpu_model", "usable_cpus", "memory_bytes", "cgroup_cpus", "cgroup_memory_bytes")
@@ -82,6 +88,9 @@ def differing(a: Trial, b: Trial) -> tuple[DifferingFact, ...]:
     """All that differs between the facts of two trials."""
     left, right = dict(_facts(a)), dict(_facts(b))
     found = [*changed_packages(_packages(a), _packages(b))]
+    if found:  # packages say what differs between environments
+        left.pop(("point", ENVIRONMENT), None)
+        right.pop(("point", ENVIRONMENT), None)
     for key in dict.fromkeys([*left, *right]):
         one, other = left.get(key), right.get(key)
         if one != other and not (isinstance(one, float) and isinstance(other, float) and abs(one - other) < CORES):
