@@ -1,4 +1,4 @@
-"""Some of the suite on two real workers, each result checked; `python -m evidence suite` runs all of it."""
+"""Some of the suite on two real workers, each result checked."""
 
 from __future__ import annotations
 
