@@ -23,7 +23,7 @@ COMMAND = (str(Path(sys.executable).with_name("scalescope")),)
 LOCAL = ("-c", "local", "-a", "workers=2")
 DASK = "dask=={0} distributed=={0} numpy==1.26.4"
 FRAMES = f"{DASK} pandas==2.2.2 pyarrow==17.0.0 {{1}}"
-HOURLY = f"{DASK} pandas==2.2.2 xarray==2024.7.0"
+DATES = f"{DASK} pandas==2.2.2 xarray==2024.7.0"
 XARRAY = "dask==2023.5.0 distributed==2023.5.0 pandas==1.5.3 numpy==1.23.5 xarray=={0}"
 ZARR = f"{DASK} zarr==2.18.3 numcodecs==0.13.1"
 # By function: thread, packages that brought it, kinds of the first part, its environment, and versions before and after
@@ -32,10 +32,10 @@ REGRESSIONS = {
     "frames": ("DKISTDC/dkist#476", "dask", "client", DASK, "2024.11.2", "2024.12.0"),
     "genes": ("NygenAnalytics/scarf#136", "dask", "graph chunks transfer", ZARR, "2024.7.1", "2024.8.0"),
     "flattened": ("dask/dask#11579", "dask", "client", DASK, "2024.6.0", "2024.12.0"),
-    "hourly": ("dask/dask#11453", "dask", "graph chunks", HOURLY, "2024.7.1", "2024.8.0"),
+    "hourly": ("dask/dask#11453", "dask", "graph chunks", DATES, "2024.7.1", "2024.8.0"),
     "indexed": ("dask/dask#11735", "dask", "client", DASK, "2024.11.2", "2024.12.0"),
     "masked": ("pydata/xarray#7516", "xarray", "graph", XARRAY, "2022.3.0", "2022.6.0"),
-    "optimised": ("dask/dask-expr#796", "dask dask-expr", "client", FRAMES, "2024.2.1 ", "2024.3.1 dask-expr"),
+    "resampled": ("dask/dask#11693", "dask", "graph chunks", DATES, "2024.7.1", "2024.8.0"),
     "opened": ("DKISTDC/dkist#361", "dask", "client", DASK, "2024.2.0", "2024.2.1"),
     "symmetries": ("pyxem/pyxem#1123", "dask", "client", DASK, "2024.7.1", "2024.11.2"),
     "filtered": ("dask/dask#12020", "dask", "client", DASK, "2024.11.2", "2024.12.1"),
@@ -101,8 +101,13 @@ def masked(client, *, size: int = 3_000):
     ds.where(ds["field"] > 0, drop=True)
 
 
-def optimised(client):
-    query(client)
+def resampled(client, *, days: int = 1500):
+    import pandas as pd
+    import xarray as xr
+
+    times = pd.date_range("2000-01-01", periods=days)
+    data = xr.DataArray(np.random.randn(days, 30), dims=("time", "place"), coords={"time": times}).chunk(time=30)
+    data.groupby("time.month").mean().compute()
 
 
 def opened(client, *, files: int = 2):

@@ -220,7 +220,7 @@ PAIRS = {
     "twice the real tasks": Pair("graph", "", {"items": 24}, {}, {}, {}, "items", "real"),
     "fewer real threads": Pair("threads", "", {}, {"threads_per_worker": 1}, {}, {"items": 16}, "threads", "real"),
     "spilling": Pair(
-        "spill paused", "", {}, {}, {"memory_limit_mb": 300}, {"held": 50_000_000, "items": 12}, "memory", "real"
+        "spill paused", "", {}, {}, {"memory_limit_mb": 500}, {"held": 40_000_000, "items": 12}, "memory", "real"
     ),
     # written after the others had been run
     "a later stage is three times as slow": Pair("slower", "check", {"check_s": 1.5}, base={"check_s": 0.5}),
