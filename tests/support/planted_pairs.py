@@ -186,7 +186,7 @@ PAIRS = {
     "a slower link": Pair("transfer", "", {}, {}, {"bandwidth": "200Mbit"}, {"size": 10_000_000}, "bandwidth"),
     "more CPU for packing": Pair("transfer serialisation", "", {}, {}, {"cpu_ms_per_mb": 30.0}, {"size": 10_000_000}),
     "more latency": Pair("transfer", "", {}, {}, {"latency_ms": 400.0}, culprit="latency_ms"),
-    "a slower link, with a broadcast": Pair("transfer", "", {}, {}, {"bandwidth": "100Mbit"}, {"broadcast": 50_000_000}),
+    "a slower link, a broadcast": Pair("transfer", "", {}, {}, {"bandwidth": "100Mbit"}, {"broadcast": 50_000_000}),
     "an event loop per transfer": Pair("transfer", "", {}, {}, {"message_ms": 200.0}, culprit="message_ms"),
     # placement, workers, scheduler
     "pinned to one worker": Pair("waiting placement", "", {"pinned": True}),
