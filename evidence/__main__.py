@@ -26,7 +26,6 @@ COMMANDS = {
     "peers": ("evidence.peers.peers:main", "that other projects' tests end the same under the recorder"),
     "faults": ("evidence.faults.command:main", "that faults at every stage of a sweep lose and leave nothing"),
     "gpu": ("evidence.gpu.check:main", "what is seen of a card: its busy time, memory and causes"),
-    "first-verdict": ("evidence.speed.first_verdict:main", "seconds to the first verdict"),
     "script": ("evidence.speed.script:main", "what `scalescope run` costs a script"),
     "recorder": ("evidence.speed.recorder:main", "what recording a trial costs the scheduler"),
     "clusters": ("evidence.speed.clusters:main", "how fast emulated clusters are"),
@@ -34,14 +33,13 @@ COMMANDS = {
     "report": ("evidence.speed.report:main", "seconds and size of the report of a million tasks"),
     "scale": ("evidence.speed.scale:main", "how the work of Scalescope grows with tasks, trials and runs"),
     "simulated": ("evidence.methods.simulated:main", "how far simulated seconds are from real ones"),
-    "suite": ("evidence.methods.suite:main", "that each workload of the suite computes what it should"),
     "knee": ("evidence.methods.knee:main", "how often the knee of a made-up curve is found"),
     "threshold": ("evidence.methods.threshold:main", "how often a search finds the jumps of a made-up curve"),
     "comparison": ("evidence.methods.comparison:main", "how often a comparison of made-up pairs is right"),
     "release": ("evidence.methods.release:main", "how often a bisection of made-up releases is right"),
     "changes": ("evidence.methods.changes:main", "how often a nightly series is judged wrongly"),
     "year": ("evidence.methods.year:main", "what a year of nights tells, and how often wrongly"),
-    "known-regressions": ("evidence.methods.known_regressions:main", "that find-release finds known regressions"),
+    "known-regressions": ("evidence.methods.known_regressions:main", "that diff names the reason of known regressions"),
     "all": ("evidence.run_all:main", "all that `make bench` measures, one after another (wants a quiet machine)"),
 }
 

@@ -51,3 +51,8 @@ def fix(
     )
     subject = resolve_name("scalescope.fixing.subject:Subject").asked(asked)
     return resolve_name("scalescope.fixing.running:fix")(subject, budget_s=budget_s, side_effects=side_effects)
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Called by `%load_ext scalescope`: adds `%%scalescope [CLIENT]` for cells."""
+    resolve_name("scalescope.own_code.notebook_magic:register")(shell)

@@ -964,7 +964,7 @@ class _Attempts:
         number = self.prefixes[group.prefix.name]
         if group.name == key:
             return number, -1
-        numbers = self.names[group] = (number, self.groups[group.name])
+        numbers = self.names[group] = (number, self.groups[str(group.name)])  # a nested key has a tuple for its group
         return numbers
 
     def _allowed(self, task: Any) -> int:

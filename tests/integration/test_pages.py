@@ -43,6 +43,7 @@ ELSEWHERE = {
     "$ scalescope find-release --before before.txt": "evidence/methods/known_regressions.py",
     "pip install": "tests/integration/test_installed.py",
     "$ scalescope serve": "tests/unit/cli/test_file_server.py",
+    '{"mcpServers"': "tests/integration/test_agent_tools.py",
     # Prefect
     **dict.fromkeys(
         (

@@ -1,4 +1,4 @@
-"""Some workloads of the suite on two real workers; `python -m evidence suite` runs all of them."""
+"""Some of the suite on two real workers, each result checked."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from scalescope.cli.options import Json, OtherPython, python_of, script_python, seconds_of
-from scalescope.cli.output import print_json, say, stdout
+from scalescope.cli.options import Brief, Json, OtherPython, python_of, script_python, seconds_of
+from scalescope.cli.output import print_brief, print_json, say, stdout
 from scalescope.errors import ExitStatus, UsageError
 from scalescope.own_code.script import Program, last_program
 
@@ -75,6 +75,7 @@ def fix(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask before the script is run several times.")] = False,
     environment: OtherPython = "",
+    brief: Brief = False,
     as_json: Json = False,
 ) -> None:
     """Patch a script where a finding has a remedy in code or a setting, and prove that it is faster and does the same.
@@ -97,7 +98,9 @@ def fix(
         subject, budget_s=seconds_of("--budget", budget), side_effects=side_effects, yes=yes, keeps=not apply
     )
     applied = [str(each) for each in applying.apply(found)] if found.after and apply else []
-    if as_json:
+    if brief:
+        _brief(found, subject, patch, applied, as_json=as_json)
+    elif as_json:
         print_json({**found.to_json(), "patch_file": patch, "applied": applied})
     else:
         tell(found, subject, patch)
@@ -147,6 +150,19 @@ def _subject(
     return Subject.of(Program(script, arguments, is_module, python))
 
 
+def _brief(found: Fix, subject: Subject, patch: str, applied: list[str], *, as_json: bool) -> None:
+    from scalescope.fixing import result
+    from scalescope.report.brief import of_answer
+
+    notes = [*(f"Patched {each}" for each in applied), *found.lines(), *([found.settings] if found.settings else [])]
+    next = [_apply_command(subject)] if patch else []
+    print_brief(of_answer(" ".join(subject.words), result.told(found), notes=notes, next=next), as_json=as_json)
+
+
+def _apply_command(subject: Subject) -> str:
+    return shlex.join(["scalescope", "fix", "--apply", *subject.words])
+
+
 def tell(found: Fix, subject: Subject, patch: str) -> None:
     from rich.text import Text
 
@@ -161,8 +177,9 @@ def tell(found: Fix, subject: Subject, patch: str) -> None:
     if found.settings:
         console.print(Text(f"Set it:\n{found.settings.rstrip()}"))
     if patch:
-        command = shlex.join(["scalescope", "fix", "--apply", *subject.words])
-        console.print(Text(f"Apply it: {command} (or: patch -p1 < {shlex.quote(os.path.relpath(patch))})"))
+        console.print(
+            Text(f"Apply it: {_apply_command(subject)} (or: patch -p1 < {shlex.quote(os.path.relpath(patch))})")
+        )
 
 
 def _tell_applied(files: list[str], *, as_json: bool) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from scalescope.cli.detached import Detach, detach
 from scalescope.cli.options import Brief, Json, OtherPython, Require, python_of, script_python
 from scalescope.cli.output import print_brief, print_json, say, say_error
 from scalescope.errors import ExitStatus, ScalescopeError, UsageError
@@ -25,7 +26,17 @@ if TYPE_CHECKING:
     from scalescope.studies.requirement import Requirement, RequirementAnswer
 
 # Options of ours that scripts may have, too
-OWN_OPTIONS = ("--report", "--environment", "--require", "--no-save", "--brief", "--json", "--store", "--debug")
+OWN_OPTIONS = (
+    "--report",
+    "--environment",
+    "--require",
+    "--no-save",
+    "--brief",
+    "--detach",
+    "--json",
+    "--store",
+    "--debug",
+)
 
 
 FEW = 2  # clusters that are told in full; of more, the one with most worker time is
@@ -76,6 +87,7 @@ def run(
     ] = False,
     brief: Brief = False,
     as_json: Json = False,
+    detached: Detach = False,
 ) -> None:
     """Run an unchanged script, and say what is wrong, and why, on the cluster of each Dask client that it makes.
 
@@ -85,6 +97,8 @@ def run(
     """
     if not script and not last_record:
         raise UsageError("there is no script to run", next_step="`scalescope run SCRIPT.py`, or `run -m MODULE`")
+    if detached:
+        detach(as_json=as_json)
     required = _requirements(require)
     if report:
         from scalescope.report import html
@@ -188,7 +202,8 @@ def _brief(
     """The short answer on the cluster with most worker time; of others, the first lines."""
     from scalescope.report import brief
 
-    notes = [*done.problems, *(answer.line for answer in answers), *done.said, *done.hints]
+    ended = [f"The script ended with status {_shell_status(done.status)}."] if done.status else []
+    notes = [*ended, *done.problems, *(answer.line for answer in answers), *done.said, *done.hints]
     if not done.found:
         print_brief(brief.of_answer(program.name, "Nothing was diagnosed.", notes=notes), as_json=as_json)
         return
