@@ -116,7 +116,7 @@ def affordable(budget_s: float, pair_s: float) -> tuple[int, ...]:
 def _judged(pairs: list[tuple[float, float]], level: float, peaks: dict[str, int], varies: list[str]) -> Proof:
     found, reason = effects(pairs), ""
     if found.ratio(interval(found, level)[1]) >= 1:
-        reason = "the budget was used before it was clear"
+        reason = "its time was used before it was clear: --budget gives it more"
     elif found.ratio(found.mean) > WORTH:
         reason = "it gains less than 5 %"
     elif peaks["b"] > max(MEMORY * psutil.virtual_memory().total, peaks["a"]):

@@ -12,6 +12,7 @@ from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvide
 from scalescope.model.finding import Place
 
 Node = TypeVar("Node", bound=cst.CSTNode)
+At = TypeVar("At")  # what a rewrite is tried at: a node, or several that belong together
 Comprehension: TypeAlias = cst.ListComp | cst.SetComp | cst.DictComp | cst.GeneratorExp
 Loop: TypeAlias = cst.For | Comprehension
 Changed: TypeAlias = cst.CSTNode | cst.FlattenSentinel[cst.CSTNode] | cst.RemovalSentinel
@@ -67,7 +68,7 @@ class Given(Refused):
 
 
 def answer(
-    rewrite: Callable[[Source, Node], Patched | Setting], source: Source, places: Sequence[Node], otherwise: str
+    rewrite: Callable[[Source, At], Patched | Setting], source: Source, places: Sequence[At], otherwise: str
 ) -> Answer:
     """Try a rewrite at each of these places; the first refusal if all are refused."""
     refusals = []

@@ -385,6 +385,13 @@ OTHERS = {
         'if __name__ == "__main__":\n    DaskTaskRunner(cluster_kwargs={"n_workers": 4, "threads_per_worker": 1})',
         {"workers": 4, "threads_per_worker": 1},
     ),
+    "window: two slices": (
+        "few-tasks-in-flight",
+        "window",
+        "ac = as_completed([client.submit(fit, x) for x in todo[:2]])\nrest = iter(todo[2:])",
+        "ac = as_completed([client.submit(fit, x) for x in todo[:8]])\nrest = iter(todo[8:])",
+        {},
+    ),
     "window: a name": (
         "few-tasks-in-flight",
         "window",
@@ -576,6 +583,12 @@ REFUSED = {
     ),
     "store: unknown target": ("lock-bound", "unlocked_store", "out = h5py.File(p)\nx.store(out, lock=True)", {}),
     "store: a lock of its own": ("lock-bound", "unlocked_store", "out = np.empty(3)\nx.store(out, lock=mine)", {}),
+    "window: slices of two lists": (
+        "few-tasks-in-flight",
+        "window",
+        "ac = as_completed([client.submit(fit, x) for x in todo[:2]])\nrest = iter(others[2:])",
+        {},
+    ),
     "window: in the loop": (
         "few-tasks-in-flight",
         "window",
