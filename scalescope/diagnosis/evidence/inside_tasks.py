@@ -86,6 +86,11 @@ class Spent:
         return called or self.path[-1].removesuffix("()").split()[-1]
 
     @property
+    def in_database(self) -> bool:
+        """Whether the innermost call on that path is one of a database, by its name."""
+        return _name(self.path[-1].removesuffix("()")) in _MAYBE_LOCKS
+
+    @property
     def takes_a_lock(self) -> bool:
         """Whether a call on that path takes a lock, by its name."""
         return any(_name(frame.removesuffix("()")) in _LOCKS for frame in self.path)

@@ -23,9 +23,9 @@ IMPORT = "job.py:7 load;importlib._bootstrap._find_and_load;torch.<module>;torch
 PICKLE = "job.py:7 load;pickle.load()"
 
 
-def ran(cluster, task, stacks, *, cpu=0.05, workers=2, each=20):
+def ran(cluster, task, stacks, *, cpu=0.05, workers=2, each=20, first_s=1.0):
     """A trial whose tasks did this, by stack and share of the samples."""
-    run = cluster(workers).run([task(1.0, "load") for _ in range(workers * each)])
+    run = cluster(workers).run([task(first_s, "load"), *(task(1.0, "load") for _ in range(workers * each - 1))])
     spent = workers * each
     told = inside({"load": (cpu * spent, (1 - cpu) * spent)}, {s: round(1000 * share) for s, share in stacks.items()})
     facts = {"host": {"hostname": "h"}, "cluster": {"clock": "real"}}
@@ -74,6 +74,20 @@ def test_a_lock_is_named_by_its_call(cluster, task, call, golden):
     run = ran(cluster, task, {f"job.py:7 load;{call}": 0.75, SLEEP: 0.25})
     finding = golden(only(found(run), "lock-bound"))  # more threads do not help
     assert finding.lost_s == pytest.approx(0.75 * run.seconds("busy"))
+
+
+def test_without_the_lock_tasks_take_as_long_as_the_one_that_nobody_was_before(cluster, task):
+    run = ran(cluster, task, {LOCK: 0.9, SLEEP: 0.1}, first_s=0.25)
+    gain = found(run)["lock-bound"].gain
+    assert gain.predicted_s == pytest.approx(gain.now_s * 0.25, rel=0.1)
+
+
+def test_no_gain_is_promised_where_a_database_serves_one_writer(cluster, task):
+    assert found(staggered(cluster, task, "job.py:7 load;database.execute()", apart=1.0))["lock-bound"].gain is None
+    threads = ran(cluster, task, {"job.py:7 load;database.execute()": 1.0}, first_s=0.95)
+    finding = only(found(threads), "undersubscribed-threads")
+    assert finding.remedy
+    assert finding.gain is None
 
 
 def test_no_more_waits_than_the_threads_were_off_the_cores(cluster, task):
