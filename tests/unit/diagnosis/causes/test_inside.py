@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from functools import partial
 
@@ -139,6 +140,27 @@ def test_a_database_or_a_pool_is_a_lock_where_tasks_end_one_after_another(cluste
 )
 def test_what_surrounds_the_work_is_named_with_its_remedy(cluster, task, stacks, golden):
     golden(only(found(ran(cluster, task, stacks)), "task-overhead"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        pytest.param({}, True, id="each task"),
+        pytest.param({"tasks": 4}, False, id="the first tasks of each thread"),
+        pytest.param({"tasks": 8}, False, id="a part of the tasks"),
+        pytest.param({"reading": 100}, False, id="it computes"),
+        pytest.param({"samples": 50, "reading": 50}, False, id="it costs little"),
+    ],
+)
+def test_a_call_that_each_task_makes_anew(cluster, task, changes, named, golden_once):
+    told = {"prefix": "load", "call": "open_model", "arguments": "'m.json', None", "where": "job.py:9 load"}
+    told |= {"samples": 700, "reading": 600, "tasks": 36, "processes": 2, "seen": 40, **changes}
+    run = ran(cluster, task, {COMPUTE: 1.0}, cpu=0.98)
+    event = {"time": 0.0, "topic": "same-call", "message": json.dumps(told)}
+    findings = found(observed(run.trial, {**run.tables, "events": from_rows("events", [event])}))
+    assert ("task-overhead" in findings) == named
+    if named:
+        assert golden_once(findings["task-overhead"]).lost_s == pytest.approx(0.7 * 40 * (1 - 2 / 36), rel=0.01)
 
 
 # ------------------------------------------------------------------ the outside
