@@ -35,13 +35,16 @@ _LEAVES = (str, bytes, bytearray, memoryview)
 # Their items are the user's own arguments
 _WRAPPING = ("argument `parameters`", "argument `args`", "argument `kwargs`")
 
+# Largest objects of earlier graphs: by id, as far as they still live, or by the hash of a text
+_Sent = dict[int, "weakref.ref[Any] | None"]
+
 
 def large_part_hooks(
     found: list[LargePart], line: Callable[[Any], str], failed: Callable[[Exception], None] | None = None
 ) -> list[tuple[Any, Hook]]:
     """Functions of the client, and hooks that note the largest part of each large graph that it sends."""
     packed = threading.local()
-    sent_before: dict[int, weakref.ref[Any]] = {}  # largest objects of earlier graphs that still live, by id
+    sent_before: _Sent = {}
 
     def sending(client: Client, message: Any) -> None:
         if message.get("op", "").startswith("update-graph"):
@@ -85,7 +88,7 @@ class _Found:
     calls: int = 0
 
 
-def largest_part(graph: Any, graph_nbytes: int, sent_before: dict[int, weakref.ref[Any]]) -> LargePart | None:
+def largest_part(graph: Any, graph_nbytes: int, sent_before: _Sent) -> LargePart | None:
     """The part of a graph that has most bytes; None where none has a share of `PART`, or it cannot be found.
 
     `sent_before` gets its largest object.
@@ -102,11 +105,14 @@ def largest_part(graph: Any, graph_nbytes: int, sent_before: dict[int, weakref.r
     return LargePart(graph_nbytes, place.layer, place.what or "the data", most.kind, nbytes, most.calls, "", again)
 
 
-def _again(value: Any, sent_before: dict[int, weakref.ref[Any]]) -> bool:
+def _again(value: Any, sent_before: _Sent) -> bool:
+    if isinstance(value, str | bytes):  # they have no weak references, and Python keeps their hash
+        again, sent_before[hash(value)] = hash(value) in sent_before, None
+        return again
     known = sent_before.get(id(value))
     if known is not None and known() is value:
         return True
-    with suppress(TypeError):  # a dict or list has no weak references: it counts as another one each time
+    with suppress(TypeError):  # a dict or list has none either: it counts as another one each time
         sent_before[id(value)] = weakref.ref(value)
     return False
 

@@ -48,7 +48,7 @@ SERIALISATION_BOUND = TrialCause(
     parts=("serialisation", "not_assigned", "no_runnable_task", "client"),
     by_times=True,
     changes=(Term.CLIENT,),
-    rules_out=("event-loop-blocked",),
+    rules_out=("event-loop-blocked", "tiny-tasks"),
     premise="The seconds of packing and the size of what is packed are recorded.",
 )
 
