@@ -142,6 +142,9 @@ class KubernetesCluster(ObservedCluster[KubernetesSpec]):
                 left = [str(error)]
         if all(each.endswith(ENDING) for each in left):
             leases.release(lease)
+            if left:
+                names = ", ".join(each.removesuffix(ENDING) for each in left)
+                self.left = f"{self.label} is deleted; Kubernetes keeps {names} until their node answers or is removed"
         else:
             leases.abandon(lease)
             # in lines of their own an error would hide what follows

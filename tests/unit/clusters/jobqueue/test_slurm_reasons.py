@@ -135,16 +135,17 @@ def test_each_state_of_an_ended_job_has_a_category() -> None:
 # ------------------------------------------------------------------ what sbatch writes while it waits
 
 
-def test_what_sbatch_has_written_is_read_when_its_time_is_over(tmp_path: Path) -> None:
-    for written, category in (
-        ("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying", "queue-full"),
-        ("sbatch: error: Slurm job queue full, sleeping and retrying.", "queue-full"),
-        ("", ""),
+def test_what_sbatch_has_written_is_read_while_it_sleeps_and_when_its_time_is_over(tmp_path: Path) -> None:
+    for written, timeout_s, category in (
+        ("sbatch: error: Slurm temporarily unable to accept job, sleeping and retrying", 60, "queue-full"),
+        ("sbatch: error: Slurm job queue full, sleeping and retrying.", 60, "queue-full"),
+        ("sbatch: error: MaxJobCount limit reached", 1, "queue-full"),
+        ("", 1, ""),
     ):
         program = tmp_path / "sbatch"
         program.write_text(f"#!/bin/sh\necho '{written}' >&2\nexec sleep 20\n")
         program.chmod(0o700)
-        run = commands(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"}, timeout_s=0.5)
+        run = commands(environ={"PATH": f"{tmp_path}:/usr/bin:/bin"}, timeout_s=timeout_s)
         with pytest.raises(JobsEnded if category else CommandSilent) as caught:
             submission.submit("#!/bin/sh\n", run=run)
         if category:
