@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -163,7 +164,7 @@ def test_an_interpreter_that_will_not_do(script: str, reason: str, tmp_path: Pat
 # ------------------------------------------------------------------ what fails here and now
 
 
-def test_an_index_out_of_reach(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_index_out_of_reach(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cache: Path) -> None:
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "empty"))
     monkeypatch.setenv("UV_DEFAULT_INDEX", "http://me:secret@127.0.0.1:9/simple")  # the discard port
@@ -172,6 +173,7 @@ def test_an_index_out_of_reach(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     assert caught.value.exit_status == 3
     assert "secret" not in str(caught.value)
     assert "check the network" in caught.value.next_step
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700  # what is kept there is this user's
 
 
 def test_no_folder_to_keep_it_in(cache: Path) -> None:
