@@ -30,6 +30,7 @@ _LOG_TELLS = {*_ENDED_BY_ITSELF, "CrashLoopBackOff", UNREADY}
 _BEFORE_WORDS = re.compile(r"^(\S+:\d+: \w+Warning: |\S+ \S+ - \S+ - [A-Z]+ - )")
 _TOOK_IT_AWAY = {"Preempted", "Evicted", "TaintManagerEviction"}  # reasons of events
 # The last two are also Karpenter's.
+_CANCELLED = "Cancelling deletion"  # begins what the taint manager says of a pod that is deleted by somebody else
 BY_TAINT = {"DeletionByTaintManager", "TaintManagerEviction"}  # reasons; the taint may say that the node is lost
 _SCALING = {"TriggeredScaleUp", "NotTriggerScaleUp", "FailedScaleUp", "Nominated", "FailedScheduling"}
 _FROM_OUTSIDE = re.compile("Delet|Evict|Preempt|Terminat|Shutdown|Node|OutOf|UnexpectedAdmission|TopologyAffinity")
@@ -173,7 +174,11 @@ def problem_of_deployment(deployment: Raw) -> PodProblem | None:
 def with_events(problem: PodProblem, events: Sequence[Raw]) -> PodProblem:
     """Add what only events of the pod (the oldest first) tell: volumes, networks, autoscalers, evictions."""
     if problem.reason == DELETED:
-        took = [each for each in events if each["reason"] in _TOOK_IT_AWAY]
+        took = [
+            each
+            for each in events
+            if each["reason"] in _TOOK_IT_AWAY and not each.get("message", "").startswith(_CANCELLED)
+        ]
         return _by_event(problem, took[-1]) if took else problem
     if problem.reason in (*_STARTING, UNREADY) and events and events[-1].get("type") == "Warning":
         return _by_event(problem, events[-1])
