@@ -168,11 +168,17 @@ def _precedence(finding: Finding) -> int:
 
 
 def _by_code(trials: Sequence[Trial]) -> dict[str, ByPoint]:
-    """Findings of trials by code and point, if at least half of its trials have it: one flaky trial never decides."""
+    """Findings of trials by code and point, if at least half of its trials have it: one flaky trial never decides.
+
+    Where a trial counts, those that do not are asked for faults alone.
+    """
     by_code: dict[str, dict[str, list[Finding]]] = {}
-    counted = Counter(trial.point.id for trial in trials if not trial.warmup)
+    trials = [trial for trial in trials if not trial.warmup]
+    counted, is_any_valid = Counter(trial.point.id for trial in trials), any(trial.counts for trial in trials)
     for trial in trials:
-        for finding in () if trial.warmup else trial.findings:
+        for finding in trial.findings:
+            if finding.severity is Severity.INFO and is_any_valid and not trial.counts:
+                continue
             by_code.setdefault(finding.code, {}).setdefault(trial.point.id, []).append(finding)
     kept = {
         code: {point: found for point, found in by_point.items() if 2 * len(found) >= counted[point]}

@@ -311,6 +311,14 @@ def test_invalid_trials_are_reported_and_their_times_are_not_used(bag_trial, gol
     assert codes(diagnose(BEAM, [bag_trial(10, [1] * 10), replace(lost, metrics=None)])) == ["invalid-trials"]
 
 
+def test_where_a_trial_counts_others_show_faults_alone(bag_trial):
+    found = (Finding("uneven-waves", Severity.INFO, "waves.", ""), Finding("deadly-task", Severity.HIGH, "died.", ""))
+    lost = replace(spoilt(bag_trial(4, [1] * 4), TrialState.INVALID, "lost a worker"), findings=found)
+    assert "uneven-waves" in codes(diagnose(BEAM, [lost]))
+    both = codes(diagnose(BEAM, [lost, bag_trial(2, [1] * 4)]))
+    assert ("uneven-waves" in both, "deadly-task" in both) == (False, True)
+
+
 def test_invalid_trials_alone_are_severe(bag_trial, golden):
     trials = [spoilt(bag_trial(n, chunks(300, 128)), TrialState.INVALID, "host overloaded") for n in (1, 2)]
     verdict = golden(diagnose(BEAM, trials))

@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import psutil
 import pytest
@@ -20,9 +21,11 @@ from support.waiting import wait_for
 from scalescope.clusters.light.spec import LightSpec
 from scalescope.clusters.local.spec import LocalSpec
 from scalescope.clusters.simulated.spec import SimulatedSpec
+from scalescope.driver import server
 from scalescope.driver.attempt import LEFT_OUT
 from scalescope.driver.open_cluster import OpenCluster
 from scalescope.driver.process import Driver, TrialOutcome
+from scalescope.driver.protocol import Closed, Message
 from scalescope.model import spool
 from scalescope.model import trial as trials
 from scalescope.model.cluster import ClusterSpec
@@ -620,3 +623,36 @@ def test_an_ending_driver_waits_until_its_cluster_is_closed() -> None:
     ending.join(10)
     assert not ending.is_alive()
     closing.join()
+
+
+def test_a_cluster_that_was_not_closed_in_order_is_said_to_be_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[Message] = []
+
+    class Replies:
+        def send(self, message: Message) -> None:
+            said.append(message)
+
+    def stop(*_: object, **__: object) -> NoReturn:
+        raise SystemExit
+
+    class Breaks:
+        spec, left = LocalSpec(), ""
+
+        def close(self) -> None:
+            raise OSError("no answer")
+
+    monkeypatch.setattr(server, "_exit", stop)
+    requests, others = os.pipe()
+    serving = server.DriverServer(requests, Replies())  # type: ignore[arg-type]
+    serving._cluster.cluster = Breaks()  # type: ignore[assignment]
+    for end in (
+        lambda: serving._end_in_order(server._DriverEnd("asked to", 0)),
+        lambda: serving._expired("closing", 1.0),
+    ):
+        with pytest.raises(SystemExit):
+            end()
+        closed = said.pop()
+        assert isinstance(closed, Closed)
+        assert "scalescope reap" in closed.left
+    os.close(requests)
+    os.close(others)
