@@ -23,20 +23,19 @@ COMMAND = (str(Path(sys.executable).with_name("scalescope")),)
 LOCAL = ("-c", "local", "-a", "workers=2")
 DASK = "dask=={0} distributed=={0} numpy==1.26.4"
 FRAMES = f"{DASK} pandas==2.2.2 pyarrow==17.0.0 {{1}}"
-HOURLY = f"{DASK} pandas==2.2.2 xarray==2024.7.0"
+DATES = f"{DASK} pandas==2.2.2 xarray==2024.7.0"
 XARRAY = "dask==2023.5.0 distributed==2023.5.0 pandas==1.5.3 numpy==1.23.5 xarray=={0}"
 ZARR = f"{DASK} zarr==2.18.3 numcodecs==0.13.1"
-SMALL = "dask==2025.4.0 distributed==2025.4.0 numpy==1.26.4 zarr=={0} numcodecs=={1}"
 # By function: thread, packages that brought it, kinds of the first part, its environment, and versions before and after
 REGRESSIONS = {
     "query": ("dask/dask#11507", "dask dask-expr", "slower", FRAMES, "2024.10.0 dask-expr", "2024.11.0 dask-expr"),
     "frames": ("DKISTDC/dkist#476", "dask", "client", DASK, "2024.11.2", "2024.12.0"),
     "genes": ("NygenAnalytics/scarf#136", "dask", "graph chunks transfer", ZARR, "2024.7.1", "2024.8.0"),
     "flattened": ("dask/dask#11579", "dask", "client", DASK, "2024.6.0", "2024.12.0"),
-    "hourly": ("dask/dask#11453", "dask", "graph chunks", HOURLY, "2024.7.1", "2024.8.0"),
+    "hourly": ("dask/dask#11453", "dask", "graph chunks", DATES, "2024.7.1", "2024.8.0"),
     "indexed": ("dask/dask#11735", "dask", "client", DASK, "2024.11.2", "2024.12.0"),
     "masked": ("pydata/xarray#7516", "xarray", "graph", XARRAY, "2022.3.0", "2022.6.0"),
-    "chunked": ("dask/dask#11909", "zarr", "slower", SMALL, "2.18.3 0.13.1", "3.0.8 0.16.0"),
+    "resampled": ("dask/dask#11693", "dask", "graph chunks", DATES, "2024.7.1", "2024.8.0"),
     "opened": ("DKISTDC/dkist#361", "dask", "client", DASK, "2024.2.0", "2024.2.1"),
     "symmetries": ("pyxem/pyxem#1123", "dask", "client", DASK, "2024.7.1", "2024.11.2"),
     "filtered": ("dask/dask#12020", "dask", "client", DASK, "2024.11.2", "2024.12.1"),
@@ -102,9 +101,13 @@ def masked(client, *, size: int = 3_000):
     ds.where(ds["field"] > 0, drop=True)
 
 
-def chunked(client):
-    """Many small chunks are read."""
-    da.from_zarr(str(DATA / "small.zarr")).sum().compute()
+def resampled(client, *, days: int = 1500):
+    import pandas as pd
+    import xarray as xr
+
+    times = pd.date_range("2000-01-01", periods=days)
+    data = xr.DataArray(np.random.randn(days, 30), dims=("time", "place"), coords={"time": times}).chunk(time=30)
+    data.groupby("time.month").mean().compute()
 
 
 def opened(client, *, files: int = 2):
@@ -136,12 +139,12 @@ def filtered(client, *, steps: int = 1500):
     data[kept][:1].sum().compute()
 
 
-def event(client, *, partitions: int = 6000):
+def event(client, *, partitions: int = 1000):
     import dask.dataframe as dd
     import pandas as pd
 
-    frame = dd.from_pandas(pd.DataFrame({"a": np.arange(50_000), "b": 1.0}), npartitions=partitions)
-    for i in range(5):
+    frame = dd.from_pandas(pd.DataFrame({"a": np.arange(50_000), "b": 1.0}), npartitions=partitions).clear_divisions()
+    for i in range(3):
         frame.loc[100 * i : 100 * i + 15].compute()
 
 
@@ -174,7 +177,7 @@ def masks(client, *, columns: int = 8):
     )
     names = [f"c{i}" for i in range(columns)]
     for name in names:
-        frame[name] = pd.Series(dtype="datetime64[ns]")
+        frame[name] = frame["when"]
     for i, name in enumerate(names):
         frame[name] = frame[name].mask(cond=(frame["kind"] == i), other=frame["when"])
     frame.compute()
@@ -198,10 +201,6 @@ def make_data(files: int = 20, rows: int = 200) -> None:
         str(DATA / "counts.zarr"), mode="w", shape=(4000, 800), chunks=(250, 200), dtype="u4", zarr_format=2
     )
     counts[:] = rng.poisson(0.3, (4000, 800))
-    small = zarr.open(
-        str(DATA / "small.zarr"), mode="w", shape=(2000, 2000), chunks=(50, 50), dtype="f8", zarr_format=2
-    )
-    small[:] = 1
 
 
 def explain(name: str) -> bool:

@@ -22,6 +22,8 @@ LIMITS_OF_TRUST = frozenset({"host-overloaded", "worker-died", "failed-trials", 
 
 
 BEYOND_CORES = "threads for which the host has no core"  # evidence by which a finding of any code limits trust
+PROBABLY = "Probably: "  # begins the summary of a first cause that is not sure, and that names the second one
+UNSURE = 0.6  # confidence below which a first cause is told so
 PERHAPS = "Perhaps: "  # begins the summary of a cause that rests on times, where a busy host makes them doubtful
 
 

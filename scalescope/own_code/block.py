@@ -104,7 +104,7 @@ class Block:
             enter = self._recording.enter_context
             self.recording: Recording = enter(capture.trial(self.folder / "tasks.spool", self._keep_so_far))
             enter(self._load)
-            self._hang = enter(HangWatch(observer, self._says))
+            self._hang = enter(HangWatch(observer, self._says, self._watch))
             if self._watch:
                 self._client_spool = open(self.folder / "client.spool", "wb", opener=opener)  # noqa: SIM115
                 self._observing.callback(self._client_spool.close)

@@ -346,7 +346,8 @@ def _amount(seconds: float) -> str:
 
 
 def _signed(seconds: float) -> str:
-    return f"{'+' if seconds >= 0 else '-'}{number(abs(seconds))}" if abs(seconds) >= 1e-6 else "0"
+    shown = round(abs(seconds), 4)
+    return f"{'+' if seconds >= 0 else '-'}{number(shown)}" if shown else "0"
 
 
 def _detail(part: DifferencePart) -> str:

@@ -186,7 +186,7 @@ PAIRS = {
     "a slower link": Pair("transfer", "", {}, {}, {"bandwidth": "200Mbit"}, {"size": 10_000_000}, "bandwidth"),
     "more CPU for packing": Pair("transfer serialisation", "", {}, {}, {"cpu_ms_per_mb": 30.0}, {"size": 10_000_000}),
     "more latency": Pair("transfer", "", {}, {}, {"latency_ms": 400.0}, culprit="latency_ms"),
-    "a slower link, and a broadcast": Pair("transfer", "", {}, {}, {"bandwidth": "100Mbit"}, {"broadcast": 50_000_000}),
+    "a slower link, a broadcast": Pair("transfer", "", {}, {}, {"bandwidth": "100Mbit"}, {"broadcast": 50_000_000}),
     "an event loop per transfer": Pair("transfer", "", {}, {}, {"message_ms": 200.0}, culprit="message_ms"),
     # placement, workers, scheduler
     "pinned to one worker": Pair("waiting placement", "", {"pinned": True}),
@@ -220,7 +220,7 @@ PAIRS = {
     "twice the real tasks": Pair("graph", "", {"items": 24}, {}, {}, {}, "items", "real"),
     "fewer real threads": Pair("threads", "", {}, {"threads_per_worker": 1}, {}, {"items": 16}, "threads", "real"),
     "spilling": Pair(
-        "spill paused", "", {}, {}, {"memory_limit_mb": 300}, {"held": 50_000_000, "items": 12}, "memory", "real"
+        "spill paused", "", {}, {}, {"memory_limit_mb": 500}, {"held": 40_000_000, "items": 12}, "memory", "real"
     ),
     # written after the others had been run
     "a later stage is three times as slow": Pair("slower", "check", {"check_s": 1.5}, base={"check_s": 0.5}),

@@ -10,7 +10,7 @@ from scalescope.clusters.local.spec import LocalSpec
 from scalescope.diagnosis.cause import DOUBTED
 from scalescope.diagnosis.partitions import BAG_100, BAG_ROOT, BEAM_128, matching
 from scalescope.diagnosis.verdict import diagnose
-from scalescope.model.finding import BEYOND_CORES, PERHAPS, Evidence, Finding, Gain, Place, Severity
+from scalescope.model.finding import BEYOND_CORES, PERHAPS, PROBABLY, Evidence, Finding, Gain, Place, Severity
 from scalescope.model.partition_calls import PartitionCall
 from scalescope.model.sweep import ZERO_LENGTH, Sweep
 from scalescope.model.trial import TrialState
@@ -352,6 +352,28 @@ def test_times_of_tasks_that_had_their_cores_are_not_doubted(bag_trial, for_core
     busy = {"computing": 0.0, "for_core": for_core, "waiting": 10.0 - for_core, "unknown": 0.0}
     verdict = diagnose(BEAM, [replace(trial, metrics=replace(trial.metrics, busy_time_s=busy))])
     assert verdict.line.startswith(PERHAPS) is doubted
+
+
+@pytest.mark.parametrize(
+    ("confidence", "others", "names"),
+    [
+        (0.6, (), None),
+        (0.5, (), "another cause than `gil-bound`"),
+        (0.5, (told("client-busy", 1.0, MEDIUM),), "`client-busy`"),
+        (0.7, (told("host-overloaded", 90.0, MEDIUM),), "`host-overloaded`"),
+        (0.7, (told("host-overloaded", 90.0, MEDIUM), told("tiny-tasks", 1.0, MEDIUM)), "`tiny-tasks`"),
+    ],
+)
+def test_a_first_cause_that_is_not_sure_names_the_second_and_what_tells_them_apart(
+    bag_trial, confidence, others, names
+):
+    trial = replace(bag_trial(10, [1] * 10), findings=(told("gil-bound", confidence=confidence), *others))
+    verdict = diagnose(BEAM, [trial])
+    assert codes(verdict)[0] == "gil-bound"
+    assert verdict.line.startswith(PROBABLY) == (names is not None)
+    assert names is None or names in verdict.line
+    free = bool(others) and others[0].code == "host-overloaded"
+    assert names is None or (("a host that is free" if free else "threads_per_worker=1") in verdict.line)
 
 
 def test_a_finding_that_limits_trust_is_the_verdict_if_no_cause_is_known(bag_trial):
