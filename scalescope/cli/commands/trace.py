@@ -67,7 +67,8 @@ def trace(
         if profile:
             count = profile_files.write(opened.tables(chosen, "inside"), path, profile, title=title)
         else:
-            count = traces.write(opened.tables(chosen, "tasks", "workers", "dependencies"), path, title=title)
+            tables = opened.tables(chosen, "tasks", "workers", if_present=("dependencies",))
+            count = traces.write(tables, path, title=title)
     counted = "samples" if profile else "events"
     if as_json:
         print_json({"run": found.id, "trial": chosen.key, "file": path, counted: count})

@@ -71,7 +71,7 @@ def test_a_call_of_the_client_that_no_task_explains_is_told_once(
     looks = iter(range(3))
 
     class Watch:
-        def __init__(self, calls: object) -> None: ...
+        def __init__(self, calls: object, sent_from: str) -> None: ...
 
         def look(self) -> Any:
             if next(looks, None) is None:
