@@ -13,14 +13,17 @@ from scalescope.model.mapping import Mapped
 from scalescope.model.words import number, percent
 
 _LINE = re.compile(r"(?P<file>[^:]+):(?P<line>\d+)(?: (?:in )?(?P<function>\S+))?")
-# Evidence that a remedy reads: tasks to keep in flight, and the factor by which each task must do more
-IN_FLIGHT, TIMES = "tasks to keep in flight", "times as much for each task"
+# Evidence that a remedy reads: tasks to keep in flight, the factor by which each task must do more, and the number of
+# tasks in all graphs that were sent one after another
+IN_FLIGHT, TIMES, SENT = "tasks to keep in flight", "times as much for each task", "tasks in them"
 # Codes of findings about trust in the numbers, not about why a workload is slow.
 # A finding of severity `info` limits no trust.
 LIMITS_OF_TRUST = frozenset({"host-overloaded", "worker-died", "failed-trials", "invalid-trials", "nothing-measured"})
 
 
 BEYOND_CORES = "threads for which the host has no core"  # evidence that makes a finding of any code limit trust
+PROBABLY = "Probably: "  # begins the summary of an unsure first cause, which also names the second cause
+UNSURE = 0.6  # confidence below which a first cause is unsure
 PERHAPS = "Perhaps: "  # begins the summary of a cause that rests on times which a busy host makes doubtful
 
 
@@ -83,6 +86,15 @@ class Place(Mapped):
 
 
 @dataclass(frozen=True)
+class Patch(Mapped):
+    """A remedy that `scalescope fix` wrote and tried."""
+
+    diff: str  # of files, or of settings
+    proof: str  # what the runs with and without it say, without a full stop
+    proven: bool
+
+
+@dataclass(frozen=True)
 class Finding(Mapped):
     """One cause, as a sentence that a person can act on."""
 
@@ -97,6 +109,7 @@ class Finding(Mapped):
     link: str = ""  # address of a page with more; may be empty
     gain: Gain | None = None  # effect of the remedy; None: unknown
     place: Place | None = None  # line to look at, or to change; None: unknown
+    patch: Patch | None = None  # None: none was tried
 
     @property
     def fix(self) -> str:
