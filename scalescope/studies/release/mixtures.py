@@ -1,4 +1,4 @@
-"""From one set of installed packages to another, one package at a time: candidates for `release`."""
+"""Candidates for `release`: steps from one set of installed packages to another, one package at a time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def mixtures(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Mappi
 
 
 def difference(before: Mapping[str, str], after: Mapping[str, str]) -> str:
-    """What changed: `dask 2023.5.0 → 2023.9.1, toolz 0.12 added`; empty if nothing did."""
+    """Changes in words: `dask 2023.5.0 → 2023.9.1, toolz 0.12 added`; empty if there are none."""
     old, new = _normalised(before), _normalised(after)
     names = sorted(old.keys() | new.keys(), key=_family)
     return ", ".join(_words(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name))

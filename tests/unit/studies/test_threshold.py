@@ -122,7 +122,7 @@ def test_a_wave_is_recognised_and_its_unresolved_parts_are_named() -> None:
     assert threshold.points == 40
     reasons = {part.reason for part in threshold.unresolved}
     assert any("budget of 40" in reason for reason in reasons)
-    assert reasons <= {"the budget of 40 points is used up", "it changes every few steps"}
+    assert reasons <= {"the budget of 40 points is used up", "the metric changes every few steps"}
     assert "; not resolved: " in threshold.line
 
 
