@@ -150,7 +150,7 @@ async def _schedule() -> None:
     await schedule_deployments()
     async with database.session_context() as session:
         if not await models.flow_runs.count_flow_runs(session=session):
-            raise RuntimeError("Error: the scheduler created no run, and did not say why")
+            raise RuntimeError("Error: the scheduler created no run, and gave no reason")
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ class Injection(BackgroundThread):
     def _run(self) -> None:
         if self._over.wait(self._fault.after_s):
             return
-        self.problem = "it could not be proved"
+        self.problem = "the fault could not be proved"
         try:
             address, pid = ("", 0) if self._fault.kind == "steal-cpu" else self._victim()
             begin = time.time()

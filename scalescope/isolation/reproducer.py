@@ -82,7 +82,7 @@ def write(isolation: Isolation, symptom: Symptom, graph: RecordedGraph | None = 
     lines = text.count("\n")
     if lines > MOST_LINES:
         tasks = 0 if graph is None else len(_tasks(setting, graph))
-        why = f"it would need {lines} lines, more than {MOST_LINES}: the smallest graph has {plural(tasks, 'task')}"
+        why = f"a script needs {lines} lines, more than {MOST_LINES}: the smallest graph has {plural(tasks, 'task')}"
         return Reproducer("", why)
     ast.parse(text)
     return Reproducer(text, needs=part.needs)
