@@ -112,7 +112,7 @@ def test_a_regression_between_nights_is_confirmed_and_traced_to_its_release(
     assert alert.state is AlertState.OPEN
     culprit = alert.culprit
     assert (culprit.package, culprit.good, culprit.bad) == ("crunch", "1.1", "1.2")
-    assert "shows it" in alert.shown, alert.shown
+    assert "shows the change" in alert.shown, alert.shown
     told = wait_for(lambda: events(alerts.CONFIRMED), "no event has arrived")  # the server stores events with a delay
     [event] = [each for each in told if each["payload"]["night"] == third.study_id]
     assert event["payload"]["culprit"]["bad"] == "1.2"
@@ -144,7 +144,7 @@ def test_a_package_from_a_repository_is_traced_to_its_commit(
         [alert] = nights(store)[-1].record.alerts
     culprit = alert.culprit
     assert (culprit.good, culprit.bad) == tuple(f"git+{repository.address}@{commit}" for commit in commits[:2])
-    assert "shows it" in alert.shown, alert.shown
+    assert "shows the change" in alert.shown, alert.shown
 
 
 # ------------------------------------------------------------------ without Prefect
