@@ -249,6 +249,6 @@ def _report(store: Store, origin: SweepRun, folder: str) -> tuple[str, ...]:
 
 def _publication(result: Isolated, name: str, text: str, written: Sequence[WrittenFile]) -> Publication:
     title = f"{name.removesuffix('.md')} of {run_names.workload(result.isolation.sweep.workload)}"
-    if name == NOTEBOOK:  # not for the bug report, which goes to others
+    if name == NOTEBOOK:  # paths on this machine do not belong in the bug report, which goes to others
         text += "\n**Files**\n\n" + "".join(f"- {each.markdown()}\n" for each in written)
     return Publication(title, result.isolation.sweep.id, notebook.ending(result.isolation), text)

@@ -318,7 +318,7 @@ class Turn:
 
 
 def phases(recorded: RecordedGraph) -> list[list[Turn]]:
-    """Phases of turns: a phase begins when the phase before has ended, a turn when its submission `after` has ended."""
+    """Phases, each a list of turns; a phase begins when all tasks of the phase before have ended."""
     needs: dict[int, set[int]] = {}
     for task in recorded.tasks:
         needs.setdefault(task.submission, set()).update(recorded.tasks[need].submission for need in task.needs)

@@ -49,8 +49,8 @@ class Flow:
 class FairShares:
     """Max-min fair shares of flows over links.
 
-    A flow gets the lower of its two links' levels. A link's level is the rate that it leaves to each flow that is not
-    limited elsewhere. If a flow comes or goes, new levels spread only to links of flows whose share changed.
+    A flow gets the lower of its two links' levels. A link's level is the rate that it leaves to each flow that its
+    other link does not limit. If a flow comes or goes, new levels spread only to links of flows whose share changed.
     """
 
     def __init__(self) -> None:
